@@ -17,10 +17,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 PROGRAMS := g++=g++ dockerd=docker.io mmdebstrap=mmdebstrap ip=iproute2 nft=nftables tmux=tmux zstd=zstd \
 	rsvg-convert=librsvg2-bin ssh-keygen=openssh-client bindfs=bindfs
 
-help: ## Say what each target does.
+help: ## List all targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-setup: system $(INSTALLED) ## Make .venv, install what is missing, build the native recorder and CRIU. Quick when done.
+setup: system $(INSTALLED) ## Create .venv, install what is missing, build the native recorder and CRIU. Takes seconds the second time.
 	@$(BIN)/prismdbg setup
 
 system:
@@ -49,18 +49,18 @@ $(INSTALLED): pyproject.toml | system $(VENV)/bin/python
 	$(BIN)/pip install -q -e '.[dev]'
 	@touch $@
 
-check: format lint types layers test ## The gate: all of the following, in this order.
+check: format lint types layers test ## Run the gate: the next five targets, in this order.
 
-format: $(INSTALLED) ## Is every file formatted?
+format: $(INSTALLED) ## Check that every file is formatted.
 	$(BIN)/ruff format --check .
 
-lint: $(INSTALLED) ## ruff.
+lint: $(INSTALLED) ## Run ruff.
 	$(BIN)/ruff check .
 
-types: $(INSTALLED) ## mypy --strict.
+types: $(INSTALLED) ## Run mypy --strict.
 	$(BIN)/mypy
 
-layers: $(INSTALLED) ## May every import be? (import-linter)
+layers: $(INSTALLED) ## Check the layers: which package may import which (import-linter).
 	$(BIN)/lint-imports
 
 # Integration tests first, in their own order: what is short fills the end.
@@ -70,31 +70,31 @@ TESTS := $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --n
 compiled: setup
 	@$(BIN)/python -m compileall -q prismdbg tui images tests/integration
 
-test: compiled ## All tests but the broad ones, files side by side; what a test lacks on this machine is its reason for being skipped.
+test: compiled ## Run all tests except the broad ones, files in parallel. A skipped test names what this machine lacks.
 	@$(TESTS) -m "not broad" $(ARGS) || { code=$$?; [ $$code = 1 ] || exit $$code; \
 		echo "=== some tests failed: these once more, with the machine to themselves; what passes now is unstable, mend it ==="; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS); }
 
-broad: compiled ## What a test of `make test` says once, on every other runtime, recorder and program (tests/broad.py).
+broad: compiled ## Run the tests of `make test` on all other runtimes, recorders and programs (tests/broad.py).
 	@$(TESTS) -m broad $(ARGS)
 
-soak: setup ## The main job N times in a row, by default 40: record, capture, replay; ends at the first failure.
+soak: setup ## Record, capture and replay the main job N times (default 40); stop at the first failure.
 	$(BIN)/python tests/soak.py $(or $(N),40)
 
-pairs: setup ## 20 pairs of captures of one rank at the same time: one is refused, the other one's capsule is whole.
+pairs: setup ## Capture one rank twice at the same time, 20 times: one capture is refused, the other one is complete.
 	CAPTURE_PAIRS=20 $(BIN)/python -m pytest -x -q tests/integration/record/test_chain_concurrent.py
 
-faults: setup ## N faults, by default 200, injected into recorded jobs: they end as bare ones. SEED repeats a choice.
+faults: setup ## Inject N faults (default 200) into recorded jobs, which must end like bare ones. SEED repeats a choice.
 	$(BIN)/python -m tests.faults $(or $(N),200) $(if $(SEED),--seed $(SEED))
 
-kills: setup ## N processes killed at random moments, by default 100, in containers, too: nothing complete is lost, nothing is left behind.
+kills: setup ## Kill N processes (default 100) at random moments: nothing complete is lost, and nothing is left over.
 	$(BIN)/python tests/kills.py $(or $(N),100) $(if $(SEED),--seed $(SEED))
 
 fuzz: N = 10000
-fuzz: setup ## N hostile inputs, by default 10,000, to every command that reads a capsule (ARGS="--seed S": the same again).
+fuzz: setup ## Give N hostile inputs (default 10,000) to every command that reads a capsule. ARGS="--seed S" repeats a choice.
 	$(BIN)/python -m tests.fuzz $(N) $(ARGS)
 
-fix: $(INSTALLED) ## Format, and mend what ruff can mend.
+fix: $(INSTALLED) ## Format the files and apply the automatic fixes of ruff.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -102,27 +102,27 @@ golden: $(INSTALLED) ## Write the frozen outputs in tests/golden again.
 	$(BIN)/python -m pytest -q --update-golden tests/unit/cli/test_cli_golden.py tests/unit/script/test_script_reader.py \
 		tests/integration/replay/test_wire_golden.py
 
-compat: setup ## Another torch (TORCH=2.14.1) in a venv of its own under .compat: the tour, the chain, the demo. Gigabytes.
+compat: setup ## Test another torch (TORCH=2.14.1) in a virtual environment under .compat. Needs gigabytes.
 	$(BIN)/python tests/compat.py $(or $(TORCH),$(error say which: make compat TORCH=2.14.1))
 
-dist: setup ## An sdist and a wheel in ./dist, each tried in a fresh venv, without a compiler and with one.
+dist: setup ## Build an sdist and a wheel in ./dist, and test each in a new virtual environment, with and without a compiler.
 	$(BIN)/python tests/dist.py
 
-demo: setup ## The main job from end to end, in a few minutes.
+demo: setup ## Run the main job from end to end, in a few minutes.
 	$(BIN)/python examples/demo/demo.py
 
-pictures: setup ## The walkthroughs' pictures anew (OF="nan hang": only these).
+pictures: setup ## Draw the pictures of the walkthroughs again (OF="nan hang": only these).
 	$(BIN)/python examples/pictures.py $(OF)
 
-bench: setup ## Measure what the README quotes.
+bench: setup ## Measure the figures of docs/measurements.md.
 	$(BIN)/python -m tests.bench
 
 # --quiet would hide the warnings from --strict, too.
-docs: $(INSTALLED) ## The documentation as a site in ./site; every link and anchor is checked. Needs no network when done once.
+docs: $(INSTALLED) ## Build the documentation as a site in ./site and check every link and anchor. Needs the network only once.
 	@$(BIN)/python -c 'import material' 2>/dev/null || $(BIN)/pip install -q -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "open site/index.html; the search needs a server: python3 -m http.server --directory site"
 
-clean: ## Remove what was built here, but not .venv and not the cache.
+clean: ## Remove build results, but not .venv and not the cache.
 	rm -rf dist demo-run site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

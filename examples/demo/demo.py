@@ -1,5 +1,5 @@
-"""The main job from end to end, through the command line alone: a job learns, one rank's batch is corrupt, the incident
-becomes a capsule, the rank runs again by itself in a container, to the NaN, bit for bit.
+"""The main job from end to end, through the command line alone: a job trains, one rank reads corrupt data, the incident
+is captured, and the rank is replayed without the others to the NaN, bit for bit.
 
     make demo
 """
@@ -68,41 +68,41 @@ def main() -> None:
     began = time.monotonic()
     if RUN.exists():
         shutil.rmtree(RUN)
-    with Chapter("four ranks learn; the job is recorded and knows nothing of it"):
+    with Chapter("four ranks train, and the job is recorded without a change"):
         code = run(PRISMDBG, "record", "-o", str(RUN), "--checkpoint-every", "5", "--", *JOB, check=False)
-        print(f"    the job ended with exit code {code}: as far as it knows, all went well")
+        print(f"    the job ended with exit code {code}: it did not notice the NaN")
 
-    with Chapter("the loss is NaN since some step; which rank was first?"):
+    with Chapter("the loss becomes NaN; which rank was first?"):
         run(PRISMDBG, "why", str(RUN))
         capsules = json.loads((RUN / "supervisor.json").read_text())["capsules"]
         if not capsules:
-            sys.exit("the demo ends here: the incident left no capsule; see the problems above")
+            sys.exit("the demo ends here: the incident created no capsule; see the problems above")
         capsule = str(
             Path(capsules[0]).relative_to(Path.cwd()) if Path(capsules[0]).is_relative_to(Path.cwd()) else capsules[0]
         )
 
-    with Chapter("what the incident left behind"):
+    with Chapter("the capsule of the incident"):
         run(PRISMDBG, "inspect", capsule)
         run(PRISMDBG, "verify", capsule)
 
     runtime = "docker" if has_docker() else "local"
     if runtime == "docker":
-        with Chapter("a container image of the rank's own files"):
+        with Chapter("a container image of the rank's installed files"):
             run(PRISMDBG, "build", capsule)
-    with Chapter(f"the rank again, alone, its peers virtual ({runtime})"):
+    with Chapter(f"replay the rank with virtual peers ({runtime})"):
         verdict = json.loads(ask(PRISMDBG, "replay", capsule, "--runtime", runtime, "--json"))
         print(f"    {verdict['summary']}")
         for note in verdict["notes"]:
             print(f"    {note}")
 
     manifest = json.loads(ask(PRISMDBG, "inspect", capsule, "--json"))
-    print(f"\nThe NaN was born here: {manifest['incident']['text']}")
-    print("\nGo on by hand:")
+    print(f"\nThe incident: {manifest['incident']['text']}")
+    print("\nContinue by hand:")
     print(f"    {PRISMDBG.replace(str(Path.cwd()) + '/', '')} debug {capsule}")
     print(
         f"    {PRISMDBG.replace(str(Path.cwd()) + '/', '')} replay {capsule} --until {manifest['incident']['moment']}"
     )
-    print(f"\n({time.monotonic() - began:.0f} s in all)")
+    print(f"\n({time.monotonic() - began:.0f} s in total)")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--pp", type=int, default=2, help="pipeline stages")
     parser.add_argument("--tp", type=int, default=2, help="ranks that share one stage's layers")
-    parser.add_argument("--layers", type=int, default=0, help="in all; one a stage if not given")
+    parser.add_argument("--layers", type=int, default=0, help="total number of layers (default: one per stage)")
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--batch", type=int, default=16, help="excerpts per replica and step")
     parser.add_argument("--microbatches", type=int, default=16)

@@ -18,15 +18,15 @@ from torch.nn.parallel import DistributedDataParallel
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--size", choices=SIZES, default="1m", help="of the model")
+    parser.add_argument("--size", choices=SIZES, default="1m", help="size of the model")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--batch", type=int, default=8, help="excerpts per rank and step")
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=0, help="processes that load data, per rank")
     parser.add_argument("--log-every", type=int, default=10, metavar="STEPS")
-    parser.add_argument("--checkpoint", type=Path, help="save here at the end; go on from here if it exists")
-    parser.add_argument("--checkpoint-every", type=int, default=0, metavar="STEPS", help="save on the way, too")
+    parser.add_argument("--checkpoint", type=Path, help="save here at the end; continue from here if it exists")
+    parser.add_argument("--checkpoint-every", type=int, default=0, metavar="STEPS", help="also save every STEPS steps")
     return parser.parse_args()
 
 

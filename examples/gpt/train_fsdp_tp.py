@@ -18,7 +18,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--size", choices=SIZES, default="1m", help="of the model")
+    parser.add_argument("--size", choices=SIZES, default="1m", help="size of the model")
     parser.add_argument("--tp", type=int, default=2, help="ranks that share one replica's layers")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--batch", type=int, default=16, help="excerpts per replica and step")

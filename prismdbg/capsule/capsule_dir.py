@@ -158,8 +158,8 @@ class Capsule:
     def open(cls, path: Path) -> Capsule:
         """`CapsuleError` where `path` is no capsule, is damaged, or needs a newer prismdbg."""
         if not path.is_dir():
-            what = "is not a folder" if path.exists() else "does not exist"
-            raise CapsuleError(f"{path} {what}", hint="give a capsule: a folder, or a file written by `prismdbg pack`")
+            what = f"{path} is not a folder" if path.exists() else f"no such file or directory: {path}"
+            raise CapsuleError(what, hint="give a capsule: a folder, or a file written by `prismdbg pack`")
         file = path / layout.MANIFEST
         if not file.is_symlink() and not file.exists():
             raise CapsuleError(

@@ -22,7 +22,7 @@ from prismdbg.model.shapes import MomentText as MomentText
 from prismdbg.model.shapes import Word as Word
 from prismdbg.model.shapes import between as between
 
-_ALTERED = "the file is damaged or was altered"
+_ALTERED = "capture or fetch it again: the file is damaged or was altered"
 _LARGEST = 2**63 - 1
 
 T = TypeVar("T")

@@ -99,7 +99,7 @@ def find(file: RankFile) -> Known:
         with open_real(real) as content:
             status = os.fstat(content.fileno())
             if status.st_size != file.size_bytes:
-                raise CapsuleError(f"{file.path} has {status.st_size} bytes, had {file.size_bytes}")
+                raise CapsuleError(f"{file.path} has {status.st_size} bytes; at the capture it had {file.size_bytes}")
             if problem := transfer.nearly_empty(status):
                 raise CapsuleError(f"{file.path} {problem}")
             if transfer.hash_content(content).sha256 == file.sha256:

@@ -16,6 +16,7 @@ from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Collective, Group, PayloadRef
 
+DAMAGED = "record or fetch it again: the log is damaged"
 _CHUNK_BYTES = 64 << 10  # of a segment, read at once
 _SEGMENT = re.compile(r"events\.([0-9]{5,9})\.seg")
 
@@ -97,9 +98,7 @@ class LogReader:
                 data = FileWindow(file.fileno())
                 return self._read_header(data, path) and self._read_records(data, path, events)
         except OSError as error:
-            raise CapsuleError(
-                f"{path} cannot be read: {error.strerror}", hint="record or fetch it again: the log is damaged"
-            ) from error
+            raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint=DAMAGED) from error
 
     def _read_header(self, data: FileWindow, path: Path) -> bool:
         if self._offset:
@@ -135,7 +134,8 @@ class LogReader:
             if size == 0:
                 return False, 0
             if size % 8 or size < fmt.RECORD.size or base + at + size > end:
-                raise CapsuleError(f"{path} is damaged at offset {base + at}: a record of {size} bytes")
+                what = f"{path} is damaged at offset {base + at}, in a record of {size} bytes"
+                raise CapsuleError(what, hint=DAMAGED)
             if at + size > len(chunk):
                 return None, max(size, _CHUNK_BYTES)
             handler = handlers.get(kind)
@@ -143,7 +143,7 @@ class LogReader:
                 try:
                     event = handler(chunk[at + fmt.RECORD.size : at + size])
                 except (CapsuleError, ValueError, struct.error) as error:
-                    raise CapsuleError(f"{path} is damaged at offset {base + at}: {error}") from error
+                    raise CapsuleError(f"{path} is damaged at offset {base + at}: {error}", hint=DAMAGED) from error
                 if event is not None:
                     events.append(event)
             elif kind == fmt.Kind.END:
@@ -176,7 +176,9 @@ def read_header(header: bytes, number: int, path: Path) -> tuple[int, int, int] 
             f"{path} has log format {version}; this version reads {fmt.VERSION}", hint="use a newer prismdbg"
         )
     if index != number:
-        raise CapsuleError(f"{path} has segment number {index}", hint="files of different logs were mixed")
+        raise CapsuleError(
+            f"{path} has segment number {index}", hint="fetch it again: files of different logs were mixed"
+        )
     return rank, pid, wall - monotonic
 
 
@@ -252,9 +254,7 @@ def read_payload(folder: Path, ref: PayloadRef) -> bytes:
             hint="record with a larger --window: this window no longer covers it",
         ) from None
     except OSError as error:
-        raise CapsuleError(
-            f"{path} cannot be read: {error.strerror}", hint="record or fetch it again: the log is damaged"
-        ) from error
+        raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint=DAMAGED) from error
     raise CapsuleError(
         f"{path} ends at byte {end}, expected {ref.offset + ref.size_bytes}",
         hint="read another rank's log: this file is truncated",

@@ -160,7 +160,7 @@ def _records(data: mmap.mmap, path: Path) -> Iterator[tuple[int, bytes]]:
         if size == 0:
             return
         if size % 8 or size < log_format.RECORD.size or offset + size > end:
-            raise CapsuleError(f"{path} is damaged at offset {offset}: a record of {size} bytes")
+            raise CapsuleError(f"{path} is damaged at offset {offset}, in a record of {size} bytes")
         yield kind, data[offset + log_format.RECORD.size : offset + size]
         offset += size
 

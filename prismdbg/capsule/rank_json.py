@@ -20,7 +20,7 @@ from prismdbg.capsule.limits import (
 from prismdbg.capsule.rank_path import too_long, unfit
 from prismdbg.errors import CapsuleError
 
-_ALTERED = "the file is damaged or was altered"
+_ALTERED = "capture or fetch it again: the file is damaged or was altered"
 _TWISTER_WORDS = 624  # of a Mersenne Twister's state; behind them stands how many of them are drawn
 _POINTER_BYTES = 8
 

@@ -25,6 +25,9 @@ class Severity(StrEnum):
     NOTE = "note"  # worth knowing; a replay is still what it says
 
 
+_VERBS = frozenset({"begins", "cannot", "contains", "ends", "has", "is", "lacks", "was"})
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     severity: Severity
@@ -32,7 +35,9 @@ class Finding:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.text}"
+        """`log lacks ...`; with a colon where the text is a sentence of its own."""
+        colon = "" if self.text.partition(" ")[0] in _VERBS else ":"
+        return f"{self.where}{colon} {self.text}"
 
 
 def verify(path: Path) -> list[Finding]:
@@ -158,7 +163,7 @@ def _tree(capsule: Capsule) -> Iterator[Finding]:
 def _content(path: Path, name: str, manifest: Manifest) -> Iterator[Finding]:
     wanted = manifest.files[name]
     if (size := path.stat().st_size) != wanted.size_bytes:
-        yield Finding(Severity.FATAL, name, f"has {counted(size, 'byte')}, wanted {wanted.size_bytes:,}")
+        yield Finding(Severity.FATAL, name, f"has {counted(size, 'byte')}, expected {wanted.size_bytes:,}")
         return
     try:
         transfer.require_content(path)

@@ -17,9 +17,9 @@ from typing import Any, NoReturn
 import click
 
 import prismdbg
-from prismdbg.cli import registry
+from prismdbg.cli import click_errors, registry
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.errors import PrismError, quoted, suggestion
+from prismdbg.errors import PrismError, UsageError, quoted, suggestion
 from prismdbg.render import console
 
 
@@ -52,7 +52,7 @@ class LazyGroup(click.Group):
         """As click's, which suggests nothing where commands are not listed before they are loaded."""
         if args and not args[0].startswith("-") and args[0] not in registry.entries():
             near = suggestion(args[0], registry.entries())
-            raise click.UsageError(f"unknown command {quoted(args[0])}{near}", ctx=ctx)
+            raise UsageError(f"unknown command {quoted(args[0])}{near}", hint="see `prismdbg --help`")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -76,17 +76,17 @@ def cli() -> None:
 
 
 _JUDGES = ("replay", "verify")  # of these, code 0 says that something holds
-_NOT_YOURS = "run this as the user to whom it belongs, or let them give you the right to it"
+_NOT_YOURS = "run this as the owner, or ask the owner for permission"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED = {  # what this machine says no to, with what to do
     errno.EACCES: _NOT_YOURS,
     errno.EPERM: _NOT_YOURS,
-    errno.ENOSPC: "make room there",
-    errno.EDQUOT: "make room there, or ask for more",
-    errno.EROFS: "choose a place that can be written to",
+    errno.ENOSPC: "free some space there",
+    errno.EDQUOT: "free some space there, or ask for a larger quota",
+    errno.EROFS: "choose a folder that you can write to",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    errno.EIO: "check that disk",
-    errno.ESTALE: "check that file server",
+    errno.EIO: "check the disk",
+    errno.ESTALE: "check the file server",
 }
 
 
@@ -112,7 +112,7 @@ def run(arguments: Sequence[str]) -> int:
         _say_error(str(error), error.hint)
         return _failed(error.exit_code, arguments)
     except click.ClickException as error:
-        error.show()
+        click_errors.show(error, _say_error)
         return _failed(error.exit_code, arguments)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)

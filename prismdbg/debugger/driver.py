@@ -168,7 +168,9 @@ class Driver:
         paused = False
         while self.session.phase is Phase.RUNNING:
             if self._interrupts > 1 or (self._interrupts and self.session.astray is not None):
-                raise Interrupted("the rank is still running", hint="continue waits for it, quit ends it")
+                raise Interrupted(
+                    "the rank is still running", hint="type `continue` to wait for it, or `quit` to end it"
+                )
             try:
                 if self._interrupts and not paused:
                     self.ask(self.session.pause(), PROGRESS_S * 5)

@@ -50,7 +50,7 @@ class HistoryQueries:
         text = text.strip()
         if word not in ("wrote", "allocated") or not text:
             raise UsageError(
-                "who needs wrote or allocated, and an expression",
+                "who needs `wrote` or `allocated`, and an expression",
                 hint="type for example: who wrote model.head.weight",
             )
         expression = parse(text)
@@ -96,7 +96,10 @@ class HistoryQueries:
         if not line.text:
             return self._inspection.stack()
         if line.text.split() != ["from", "nan"]:
-            raise UsageError(f"where takes no arguments, or: from nan; not {quoted(line.text)}")
+            raise UsageError(
+                f"where takes no arguments or `from nan`, not {quoted(line.text)}",
+                hint="type `where` or `where from nan`",
+            )
         return self._searched("", lambda: self.origin(""))
 
     def wrote(self, text: str) -> Answer:

@@ -27,7 +27,9 @@ from prismdbg.session.line import Line, Verb
 from prismdbg.session.session import Ask
 from prismdbg.session.trace_place import TracePlace
 
-HINT = "memory [size|stack|age|module|op] [MOMENT], memory peak, memory curve, memory diff M1 M2, memory export FILE"
+HINT = (
+    "type memory [size|stack|age|module|op] [MOMENT], memory peak, memory curve, memory diff M1 M2, memory export FILE"
+)
 
 Shown = Live | Peak | Difference | Curve
 

@@ -101,7 +101,7 @@ class Navigation:
     def _step(self, line: Line) -> Answer:
         count = line.number or 1
         if count > MAX_COUNT:
-            raise UsageError(f"step takes a count from 1 to {MAX_COUNT}")
+            raise UsageError(f"step takes a count from 1 to {MAX_COUNT}", hint="type a smaller count")
         self._session.require_stop()
         self._session.may_go_beyond(line.insists)
         self._routes.need_trace()
@@ -110,7 +110,7 @@ class Navigation:
 
     def _reverse_next(self, count: int) -> Answer:
         if not 1 <= count <= MAX_COUNT:
-            raise UsageError(f"reverse-next takes a count from 1 to {MAX_COUNT}")
+            raise UsageError(f"reverse-next takes a count from 1 to {MAX_COUNT}", hint="type a smaller count")
         if not self._routes.stands():
             count -= 1
             if not count:
@@ -121,7 +121,7 @@ class Navigation:
     def _reverse_step(self, count: int) -> Answer:
         """Events are found again by their number since the last collective: those after one collective at once."""
         if not 1 <= count <= MAX_COUNT:
-            raise UsageError(f"reverse-step takes a count from 1 to {MAX_COUNT}")
+            raise UsageError(f"reverse-step takes a count from 1 to {MAX_COUNT}", hint="type a smaller count")
         if not self._routes.stands():
             count -= 1
         if not self._routes.at_origin:
@@ -206,7 +206,7 @@ class Navigation:
 
     def _trace(self, line: Line) -> Answer:
         if line.text not in ("", "on", "off"):
-            raise UsageError(f"trace takes on or off, not {quoted(line.text)}")
+            raise UsageError(f"trace takes on or off, not {quoted(line.text)}", hint="type `trace on` or `trace off`")
         if line.text == "off":
             self._driver.trace_off()
         elif line.text == "on":

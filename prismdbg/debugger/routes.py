@@ -57,7 +57,7 @@ class Routes:
         if session.recorded and Moment(moment.step, moment.collective) > last:
             raise UsageError(
                 f"{moment} is after the capsule's end moment; {spans}",
-                hint="type `until` to go on there, with synthesized peers",
+                hint="type `until` to continue past it, with synthesized peers",
             )
 
     def goto(self, moment: Moment) -> None:

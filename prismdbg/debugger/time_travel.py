@@ -102,7 +102,7 @@ class Travel:
         """Keeps the place where the rank stands now. `FacilityError` where no checkpoint can be taken; the rank stands
         on, whatever is raised. `number`: that of a checkpoint that was forgotten, where this one takes its place."""
         if self.why_no_checkpoints:
-            hint = "going back restarts the program"
+            hint = "go back without one: this restarts the program"
             raise FacilityError(f"no checkpoint can be taken: {self.why_no_checkpoints}", hint=hint)
         self._saved.require_room(self._expected_bytes())
         number, began = number or self._next, time.monotonic()

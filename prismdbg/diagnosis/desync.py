@@ -76,16 +76,14 @@ class Desync(Verdict):
     def text(self) -> str:
         where = f"from group {self.group.title} #{self.sequence} on"
         if not (self.shift or self.steps):
-            return (
-                f"{rank_list(self.ranks)} is at another line than the others {where}: up to there they were at the same"
-            )
+            return f"{rank_list(self.ranks)} runs another source line than the others {where}; before, all ran the same"
         return f"{rank_list(self.ranks)} is out of step with the others {where}: {self._how()}"
 
     def _how(self) -> str:
         if self.shift:
             did = "skipped" if self.shift > 0 else "made"
             more = "" if self.shift > 0 else " too many"
-            return f"it seems to have {did} {counted(abs(self.shift), 'call')}{more} before it"
+            return f"it seems to have {did} {counted(abs(self.shift), 'call')}{more} before that"
         return f"it is {counted(abs(self.steps), 'step')} {'ahead' if self.steps > 0 else 'behind'}"
 
     @property

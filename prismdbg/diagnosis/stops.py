@@ -104,9 +104,7 @@ class Stopped(Verdict):
         if self.behind:
             lines.append(f"{rank_list(self.behind)} wait elsewhere as a consequence")
         if self.certainty is Certainty.HINT:
-            lines.append(
-                "this may only be the state at the end of the job: nothing shows that it would not have continued"
-            )
+            lines.append("the ranks may have waited here only because the job ended: the logs do not show a hang")
         return tuple(lines)
 
     def details(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from prismdbg.simulate.assessment.fidelity import say_size
 
 _LAST = Moment(10**9, 10**17)
 _REAL = (synthesis.DONOR, synthesis.OWN)
-UNPACED = "how long a step takes: `--pace`, or `prismdbg graph simulate`"
+UNPACED = "how long a step takes; use `--pace` or `prismdbg graph simulate` for that"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class EmulationWorth:
         total = sum(self.received_bytes.values())
         by_size = sorted(self.received_bytes.items(), key=lambda pair: -pair[1])
         ways = ", ".join(f"{size_bytes / total:.1%} {way or 'unknown'}" for way, size_bytes in by_size) if total else ""
-        waits = self.passed.line() if self.passed is not None else "none: peers answered at once"
+        waits = self.passed.line() if self.passed is not None else "none: peers answered immediately"
         ran = "ran" if self.passed is None else "ran paced"  # those that were only checked with ran before that
         return [
             f"fidelity: {self.ran:,} of {counted(self.world, 'rank')} {ran}; " + self._what_was_real(),

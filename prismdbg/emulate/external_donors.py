@@ -27,7 +27,7 @@ def is_beside(name: str) -> str:
 
 
 def is_float(value: object) -> str:
-    return "" if value is None or isinstance(value, float) else "must be a number with a point, or null"
+    return "" if value is None or isinstance(value, float) else "must be a floating-point number or null"
 
 
 class DonorJson(TypedDict):

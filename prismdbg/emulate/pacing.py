@@ -294,7 +294,7 @@ def _line(number: int, each: RankPass) -> str:
         f"{each.emulated_ns / 1e6:.3f} ms emulated ({each.difference:+.3%}, median of {each.steps}"
         + (f"; {parts} of it" if parts else "")
         + ")"
-        + (f"; for {each.displaced:.0%} of it others had the processor" if each.displaced >= SHOWN_SHARE else "")
+        + (f"; for {each.displaced:.0%} of it the rank waited for a CPU" if each.displaced >= SHOWN_SHARE else "")
     )
 
 

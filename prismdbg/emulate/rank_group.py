@@ -83,7 +83,7 @@ class RankGroup:
     def go(self, number: int, until: str, since: MissingValue | None) -> Event:
         rank = self.ranks.get(number)
         if rank is None:
-            why = f", for its values: rank {since.rank} lacks {since.place}" if since is not None else ""
+            why = f", because rank {since.rank} needs its data: {since.place}" if since is not None else ""
             if since is not None:
                 self._say_chain(since)
                 self._say_suppliers(since)

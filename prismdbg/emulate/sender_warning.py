@@ -35,8 +35,8 @@ class SenderWarning:
         at = f" at {since.where}" if since.where else ""
         time = f", about {each_s:.0f} s each and {_span(most * each_s)} together" if each_s else ""
         return (
-            f"rank {since.rank} needs data from one rank after the other{at}: up to {most:,} of them run for "
-            f"it{time}. If these are too many, stop with Ctrl-C and leave this call out of the emulated run"
+            f"rank {since.rank} needs data that other ranks compute{at}: up to {most:,} of them run, one after "
+            f"another{time}. If these are too many, press Ctrl-C and leave this call out of the emulated run"
         )
 
 

@@ -79,12 +79,12 @@ def _token(text: str, column: int) -> Token:
 def _quoted(text: str, column: int) -> Token:
     match = _TEXT.match(text, column)
     if match is None:
-        raise complaint(text, column, "this string is not closed")
+        raise complaint(text, column, "this string is not closed", hint="add the closing quote")
     raw = match.group(1) if match.group(1) is not None else match.group(2)
 
     def escaped(found: re.Match[str]) -> str:
         if found.group(1) not in _ESCAPES:
-            raise complaint(text, column, f"unknown escape {found.group()}", hint=r"known: \n \t \\ \' " + r"\"")
+            raise complaint(text, column, f"unknown escape {found.group()}", hint=r"use one of: \n \t \\ \' " + r"\"")
         return _ESCAPES[found.group(1)]
 
     return Token(Kind.TEXT, match.group(), column, _ESCAPE.sub(escaped, raw))
@@ -106,7 +106,7 @@ def _number(text: str, column: int) -> Token:
     if suffix:
         if suffix not in UNITS:
             raise complaint(
-                text, column + len(digits), f"unknown unit {quoted(suffix)}", hint="units: " + " ".join(UNITS)
+                text, column + len(digits), f"unknown unit {quoted(suffix)}", hint="use one of: " + " ".join(UNITS)
             )
         value = round(value * UNITS[suffix]) if value < 1e15 else value * UNITS[suffix]
     return Token(Kind.NUMBER, digits + suffix, column, value)

@@ -87,13 +87,13 @@ def static_attribute(owner: Any, name: str) -> Any:
     try:
         found = inspect.getattr_static(owner, name)
     except AttributeError:
-        raise UsageError(f"AttributeError: {kind_name(owner)} has no {name!r}") from None
+        raise UsageError(f"a {kind_name(owner)} has no attribute {name!r}") from None
     if exactly(found, _MEMBERS) and not is_a(owner, type):
         return found.__get__(owner, type(owner))
     if exactly(found, _AS_THEY_ARE) or definer(type(found), "__get__") is None or _is_held(owner, name, found):
         return found
     raise UsageError(
-        f"{name!r} of a {kind_name(owner)} is computed by the program: it is not run here",
+        f"{name!r} of a {kind_name(owner)} is computed by the program's code, which is not run here",
         hint="print the values that it is computed from",
     )
 
@@ -136,7 +136,7 @@ def operand(value: Any, kinds: frozenset[type]) -> Any:
     if exactly(value, _COMPARED) or exactly(value, kinds) or kind is slice or issubclass(kind, CONTAINERS):
         return value
     raise UsageError(
-        f"a {kind_name(value)} is an object of the program: its operators are not run here",
+        f"a {kind_name(value)} is an object of the program, whose operators are not run here",
         hint="print one of its parts; `is` compares any two objects",
     )
 
@@ -174,8 +174,8 @@ def item(owner: Any, key: Any, kinds: frozenset[type]) -> Any:
         if by is sequence:
             return sequence.__getitem__(owner, _index(key, kinds))
     raise UsageError(
-        f"a {kind_name(owner)} is indexed by the program's own code: it is not run here",
-        hint="tensors, arrays and builtin containers can be indexed; print a part by its name",
+        f"a {kind_name(owner)} is indexed by the program's own code, which is not run here",
+        hint="print a part by its name; only tensors, arrays and builtin containers can be indexed",
     )
 
 
@@ -208,7 +208,7 @@ def _keys_of(owner: Any) -> str:
     first = next(iter(dict.keys(owner)), None) if is_a(owner, dict) else None
     if first is None or is_a(first, (str, bytes, int, float, tuple)):
         return ""
-    return f"its keys are of type {kind_name(first)}: name one, as in optimizer.state[model.head.weight]"
+    return f"name a key of type {kind_name(first)}, as in optimizer.state[model.head.weight]"
 
 
 def contains(value: Any, container: Any, kinds: frozenset[type]) -> bool:
@@ -252,6 +252,6 @@ def truth(value: Any, kinds: frozenset[type]) -> bool:
     if definer(kind, "__bool__") is None and definer(kind, "__len__") is None:
         return True
     raise UsageError(
-        f"whether a {kind_name(value)} is true is decided by the program's own code: it is not run here",
+        f"the truth value of a {kind_name(value)} is computed by the program's own code, which is not run here",
         hint="compare one of its parts, or write `is not None`",
     )

@@ -90,7 +90,8 @@ class _Parser:
         what = (
             "the expression ends too early" if token.kind is Kind.END else f"{quoted(token.text)} is not expected here"
         )
-        return complaint(self._text, token.column, what + more)
+        hint = "write the rest of it" if token.kind is Kind.END else "check what stands before it"
+        return complaint(self._text, token.column, what + more, hint=hint)
 
     def _either(self) -> tree.Node:
         self._depth += 1
@@ -231,17 +232,17 @@ class _Parser:
                 self._text,
                 token.column,
                 f"unknown function {quoted(token.text)}",
-                hint="functions: " + " ".join(sorted(SIGNATURES)),
+                hint="use one of: " + " ".join(sorted(SIGNATURES)),
             )
         arguments = self._items(")")
         if not signature.least <= len(arguments) <= (signature.most or len(arguments)):
             wanted = f"at least {signature.least}" if signature.most is None else str(signature.least)
             message = f"{token.text} takes {wanted} argument, not {len(arguments)}"
-            raise complaint(self._text, token.column, message, hint=f"{token.text}: {signature.meaning}")
+            raise complaint(self._text, token.column, message, hint=f"use {token.text} for: {signature.meaning}")
         return tree.Call(token.column, token.text, arguments)
 
     def _not_callable(self, node: tree.Node) -> UsageError:
-        hint = "functions: " + " ".join(sorted(SIGNATURES))
+        hint = "use a function: " + " ".join(sorted(SIGNATURES))
         if isinstance(node, tree.Attribute) and node.name in SIGNATURES:
             hint = f"write {node.name}(...) instead of ....{node.name}()"
         return complaint(self._text, self._next.column, "methods and objects cannot be called here", hint=hint)

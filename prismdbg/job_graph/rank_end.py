@@ -78,4 +78,4 @@ def _ends(logs: Mapping[int, RankLog]) -> Iterator[tuple[int, str]]:
         if fault := fault_of(log):
             yield rank, f"{fault}, {where_it_ended(log)}"
         elif steps_begun(log) < most - 1:
-            yield rank, f"ended {where_it_ended(log)}, while others went on to step {most}"
+            yield rank, f"ended {where_it_ended(log)}, while others continued to step {most}"

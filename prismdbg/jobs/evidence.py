@@ -132,7 +132,8 @@ def _of_run(path: Path, whole: bool) -> Evidence:
 def _no_log(run: RunFolder, supervisor: Mapping[str, Any]) -> PrismError:
     if not run.run_json.exists():
         hint = "give the folder that `prismdbg record -o` wrote, or a capsule"
-        return UsageError(f"{run.path} contains no log", hint=hint)
+        what = f"{run.path} contains no log" if run.path.exists() else f"no such file or directory: {run.path}"
+        return UsageError(what, hint=hint)
     ended = f", and the job ended with {supervisor['exit_code']}" if "exit_code" in supervisor else ""
     return CapsuleError(
         f"{run.path} contains no log of any rank: none issued a collective or an optimizer step{ended}",

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_events import Note, StepMark
-from prismdbg.capsule.log_reader import event_segments, read_header
+from prismdbg.capsule.log_reader import DAMAGED, event_segments, read_header
 from prismdbg.capsule.log_records import RecordDecoder
 from prismdbg.errors import CapsuleError
 from prismdbg.log import segment as seg
@@ -175,9 +175,7 @@ class LogColumns:
         try:
             return self.records.collective(issue, completion, wait)
         except (ValueError, struct.error) as error:
-            raise CapsuleError(
-                f"{self.bodies.place(row)} is damaged: {error}", hint="record or fetch it again: the log is damaged"
-            ) from error
+            raise CapsuleError(f"{self.bodies.place(row)} is damaged: {error}", hint=DAMAGED) from error
 
 
 @dataclass(slots=True, kw_only=True)
@@ -215,7 +213,7 @@ class Bodies:
     def _body(self, segment: int, slot: int) -> bytes:
         words = self._words(segment)
         if slot >= len(words):
-            raise CapsuleError(f"{self.paths[segment]} was cut while it was read", hint="read another rank's log")
+            raise CapsuleError(f"{self.paths[segment]} was truncated while it was read", hint="read another rank's log")
         return seg.body(words, slot)
 
     def _words(self, segment: int) -> seg.Words:
@@ -236,9 +234,7 @@ def _read(path: Path) -> seg.Words:
     try:
         return seg.read_words(path)
     except OSError as error:
-        raise CapsuleError(
-            f"{path} cannot be read: {error.strerror}", hint="record or fetch it again: the log is damaged"
-        ) from error
+        raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint=DAMAGED) from error
 
 
 def read_columns(folder: Path, newest_bytes: int | None = None) -> LogColumns:

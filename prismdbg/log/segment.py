@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.limits import MAX_TENSORS
+from prismdbg.capsule.log_reader import DAMAGED
 from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
 from prismdbg.log.record_walk import walk
@@ -54,7 +55,7 @@ def read_words(path: Path) -> Words:
         if size_bytes > MAX_SEGMENT_BYTES:
             raise CapsuleError(
                 f"{path} has {size_bytes >> 20} MiB: no segment has more than {MAX_SEGMENT_BYTES >> 20} MiB",
-                hint="record or fetch it again: the log is damaged",
+                hint=DAMAGED,
             )
         data = file.read(size_bytes)
     whole = len(data) // SLOT_BYTES if len(data) >= fmt.HEADER.size else 0
@@ -76,7 +77,9 @@ def find_records(words: Words, path: Path) -> Places:
             break
         following = slot + (size_bytes >> 3)
         if size_bytes & 7 or following > end:
-            damage = CapsuleError(f"{path} is damaged at offset {slot * SLOT_BYTES}: a record of {size_bytes} bytes")
+            damage = CapsuleError(
+                f"{path} is damaged at offset {slot * SLOT_BYTES}, in a record of {size_bytes} bytes", hint=DAMAGED
+            )
             break
         if (head >> 32) & 0xFFFF == 0xFFFF:  # Kind.END; an enum member here would double the time
             closed = True

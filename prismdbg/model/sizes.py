@@ -40,5 +40,5 @@ def parse_size(text: str) -> int:
     unit = written[2].lower() if written else ""
     factor = _ANY_CASE.get(unit, _SHORT.get(unit))
     if written is None or factor is None:
-        raise ValueError(f"{text!r} is not a size: write 512MiB (2^20 bytes each) or 80GB (10^9 bytes each)")
+        raise ValueError(f"{text!r} is not a size")
     return int(Fraction(written[1]) * factor)

@@ -94,7 +94,10 @@ class AgentClient:
     ) -> Message:
         while given_up is not None:
             if given_up():
-                raise NotWaitedFor(f"{what} was not waited for", hint="ask again: the rank may answer later")
+                raise NotWaitedFor(
+                    f"the wait for {what} was cancelled",
+                    hint="wait before you ask again: the rank may still work on it",
+                )
             soon = min(time.monotonic() + LOOK_S, deadline)
             try:
                 return self._receive(soon, timeout_s, what)

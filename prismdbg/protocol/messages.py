@@ -158,7 +158,7 @@ class Left(TypedDict):
 
 
 def _tells_differences(story: Json) -> str:
-    return "" if story.get("assumed") or "differences" in story else "does not say what differs"
+    return "" if story.get("assumed") or "differences" in story else "lacks what differs"
 
 
 Story = Annotated[Left, _tells_differences]
@@ -492,6 +492,6 @@ def _checked(kind: Any, message: Message, what: str) -> Message:
         except ShapeError as error:
             raise InvalidMessage(
                 f"the rank sent an invalid {what[:60]}: {str(error).removeprefix(': ')}",
-                hint="treat the capsule as hostile, or its agent as defect: nothing that it says is used",
+                hint="do not trust this capsule: the program or the agent in it sends invalid messages",
             ) from None
     return message

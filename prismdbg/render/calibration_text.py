@@ -29,7 +29,7 @@ def lines(measurement: Measurement) -> list[str]:
         f"a send does not wait for its receiver up to: {eager}",
         "",
         console.columns(("operation", "model", "median", "largest", "again"), rows, right=_RIGHT),
-        "median, largest: the model's error; of a table, each size guessed from its neighbours.",
+        "median, largest: the model's error; of a table, the error of each size interpolated from its neighbours.",
         "again: how far the odd and the even measurements differ.",
         "",
         "the worst:",

@@ -23,7 +23,7 @@ BESIDE_CURVE = 12  # columns of the sizes beside it
 MOST_POINTS = 200
 _ROWS = 8
 _LEVELS = " ▁▂▃▄▅▆▇█"
-UNCOUNTED = "not included: blocks held only by C++ then (DDP buckets, saved tensors)"
+UNCOUNTED = "not included: blocks that only C++ held at that time (DDP buckets, saved tensors)"
 
 
 def curve_points() -> int:
@@ -181,7 +181,7 @@ def _modelled(backend: BackendModel | None) -> list[tuple[str, str]]:
         place = f", {record.source}" if record.source is not None else ""
         text += f", for {record.name} at {record.moment}{place}"
         calls = counted(backend.collectives, "collective")
-        text += f"\n{_exact(backend.all_bytes)} in {calls}; more at once where these overlap"
+        text += f"\n{_exact(backend.all_bytes)} in {calls}; more at the same time where these overlap"
     if backend.not_modelled:
         text += f"\nnot modelled: {counted(backend.not_modelled, 'collective')}, not gloo's on a CPU"
     return [("backend", text)]

@@ -175,5 +175,5 @@ def _change(file: InstalledFile) -> str:
     if now.target != file.target:
         return f"{file.path} is a different link"
     if now.size_bytes != file.size_bytes:
-        return f"{file.path} has {now.size_bytes} bytes, had {file.size_bytes}"
+        return f"{file.path} has {now.size_bytes} bytes; at the capture it had {file.size_bytes}"
     return f"{file.path} was modified"

@@ -24,11 +24,11 @@ class PlainRuntime:
 
     def refuses(self, spec: ReplaySpec) -> str | None:
         if isinstance(spec.origin, ImageOrigin):
-            return "a checkpoint needs a container or namespaces: capture with --origin start"
+            return "a checkpoint needs a container or namespaces: use --runtime docker or local"
         if spec.saving is not None:
-            return "checkpoints require a rank in a container or in namespaces"
+            return "a plain process cannot go back in time: use --runtime docker or local"
         if not spec.allow_writes:
-            return "the program would really write its files again: allow that with --allow-writes"
+            return "a plain process repeats the program's writes on this machine: add --allow-writes to permit that"
         if moved := [bind.target for bind in spec.binds if Path(bind.target) != bind.source]:
             return f"{moved[0]} cannot be mounted without namespaces: use Docker or run as root"
         if spec.uid not in (os.geteuid(), 0):

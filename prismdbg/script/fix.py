@@ -100,10 +100,10 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
     if incident.kind is IncidentKind.HANG and run.reached <= end:
         return Judgement.UNKNOWN, "inconclusive, it issued no collective after the place where it hung"
     if incident.kind is IncidentKind.LOST and not may_die_again(known.died_with):
-        why = f"inconclusive, no replay is known to show again how the recorded rank died: {died_of(known.died_with)}"
+        why = f"inconclusive, a replay cannot show again how the recorded rank died: {died_of(known.died_with)}"
         return Judgement.UNKNOWN, why
     if incident.kind is IncidentKind.LOST and run.reached <= end and run.exit_code is None:
-        return Judgement.UNKNOWN, "inconclusive, it was not seen to go past the place where the recorded rank died"
+        return Judgement.UNKNOWN, "inconclusive, the replay did not go past the place where the recorded rank died"
     if incident.kind is IncidentKind.HANG:
         return Judgement.GONE, "it went past the place where it hung; no exception, no NaN"
     return Judgement.GONE, "no exception, no NaN"
@@ -134,8 +134,8 @@ def _where_it_leaves(run: Run, end: Moment, recorded: Sequence[Moment]) -> str:
 
 def _went(run: Run) -> str:
     if run.departed is None:
-        return f"it went to {run.reached}"
-    return f"went on with synthesized peers to {run.reached}"
+        return f"it continued to {run.reached}"
+    return f"continued with synthesized peers to {run.reached}"
 
 
 def _shown(moment: Moment | None) -> str | None:

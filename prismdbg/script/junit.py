@@ -63,7 +63,7 @@ def write_junit(path: Path, data: bytes) -> None:
             Path(partial).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise UsageError(f"the report {path} cannot be written: {error.strerror}") from None
+        raise UsageError(f"the report {path} cannot be written: {error.strerror}", hint="choose another file") from None
 
 
 def _case(suite: ElementTree.Element, check: Finding, findings: Findings, name: str, look: Look) -> None:

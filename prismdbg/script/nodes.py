@@ -21,11 +21,14 @@ class Source:
     def __init__(self, file: str, data: bytes) -> None:
         self.file = file
         if len(data) > MAX_SCRIPT_BYTES:
-            raise UsageError(f"{file} has {len(data)} bytes, a script at most {MAX_SCRIPT_BYTES}")
+            raise UsageError(
+                f"{file} has {len(data)} bytes; the limit of a script is {MAX_SCRIPT_BYTES}",
+                hint="give a shorter script",
+            )
         try:
             self.text = data.decode("utf-8").removeprefix(chr(_FIRST))
         except UnicodeDecodeError as error:
-            raise UsageError(f"{file} is not UTF-8: byte {error.start}") from None
+            raise UsageError(f"{file} is not UTF-8: byte {error.start}", hint="give a text file") from None
         self._lines = self.text.splitlines()
 
     def place(self, line: int, column: int) -> Place:

@@ -167,5 +167,5 @@ def refuse_outside(moment: Moment, first: Moment, last: Moment) -> None:
     if moment > last:
         raise UsageError(
             f"{moment} is after the capsule's end moment, {last}",
-            hint="set `run_to` to a later moment to go on there, with synthesized peers",
+            hint="set `run_to` to a later moment to continue past it, with synthesized peers",
         )

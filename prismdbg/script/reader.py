@@ -39,7 +39,7 @@ def read_file(path: Path) -> Script:
         with path.open("rb") as file:
             data = file.read(MAX_SCRIPT_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"the script {path} cannot be read: {error.strerror}") from None
+        raise UsageError(f"the script {path} cannot be read: {error.strerror}", hint="check the path") from None
     return read(data, str(path))
 
 

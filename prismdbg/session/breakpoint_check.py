@@ -46,9 +46,9 @@ def check(spec: BreakpointSpec, known: Known) -> None:
         raise UsageError(f"{spec.file}:0 is not a line", hint="count lines from 1")
     if spec.group and not known.has_group(spec.group):
         groups = ", ".join(dict.fromkeys(group.title for group in known.groups))
-        raise UsageError(f"unknown group {quoted(spec.group)}", hint=f"groups: {groups}")
+        raise UsageError(f"unknown group {quoted(spec.group)}", hint=f"use one of: {groups}")
     if spec.peer is not None and 0 < known.world_size <= spec.peer:
-        raise UsageError(f"unknown rank {spec.peer}", hint=f"ranks: 0 to {known.world_size - 1}")
+        raise UsageError(f"unknown rank {spec.peer}", hint=f"use a rank from 0 to {known.world_size - 1}")
     for text in (spec.condition, spec.expression):
         if text:
             check_names(parse(text), spec.kind, known)
@@ -75,16 +75,16 @@ def _check(expression: Expression, mine: frozenset[str], whose: str, known: Know
         near = difflib.get_close_matches(node.name, sorted(mine), 1)
         if node.name in _EVERY_NAME:
             kinds = ", ".join(kind for kind, names in NAMES.items() if node.name in names)
-            hint = f"{node.name} is available at: {kinds}"
+            hint = f"use {node.name} only at: {kinds}"
         elif near:
-            hint = f"did you mean {near[0]}?"
+            hint = f"use {near[0]}, if you mean that"
         else:
-            hint = f"names here: {' '.join(sorted(mine))}"
+            hint = f"use one of: {' '.join(sorted(mine))}"
         raise complaint(
             expression.text,
             node.column,
             f"unknown name {quoted(node.name)}: neither in {whose} nor in the program",
-            hint=f"{hint}; names of the program: local.NAME",
+            hint=f"{hint}; or a name of the program: local.NAME",
         )
 
 
@@ -143,6 +143,8 @@ def _check_parts(spec: BreakpointSpec) -> None:
             words = {"op": "an operator", "seq": "a sequence number", "file": "a line", "group": "a group"}
             what = words.get(part, f"a {part}")
             hint = (
-                "write it as a condition: if ..." if spec.kind is not BreakpointKind.COLLECTIVE else "break peer RANK"
+                "write it as a condition: if ..."
+                if spec.kind is not BreakpointKind.COLLECTIVE
+                else "write: break peer RANK"
             )
             raise UsageError(f"a breakpoint at {spec.kind} takes no {what.partition(' ')[2]}", hint=hint)

@@ -22,7 +22,7 @@ from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.line import Verb
 
 LABELS = tuple(sorted({spec.label for spec in OPS.values()}))
-EXAMPLE = "for instance: break all_reduce on dp if bytes > 1MB"
+EXAMPLE = "write for instance: break all_reduce on dp if bytes > 1MB"
 
 _FILE = re.compile(r"(.+):([0-9]+)")
 MAX_WORD = 200
@@ -47,12 +47,14 @@ def parse_breakpoint(text: str) -> BreakpointSpec:
     if condition:
         _parse_part(text, condition)
     if not head and not condition:
-        raise UsageError("break needs a place to stop at", hint=EXAMPLE)
+        raise UsageError("break needs a place", hint=EXAMPLE)
     first, _, rest = head.partition(" ")
     kind = _KINDS.get(first)
     if kind is BreakpointKind.CHANGE:
         if not rest.strip():
-            raise UsageError("break change needs an expression", hint="break change model.head.weight")
+            raise UsageError(
+                "break change needs an expression", hint="write for instance: break change model.head.weight"
+            )
         _parse_part(text, rest.strip())
         require_change(rest.strip())
         return BreakpointSpec(kind=kind, expression=rest.strip(), condition=condition)
@@ -63,7 +65,10 @@ def parse_breakpoint(text: str) -> BreakpointSpec:
 def require_change(text: str) -> None:
     """`UsageError` for an expression that has one value for ever."""
     if not parse(text).names:
-        raise UsageError(f"{shortened(text)} never changes: it contains no name", hint="break change model.head.weight")
+        raise UsageError(
+            f"{shortened(text)} never changes: it contains no name",
+            hint="write for instance: break change model.head.weight",
+        )
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -79,7 +84,7 @@ def _split(text: str) -> tuple[str, str]:
 def _parse_part(text: str, part: str) -> None:
     """Reads an expression that is a part of the line; a complaint shows that part."""
     if not part:
-        raise complaint(text, len(text), "an expression is missing")
+        raise complaint(text, len(text), "an expression is missing", hint=EXAMPLE)
     parse(part)
 
 
@@ -129,7 +134,7 @@ class _Words:
     def _line(self, text: str) -> int:
         line = self._number(text, "a line")
         if not line:
-            raise complaint(self._text, self._text.find(f":{text}") + 1, "count lines from 1")
+            raise complaint(self._text, self._text.find(f":{text}") + 1, "0 is not a line", hint="count lines from 1")
         return line
 
     def _put(self, name: str, value: Any) -> None:
@@ -139,7 +144,7 @@ class _Words:
 
     def _number(self, text: str, what: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
-            raise complaint(self._text, max(self._text.find(text), 0), f"{quoted(text)} is not {what}")
+            raise complaint(self._text, max(self._text.find(text), 0), f"{quoted(text)} is not {what}", hint=EXAMPLE)
         return int(text)
 
     def _at_moment(self, moment: Moment) -> None:
@@ -154,7 +159,7 @@ class _Words:
         if word in OPS:
             return OPS[word].label
         near = difflib.get_close_matches(word, [*LABELS, *_KINDS], 1)
-        hint = f"did you mean {near[0]}?" if near else f"collectives: {' '.join(LABELS)}; {EXAMPLE}"
+        hint = f"use {near[0]}, if you mean that" if near else f"use one of: {' '.join(LABELS)}"
         if word in _KINDS:
             hint = f"write {word} first and only once: break {word}"
         raise complaint(self._text, max(self._text.find(word), 0), f"unknown collective {quoted(word)}", hint=hint)

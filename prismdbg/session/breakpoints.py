@@ -101,7 +101,7 @@ class BreakpointList:
 
     def get(self, number: int) -> BreakpointSpec:
         if number not in self._stops:
-            raise UsageError(f"no breakpoint number {number}", hint="type `stops` to list them")
+            raise UsageError(f"no breakpoint number {number}", hint="type `breakpoints` to list them")
         return self._stops[number]
 
     def titles(self, numbers: Iterable[int]) -> tuple[str, ...]:

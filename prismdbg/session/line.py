@@ -30,9 +30,9 @@ class Verb(StrEnum):
     TBREAK = "tbreak"
     CONDITION = "condition"
     IGNORE = "ignore"
-    LOG_ONLY = "log-only"
+    LOG_ONLY = "logpoint"
     DELETE = "delete"
-    STOPS = "stops"
+    STOPS = "breakpoints"
     WATCH = "watch"
     UNWATCH = "unwatch"
     WHO = "who"
@@ -103,13 +103,17 @@ VERBS: dict[Verb, Usage] = {
         "peer RANK (point-to-point only), allocation, change EXPRESSION",
     ),
     Verb.TBREAK: Usage(Takes.STOP, "tb", "set a breakpoint that is deleted at its first hit"),
-    Verb.CONDITION: Usage(Takes.CONDITION, "cond", "set the condition of breakpoint N; without CONDITION: remove it"),
+    Verb.CONDITION: Usage(Takes.CONDITION, "cond", "set the condition of breakpoint N; without CONDITION, remove it"),
     Verb.IGNORE: Usage(Takes.COUNT, "", "ignore the next COUNT hits of breakpoint N"),
-    Verb.LOG_ONLY: Usage(Takes.ONE, "", "make breakpoint N a logpoint, or a breakpoint again"),
+    Verb.LOG_ONLY: Usage(
+        Takes.ONE, "", "make breakpoint N a logpoint, which prints and continues, or a breakpoint again"
+    ),
     Verb.DELETE: Usage(Takes.NUMBER, "del", "delete breakpoint N, or all"),
     Verb.STOPS: Usage(Takes.NOTHING, "", "list the breakpoints with their hits"),
     Verb.WATCH: Usage(
-        Takes.WATCH, "", "show a value at every stop; without EXPRESSION: list. watch! also stops when it changes"
+        Takes.WATCH,
+        "",
+        "show a value at every stop; without EXPRESSION, list these values. watch! also stops when the value changes",
     ),
     Verb.UNWATCH: Usage(Takes.ONE, "", "delete watch expression N"),
     Verb.WHO: Usage(Takes.WHO, "", "go back to the last write of a tensor, or to the allocation of its memory"),
@@ -120,7 +124,9 @@ VERBS: dict[Verb, Usage] = {
     Verb.CHECKPOINTS: Usage(Takes.NOTHING, "", "list the checkpoints with moment, size and cost"),
     Verb.RESTART: Usage(Takes.NUMBER, "", "go to checkpoint N or to the start moment; also after the rank is lost"),
     Verb.INFO: Usage(Takes.NOTHING, "i", "show this collective, and what was compared so far"),
-    Verb.WHERE: Usage(Takes.WHERE, "w", "show the Python stack (also bt, stack); where from nan: as origin"),
+    Verb.WHERE: Usage(
+        Takes.WHERE, "w", "show the Python stack (also bt, stack); `where from nan` is the same as `origin`"
+    ),
     Verb.UP: Usage(Takes.NUMBER, "", "select the caller's frame"),
     Verb.DOWN: Usage(Takes.NUMBER, "d", "select the called frame"),
     Verb.LIST: Usage(Takes.LINE, "l", "show the source around this line, or around LINE"),
@@ -128,7 +134,7 @@ VERBS: dict[Verb, Usage] = {
     Verb.STATS: Usage(Takes.EXPRESSION, "", "show statistics and a histogram of a tensor, without its values"),
     Verb.DIFF: Usage(Takes.EXPRESSION, "", "compare a tensor of this collective with the recording: diff out[0]"),
     Verb.LOCALS: Usage(Takes.NOTHING, "", "show the names of this frame"),
-    Verb.PEERS: Usage(Takes.NOTHING, "", "show the ranks of this collective: how each is played, when it arrived"),
+    Verb.PEERS: Usage(Takes.NOTHING, "", "show the ranks of this collective, how each is played, and when it arrived"),
     Verb.MEMORY: Usage(
         Takes.MEMORY, "mem", "show live memory here, its peak or a difference, or write a snapshot for memory_viz"
     ),
@@ -137,7 +143,12 @@ VERBS: dict[Verb, Usage] = {
     Verb.QUIT: Usage(Takes.NOTHING, "q", "end the replay"),
 }
 
-OTHER_NAMES = {"bt": Verb.WHERE, "stack": Verb.WHERE}  # as other debuggers have it
+OTHER_NAMES = {  # of other debuggers, and of earlier versions
+    "bt": Verb.WHERE,
+    "stack": Verb.WHERE,
+    "stops": Verb.STOPS,
+    "log-only": Verb.LOG_ONLY,
+}
 
 _NEEDED = (
     Takes.MOMENT, Takes.EXPRESSION, Takes.STOP, Takes.CONDITION, Takes.COUNT, Takes.ONE, Takes.WHO,
@@ -173,7 +184,7 @@ def parse_line(text: str) -> Line:
     if takes is Takes.NOTHING and argument:
         raise UsageError(f"{verb} takes no arguments", hint=f"write {verb} without arguments")
     if takes in _NEEDED and not argument:
-        raise UsageError(f"{verb} takes {takes}", hint=f"{verb}: {VERBS[verb].meaning}")
+        raise UsageError(f"{verb} needs {takes}", hint=f"type `{verb} {takes}` to {VERBS[verb].meaning}")
     if takes is Takes.MOMENT:
         return Line(verb=verb, moment=Moment.parse(argument), insists=insists)
     if takes in (Takes.CONDITION, Takes.COUNT):
@@ -196,7 +207,7 @@ def verb_of(word: str) -> Verb:
     if first is not None and all(verb.startswith(first) for verb in found):
         return first
     if found:
-        raise UsageError(f"{quoted(word)} is ambiguous: {' or '.join(found)}")
+        raise UsageError(f"{quoted(word)} is ambiguous: {' or '.join(found)}", hint="type more letters")
     raise UsageError(
         f"unknown command {quoted(word)}{suggestion(word, VERBS)}", hint="type `help` to list all commands"
     )
@@ -209,12 +220,15 @@ def _numbered(verb: Verb, argument: str, insists: bool) -> Line:
     rest = rest.strip()
     is_count = rest.isascii() and rest.isdigit() and len(rest) <= MAX_DIGITS
     if VERBS[verb].takes is Takes.COUNT and not is_count:
-        raise UsageError(f"{verb} takes {Takes.COUNT}", hint=f"{verb} 1 10")
+        raise UsageError(f"{verb} needs {Takes.COUNT}", hint=f"type for example: {verb} 1 10")
     return Line(verb=verb, number=number, text=rest, insists=insists)
 
 
 def _number(verb: Verb, text: str) -> int:
     least = 0 if verb is Verb.RESTART else 1
     if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and int(text) >= least):
-        raise UsageError(f"{verb} takes a number from {least} to {10**MAX_DIGITS - 1}, not {quoted(text)}")
+        raise UsageError(
+            f"{verb} takes a number from {least} to {10**MAX_DIGITS - 1}, not {quoted(text)}",
+            hint=f"type for example: {verb} 2",
+        )
     return int(text)

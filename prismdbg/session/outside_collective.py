@@ -22,5 +22,5 @@ class OutsideCollective:
 
     @property
     def hint(self) -> str:
-        where = "`where` shows its stack, " if self.frames else ""
-        return f"no next collective was recorded: {where}`continue` waits for one, `quit` ends"
+        where = "`where` to see its stack, " if self.frames else ""
+        return f"type {where}`continue` to wait for a further collective (none was recorded), or `quit` to end"

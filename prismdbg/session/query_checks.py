@@ -15,9 +15,9 @@ Json = dict[str, Any]
 _TENSORS = ("input", "out")  # of the event: others at each collective
 _NEVER_NAN = ("bool", "int", "str", "bytes", "bytearray", "NoneType")
 _PATHS = tree.Name | tree.Attribute | tree.Index
-_WRITE = "who wrote takes the program's tensors: model.head.weight, optimizer.state"
-_BLOCK = "who allocated takes one tensor: model.head.weight, out[0]"
-_NUMBERS = "origin takes nothing, or what can hold a NaN: model.head.weight, out[0], loss"
+_WRITE = "give a tensor of the program: who wrote model.head.weight, who wrote optimizer.state"
+_BLOCK = "give one tensor: who allocated model.head.weight, who allocated out[0]"
+_NUMBERS = "type `origin` alone, or with a floating-point value: origin model.head.weight, origin loss"
 
 
 def require_written(expression: Expression, value: Json, of_event: frozenset[str]) -> None:
@@ -26,21 +26,25 @@ def require_written(expression: Expression, value: Json, of_event: frozenset[str
     text = shortened(expression.text)
     for node in tree.walk(expression.root):
         if isinstance(node, tree.Name) and node.name in of_event:
-            of_it = f"a name of the program: local.{node.name}"
+            of_it = f"if the program has this name, too: local.{node.name}"
             if node.name in _TENSORS:
-                of_it = f"of it: who allocated {node.name}[0], origin {node.name}[0]"
-            why = f"{node.name} belongs to this event only"
+                of_it = f"for {node.name} use who allocated {node.name}[0] or origin {node.name}[0]"
+            why = f"{node.name} exists only at this event"
             raise complaint(expression.text, node.column, why, hint=f"{_WRITE}; {of_it}")
     if not _holds_tensor(value):
         hint = f"{_WRITE}; to find where another value changes: break change {text}, then reverse-continue"
-        raise UsageError(f"{text} is {_what(value)}, not a tensor, nor a list, mapping or module of some", hint=hint)
+        raise UsageError(
+            f"{text} is {_what(value)}, not a tensor, and not a list, mapping or module of tensors", hint=hint
+        )
 
 
 def require_block(expression: Expression, value: Json) -> None:
     """`UsageError` for what lies in no block of memory of its own."""
     text = shortened(expression.text)
     if not isinstance(expression.root, _PATHS):
-        raise UsageError(f"{text} is computed for this answer: it is in no block of the program", hint=_BLOCK)
+        raise UsageError(
+            f"{text} is a result of this expression, and no memory block of the program contains it", hint=_BLOCK
+        )
     if value["kind"] != "tensor":
         hint = f"name one of them: who allocated {text}[0]" if value["kind"] == "sequence" else _BLOCK
         raise UsageError(f"{text} is {_what(value)}, not a tensor", hint=hint)

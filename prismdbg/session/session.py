@@ -192,7 +192,7 @@ class Session:
 
     def next(self, count: int = 1) -> Ask:
         if not 1 <= count <= MAX_COUNT:
-            raise UsageError(f"next takes a count from 1 to {MAX_COUNT}")
+            raise UsageError(f"next takes a count from 1 to {MAX_COUNT}", hint="type a smaller count")
         return self.resume(count=count)
 
     def continue_(self) -> Ask:
@@ -203,7 +203,7 @@ class Session:
         self.require_stop()
         if moment <= self.moment:
             raise UsageError(
-                f"{moment} is before here: the rank is at {self.moment}", hint=f"go back to it: goto {moment}"
+                f"{moment} is before here: the rank is at {self.moment}", hint=f"type `goto {moment}` to go back to it"
             )
         return self.resume(until=str(moment))
 
@@ -219,7 +219,7 @@ class Session:
         if not insists:
             raise UsageError(
                 "the recording ends here: from here on peers' answers are synthesized, and later values depend on them",
-                hint="type it again, or continue!, to go on",
+                hint="type it again, or `continue!`, to go past it",
             )
 
     def pause(self) -> Ask:
@@ -243,7 +243,7 @@ class Session:
         self.require_view()
         chosen = self.frame + outwards
         if not self.frames:
-            raise UsageError("no Python frame here")
+            raise UsageError("no Python frame here", hint="run to a collective with `next`")
         if not 0 <= chosen < len(self.frames):
             raise UsageError("this is the outermost frame" if outwards > 0 else "this is the innermost frame")
         self.frame = chosen

@@ -479,7 +479,7 @@ def test_a_process_image_that_asks_for_more_than_to_be_restored(
     assert "inventory.img is empty" in capsys.readouterr().out
     monkeypatch.setattr(bundle, "reader", lambda: None)
     assert main.run(["verify", str(capsule)]) == ExitCode.OK
-    assert "note  checkpoint: was not checked: no CRIU on this machine" in capsys.readouterr().out
+    assert "note  checkpoint was not checked: no CRIU on this machine" in capsys.readouterr().out
 
 
 def test_every_bound_is_stricter_than_memory() -> None:

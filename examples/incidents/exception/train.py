@@ -41,7 +41,7 @@ class CharacterExcerpts(Dataset[tuple[Tensor, Tensor]]):
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--size", choices=SIZES, default="tiny", help="of the model")
+    parser.add_argument("--size", choices=SIZES, default="tiny", help="size of the model")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--batch", type=int, default=8, help="excerpts per rank and step")
     parser.add_argument("--lr", type=float, default=2e-3)

@@ -23,16 +23,16 @@ from model import GPT, SIZES
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--size", choices=SIZES, default="tiny", help="of the model")
-    parser.add_argument("--steps", type=int, default=40, help="at most")
+    parser.add_argument("--size", choices=SIZES, default="tiny", help="size of the model")
+    parser.add_argument("--steps", type=int, default=40, help="maximum number of steps")
     parser.add_argument("--batch", type=int, default=16, help="excerpts per rank and step")
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--parts", type=float, nargs="+", default=[0.3, 0.3, 0.037, 0.363], help="of the corpus, per rank"
+        "--parts", type=float, nargs="+", default=[0.3, 0.3, 0.037, 0.363], help="share of the corpus for each rank"
     )
     parser.add_argument("--out", type=Path, help="folder for the trained model (default: a temporary one)")
-    parser.add_argument("--timeout", type=float, default=1800, metavar="SECONDS", help="for a collective")
+    parser.add_argument("--timeout", type=float, default=1800, metavar="SECONDS", help="timeout of a collective")
     return parser.parse_args()
 
 

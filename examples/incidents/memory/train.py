@@ -21,10 +21,10 @@ from model import GPT, SIZES
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--size", choices=SIZES, default="tiny", help="of the model")
+    parser.add_argument("--size", choices=SIZES, default="tiny", help="size of the model")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--batch", type=int, default=8, help="excerpts per rank and step")
-    parser.add_argument("--held-out", type=int, default=4, help="excerpts")
+    parser.add_argument("--held-out", type=int, default=4, help="number of excerpts that are not used for training")
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args()

@@ -36,11 +36,11 @@ def flip_bit(scores: Tensor, record: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--out", type=Path, default=SCORES)
-    parser.add_argument("--step", type=int, default=12, help="at which the corrupt record is met")
-    parser.add_argument("--rank", type=int, default=2, help="that meets it")
+    parser.add_argument("--step", type=int, default=12, help="step in which the corrupt record is read")
+    parser.add_argument("--rank", type=int, default=2, help="rank that reads it")
     parser.add_argument("--world", type=int, default=4)
-    parser.add_argument("--batch", type=int, default=8, help="as given to train.py")
-    parser.add_argument("--seed", type=int, default=0, help="as given to train.py")
+    parser.add_argument("--batch", type=int, default=8, help="the same as for train.py")
+    parser.add_argument("--seed", type=int, default=0, help="the same as for train.py")
     args = parser.parse_args()
 
     dataset = Excerpts(context=64)

@@ -46,13 +46,13 @@ class ArchivedExcerpts(Dataset[tuple[Tensor, Tensor]]):
 
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--size", choices=SIZES, default="tiny", help="of the model")
+    parser.add_argument("--size", choices=SIZES, default="tiny", help="size of the model")
     parser.add_argument("--steps", type=int, default=32)
     parser.add_argument("--batch", type=int, default=8, help="excerpts per rank and step")
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--archived", type=int, nargs=2, default=[4590, 5000], metavar=("FIRST", "END"), help="excerpts"
+        "--archived", type=int, nargs=2, default=[4590, 5000], metavar=("FIRST", "END"), help="archived excerpts"
     )
     return parser.parse_args()
 

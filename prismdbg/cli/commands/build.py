@@ -22,15 +22,15 @@ from prismdbg.render import console
 def command(capsule: Path, as_json: bool, keys: Keys) -> None:
     """Build the container image for CAPSULE and print its tag.
 
-    The image holds the installed files that the captured rank used. It needs no base image and no registry. The
-    capsule itself is mounted into the container at replay. To move both to another machine, use `docker save TAG` and
-    `prismdbg pack CAPSULE`.
+    The container image contains the installed files that the captured rank used. It needs no base image and no
+    registry. The capsule itself is mounted into the container at replay. To move both to another machine, use
+    `docker save TAG` and `prismdbg pack CAPSULE`.
     """
     with opened(capsule, keys) as whole:
         built = build_image(whole, console.announce)
     if as_json:
         console.emit_json(asdict(built))
         return
-    made = "made" if built.made else "already exists"
+    made = "created" if built.made else "already exists"
     console.say(f"{made}: {counted(built.files, 'file')}, {console.size(built.size_bytes)}")
     console.emit(built.tag)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from prismdbg.cli.click_errors import WrongValue
 from prismdbg.cli.options import output_file
 from prismdbg.cli.options.param_types import ranks as rank_list
 from prismdbg.cli.options.param_types import seconds, size
@@ -18,7 +19,7 @@ from prismdbg.render import calibration_text, console
 def sizes_list(text: str) -> tuple[int, ...]:
     found = tuple(size(part) for part in str(text).split(",") if part.strip())
     if not found:
-        raise click.BadParameter(f"{text!r} is not a list of sizes: write 1KiB,64KiB,4MiB, or leave the option out")
+        raise WrongValue(f"{text!r} is not a list of sizes", hint="write 1KiB,64KiB,4MiB, or leave the option out")
     return found
 
 
@@ -84,7 +85,7 @@ def command(
     head: str,
     as_json: bool,
 ) -> None:
-    """Measure collectives and write a cluster file for `graph --cluster`.
+    """Measure collectives and write a cluster file for `graph simulate --cluster`.
 
     It starts its own torchrun job. For several nodes, start it on each node with the same options and the node's
     own --node-rank; node 0 writes FILE. Run nothing else on the machine meanwhile.
@@ -111,13 +112,13 @@ def command(
         console.emit_json(calibration_text.values(measured))
     else:
         console.emit("\n".join(calibration_text.lines(measured)))
-    console.announce(f"{output}: for `prismdbg graph simulate --cluster {output}`")
+    console.announce(f"wrote {output}; next: prismdbg graph simulate GRAPH --cluster {output}")
 
 
 def _require_new(output: Path) -> None:
     """Before anything is measured."""
     if output.exists():
-        raise UsageError(f"{output} exists", hint="choose a new file; a calibration is never overwritten")
+        raise UsageError(f"{output} already exists", hint="choose a new file: a cluster file is never overwritten")
     if not output.absolute().parent.is_dir():
-        raise UsageError(f"{output.parent} is not a folder", hint="choose a file in a folder that exists")
+        raise UsageError(f"no such folder: {output.parent}", hint="create it, or choose a file in another folder")
     output_file.require(output)

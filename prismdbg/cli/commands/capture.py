@@ -23,7 +23,7 @@ from prismdbg.settings.rank_config import RankConfig
     default=1,
     show_default=True,
     metavar="STEPS",
-    help="Record STEPS whole steps after the checkpoint.",
+    help="Record STEPS complete steps after the checkpoint.",
 )
 @click.option(
     "--origin",

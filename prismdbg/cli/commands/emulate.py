@@ -123,7 +123,7 @@ def command(
 def _say_runs(done: Emulated, asked: tuple[int, ...], *, on_virtual_clock: bool) -> None:
     """How long each rank took. On a virtual clock, waiting for a CPU has no say in how long anything takes."""
     for each in done.runs:
-        kind = "" if each.rank in asked or each.is_whole else " (for its values)"
+        kind = "" if each.rank in asked or each.is_whole else " (for its data)"
         is_told = each.displaced > SLIGHTLY and not on_virtual_clock
         busy = f", {each.displaced:.0%} of each step waiting for a CPU" if is_told else ""
         console.announce(f"rank {each.rank}: {each.wall_s:.1f} s{kind}{busy}")

@@ -139,7 +139,7 @@ def what_if_command(
     """
     changes = what_if_options.changes(**changed)
     if changes == Changes() and not order:
-        raise click.UsageError("specify a change: --slow-rank, --slow-link, --tier, --kernel, --delay or --order")
+        raise UsageError("no change given", hint="use --slow-rank, --slow-link, --tier, --kernel, --delay or --order")
     job, cluster = _read(graph), _cluster(cluster_path)
     before = with_passes(simulate(job, cluster), graph)
     after = simulate(job.reordered(order.split(",")) if order else job, cluster, changes)
@@ -197,7 +197,7 @@ def _read(path: Path) -> JobGraph:
         return graph_file.load(path)
     if not (path / graph_file.FILE_NAME).is_file():
         raise UsageError(
-            f"{path} contains no {graph_file.FILE_NAME}", hint=f"build it: prismdbg graph build {quote(str(path))}"
+            f"{path} contains no {graph_file.FILE_NAME}", hint=f"run prismdbg graph build {quote(str(path))}"
         )
     return graph_file.load(path / graph_file.FILE_NAME)
 
@@ -219,7 +219,7 @@ def _simulated(graph: Path, cluster_path: Path | None, *, keep: Keep = Keep.FIRS
 def _heading(timeline: Timeline) -> list[str]:
     mesh = timeline.graph.mesh
     return [
-        f"{counted(mesh.world, 'rank')}, {mesh}: {charts.duration(timeline.iteration_ns)} an iteration, "
+        f"{counted(mesh.world, 'rank')}, {mesh}: {charts.duration(timeline.iteration_ns)} per iteration, "
         f"{timeline.bubble_share:.1%} of the ranks' time idle",
         f"fidelity: {timeline.fidelity.summary()}; details at the end",
     ]

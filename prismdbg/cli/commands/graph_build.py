@@ -37,7 +37,7 @@ GRAPH_SUFFIX = Path(graph_file.FILE_NAME).suffix
 @click.option(
     "--alike", metavar="AXES", help="Let a rank with a log represent the ranks that differ from it only along AXES."
 )
-@click.option("--step", type=click.IntRange(0), metavar="N", help="Use step N.  [default: the last whole step]")
+@click.option("--step", type=click.IntRange(0), metavar="N", help="Use step N.  [default: the last complete step]")
 @click.option(
     "--with", "captured", multiple=True, type=click.Path(path_type=Path, exists=True), metavar="CAPSULE",
     help="Put this captured rank into the graph of RUN, at its own mesh coordinates.",
@@ -70,10 +70,10 @@ def command(
 ) -> None:
     """Build the graph of one iteration from a RUN or a CAPSULE.
 
-    RUN is a recorded or an emulated job. The work between two collectives is one computation. It is split into its
-    operators, with their memory, for a RUN made with --memory and for a CAPSULE, which is replayed with tracing on. The
-    times between the collectives of a captured rank are the recorded ones; the replay only gives each operator its
-    share. Operators shorter than 1/2000 of the step are merged with their neighbours.
+    RUN is a recorded or an emulated job. The work between two collectives is one computation. With a memory
+    trace, each operator is a computation with its memory: record RUN with --memory for that. A CAPSULE is replayed with
+    tracing on. Its times between collectives are the recorded ones; the replay only divides them among the operators.
+    Operators shorter than 1/2000 of the step are merged with their neighbours.
 
     A CAPSULE alone represents ranks that all do the same work: --mesh dp=64,tp=8 --alike dp,tp. If ranks have roles,
     such as pipeline stages, put the capsule into the graph of a run that includes each role: RUN --with CAPSULE.
@@ -81,10 +81,12 @@ def command(
     mesh = Mesh.parse(mesh_text) if mesh_text else None
     is_run = _is_run(path)
     if not is_run and (captured or as_recorded):
-        raise click.UsageError(f"{path} is a capsule: {'--with' if captured else '--as-recorded'} is for a RUN")
+        option = "--with" if captured else "--as-recorded"
+        raise UsageError(f"{option} needs a RUN, and {path} is a capsule", hint=f"give a RUN, or leave {option} out")
     if is_run and stretch and output is None:
         raise UsageError(
-            f"a stretched graph is of another job than {path}", hint=f"name its file: -o {path / 'stretched.npz'}"
+            f"--stretch makes the graph of a larger job than {path}",
+            hint=f"write it to another file: -o {path / 'stretched.npz'}",
         )
     axes = tuple(name.strip() for name in alike.split(",")) if alike else ()
     replayed = CapturedRequest(
@@ -118,8 +120,8 @@ def _is_run(path: Path) -> bool:
     """False for a capsule; `UsageError` for anything else."""
     if path.suffix == GRAPH_SUFFIX:
         raise UsageError(
-            f"{path} is a graph that was built already",
-            hint="give the RUN or CAPSULE it was built from, with another -o",
+            f"{path} is a graph, not a run or a capsule",
+            hint="give the RUN or CAPSULE from which it was built, and another file with -o",
         )
     is_run = RunFolder(path).run_json.is_file()
     if not is_run and path.is_dir() and not (path / layout.MANIFEST).is_file():

@@ -38,7 +38,7 @@ def command(folders: tuple[Path, ...], environments: bool, as_json: bool) -> Non
         (item.kind, console.size(item.size_bytes), console.when(item.created_ns), str(item.path), item.text)
         for item in items
     ]
-    console.emit(console.columns(("kind", "size", "made", "path", "what"), rows, right=("size",)))
+    console.emit(console.columns(("kind", "size", "created", "path", "content"), rows, right=("size",)))
 
 
 def _row(item: inventory.Item) -> dict[str, object]:
@@ -53,5 +53,5 @@ def _list_environments(as_json: bool) -> None:
         console.emit_json([asdict(image) for image in images])
         return
     rows = [(console.size(image.size_bytes), console.when(image.created_ns), image.tag) for image in images]
-    console.emit(console.columns(("size", "made", "environment"), rows, right=("size",)))
+    console.emit(console.columns(("size", "created", "environment"), rows, right=("size",)))
     console.say("`prismdbg rm --environments` removes all but the newest")

@@ -48,7 +48,7 @@ def command(
     """
     whole_job = rank is None and is_job(capsule)
     if cluster is not None and not whole_job:
-        raise UsageError("--cluster is for all ranks of a job", hint="give an emulated RUN or a GRAPH, without --rank")
+        raise UsageError("--cluster needs a whole job", hint="give an emulated RUN or a GRAPH, and leave --rank out")
     if web:
         from prismdbg_tui.browser.server import serve
 

@@ -62,9 +62,9 @@ def command(
     --redact changes the packed copy: a replay takes another path where the program used a masked value.
     """
     if redact and not share:
-        raise UsageError("--redact is for a capsule that is shared", hint="add --share")
+        raise UsageError("--redact needs --share", hint="add --share")
     if share_anyway and (share or redact):
-        raise UsageError("--share refuses secrets, --share-anyway packs them", hint="give one of the two")
+        raise UsageError("--share and --share-anyway cannot be combined", hint="give one of them")
     target = output or _default_target(capsule, is_encrypted=bool(encrypt_to))
     with opened(capsule, keys) as whole:
         with _chosen(whole, share=share, redact=redact) as packed:

@@ -24,7 +24,7 @@ from prismdbg.render import console
     "--window",
     default="0",
     metavar="STEPS|all",
-    help="Keep the data received in the last STEPS steps (or more), or in all.  [default: none]",
+    help="Keep the data received in at least the last STEPS steps, or in all steps.  [default: none]",
 )
 @click.option(
     "--window-bytes", type=size, default="4GiB", show_default=True, help="Keep at most SIZE of received data per rank."
@@ -34,15 +34,15 @@ from prismdbg.render import console
     type=size,
     default="256MiB",
     show_default=True,
-    help="Keep at most SIZE of each rank's log, about 1 million collectives in 256 MiB; the oldest are dropped. With "
-    "--window all nothing is dropped.",
+    help="Limit the log of each rank to SIZE and drop the oldest collectives; 256 MiB contain about 1 million. With "
+    "--window all, nothing is dropped.",
 )
 @click.option(
     "--checkpoint-every",
     type=click.IntRange(min=0),
     default=0,
     metavar="STEPS",
-    help="Take a checkpoint of each rank every STEPS steps. Capsules start there.  [default: never]",
+    help="Take a checkpoint of each rank every STEPS steps. Automatic capsules start at one.  [default: never]",
 )
 @click.option(
     "--state-every",
@@ -58,9 +58,8 @@ from prismdbg.render import console
     default=DEFAULT_TRIGGERS,
     show_default=True,
     metavar="EVENTS",
-    help="Capture a rank on these events: exception, nan, hang, signal, oom, slow; or none. With hang=T, a wait is a "
-    "hang after T or 3 times the longest recent step or pause between collectives, whichever is longer. The limit is "
-    "at least 5 T while the awaited rank computes or gets no CPU, and at most 10 T. From T to the limit, it is slow.",
+    help="Capture a rank on these events: exception, nan, hang, signal, oom, slow; or none. hang=T and slow=N set "
+    "when a wait or a step counts, as in hang=60s,slow=3.",
 )
 @click.option(
     "--keep",
@@ -68,7 +67,7 @@ from prismdbg.render import console
     default=4,
     show_default=True,
     metavar="N",
-    help="Make at most N automatic capsules.",
+    help="Create at most N capsules automatically.",
 )
 @MEMORY
 @MEMORY_CAP
@@ -93,8 +92,13 @@ def command(
 
     Example: `prismdbg record -o RUN -- torchrun --nproc-per-node 4 train.py`
 
-    The script needs no change, and the exit code is that of the job. Without --window or --checkpoint-every, RUN holds
-    no received data. It is then enough for `why`, and for `capture` while the job runs.
+    The script needs no change, and the exit code is that of the job. Without --window or --checkpoint-every, RUN
+    contains no received data. It is then enough for `why`, and for `capture` while the job runs.
+
+    With --trigger hang=T, a wait becomes a hang after T, or after 3 times the longest recent step or pause between
+    collectives if that is longer. While the awaited rank computes or waits for a CPU, it becomes a hang after 5 T at
+    the earliest. After 10 T it is always a hang. Before that, a wait longer than T is reported as slow. With slow=N, a
+    step is an incident if it takes N times the median of the steps before it.
 
     With --memory-cap, an allocation raises torch.OutOfMemoryError if the program itself would then hold more than SIZE.
     The memory of the communication backend does not count.

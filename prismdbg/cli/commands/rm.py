@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from prismdbg.cli.options.param_types import size
+from prismdbg.errors import UsageError
 from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
 from prismdbg.jobs.storage import inventory
 from prismdbg.render import console
@@ -34,16 +35,18 @@ def command(
     """Remove PATHS, which are runs or capsules. Nothing else is ever removed.
 
     With --keep or --keep-bytes, PATHS are folders, and their oldest capsules are removed until the rest fits. The
-    newest capsule always stays. --environments takes no PATHS; replays in Docker build these images again when
-    they need them.
+    newest capsule always stays. --environments takes no PATHS. Replays in Docker build a container image again when
+    they need it.
     """
     if environments:
         if paths or keep_bytes is not None:
-            raise click.UsageError("--environments can be combined only with --keep and --dry-run")
+            raise UsageError(
+                "--environments takes no PATHS and no --keep-bytes", hint="use it alone, or with --keep and --dry-run"
+            )
         _remove_environments(keep or 1, dry_run)
         return
     if not paths:
-        raise click.UsageError("nothing to remove: specify PATHS or --environments")
+        raise UsageError("nothing to remove", hint="give PATHS or --environments")
     remove_dead_sockets()
     if keep is None and keep_bytes is None:
         items = [_described(path) for path in paths]
@@ -61,7 +64,7 @@ def command(
 def _described(path: Path) -> inventory.Item:
     item = inventory.describe(path)
     if item is None:
-        raise click.UsageError(f"{path} is neither a run nor a capsule: run `prismdbg list` to see what exists")
+        raise UsageError(f"{path} is neither a run nor a capsule", hint="run `prismdbg list` to see what exists")
     return item
 
 
@@ -72,7 +75,7 @@ def _remove_environments(keep: int, dry_run: bool) -> None:
     images = environment_images()
     old = images[: max(len(images) - keep, 0)]
     total = console.size(sum(image.size_bytes for image in old))
-    console.say(f"{len(images)} environment images; {len(old)} of them (the oldest, {total}) can be removed")
+    console.say(f"{len(images)} container images; the oldest {len(old)} ({total}) can be removed")
     if dry_run:
         for image in old:
             console.emit(f"{image.tag}  {console.size(image.size_bytes)}")

@@ -10,6 +10,7 @@ import click
 from prismdbg.capsule import layout
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.param_types import size
+from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.archive_crypto import ENCRYPTED_SUFFIX, Keys
 from prismdbg.jobs.storage.archive_reader import Limits
 from prismdbg.jobs.storage.pack import read_manifest, unpack
@@ -45,5 +46,5 @@ def command(file: Path, output: Path | None, max_size: int | None, keys: Keys) -
 def _default_target(file: Path) -> Path:
     name = file.name.removesuffix(ENCRYPTED_SUFFIX)
     if not name.endswith(layout.PACKED_SUFFIX):
-        raise click.UsageError(f"{file} does not end in {layout.PACKED_SUFFIX}: specify the new folder with -o")
+        raise UsageError(f"{file} does not end in {layout.PACKED_SUFFIX}", hint="give the new folder with -o")
     return file.with_name(name.removesuffix(layout.PACKED_SUFFIX))

@@ -104,7 +104,9 @@ def _json(capsule: Path, found: list[Finding]) -> dict[str, object]:
 def _wrong(capsule: Path, found: list[Finding]) -> str:
     """The error, and what to do; empty where there is none."""
     if bad := sum(finding.severity is Severity.FATAL for finding in found):
-        return f"error: {capsule} is damaged: {bad} faults\n  try: capture the rank again, or fetch the capsule again"
+        return (
+            f"error: {capsule} has {counted(bad, 'fault')}\n  try: capture the rank again, or fetch the capsule again"
+        )
     if any(finding.severity is Severity.INCOMPLETE for finding in found):
         return (
             f"error: {capsule} is unaltered but incomplete\n"

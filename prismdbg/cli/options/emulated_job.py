@@ -11,6 +11,7 @@ import click
 
 from prismdbg.cli.options.param_types import ranks as rank_list
 from prismdbg.emulate.request import USUAL_STEPS, EmulateRequest
+from prismdbg.errors import UsageError
 from prismdbg.jobs.record.launch_line import parse
 from prismdbg.settings.emulation import Rule
 from prismdbg.simulate.graph.class_finder import DEFAULT_CHECKS
@@ -114,5 +115,5 @@ def _class_axes(text: str | None, ranks: tuple[int, ...] | None) -> tuple[str, .
     if text is None:
         return None
     if ranks is not None:
-        raise click.UsageError("--ranks and --classes: give one of them")
+        raise UsageError("--ranks and --classes cannot be combined", hint="give one of them")
     return tuple(name.strip() for name in text.split(",") if name.strip())

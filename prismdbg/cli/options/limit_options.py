@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from prismdbg.cli.click_errors import WrongValue
 from prismdbg.cli.options.param_types import size
 from prismdbg.runtime.limits import OPTIONS, Asked
 
@@ -37,7 +38,7 @@ def limits(command: Callable[..., Any]) -> Callable[..., Any]:
 def _room(text: str) -> int:
     found = size(text)
     if found < 1 << 20:
-        raise click.BadParameter(f"{text!r} is too little to run in: give at least 1MiB")
+        raise WrongValue(f"{text!r} is too small for a replay", hint="give at least 1MiB")
     return found
 
 

@@ -12,6 +12,7 @@ import click
 from prismdbg.cli.options.param_types import share
 from prismdbg.emulate.pacing import PaceRequest
 from prismdbg.emulate.request import EmulateRequest
+from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.pass_errors import Passed
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
@@ -24,7 +25,8 @@ _OPTIONS = (
         "--pace",
         "clock",
         type=click.Choice([kind.value for kind in ClockKind]),
-        help="Delay peers as in the simulated job, on this clock. Ranks run again until both agree.  "
+        help="Delay peers as in the simulated job, on this clock. Ranks run again until they agree with the "
+        "simulation.  "
         "[default: no delay]",
     ),
     click.option(
@@ -69,10 +71,13 @@ def pace_request(
     """None where peers are there at once."""
     if clock is None:
         if cluster is not None or alike is not None:
-            raise click.UsageError("--cluster and --alike go with --pace wall or --pace virtual")
+            raise UsageError("--cluster and --alike need --pace", hint="add --pace wall or --pace virtual")
         return None
     if cluster is None:
-        raise click.UsageError("--pace needs --cluster: `prismdbg calibrate -o cluster.yaml` measures one")
+        raise UsageError(
+            "--pace needs --cluster",
+            hint="add --cluster cluster.yaml; `prismdbg calibrate -o cluster.yaml` measures the figures",
+        )
     return PaceRequest(
         emulate=request,
         cluster=cluster_file.read(cluster),
@@ -87,7 +92,7 @@ def end_unconverged(passed: Passed) -> NoReturn:
     """Says what is left of the difference; everything is kept."""
     passes = counted(passed.passes, "pass", "passes")
     console.announce(
-        f"not converged after {passes}: {passed.left}; all passes are in RUN/passes. To improve it, use more "
-        "--steps, more --passes or a less busy machine"
+        f"not converged after {passes}: {passed.left}; all passes are in RUN/passes\n"
+        "  try: use more --steps, more --passes, or a machine that is less busy"
     )
     sys.exit(1)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-import click
-
+from prismdbg.cli.click_errors import WrongValue
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.model.sizes import parse_size
@@ -21,7 +20,8 @@ def size(text: str) -> int:
     try:
         return parse_size(str(text))
     except ValueError as error:
-        raise click.BadParameter(str(error)) from error
+        hint = "write 512MiB (2^20 bytes each) or 80GB (10^9 bytes each)"
+        raise WrongValue(str(error), hint=hint) from error
 
 
 def seconds(text: str | float) -> float:
@@ -33,7 +33,7 @@ def seconds(text: str | float) -> float:
     except ValueError:
         value = math.nan
     if not 0 < value <= _LONGEST_S:  # false for nan, too
-        raise click.BadParameter(f"{given!r} is not a duration: write 600, 30s, 10m or 1h")
+        raise WrongValue(f"{given!r} is not a duration", hint="write 600, 30s, 10m or 1h")
     return value
 
 
@@ -45,7 +45,7 @@ def share(text: str | float) -> float:
     except ValueError:
         value = math.nan
     if not 0 < value <= 1:
-        raise click.BadParameter(f"{given!r} is not a share: write 1% or 0.01")
+        raise WrongValue(f"{given!r} is not a share", hint="write 1% or 0.01")
     return value
 
 
@@ -54,7 +54,7 @@ def moment(text: str) -> Moment:
     try:
         return Moment.parse(str(text))
     except UsageError as error:
-        raise click.BadParameter(f"{error}: {error.hint}") from error
+        raise WrongValue(str(error), hint=error.hint) from error
 
 
 def ranks(text: str) -> tuple[int, ...]:
@@ -64,14 +64,14 @@ def ranks(text: str) -> tuple[int, ...]:
     for part in filter(None, (part.strip() for part in given.split(","))):
         first, dash, last = (word.strip() for word in part.partition("-"))
         if not _is_rank(first) or (dash and not _is_rank(last)):
-            raise click.BadParameter(f"{given!r} is not a list of ranks: write 0,2 or 0-3")
+            raise WrongValue(f"{given!r} is not a list of ranks", hint="write 0,2 or 0-3")
         if int(last or first) < int(first):
-            raise click.BadParameter(f"{part!r} is in descending order: write {last}-{first}")
+            raise WrongValue(f"{part!r} is in descending order", hint=f"write {last}-{first}")
         if int(last or first) - int(first) >= MOST_NAMED:
-            raise click.BadParameter(f"{part!r} names more than {MOST_NAMED:,} ranks: list fewer")
+            raise WrongValue(f"{part!r} names more than {MOST_NAMED:,} ranks", hint="list fewer")
         found.update(range(int(first), int(last or first) + 1))
     if not found:
-        raise click.BadParameter(f"{given!r} contains no rank: write 0,2 or 0-3, or leave the option out")
+        raise WrongValue(f"{given!r} contains no rank", hint="write 0,2 or 0-3, or leave the option out")
     return tuple(sorted(found))
 
 

@@ -112,5 +112,5 @@ def judged(run: Callable[[], int]) -> int:
         why = error if isinstance(error, PrismError) else Defect.of(error)
         if not cannot_tell(why):
             raise
-        console.announce(f"cannot tell: {why}")
+        console.announce(f"inconclusive: {why}")
         return ExitCode.CANNOT_TELL

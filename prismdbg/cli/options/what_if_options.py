@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import click
-
+from prismdbg.errors import UsageError
 from prismdbg.simulate import quantities
 from prismdbg.simulate.engine.changes import Changes, Delay
 
@@ -42,11 +41,11 @@ def _pair(
 ) -> tuple[T, int]:
     name, equals, value = text.rpartition("=")
     if not equals:
-        raise click.UsageError(f"{text!r}: write NAME=VALUE, as in {example}")
+        raise UsageError(f"{text!r} has no =", hint=f"write NAME=VALUE, as in {example}")
     try:
         return of_name(name.strip()), of_value(value)
     except ValueError as error:
-        raise click.UsageError(f"{text!r}: {error}") from error
+        raise UsageError(f"{text!r}: {error}", hint=f"write NAME=VALUE, as in {example}") from error
 
 
 def _count(text: str) -> int:

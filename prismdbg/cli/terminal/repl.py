@@ -188,7 +188,7 @@ class Repl:
             return
         if stop is None:
             if answer.phase is Phase.RUNNING:
-                self.show("the rank is still running; continue waits for it, quit ends it")
+                self.show("the rank is still running; type `continue` to wait for it, or `quit` to end it")
             return
         source: list[str] = []
         if stop.collective or stop.reason == StopReason.EXCEPTION:
@@ -208,7 +208,7 @@ class Repl:
     def _show_error(self, error: PrismError) -> None:
         self.refused += 1
         self._show_output()
-        self.show(f"error: {error}" + (f"\n  {error.hint}" if error.hint else ""))
+        self.show(f"error: {error}" + (f"\n  try: {error.hint}" if error.hint else ""))
 
 
 def _verb(text: str) -> str:

@@ -20,11 +20,11 @@ def read_lines(name: str) -> list[str]:
         data = sys.stdin.buffer.read(MAX_BYTES + 1) if name == "-" else Path(name).read_bytes()
         lines = data.decode("utf-8").splitlines()
     except OSError as error:
-        raise UsageError(f"{name} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{name} cannot be read: {error.strerror}", hint="check the path after -x") from None
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is not UTF-8: byte {error.start}") from None
+        raise UsageError(f"{name} is not UTF-8: byte {error.start}", hint="give a text file") from None
     if len(data) > MAX_BYTES:
-        raise UsageError(f"{name} has more than {MAX_BYTES} bytes")
+        raise UsageError(f"{name} has more than {MAX_BYTES} bytes", hint="give a shorter file of commands")
     wanted = [(number, line.strip()) for number, line in enumerate(lines, 1)]
     wanted = [(number, line) for number, line in wanted if line and not line.startswith("#")]
     for number, line in wanted:

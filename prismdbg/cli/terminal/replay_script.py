@@ -88,7 +88,7 @@ def replay_scripted(chosen: Chosen) -> int:
         result.findings.cut_short = result.findings.cut_short or str(error)
         if not (chosen.bisect and cannot_tell(error)):
             raise
-        console.announce(f"cannot tell: {error}")
+        console.announce(f"inconclusive: {error}")
         code = ExitCode.CANNOT_TELL
     finally:
         if chosen.junit is not None:

@@ -66,7 +66,7 @@ class CalibrateRequest:
         if not self.groups or min(self.groups) < 2:
             raise UsageError("a group needs at least two ranks", hint="write for instance --ranks 2,4")
         if not self.sizes or min(self.sizes) < 1:
-            raise UsageError("a message needs a size", hint="write for instance --sizes 1KiB,64KiB,4MiB")
+            raise UsageError("no message sizes given", hint="write for instance --sizes 1KiB,64KiB,4MiB")
         if unknown := set(self.ops) - OPS - {SEND}:
             raise UsageError(
                 f"{sorted(unknown)[0]!r} is not a collective", hint=f"give some of: {SEND}, {', '.join(sorted(OPS))}"
@@ -77,13 +77,13 @@ class CalibrateRequest:
             )
         if (self.nodes > 1) != bool(self.head):
             raise UsageError(
-                "several nodes need one address to connect at",
-                hint="give --nodes and --head HOST:PORT, the same on each",
+                "--nodes N and --head HOST:PORT belong together",
+                hint="give both, with the same values on each node",
             )
         host, _, port = self.head.rpartition(":")
         if self.head and not (host and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 1 << 16):
             raise UsageError(
-                f"--head {self.head!r} is not an address to connect at",
+                f"--head {self.head!r} is not an address",
                 hint="give the host of node 0 and a port: node0:29501",
             )
         self._check_machine()
@@ -176,7 +176,7 @@ def _ended(request: CalibrateRequest, plan: Path) -> Finished:
         together = (
             f"start all {request.nodes} nodes at once, and check that {request.head} reaches node 0 from each of them. "
         )
-        hint = f"{together if request.nodes > 1 else ''}--quick takes less"
+        hint = f"{together if request.nodes > 1 else ''}--quick takes less time"
         raise WaitTimeout(str(error), hint=hint) from error
 
 

@@ -33,7 +33,9 @@ def parse_triggers(text: str) -> dict[str, str]:
         if name == "none":
             return {}
         if name not in KNOWN_TRIGGERS:
-            raise UsageError(f"{name!r} is not a trigger", hint="triggers: " + ", ".join([*KNOWN_TRIGGERS, "none"]))
+            raise UsageError(
+                f"{name!r} is not a trigger", hint="use one or more of: " + ", ".join([*KNOWN_TRIGGERS, "none"])
+            )
         triggers[name] = value or KNOWN_TRIGGERS[name]
     if "hang" in triggers:
         seconds(triggers["hang"])
@@ -55,7 +57,7 @@ def seconds(text: str) -> float:
 def _factor(text: str) -> float:
     value = _positive(text)
     if value is None:
-        raise UsageError(f"slow={text!r}: not a number", hint="write slow=3 for three times the median step")
+        raise UsageError(f"slow={text!r} is not a number", hint="write slow=3 for three times the median step")
     return value
 
 

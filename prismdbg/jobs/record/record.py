@@ -49,7 +49,12 @@ def record(request: RecordRequest, say: Say) -> int:
         _empty(run.path)
         if not was_there:  # else the user's own, maybe a volume
             run.path.rmdir()
-        raise UsageError(f"the job cannot be started: {error}", hint="give the command after `--`") from error
+        first, why = request.command[0], error.strerror or error
+        if first.startswith("-"):  # of ours, mistyped: unknown ones are left to the job
+            raise UsageError(f"unknown option {first!r}", hint="see `prismdbg record --help`") from error
+        raise UsageError(
+            f"{first} cannot be started: {why}", hint="give the path of a program after `--`, as in -- python train.py"
+        ) from error
     say = if_possible(say)
     try:
         say(f"recording into {request.output}")

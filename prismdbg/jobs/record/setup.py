@@ -45,7 +45,7 @@ def set_up(python: str, say: Callable[[str], None]) -> list[Part]:
 
 def _native(python: str, say: Callable[[str], None]) -> Part:
     """In another process: this side never imports torch, and the job's Python may be another one."""
-    say("the native recorder, for the torch of " + (python if python != sys.executable else "this Python"))
+    say("building the native recorder for the torch of " + (python if python != sys.executable else "this Python"))
     instead = "ranks are recorded by the slower Python kernels"
     with tempfile.TemporaryDirectory(prefix="prismdbg-setup-") as folder:
         (Path(folder) / "prismdbg").symlink_to(PACKAGE)
@@ -53,7 +53,8 @@ def _native(python: str, say: Callable[[str], None]) -> Part:
         try:
             ran = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_BOUND_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            return Part(name="native recorder", lacking=str(error), instead=instead)
+            why = error.strerror if isinstance(error, OSError) and error.strerror else error
+            return Part(name="native recorder", lacking=f"{python}: {why}", instead=instead)
     last = (ran.stdout if ran.returncode == 0 else ran.stderr).strip().splitlines()[-1:] or ["it printed nothing"]
     if ran.returncode != 0:
         return Part(name="native recorder", lacking=last[0], instead=instead)
@@ -61,10 +62,12 @@ def _native(python: str, say: Callable[[str], None]) -> Part:
 
 
 def _engine(say: Callable[[str], None]) -> Part:
-    say("CRIU, found or built from Debian packages, and tested with a dump and a restore")
+    say("searching for CRIU or building it from Debian packages, and testing it with a dump and a restore")
     try:
         program = choice.find(Use.BUILD).program
     except PrismError as error:
         lacking = f"{error} ({error.hint})" if error.hint else str(error)
-        return Part(name=choice.NAME, lacking=lacking, instead="capsules start at the program's start (--origin start)")
+        return Part(
+            name=choice.NAME, lacking=lacking, instead="capsules can start only at the program's start (--origin start)"
+        )
     return Part(name=f"{program.name} {program.version}", place=str(program.folder))

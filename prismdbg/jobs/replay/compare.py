@@ -179,7 +179,8 @@ def _follow(live: LiveReplay, verdict: Verdict, timeout_s: float) -> None:
             verdict.end = End.QUIET
             return
         if left <= 0:
-            raise WaitTimeout(f"the replay did not reach its end within {timeout_s:g} s; it was at {_where(live)}")
+            what = f"the replay did not reach its end within {timeout_s:g} s; it was at {_where(live)}"
+            raise WaitTimeout(what, hint="give a longer --timeout")
         try:
             event = live.client.next_event(min(left, silence_s) if over else left, "the replayed rank")
         except WaitTimeout:
@@ -343,18 +344,18 @@ def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: 
         notes.append(f"{until} was not reached: the replay ended before it, at {verdict.moment}")
     if verdict.strength.collectives:
         notes.append(
-            f"compared from {manifest.moment_a} to {verdict.moment}: "
-            f"{counted(verdict.strength.whole_steps, 'whole step')} before the one in which it ends"
+            f"compared from {manifest.moment_a} to {verdict.moment}, "
+            f"with {counted(verdict.strength.whole_steps, 'complete step')}"
         )
     if until is None and starts_too_late(manifest.incident.kind, manifest.origin, span, manifest.moment_b):
         notes.append(NO_STEP_BEFORE)
     if not span.answered and verdict.end in (End.NEXT_CALL, End.FINISHED):
-        there = f"went on to {verdict.went_on_to}" if verdict.went_on_to else "ended normally"
+        there = f"continued to {verdict.went_on_to}" if verdict.went_on_to else "ended normally"
         kind = "a synthesized answer" if verdict.tally.get("synthesized") else "its recorded answer"
         notes.append(f"hang resolved: the collective at {verdict.moment} got {kind}, and the program {there}")
     if verdict.end is End.QUIET:
         silence = recorded_silence(capsule, log)
-        notes.append(f"to see whether it hangs again, give {silence.bound_s:.3g} s more with --timeout: {silence}")
+        notes.append(f"give {silence.bound_s:.3g} s more with --timeout to find out whether it hangs again: {silence}")
     if verdict.outcome is not Outcome.IDENTICAL or until is not None or verdict.end is End.UNTIL:
         return notes
     if verdict.end is End.DIED:

@@ -81,7 +81,8 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
 
 def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say) -> RunningRank:
     if reason := runtime.refuses(plan.spec):
-        raise FacilityError(reason)
+        fact, _, advice = reason.rpartition(": ")
+        raise FacilityError(fact or advice, hint=advice if fact else "")
     say(f"{runtime.name}: {_BEGINNING[capsule.manifest.origin]}")
     for text in filter(None, (redacted_arguments(capsule), *not_hidden(unhidden(runtime, plan)))):
         say(text)

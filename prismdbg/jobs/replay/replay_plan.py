@@ -318,10 +318,8 @@ def with_files(capsule: Capsule, chosen: Iterable[str]) -> dict[str, Path]:
     for text in chosen:
         path = next((path for path in wanted if text == path or text.startswith(f"{path}=")), None)
         if path is None:
-            can = ", ".join(sorted(wanted)) or "none"
-            raise UsageError(
-                f"--with-file {text}: the capsule lacks no such file", hint=f"use one of the files it lacks: {can}"
-            )
+            hint = f"use one of: {', '.join(sorted(wanted))}" if wanted else "leave --with-file out"
+            raise UsageError(f"--with-file {text}: not a credentials file that the capsule lacks", hint=hint)
         mine = Path(text[len(path) + 1 :] or path).expanduser().absolute()
         if not path_kind.is_file(mine) or rank_path.problem(os.path.realpath(mine)):
             raise UsageError(f"--with-file {text}: {mine} is not a file", hint=f"--with-file {path}=YOUR_FILE")

@@ -22,7 +22,7 @@ def make(name: str) -> Runtime:
         return LocalRuntime()
     if name == "plain":
         return PlainRuntime()
-    raise UsageError(f"{name!r} is not a runtime", hint="runtimes: " + ", ".join(_ORDER))
+    raise UsageError(f"{name!r} is not a runtime", hint="use one of: " + ", ".join(_ORDER))
 
 
 def choose(name: str, origin: Origin, allow_writes: bool) -> Runtime:
@@ -31,7 +31,8 @@ def choose(name: str, origin: Origin, allow_writes: bool) -> Runtime:
         runtime = make(name)
         if reason := runtime.available():
             raise FacilityError(
-                f"the {name} runtime: {reason}", hint="run `prismdbg doctor` to see what this machine supports"
+                f"the runtime {name} cannot be used: {reason}",
+                hint="run `prismdbg doctor` to see what this machine supports",
             )
         return runtime
     reasons = []
@@ -46,4 +47,4 @@ def choose(name: str, origin: Origin, allow_writes: bool) -> Runtime:
     hint = "install Docker or run as root"
     if origin.starts_program:
         hint += "; or give --allow-writes to run the program as a plain process, with its side effects"
-    raise FacilityError("this machine has no usable runtime:  " + "; ".join(reasons), hint=hint)
+    raise FacilityError("this machine has no usable runtime: " + "; ".join(reasons), hint=hint)

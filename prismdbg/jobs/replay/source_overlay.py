@@ -62,7 +62,7 @@ def make_overlay(capsule: Capsule, folder: Path) -> Overlay:
     if not capsule.manifest.origin.starts_program:
         raise UsageError(
             f"--source needs a capsule from the program's start; this one starts at {capsule.manifest.moment_a}, "
-            "with the old program in its memory",
+            "and its memory contains the old program",
             hint=START_HINT,
         )
     if not folder.is_dir():
@@ -74,8 +74,8 @@ def make_overlay(capsule: Capsule, folder: Path) -> Overlay:
     if base is None:
         raise NothingMatches(
             f"no file in {folder} has the relative path of a file of the program",
-            hint="give the folder that corresponds to one above a file of the program, such as "
-            f"{next(iter(captured), 'none')}",
+            hint="give a folder with the layout of the program's, such as an edited copy of "
+            f"{PurePosixPath(next(iter(captured), '')).parent}",
         )
     return _lay(folder, base, own, captured)
 

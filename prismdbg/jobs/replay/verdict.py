@@ -121,7 +121,7 @@ def _incomplete(_: Recorded, seen: Seen) -> Decision | None:
         return Decision(Outcome.DIVERGED, f"the program ended {left} before the recorded one did")
     if seen.end is End.DIED:
         return Decision(Outcome.RANK_LOST, f"the process ended {left} before the recorded one did")
-    return Decision(Outcome.INCONCLUSIVE, f"{left} did not come")
+    return Decision(Outcome.INCONCLUSIVE, f"{left} were not issued" if seen.missing > 1 else f"{left} was not issued")
 
 
 def _lacks_answers(_: Recorded, seen: Seen) -> Decision | None:
@@ -146,7 +146,7 @@ def _other_end(recorded: Recorded, seen: Seen) -> Decision | None:
         case End.SILENT if recorded.incident is not IncidentKind.HANG or recorded.goes_on:
             return Decision(Outcome.INCONCLUSIVE, "the replay reached no further collective")
         case End.QUIET:
-            why = "the time was up before the silence after the last recorded collective was long enough for a hang"
+            why = "--timeout ended too early to tell whether the rank hangs after the last recorded collective"
             return Decision(Outcome.INCONCLUSIVE, why)
         case End.NOT_RUN:
             return Decision(Outcome.INCONCLUSIVE, "the rank issued no collective between the start and the end moment")

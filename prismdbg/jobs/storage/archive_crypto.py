@@ -270,7 +270,7 @@ def _key_file(path: Path) -> bytes:
             return file.read(KEY_FILE_BYTES)
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read: {error.strerror}", hint="use an age or SSH key for --identity"
+            f"{path} cannot be read: {error.strerror}", hint="give an age or SSH key, or a file that contains one"
         ) from None
 
 

@@ -22,7 +22,7 @@ from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.plain_tar import header_of
 
 CHUNK_BYTES = 1 << 20
-_ALTERED = "the archive is damaged or was altered: fetch it again"
+_ALTERED = "fetch it again: the archive is damaged or was altered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ class ArchiveReader:
         while len(rest) <= tarfile.RECORDSIZE and (more := self._some(tarfile.RECORDSIZE)):
             rest += more
         if any(rest) or len(rest) > tarfile.RECORDSIZE:
-            self._fail("continues after its end")
+            self._fail("contains data after its end")
 
     def _read(self, size: int) -> bytes:
         data = b""
@@ -142,7 +142,7 @@ class ArchiveReader:
         allowed = self._limits.floor_bytes + self._limits.ratio * self._file.tell()
         if self._produced > allowed:
             self._fail(
-                "expands suspiciously when it is unpacked",
+                "becomes suspiciously large when it is unpacked",
                 hint="raise the limit if you trust the archive; otherwise do not use it",
             )
         return data

@@ -85,10 +85,10 @@ class RunFolder:
         """The folder of a rank's last attempt. `UsageError` names the ranks there are."""
         found = [folder for folder in self.rank_folders() if rank_of(folder) == rank]
         if not found:
-            known = sorted({rank_of(folder) for folder in self.rank_folders()})
+            known = ", ".join(map(str, sorted({rank_of(folder) for folder in self.rank_folders()})))
             raise UsageError(
                 f"{self.path} contains no data of rank {rank}",
-                hint=f"choose one of its ranks: {known or 'none yet'}",
+                hint=f"choose one of its ranks: {known}" if known else "wait until a rank has issued a collective",
             )
         return found[-1]
 
@@ -107,7 +107,7 @@ class RunFolder:
                 raise UsageError(f"{path} is a file", hint="choose a new folder")
             if run.path.exists() and any(run.path.iterdir()):
                 raise UsageError(
-                    f"{path} exists and is not empty",
+                    f"{path} already exists and is not empty",
                     hint="choose a new folder, or remove it with `prismdbg rm`",
                 )
             run.path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -124,9 +124,8 @@ class RunFolder:
     def existing(cls, path: Path) -> RunFolder:
         run = cls(path.resolve())
         if not run.run_json.is_file():
-            raise UsageError(
-                f"{path} is not a run folder", hint="give the folder that `record` or `emulate` wrote (-o)"
-            )
+            what = f"{path} is not a run folder" if path.exists() else f"no such file or directory: {path}"
+            raise UsageError(what, hint="give the folder that `record` or `emulate` wrote (-o)")
         return run
 
 

@@ -99,7 +99,7 @@ def _extreme(choose: Callable[[list[Any]], Any]) -> Callable[..., Any]:
     def extreme(*values: Any) -> Any:
         found = [part for value in values for part in parts(value) if part.numel()]
         if not found:
-            raise UsageError(f"{choose.__name__} of no values")
+            raise UsageError(f"{choose.__name__} needs at least one value", hint="check whether len(...) is 0 first")
         if holds_nan(found):
             return math.nan
         return choose([choose(_ends(part)) for part in found])

@@ -73,7 +73,7 @@ def difference_at(stop: Stop, text: str, frame: int, recorded: Callable[[Stop], 
 
     def compared(value: Any, _names: Names, expression: Expression) -> dict[str, Any]:
         if "out" not in expression.names:
-            raise UsageError("only received data is recorded byte by byte", hint="diff out[0]")
+            raise UsageError("only received data is recorded byte by byte", hint="write for instance: diff out[0]")
         names = {**stop.names, "out": recorded(stop)}
         as_recorded = Names(replace(stop, names=names), frame_at(stop, frame))
         return _difference(local(value), local(evaluate(expression, environment(as_recorded.lookup))))
@@ -83,7 +83,7 @@ def difference_at(stop: Stop, text: str, frame: int, recorded: Callable[[Stop], 
 
 def _difference(now: Any, then: Any) -> dict[str, Any]:
     if not is_tensor(now) or not is_tensor(then):
-        raise UsageError("only tensors are compared", hint="diff out[0]")
+        raise UsageError("only tensors are compared", hint="write for instance: diff out[0]")
     same = (now == then) | (now.isnan() & then.isnan())
     differing = int((~same).sum())
     if not differing:
@@ -151,14 +151,14 @@ class Names:
 
     def _hint(self) -> str:
         known = [*self._own, *(n for n in self.locals if not n.startswith("_"))][:30]
-        return f"names here: {' '.join(known)}" if known else "no names yet: run to a collective with `next`"
+        return f"use one of: {' '.join(known)}" if known else "run to a collective with `next`: there are names"
 
 
 def frame_at(stop: Stop, number: int) -> FrameType | None:
     """Frame `number` outwards from the innermost one, which is 0."""
     frame = stop.frame
     if number < 0:
-        raise UsageError("count frames from 0, the innermost")
+        raise UsageError(f"no frame number {number}", hint="count frames from 0, the innermost")
     for _ in range(number):
         frame = frame.f_back if frame is not None else None
     if frame is None and number:

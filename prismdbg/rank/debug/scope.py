@@ -53,7 +53,9 @@ def operand(value: Any) -> Any:
     """An array of objects would ask each of them."""
     value = local(value)
     if type(value) is _array_kind() and value.dtype.hasobject:
-        raise UsageError("an array of objects of the program: its operators are not run here", hint="index it")
+        raise UsageError(
+            "this is an array of objects of the program, whose operators are not run here", hint="index it"
+        )
     return value
 
 

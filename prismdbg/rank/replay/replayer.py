@@ -315,7 +315,9 @@ class Replayer:
         record = self._by_id.get(int(stop.event.get("record_id", -1)))
         received = stop.names.get("out", [])
         if record is None or record.payload is None or str(record.identity) != stop.event.get("identity"):
-            raise UsageError("the data that this collective received was not recorded")
+            raise UsageError(
+                "the data that this collective received was not recorded", hint="record with a larger --window, or all"
+            )
         outputs = [torch.empty_like(tensor) for tensor in received]
         self._recorded.fill(outputs, record.payload)
         return outputs

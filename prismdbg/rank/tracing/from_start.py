@@ -51,7 +51,7 @@ class MemoryFromStart:
             target = os.path.relpath(self._folder, rank_folder)
             (rank_folder / RANK_MEMORY).symlink_to(target, target_is_directory=True)
         except OSError as error:
-            return {"text": f"the memory trace lies in {self._folder}: {error}", **cap}
+            return {"text": f"the memory trace is in {self._folder}: {error}", **cap}
         return {"text": "traced from the start", **cap}
 
     def end(self) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def parse(text: str, file: str) -> Value:
         node = BoundedLoader(text).root()
     except yaml.YAMLError as error:
         raise UsageError(
-            f"{file} is not YAML: {str(error)[:300]}", hint="examples/emulation/cluster.yaml is one"
+            f"{file} is not YAML: {str(error)[:300]}", hint="see examples/emulation/cluster.yaml"
         ) from error
     if node is None:
         raise UsageError(f"{file} is empty", hint="name at least one tier of links")

@@ -136,7 +136,7 @@ def _curve(members: str, value: Value) -> Curve:
     points = [(field.named(quantities.size_bytes), field.read(quantities.time_ns)) for field in value.fields().values()]
     sizes_bytes = [size_bytes for size_bytes, _ in points]
     if not points or sizes_bytes != sorted(set(sizes_bytes)):
-        value.fail("must be times by size, from the smallest to the largest", "as in {1 KiB: 80 us, 1 MiB: 1.2 ms}")
+        value.fail("must be times by size, from the smallest to the largest", "write {1 KiB: 80 us, 1 MiB: 1.2 ms}")
     if not all(time_ns for _, time_ns in points):
         value.fail("contains a time of zero", "leave out times that were too short to be measured")
     return Curve(members=int(members), sizes_bytes=tuple(sizes_bytes), times_ns=tuple(ns for _, ns in points))
@@ -169,7 +169,7 @@ def _fit(op: str, value: Value) -> Fit:
 def _two(value: Value) -> list[Value]:
     items = value.items()
     if len(items) != 2:
-        value.fail("must be the minimum and the maximum", "as in [2, 8]")
+        value.fail("must be the minimum and the maximum", "write for instance [2, 8]")
     return items
 
 
@@ -177,7 +177,7 @@ def _algorithms(value: Value) -> dict[str, tuple[Choice, ...]]:
     found: dict[str, tuple[Choice, ...]] = {}
     for op, field in value.fields().items():
         if op not in OPS and op != "default":
-            field.fail("is not a collective", f"one of: default, {', '.join(sorted(OPS))}")
+            field.fail("is not a collective", f"use one of: default, {', '.join(sorted(OPS))}")
         choices = field.items()
         found[op] = tuple(_choice(choice, choice is choices[-1]) for choice in choices)
         limits = [choice.up_to_bytes for choice in found[op][:-1]]

@@ -44,7 +44,8 @@ def gpt_job(mesh: Mesh, shape: GptShape, *, compute_ppm: Ints | None = None) -> 
     stages = _size(mesh, PP)
     if shape.layers % stages:
         raise UsageError(
-            f"{counted(shape.layers, 'layer')} on {counted(stages, 'stage')}", hint="use a multiple of the stages"
+            f"{counted(shape.layers, 'layer')} cannot be divided among {counted(stages, 'stage')}",
+            hint=f"use a multiple of {stages} layers",
         )
     classes = tuple(RankClass(name=f"stage {s}", entries=_Stage(mesh, shape, s).entries()) for s in range(stages))
     place = [1] * len(mesh.names)

@@ -87,7 +87,7 @@ def _truths(graph: JobGraph, name: str) -> NDArray[np.int64]:
     for truth, value in zip(graph.origin.truths, values, strict=True):
         if not NOT_KNOWN <= value <= _LARGEST_NS:
             raise CapsuleError(
-                f"by its log, the step of rank {truth.rank} has {name} = {value}, which no step has",
+                f"the log of rank {truth.rank} gives its step the impossible value {name} = {value}",
                 hint="record or fetch it again: the log is damaged",
             )
     return np.array(values, dtype=np.int64)

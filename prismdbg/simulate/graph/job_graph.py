@@ -178,7 +178,7 @@ def _class_at(mesh: Mesh, classes: Sequence[tuple[RankClass, Iterable[int]]]) ->
     if len(missing):
         lacking = f"{counted(len(missing), 'rank')} {'has' if len(missing) == 1 else 'have'}"
         raise UsageError(
-            f"{lacking} no class, the first is {mesh.say(int(missing[0]))}",
+            f"{lacking} no class; the first is {mesh.say(int(missing[0]))}",
             hint="run one of each role (emulate --classes), or give the axes along which ranks do the "
             "same: --alike dp,tp",
         )

@@ -30,7 +30,7 @@ class Kinds:
             if not begins or begins[0] or any(b <= a for a, b in pairwise(begins)) or begins[-1] >= size:
                 raise UsageError(
                     f"kinds of ranks along {name} begin at {list(begins)}, which does not fit the mesh {self.mesh}",
-                    hint=f"coordinates ascend from 0 to {size - 1} at most",
+                    hint=f"write coordinates that ascend from 0 to {size - 1} at most",
                 )
 
     @property

@@ -66,8 +66,7 @@ class Mesh:
         if self.world != world:
             product = " x ".join(str(size) for size in self.sizes) + " = " if len(self.sizes) > 1 else ""
             raise UsageError(
-                f"mesh {self} does not multiply to the world: {product}{self.world:,}, "
-                f"the world has {counted(world, 'rank')}",
+                f"mesh {self} has {product}{counted(self.world, 'rank')}, and the world has {counted(world, 'rank')}",
                 hint=self._fitting(world),
             )
 
@@ -76,7 +75,7 @@ class Mesh:
         for name, size in reversed(list(zip(self.names, self.sizes, strict=True))):
             rest = self.world // size
             if world > 0 and world % rest == 0:
-                return f"{name}={world // rest} would fit, or a world of {self.world}"
+                return f"use {name}={world // rest}, or a world of {self.world}"
         return f"change the axes, or use a world of {self.world}"
 
     def axis(self, name: str) -> int:

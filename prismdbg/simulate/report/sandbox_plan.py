@@ -100,11 +100,11 @@ def by_classes(mesh: Mesh, differ: tuple[str, ...], checks: int, probe: Probe | 
     if differ:
         known, why = Known.CERTAIN, f"ranks differ along {', '.join(differ)}"
     elif probe is None:
-        known, why = Known.UNKNOWN, "at least, if ranks differ along no axis; more for each along which they do"
+        known, why = Known.UNKNOWN, "the minimum; each axis along which ranks differ adds more"
     elif matter:
         known, why = Known.ESTIMATED, f"rank {probe.rank} sends along {', '.join(matter)}, so ranks will differ there"
     else:
-        known, why = Known.ESTIMATED, f"rank {probe.rank} sends to no single rank: all ranks may be alike"
+        known, why = Known.ESTIMATED, f"rank {probe.rank} sends no point-to-point messages: all ranks may be alike"
     ranks = first or [mesh.rank(**{axis: 0}) for axis in matter[:1]]
     count = bases + checked + len(seen)
     return Sandbox(ranks=tuple(ranks), count=count, classes=bases, known=known, why=why)
@@ -157,10 +157,14 @@ def _measured(probe: Probe) -> list[Figure]:
 
 
 def _reckoned(mesh: Mesh, sandbox: Sandbox, steps: int, probe: Probe) -> list[Figure]:
-    alive = f"{probe.alive} ranks at once, for one another's values" if probe.alive > 1 else "one rank at a time"
+    alive = (
+        f"{probe.alive} ranks at the same time: they need each other's values"
+        if probe.alive > 1
+        else "one rank at a time"
+    )
     memory = probe.peak_bytes + (probe.alive - 1) * max(probe.peak_bytes - probe.shared_bytes, 0)
     graph = sandbox.classes * probe.entry_bytes + VECTOR_BYTES * mesh.world
-    found = [_figure("memory at most at once", memory, "B", alive)]
+    found = [_figure("maximum memory in use", memory, "B", alive)]
     entries = f"{counted(sandbox.classes, 'class', 'classes')} of {counted(probe.entries, 'entry', 'entries')}"
     found.append(_figure("graph", graph, "B", f"{entries}, not compressed"))
     if not steps:
@@ -175,9 +179,9 @@ def _reckoned(mesh: Mesh, sandbox: Sandbox, steps: int, probe: Probe) -> list[Fi
             "s",
             f"one rank after another{probe.disturbance}",
         ),
-        _figure("log", sandbox.count * whole, "B", f"in pieces of {probe.segment_bytes >> 20} MiB a rank"),
-        _figure("values sent, at most", values * probe.sent_bytes, "B", "no more than --donor-bytes a rank"),
-        _figure("values received, at most", values * probe.received_bytes, "B", "no more than --window-bytes a rank"),
+        _figure("log", sandbox.count * whole, "B", f"in segments of {probe.segment_bytes >> 20} MiB per rank"),
+        _figure("maximum of values sent", values * probe.sent_bytes, "B", "at most --donor-bytes per rank"),
+        _figure("maximum of values received", values * probe.received_bytes, "B", "at most --window-bytes per rank"),
         *found,
     ]
 

@@ -120,7 +120,7 @@ def test_a_changed_file_is_named(docker: Engine, tmp_path: Path) -> None:
     file.write_text("content")
     some = of_files([InstalledFile.at(str(file)) or pytest.fail("not there")])
     file.write_text("other content")
-    with pytest.raises(FacilityError, match=r"library\.so has 13 bytes, had 7"):
+    with pytest.raises(FacilityError, match=r"library\.so has 13 bytes; at the capture it had 7"):
         image.ensure_environment_image(docker, some)
     assert not docker.has_image(image.environment_tag(some))
 

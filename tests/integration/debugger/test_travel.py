@@ -187,7 +187,7 @@ def test_without_images_the_way_back_is_the_start(
     monkeypatch.setattr(bundle, "find", no_criu if runtime == "local" else bundle.find)
     with travelling(nan_from_start, runtime, allow_writes=runtime == "plain") as travel:
         expected = go_on(travel, 3)
-        reason = "no usable CRIU" if runtime == "local" else "container or in namespaces"
+        reason = "no usable CRIU" if runtime == "local" else "cannot go back in time"
         with pytest.raises(FacilityError, match=reason):
             save(travel)
         for _ in range(2):

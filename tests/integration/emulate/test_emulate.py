@@ -186,7 +186,7 @@ def test_a_limit_of_steps_ends_the_program_at_the_boundary(tmp_path: Path) -> No
         ([], (2, 7), "failed with code 7 in step 2", 6),
         (["--ranks", "512"], (1, 0), "rank 512", 2),
         (["--peers", "pp=zeros"], (1, 0), "'pp'", 2),
-        (["--world", "500"], (1, 0), "does not multiply to the world", 2),
+        (["--world", "500"], (1, 0), "and the world has", 2),
     ],
 )
 def test_what_goes_wrong_is_named_with_the_fix(

@@ -167,4 +167,4 @@ def test_ranks_that_are_needed_for_their_values_are_counted_before_they_start(tm
     talk = done.stderr
     (counted,) = re.findall(r"ranks along pp need their neighbours' data: up to 4 of them run for it.*", talk)
     assert re.search(r", with about [1-9]\d* MiB of private memory each$", counted)
-    assert talk.index("rank 0 (pp=0) of 4") < talk.index(counted) < talk.index("rank 1 (pp=1) of 4, for its values")
+    assert talk.index("rank 0 (pp=0) of 4") < talk.index(counted) < talk.index("rank 1 (pp=1) of 4, because")

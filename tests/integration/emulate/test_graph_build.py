@@ -97,7 +97,7 @@ def test_a_capsule_from_its_log_alone(captured_live_native: Taken, tmp_path: Pat
     )
     assert said.code == 2 and "2 ranks have no class" in said.err
     said = prismdbg("graph", "build", captured_live_native.capsule, "--as-recorded")
-    assert said.code == 2 and "--as-recorded is for a RUN" in said.err
+    assert said.code == 2 and "--as-recorded needs a RUN" in said.err
 
 
 def test_an_emulated_rank_with_its_operators_and_its_memory_and_a_captured_one_in_its_place(

@@ -176,7 +176,7 @@ def test_the_culprit_is_shown_where_it_stands_and_waited_for_only_when_told(
     assert all(re.search(rf"-> +0  .*{at}", shown) for shown in (before, where))
     for answer in (following, printed):
         assert "error: rank 2 was captured outside a collective" in answer
-        assert "no next collective was recorded" in answer
+        assert "(none was recorded)" in answer
     assert waited.startswith("continue") and said.code == 124
     assert "waited 3 s for the rank's next collective after" in said.err
 

@@ -102,4 +102,4 @@ def test_without_the_graphs_there_is_room(taken: Taken, tmp_path: Path) -> None:
     (tmp_path / TRAIN.name).write_text(text.replace(LEAK, "curve.append(loss_of(model, *held_out).detach())"))
     said = prismdbg("replay", taken.capsule, "--runtime", "local", "--source", tmp_path)
     assert said.code == 0, said.out + said.err
-    assert "identical up to 21.2; it went to 22.1: no exception" in said.out
+    assert "identical up to 21.2; it continued to 22.1: no exception" in said.out

@@ -220,4 +220,4 @@ def test_git_bisect_finds_the_commit(repository: Repository) -> None:
 def test_a_process_image_is_refused(nan_with_checkpoints: Taken, tmp_path: Path) -> None:
     said = prismdbg("replay", nan_with_checkpoints.capsule, "--source", tmp_path)
     assert said.code == 2
-    assert "with the old program in its memory" in said.err and "--window all" in said.err
+    assert "its memory contains the old program" in said.err and "--window all" in said.err

@@ -80,7 +80,12 @@ def grow(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [(Path.touch, ""), (rewrite, "has changed"), (grow, "has 505 bytes, had 500"), (Path.unlink, "does not exist on")],
+    [
+        (Path.touch, ""),
+        (rewrite, "has changed"),
+        (grow, "has 505 bytes; at the capture it had 500"),
+        (Path.unlink, "does not exist on"),
+    ],
 )
 def test_a_bound_file_must_be_the_same(tmp_path: Path, data: Path, change: Callable[[Path], None], says: str) -> None:
     capsule = capsule_of(tmp_path / "capsule", [str(data / "large")])

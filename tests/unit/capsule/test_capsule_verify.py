@@ -87,7 +87,7 @@ def link(path: Path) -> None:
 @pytest.mark.parametrize("name", ["config.dump", EVENTS, PAYLOADS, layout.RANK, "checkpoint/pages-1.img"])
 @pytest.mark.parametrize(
     ("harm", "says"),
-    [(flip, "has changed"), (cut, "bytes, wanted"), (Path.unlink, "is missing"), (link, "link or a special file")],
+    [(flip, "has changed"), (cut, "bytes, expected"), (Path.unlink, "is missing"), (link, "link or a special file")],
 )
 def test_a_harmed_file_is_named(tmp_path: Path, name: str, harm: Callable[[Path], None], says: str) -> None:
     capsule = make_capsule(tmp_path / "capsule", IMAGE)
@@ -101,7 +101,7 @@ def test_a_harmed_file_is_named(tmp_path: Path, name: str, harm: Callable[[Path]
 def test_an_extra_file_is_named(tmp_path: Path, name: str) -> None:
     capsule = make_capsule(tmp_path / "capsule")
     (capsule.path / name).write_text("x")
-    assert faults(capsule.path) == [f"'{name}': is not listed in the manifest"]
+    assert faults(capsule.path) == [f"'{name}' is not listed in the manifest"]
 
 
 def test_an_extra_link_is_not_followed(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_an_extra_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret").write_text("x")
     (capsule.path / "prismdbg" / "more").symlink_to(tmp_path / "outside")
-    assert faults(capsule.path) == ["'prismdbg/more': is not listed in the manifest"]
+    assert faults(capsule.path) == ["'prismdbg/more' is not listed in the manifest"]
 
 
 def rewrite_manifest(capsule: Capsule, **fields: object) -> None:
@@ -170,7 +170,7 @@ def test_a_required_part_that_the_manifest_forgot(tmp_path: Path, name: str) -> 
     files = capsule.manifest.to_json()["files"]
     del files[name]
     rewrite_manifest(capsule, files=files)
-    assert faults(capsule.path) == [f"{name}: is missing: every capsule has it"]
+    assert faults(capsule.path) == [f"{name} is missing: every capsule has it"]
 
 
 def test_no_log(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_missing_payload(tmp_path: Path) -> None:
 
     later = replace(MANIFEST, moment_b=Moment(2, 3))
     assert faults(with_log(tmp_path / "capsule", write, later)) == [
-        "prismdbg/log: lacks the data that 1 collective received: 2.3"
+        "prismdbg/log lacks the data that 1 collective received: 2.3"
     ]
 
 
@@ -203,7 +203,7 @@ def test_a_payload_file_that_is_too_short(tmp_path: Path) -> None:
         cut(folder / "payload.00000.seg")
 
     assert faults(with_log(tmp_path / "capsule", write)) == [
-        "prismdbg/log: lacks the data that 1 collective received: 2.2"
+        "prismdbg/log lacks the data that 1 collective received: 2.2"
     ]
 
 
@@ -262,7 +262,7 @@ def test_lost_records_are_counted(tmp_path: Path) -> None:
         log.issue(0, 5)
 
     path = with_log(tmp_path / "capsule", write, replace(MANIFEST, moment_b=Moment(0, 5)))
-    assert faults(path) == ["prismdbg/log: lacks 3 collectives between 0.1 and 0.5"]
+    assert faults(path) == ["prismdbg/log lacks 3 collectives between 0.1 and 0.5"]
 
 
 @pytest.mark.parametrize(("first", "whole"), [((0, 4), True), ((0, 5), True), ((1, 1), True), ((0, 6), False)])

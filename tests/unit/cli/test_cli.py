@@ -19,6 +19,7 @@ from prismdbg import errors
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.capsule.verify import verify
 from prismdbg.cli import main, registry
+from prismdbg.cli.click_errors import WrongValue
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.param_types import moment, ranks, seconds, size
 from prismdbg.jobs.storage.pack import pack
@@ -103,8 +104,8 @@ def test_an_error_says_what_and_what_to_do(
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        (errno.EACCES, "error: /job/run: Permission denied\n  try: run this as the user to whom it belongs"),
-        (errno.ENOSPC, "error: /job/run: No space left on device\n  try: make room there"),
+        (errno.EACCES, "error: /job/run: Permission denied\n  try: run this as the owner"),
+        (errno.ENOSPC, "error: /job/run: No space left on device\n  try: free some space there"),
     ],
 )
 def test_what_the_machine_refuses_is_no_defect(
@@ -123,7 +124,30 @@ def test_a_defect_is_not_hidden(run_action: Callable[[Callable[[], object]], int
 @pytest.mark.parametrize("arguments", [["nothing-such"], ["--nothing-such"], ["inspect"], ["list", "--size", "1"]])
 def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(arguments) == ExitCode.USAGE
-    assert "Usage: prismdbg" in capsys.readouterr().err
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: ") and hint.startswith("  try: see `prismdbg ")
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "hint"),
+    [
+        ("relpay x", "unknown command 'relpay'; did you mean 'replay'?", "see `prismdbg --help`"),
+        ("graph bild", "unknown command 'bild'", "see `prismdbg graph --help`"),
+        ("replay x --untill 3", "unknown option '--untill'; did you mean '--until'?", "see `prismdbg replay --help`"),
+        ("status", "argument RUN is missing", "see `prismdbg status --help`"),
+        ("capture run", "option --rank is missing", "see `prismdbg capture --help`"),
+        ("capture run --rank x", "--rank: 'x' is not a whole number", "see `prismdbg capture --help`"),
+        ("record -o run --ranks 3-1 -- true", "--ranks: '3-1' is in descending order", "write 1-3"),
+        ("replay x --timeout soon", "--timeout: 'soon' is not a duration", "write 600, 30s, 10m or 1h"),
+        ("doctor now", "unexpected argument now", "see `prismdbg doctor --help`"),
+        ("graph build no-such", "RUN|CAPSULE: no such file or directory: no-such", "see `prismdbg graph build --help`"),
+    ],
+)
+def test_a_wrong_line_is_told_as_every_other_error(
+    line: str, error: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(line.split()) == ExitCode.USAGE
+    assert capsys.readouterr().err == f"error: {error}\n  try: {hint}\n"
 
 
 @pytest.mark.parametrize(
@@ -413,7 +437,7 @@ def test_ranks(text: str, named: tuple[int, ...]) -> None:
         ("²", "is not a list of ranks"),
         ("٣", "is not a list of ranks"),
         ("999999999999", "is not a list of ranks"),
-        ("3-1", "is in descending order: write 1-3"),
+        ("3-1", "is in descending order"),
         ("0-9999999", "names more than 65,536 ranks"),
     ],
 )
@@ -432,8 +456,9 @@ def test_one_of_a_kind_is_said_as_one(number: int, text: str) -> None:
 
 def test_moments_on_the_command_line() -> None:
     assert moment("12.345") == Moment(12, 345)
-    with pytest.raises(click.BadParameter, match=r"12\.345\.6"):
+    with pytest.raises(WrongValue, match="'later' is not a moment") as wrong:
         moment("later")
+    assert "12.345.6" in wrong.value.hint
 
 
 @pytest.mark.parametrize(
@@ -464,7 +489,7 @@ def test_what_is_no_time_to_wait_is_wrong_usage(
 ) -> None:
     more = ["--rank=0", f"-o{tmp_path}/capsule"] if command == "capture" else []
     assert main.run([command, str(tmp_path), f"--timeout={text}", *more]) == ExitCode.USAGE
-    assert "is not a duration: write 600" in capsys.readouterr().err
+    assert "is not a duration\n  try: write 600" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_all_but_the_newest_go(removed: list[str], capsys: pytest.CaptureFixture
     assert main.run(["rm", "--environments"]) == ExitCode.OK
     assert removed == ["prismdbg/env:1", "prismdbg/env:2"]
     shown = capsys.readouterr()
-    assert shown.err == "3 environment images; 2 of them (the oldest, 3.0 GiB) can be removed\n"
+    assert shown.err == "3 container images; the oldest 2 (3.0 GiB) can be removed\n"
     assert shown.out.splitlines() == [
         "prismdbg/env:1  1.0 GiB",
         "prismdbg/env:2  2.0 GiB  kept: a container uses it",

@@ -87,7 +87,7 @@ def test_what_if(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "specify a change"),
+        ((), "no change given"),
         (("--slow-rank", "3"), "write NAME=VALUE"),
         (("--slow-rank", "3=fast"), "is not a factor"),
         (("--slow-rank", "x=2"), "'x' is not a rank"),
@@ -198,7 +198,7 @@ def test_what_has_not_converged_is_said_with_every_result(
 def test_a_graph_is_not_built_from_a_graph(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "graph.npz").write_bytes(b"PK")
     code, _, err = ask(capsys, "build", tmp_path / "graph.npz", "--stretch", "dp=512")
-    assert (code, "is a graph that was built already" in err) == (ExitCode.USAGE, True), err
+    assert (code, "is a graph, not a run or a capsule" in err) == (ExitCode.USAGE, True), err
 
 
 def test_a_stretched_graph_does_not_take_the_place_of_the_runs_own(
@@ -231,7 +231,7 @@ def test_a_run_without_logs(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
         (CLUSTER.replace("1 us", "2000000000 s"), "'2000000000 s' is longer than a month", ""),
         (CLUSTER.replace("10 GB/s", "1 B/s"), "bytes over all would take", "its bandwidth of 1 B/s"),
         (CLUSTER.replace("spans: job", "spans: rack"), "'rack' is not a span of links", "write node, job, or"),
-        (CLUSTER.replace("  all", "\tall"), "cluster.yaml is not YAML", "examples/emulation/cluster.yaml is one"),
+        (CLUSTER.replace("  all", "\tall"), "cluster.yaml is not YAML", "see examples/emulation/cluster.yaml"),
         (CLUSTER + "slower: {compute: {5-2: 2}}\n", "'5-2' is in descending order", "write 64-127"),
         (CLUSTER + "slower: {links: {0-99999999: 2}}\n", "contains too many ranks", "write 64-127"),
         (CLUSTER + "slower: {compute: {99: 2}}\n", "rank 99 is not in the mesh", "give a rank from 0 to 7"),
@@ -281,5 +281,5 @@ def test_a_file_on_what_is_read_only(
 
 def test_what_is_no_graph(run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, _, err = ask(capsys, "simulate", tmp_path)
-    assert (code, f"build it: prismdbg graph build {tmp_path}" in err) == (ExitCode.USAGE, True)
+    assert (code, f"run prismdbg graph build {tmp_path}" in err) == (ExitCode.USAGE, True)
     assert ask(capsys, "simulate", run_folder / "cluster.yaml")[0] == ExitCode.BAD_CAPSULE

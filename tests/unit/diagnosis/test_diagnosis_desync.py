@@ -64,7 +64,7 @@ def test_the_first_place_where_they_differ_comes_first() -> None:
     assert (first.ranks, first.sequence, first.shift, first.certainty) == ((1,), 9, 1, Certainty.CERTAIN)
     assert str(first.moment) == "5.1"
     assert first.text == (
-        "rank 1 is out of step with the others from group world #9 on: it seems to have skipped 1 call before it"
+        "rank 1 is out of step with the others from group world #9 on: it seems to have skipped 1 call before that"
     )
     assert [call.rank for call in first.calls] == [1, 0, 2]
     assert first.later == 13
@@ -123,7 +123,7 @@ def test_another_line_from_a_step_on(world: int, line: Frame) -> None:
     assert (first.ranks, first.sequence, first.shift, first.steps) == ((1,), 9, 0, 0)
     assert (first.certainty, str(first.moment)) == (Certainty.LIKELY, "4.2")
     assert first.text == (
-        "rank 1 is at another line than the others from group world #9 on: up to there they were at the same"
+        "rank 1 runs another source line than the others from group world #9 on; before, all ran the same"
     )
     assert [verdict.kind for verdict in others] == ["stopped"]
     json.dumps(first.to_json())

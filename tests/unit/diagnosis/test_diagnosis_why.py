@@ -129,7 +129,7 @@ class TestStopped:
         stopped = only(diagnose(evidence(job, ended_after_ns=2 * MILLISECOND_NS)), Stopped)
 
         assert stopped.certainty is Certainty.HINT
-        assert "this may only be the state at the end of the job" in stopped.lines[-1]
+        assert "waited here only because the job ended" in stopped.lines[-1]
 
     def test_while_the_job_runs_a_short_wait_is_nothing(self) -> None:
         job = Job(4)

@@ -21,7 +21,7 @@ REQUEST = EmulateRequest(output=Path("run"), command=("python", "train.py"), wor
 @pytest.mark.parametrize(
     ("changed", "named", "fix"),
     [
-        ({"world": 65}, "does not multiply to the world: 4 x 8 x 2 = 64", "a world of 64"),
+        ({"world": 65}, "has 4 x 8 x 2 = 64 ranks", "a world of 64"),
         ({"ranks": (0, 64)}, "rank 64 is not in the mesh", "0 to 63"),
         ({"classes": ("pp", "cp")}, "axis 'cp' is not in the mesh", "give one of: pp, dp, tp"),
         ({"classes": (), "steps": 1}, "--steps 1 leaves no complete step", "--steps 2 or more"),
@@ -82,4 +82,4 @@ def test_the_world_may_be_left_to_torchrun_or_the_mesh(capsys: pytest.CaptureFix
     assert main.run([*plan, "python", "train.py"]) == 0
     assert main.run([*plan, *TORCHRUN, "--nnodes=2", "--nproc-per-node=8", "train.py"]) == 0
     assert main.run([*plan, *TORCHRUN, "--nnodes=4", "--nproc-per-node=8", "train.py"]) == 2
-    assert "does not multiply to the world: 8 x 2 = 16, the world has 32 ranks" in capsys.readouterr().err
+    assert "has 8 x 2 = 16 ranks, and the world has 32 ranks" in capsys.readouterr().err

@@ -184,7 +184,7 @@ def _request(**more: object) -> EmulateRequest:
 @pytest.mark.parametrize(
     ("more", "named"),
     [
-        ({"world": 16}, "does not multiply to the world"),
+        ({"world": 16}, "and the world has"),
         ({"ranks": (0, 8)}, "rank 8"),
         ({"rules": (Rule.parse("pp=echo"),)}, "'pp'"),
         ({"rules": (Rule.parse("dp+sp:broadcast=zeros"),)}, "'sp'"),

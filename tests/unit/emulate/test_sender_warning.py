@@ -21,7 +21,7 @@ def said(mesh: str, axis: str, senders: int) -> list[str]:
 def test_of_many_senders_at_one_line_it_is_said_once_what_they_take() -> None:
     texts = said("dp=1024,tp=8", "world", 10)
     assert [bool(text) for text in texts] == [False] * FEW + [True] + [False] * (9 - FEW)
-    assert "up to 8,191 of them run for it, about 5 s each and 11 h together" in texts[FEW]
+    assert "up to 8,191 of them run, one after another, about 5 s each and 11 h together" in texts[FEW]
     assert "at train.py:7 in save" in texts[FEW]
 
 

@@ -205,9 +205,9 @@ class TestAnEmulationsWorth:
         assert worth.lines() == [
             "fidelity: 2 of 8,192 ranks ran; their computations and allocations are real",
             "received 1 kB: 75.0% echo, 25.0% donor",
-            "transfers and waits: none: peers answered at once",
+            "transfers and waits: none: peers answered immediately",
             "do not conclude: anything about values, including the loss: the peers' data was synthesized",
-            "do not conclude: how long a step takes: `--pace`, or `prismdbg graph simulate`",
+            "do not conclude: how long a step takes; use `--pace` or `prismdbg graph simulate` for that",
         ]
 
     def test_paced_and_with_real_values(self, tmp_path: Path) -> None:

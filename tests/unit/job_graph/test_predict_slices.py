@@ -363,7 +363,7 @@ class TestStepsThatAreNotWhole:
                 job.next_step(rank)
         job.exits()
         (doubt,) = built(job).origin.doubts
-        assert "rank 2 (dp=1 tp=0) ended in step 2" in doubt and doubt.endswith("while others went on to step 5")
+        assert "rank 2 (dp=1 tp=0) ended in step 2" in doubt and doubt.endswith("while others continued to step 5")
 
     def test_ranks_that_would_wait_for_each_other(self, built: Callable[..., JobGraph]) -> None:
         """Two groups of the same ranks, by one of them in the other order."""
@@ -423,7 +423,7 @@ class TestOfARun:
         assert found.time_share(Provenance.REAL, "computation") == 0.5, "two of the four ranks only by --alike"
 
     def test_without_the_others_it_says_who_is_missing(self, run: Path) -> None:
-        with pytest.raises(UsageError, match=r"2 ranks have no class, the first is rank 1 \(dp=0 tp=1\)"):
+        with pytest.raises(UsageError, match=r"2 ranks have no class; the first is rank 1 \(dp=0 tp=1\)"):
             builder.build_graph(GraphRequest(run=run))
         with pytest.raises(
             UsageError, match=r"rank 0 .* issued nothing in step 7: its log ends in step 2, after all_red"

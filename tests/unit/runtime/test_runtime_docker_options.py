@@ -118,9 +118,9 @@ def test_docker_refuses_a_rank_whose_files_are_not_known() -> None:
 @pytest.mark.parametrize(
     ("given", "word"),
     [
-        (spec("image"), "--origin start"),
+        (spec("image"), "a checkpoint needs a container"),
         (spec("start", allow_writes=False), "--allow-writes"),
-        (spec("start", saving=SAVING), "container or in namespaces"),
+        (spec("start", saving=SAVING), "cannot go back in time"),
         (spec("start", binds=(Bind(source=Path("/a"), target="/b"),)), "/b cannot be mounted"),
         (spec("start", uid=os.geteuid() + 77), f"user {os.geteuid() + 77}"),
     ],

@@ -165,7 +165,11 @@ def test_a_folded_expression_is_shown_by_itself() -> None:
 def test_a_script_is_bounded(tmp_path: Path) -> None:
     large = tmp_path / "large.yaml"
     large.write_bytes(b"#" * (MAX_SCRIPT_BYTES + 1))
-    for path, said in ((large, "at most"), (tmp_path / "none.yaml", "No such file"), (tmp_path, "Is a directory")):
+    for path, said in (
+        (large, "the limit of a script is"),
+        (tmp_path / "none.yaml", "No such file"),
+        (tmp_path, "Is a directory"),
+    ):
         with pytest.raises(UsageError, match=said):
             read_file(path)
     with pytest.raises(UsageError, match="not UTF-8"):

@@ -186,7 +186,7 @@ def test_a_fix_at_the_incident_rests_on_the_record() -> None:
     assert (said.judgement, said.on_record) == (Judgement.GONE, True)
     assert said.text == (
         "identical up to 18.1; from 19.1 on it sends other data (all_reduce sends other values than it did); "
-        "the recorded NaN or Inf does not occur there, as expected of a fix; went on with synthesized peers "
+        "the recorded NaN or Inf does not occur there, as expected of a fix; continued with synthesized peers "
         "to 19.2: no exception, no NaN; its data up to 19.1 depends only on recorded answers"
     )
 
@@ -207,14 +207,15 @@ def test_a_run_that_ends_before_the_incident_is_judged_as_far_as_it_went() -> No
 def test_the_incident_again() -> None:
     said = fixed(first_nan=Moment(19, 1))
     assert (said.judgement, said.on_record) == (Judgement.RECURS, True)
-    assert said.text == ("identical up to 19.1; it went to 19.2: a NaN or Inf at 19.1, as in the recorded run")
+    assert said.text == ("identical up to 19.1; it continued to 19.2: a NaN or Inf at 19.1, as in the recorded run")
 
 
 def test_a_program_that_does_not_come_to_a_collective() -> None:
     raised = ProgramRaised(moment=Moment(0), kind="SyntaxError", text="invalid syntax", traceback=())
     said = fixed(reached=Moment(0), raised=raised)
     assert (
-        said.text == "the program issued no collective; it went to 0.0: the program raised SyntaxError: invalid syntax"
+        said.text
+        == "the program issued no collective; it continued to 0.0: the program raised SyntaxError: invalid syntax"
     )
 
 

@@ -65,12 +65,12 @@ def test_a_peer_that_nothing_is_sent_to_nor_received_from_is_doubted() -> None:
 @pytest.mark.parametrize(
     ("text", "words", "hint"),
     [
-        ("if byts > 3", "unknown name 'byts'", "did you mean bytes?; names of the program: local.NAME"),
-        ("nan if step > 3 and frobnicate", "'frobnicate'", "names here"),
-        ("if reason == 'x'", "'reason'", "available at: allocation"),
-        ("change modle.w", "'modle'", "did you mean module?"),
-        ("all_reduce on nosuch", "unknown group 'nosuch'", "groups: world, tp"),
-        ("on dp", "unknown group 'dp'", "groups: world, tp"),
+        ("if byts > 3", "unknown name 'byts'", "use bytes, if you mean that; or a name of the program: local.NAME"),
+        ("nan if step > 3 and frobnicate", "'frobnicate'", "use one of"),
+        ("if reason == 'x'", "'reason'", "only at: allocation"),
+        ("change modle.w", "'modle'", "use module, if you mean that"),
+        ("all_reduce on nosuch", "unknown group 'nosuch'", "use one of: world, tp"),
+        ("on dp", "unknown group 'dp'", "use one of: world, tp"),
         ("peer 4", "unknown rank 4", "0 to 3"),
         ("allocation on tp", "takes no group", "if"),
         ("exception train.py:57", "takes no line", "if"),

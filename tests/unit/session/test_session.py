@@ -245,7 +245,7 @@ class TestARankThatWasCapturedOutsideOfACollective:
         for ask in asks:
             with pytest.raises(UsageError, match=r"outside a collective, at /job/data\.py:27 in load") as refused:
                 ask()
-            assert "no next collective was recorded" in refused.value.hint
+            assert "(none was recorded)" in refused.value.hint
 
     def test_waits_when_told(self) -> None:
         session = self.session()

@@ -160,7 +160,7 @@ class TestMismatches:
 
 class TestClasses:
     def test_every_rank_has_one(self) -> None:
-        with pytest.raises(UsageError, match=r"1 rank has no class, the first is rank 3 \(dp=3\)"):
+        with pytest.raises(UsageError, match=r"1 rank has no class; the first is rank 3 \(dp=3\)"):
             job("dp=4", (None, [0, 1, 2]))
         with pytest.raises(UsageError, match="rank 1 is in class 'c0' and in 'c1'"):
             job("dp=2", (None, [0, 1]), (None, [1]))

@@ -38,7 +38,7 @@ class TestBadMeshes:
     @pytest.mark.parametrize(
         ("text", "said", "hint"),
         [
-            ("pp=16,dp=64,tp=4", "16 x 64 x 4 = 4,096, the world has 8,192", "tp=8 would fit"),
+            ("pp=16,dp=64,tp=4", "16 x 64 x 4 = 4,096 ranks, and the world has 8,192", "use tp=8"),
             ("pp=16,tp", "'tp' is not an axis", "axis=size"),
             ("pp=0", "'pp=0' is not an axis", "axis=size"),
             ("tp=8,tp=1024", "an axis twice", "a name of its own"),

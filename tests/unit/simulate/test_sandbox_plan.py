@@ -53,9 +53,9 @@ def test_what_one_rank_took_is_reckoned_up_for_all_that_run() -> None:
         "memory of one rank": 300 * MIB,
         "time": 36 * 5.5,
         "log": 36 * 4 * MIB,
-        "values sent, at most": 36 * 3 * MIB,
-        "values received, at most": 36 * 3 * 2 * MIB,
-        "memory at most at once": (300 + 15 * 200) * MIB,
+        "maximum of values sent": 36 * 3 * MIB,
+        "maximum of values received": 36 * 3 * 2 * MIB,
+        "maximum memory in use": (300 + 15 * 200) * MIB,
         "graph": 16 * 50_000 + 16 * 8192,
     }
     assert known(found)["time"] is Known.ESTIMATED
@@ -74,7 +74,7 @@ def test_a_machine_that_had_something_else_to_do_is_said() -> None:
 def test_a_log_grows_by_whole_segments() -> None:
     found = values(figures(MESH, chosen((0,)), 4, replace(PROBE, alive=1)))
     assert found["log"] == 8 * MIB
-    assert found["memory at most at once"] == 300 * MIB
+    assert found["maximum memory in use"] == 300 * MIB
 
 
 def test_without_a_probe_only_what_the_mesh_says_is_given() -> None:
@@ -87,7 +87,7 @@ def test_without_a_probe_only_what_the_mesh_says_is_given() -> None:
 def test_without_an_end_there_is_no_time() -> None:
     found = figures(MESH, chosen((0,)), 0, PROBE)
     assert values(found)["time"] is None and "--steps" in next(f.why for f in found if f.what == "time")
-    assert values(found)["memory at most at once"]
+    assert values(found)["maximum memory in use"]
 
 
 @pytest.mark.parametrize("differ", [("pp",), ("dp",), ("tp",), ("pp", "tp")])

@@ -222,7 +222,9 @@ def test_keys_walk_the_areas(tmp_path: Path) -> None:
 def test_keys_for_areas_are_refused_where_none_are_shown(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         app.act("area_open")
-        await until(lambda: any("not in the treemap: e shows it" in note.message for note in app._notifications), pilot)
+        await until(
+            lambda: any("not in the treemap: press e to show it" in note.message for note in app._notifications), pilot
+        )
 
     screen_of(part, tmp_path, PlayedRank())
 

@@ -280,7 +280,7 @@ def test_a_rank_that_was_captured_outside_of_a_collective_is_shown_where_it_stan
         assert app.state.frame == 0 and not app.state.doing
         assert "captured outside a collective, at /job/data.py:27 in load" in said(app)
         await pilot.press("n")
-        await until(lambda: "no next collective was recorded" in said(app), pilot)
+        await until(lambda: "(none was recorded)" in said(app), pilot)
         assert not asked(rank, "resume")
         await pilot.press("c")
         await stands(app, pilot, "0.1")

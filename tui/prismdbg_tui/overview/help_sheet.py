@@ -12,11 +12,12 @@ from prismdbg_tui.session.actions import Action
 
 _NUMBERS = """\
   waiting     the time that a rank waits for others
-  late        how much later it comes than the first rank of its groups, summed: others wait for late ranks
+  late        the sum of its delays behind the first rank of its groups; others wait for late ranks
   done        the time when its last work ends
-  computed    the time that it computes; exposed: communication that no computation hides
+  computed    the time that it computes
+  exposed     the time of communication that no computation hides
   memory      the peak of its own memory, if the graph has memory
-A cell of several ranks shows their maximum, unless `fold` is set otherwise. A dot marks ranks that really ran.
+A cell of several ranks shows their maximum, or their mean or minimum (`fold`). A dot marks ranks that really ran.
 """
 
 

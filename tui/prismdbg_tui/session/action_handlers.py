@@ -104,7 +104,7 @@ class ActionHandlers:
 
     def _hit(self, direction: int) -> None:
         if not len(self._position.hits):
-            raise UsageError(f"no hits: {self._app.keys_shown['search']} searches")
+            raise UsageError(f"no matches: press {self._app.keys_shown['search']} to search")
         self._app.navigation.move(self._position.next_hit(direction))
 
     def lane_before(self) -> None:
@@ -150,7 +150,7 @@ class ActionHandlers:
     @property
     def _areas(self) -> Treemap:
         if not self._app.panes.memory.map.display:
-            raise UsageError(f"not in the treemap: {self._app.keys_shown['memory_shape']} shows it")
+            raise UsageError(f"not in the treemap: press {self._app.keys_shown['memory_shape']} to show it")
         return self._app.panes.memory.map
 
     def area_left(self) -> None:

@@ -143,7 +143,7 @@ class PrismApp(App[int]):
         self.navigation.show_state(self.state, follow=True)
 
     def on_failed(self, message: messages.Failed) -> None:
-        text = f"{message.text}\n{message.hint}".rstrip()
+        text = f"{message.text}\ntry: {message.hint}" if message.hint else message.text
         self.notify(_plain(text), severity="error", timeout=12)
         self.panes.console.say(text, "error")
 

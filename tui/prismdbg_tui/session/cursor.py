@@ -72,5 +72,5 @@ class CursorPosition:
         after = int(np.searchsorted(self.hits, self.cursor, side="right"))
         at = after if direction > 0 else int(np.searchsorted(self.hits, self.cursor)) - 1
         if not 0 <= at < len(self.hits):
-            raise UsageError("already at the last hit" if direction > 0 else "already at the first hit")
+            raise UsageError("already at the last match" if direction > 0 else "already at the first match")
         return int(self.hits[at])

@@ -119,7 +119,7 @@ class DebuggerMessages:
             self.noticed()
 
     def _wrong(self, error: PrismError) -> None:
-        self._say(f"{error}\n  {error.hint}" if error.hint else str(error), "error")
+        self._say(f"{error}\n  try: {error.hint}" if error.hint else str(error), "error")
 
     def _do(self, text: str) -> None:
         line = parse_line(text)

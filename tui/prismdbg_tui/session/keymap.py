@@ -46,7 +46,9 @@ def read_keys(path: Path, actions: Sequence[Action] = ACTIONS, table: str = "") 
         raise UsageError(f"{path}: {error}", hint='write lines like: next = "f10"') from error
     chosen = written.get(table, {}) if table else {name: v for name, v in written.items() if name not in TABLES}
     if not isinstance(chosen, dict):
-        raise UsageError(f"{path}: {table} is a table of keys", hint=f'write [{table}], then lines like: help = "f1"')
+        raise UsageError(
+            f"{path}: {table} must be a table of keys", hint=f'write [{table}], then lines like: help = "f1"'
+        )
     names = [action.name for action in actions]
     found = {name: _keys(path, name, value, names) for name, value in chosen.items()}
     _check_doubles(path, found, actions)
@@ -65,7 +67,7 @@ def _keys(path: Path, name: str, value: object, names: Sequence[str]) -> str:
             whose = "the key that closes screens" if key == ESCAPE else "the terminal toolkit's own"
             raise UsageError(f"{path}: {name} cannot have {key}", hint=f"choose another key: that one is {whose}")
         if not _is_key(key):
-            hint = 'a character, or for instance "f10", "home", "space", "ctrl+g", "alt+n"'
+            hint = 'use a character, or for instance "f10", "home", "space", "ctrl+g", "alt+n"'
             raise UsageError(f"{path}: {name}: unknown key {given!r}", hint=hint)
     return ",".join(named)
 

@@ -1,11 +1,11 @@
-"""What one types after `/` and `&`: words that all must fit. Decided for all rows at once.
+"""The words that are typed after `/` and `&`. All of them must match. Decided for all rows at once.
 
-all_reduce        part of the op, the group's name, the source file:line, or of the moment
-nan  failed  open  synthesized    what is the matter with it: synthesized is what no real peer answered
+all_reduce        part of the operator, the group's name, the source file:line, or the moment
+nan  failed  open  synthesized    its state; synthesized: no real peer answered it
 async  p2p        how it was called
->1MiB  <4KiB      bytes;     >5ms  <100us      how long it waited
-12.3  12.         at a moment; in a step
--word             not
+>1MiB  <4KiB      its bytes;     >5ms  <100us      how long it waited
+12.3  12.         its moment; its step
+-word             everything that does not match word
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
             shown = f"{shown} of {figures.count(len(self._recording))}: {figures.cut(self._pattern, 30)}"
         if len(self._hits):
             at = int(np.searchsorted(self._hits, self._cursor, side="right"))
-            shown += f" · hit {figures.count(at)} of {figures.count(len(self._hits))}"
+            shown += f" · match {figures.count(at)} of {figures.count(len(self._hits))}"
         self.border_subtitle = shown.replace("[", r"\[")
         self.refresh()
 

@@ -90,7 +90,7 @@ class Header(Static):
             case Phase.STARTING:
                 return state.doing
             case Phase.RUNNING if state.doing:
-                return f"{state.doing}{self._share()}   esc stops it"
+                return f"{state.doing}{self._share()}   esc cancels it"
             case Phase.LOST:
                 return figures.clean(state.lost_because)
             case _:

@@ -25,7 +25,7 @@ def test_a_job_that_cannot_be_started(was_there: bool, tmp_path: Path, capsys: p
     if was_there:
         folder.mkdir()
     assert main.run(["record", "-o", str(folder), "--", str(tmp_path / "no-such-program")]) == ExitCode.USAGE
-    assert "the job cannot be started" in capsys.readouterr().err
+    assert " cannot be started" in capsys.readouterr().err
     assert folder.exists() == was_there
     assert not was_there or not list(folder.iterdir())
 
@@ -89,3 +89,8 @@ def test_who_is_told_to_end_before_the_watch_begins_ends_the_job(told: type[Base
     with pytest.raises(told):
         record.record(request, say)
     assert {process.pid for process in psutil.Process().children()} == before
+
+
+def test_a_mistyped_option_is_not_taken_for_a_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["record", "-o", str(tmp_path / "run"), "--wndow", "3", "--", "true"]) == ExitCode.USAGE
+    assert capsys.readouterr().err == "error: unknown option '--wndow'\n  try: see `prismdbg record --help`\n"

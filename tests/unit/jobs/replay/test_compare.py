@@ -102,7 +102,7 @@ def test_identical_says_what_it_rests_on(tmp_path: Path, monkeypatch: pytest.Mon
         "identical up to 2.2: 6 collectives compared, 5 with their payload fingerprints, 1 pickled object differs"
     )
     assert verdict.strength.whole_steps == 2 and not verdict.strength.is_thin
-    assert "compared from 0.1 to 2.2: 2 whole steps before the one in which it ends" in verdict.notes
+    assert "compared from 0.1 to 2.2, with 2 complete steps" in verdict.notes
 
 
 @pytest.mark.parametrize(("past", "said"), [(5, True), (0, False)])
@@ -182,7 +182,8 @@ def test_a_hang_that_a_synthesized_peer_answered_is_inconclusive(
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.summary.startswith("inconclusive: no collective was compared")
     assert (
-        "hang resolved: the collective at 2.2 got a synthesized answer, and the program went on to 3.1" in verdict.notes
+        "hang resolved: the collective at 2.2 got a synthesized answer, and the program continued to 3.1"
+        in verdict.notes
     )
 
 
@@ -224,9 +225,12 @@ def test_a_replay_that_may_only_compute_for_long_does_not_hang_again(
     monkeypatch.setattr(compare, "recorded_silence", lambda *_: silence.Silence(longest_s=40.0))
     verdict = judged(tmp_path, monkeypatch, COVERED, past=0)
     assert (verdict.outcome, verdict.end) == (Outcome.INCONCLUSIVE, End.QUIET)
-    assert verdict.why.startswith("the time was up before the silence")
-    more = "give 120 s more with --timeout: the recorded rank was silent for at most 40 s between two collectives"
-    assert f"to see whether it hangs again, {more}" in verdict.notes
+    assert verdict.why.startswith("--timeout ended too early")
+    more = (
+        "give 120 s more with --timeout to find out whether it hangs again: "
+        "the recorded rank was silent for at most 40 s between two collectives"
+    )
+    assert more in verdict.notes
 
 
 def test_how_long_a_recorded_rank_was_silent() -> None:

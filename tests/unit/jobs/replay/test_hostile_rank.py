@@ -454,7 +454,7 @@ def test_ctrl_c_gives_up_an_answer_that_does_not_come_and_the_next_one_is_told_a
 
         with ThreadPoolExecutor(1) as one:
             told = one.submit(interrupt)
-            with pytest.raises(NotWaitedFor, match="the agent's answer to 'evaluate' was not waited for"):
+            with pytest.raises(NotWaitedFor, match="the wait for the agent's answer to 'evaluate' was cancelled"):
                 debugger.do("print x")
             told.result()
         free.set()

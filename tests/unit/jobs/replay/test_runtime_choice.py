@@ -53,7 +53,7 @@ def test_a_plain_process_is_not_chosen_for_who_did_not_allow_it(
 def test_the_one_that_is_asked_for_or_none(works: set[str]) -> None:
     works |= {"local"}
     assert type(runtimes.choose("local", Origin.START, False)) is LocalRuntime
-    with pytest.raises(FacilityError, match="the docker runtime: not here"):
+    with pytest.raises(FacilityError, match="the runtime docker cannot be used: not here"):
         runtimes.choose("docker", Origin.START, False)
     with pytest.raises(UsageError, match="'podman' is not a runtime"):
         runtimes.choose("podman", Origin.START, False)

@@ -307,7 +307,7 @@ def test_too_many_members(packed: Path, place: Path, monkeypatch: pytest.MonkeyP
 def test_more_after_the_end(packed: Path, place: Path) -> None:
     items = members(packed)
     for tail in (bytes(1024) + b"x", bytes(1024) + archive(items), bytes(100_000)):
-        assert "continues after its end" in str(refuse(archive(items, tail), place))
+        assert "contains data after its end" in str(refuse(archive(items, tail), place))
 
 
 def test_no_end(packed: Path, place: Path) -> None:
