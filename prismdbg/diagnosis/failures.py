@@ -52,7 +52,7 @@ class Raised(Verdict):
         elif self.last is not None:
             lines.append(f"its last collective: {self.last.text}")
         if self.was_outlived:
-            lines.append("the program went on after it")
+            lines.append("the program continued after it")
         if self.followers:
             lines.append(f"{rank_list(self.followers)} failed after it")
         return tuple(lines)

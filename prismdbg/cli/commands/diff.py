@@ -49,7 +49,9 @@ def command(first: Path, second: Path | None, ranks: tuple[int, ...], as_json: b
     if len(ranks) > 2:
         raise UsageError(f"--rank is given {len(ranks)} times", hint="give it once, or twice for two different ranks")
     if second is None and len(ranks) != 2:
-        raise UsageError("there is nothing to compare with", hint=f"prismdbg diff {first} B, or --rank 0 --rank 1")
+        raise UsageError(
+            "there is nothing to compare with", hint="give a second recording, or two ranks: --rank 0 --rank 1"
+        )
     with open_recording(first, keys) as a, open_recording(second or first, keys) as b:
         sides = _rank(a, ranks[:1]), _rank(b, ranks[-1:])
         compared = compare(*map(_side, sides))

@@ -31,7 +31,12 @@ _WORDS = {Severity.FATAL: "bad ", Severity.INCOMPLETE: "lack", Severity.NOTE: "n
 @click.option("--state", is_flag=True, help="Replay the steps after the newest state snapshot of a rank of this RUN.")
 @click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="With --state.")
 @click.option(
-    "--steps", type=click.IntRange(min=1), default=2, show_default=True, metavar="N", help="With --state: whole steps."
+    "--steps",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="With --state: number of complete steps.",
 )
 @RUNTIME
 @click.option("--timeout", type=seconds, default=600.0, show_default=True, help="With --state: wait at most this long.")

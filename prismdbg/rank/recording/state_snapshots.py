@@ -72,7 +72,7 @@ class StateSnapshots:
         if problem := unfit(objects):
             raise UsageError(problem)
         if any(module.static_graph for module in ddp_buckets.modules_of(objects.values())):
-            raise UsageError("a DDP module with static_graph begins in another way than it goes on")
+            raise UsageError("a DDP module with static_graph runs its first step differently from the others")
         packer, issued = Packer(), self._issued
         with ours():
             for name, thing in objects.items():

@@ -78,7 +78,7 @@ class _Restorer:
             raise UsageError(
                 f"prismdbg.restore_point registers {', '.join(objects)}; "
                 f"the recorded program registered {', '.join(recorded)}",
-                hint="register the same names as the recorded program",
+                hint="use the names that the recorded program registered",
             )
 
     def _load(self, objects: restore_point.Registered) -> None:

@@ -32,8 +32,8 @@ class Spread:
         """What must not be concluded."""
         return (
             f"how long ranks like rank {self.ranks[0]} compute closer than {self.least_ns / 1e6:.1f} to "
-            f"{self.most_ns / 1e6:.1f} ms: so much {len(self.ranks)} of them took; their median, "
-            f"{self.pooled_ns / 1e6:.1f} ms, stands for all"
+            f"{self.most_ns / 1e6:.1f} ms, which {len(self.ranks)} of them took; the median, "
+            f"{self.pooled_ns / 1e6:.1f} ms, is used for all"
         )
 
 

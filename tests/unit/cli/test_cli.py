@@ -316,7 +316,7 @@ def test_an_output_that_is_full_is_one_error(
         line = [*prismdbg_command, "verify", str(tmp_path / "capsule")]
         ran = subprocess.run(line, env=child_environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
         assert ran.returncode == ExitCode.LACKING
-        assert ran.stderr == "error: the output: No space left on device\n  try: make room there\n"
+        assert ran.stderr == "error: the output: No space left on device\n  try: free some space there\n"
         ran = subprocess.run(line, env=child_environment, stdout=full, stderr=full, text=True, timeout=60)
         assert ran.returncode == ExitCode.LACKING
 

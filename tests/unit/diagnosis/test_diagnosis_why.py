@@ -253,7 +253,7 @@ class TestFailures:
         died, raised = only(diagnosis, Died), only(diagnosis, Raised)
         assert (died.ranks, died.certainty) == ((2,), Certainty.CERTAIN)
         assert (raised.ranks, raised.certainty) == ((rank,), Certainty.HINT)
-        assert "the program went on after it" in raised.lines
+        assert "the program continued after it" in raised.lines
         assert diagnosis.verdicts[0] is died
 
     def test_nor_of_an_exception_that_ended_its_program(self) -> None:

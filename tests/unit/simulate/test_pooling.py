@@ -31,8 +31,8 @@ def test_noise_of_the_machine_makes_no_slow_ranks() -> None:
     assert {rank: computed(entries) for rank, entries in found.items()} == {rank: [65_600_000, MS] for rank in range(4)}
     assert set(fold(Mesh.parse("tp=4"), found).compute_ppm_at.tolist()) == {MILLION}
     assert spread.doubt() == (
-        "how long ranks like rank 0 compute closer than 33.0 to 126.7 ms: so much 4 of them took; their median, "
-        "66.6 ms, stands for all"
+        "how long ranks like rank 0 compute closer than 33.0 to 126.7 ms, which 4 of them took; the median, "
+        "66.6 ms, is used for all"
     )
 
 
