@@ -108,7 +108,8 @@ class RankGroup:
             what = "tell each other how much they will send"
             instead = f". To have the counts synthesized instead: --peers {since.axis}:{since.collective}=balanced"
         self._say(
-            f"ranks along {', '.join(axes)} {what}: up to {count:,} of them run for it, all at the same time{each}{instead}"
+            f"ranks along {', '.join(axes)} {what}: up to {count:,} of them run for it, "
+            f"all at the same time{each}{instead}"
         )
 
     def _say_suppliers(self, since: MissingValue) -> None:
