@@ -61,9 +61,13 @@ def summarize(folder: Path) -> None:
     there = next((number for number, _ in segments if number), 0)  # segment 0 may be a preface
     if covered >= 0:
         digest.add(folder / fmt.SUMMARY, one_before=there)
+    last = covered
     for number, path in new:
-        digest.add(path, number, one_before=there)
-    put(folder / fmt.SUMMARY, digest.segment(new[-1][0]))
+        if not digest.add(path, number, one_before=there, if_closed=True):
+            break
+        last = number
+    if last > covered:
+        put(folder / fmt.SUMMARY, digest.segment(last))
 
 
 def summarized(folder: Path) -> int:
@@ -111,18 +115,23 @@ class Digest:
     _has_sent: bool = False
     _has_received: bool = False
 
-    def add(self, path: Path, number: int = 0, *, before: int = _ALL, one_before: int = 0) -> None:
+    def add(
+        self, path: Path, number: int = 0, *, before: int = _ALL, one_before: int = 0, if_closed: bool = False
+    ) -> bool:
         """`number`: of a rank's own segment. Of a preface or a summary only the parts of segments `before` this one
-        count, and those `one_before` this one become one part, for nobody reads from within them."""
+        count, and those `one_before` this one become one part, for nobody reads from within them. `if_closed`:
+        a thread of the rank may still write to one that is not; False then, and nothing is added."""
         words = seg.read_words(path)
         self._header = self._header or words[:_FIRST_SLOT].tobytes()
         places = seg.find_records(words, path)
         if places.damage is not None:
             raise places.damage
+        if if_closed and not places.closed:
+            return False
         marks = list(parts(words, places.others))
         if not marks:
             self._add_part(number, words, places, _FIRST_SLOT, len(words), step_rows.rows_of(words, places))
-            return
+            return True
         end = next((slot for of, slot in marks if of >= before), len(words))
         marks = [(of, slot) for of, slot in marks if of < before]
         joined = [of for of, _ in marks if of < one_before]
@@ -132,6 +141,7 @@ class Digest:
         for (of, start), stop in zip(starts, stops, strict=True):
             others = [(kind, slot) for kind, slot in places.others if start <= slot < stop]
             self._add_part(of, words, replace(places, others=others), start, stop, step_rows.at(words, others))
+        return True
 
     def _add_part(
         self, number: int, words: seg.Words, places: seg.Places, start: int, end: int, rows: step_rows.Rows

@@ -176,6 +176,21 @@ def test_only_filled_segments_are_in_it(tmp_path: Path) -> None:
     assert summarized(tmp_path) == 0
 
 
+def test_a_segment_that_a_thread_may_still_write_to_is_not_in_it(tmp_path: Path) -> None:
+    log = write(tmp_path, ["issue", "complete", "segment", "issue", "complete", "segment", "issue"])
+    path = event_segments(tmp_path)[1][1]
+    whole = path.read_bytes()
+    end = whole.index(fmt.RECORD.pack(fmt.RECORD.size, fmt.Kind.END, 0))
+    path.write_bytes(whole[:end] + bytes(len(whole) - end))
+
+    summarize(tmp_path)
+    assert summarized(tmp_path) == 0
+
+    path.write_bytes(whole)
+    summarize(tmp_path)
+    assert summarized(tmp_path) == 1 and log.index == 2
+
+
 def test_what_the_summary_does_not_cover_is_read(tmp_path: Path) -> None:
     write(tmp_path, ["issue", "segment", "summarize", "issue", "segment", "issue", "segment", "issue"])
     log = read_columns(tmp_path, 0)
