@@ -40,7 +40,7 @@ def preface_of_capsule(folder: Path, segments: Sequence[Numbered], following: in
     """One segment without steps in place of these, by the summary as far as that covers them. `following`: the number
     of the segment after them."""
     digest = Digest(with_steps=False)
-    covered = summarized(folder)
+    covered = summarized(folder, [*segments, (following, folder)])
     if covered >= 0:
         digest.add(folder / fmt.SUMMARY, before=following, one_before=_ALL)
     for number, path in segments:
@@ -52,8 +52,8 @@ def preface_of_capsule(folder: Path, segments: Sequence[Numbered], following: in
 def summarize(folder: Path) -> None:
     """Brings the summary of a log up to the last segment that its rank has filled. A reader finds the old one or the
     new one, whole."""
-    covered = summarized(folder)
     segments = event_segments(folder)
+    covered = summarized(folder, segments)
     new = [(number, path) for number, path in segments[:-1] if number > covered]
     if not new:
         return
@@ -61,24 +61,26 @@ def summarize(folder: Path) -> None:
     there = next((number for number, _ in segments if number), 0)  # segment 0 may be a preface
     if covered >= 0:
         digest.add(folder / fmt.SUMMARY, one_before=there)
-    last = covered
     for number, path in new:
         if not digest.add(path, number, one_before=there, if_closed=True):
             break
-        last = number
-    if last > covered:
-        put(folder / fmt.SUMMARY, digest.segment(last))
+    if digest.last > covered:
+        put(folder / fmt.SUMMARY, digest.segment(digest.last))
 
 
-def summarized(folder: Path) -> int:
-    """The last segment that the summary covers; -1 where there is no summary."""
+def summarized(folder: Path, segments: Sequence[Numbered]) -> int:
+    """The last of a log's segments that its summary covers; -1 where there is no summary, or it lacks something of
+    those that were dropped."""
     try:
         with open_plain(folder / fmt.SUMMARY) as file:
             header = file.read(fmt.HEADER.size)
     except OSError:
         return -1
-    is_ours = len(header) == fmt.HEADER.size and header.startswith(fmt.MAGIC)
-    return int(fmt.HEADER.unpack(header)[2]) if is_ours else -1
+    if len(header) < fmt.HEADER.size or not header.startswith(fmt.MAGIC):
+        return -1
+    covered = int(fmt.HEADER.unpack(header)[2])
+    after_preface = [number for number, _ in segments if number]
+    return covered if covered >= min(after_preface, default=0) - 1 else -1
 
 
 def parts(words: seg.Words, others: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -105,9 +107,10 @@ class _Part:
 
 @dataclass(slots=True)
 class Digest:
-    """Takes segments one after another, each a rank's own, a preface or a summary."""
+    """Takes segments one after another, each a rank's own, a preface or a summary. `last`: up to which."""
 
     with_steps: bool = True
+    last: int = -1
     _header: bytes = b""
     _parts: list[_Part] = field(default_factory=list)
     _open: dict[int, tuple[int, int]] = field(default_factory=dict)  # part and place of what may complete later
@@ -163,6 +166,7 @@ class Digest:
         for record_id, slot in zip(issued[open_].tolist(), issues[open_].tolist(), strict=True):
             self._open[record_id] = len(self._parts), place[slot]
         mark = fmt.RECORD.pack(fmt.RECORD.size + fmt.SEGMENT.size, fmt.Kind.SEGMENT, 0) + fmt.SEGMENT.pack(number)
+        self.last = number
         self._parts.append(_Part(records=[mark, *(seg.record(words, slot) for slot in slots)], rows=rows))
 
     def _find_first(self, words: seg.Words, issues: Ints, completions: Ints) -> None:
