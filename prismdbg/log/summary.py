@@ -183,7 +183,7 @@ class Digest:
     def segment(self, number: int) -> bytes:
         """What was taken, as the segment of this number."""
         rows = step_rows.bounded([part.rows for part in self._parts]) if self.with_steps else []
-        steps = [step_rows.records_of(each) for each in rows] or [[]] * len(self._parts)
+        steps = [list(step_rows.records_of(each)) for each in rows] or [[]] * len(self._parts)
         kept = (
             record
             for part, of_steps in zip(self._parts, steps, strict=True)
