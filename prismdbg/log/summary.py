@@ -8,6 +8,7 @@ collectives that were not complete, the first that sent NaN or Inf, the first th
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_reader import event_segments
 from prismdbg.capsule.transfer import open_plain
+from prismdbg.errors import CapsuleError
 from prismdbg.log import segment as seg
 from prismdbg.log import step_rows
 from prismdbg.log.segment import Ints
@@ -39,12 +41,10 @@ def preface(segments: Sequence[Numbered]) -> bytes:
 def preface_of_capsule(folder: Path, segments: Sequence[Numbered], following: int) -> bytes:
     """One segment without steps in place of these, by the summary as far as that covers them. `following`: the number
     of the segment after them."""
-    digest = Digest(with_steps=False)
     covered = summarized(folder, [*segments, (following, folder)])
-    if covered >= 0:
-        digest.add(folder / fmt.SUMMARY, before=following, one_before=_ALL)
+    digest = _begun(folder, Digest(with_steps=False), covered, before=following, one_before=_ALL)
     for number, path in segments:
-        if number > covered:
+        if number > digest.last:
             digest.add(path, number, one_before=_ALL)
     return digest.segment(0)
 
@@ -54,18 +54,27 @@ def summarize(folder: Path) -> None:
     new one, whole."""
     segments = event_segments(folder)
     covered = summarized(folder, segments)
-    new = [(number, path) for number, path in segments[:-1] if number > covered]
-    if not new:
+    if all(number <= covered for number, _ in segments[:-1]):
         return
-    digest = Digest()
     there = next((number for number, _ in segments if number), 0)  # segment 0 may be a preface
-    if covered >= 0:
-        digest.add(folder / fmt.SUMMARY, one_before=there)
-    for number, path in new:
-        if not digest.add(path, number, one_before=there, if_closed=True):
+    digest = _begun(folder, Digest(), covered, one_before=there)
+    covered = digest.last
+    for number, path in segments[:-1]:
+        if number > digest.last and not digest.add(path, number, one_before=there, if_closed=True):
             break
     if digest.last > covered:
         put(folder / fmt.SUMMARY, digest.segment(digest.last))
+
+
+def _begun(folder: Path, digest: Digest, covered: int, *, before: int = _ALL, one_before: int) -> Digest:
+    """With what the summary says; as it was where there is none, or it is damaged."""
+    if covered < 0:
+        return digest
+    try:
+        digest.add(folder / fmt.SUMMARY, before=before, one_before=one_before)
+    except (CapsuleError, struct.error):
+        return Digest(digest.with_steps)
+    return digest
 
 
 def summarized(folder: Path, segments: Sequence[Numbered]) -> int:

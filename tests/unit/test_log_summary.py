@@ -206,6 +206,24 @@ def test_a_damaged_summary_is_passed_over(tmp_path: Path, damage: bytes) -> None
     assert not log.read_from_later
 
 
+def test_a_damaged_summary_is_made_anew_and_a_capsule_does_without(tmp_path: Path) -> None:
+    deeds = ["issue", "complete", "segment", "issue", "segment", "issue", "segment", "issue", "segment"]
+    write(tmp_path, [*deeds, "summarize"])
+    path = tmp_path / fmt.SUMMARY
+    whole, segments = path.read_bytes(), event_segments(tmp_path)
+    as_it_was = preface_of_capsule(tmp_path, segments[:3], 3)
+    path.write_bytes(whole[: fmt.HEADER.size] + (12).to_bytes(8, "little") + whole[fmt.HEADER.size + 8 :])
+
+    assert preface_of_capsule(tmp_path, segments[:3], 3) == as_it_was
+    segments[-1][1].with_name(fmt.event_segment(5)).write_bytes(b"")  # the rank begins another one
+    with segments[-1][1].open("r+b") as file:
+        file.seek(fmt.HEADER.size)
+        file.write(fmt.RECORD.pack(fmt.RECORD.size, fmt.Kind.END, 0))
+    summarize(tmp_path)
+    assert summarized(tmp_path, event_segments(tmp_path)) == 4
+    assert read_columns(tmp_path, 0).summary["collectives"].sum() == 4
+
+
 def test_a_summary_that_is_older_than_what_was_dropped_is_none(tmp_path: Path) -> None:
     """It was copied there, say, or could not be written since."""
     write(tmp_path, ["issue", "segment", "summarize", "issue", "segment", "issue", "segment", "issue"])
