@@ -42,9 +42,9 @@ STEP = struct.Struct("<IxxxxqB7x")
 TEXT = struct.Struct("<II")  # number, bytes; then the bytes of UTF-8
 STACK = struct.Struct("<II")  # number, frames; then FRAME each, innermost first
 FRAME = struct.Struct("<III")  # file text, line, function text
-# first and last step, ns at which the first collective was issued and the last one ended | how many, bytes, ns between
-# issue and completion | stack of the first and of the last, how many sent or received NaN or Inf, how many failed, of
-# the first with a payload the number in its step and the segment (-1: none has one)
+# rows, any number of: first and last step, ns at which the first collective was issued and the last one ended | how
+# many, bytes, ns between issue and completion | stack of the first and of the last, how many sent or received NaN or
+# Inf, how many failed, of the first with a payload the number in its step and the segment (-1: none has one)
 STEPS = struct.Struct("<IIqqQQQIIIIIi")
 SEGMENT = struct.Struct("<Ixxxx")  # its number
 
@@ -61,7 +61,7 @@ class Kind(IntEnum):
     STEP = 6
     NOTE = 7  # JSON: kind, time_ns, and what that kind of note holds; `failed` stands in front of its COMPLETE
     WAIT = 8  # of what does not hold its issuer: an asynchronous collective, a send, a receive; where it is known
-    STEPS = 9  # in a summary: what the collectives of a step, or of several, did in one segment
+    STEPS = 9  # in a summary: rows of what the collectives of a step, or of several, did in one segment
     SEGMENT = 10  # in a summary: what follows is of this segment
     END = 0xFFFF
 

@@ -142,13 +142,20 @@ class LogColumns:
         return int(self.step[self.bodies.issue_segment > from_summary].min(initial=np.iinfo(np.int64).max))
 
     @property
+    def issued(self) -> int:
+        """How many collectives the rank has issued, here or not."""
+        return max(int(self.record_id[-1]) + 1 if len(self) else 0, self._summarized)
+
+    @property
     def unknown(self) -> int:
-        """How many collectives the rank had issued that are neither here nor in the summary."""
-        if not len(self):
-            return 0
-        summarized = int(self.summary["collectives"].sum())  # all of them before the first one that is read
-        here = len(self) - int(np.searchsorted(self.record_id, summarized))
-        return int(self.record_id[-1]) + 1 - summarized - here
+        """How many of them are neither here nor in the summary."""
+        here = len(self) - int(np.searchsorted(self.record_id, self._summarized))
+        return self.issued - self._summarized - here
+
+    @property
+    def _summarized(self) -> int:
+        """All of them come before the first that is read."""
+        return int(self.summary["collectives"].sum())
 
     def before(self, end_ns: int) -> LogColumns:
         """As the log was at a time of its own clock."""
@@ -259,7 +266,7 @@ def while_folded(read: Callable[[], T]) -> T:
 def _read_segments(folder: Path, newest_bytes: int | None) -> LogColumns:
     segments = _segments(folder)
     reading = _Reading()
-    first = 0 if newest_bytes is None else _first_read(segments, newest_bytes, summarized(folder))
+    first = 0 if newest_bytes is None else _first_read(segments, newest_bytes, summarized(folder, segments))
     if first and not reading.add_summary(folder / fmt.SUMMARY, segments[first][0]):
         reading, first = _Reading(), 0
     for number, path in segments[first:]:

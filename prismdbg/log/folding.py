@@ -20,7 +20,7 @@ def fold(folder: Path, budget_bytes: int, needed_from: int | None = None) -> int
     excess = sum(path.stat().st_size for _, path in segments) - budget_bytes
     going: list[tuple[int, Path]] = []
     for number, path in segments[:-1]:
-        if excess <= 0 or (needed_from is not None and _ids(path)[1] >= needed_from):
+        if excess <= 0 or (needed_from is not None and _highest_id(path) >= needed_from):
             break
         going.append((number, path))
         excess -= path.stat().st_size
@@ -52,8 +52,7 @@ def split_before(folder: Path, record_id: int) -> tuple[list[tuple[int, Path]], 
     first = len(segments)
     while first > 0:
         first -= 1
-        lowest = _ids(segments[first][1])[0]
-        if 0 <= lowest <= record_id and first:
+        if 0 <= _first_id(segments[first][1]) <= record_id and first:
             break
     return segments[:first], segments[first:]
 
@@ -63,8 +62,19 @@ def bytes_since(folder: Path, record_id: int) -> int:
     return sum(path.stat().st_size for _, path in split_before(folder, record_id)[1])
 
 
-def _ids(path: Path) -> tuple[int, int]:
-    """The lowest and the highest record id that a segment issues; -1 where it issues none."""
+def _first_id(path: Path) -> int:
+    """The first record id that a segment issues, without a look at the others; -1 where it issues none."""
+    words = seg.read_words(path)
+    slot = fmt.HEADER.size // seg.SLOT_BYTES
+    while slot < len(words) and (slots := (int(words[slot]) & 0xFFFFFFFF) // seg.SLOT_BYTES):
+        if int(words[slot]) >> 32 & 0xFFFF == fmt.Kind.ISSUE:
+            return int(fmt.ISSUE.unpack_from(seg.body(words, slot))[0])
+        slot += slots
+    return -1
+
+
+def _highest_id(path: Path) -> int:
+    """Of the collectives that a segment issues; -1 where it issues none."""
     words = seg.read_words(path)
     ids = seg.field(words, seg.find_records(words, path).issues, fmt.ISSUE, 0)
-    return (int(ids.min()), int(ids.max())) if len(ids) else (-1, -1)
+    return int(ids.max(initial=-1))

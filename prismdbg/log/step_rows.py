@@ -1,12 +1,11 @@
 """What the collectives of a step did, as one row of numbers: made of a segment's records, joined, and read again.
 
-A row is a record of kind STEPS. Its fields are explained in `capsule/log_format.py`.
+Records of kind STEPS hold the rows of a segment. The fields are explained in `capsule/log_format.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +14,12 @@ from prismdbg.capsule import log_format as fmt
 from prismdbg.log import segment as seg
 from prismdbg.log.segment import Ints
 
-MOST_ROWS = 1 << 15  # of 80 bytes: beyond, old rows are of several steps
+MOST_ROWS = 1 << 15  # of 72 bytes: beyond, old rows are of several steps
+_IN_A_RECORD = 512
 Rows = NDArray[np.void]
 ROW = np.dtype(
     [
-        *[("head", "<u8"), ("first_step", "<u4"), ("last_step", "<u4"), ("begun_ns", "<i8"), ("ended_ns", "<i8")],
+        *[("first_step", "<u4"), ("last_step", "<u4"), ("begun_ns", "<i8"), ("ended_ns", "<i8")],
         *[("collectives", "<u8"), ("size_bytes", "<u8"), ("waited_ns", "<u8"), ("first_stack", "<u4")],
         *[("last_stack", "<u4"), ("nonfinite", "<u4"), ("failed", "<u4"), ("payload_nth", "<u4")],
         ("payload_segment", "<i4"),
@@ -27,10 +27,9 @@ ROW = np.dtype(
 )
 NO_ROWS: Rows = np.zeros(0, dtype=ROW)
 _STEPS = int(fmt.Kind.STEPS)  # an enumeration's member compares slowly
-_HEAD = ROW.itemsize | _STEPS << 32
 _SUMS = ("collectives", "size_bytes", "waited_ns", "nonfinite", "failed")
 _NONE = np.iinfo(np.int64).max
-assert ROW.itemsize == fmt.RECORD.size + fmt.STEPS.size
+assert ROW.itemsize == fmt.STEPS.size
 
 
 def rows_of(words: seg.Words, places: seg.Places) -> Rows:
@@ -57,7 +56,6 @@ def rows_of(words: seg.Words, places: seg.Places) -> Rows:
         "failed": failed.astype(np.int64),
     }
     rows = np.zeros(len(starts), dtype=ROW)
-    rows["head"] = _HEAD
     rows["first_step"] = rows["last_step"] = step[order][starts]
     rows["begun_ns"] = np.minimum.reduceat(begun[order], starts)
     rows["ended_ns"] = np.maximum.reduceat(ended[order], starts)
@@ -139,16 +137,13 @@ def by_step(rows: Rows) -> Rows:
     return found
 
 
-def at(words: seg.Words, others: Sequence[tuple[int, int]]) -> Rows:
-    """Of the records of kind STEPS among these; of a damaged log one may have another size."""
-    slots = np.array([slot for kind, slot in others if kind == _STEPS], dtype=np.int64)
-    slots = slots[words[slots] == _HEAD]
-    if not len(slots):
-        return NO_ROWS
-    found: Rows = words[slots[:, None] + np.arange(ROW.itemsize // seg.SLOT_BYTES)].view(ROW)[:, 0]
-    return found
+def at(words: seg.Words, others: Iterable[tuple[int, int]]) -> Rows:
+    """Of the records of kind STEPS among these; of a damaged log one may have any length."""
+    bodies = [seg.body(words, slot) for kind, slot in others if kind == _STEPS]
+    return np.frombuffer(b"".join(body for body in bodies if len(body) % ROW.itemsize == 0), dtype=ROW)
 
 
-def records_of(rows: Rows) -> list[bytes]:
-    data = rows.tobytes()
-    return [data[start:end] for start, end in pairwise(range(0, len(data) + 1, ROW.itemsize))]
+def records_of(rows: Rows) -> Iterator[bytes]:
+    for start in range(0, len(rows), _IN_A_RECORD):
+        body = rows[start : start + _IN_A_RECORD].tobytes()
+        yield fmt.RECORD.pack(fmt.RECORD.size + len(body), _STEPS, 0) + body

@@ -8,6 +8,7 @@ collectives that were not complete, the first that sent NaN or Inf, the first th
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_reader import event_segments
 from prismdbg.capsule.transfer import open_plain
+from prismdbg.errors import CapsuleError
 from prismdbg.log import segment as seg
 from prismdbg.log import step_rows
 from prismdbg.log.segment import Ints
@@ -39,12 +41,10 @@ def preface(segments: Sequence[Numbered]) -> bytes:
 def preface_of_capsule(folder: Path, segments: Sequence[Numbered], following: int) -> bytes:
     """One segment without steps in place of these, by the summary as far as that covers them. `following`: the number
     of the segment after them."""
-    digest = Digest(with_steps=False)
-    covered = summarized(folder)
-    if covered >= 0:
-        digest.add(folder / fmt.SUMMARY, before=following, one_before=_ALL)
+    covered = summarized(folder, [*segments, (following, folder)])
+    digest = _begun(folder, Digest(with_steps=False), covered, before=following, one_before=_ALL)
     for number, path in segments:
-        if number > covered:
+        if number > digest.last:
             digest.add(path, number, one_before=_ALL)
     return digest.segment(0)
 
@@ -52,29 +52,44 @@ def preface_of_capsule(folder: Path, segments: Sequence[Numbered], following: in
 def summarize(folder: Path) -> None:
     """Brings the summary of a log up to the last segment that its rank has filled. A reader finds the old one or the
     new one, whole."""
-    covered = summarized(folder)
     segments = event_segments(folder)
-    new = [(number, path) for number, path in segments[:-1] if number > covered]
-    if not new:
+    covered = summarized(folder, segments)
+    if all(number <= covered for number, _ in segments[:-1]):
         return
-    digest = Digest()
     there = next((number for number, _ in segments if number), 0)  # segment 0 may be a preface
-    if covered >= 0:
-        digest.add(folder / fmt.SUMMARY, one_before=there)
-    for number, path in new:
-        digest.add(path, number, one_before=there)
-    put(folder / fmt.SUMMARY, digest.segment(new[-1][0]))
+    digest = _begun(folder, Digest(), covered, one_before=there)
+    covered = digest.last
+    for number, path in segments[:-1]:
+        if number > digest.last and not digest.add(path, number, one_before=there, if_closed=True):
+            break
+    if digest.last > covered:
+        put(folder / fmt.SUMMARY, digest.segment(digest.last))
 
 
-def summarized(folder: Path) -> int:
-    """The last segment that the summary covers; -1 where there is no summary."""
+def _begun(folder: Path, digest: Digest, covered: int, *, before: int = _ALL, one_before: int) -> Digest:
+    """With what the summary says; as it was where there is none, or it is damaged."""
+    if covered < 0:
+        return digest
+    try:
+        digest.add(folder / fmt.SUMMARY, before=before, one_before=one_before)
+    except (CapsuleError, struct.error):
+        return Digest(digest.with_steps)
+    return digest
+
+
+def summarized(folder: Path, segments: Sequence[Numbered]) -> int:
+    """The last of a log's segments that its summary covers; -1 where there is no summary, or it lacks something of
+    those that were dropped."""
     try:
         with open_plain(folder / fmt.SUMMARY) as file:
             header = file.read(fmt.HEADER.size)
     except OSError:
         return -1
-    is_ours = len(header) == fmt.HEADER.size and header.startswith(fmt.MAGIC)
-    return int(fmt.HEADER.unpack(header)[2]) if is_ours else -1
+    if len(header) < fmt.HEADER.size or not header.startswith(fmt.MAGIC):
+        return -1
+    covered = int(fmt.HEADER.unpack(header)[2])
+    after_preface = [number for number, _ in segments if number]
+    return covered if covered >= min(after_preface, default=0) - 1 else -1
 
 
 def parts(words: seg.Words, others: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -101,9 +116,10 @@ class _Part:
 
 @dataclass(slots=True)
 class Digest:
-    """Takes segments one after another, each a rank's own, a preface or a summary."""
+    """Takes segments one after another, each a rank's own, a preface or a summary. `last`: up to which."""
 
     with_steps: bool = True
+    last: int = -1
     _header: bytes = b""
     _parts: list[_Part] = field(default_factory=list)
     _open: dict[int, tuple[int, int]] = field(default_factory=dict)  # part and place of what may complete later
@@ -111,18 +127,23 @@ class Digest:
     _has_sent: bool = False
     _has_received: bool = False
 
-    def add(self, path: Path, number: int = 0, *, before: int = _ALL, one_before: int = 0) -> None:
+    def add(
+        self, path: Path, number: int = 0, *, before: int = _ALL, one_before: int = 0, if_closed: bool = False
+    ) -> bool:
         """`number`: of a rank's own segment. Of a preface or a summary only the parts of segments `before` this one
-        count, and those `one_before` this one become one part, for nobody reads from within them."""
+        count, and those `one_before` this one become one part, for nobody reads from within them. `if_closed`:
+        a thread of the rank may still write to one that is not; False then, and nothing is added."""
         words = seg.read_words(path)
         self._header = self._header or words[:_FIRST_SLOT].tobytes()
         places = seg.find_records(words, path)
         if places.damage is not None:
             raise places.damage
+        if if_closed and not places.closed:
+            return False
         marks = list(parts(words, places.others))
         if not marks:
             self._add_part(number, words, places, _FIRST_SLOT, len(words), step_rows.rows_of(words, places))
-            return
+            return True
         end = next((slot for of, slot in marks if of >= before), len(words))
         marks = [(of, slot) for of, slot in marks if of < before]
         joined = [of for of, _ in marks if of < one_before]
@@ -132,6 +153,7 @@ class Digest:
         for (of, start), stop in zip(starts, stops, strict=True):
             others = [(kind, slot) for kind, slot in places.others if start <= slot < stop]
             self._add_part(of, words, replace(places, others=others), start, stop, step_rows.at(words, others))
+        return True
 
     def _add_part(
         self, number: int, words: seg.Words, places: seg.Places, start: int, end: int, rows: step_rows.Rows
@@ -153,6 +175,7 @@ class Digest:
         for record_id, slot in zip(issued[open_].tolist(), issues[open_].tolist(), strict=True):
             self._open[record_id] = len(self._parts), place[slot]
         mark = fmt.RECORD.pack(fmt.RECORD.size + fmt.SEGMENT.size, fmt.Kind.SEGMENT, 0) + fmt.SEGMENT.pack(number)
+        self.last = number
         self._parts.append(_Part(records=[mark, *(seg.record(words, slot) for slot in slots)], rows=rows))
 
     def _find_first(self, words: seg.Words, issues: Ints, completions: Ints) -> None:
@@ -169,7 +192,7 @@ class Digest:
     def segment(self, number: int) -> bytes:
         """What was taken, as the segment of this number."""
         rows = step_rows.bounded([part.rows for part in self._parts]) if self.with_steps else []
-        steps = [step_rows.records_of(each) for each in rows] or [[]] * len(self._parts)
+        steps = [list(step_rows.records_of(each)) for each in rows] or [[]] * len(self._parts)
         kept = (
             record
             for part, of_steps in zip(self._parts, steps, strict=True)

@@ -52,7 +52,7 @@ def _state(folder: Path) -> RankState:
         name=folder.name,
         state=_word(folder, log),
         moment=str(log.last_moment),
-        collectives=int(log.record_id[-1]) + 1 if len(log) else 0,
+        collectives=log.issued,
         in_flight=int((log.ended_ns == NOT_ENDED).sum()),
         steps=_steps(log),
         window=_window(folder, log),

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
@@ -18,14 +18,13 @@ from prismdbg.jobs.record.incidents import DEFAULT_TRIGGERS, parse_triggers
 from prismdbg.jobs.record.supervisor import POLL_S, Policy, Supervisor
 from prismdbg.jobs.storage.run_folder import RunFolder
 from tests.bench.jobs import PROGRAMS, ROOT, BenchError, prismdbg, run, torchrun
-from tests.bench.long_run import PER_STEP, LongRun
+from tests.bench.long_run import PER_STEP, STEPS_PER_SEGMENT, LongRun
 from tests.bench.settings import Settings
 from tests.bench.table import Measured, Row
 
 TITLE = "Jobs of weeks: following, reading and capturing with a long history"
 RANKS = 8
 LOG_BYTES = 256 << 20  # as `record` keeps by default
-YOUNG = 10_000
 CAPTURED = 600  # collectives that a capsule has after its start
 MEMORY_GOAL_MIB = 500.0
 COMMANDS = {"status": 1.0, "why": 10.0}  # goals in seconds of processor time
@@ -34,13 +33,15 @@ RATES = {200: 1.0, 10_000: None}  # collectives per second and rank; goals in pe
 
 def measure(settings: Settings, folder: Path) -> Measured:
     young, old = folder / "young", folder / "old"
-    LongRun(young, RANKS, LOG_BYTES).write(YOUNG // PER_STEP)
+    segment = STEPS_PER_SEGMENT * PER_STEP
+    few = segment + settings.long_log % segment  # as much of the newest segment is filled
+    LongRun(young, RANKS, LOG_BYTES).write(few // PER_STEP)
     LongRun(old, RANKS, LOG_BYTES).write(settings.long_log // PER_STEP)
     what = f"{RANKS} ranks after {settings.long_log:,} collectives each"
     rows = [_returned(settings, folder)]
     for command, goal in COMMANDS.items():
         rows += _read([command, str(old)], f"`{command}`, {what}", goal, settings)
-    rows.append(_captured(young, old, what, settings))
+    rows.append(_captured({old: settings.long_log, young: few}, what, settings))
     capsule = next(old.parent.glob("old-capsule*"))
     rows += _read(["open", str(capsule)], f"`open` of a capsule to a pipe, {what}", 2.0, settings)
     rows += [_followed(rate, goal, folder, settings) for rate, goal in RATES.items()]
@@ -83,19 +84,16 @@ def _used(command: Sequence[str]) -> tuple[float, float]:
     return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
-def _captured(young: Path, old: Path, what: str, settings: Settings) -> Row:
+def _captured(runs: Mapping[Path, int], what: str, settings: Settings) -> Row:
     """The host's part: what a rank is parked and dumped for has nothing to do with its log."""
-    pairs = []
-    for _ in range(4 * settings.replays):
-        pairs.append(
-            [
-                _seconds(lambda path=path, n=n: _capsule(path, n))
-                for path, n in ((old, settings.long_log), (young, YOUNG))
-            ]
-        )  # type: ignore[misc]
+
+    def seconds(path: Path) -> float:
+        return _seconds(lambda: _capsule(path, runs[path]))
+
+    pairs = [tuple(map(seconds, runs)) for _ in range(4 * settings.replays)]
     return Row(
         what=f"a capsule of a rank, {what}",
-        against=f"after {YOUNG:,}",
+        against=f"after {list(runs.values())[1]:,}",
         values=[old_s for old_s, _ in pairs],
         ratios=[old_s / young_s for old_s, young_s in pairs],
         unit="s",

@@ -64,7 +64,7 @@ def test_an_incident_of_a_job_whose_log_was_folded(tmp_path: Path) -> None:
     for folder in folders:
         log = read_columns(folder)
         assert log.unknown == 0 and log.summary["first_step"].min() == 0
-        assert summarized(folder) == event_segments(folder)[-2][0]
+        assert summarized(folder, event_segments(folder)) == event_segments(folder)[-2][0]
         assert len(log) + log.summary["collectives"].sum() >= int(log.record_id[-1]) + 1
     (capsule,) = job.capsules
     manifest = Capsule.open(capsule).manifest

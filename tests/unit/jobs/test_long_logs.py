@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from tiny_log import TinyLog
 
 from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log_reader import event_segments
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.cli.commands import why
 from prismdbg.diagnosis.evidence import Evidence
@@ -131,7 +132,7 @@ def test_the_supervisor_summarizes_what_is_full_and_drops_the_oldest(
     supervisor, run, _ = supervised
     supervisor._look(False)
     for folder in run.rank_folders():
-        assert summarized(folder) == 8
+        assert summarized(folder, event_segments(folder)) == 8
         assert read_columns(folder).unknown == 0
         assert sum(path.stat().st_size for path in folder.glob("events.*.seg")) < 4 * SEGMENT_BYTES
 
@@ -169,7 +170,7 @@ def test_a_log_that_cannot_be_shortened_is_said_once_and_the_others_are(
 
     told = [line for line in said if "shortened" in line]
     assert told == ["the log of rank 0 is not shortened: [Errno 28] No space left on device"]
-    assert [summarized(folder) for folder in run.rank_folders()] == [-1, 8]
+    assert [summarized(folder, event_segments(folder)) for folder in run.rank_folders()] == [-1, 8]
 
 
 @pytest.mark.usefixtures("only_the_end")

@@ -78,7 +78,7 @@ def test_rows_and_summary_are_the_whole_log(deeds: list[str], newest: int) -> No
 
         assert left.notes == whole.notes and left.texts == whole.texts
         assert counts(left) == counts(whole)
-        assert left.unknown == 0
+        assert left.unknown == 0 and left.issued == whole.issued
         every = {int(number): whole.collective(row) for row, number in enumerate(whole.record_id)}
         there = {int(number): left.collective(row) for row, number in enumerate(left.record_id)}
         assert all(every[number] == call for number, call in there.items())
@@ -170,10 +170,25 @@ def test_what_no_summary_has_is_unknown(tmp_path: Path) -> None:
 def test_only_filled_segments_are_in_it(tmp_path: Path) -> None:
     log = write(tmp_path, ["issue"])
     summarize(tmp_path)
-    assert summarized(tmp_path) == -1
+    assert summarized(tmp_path, event_segments(tmp_path)) == -1
     log.next_segment()
     summarize(tmp_path)
-    assert summarized(tmp_path) == 0
+    assert summarized(tmp_path, event_segments(tmp_path)) == 0
+
+
+def test_a_segment_that_a_thread_may_still_write_to_is_not_in_it(tmp_path: Path) -> None:
+    log = write(tmp_path, ["issue", "complete", "segment", "issue", "complete", "segment", "issue"])
+    path = event_segments(tmp_path)[1][1]
+    whole = path.read_bytes()
+    end = whole.index(fmt.RECORD.pack(fmt.RECORD.size, fmt.Kind.END, 0))
+    path.write_bytes(whole[:end] + bytes(len(whole) - end))
+
+    summarize(tmp_path)
+    assert summarized(tmp_path, event_segments(tmp_path)) == 0
+
+    path.write_bytes(whole)
+    summarize(tmp_path)
+    assert summarized(tmp_path, event_segments(tmp_path)) == 1 and log.index == 2
 
 
 def test_what_the_summary_does_not_cover_is_read(tmp_path: Path) -> None:
@@ -189,6 +204,36 @@ def test_a_damaged_summary_is_passed_over(tmp_path: Path, damage: bytes) -> None
     log = read_columns(tmp_path, 0)
     assert log.record_id.tolist() == [0, 1, 2] and not len(log.summary)
     assert not log.read_from_later
+
+
+def test_a_damaged_summary_is_made_anew_and_a_capsule_does_without(tmp_path: Path) -> None:
+    deeds = ["issue", "complete", "segment", "issue", "segment", "issue", "segment", "issue", "segment"]
+    write(tmp_path, [*deeds, "summarize"])
+    path = tmp_path / fmt.SUMMARY
+    whole, segments = path.read_bytes(), event_segments(tmp_path)
+    as_it_was = preface_of_capsule(tmp_path, segments[:3], 3)
+    path.write_bytes(whole[: fmt.HEADER.size] + (12).to_bytes(8, "little") + whole[fmt.HEADER.size + 8 :])
+
+    assert preface_of_capsule(tmp_path, segments[:3], 3) == as_it_was
+    segments[-1][1].with_name(fmt.event_segment(5)).write_bytes(b"")  # the rank begins another one
+    with segments[-1][1].open("r+b") as file:
+        file.seek(fmt.HEADER.size)
+        file.write(fmt.RECORD.pack(fmt.RECORD.size, fmt.Kind.END, 0))
+    summarize(tmp_path)
+    assert summarized(tmp_path, event_segments(tmp_path)) == 4
+    assert read_columns(tmp_path, 0).summary["collectives"].sum() == 4
+
+
+def test_a_summary_that_is_older_than_what_was_dropped_is_none(tmp_path: Path) -> None:
+    """It was copied there, say, or could not be written since."""
+    write(tmp_path, ["issue", "segment", "summarize", "issue", "segment", "issue", "segment", "issue"])
+    assert fold(tmp_path, SEGMENT_BYTES) == 2
+    assert summarized(tmp_path, event_segments(tmp_path)) == -1
+    before = read_columns(tmp_path)
+    assert read_columns(tmp_path, 0).record_id.tolist() == before.record_id.tolist()
+    summarize(tmp_path)
+    assert summarized(tmp_path, event_segments(tmp_path)) == 2
+    assert read_columns(tmp_path, 0).unknown == 0
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from test_predict_usual import computed, iteration
+from test_typical_iteration import computed, iteration
 
 from prismdbg.simulate.graph.entries import Entries
 from prismdbg.simulate.graph.entry_writer import EntryWriter
