@@ -31,8 +31,8 @@ def test_noise_of_the_machine_makes_no_slow_ranks() -> None:
     assert {rank: computed(entries) for rank, entries in found.items()} == {rank: [65_600_000, MS] for rank in range(4)}
     assert set(fold(Mesh.parse("tp=4"), found).compute_ppm_at.tolist()) == {MILLION}
     assert spread.doubt() == (
-        "how long ranks like rank 0 compute closer than 33.0 to 126.7 ms: so much 4 of them took; their median, "
-        "66.6 ms, stands for all"
+        "how long the class of rank 0 computes, more exactly than 33.0 to 126.7 ms: 4 ranks took that; their median, "
+        "66.6 ms, is used for all"
     )
 
 
@@ -51,5 +51,5 @@ def test_where_they_do_not_go_entry_by_entry_each_keeps_its_proportions() -> Non
     assert {rank: computed(entries) for rank, entries in found.items()} == {0: [60], 1: [15, 45]}
 
 
-def test_a_small_spread_is_not_worth_a_word() -> None:
+def test_a_small_spread_is_not_said() -> None:
     assert pooled({0: waiting(1000, 500), 1: waiting(1010, 500)})[1] == []

@@ -294,7 +294,7 @@ class TestStepsThatAreNotWhole:
         graph = built(job)
         assert (graph.compute_ppm_at == MILLION).all() and len(graph.classes) == 1
         (doubt,) = graph.origin.doubts
-        assert doubt.startswith("how long ranks like rank 0 compute closer than 1.0 to 41.0 ms")
+        assert doubt.startswith("how long the class of rank 0 computes, more exactly than 1.0 to 41.0 ms")
 
     def test_a_rank_that_ended_early(self, built: Callable[..., JobGraph]) -> None:
         job = self.job()

@@ -31,9 +31,9 @@ class Spread:
     def doubt(self) -> str:
         """What must not be concluded."""
         return (
-            f"how long ranks like rank {self.ranks[0]} compute closer than {self.least_ns / 1e6:.1f} to "
-            f"{self.most_ns / 1e6:.1f} ms: so much {len(self.ranks)} of them took; their median, "
-            f"{self.pooled_ns / 1e6:.1f} ms, stands for all"
+            f"how long the class of rank {self.ranks[0]} computes, more exactly than {self.least_ns / 1e6:.1f} to "
+            f"{self.most_ns / 1e6:.1f} ms: {len(self.ranks)} ranks took that; their median, {self.pooled_ns / 1e6:.1f} "
+            "ms, is used for all"
         )
 
 
