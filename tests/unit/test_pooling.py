@@ -36,6 +36,14 @@ def test_noise_of_the_machine_makes_no_slow_ranks() -> None:
     )
 
 
+def test_the_median_is_that_of_the_whole_not_the_sum_of_its_parts_medians() -> None:
+    """Each rank was disturbed once, elsewhere."""
+    found, (spread,) = pooled({0: iteration(90, 10, 10).entries, 1: iteration(10, 90, 10).entries,
+                               2: iteration(10, 10, 100).entries})  # fmt: skip
+    assert (spread.least_ns, spread.pooled_ns, spread.most_ns) == (110, 110, 120)
+    assert [sum(computed(entries)) for entries in found.values()] == [110, 110, 110]
+
+
 def test_ranks_that_issue_something_else_are_another_class() -> None:
     found, spreads = pooled({0: iteration(10).entries, 1: iteration(90, op="barrier").entries})
     assert {rank: computed(entries) for rank, entries in found.items()} == {0: [10], 1: [90]}
