@@ -11,10 +11,10 @@ from math import prod
 from typing import Any
 
 from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.log_notes import PARTS
+from prismdbg.capsule.log_notes import PARTS, SHAPING
 from prismdbg.graph.node import Node
 from prismdbg.graph.roles import gives, takes
-from prismdbg.model import dtypes
+from prismdbg.model import dtypes, synthesis
 from prismdbg.model.collective import Collective, Group, State, TensorMeta, runs_of
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS, Form, Movement
@@ -45,6 +45,7 @@ def build_slice(log: RankLog, first: Moment, last: Moment) -> GraphSlice:
     for collective in issued:
         threads.setdefault(collective.thread_id, len(threads))
     parts = {str(n.data["identity"]): n.data for n in log.notes if n.kind == PARTS}
+    has_parts = not _has_synthesized_counts(log)
     groups = {c.group: log.groups.get(c.group, Group(name=c.group, ranks=())) for c in issued}
     return GraphSlice(
         rank=log.rank,
@@ -53,10 +54,23 @@ def build_slice(log: RankLog, first: Moment, last: Moment) -> GraphSlice:
         begins_ns=begins_ns,
         groups=groups,
         nodes=tuple(
-            _node(c, log.rank, groups[c.group], begins_ns, threads[c.thread_id], _parts(c, groups[c.group], parts))
+            _node(
+                c,
+                log.rank,
+                groups[c.group],
+                begins_ns,
+                threads[c.thread_id],
+                _parts(c, groups[c.group], parts) if has_parts else ((), ()),
+            )
             for c in issued
         ),
     )
+
+
+def _has_synthesized_counts(log: RankLog) -> bool:
+    """Then what it sends another rank is not what that one expects, by the rule that synthesized the counts."""
+    rows = (row for note in log.notes if note.kind == SHAPING for row in note.data.get("rows", ()))
+    return any(row.get("how") != synthesis.DONOR for row in rows)
 
 
 def _parts(collective: Collective, group: Group, noted: Mapping[str, Mapping[str, Any]]) -> Parts:

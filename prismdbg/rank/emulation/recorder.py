@@ -15,6 +15,7 @@ from prismdbg.rank.emulation.notes import noise_note, parts_note
 from prismdbg.rank.emulation.open_calls import OpenCall, PacedClock, work_for
 from prismdbg.rank.emulation.pace import Due
 from prismdbg.rank.emulation.peers import EmulatedPeers
+from prismdbg.rank.program.isolation import unseen
 from prismdbg.rank.recording.python_recorder import PythonRecorder
 from prismdbg.rank.tracing import tracer
 
@@ -49,7 +50,9 @@ class EmulatedRecorder(PythonRecorder):
         call.synthesized, call.made = True, answered.how
         if answered.like is not None:
             self.append(fmt.Kind.NOTE, noise_note(identity, *answered.like))
-        if (parts := parts_note(identity, call)) is not None:
+        with unseen():
+            parts = parts_note(identity, call)
+        if parts is not None:
             self.append(fmt.Kind.NOTE, parts)
         self._answering.call = opened = OpenCall(self, self._clock, call, due, answered.fill, answered.later)
         self._answering.source = answered.source

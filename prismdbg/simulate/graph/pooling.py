@@ -31,14 +31,15 @@ class Spread:
     def doubt(self) -> str:
         """What must not be concluded."""
         return (
-            f"how long ranks like rank {self.ranks[0]} compute closer than {self.least_ns / 1e6:.1f} to "
-            f"{self.most_ns / 1e6:.1f} ms, which {len(self.ranks)} of them took; the median, "
-            f"{self.pooled_ns / 1e6:.1f} ms, is used for all"
+            f"how long the class of rank {self.ranks[0]} computes, more exactly than {self.least_ns / 1e6:.1f} to "
+            f"{self.most_ns / 1e6:.1f} ms: {len(self.ranks)} ranks took that; their median, {self.pooled_ns / 1e6:.1f} "
+            "ms, is used for all"
         )
 
 
 def pooled(by_rank: Mapping[int, Entries]) -> tuple[dict[int, Entries], list[Spread]]:
-    """The same ranks with the computing time of their class: each entry's median, where they go entry by entry."""
+    """The same ranks with the computing time of their class, in the proportions of each entry's median where they go
+    entry by entry."""
     classes: dict[Hashable, list[int]] = {}
     for rank in sorted(by_rank):
         classes.setdefault(shape_of(by_rank[rank]), []).append(rank)
@@ -62,14 +63,13 @@ def computed_ns(entries: Entries) -> int:
 def _shared(members: Sequence[Entries]) -> list[Entries]:
     if len(members) == 1:
         return list(members)
-    if all(goes_as(each, members[0]) for each in members):
-        median_ns = np.median([each.duration_ns for each in members], axis=0).astype(np.int64)
-        shared = replace(
-            members[0], duration_ns=np.where(members[0].kind == Kind.COMPUTE, median_ns, members[0].duration_ns)
-        )
-        return [shared] * len(members)
     total_ns = int(np.median([computed_ns(each) for each in members]))
-    return [_lasting(each, total_ns) for each in members]
+    if not all(goes_as(each, members[0]) for each in members):
+        return [_lasting(each, total_ns) for each in members]
+    median_ns = np.median([each.duration_ns for each in members], axis=0).astype(np.int64)
+    computed = members[0].kind == Kind.COMPUTE
+    middle = replace(members[0], duration_ns=np.where(computed, median_ns, members[0].duration_ns))
+    return [_lasting(middle, total_ns)] * len(members)  # medians of parts would add up to less than a rank ever took
 
 
 def _lasting(entries: Entries, total_ns: int) -> Entries:

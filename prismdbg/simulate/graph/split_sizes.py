@@ -55,8 +55,7 @@ class SplitSizes:
                         f"#{turn + 1} on {channel} does not match: {self._rank(cohort, channel, source)} sends "
                         f"{sent[target]:,} bytes to {self._rank(cohort, channel, target)} in {own.say(here)}, which "
                         f"expects {expected[source]:,} bytes from it in {told.say(there)}",
-                        hint="check how these ranks agree on the sizes: the job hangs here or mixes up data; with "
-                        "synthesized counts, let the peers send them (leave out --peers)",
+                        hint="check how these ranks agree on the sizes: the job hangs here or mixes up data",
                     )
 
     def _issued(self, cohort: Cohort, seam: SharedChannel) -> Ints:

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 from logs import LINE, MILLISECOND_NS, Job, Tensors
 
-from prismdbg.errors import UsageError
+from prismdbg.capsule.log_notes import PARTS, SHAPING
+from prismdbg.errors import MismatchError, UsageError
 from prismdbg.graph.slice import GraphSlice, build_slice
 from prismdbg.job_graph import builder
 from prismdbg.job_graph.builder import GraphRequest
 from prismdbg.job_graph.slice_channels import channel_of
 from prismdbg.job_graph.slice_entries import Source, entries_of
 from prismdbg.jobs.storage.run_folder import write_json
+from prismdbg.model import synthesis
 from prismdbg.model.collective import Frame, Group, State
 from prismdbg.model.moment import Moment
 from prismdbg.simulate.cluster.cluster import ideal
@@ -294,7 +296,28 @@ class TestStepsThatAreNotWhole:
         graph = built(job)
         assert (graph.compute_ppm_at == MILLION).all() and len(graph.classes) == 1
         (doubt,) = graph.origin.doubts
-        assert doubt.startswith("how long ranks like rank 0 compute closer than 1.0 to 41.0 ms")
+        assert doubt.startswith("how long the class of rank 0 computes, more exactly than 1.0 to 41.0 ms")
+
+    def test_parts_that_contradict_each_other(self, built: Callable[..., JobGraph]) -> None:
+        """Unless a rule had the counts synthesized: then they must, and the graph says so."""
+        job = Job(4)
+        job.steps(1)
+        job.call("alltoall_base_", tensors=Tensors(shape=(8,)))
+        for rank, log in job.logs.items():
+            sizes = {"parts_sent": [8, 8, 8, 8], "parts_received": [8, 8, 8, 8]}
+            if rank == 2:
+                sizes["parts_received"] = [8, 12, 4, 8]
+            job.note(rank, PARTS, identity=str(log.collectives[-1].identity), **sizes)
+            job.next_step(rank)
+        job.exits()
+        with pytest.raises(
+            MismatchError, match=r"rank 1 sends 8 bytes to rank 2 in .*, which expects 12 bytes from it"
+        ):
+            built(job)
+        for rank in job.ranks:
+            row = {"collective": "all_to_all_single", "axis": "ep", "how": synthesis.BALANCED, "where": "", "count": 1}
+            job.note(rank, SHAPING, rows=[row])
+        assert any("sizes and memory" in doubt for doubt in built(job).origin.doubts)
 
     def test_a_rank_that_ended_early(self, built: Callable[..., JobGraph]) -> None:
         job = self.job()

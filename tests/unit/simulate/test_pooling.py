@@ -31,9 +31,17 @@ def test_noise_of_the_machine_makes_no_slow_ranks() -> None:
     assert {rank: computed(entries) for rank, entries in found.items()} == {rank: [65_600_000, MS] for rank in range(4)}
     assert set(fold(Mesh.parse("tp=4"), found).compute_ppm_at.tolist()) == {MILLION}
     assert spread.doubt() == (
-        "how long ranks like rank 0 compute closer than 33.0 to 126.7 ms, which 4 of them took; the median, "
+        "how long the class of rank 0 computes, more exactly than 33.0 to 126.7 ms: 4 ranks took that; their median, "
         "66.6 ms, is used for all"
     )
+
+
+def test_the_median_is_that_of_the_whole_not_the_sum_of_its_parts_medians() -> None:
+    """Each rank was disturbed once, elsewhere."""
+    found, (spread,) = pooled({0: iteration(90, 10, 10).entries, 1: iteration(10, 90, 10).entries,
+                               2: iteration(10, 10, 100).entries})  # fmt: skip
+    assert (spread.least_ns, spread.pooled_ns, spread.most_ns) == (110, 110, 120)
+    assert [sum(computed(entries)) for entries in found.values()] == [110, 110, 110]
 
 
 def test_ranks_that_issue_something_else_are_another_class() -> None:
@@ -51,5 +59,5 @@ def test_where_they_do_not_go_entry_by_entry_each_keeps_its_proportions() -> Non
     assert {rank: computed(entries) for rank, entries in found.items()} == {0: [60], 1: [15, 45]}
 
 
-def test_a_small_spread_is_not_worth_a_word() -> None:
+def test_a_small_spread_is_not_said() -> None:
     assert pooled({0: waiting(1000, 500), 1: waiting(1010, 500)})[1] == []
