@@ -118,7 +118,7 @@ def test_a_capsule_begins_a_whole_step_before_its_incident(
         for collective in range(1, 11):
             log.issue(step, collective)
     wanted = Wanted(folder="0", incident=Incident(kind=IncidentKind.NAN, text="a NaN", moment=Moment.parse(incident)))
-    found = freeze._origin_before(run, folder, wanted, read_log(folder))
+    found = freeze._newest_before(checkpoints.list_checkpoints(run, folder), wanted, read_log(folder))
     assert found is not None and str(found.moment) == origin
 
 
@@ -133,7 +133,7 @@ def test_a_rank_that_never_came_has_a_whole_step_before_its_own_last(rank: list[
         for collective in range(1, 11):
             log.issue(step, collective)
     wanted = Wanted(folder="0", incident=Incident(kind=IncidentKind.HANG, text="a hang", moment=Moment(9, 1)))
-    found = freeze._origin_before(run, folder, wanted, read_log(folder))
+    found = freeze._newest_before(checkpoints.list_checkpoints(run, folder), wanted, read_log(folder))
     assert found is not None and found.moment == Moment(4, 2)
 
 

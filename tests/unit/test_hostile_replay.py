@@ -136,7 +136,7 @@ def request_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
     def hostile(act: Any) -> ReplayRequest:
         def plan(_: Any, session: Path, own: Any) -> Any:
             spec = SimpleNamespace(session=session, saving=None)
-            return SimpleNamespace(own=own, agent="agent.sock", spec=spec, unsearched=())
+            return SimpleNamespace(own=own, agent="agent.sock", spec=spec, unsearched=(), awaits_restore_point=False)
 
         def start(_: Any, plan: Any, *__: Any) -> LivesOn:
             ranks.append(HostileRank(plan.own.path / plan.agent, Hostile(act)))
