@@ -67,7 +67,7 @@ def _of_capsule(path: str, out: str, made: Made) -> list[list[str]]:
 
 
 def _of_a_rank(path: str, made: Made, corpus: Corpus) -> list[list[str]]:
-    source = [["replay", path, "--source", str(corpus.edited)]] if made.base == "start" else []
+    source = [["replay", path, "--source", str(corpus.edited)]] if made.base in ("start", "state") else []
     return [
         ["replay", path, "--runtime", "local"], ["replay", path, "--runtime", "docker"],
         ["build", path], ["replay", path, "--runtime", "plain", "--allow-writes"], *source,

@@ -1,4 +1,4 @@
-"""The whole things that inputs are made from: capsules of both origins, a run, a graph, a cluster file, a script."""
+"""The whole things that inputs are made from: capsules of each origin, a run, a graph, a cluster file, a script."""
 
 # ruff: noqa: E402  the makers of logs and traces are found only once their folder is on the path
 
@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1])]
 
-from capsules import IMAGE, MANIFEST
+from capsules import IMAGE, MANIFEST, STATE, add_state
 from tiny_log import FLOATS, TinyLog
 from traces import TraceBuilder
 
@@ -36,7 +36,7 @@ from tests.fuzz.process_image import write_images
 from tests.fuzz.traps import Traps, make_traps
 
 ROOT = Path(__file__).parents[2]
-CAPSULES = ("start", "image")
+CAPSULES = ("start", "image", "state")
 _FRAMES = (("/work/train.py", 12, "main"), ("/usr/lib/python3.11/runpy.py", 88, "run"))
 _TIMED = 1_000_000
 
@@ -55,6 +55,7 @@ class Corpus:
 def make_corpus(folder: Path) -> Corpus:
     traps = make_traps(folder / "traps")
     made, criu = {"start": _capsule(folder / "start", MANIFEST, traps)}, None
+    made["state"] = _capsule(folder / "state", STATE, traps)
     try:
         criu = bundle.find().folder
     except FacilityError:
@@ -166,6 +167,8 @@ def _capsule(path: Path, manifest: Manifest, traps: Traps) -> Path:
         writer.add_bytes(layout.RANK_PACKAGE, rank_package.pack(_small_package(scratch / "prismdbg")))
         if manifest.origin is Origin.IMAGE:
             writer.add_checkpoint(write_images(scratch / "images", work))
+        if manifest.origin is Origin.STATE:
+            add_state(writer, scratch, manifest.rank)
         writer.finish(_manifest(manifest))
     return path
 

@@ -9,9 +9,8 @@ import click
 from prismdbg.capsule.manifest import Origin
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.jobs.capture.capture import CaptureRequest, capture
-from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.render import console
-from prismdbg.settings.rank_config import RankConfig
 
 
 @click.command()
@@ -54,7 +53,7 @@ def command(run: Path, rank: int, window: int, origin: str | None, timeout: floa
     If the capsule cannot be replayed, the exit code is 3 and the data is kept as CAPSULE.evidence.
     """
     folder = RunFolder.existing(run)
-    keeps_states = RankConfig.load(folder.config).state_every > 0
+    keeps_states = bool(read_json(folder.config).get("state_every"))
     request = CaptureRequest(
         run=folder,
         rank=rank,

@@ -55,6 +55,7 @@ class SupervisorJson(TypedDict, total=False):
 class ConfigJson(TypedDict, total=False):
     ranks: list[Count]
     nan_check: bool
+    state_every: Count
 
 
 class CheckpointJson(TypedDict):

@@ -34,7 +34,7 @@ from prismdbg.settings.state_folders import KEPT, STATES, states_of
 if TYPE_CHECKING:
     from prismdbg.rank.recording.recorded_rank import Recording
 
-NO_LIMIT = 1 << 62
+_TRIED_BYTES = 8 << 20
 _ADAM = 3  # the parameters, and two more of each
 
 
@@ -60,7 +60,7 @@ class StateSnapshots:
 
     def on_step(self, step: int, source: StepSource) -> None:
         """Listens to the step counter, after the recording."""
-        if not self._ended and self._recording.is_open:
+        if not self._ended and self._recording.is_open and not self._recording.lost:
             self._guarded(lambda: self._at_step(step, source))
 
     def _register(self, objects: Registered) -> None:
@@ -83,14 +83,15 @@ class StateSnapshots:
         self._prologue_records = issued
         self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
         keep_prologue(self._folder, self._home / files.PROLOGUE)
-        self._say_budget(sum(_size_bytes(t) for t in packer.tensors.values()))
+        with ours():
+            self._say_budget(sum(_size_bytes(t) for t in packer.tensors.values()))
 
     def _say_budget(self, now_bytes: int) -> None:
         parameters = {id(p): p for thing in self._objects.values() for p in _parameters_of(thing)}
         most = max(now_bytes, _ADAM * sum(_size_bytes(p) for p in parameters.values()))
         self._say(
-            f"a state snapshot every {self._every} steps: up to about {_mib(most)} of each rank, "
-            f"{KEPT} on disk and one in memory"
+            f"a state snapshot every {self._every} steps: up to about {_mib(most)} of each rank, {KEPT} on disk and "
+            f"one in memory; a copy of that takes about {most * copy_s_per_byte() * 1e3:.1f} ms here"
         )
 
     def _at_step(self, step: int, source: StepSource) -> None:
@@ -294,6 +295,14 @@ def keep_prologue(log: Path, target: Path) -> None:
             continue
         except OSError:  # a file system without links
             shutil.copyfile(path, target / path.name)
+
+
+def copy_s_per_byte() -> float:
+    """From memory that was touched before into such."""
+    source, target = torch.ones(_TRIED_BYTES, dtype=torch.uint8), torch.zeros(_TRIED_BYTES, dtype=torch.uint8)
+    began = time.perf_counter()
+    target.copy_(source)
+    return (time.perf_counter() - began) / _TRIED_BYTES
 
 
 def _is_position(thing: Any) -> bool:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
+from dataclasses import replace as changed
 from pathlib import Path
 
 import pytest
-from chain import assert_identical, prismdbg, recording, replay
+from chain import CLI, assert_identical, prismdbg, recording, replay
 from jobs import EXAMPLES, ROOT, Ended, Recorded, plain_environment, recorded_by_command_line, run, torchrun
 
+from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.manifest import IncidentKind, Origin
+from prismdbg.capsule.manifest import FileEntry, IncidentKind, Origin
+from prismdbg.jobs.injection import cache_dir
 
 pytestmark = pytest.mark.job
 
@@ -84,6 +89,48 @@ def test_a_job_that_runs_is_captured_and_verified(tmp_path: Path) -> None:
     assert Capsule.open(capsule).manifest.origin is Origin.STATE
     assert_identical(replay(capsule), capsule)
     assert len(kept) == 2 and all(step % 50 == 0 for step in kept)
+
+
+def test_no_privilege_and_no_criu_are_needed(tmp_path: Path) -> None:
+    """Recorded, captured and replayed by processes that have no capability at all."""
+    without = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+    cache = tmp_path / "cache"
+    shutil.copytree(cache_dir() / "native", cache / "prismdbg" / "native", symlinks=True)
+    env = {**HOOKS, "XDG_CACHE_HOME": str(cache)}
+    run_path, capsule = tmp_path / "run", tmp_path / "capsule"
+    lines = [
+        ["record", "-o", run_path, "--state-every", EVERY, "--", *job()],
+        ["capture", run_path, "--rank", 1, "-o", capsule],
+        ["replay", capsule, "--runtime", "plain", "--allow-writes", "--json"],
+    ]
+    for number, line in enumerate(lines):
+        ended = run([*without, *CLI, *map(str, line)], tmp_path / f"{number}.txt", env=env, cwd=ROOT)
+        assert ended.code == 0, ended.output
+    assert '"outcome": "identical"' in ended.output
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "says"),
+    [
+        ("state.json", b'["tensor"', b'["pickle"', "the state snapshot holds 'pickle', which cannot be read"),
+        ("state.json", b'"model.module.0.weight"', b'"model.module.0.wei~~t"', "has no tensor 'model.module.0.wei~~t'"),
+        ("state.json", b'"optimizer":', b'"optimizers":', "the recorded program registered"),
+    ],
+)
+def test_a_state_that_was_made_to_mislead_ends_the_replay(
+    failed: Path, name: str, old: bytes, new: bytes, says: str, tmp_path: Path
+) -> None:
+    """Read in the rank's own place; nothing of it is evaluated there either."""
+    shutil.copytree(failed, tmp_path / "capsule")
+    manifest = Capsule.open(failed).manifest
+    inside = f"{layout.STATE}/{name}"
+    data = (failed / inside).read_bytes().replace(old, new)
+    (tmp_path / "capsule" / inside).write_bytes(data)
+    entry = FileEntry(len(data), hashlib.sha256(data).hexdigest())
+    whole = changed(manifest, files={**manifest.files, inside: entry})
+    (tmp_path / "capsule" / layout.MANIFEST).write_bytes(whole.to_bytes())
+    said = prismdbg("replay", tmp_path / "capsule", "--runtime", "local")
+    assert said.code == 6 and says in said.err, said.err
 
 
 def test_what_was_not_registered_shows_and_is_named(tmp_path: Path) -> None:

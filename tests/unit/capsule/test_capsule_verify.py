@@ -123,7 +123,7 @@ def rewrite_manifest(capsule: Capsule, **fields: object) -> None:
         ({"rank": 1}, "is of rank 0, expected 1"),
         ({"moment_b": "5.1"}, "ends at 2.2, before 5.1"),
         ({"origin": "image", "contains_raw_memory": True}, "is empty, but the origin is a checkpoint"),
-        ({"format": 2, "oldest_reader": 2}, "needs a reader of format 2"),
+        ({"format": 3, "oldest_reader": 3}, "needs a reader of format 3"),
     ],
 )
 def test_a_manifest_that_says_more_than_is_there(tmp_path: Path, fields: dict[str, object], says: str) -> None:

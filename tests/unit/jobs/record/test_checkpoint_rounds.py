@@ -125,7 +125,7 @@ def test_a_capsule_begins_a_whole_step_before_its_incident(
             log.next_segment()
             summarize(folder)
     wanted = Wanted(folder="0", incident=Incident(kind=IncidentKind.NAN, text="a NaN", moment=Moment.parse(incident)))
-    found = freeze._origin_before(run, folder, wanted)
+    found = freeze._newest_before(checkpoints.list_checkpoints(run, folder), wanted, folder)
     assert (None if found is None else str(found.moment)) == origin
 
 
@@ -140,7 +140,7 @@ def test_a_rank_that_never_came_has_a_whole_step_before_its_own_last(rank: list[
         for collective in range(1, 11):
             log.issue(step, collective)
     wanted = Wanted(folder="0", incident=Incident(kind=IncidentKind.HANG, text="a hang", moment=Moment(9, 1)))
-    found = freeze._origin_before(run, folder, wanted)
+    found = freeze._newest_before(checkpoints.list_checkpoints(run, folder), wanted, folder)
     assert found is not None and found.moment == Moment(4, 2)
 
 

@@ -137,7 +137,9 @@ def request_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
     def hostile(act: Any) -> ReplayRequest:
         def plan(_: Any, session: Path, own: Any) -> Any:
             spec = SimpleNamespace(session=session, saving=None)
-            return SimpleNamespace(own=own, agent="agent.sock", spec=spec, unhidden=ALL_HIDDEN)
+            return SimpleNamespace(
+                own=own, agent="agent.sock", spec=spec, unhidden=ALL_HIDDEN, awaits_restore_point=False
+            )
 
         def start(_: Any, plan: Any, *__: Any) -> LivesOn:
             ranks.append(HostileRank(plan.own.path / plan.agent, Hostile(act)))

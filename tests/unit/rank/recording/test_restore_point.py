@@ -72,6 +72,7 @@ class Job:
             config=SimpleNamespace(run=str(home), window_steps=0, window_bytes=9),
             folder=home / "ranks" / "0",
             rank=0,
+            lost="",
             is_open=True,
             ensure_open=lambda: True,
             note=lambda kind, **data: self.notes.append((kind, data)),
