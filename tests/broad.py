@@ -89,6 +89,10 @@ BROAD = {
         "test_code_that_cannot_run_is_skipped[train.py-def\\n]",
         "test_code_that_cannot_run_is_skipped[train.py-text2]",
     ],
+    "test_state_origin.py": [
+        "test_a_rank_goes_on_from_its_snapshot[0]",
+        "test_sharded_parameters_and_everything_else_that_a_step_depends_on[2-how1]",
+    ],
     "test_time_travel.py": [
         "test_the_same_places_are_the_same_bits[docker]",
     ],

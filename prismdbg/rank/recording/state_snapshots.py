@@ -29,6 +29,7 @@ from prismdbg.rank.recording import ddp_buckets, random_state
 from prismdbg.rank.recording.plain_state import Packed, Packer
 from prismdbg.rank.recording.restore_point import Registered, unfit
 from prismdbg.rank.recording.state_staging import Staging
+from prismdbg.settings.file_system import bounded, is_local
 from prismdbg.settings.state_folders import KEPT, STATES, states_of
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ class StateSnapshots:
             raise UsageError("a state_dict issues collectives; register objects that give this rank's part alone")
         self._objects = dict(objects)
         self._prologue_records = issued
-        self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        keep_prologue(self._folder, self._home / files.PROLOGUE)
+        keep = partial(keep_prologue, self._folder, self._home / files.PROLOGUE)
+        keep() if is_local(self._folder) else bounded(keep)  # a file server may not answer
         with ours():
             self._say_budget(sum(_size_bytes(t) for t in packer.tensors.values()))
 
@@ -136,6 +137,8 @@ class StateSnapshots:
     def _finish(self, pending: _Pending) -> None:
         self._pending = None
         pending.stop_watching()
+        if self._ended:
+            return
         if pending.began_again:  # of two epochs: where the loader stands and what the program counts do not agree
             self._taken_at = self._taken_at // self._every * self._every - 1
             return
@@ -287,7 +290,7 @@ class _Pending:
 def keep_prologue(log: Path, target: Path) -> None:
     """Keeps what is in the log so far under a second name: it stays when the log's own files go. A file that the rank
     still writes to is the same file."""
-    target.mkdir(mode=0o700)
+    target.mkdir(parents=True, mode=0o700)
     for path in sorted([*log.glob("events.*.seg"), *log.glob("payload.*.seg")]):
         try:
             os.link(path, target / path.name)
