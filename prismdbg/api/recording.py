@@ -206,7 +206,7 @@ def _array(data: bytes, meta: TensorMeta) -> Array:
         return bits.view(np.float32).reshape(meta.shape)
     if meta.dtype not in _SAME_IN_NUMPY:
         raise UsageError(
-            f"numpy has no element type {meta.dtype}", hint="open the capsule in `prismdbg debug` to see its values"
+            f"numpy has no element type {meta.dtype}", hint="see its values in `prismdbg debug`"
         )
     try:
         return np.frombuffer(data, dtype=meta.dtype).reshape(meta.shape)
