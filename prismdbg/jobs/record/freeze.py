@@ -16,7 +16,7 @@ from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_
 from prismdbg.jobs.record.checkpoints import Checkpoint, list_checkpoints
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, read_whole
+from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, LogColumns, read_whole
 from prismdbg.log.folding import bytes_since
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
@@ -56,10 +56,18 @@ def has_past(run: RunFolder, folder: Path) -> bool:
 def wanted_now(folder: Path, incident: Incident) -> Wanted:
     """Of a rank that goes on: to its last collective before which all are complete."""
     log = read_whole(folder, LAST_BYTES)
-    unfinished = np.flatnonzero(log.ended_ns == NOT_ENDED)
-    done = int(unfinished[0]) if len(unfinished) else len(log)
+    done = _first_unfinished(log)
+    if done < len(log) and log.step[done] <= log.first_step_read:  # the one before it may not be there
+        log = read_whole(folder)
+        done = _first_unfinished(log)
     last = log.moment(done - 1) if done else Moment(0)
     return Wanted(folder=folder.name, incident=replace(incident, moment=last), last=last)
+
+
+def _first_unfinished(log: LogColumns) -> int:
+    """The row of the first collective that is not complete; the number of rows where all are."""
+    unfinished = np.flatnonzero(log.ended_ns == NOT_ENDED)
+    return int(unfinished[0]) if len(unfinished) else len(log)
 
 
 def _origin_before(run: RunFolder, folder: Path, wanted: Wanted) -> Checkpoint | None:
