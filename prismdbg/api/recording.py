@@ -205,9 +205,7 @@ def _array(data: bytes, meta: TensorMeta) -> Array:
         bits = np.frombuffer(data, dtype=np.uint16).astype(np.uint32) << 16
         return bits.view(np.float32).reshape(meta.shape)
     if meta.dtype not in _SAME_IN_NUMPY:
-        raise UsageError(
-            f"numpy has no element type {meta.dtype}", hint="see its values in `prismdbg debug`"
-        )
+        raise UsageError(f"numpy has no element type {meta.dtype}", hint="see its values in `prismdbg debug`")
     try:
         return np.frombuffer(data, dtype=meta.dtype).reshape(meta.shape)
     except ValueError as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from prismdbg.model.collective import Collective
 
 GAPS_KEPT = 256  # the newest of a batch
-NOTABLE_KEPT = 16  # the oldest of a batch: what is sought is the first
+NOTABLE_KEPT = 16  # the oldest of a log: what is sought is the first, and after it all may be so
 
 Gap = tuple[int, int, int]  # begin, end, record id of the second of two collectives
 Key = tuple[str] | tuple[str, str, int, int]  # group; of point-to-point group, operator, peer and tag
@@ -21,8 +21,9 @@ class Batch:
     reached: the highest sequence number, by `progress_key`. issued_ns: when each thread last issued one. gaps: the last
     times between two collectives of a thread, as (begin, end, record id of the second). waited_ns: how long those that
     completed had taken, by step. notable: those that sent NaN or Inf as they were issued, those that received some as
-    they were completed. open: those that were not complete when the log was last read, each given once; closed: record
-    ids of earlier batches' open ones that are complete now. last: the one issued last of all that were read.
+    they were completed; the first of a log only. open: those that were not complete when the log was last read, each
+    given once; closed: record ids of earlier batches' open ones that are complete now. last: the one issued last of all
+    that were read.
     """
 
     reached: dict[Key, int] = field(default_factory=dict)

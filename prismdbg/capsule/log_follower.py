@@ -32,6 +32,7 @@ class LogFollower(LogReader):
         self._issued: dict[int, _Issued] = {}
         self._given_open: set[int] = set()
         self._thread_issued_ns: dict[int, int] = {}
+        self._notable_left = NOTABLE_KEPT
         self._last_id = -1
         self._last_body: bytes | None = None  # None: given
 
@@ -94,7 +95,8 @@ class LogFollower(LogReader):
             self._thread_issued_ns[thread] = begun_ns
         batch.issued_ns[thread] = self._thread_issued_ns[thread]
         self._issued[record_id] = begun_ns, step, body
-        if flags & _SENT_NONFINITE and len(batch.notable) < NOTABLE_KEPT:
+        if flags & _SENT_NONFINITE and self._notable_left:
+            self._notable_left -= 1
             batch.notable.append(self._records.collective(body))
         if record_id > self._last_id:
             self._last_id, self._last_body = record_id, body
@@ -109,7 +111,8 @@ class LogFollower(LogReader):
         batch = self._batch = self._batch or Batch()
         begun_ns, step, issue = issued
         batch.waited_ns[step] = batch.waited_ns.get(step, 0) + ended_ns - begun_ns
-        if flags & _RECEIVED_NONFINITE and len(batch.notable) < NOTABLE_KEPT:
+        if flags & _RECEIVED_NONFINITE and self._notable_left:
+            self._notable_left -= 1
             batch.notable.append(self._records.completed(self._records.collective(issue), body))
         if record_id in self._given_open:
             self._given_open.remove(record_id)

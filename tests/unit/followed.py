@@ -30,13 +30,15 @@ def followed(events: Iterable[Event]) -> list[Event]:
         if isinstance(event, Collective):
             open_[event.record_id] = event
             _add(batch, event, threads)
+            if event.sent_nonfinite and _notable(given) < NOTABLE_KEPT:
+                batch.notable.append(event)
             last = event if last is None or event.record_id > last.record_id else last
         else:
             done = event.collective
             open_.pop(done.record_id, None)
             step = done.moment.step
             batch.waited_ns[step] = batch.waited_ns.get(step, 0) + (done.duration_ns or 0)
-            if done.received_nonfinite and len(batch.notable) < NOTABLE_KEPT:
+            if done.received_nonfinite and _notable(given) < NOTABLE_KEPT:
                 batch.notable.append(done)
     if last is not None:
         if batch is None:
@@ -52,5 +54,7 @@ def _add(batch: Batch, issued: Collective, threads: dict[int, int]) -> None:
     if thread in threads:
         batch.gaps.append((threads[thread], now_ns, issued.record_id))
     threads[thread] = batch.issued_ns[thread] = max(now_ns, threads.get(thread, 0))
-    if issued.sent_nonfinite and len(batch.notable) < NOTABLE_KEPT:
-        batch.notable.append(issued)
+
+
+def _notable(given: Iterable[Event]) -> int:
+    return sum(len(event.notable) for event in given if isinstance(event, Batch))

@@ -15,7 +15,7 @@ from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, TENSORS, StateSnapshot
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, read_whole
+from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, LogColumns, read_whole
 from prismdbg.model.moment import Moment
 from prismdbg.settings.state_folders import STATES, states_of
 
@@ -78,9 +78,17 @@ def _link(source: Path, target: Path) -> None:
 def last_complete(folder: Path) -> Moment:
     """Of a rank that goes on: its last collective before which all are complete."""
     log = read_whole(folder, LAST_BYTES)
-    unfinished = np.flatnonzero(log.ended_ns == NOT_ENDED)
-    done = int(unfinished[0]) if len(unfinished) else len(log)
+    done = _first_unfinished(log)
+    if done < len(log) and log.step[done] <= log.first_step_read:  # the one before it may not be there
+        log = read_whole(folder)
+        done = _first_unfinished(log)
     return log.moment(done - 1) if done else Moment(0)
+
+
+def _first_unfinished(log: LogColumns) -> int:
+    """The row of the first collective that is not complete; the number of rows where all are."""
+    unfinished = np.flatnonzero(log.ended_ns == NOT_ENDED)
+    return int(unfinished[0]) if len(unfinished) else len(log)
 
 
 def add_state(writer: CapsuleWriter, state: Path) -> None:

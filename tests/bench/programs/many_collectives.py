@@ -1,4 +1,5 @@
-"""COUNT tiny all_reduces of one rank, 200 a step; prints when the last one was done. `many_collectives.py COUNT`"""
+"""COUNT tiny all_reduces of one rank, 200 a step, from number NAN on of NaN; prints when that was sent and when all
+were done. `many_collectives.py COUNT [NAN]`"""
 
 import sys
 import time
@@ -14,7 +15,11 @@ def main() -> None:
     value = torch.ones(4)
     weight = torch.ones(1, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.0)
-    for number in range(int(sys.argv[1])):
+    count, *first_nan = map(int, sys.argv[1:])
+    for number in range(count):
+        if number in first_nan:
+            value.fill_(float("nan"))
+            print(f"nan {time.time():.3f}", flush=True)
         dist.all_reduce(value)
         if number % PER_STEP == PER_STEP - 1:
             weight.sum().backward()

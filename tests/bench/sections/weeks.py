@@ -16,8 +16,8 @@ from prismdbg.errors import NotReplayable
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
 from prismdbg.jobs.record.incidents import DEFAULT_TRIGGERS, parse_triggers
 from prismdbg.jobs.record.supervisor import POLL_S, Policy, Supervisor
-from prismdbg.jobs.storage.run_folder import RunFolder
-from tests.bench.jobs import PROGRAMS, ROOT, BenchError, prismdbg, run, torchrun
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json
+from tests.bench.jobs import PROGRAMS, READY_BOUND_S, ROOT, BenchError, prismdbg, run, started, torchrun, wait_for
 from tests.bench.long_run import PER_STEP, STEPS_PER_SEGMENT, LongRun
 from tests.bench.settings import Settings
 from tests.bench.table import Measured, Row
@@ -38,7 +38,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
     LongRun(young, RANKS, LOG_BYTES).write(few // PER_STEP)
     LongRun(old, RANKS, LOG_BYTES).write(settings.long_log // PER_STEP)
     what = f"{RANKS} ranks after {settings.long_log:,} collectives each"
-    rows = [_returned(settings, folder)]
+    rows = [_returned(settings, folder), _seen(settings, folder)]
     for command, goal in COMMANDS.items():
         rows += _read([command, str(old)], f"`{command}`, {what}", goal, settings)
     rows.append(_captured({old: settings.long_log, young: few}, what, settings))
@@ -64,6 +64,19 @@ def _returned(settings: Settings, folder: Path) -> Row:
     return Row(
         what=f"`record` returns after a job of one rank with {count:,} all_reduces", values=values, unit="s", goal=1.0
     )
+
+
+def _seen(settings: Settings, folder: Path) -> Row:
+    """A rank that sends NaN and goes on as fast as before; an incident settles for a second before it is told."""
+    count, values = settings.long_log // 5, []
+    for number in range(settings.cold_starts):
+        path, output = folder / f"seen-{number}", folder / f"seen-{number}.txt"
+        job = torchrun(1, PROGRAMS / "many_collectives.py", 4 * count, count)
+        with started(prismdbg("record", "-o", path, "--", *job), output):
+            supervisor = RunFolder(path).supervisor_json
+            wait_for(lambda path=supervisor: read_json(path).get("incidents"), READY_BOUND_S, "the incident")  # type: ignore[misc]
+            values.append(time.time() - float(output.read_text().partition("nan ")[2].split()[0]))
+    return Row(what="a NaN of a rank that issues as fast as it can is told after", values=values, unit="s", goal=2.0)
 
 
 def _read(command: Sequence[str], what: str, goal: float, settings: Settings) -> list[Row]:

@@ -125,6 +125,18 @@ def test_a_batch_is_bounded_whatever_was_issued(tmp_path: Path) -> None:
     assert [c.record_id for c in batch.notable] == list(range(NOTABLE_KEPT))  # the oldest
 
 
+def test_once_the_first_nans_are_told_the_others_cost_nothing(tmp_path: Path) -> None:
+    """A job goes on with NaN in every collective: whoever follows it must not fall behind."""
+    log, follower = TinyLog(tmp_path, segment_bytes=1 << 18), LogFollower(tmp_path)
+    told = 0
+    for step in range(4):
+        for number in range(NOTABLE_KEPT // 2):
+            log.complete(log.issue(step, number + 1, flags=NAN), flags=fmt.CompleteFlag.RECEIVED_NONFINITE)
+        log.step(step + 1)
+        told += sum(len(batch.notable) for batch in batches(follower.poll()))
+    assert told == NOTABLE_KEPT
+
+
 def test_damage_is_named_after_all_before_it(tmp_path: Path) -> None:
     log = TinyLog(tmp_path)
     log.issue(0, 1)

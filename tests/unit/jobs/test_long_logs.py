@@ -16,6 +16,7 @@ from tiny_log import TinyLog
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_reader import event_segments
+from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.cli.commands import why
 from prismdbg.diagnosis.evidence import Evidence
@@ -25,6 +26,7 @@ from prismdbg.diagnosis.why import diagnose
 from prismdbg.jobs import evidence
 from prismdbg.jobs.capture.capture import LEFTOVER
 from prismdbg.jobs.evidence import gather
+from prismdbg.jobs.record import freeze
 from prismdbg.jobs.record import supervisor as supervisor_module
 from prismdbg.jobs.record.record import RecordRequest, prepare
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
@@ -40,9 +42,9 @@ SEGMENT_BYTES = 1 << 13
 NO_SUCH_PID = 2**22 + 1
 
 
-def long_run(path: Path, *, nan_at: int = -1, payload_from: int | None = None) -> RunFolder:
+def long_run(path: Path, *, nan_at: int = -1, payload_from: int | None = None, open_at: int | None = None) -> RunFolder:
     """Two ranks; 10 steps of two collectives, each step in a segment of its own. Rank 1 sends NaN in the first
-    collective of step `nan_at`."""
+    collective of step `nan_at`; that of step `open_at` does not complete."""
     run = RunFolder(path)
     for rank in range(2):
         log = TinyLog(run.ranks / str(rank), rank, segment_bytes=SEGMENT_BYTES)
@@ -54,7 +56,8 @@ def long_run(path: Path, *, nan_at: int = -1, payload_from: int | None = None) -
                 is_nan = (rank, step, number) == (1, nan_at, 1)
                 record = log.issue(step, number, flags=fmt.IssueFlag.SENT_NONFINITE if is_nan else 0)
                 has_payload = payload_from is not None and step >= payload_from
-                log.complete(record, b"12345678" if has_payload else None)
+                if (step, number) != (open_at, 1):
+                    log.complete(record, b"12345678" if has_payload else None)
             if step < 9:
                 log.next_segment()
         log.note("exit", code=0)
@@ -115,6 +118,19 @@ def test_why_says_what_it_knows_from_the_summary_only(tmp_path: Path) -> None:
     assert diagnose(gather(tmp_path, whole=True)).missing == (
         "the logs of ranks 0 and 1 begin after 14 collectives; of steps 0 to 6 a summary was read",
     )
+
+
+@pytest.mark.parametrize(("open_at", "last"), [(None, "9.2"), (8, "7.2"), (3, "2.2")])
+def test_a_rank_that_goes_on_is_captured_up_to_what_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_at: int | None, last: str
+) -> None:
+    """Also where a thread of it has waited for long."""
+    monkeypatch.setattr(freeze, "LAST_BYTES", 2 * SEGMENT_BYTES)
+    run = long_run(tmp_path, open_at=open_at)
+    folder = run.ranks / "0"
+    summarize(folder)
+    incident = Incident(kind=IncidentKind.SIGNAL, text="SIGUSR1 to the supervisor")
+    assert str(freeze.wanted_now(folder, incident).last) == last
 
 
 @pytest.fixture
