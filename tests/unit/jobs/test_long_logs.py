@@ -24,6 +24,7 @@ from prismdbg.diagnosis.nonfinite import FirstNonfinite
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.jobs import evidence
+from prismdbg.jobs.capture import states
 from prismdbg.jobs.capture.capture import LEFTOVER
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.record import freeze
@@ -125,7 +126,7 @@ def test_a_rank_that_goes_on_is_captured_up_to_what_is_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_at: int | None, last: str
 ) -> None:
     """Also where a thread of it has waited for long."""
-    monkeypatch.setattr(freeze, "LAST_BYTES", 2 * SEGMENT_BYTES)
+    monkeypatch.setattr(states, "LAST_BYTES", 2 * SEGMENT_BYTES)
     run = long_run(tmp_path, open_at=open_at)
     folder = run.ranks / "0"
     summarize(folder)
