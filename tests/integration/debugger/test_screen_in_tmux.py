@@ -20,7 +20,7 @@ def test_open_walk_resize_and_quit(terminal: Terminal, tmp_path: Path, prismdbg_
     terminal.keys("g")
     terminal.until("▲ 0.1")
     terminal.keys("/", "1.2", "Enter")
-    terminal.until("hit 1 of 1")
+    terminal.until("match 1 of 1")
     terminal.resize(80, 24)
     shown = terminal.until("Collectives  Memory  Source")
     assert "▲ 1.2" in shown and "q quit" in shown
