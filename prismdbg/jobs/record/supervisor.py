@@ -169,7 +169,10 @@ class Supervisor:
         try:
             action()
         except Exception as error:
-            self._ledger.problem(f"the supervisor failed: {error!r}")
+            if self._run.path.is_dir():
+                self._ledger.problem(f"the supervisor failed: {error!r}")
+            else:
+                self._ledger.problem(f"{self._run.path} was removed: nothing more is recorded")
 
     def _look(self, ended: bool) -> None:
         now_ns = time.monotonic_ns()

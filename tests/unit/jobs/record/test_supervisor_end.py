@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from prismdbg.errors import CapsuleError
 from prismdbg.jobs.record import answering
 from prismdbg.jobs.record import supervisor as supervisor_module
 from prismdbg.jobs.record.deaths import Death
 from prismdbg.jobs.record.record import RecordRequest, prepare
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
+from prismdbg.jobs.storage.run_folder import RunFolder
 
 
 @pytest.fixture
@@ -46,6 +49,21 @@ def test_a_signal_after_the_jobs_end_ends_the_wait(
         for number, handler in handlers.items():
             signal.signal(number, handler)
     assert said and said[-1].startswith("interrupted: the last events of the job")
+
+
+def test_a_run_that_is_removed_meanwhile_is_named_and_the_jobs_exit_code_is_kept(
+    supervised: tuple[Supervisor, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor, said = supervised
+
+    def gone(run: RunFolder) -> list[Path]:
+        raise CapsuleError(f"{run.path} is missing")
+
+    monkeypatch.setattr(RunFolder, "rank_folders", gone)
+    shutil.rmtree(tmp_path / "run")
+    assert supervisor.watch(lambda: None) == 0
+    assert any(text == f"{tmp_path / 'run'} was removed: nothing more is recorded" for text in said), said
+    assert not any("supervisor failed" in text for text in said)
 
 
 def test_a_rank_that_ended_with_code_0_was_not_killed(
