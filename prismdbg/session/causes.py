@@ -86,7 +86,7 @@ def _files(facts: Facts) -> Iterator[str]:
         yield f"files were changed after the rank read them: {_some(facts.changed_files)}"
     yield from (f"possible: {text}" for text in not_hidden(facts.unhidden))
     if undated := facts.unhidden.undated:
-        yield f"possible: files were changed after the start moment, but keep an older time: {_some(undated)}"
+        yield f"possible: files were created after the start moment, but have an older time: {_some(undated)}"
 
 
 def not_hidden(unhidden: Unhidden) -> tuple[str, ...]:

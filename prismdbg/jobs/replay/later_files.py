@@ -14,6 +14,7 @@ from typing import NamedTuple
 from prismdbg.capsule import path_kind
 from prismdbg.capsule.limits import MAX_COMPONENTS
 from prismdbg.capsule.rank_path import problem, unfit
+from prismdbg.jobs.replay.birth_time import birth_ns
 from prismdbg.session.causes import Unhidden
 
 MOST_UNDATED = 100  # of which a few are named
@@ -31,7 +32,7 @@ class LaterFiles(NamedTuple):
 @dataclass(slots=True, kw_only=True)
 class _Search:
     """`known`: paths that are as they were, or are laid as they were. `cut`: folders not read to their end. `undated`:
-    changed since, with an older time of modification."""
+    made since, with an older time of modification."""
 
     since_ns: int
     known: set[str]
@@ -76,11 +77,17 @@ class _Search:
             return False
         if max(status.st_mtime_ns, status.st_ctime_ns) <= self.since_ns or entry.path in self.known:
             return False
-        if status.st_mtime_ns <= self.since_ns:  # its mode or its name, or a copy that keeps the time: it may be needed
-            self.undated += [entry.path][: MOST_UNDATED - len(self.undated)]
+        if status.st_mtime_ns <= self.since_ns:
+            self._undated(entry.path)
             return False
         self.found.append(entry.path)
         return True
+
+    def _undated(self, path: str) -> None:
+        """Its status was changed since. That may be its mode, or a second name (as a recording gives the files that a
+        program reads); a copy that keeps the time was made since. It may be needed, so it is shown."""
+        if len(self.undated) < MOST_UNDATED and birth_ns(path) > self.since_ns:
+            self.undated.append(path)
 
 
 def later_files(

@@ -141,8 +141,8 @@ def test_an_interrupted_one_leaves_nothing(number: signal.Signals, code: int, tm
         (("--nodes", "2"), "--nodes N and --head HOST:PORT belong together"),
         (("--node-rank", "1"), "node 1 does not exist: the nodes are 0 to 0"),
         (("--backend", "mpi"), "'mpi' is not one of"),
-        (("-o", "{tmp}/there"), "there exists"),
-        (("-o", "{tmp}/no/folder/c.yaml"), "is not a folder"),
+        (("-o", "{tmp}/there"), "there already exists"),
+        (("-o", "{tmp}/no/folder/c.yaml"), "no such folder"),
     ],
 )
 def test_what_makes_no_sense(

@@ -19,7 +19,7 @@ from prismdbg.jobs.injection import cache_dir
 pytestmark = pytest.mark.job
 
 HOOKS = plain_environment(PYTHONPATH=str(ROOT / "examples" / "vendored"))
-PROGRAM = Path(__file__).parent / "programs" / "stateful_mlp.py"
+PROGRAM = Path(__file__).parent.parent / "programs" / "stateful_mlp.py"
 EVERY = 4
 STEPS = 14
 CHECKS = """

@@ -28,7 +28,7 @@ def call(name: str, kind: Kind) -> tuple[SourceCall, ...]:
         ),
         (
             replace(QUIET, unhidden=Unhidden(undated=("/job/out/config.yaml",))),
-            "possible: files were changed after the start moment, but keep an older time: /job/out/config.yaml",
+            "possible: files were created after the start moment, but have an older time: /job/out/config.yaml",
         ),
         (replace(QUIET, now={"number of threads": "8"}), "the number of threads was 1 in the recorded run and is 8 in"),
         (replace(QUIET, missing=("variable DB_PW",)), "the capsule was created without variable DB_PW"),

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.jobs.replay.later_files import MOST_UNDATED, later_files
+from prismdbg.jobs.replay.birth_time import birth_ns
+from prismdbg.jobs.replay.later_files import MOST_UNDATED, LaterFiles, later_files
 from prismdbg.session.causes import ALL_HIDDEN
 
 BEGAN_NS = 1_000_000_000_000
@@ -88,6 +89,18 @@ def test_a_copy_that_keeps_its_time_is_shown_and_named(tmp_path: Path) -> None:
     assert (later.paths, later.unhidden.undated) == ((), (str(copy),))
     assert later_files([str(tmp_path)], BEGAN_NS, known=(str(copy),)).unhidden == ALL_HIDDEN
     assert later_files([str(tmp_path)], copy.stat().st_ctime_ns, known=()).unhidden == ALL_HIDDEN
+
+
+def test_a_file_that_was_given_another_name_or_mode_since_is_no_copy(tmp_path: Path) -> None:
+    """A recording gives the files that the program reads a second name."""
+    file = put(tmp_path / "train.py", later=False)
+    since_ns = birth_ns(str(file))
+    os.link(file, tmp_path / "second")
+    file.chmod(0o600)
+    assert file.stat().st_ctime_ns > since_ns > 0
+    os.utime(file, ns=(since_ns, since_ns))
+    assert later_files([str(tmp_path)], since_ns, known=()) == LaterFiles((), ALL_HIDDEN)
+    assert birth_ns(str(tmp_path / "gone")) == 0
 
 
 def test_no_more_undated_files_are_kept_than_anybody_reads(tmp_path: Path) -> None:

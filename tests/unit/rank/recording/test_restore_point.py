@@ -20,7 +20,7 @@ from prismdbg.rank.recording import restore_point
 from prismdbg.rank.recording.state_snapshots import StateSnapshots
 from prismdbg.settings.state_folders import states_of
 
-VENDORED = Path(__file__).parents[2] / "examples" / "vendored" / "prismdbg_hooks.py"
+VENDORED = Path(__file__).parents[4] / "examples" / "vendored" / "prismdbg_hooks.py"
 
 
 class Loader:
