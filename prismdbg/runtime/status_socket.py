@@ -26,7 +26,7 @@ class StatusSocket:
         self._lock = threading.Lock()
         self._listening: socket.socket | None = socket.socket(socket.AF_UNIX)
         try:
-            self._listening.bind(str(self._path))
+            _bind(self._listening, folder)
             self._path.chmod(0o600)
             if os.geteuid() == 0:
                 os.chown(self._path, *owner)
@@ -59,3 +59,12 @@ class StatusSocket:
             self._listening.close()
             self._listening = None
             self._path.unlink(missing_ok=True)
+
+
+def _bind(listening: socket.socket, folder: Path) -> None:
+    """The address of a socket may have 107 bytes, the folder's path more: so it is named by its descriptor."""
+    descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    try:
+        listening.bind(f"/proc/self/fd/{descriptor}/{STATUS_SOCKET}")
+    finally:
+        os.close(descriptor)

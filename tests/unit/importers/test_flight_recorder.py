@@ -113,7 +113,7 @@ def test_messages_are_paired_only_where_the_first_is_there(tmp_path: Path) -> No
     later = write(tmp_path / "later", dump(entry(7), waiting(8, "nccl:send 0->1", is_p2p=True)), dump(entry(7)))
     found = diagnosed(later)
     assert found.verdicts == () and any("sends and receives of rank 0 are left out" in line for line in found.missing)
-    assert any("begins after 7 collectives" in line for line in found.missing)
+    assert any("begin after 7 collectives" in line for line in found.missing)
 
 
 def test_members_that_nobody_lists_are_inferred_and_it_is_said(tmp_path: Path) -> None:

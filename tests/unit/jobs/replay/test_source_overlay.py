@@ -123,4 +123,4 @@ def test_a_program_started_as_a_module_is_found_from_its_working_directory(
 ) -> None:
     places = source_overlay.places({"argv": ["-m"], "cwd": "/job"}, ("/lib/a/b.py",))
     assert [str(place) for place in places] == ["/job", "/lib/a", "/lib"]
-    assert MANIFEST.origin is source_overlay.Origin.START
+    assert MANIFEST.origin.starts_program
