@@ -238,8 +238,13 @@ _ARRAYS = tuple(each.name for each in fields(LogColumns) if each.type in ("Ints"
 
 
 def _read(path: Path) -> seg.Words:
+    return _readable(path, seg.read_words)
+
+
+def _readable(path: Path, look: Callable[[Path], T]) -> T:
+    """What `look` gives of a segment, which may be gone meanwhile, or a link that leads nowhere."""
     try:
-        return seg.read_words(path)
+        return look(path)
     except OSError as error:
         raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint=DAMAGED) from error
 
@@ -299,7 +304,7 @@ def _first_read(segments: list[tuple[int, Path]], newest_bytes: int, covered: in
     left, first = newest_bytes, len(segments)
     while first and (first == len(segments) or left > 0 or segments[first - 1][0] > covered):
         first -= 1
-        left -= segments[first][1].stat().st_size
+        left -= _readable(segments[first][1], Path.stat).st_size
     return first
 
 

@@ -15,6 +15,7 @@ from tiny_log import TinyLog
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_reader import event_segments
+from prismdbg.errors import CapsuleError
 from prismdbg.log import step_rows
 from prismdbg.log.columns import NOT_ENDED, LogColumns, read_columns
 from prismdbg.log.folding import fold, split_before
@@ -260,3 +261,13 @@ def test_a_newer_summary_is_put_in_place_while_one_is_read(tmp_path: Path) -> No
     assert columns.collective(0).record_id == 0
     assert not list(tmp_path.glob(".*"))
     assert [number for number, _ in event_segments(tmp_path)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("newest", [None, 1 << 20])
+def test_a_segment_that_is_a_link_to_nothing_is_one_error(tmp_path: Path, newest: int | None) -> None:
+    write(tmp_path / "log", ["issue", "segment", "issue"])
+    second = tmp_path / "log" / fmt.event_segment(1)
+    second.unlink()
+    second.symlink_to(tmp_path / "gone")
+    with pytest.raises(CapsuleError, match="cannot be read"):
+        read_columns(tmp_path / "log", newest)
