@@ -14,8 +14,8 @@ SHOWN = 4
 class Unhidden(NamedTuple):
     """What a replay may see although it was not there, or was different, when the recorded rank began.
 
-    unsearched: folders with too many entries to search all of them. undated: files whose content or name was changed
-    since, but whose time of modification is older, as a copy that keeps the time has it.
+    unsearched: folders with too many entries to search all of them. undated: files that were created since,
+    but whose time of modification is older, as a copy that keeps the time has it.
     """
 
     unsearched: tuple[str, ...] = ()

@@ -169,10 +169,7 @@ class Supervisor:
         try:
             action()
         except Exception as error:
-            if self._run.path.is_dir():
-                self._ledger.problem(f"the supervisor failed: {error!r}")
-            else:
-                self._ledger.problem(f"{self._run.path} was removed: nothing more is recorded")
+            self._ledger.problem(_why_lost(self._run.path) or f"the supervisor failed: {error!r}")
 
     def _look(self, ended: bool) -> None:
         now_ns = time.monotonic_ns()
@@ -418,6 +415,17 @@ class Supervisor:
                 self._freeze(entry, wanted_now(self._run.ranks / name, incident))
             else:
                 self._capture_live(entry, rank_of(self._run.ranks / name), incident)
+
+
+def _why_lost(run: Path) -> str:
+    """Why nothing can be done in it; empty where something can."""
+    try:
+        run.stat()
+    except FileNotFoundError:
+        return f"{run} was removed: nothing more is recorded"
+    except OSError as error:  # its file server was lost
+        return f"{run} cannot be reached: {error.strerror}: what happens until it can is not seen"
+    return ""
 
 
 def _as_shells_say(code: int) -> int:

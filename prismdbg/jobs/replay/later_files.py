@@ -6,9 +6,11 @@ What native code or another process writes is in no log, so the folders that the
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from prismdbg.capsule import path_kind
@@ -32,10 +34,13 @@ class LaterFiles(NamedTuple):
 @dataclass(slots=True, kw_only=True)
 class _Search:
     """`known`: paths that are as they were, or are laid as they were. `cut`: folders not read to their end. `undated`:
-    made since, with an older time of modification."""
+    made since, with an older time of modification. `shared`: those of the folders in which every user may write, as in
+    /tmp: what lies deeper there is other programs', unless one of `own` is around it."""
 
     since_ns: int
     known: set[str]
+    shared: frozenset[str]
+    own: frozenset[str]
     left_out: tuple[str, ...]
     left: int
     found: list[str] = field(default_factory=list)
@@ -86,8 +91,13 @@ class _Search:
     def _undated(self, path: str) -> None:
         """Its status was changed since. That may be its mode, or a second name (as a recording gives the files that a
         program reads); a copy that keeps the time was made since. It may be needed, so it is shown."""
-        if len(self.undated) < MOST_UNDATED and birth_ns(path) > self.since_ns:
+        if len(self.undated) < MOST_UNDATED and not self._is_others(path) and birth_ns(path) > self.since_ns:
             self.undated.append(path)
+
+    def _is_others(self, path: str) -> bool:
+        folder, *outer = map(str, PurePath(path).parents)
+        named = self.shared | self.own
+        return folder not in named and next((around for around in outer if around in named), "") in self.shared
 
 
 def later_files(
@@ -100,12 +110,28 @@ def later_files(
 ) -> LaterFiles:
     """Below `folders`; a folder stands for all that is in it where nothing in it is older. `known`: files that are laid
     as they were, and folders that were there. `left_out`: folders that are not looked into."""
-    search = _Search(since_ns=since_ns, known=set(known), left_out=tuple(left_out), left=most)
-    for folder in sorted({os.path.normpath(folder) for folder in folders}):
+    named = sorted({os.path.normpath(folder) for folder in folders})
+    shared = frozenset(filter(_is_shared, named))
+    search = _Search(
+        since_ns=since_ns,
+        known=set(known),
+        shared=shared,
+        own=frozenset(named) - shared,
+        left_out=tuple(left_out),
+        left=most,
+    )
+    for folder in named:
         if not unfit(folder) and path_kind.is_folder(folder) and not path_kind.is_link(folder):
             search.known.add(folder)  # the folder itself was named or written into
             search.folder(folder)
     return LaterFiles(tuple(sorted(set(search.found))), Unhidden(tuple(search.cut), tuple(search.undated)))
+
+
+def _is_shared(folder: str) -> bool:
+    try:
+        return bool(Path(folder).stat().st_mode & stat.S_ISVTX)
+    except (OSError, ValueError):  # gone, or no path at all
+        return False
 
 
 def _is_kernels(folder: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +66,26 @@ def test_a_run_that_is_removed_meanwhile_is_named_and_the_jobs_exit_code_is_kept
     assert supervisor.watch(lambda: None) == 0
     assert any(text == f"{tmp_path / 'run'} was removed: nothing more is recorded" for text in said), said
     assert not any("supervisor failed" in text for text in said)
+
+
+def test_a_run_that_cannot_be_reached_is_named_and_the_jobs_exit_code_is_kept(
+    supervised: tuple[Supervisor, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file server that was lost answers ENOTCONN to everything, `stat` of the folder too."""
+    supervisor, said = supervised
+    stat = os.stat
+
+    def lost(path: Any, *args: Any, **options: Any) -> os.stat_result:
+        if str(path).startswith(str(tmp_path / "run")):
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN), str(path))
+        return stat(path, *args, **options)
+
+    monkeypatch.setattr(os, "stat", lost)
+    assert supervisor.watch(lambda: None) == 0
+    wanted = (
+        f"{tmp_path / 'run'} cannot be reached: {os.strerror(errno.ENOTCONN)}: what happens until it can is not seen"
+    )
+    assert wanted in said, said
 
 
 def test_a_rank_that_ended_with_code_0_was_not_killed(

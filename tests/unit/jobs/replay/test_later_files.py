@@ -103,6 +103,18 @@ def test_a_file_that_was_given_another_name_or_mode_since_is_no_copy(tmp_path: P
     assert birth_ns(str(tmp_path / "gone")) == 0
 
 
+def test_what_other_programs_copy_in_a_folder_of_all_users_is_no_suspect(tmp_path: Path) -> None:
+    """Python's `tempfile` tries out whether it can write in /tmp, and so names it."""
+    tmp_path.chmod(0o1777)
+    theirs = put(tmp_path / "rsync" / "data" / "config.yaml", later=False)
+    beside = put(tmp_path / "config.yaml", later=False)
+    assert later_files([str(tmp_path)], BEGAN_NS, known=()).unhidden.undated == (str(beside),)
+    named = later_files([str(tmp_path), str(tmp_path / "rsync")], BEGAN_NS, known=())
+    assert named.unhidden.undated == (str(beside), str(theirs))
+    put(tmp_path / "rsync" / "new", later=True)
+    assert found(tmp_path) == ["rsync/new"]
+
+
 def test_no_more_undated_files_are_kept_than_anybody_reads(tmp_path: Path) -> None:
     for number in range(MOST_UNDATED + 3):
         put(tmp_path / str(number), later=False)
