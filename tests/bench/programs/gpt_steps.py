@@ -55,8 +55,10 @@ def window_of(mode: str) -> int:
 
 def switch() -> Callable[[str], None]:
     """Puts this rank's recorder into a mode; called between two steps, with nothing in flight."""
+    from prismdbg.rank.c10d import schemas
     from prismdbg.rank.recording.steps import COUNTER
 
+    positions = schemas.read().positions()
     recording = COUNTER._listeners[0].__self__  # type: ignore[attr-defined]
     recorder = recording.recorder
     assert recording.kind == "native", "only the native recorder can be taken out and put back"
@@ -67,7 +69,10 @@ def switch() -> Callable[[str], None]:
         nonlocal installed
         wanted = not mode.startswith("bare")
         if wanted != installed:
-            (recorder.install if wanted else recorder.uninstall)()
+            if wanted:
+                recorder.install(positions)
+            else:
+                recorder.uninstall()
             installed = wanted
         recorder.mode(0 if mode == "off" or not wanted else 1)
         steps = window_of(mode)

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from prismdbg.jobs.injection import cache_dir
-from prismdbg.rank.c10d import kernels
+from prismdbg.rank.c10d import kernels, schemas
 from prismdbg.rank.native import build as native_build
 from prismdbg.rank.recording.python_recorder import PythonRecorder
 
@@ -55,7 +55,8 @@ class Switch:
         self.kind = kind
         self.recorder = make_recorder(kind)
         if kind == "native":
-            self.recorder.install()
+            self.positions = schemas.read().positions()
+            self.recorder.install(self.positions)
         self.recorder.open(
             folder, 0, SEGMENT_BYTES, PAYLOAD_SEGMENT_BYTES, *(part not in without for part in PARTS), True
         )
@@ -71,7 +72,7 @@ class Switch:
         elif mode == "bare":
             self.recorder.uninstall()
         else:
-            self.recorder.install()
+            self.recorder.install(self.positions)
             self.recorder.mode(int(mode != "off"))
         self.recorder.window(mode == "window", 1, WINDOW_BYTES)
 
