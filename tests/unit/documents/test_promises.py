@@ -246,14 +246,17 @@ def test_errors_of_an_emulated_iteration_are_those_of_the_results() -> None:
 def test_the_readme_has_the_figures_of_the_page_of_measurements() -> None:
     page = document("docs/measurements.md")
     said = re.search(
-        r"recorded step to a bare step was ([\d.]+), and that of two bare steps ([\d.]+) \(.*, commit (\w+)\)\. "
-        r"A payload window of 8 steps costs (\d+) %",
+        r"recorded step to a bare step was ([\d.]+) \(95 % interval ([\d.]+) to ([\d.]+)\), and that of two bare steps "
+        r"([\d.]+) \(.*, commit (\w+)\)\. A payload window of 8 steps costs (\d+) % of a step, "
+        r"and (\d+) % while it fills",
         document("README.md"),
     )
     assert said is not None
-    recorded, bare, commit, window = said.groups()
+    recorded, low, high, bare, commit, window, filling = said.groups()
     assert f"(bare against bare: {bare}) | {recorded} | {commit} |" in page
-    assert f"a payload window of 8 steps, against bare (goal: 1.10, not met) | 1.{window}3 |" in page
+    assert f"| {recorded} | {low}..{high} |" in RESULTS and f" at {commit}\n" in RESULTS
+    assert re.search(rf"a payload window of 8 steps, against bare \| 1\.{int(window):02}\d \|", page)
+    assert re.search(rf"the window fills for the first time \| 1\.{int(filling):02}\d \|", page)
 
 
 def test_every_section_of_the_results_names_its_command_and_commit() -> None:
