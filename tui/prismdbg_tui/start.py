@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from prismdbg.debugger.time_travel import Travel
     from prismdbg.job_graph.job_view import JobView
     from prismdbg.jobs.replay.replay_plan import ReplayRequest
+    from prismdbg.jobs.run_overview import RunOverview
     from prismdbg.session.trace_place import TracePlace
     from prismdbg_tui.session.live import LiveRank
 
@@ -66,6 +67,29 @@ def overview(view: JobView, into: Callable[[int, bool], None]) -> int:
             return app.return_code or 0
         rank = drop.rank
         into(drop.rank, drop.runs)
+
+
+def recorded_job(read: Callable[[], RunOverview], open_rank: Callable[[int, bool, Moment | None], None]) -> int:
+    """All ranks of a run, again and again after a rank that was opened. `read`: the run, also while its job runs.
+    `open_rank`: shows a rank, or lets it run again, at a moment of it."""
+    job = read()
+    if not on_terminal():
+        from prismdbg_tui.recorded_job.plain_job import write_job
+
+        write_job(job, sys.stdout)
+        return 0
+    from prismdbg_tui.recorded_job.app import JobApp
+    from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, TABLE
+    from prismdbg_tui.session.keymap import config_file, read_keys
+
+    keys, rank = read_keys(config_file(), JOB_ACTIONS, TABLE), -1
+    while True:
+        app = JobApp(job, read, keys=keys, at=rank)
+        chosen = app.run()
+        if chosen is None:
+            return app.return_code or 0
+        job, rank = app.job, chosen.rank
+        open_rank(chosen.rank, chosen.runs, chosen.at)
 
 
 def debug(

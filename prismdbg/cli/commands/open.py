@@ -14,6 +14,7 @@ from prismdbg.cli.options.place_options import PORT, WEB
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.job_view import is_job, job_view
 from prismdbg.jobs.replay.replay import ReplayRequest
+from prismdbg.jobs.run_overview import is_recorded_job, read_overview
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.model.moment import Moment
@@ -40,6 +41,9 @@ def command(
 ) -> int:
     """View CAPSULE, a folder or a packed file: its timeline, collectives, stacks and received data.
 
+    A recorded RUN opens as a table of all ranks, with what `prismdbg why` finds: how far each rank came, how long it
+    waited, and how long the others waited for it. With --rank or --at, one rank opens.
+
     An emulated RUN, or a GRAPH from `prismdbg graph build`, opens as a map of all ranks by mesh coordinates. From there
     you can open each rank. With --rank, only that rank opens.
 
@@ -47,6 +51,7 @@ def command(
     printed.
     """
     whole_job = rank is None and is_job(capsule)
+    all_recorded = rank is None and at is None and is_recorded_job(capsule)
     if cluster is not None and not whole_job:
         raise UsageError("--cluster needs a whole job", hint="give an emulated RUN or a GRAPH, and leave --rank out")
     if web:
@@ -55,10 +60,13 @@ def command(
         options = ["--cluster", str(cluster.absolute())] if cluster is not None else []
         options += ["--at", str(at)] if at else []
         options += as_options(keys)
-        shown = (capsule if whole_job else capsule_at(capsule, rank)).absolute()
-        return serve(["open", str(shown), *options], port, sys.stderr, run=str(shown) if whole_job else "")
+        all_ranks = whole_job or all_recorded
+        shown = (capsule if all_ranks else capsule_at(capsule, rank)).absolute()
+        return serve(["open", str(shown), *options], port, sys.stderr, run=str(shown) if all_ranks else "")
     if whole_job:
         return _all_ranks(capsule, cluster)
+    if all_recorded:
+        return _all_recorded(capsule)
     capsule = capsule_at(capsule, rank)
     from prismdbg_tui import start
 
@@ -79,3 +87,16 @@ def _all_ranks(path: Path, cluster: Path | None) -> int:
                 start.look(whole, whole.path.name, above=True)
 
     return start.overview(view, into)
+
+
+def _all_recorded(path: Path) -> int:
+    from prismdbg_tui import start
+
+    def open_rank(rank: int, runs: bool, at: Moment | None) -> None:
+        with opened(capsule_at(path, rank)) as whole:
+            if runs:
+                start.debug(ReplayRequest(capsule=whole), whole.path.name, sys.stderr, LONGEST_S, at, above=True)
+            else:
+                start.look(whole, whole.path.name, at, above=True)
+
+    return start.recorded_job(lambda: read_overview(path), open_rank)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from prismdbg_tui.recorded_job.keys import JOB_ACTIONS
 from prismdbg_tui.session.actions import ACTIONS
 
 ROOT = Path(__file__).parents[3]
@@ -69,6 +70,6 @@ def test_the_documented_keys_are_those_of_the_screen() -> None:
         for row in _ROW.findall((ROOT / "docs" / "debugging.md").read_text())
         for key in re.findall("`([^`]+)`", row)
     ]
-    keys = {key for action in ACTIONS for key in action.keys.split(",")}
+    keys = {key for action in (*ACTIONS, *JOB_ACTIONS) for key in action.keys.split(",")}
     letters = [key for key in named if len(key) == 1 and key.isalpha()]
     assert len(letters) > 20 and not [key for key in letters if key not in keys]

@@ -17,7 +17,7 @@ from textual.keys import Keys, _character_to_key, format_key
 from prismdbg.errors import UsageError
 from prismdbg_tui.session.actions import ACTIONS, Action
 
-TABLES = ("overview",)
+TABLES = ("overview", "job")
 RESERVED = ("ctrl+p", "ctrl+q", "ctrl+c")  # Textual's own
 ESCAPE = "escape"  # out of a line, out of what takes long
 _MODIFIERS = frozenset(["ctrl", "shift", "alt", "super", "hyper", "meta"])

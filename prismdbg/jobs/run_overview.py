@@ -1,0 +1,166 @@
+"""A recorded job for one look: how far each rank came, how long it waited, who waited for it, and what `why` finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.stragglers import waits_by_group
+from prismdbg.diagnosis.why import Diagnosis, diagnose
+from prismdbg.jobs.evidence import gather
+from prismdbg.jobs.storage.emulated_run import read_emulated
+from prismdbg.jobs.storage.peak import peak_of
+from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
+from prismdbg.jobs.storage.run_report import RankState, rank_states
+from prismdbg.log.columns import NOT_ENDED, LogColumns, while_folded
+from prismdbg.model.collective import Frame
+from prismdbg.model.frame import source_of
+from prismdbg.model.ops import OPS
+
+Floats = NDArray[np.float64]
+PARTS = 240  # of the time that the logs cover
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRow:
+    """`folder`: with the attempt, `3.1`. last: the last collective, `all_reduce`, and at: its line, `train.py:61`; both
+    are empty where the log holds none. waited_ns: longer than the rank that came last, in collectives that all of the
+    group completed; awaited_ns: how long the others waited for this rank, in the middle of them. peak_bytes: of the
+    process, 0 where nobody looked. inside: shape (PARTS,), by part of the time the share of it, 0 to 1, in which the
+    rank was inside a collective."""
+
+    rank: int
+    folder: str
+    state: str
+    moment: str
+    collectives: int
+    last: str
+    at: str
+    waited_ns: int
+    awaited_ns: int
+    peak_bytes: int
+    inside: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOverview:
+    """`ranks`: of the last attempt, by number. lasted_ns: what the logs cover of the job, PARTS equal parts."""
+
+    path: Path
+    ranks: tuple[RankRow, ...]
+    diagnosis: Diagnosis
+    is_running: bool
+    lasted_ns: int
+
+
+def is_recorded_job(path: Path) -> bool:
+    """A run that was recorded, not emulated, and of more than one rank."""
+    run = RunFolder(path)
+    if not run.run_json.is_file() or read_emulated(run) is not None:
+        return False
+    return len({rank_of(folder) for folder in run.rank_folders()}) > 1
+
+
+def read_overview(path: Path) -> RunOverview:
+    """While the job runs, or afterwards. `CapsuleError` where no log is there."""
+    return while_folded(lambda: _read(path))
+
+
+def _read(path: Path) -> RunOverview:
+    run = RunFolder.existing(path)
+    evidence = gather(path)
+    states = {rank_of(Path(state.name)): state for state in rank_states(run)}  # the last attempt of a rank comes last
+    return overview_of(path, evidence, states, {rank: peak_of(run.latest(rank)) for rank in states})
+
+
+def overview_of(
+    path: Path, evidence: Evidence, states: Mapping[int, RankState], peaks: Mapping[int, int]
+) -> RunOverview:
+    """`states`, and peaks of memory in bytes, by rank; a rank without a state has no row."""
+    begun_ns, ended_ns = _span(evidence)
+    edges = np.linspace(begun_ns, ended_ns, PARTS + 1)
+    waits = {rank: Wait() for rank in evidence.columns}
+    _add_waits(evidence, waits)
+    rows = [
+        _row(rank, log, states[rank], waits[rank], peaks.get(rank, 0), edges)
+        for rank, log in sorted(evidence.columns.items())
+        if rank in states
+    ]
+    return RunOverview(
+        path=path,
+        ranks=tuple(rows),
+        diagnosis=diagnose(evidence),
+        is_running=evidence.is_running,
+        lasted_ns=ended_ns - begun_ns,
+    )
+
+
+@dataclass(slots=True)
+class Wait:
+    waited_ns: int = 0
+    awaited_ns: int = 0
+
+
+def _add_waits(evidence: Evidence, waits: Mapping[int, Wait]) -> None:
+    for group in waits_by_group(evidence).values():
+        longer = group.waited_ns - group.waited_ns.min(axis=1, initial=np.iinfo(np.int64).max, keepdims=True)
+        for place, rank in enumerate(group.ranks):
+            waits[rank].waited_ns += int(longer[:, place].sum())
+            late_ns = group.lateness_ns(place)[group.last == place]
+            waits[rank].awaited_ns += int(np.maximum(late_ns, 0).sum())
+
+
+def _span(evidence: Evidence) -> tuple[int, int]:
+    """Of the clock: from the first call to the last end, or to that of the job where a call never ended."""
+    begun, ended = [], []
+    for log in evidence.columns.values():
+        if len(log):
+            begun.append(int(log.begun_ns.min()) + log.wall_offset_ns)
+            ended.append(int(max(log.ended_ns.max(), log.begun_ns.max())) + log.wall_offset_ns)
+            if (log.ended_ns == NOT_ENDED).any():
+                ended.append(evidence.ended_wall_ns)
+    return min(begun, default=0), max(ended, default=0)
+
+
+def _row(rank: int, log: LogColumns, state: RankState, wait: Wait, peak_bytes: int, edges: Floats) -> RankRow:
+    last = len(log) - 1
+    op = log.texts.get(int(log.op[last]), "") if len(log) else ""
+    return RankRow(
+        rank=rank,
+        folder=state.name,
+        state=state.state,
+        moment=state.moment,
+        collectives=state.collectives,
+        last=OPS[op].label if op in OPS else op,
+        at=_line(source_of(log.frames(int(log.stack[last])))) if len(log) else "",
+        waited_ns=wait.waited_ns,
+        awaited_ns=wait.awaited_ns,
+        peak_bytes=peak_bytes,
+        inside=_inside(log, edges),
+    )
+
+
+def _line(frame: Frame | None) -> str:
+    return "" if frame is None else f"{frame.filename.rpartition('/')[2]}:{frame.line}"
+
+
+def _inside(log: LogColumns, edges: Floats) -> Floats:
+    """Two that overlap count once where one would fill the part."""
+    begun = np.sort(log.begun_ns + log.wall_offset_ns)
+    ended = np.sort(np.where(log.ended_ns == NOT_ENDED, edges[-1], log.ended_ns + log.wall_offset_ns))
+    spent: Floats = np.diff(_since(begun, edges) - _since(ended, edges))
+    parts = np.diff(edges)
+    return np.clip(np.divide(spent, parts, out=np.zeros_like(spent), where=parts > 0), 0.0, 1.0)
+
+
+def _since(times: NDArray[np.generic], edges: Floats) -> Floats:
+    """At each edge the sum of what has passed since all of the sorted times before it."""
+    before = np.searchsorted(times, edges)
+    sums = np.concatenate([[0.0], np.cumsum(times - edges[0], dtype=np.float64)])
+    passed: Floats = before * (edges - edges[0]) - sums[before]
+    return passed

@@ -1,0 +1,85 @@
+"""A recorded job for one look: who waited, for whom, and how much of the time each rank was inside collectives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from logs import MILLISECOND_NS, Job
+from tiny_log import TinyLog
+
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.jobs.run_overview import PARTS, RunOverview, is_recorded_job, overview_of, read_overview
+from prismdbg.jobs.storage.run_report import RankState
+
+LATE_NS = 200 * MILLISECOND_NS
+
+
+def state(rank: int) -> RankState:
+    return RankState(
+        name=str(rank), state="ended", moment="3.1", collectives=3, in_flight=0, steps=3, window="-", log_bytes=1,
+        payload_bytes=0, lost="",
+    )  # fmt: skip
+
+
+def overview(job: Job, **facts: int) -> RunOverview:
+    evidence = Evidence(logs=job.logs, world_size=len(job.ranks), **facts)
+    return overview_of(Path("run"), evidence, {rank: state(rank) for rank in job.ranks}, {0: 5})
+
+
+def test_who_waited_and_for_whom() -> None:
+    job = Job(3)
+    for _ in range(4):
+        job.call(late_ns={2: LATE_NS})
+    rows = overview(job).ranks
+    assert [row.awaited_ns for row in rows] == [0, 0, 4 * LATE_NS]
+    assert [row.waited_ns for row in rows] == [4 * LATE_NS, 4 * LATE_NS, 0]
+    assert [row.peak_bytes for row in rows] == [5, 0, 0]
+    assert {(row.last, row.at) for row in rows} == {("all_reduce", "train.py:42")}
+
+
+def test_the_share_of_the_time_inside_collectives() -> None:
+    job = Job(2)
+    job.call(late_ns={1: LATE_NS})  # rank 0 is inside for all of it
+    late = overview(job)
+    assert late.lasted_ns == LATE_NS + MILLISECOND_NS // 2
+    assert late.ranks[0].inside == pytest.approx(np.ones(PARTS))
+    assert late.ranks[1].inside[:-1].max() == 0
+    assert late.ranks[1].inside[-1] == pytest.approx(0.5 * MILLISECOND_NS / (late.lasted_ns / PARTS))
+
+
+def test_a_rank_that_never_came_back_is_inside_until_the_job_ends() -> None:
+    job = Job(2)
+    job.call()
+    job.call(only={0}, done=False)
+    began_ns = job.logs[0].collectives[0].time_created_ns
+    hung = overview(job, ended_wall_ns=began_ns + 1000 * MILLISECOND_NS)
+    assert hung.lasted_ns == 1000 * MILLISECOND_NS
+    assert hung.ranks[0].inside[-1] == 1 and hung.ranks[1].inside[-1] == 0
+    assert hung.diagnosis.verdicts
+
+
+def test_a_rank_without_a_call_has_a_row() -> None:
+    job = Job(2)
+    job.call(only={0})
+    row = overview(job).ranks[1]
+    assert (row.last, row.at, row.waited_ns, row.inside.max()) == ("", "", 0, 0)
+    empty = overview(Job(2))
+    assert (empty.lasted_ns, len(empty.ranks)) == (0, 2)
+
+
+def test_a_run_folder(tmp_path: Path) -> None:
+    with pytest.raises((CapsuleError, UsageError)):
+        read_overview(tmp_path)
+    for rank in range(2):
+        log = TinyLog(tmp_path / "ranks" / str(rank), rank)
+        log.group("0", (0, 1), "default_pg")
+        log.complete(log.issue(0, 1, seq=0))
+        (log.folder / "rank.json").write_text(json.dumps({"pid": 2**22 + 1, "world_size": 2}))
+        assert not is_recorded_job(tmp_path), "run.json is missing"
+    (tmp_path / "run.json").write_text("{}")
+    assert is_recorded_job(tmp_path)
+    assert [row.rank for row in read_overview(tmp_path).ranks] == [0, 1]

@@ -1,0 +1,180 @@
+"""All ranks of a recorded job on one screen, by its keys and what it ends with."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from logs import MILLISECOND_NS, Job
+from played import until
+from prismdbg_tui.recorded_job import words
+from prismdbg_tui.recorded_job.app import JobApp, OpenRank
+from prismdbg_tui.recorded_job.help_sheet import JobHelp
+from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, TABLE
+from prismdbg_tui.recorded_job.plain_job import write_job
+from prismdbg_tui.session.keymap import read_keys
+from textual.pilot import Pilot
+
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.errors import CapsuleError
+from prismdbg.jobs.run_overview import RunOverview, overview_of
+from prismdbg.jobs.storage.run_report import RankState
+from prismdbg.model.moment import Moment
+
+Play = Callable[[JobApp, Pilot[OpenRank | None]], Awaitable[None]]
+
+
+def job(world: int = 4, *, hostile: str = "", is_running: bool = False) -> RunOverview:
+    """Rank 2 sends NaN at 1.1 and comes late; rank 3 raises."""
+    logs = Job(world)
+    logs.steps(1)
+    logs.call(sends_nan={2}, receives_nan=set(range(world)), late_ns={2: 50 * MILLISECOND_NS})
+    logs.raises(3, text=f"no{hostile}")
+    states = {
+        rank: RankState(
+            name=str(rank), state=f"ended{hostile}", moment="1.1", collectives=2, in_flight=0, steps=1, window="-",
+            log_bytes=1, payload_bytes=0, lost="",
+        )
+        for rank in range(world)
+    }  # fmt: skip
+    evidence = Evidence(logs=logs.logs, world_size=world, is_running=is_running)
+    return overview_of(Path("run"), evidence, states, {1: 1 << 30})
+
+
+def play(part: Play, shown: RunOverview | None = None, *, size: tuple[int, int] = (120, 36)) -> JobApp:
+    shown = shown or job()
+    app = JobApp(shown, lambda: shown)
+
+    async def run() -> None:
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            await part(app, pilot)
+
+    asyncio.run(run())
+    return app
+
+
+def on_screen(app: JobApp) -> str:
+    return "\n".join("".join(segment.text for segment in line) for line in app.screen._compositor.render_strips())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 60)])
+def test_findings_and_ranks(size: tuple[int, int]) -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        text = on_screen(app)
+        assert "4 ranks" in text and "8 collectives" in text
+        assert "rank 2 sent the first NaN or Inf" in text and "ValueError: no" in text
+        assert "50.0 ms" in text and "1.0 GiB" in text
+        assert ("inside a collective" in text) == (size[0] > 80)
+
+    play(part, size=size)
+
+
+def test_enter_opens_the_rank_at_the_finding_that_is_about_it() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        kinds = [verdict.kind for verdict in app.job.diagnosis.verdicts]
+        while app.job.diagnosis.verdicts[app.finding].ranks[0] != 2:
+            await pilot.press("n")
+        assert app.rank == 2, kinds
+        await pilot.press("enter")
+
+    assert play(part).return_value == OpenRank(2, False, Moment(1, 1))
+
+
+def test_another_rank_is_opened_where_it_opens_by_itself() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("home", "down", "D")
+
+    assert play(part).return_value == OpenRank(1, True, None)
+
+
+def test_sorting_keeps_the_rank_under_the_cursor() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("home", "down")
+        assert app.rank == 1
+        orders = []
+        for _ in range(4):
+            await pilot.press("s")
+            await pilot.pause()
+            orders.append([row.rank for row in app.rows])
+            assert app.rank == 1 and app.rows[app.table.cursor_row].rank == 1
+        assert orders == [[0, 1, 3, 2], [2, 0, 1, 3], [1, 0, 2, 3], [0, 1, 2, 3]]
+
+    play(part)
+
+
+def test_it_is_read_again_and_says_where_it_cannot_be() -> None:
+    shown = [job(), job(8)]
+
+    def read() -> RunOverview:
+        if not shown:
+            raise CapsuleError("the run is gone")
+        return shown.pop(0)
+
+    app = JobApp(read(), read)
+
+    async def run() -> None:
+        async with app.run_test(size=(120, 36)) as pilot:
+            await pilot.press("r")
+            await until(lambda: len(app.job.ranks) == 8, pilot)
+            await until(lambda: app.table.row_count == 8, pilot)
+            await pilot.press("r")
+            await until(lambda: any("the run is gone" in note.message for note in app._notifications), pilot)
+            assert len(app.job.ranks) == 8
+            await pilot.press("q")
+
+    asyncio.run(run())
+    assert app.return_value is None
+
+
+def test_help_names_every_key() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("question_mark")
+        await until(lambda: isinstance(app.screen, JobHelp), pilot)
+        text = on_screen(app)
+        assert all(action.title in text for action in JOB_ACTIONS)
+        await pilot.press("escape")
+        await until(lambda: not isinstance(app.screen, JobHelp), pilot)
+
+    play(part)
+
+
+def test_what_a_rank_says_does_not_steer_the_terminal() -> None:
+    shown = job(hostile="\x1b]0;taken\x07[bold]")
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        text = on_screen(app)
+        assert "\x1b" not in text and "\x07" not in text and "[bold]" in text
+
+    play(part, shown)
+    out = io.StringIO()
+    write_job(shown, out)
+    assert "\x1b" not in out.getvalue()
+
+
+def test_as_lines_of_text() -> None:
+    out = io.StringIO()
+    write_job(job(), out)
+    header, *rows = [line.split("\t") for line in out.getvalue().splitlines()]
+    assert len(rows) == 4 and {len(row) for row in rows} == {len(header)}
+    assert dict(zip(header, rows[2], strict=True))["awaited_ns"] == str(50 * MILLISECOND_NS)
+    assert dict(zip(header, rows[0], strict=True))["peak_bytes"] == ""
+
+
+def test_keys_have_a_table_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    file.write_text('next = "f10"\n[job]\nnext_order = "o"\n')
+    assert read_keys(file, JOB_ACTIONS, TABLE) == {"next_order": "o"}
+
+
+@pytest.mark.parametrize("width", [0, 1, 7, 240, 500])
+def test_a_strip_has_its_width_and_hides_nothing(width: int) -> None:
+    inside = np.zeros(240)
+    inside[120] = 0.01
+    strip = words.strip_of(inside, width)
+    assert len(strip) == width and (not width or "▁" in strip)
+    assert set(words.strip_of(np.ones(240), width)) <= {"█"}

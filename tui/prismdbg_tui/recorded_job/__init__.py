@@ -1,0 +1,1 @@
+"""All ranks of a recorded job on one screen."""

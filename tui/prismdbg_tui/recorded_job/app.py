@@ -1,0 +1,249 @@
+"""All ranks of a recorded job: what `why` finds, and one row a rank. Ends with the rank one opens, or with none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import ClassVar
+
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import DataTable, Static
+
+from prismdbg.errors import PrismError
+from prismdbg.jobs.run_overview import RankRow, RunOverview
+from prismdbg.model.moment import Moment
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.drawing.picture import picture
+from prismdbg_tui.drawing.themes import THEMES
+from prismdbg_tui.overview.keys import bindings
+from prismdbg_tui.recorded_job import words
+from prismdbg_tui.recorded_job.help_sheet import JobHelp
+from prismdbg_tui.recorded_job.keys import JOB_ACTIONS
+from prismdbg_tui.session import keymap
+from prismdbg_tui.widgets.key_bar import KeyBar
+
+_LEAST_AGAIN_S = 5.0
+_AGAIN_SHARE = 10  # a run that takes long to read is read less often
+_MOST_FINDINGS = 10  # lines
+_LEAST_STRIP = 8
+_TITLES = ("rank", "state", "moment", "last", "at", "waited", "awaited", "memory", "inside a collective")
+_ORDERS: tuple[tuple[str, Callable[[RankRow], int]], ...] = (
+    ("rank", lambda row: row.rank),
+    ("waited", lambda row: -row.waited_ns),
+    ("awaited", lambda row: -row.awaited_ns),
+    ("memory", lambda row: -row.peak_bytes),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRank:
+    """What was recorded of it, or, where it `runs`, its program again; `at`: where the selected finding is."""
+
+    rank: int
+    runs: bool
+    at: Moment | None
+
+
+class RankTable(DataTable[Text]):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "cursor_down", show=False),
+        Binding("k", "cursor_up", show=False),
+        Binding("g,home", "scroll_top", show=False),
+        Binding("G,end", "scroll_bottom", show=False),
+    ]
+
+
+class JobApp(App[OpenRank | None]):
+    CSS_PATH: ClassVar[list[str | PurePath]] = [
+        Path(__file__).parents[1] / "styles.tcss",
+        Path(__file__).with_name("job.tcss"),
+    ]
+    TITLE = "prismdbg"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = bindings(JOB_ACTIONS)
+
+    def __init__(
+        self, job: RunOverview, read: Callable[[], RunOverview], *, keys: Mapping[str, str] | None = None, at: int = -1
+    ) -> None:
+        """`read`: the run again. at: the rank that has the cursor; else the one that the first finding is about."""
+        super().__init__()
+        self.job, self._read = job, read
+        self._order, self._took_s = 0, 0.0
+        self.finding = 0
+        self.rank = at if at >= 0 else self._suspect()
+        self.keys_shown = keymap.in_force(keys or {}, JOB_ACTIONS)
+        self.set_keymap(dict(keys or {}))
+        self._head, self._findings = Static("", classes="head"), Static("", id="findings", classes="pane")
+        self.table = RankTable(id="ranks", cursor_type="row")
+        self._keybar = KeyBar(self.keys_shown, live=True, actions=JOB_ACTIONS)
+
+    def compose(self) -> ComposeResult:
+        yield self._head
+        yield self._findings
+        yield self.table
+        yield self._keybar
+
+    def on_mount(self) -> None:
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = THEMES[0].name
+        self._findings.border_title = "Findings"
+        self.table.focus()
+        self._repaint()
+        if self.job.is_running:
+            self.set_timer(_LEAST_AGAIN_S, self._read_again)
+
+    # what is shown
+
+    @property
+    def rows(self) -> list[RankRow]:
+        return sorted(self.job.ranks, key=lambda row: (_ORDERS[self._order][1](row), row.rank))
+
+    def _suspect(self) -> int:
+        verdicts = self.job.diagnosis.verdicts
+        ranks = verdicts[self.finding].ranks if self.finding < len(verdicts) else ()
+        known = [row.rank for row in self.job.ranks]
+        return next((rank for rank in ranks if rank in known), known[0] if known else 0)
+
+    def _repaint(self) -> None:
+        head = Text(no_wrap=True, overflow="ellipsis")
+        head.append(" ◣ prismdbg ", f"bold {color(self, 'accent')}")
+        head.append(" recorded ", f"bold reverse {color(self, 'success')}")
+        head.append(f"  {figures.clean(self.job.path.name or str(self.job.path))}", "bold")
+        head.append(f" · {words.heading(self.job)}", "dim")
+        self._head.update(head)
+        self._show_findings()
+        self._fill()
+        self._keybar.paint()
+
+    def _show_findings(self) -> None:
+        colors = {name: color(self, name) for _, name in words.SIGNS.values()}
+        room = min(_MOST_FINDINGS, max(self.size.height // 3, 3))
+        text = words.findings(self.job, self.finding, colors, room)
+        self._findings.styles.height = min(len(text.split()), room) + 2
+        self._findings.update(text)
+
+    def _fill(self) -> None:
+        suspects = {rank for verdict in self.job.diagnosis.verdicts for rank in verdict.ranks[:1]}
+        rows = self.rows
+        texts = [words.cells(row, 0, color(self, "error") if row.rank in suspects else "") for row in rows]
+        widths = [max([len(title), *(text[at].cell_len for text in texts)]) for at, title in enumerate(_TITLES[:-1])]
+        strip = self.size.width - sum(widths) - 2 * len(_TITLES) - 2
+        self.table.clear(columns=True)
+        for title, width in zip(_TITLES[:-1], widths, strict=True):
+            self.table.add_column(title, width=width, key=title)
+        if strip >= _LEAST_STRIP:
+            self.table.add_column(_TITLES[-1], width=strip, key=_TITLES[-1])
+        for row, cells in zip(rows, texts, strict=True):
+            cells[-1:] = [Text(words.strip_of(row.inside, strip), "dim")] if strip >= _LEAST_STRIP else []
+            self.table.add_row(*cells, key=str(row.rank))
+        self._place()
+
+    def _place(self) -> None:
+        place = next((at for at, row in enumerate(self.rows) if row.rank == self.rank), 0)
+        self.table.move_cursor(row=place, animate=False)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._repaint)
+
+    def watch_theme(self, _name: str) -> None:
+        if self.is_mounted(self._head):
+            self.call_after_refresh(self._repaint)
+
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        screens, (width, height) = self._background_screens, self.size
+        shown = self.screen._compositor.render_update(full=True, screen_stack=screens, simplify=simplify)
+        return picture(shown or "", width, height, title or self.title, color(self, "background"))
+
+    @work(thread=True, exclusive=True, group="read")
+    def _read_again(self) -> None:
+        began = time.monotonic()
+        try:
+            job = self._read()
+        except (PrismError, OSError) as error:
+            self.call_from_thread(self.refuse, f"the run cannot be read again: {error}")
+            return
+        self._took_s = time.monotonic() - began
+        self.call_from_thread(self._take, job)
+
+    def _take(self, job: RunOverview) -> None:
+        self.job = job
+        self.finding = min(self.finding, max(len(job.diagnosis.verdicts) - 1, 0))
+        self._repaint()
+        if job.is_running:
+            self.set_timer(max(_LEAST_AGAIN_S, _AGAIN_SHARE * self._took_s), self._read_again)
+
+    # what is done
+
+    def on_data_table_row_highlighted(self, message: DataTable.RowHighlighted) -> None:
+        if message.row_key.value is not None and self.table.is_valid_row_index(message.cursor_row):
+            self.rank = int(message.row_key.value)
+
+    def on_data_table_row_selected(self, message: DataTable.RowSelected) -> None:
+        message.stop()
+        self.action_act("drop")
+
+    def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
+        self.action_act(message.action_name)
+
+    def action_act(self, name: str) -> None:
+        getattr(self, f"_do_{name}")()
+
+    def refuse(self, text: str) -> None:
+        self.notify(text.replace("[", r"\["), severity="warning", timeout=4)
+
+    def _do_drop(self) -> None:
+        self._leave(runs=False)
+
+    def _do_debug(self) -> None:
+        self._leave(runs=True)
+
+    def _leave(self, *, runs: bool) -> None:
+        """In a browser the rank has a page of its own; the way back is the browser's."""
+        if self.is_web:
+            self.open_url(f"/{'debug' if runs else 'open'}/{self.rank}", new_tab=False)
+        else:
+            self.exit(OpenRank(self.rank, runs, self._moment()))
+
+    def _moment(self) -> Moment | None:
+        verdicts = self.job.diagnosis.verdicts
+        if self.finding < len(verdicts) and verdicts[self.finding].ranks[:1] == (self.rank,):
+            return verdicts[self.finding].moment
+        return None
+
+    def _do_next_finding(self) -> None:
+        self._find(1)
+
+    def _do_previous_finding(self) -> None:
+        self._find(-1)
+
+    def _find(self, step: int) -> None:
+        if count := len(self.job.diagnosis.verdicts):
+            self.finding = (self.finding + step) % count
+            self.rank = self._suspect()
+            self._show_findings()
+            self._place()
+
+    def _do_next_order(self) -> None:
+        self._order = (self._order + 1) % len(_ORDERS)
+        self._fill()
+        self.notify(f"sorted by {_ORDERS[self._order][0]}", timeout=2)
+
+    def _do_again(self) -> None:
+        self._read_again()
+
+    def _do_theme(self) -> None:
+        names = sorted(self.available_themes)
+        self.theme = names[(names.index(self.theme) + 1) % len(names)]
+
+    def _do_help(self) -> None:
+        self.push_screen(JobHelp(self.keys_shown))
+
+    def _do_leave(self) -> None:
+        self.exit(None)

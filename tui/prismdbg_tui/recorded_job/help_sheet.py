@@ -1,0 +1,29 @@
+"""The help of a recorded job's screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.text import Text
+
+from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, TABLE
+from prismdbg_tui.screens.help import Help
+
+_COLUMNS = """\
+  last        the last collective that the rank issued, and the program's line
+  waited      how much longer than the rank that came last it was inside collectives
+  awaited     how long the others waited for it, the median of them
+  memory      the peak of its process
+  inside a collective   its share of the time, from the begin of the job to its end: where one rank's strip is low and
+              the others' are high, they wait for it
+"""
+
+
+class JobHelp(Help):
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        super().__init__(keys, live=True, actions=JOB_ACTIONS)
+
+    def _end(self, text: Text, accent: str) -> None:
+        text.append("Columns\n", f"bold {accent}")
+        text.append(_COLUMNS)
+        text.append(f"\nTo change keys: ~/.config/prismdbg/keys.toml, below a line [{TABLE}]\n", "dim")

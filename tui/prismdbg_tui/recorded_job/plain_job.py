@@ -1,0 +1,23 @@
+"""The ranks of a recorded job as lines of text, for pipes and files."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from prismdbg.jobs.run_overview import RankRow, RunOverview
+from prismdbg_tui.drawing import figures
+
+_HEADER = ("rank", "state", "moment", "collectives", "last", "source", "waited_ns", "awaited_ns", "peak_bytes")
+
+
+def write_job(job: RunOverview, output: TextIO) -> None:
+    """Tab-separated, numbers as they are: nanoseconds and bytes; a peak that is not known is empty."""
+    output.write("\t".join(_HEADER) + "\n")
+    for row in job.ranks:
+        output.write("\t".join(_cells(row)) + "\n")
+
+
+def _cells(row: RankRow) -> list[str]:
+    numbers = (row.waited_ns, row.awaited_ns, row.peak_bytes or "")
+    cells = (row.rank, row.state, row.moment, row.collectives, row.last, row.at, *numbers)
+    return [figures.clean(str(cell)).replace("\n", " ") for cell in cells]
