@@ -1,0 +1,71 @@
+"""A captured rank as a test of another project, run by pytest in a process of its own."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from chain import Taken, altered
+from jobs import ROOT, plain_environment
+
+from prismdbg.capsule.capsule_dir import Capsule
+
+pytestmark = [pytest.mark.job, pytest.mark.criu]
+
+TESTS = """
+import pytest
+
+@pytest.mark.capsule("capsule", runtime="local")
+def test_it_is_as_recorded(capsule):
+    verdict = capsule.assert_identical()
+    assert verdict.strength.collectives > 20
+    with capsule.replay() as rank:
+        rank.run_to("2.1")
+        assert rank.value("step") == 2
+
+@pytest.mark.capsule("other", runtime="local")
+def test_it_is_not_what_was_recorded(capsule):
+    capsule.assert_identical()
+
+@pytest.mark.capsule("capsule", runtime="local")
+def test_a_part_is_compared(capsule):
+    assert capsule.compare(until="2.1").moment == "2.1"
+
+def test_without_a_mark(capsule):
+    pass
+
+@pytest.mark.capsule("capsule", runtim="local")
+def test_a_misspelled_option(capsule):
+    pass
+
+@pytest.mark.capsule("nowhere")
+def test_of_nothing(capsule):
+    capsule.assert_identical()
+"""
+
+
+def test_a_capsule_is_a_test(nan_from_start: Taken, tmp_path: Path) -> None:
+    (tmp_path / "test_incident.py").write_text(TESTS)
+    (tmp_path / "capsule").symlink_to(nan_from_start.capsule)
+    argv = [*Capsule.open(nan_from_start.capsule).rank()["orig_argv"], "--lr", "2.1e-3"]
+    altered(nan_from_start.capsule, tmp_path / "other", orig_argv=argv)
+    installed = [entry.value for entry in importlib.metadata.entry_points(group="pytest11")]
+    loaded = [] if "prismdbg.api.pytest_plugin" in installed else ["-p", "prismdbg.api.pytest_plugin"]
+    options = ["-q", "--strict-markers", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), *loaded]
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(tmp_path)],
+        cwd=tmp_path,
+        env=plain_environment(PYTHONPATH=f"{ROOT}:{ROOT / 'tui'}"),
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    said = ended.stdout
+    assert ended.returncode == 1, said + ended.stderr
+    assert "2 passed" in said and "2 failed" in said and "2 errors" in said, said
+    assert "AssertionError" in said and "diverged at " in said and "all_reduce sends other values than it did" in said
+    assert "the fixture `capsule` needs a mark" in said and "unexpected keyword argument 'runtim'" in said
+    assert "nowhere" in said
