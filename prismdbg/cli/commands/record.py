@@ -93,8 +93,9 @@ def command(
 
     Example: `prismdbg record -o RUN -- torchrun --nproc-per-node 4 train.py`
 
-    The script needs no change, and the exit code is that of the job. Without --window, --checkpoint-every or
-    --state-every, RUN contains no received data. That is enough for `why`, and for `capture` while the job runs.
+    The script needs no change, and the exit code is that of the job. RUN contains received data only with
+    --checkpoint-every, --state-every or --window. Without it, RUN is enough for `why`, and for `capture` while the job
+    runs.
 
     With --trigger hang=T, a wait longer than T is reported as slow or as a hang. It is a hang if it is also longer than
     3 times the longest recent step or pause between collectives and, while the awaited rank computes or waits for a
