@@ -27,7 +27,7 @@ from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.log.columns import NOT_ENDED
 from prismdbg.log.rank_log import columns_of
 from prismdbg.model import dtypes
-from prismdbg.model.collective import Collective, Group, TensorMeta
+from prismdbg.model.collective import Collective, Group, TensorMeta, group_title
 from prismdbg.model.moment import Moment
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Rank:
         return self.log.groups
 
     def at(self, moment: str | Moment) -> Collective:
-        """The collective at `moment`, for instance `"11.1"`. Raises `UsageError` where there is none."""
+        """The collective at `moment`, for instance `"11.1"`. Raises `UsageError` if there is none."""
         wanted = Moment.parse(moment) if isinstance(moment, str) else moment
         columns = columns_of(self.log)
         row = columns.row_at(Moment(wanted.step, wanted.collective))
@@ -69,7 +69,7 @@ class Rank:
         raise UsageError(f"rank {self.number} has no collective at {wanted}", hint="list them: rank.to_pandas()")
 
     def payload(self, collective: Collective) -> bytes | None:
-        """The bytes of all output tensors, one after the other; None where they were not kept."""
+        """The bytes that it received: all output tensors, one after the other. None if they were not kept."""
         if (kept := collective.payload) is None or self._folder is None:
             return None
         if not (self._folder / payload_segment(kept.segment)).exists():  # the window has moved on
@@ -79,8 +79,8 @@ class Rank:
     def received(self, collective: Collective) -> tuple[Array, ...]:
         """What the rank received in `collective`: one array for each output tensor, with its shape.
 
-        bfloat16 becomes float32, which holds every value of it. Raises `UsageError` where the payload was not kept, or
-        numpy has no such element type.
+        bfloat16 becomes float32, without loss. Raises `UsageError` if the payload was not kept or numpy has no such
+        element type.
         """
         if (data := self.payload(collective)) is None:
             raise UsageError(
@@ -94,15 +94,15 @@ class Rank:
         return tuple(arrays)
 
     def columns(self) -> dict[str, Sequence[Any] | Array]:
-        """A value for each collective, by name; times in nanoseconds since 1970, `duration_ns` -1 where it did not
-        complete. For a table without pandas."""
+        """One list or array per field, with one value per collective: `to_pandas` without pandas. Times are in
+        nanoseconds since 1970; `duration_ns` is -1 if the collective did not complete."""
         log = columns_of(self.log)
         ended = log.ended_ns != NOT_ENDED
         return {
             "moment": [f"{step}.{nth}" for step, nth in zip(log.step.tolist(), log.nth.tolist(), strict=True)],
             "step": log.step,
             "name": [call.name for call in self.collectives],
-            "group": [log.texts[number] for number in log.group.tolist()],
+            "group": [group_title(log.groups, log.texts[number]) for number in log.group.tolist()],
             "seq": log.seq,
             "size_bytes": log.size_bytes,
             "began_ns": log.begun_ns + self.log.wall_offset_ns,
@@ -116,7 +116,7 @@ class Rank:
         }
 
     def to_pandas(self) -> pandas.DataFrame:
-        """`columns` as a table. Needs pandas."""
+        """One row per collective. Needs pandas."""
         try:
             import pandas
         except ImportError:
@@ -128,9 +128,9 @@ class Rank:
 
 
 class Recording:
-    """Ranks by number, what happened to them, and a diagnosis. `prismdbg.open` makes one.
+    """The logs of a job's ranks, by rank, with the incidents and a diagnosis. `prismdbg.open` returns one.
 
-    A packed capsule lies unpacked in a temporary folder until `close`, or the end of a `with` block.
+    A packed capsule is unpacked into a temporary folder; `close`, or the end of a `with` block, removes it.
     """
 
     def __init__(self, path: Path, keys: Keys = NO_KEYS) -> None:
@@ -157,17 +157,17 @@ class Recording:
 
     @property
     def incidents(self) -> tuple[SeenIncident, ...]:
-        """What the supervisor of the job saw; of a capsule, the incident that made it."""
+        """The incidents that `record` saw; for a capsule, the incident that created it."""
         return self._evidence.incidents
 
     def why(self) -> Diagnosis:
-        """As `prismdbg why`: the verdicts, the most certain first, and what is missing to say more."""
+        """The diagnosis of `prismdbg why`: verdicts, the most certain first, and what limits them."""
         return diagnose(self._evidence)
 
     def __getitem__(self, rank: int) -> Rank:
         if rank not in self.ranks:
             known = ", ".join(map(str, list(self.ranks)[:8])) or "none"
-            raise UsageError(f"{self.path} has no log of rank {rank}", hint=f"choose one of the ranks it has: {known}")
+            raise UsageError(f"{self.path} has no log of rank {rank}", hint=f"choose one of its ranks: {known}")
         return self.ranks[rank]
 
     def close(self) -> None:
@@ -213,7 +213,7 @@ def _array(data: bytes, meta: TensorMeta) -> Array:
 
 
 def open_recording(path: str | Path, keys: Keys = NO_KEYS) -> Recording:
-    """Opens a RUN, a capsule or Flight Recorder dumps. Raises `UsageError` or `CapsuleError` where it is none."""
+    """Opens a RUN, a capsule or Flight Recorder dumps. Raises `UsageError` or `CapsuleError` if it is none of them."""
     if not (found := Path(path)).exists():
         raise UsageError(f"no such file or directory: {path}", hint="give a RUN, a capsule, or a folder of dumps")
     return Recording(found, keys)

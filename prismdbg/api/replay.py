@@ -20,10 +20,10 @@ from prismdbg.session.notices import Notice, Stopped
 
 
 class Replay:
-    """A rank that stands in a debugger. `replay` makes one.
+    """A replayed rank, stopped in a debugger. `replay` returns one.
 
-    Every method that moves the rank waits until it stands again and returns its moment. Each raises a `PrismError` that
-    says what is wrong, as the debugger's prompt does; the rank then stands where it stood.
+    Each method that moves the rank waits until it stops again and returns its moment. If it cannot, it raises a
+    `PrismError` with the text that the debugger would print.
     """
 
     def __init__(self, debugger: Debugger, travel: Travel, notices: list[Notice]) -> None:
@@ -37,12 +37,12 @@ class Replay:
 
     @property
     def phase(self) -> Phase:
-        """Whether the rank stands, has finished, or is lost."""
+        """Whether the rank is stopped, has finished, or is lost."""
         return self._debugger.session.phase
 
     @property
     def stop(self) -> Stopped | None:
-        """Why and in which collective it stands; None where it does not."""
+        """Why and in which collective the rank is stopped; None if it is not."""
         return self._debugger.session.stop
 
     @property
@@ -51,29 +51,29 @@ class Replay:
         return self._travel.output.text()
 
     def do(self, line: str) -> Answer:
-        """Carries out any line of the debugger: `help` lists them."""
+        """Runs one line of the debugger; `do("help")` lists the commands."""
         return self._debugger.do(line)
 
     def next(self, count: int = 1) -> Moment:
         return self._moved(f"next {count}")
 
     def step(self, count: int = 1) -> Moment:
-        """To the next operator, allocation or free."""
+        """Runs to the next operator, allocation or free."""
         return self._moved(f"step {count}")
 
     def finish(self) -> Moment:
         return self._moved("finish")
 
     def continue_(self) -> Moment:
-        """To a breakpoint, to the end, or to the first divergence."""
+        """Runs to a breakpoint, to the end, or to the first divergence."""
         return self._moved("continue")
 
     def run_to(self, moment: str | Moment) -> Moment:
-        """Forwards to `moment`, unless a breakpoint is hit first."""
+        """Runs forwards to `moment`, unless a breakpoint is hit first."""
         return self._moved(f"until {moment}")
 
     def goto(self, moment: str | Moment) -> Moment:
-        """Forwards or backwards; breakpoints are ignored."""
+        """Moves forwards or backwards to `moment`; breakpoints are ignored."""
         return self._moved(f"goto {moment}")
 
     def reverse_next(self, count: int = 1) -> Moment:
@@ -86,10 +86,14 @@ class Replay:
         return self._moved("reverse-continue")
 
     def breakpoint(self, what: str) -> int:
-        """Sets a breakpoint as `break` does (`"nan"`, `"train.py:61"`, `"all_reduce if step > 3"`); its number."""
+        """Sets a breakpoint and returns its number. `what` is what follows `break` in the debugger: `"nan"`,
+        `"train.py:61"`, `"all_reduce if step > 3"`."""
         answer = self.do(f"break {what}")
         if not isinstance(answer, BreakpointSet):
-            raise UsageError(f"{what!r} sets no breakpoint", hint="write it as after `break` in the debugger")
+            raise UsageError(
+                f"{what!r} sets no breakpoint",
+                hint="give what you would type after `break` in the debugger, such as nan or all_reduce",
+            )
         return answer.stop.number
 
     def print(self, expression: str) -> str:
@@ -97,12 +101,12 @@ class Replay:
         return answer_text(self.do(f"print {expression}"))
 
     def value(self, expression: str) -> Any:
-        """A number, a text, a list or a dictionary of such, as Python has it; of a tensor a dictionary with its shape,
-        dtype, statistics and first values; of other objects a text. Long ones are cut."""
+        """The value in Python: a number, a text, a list or a dictionary of these. A tensor becomes a dictionary with
+        its shape, dtype, statistics and first values, another object a text. Long values are cut."""
         return _plain(self._debugger.evaluate(expression))
 
     def stack(self) -> tuple[Frame, ...]:
-        """Innermost first."""
+        """The frames, innermost first."""
         return self._debugger.stack().frames
 
     def _moved(self, line: str) -> Moment:
@@ -122,11 +126,11 @@ def replay(
     timeout_s: float = 600.0,
     say: Callable[[str], None] | None = None,
 ) -> Iterator[Replay]:
-    """Runs the rank in `capsule`, a folder or a packed file, among virtual peers; it stands at its first stop.
+    """Starts the rank in `capsule`, a folder or a packed file, among virtual peers, and stops it at its first stop.
 
-    The rank and all that was made for it are gone at the end of the `with` block. runtime: docker, local or plain, by
-    default the first that this machine has. timeout_s: how long one run may take without a collective. say: is given
-    progress as texts.
+    The end of the `with` block ends the rank and removes everything that was made for it. runtime: docker, local or
+    plain; by default the first that works on this machine. timeout_s: limit for a run without a collective. say: is
+    called with texts on the progress.
     """
     if not (found := Path(capsule)).exists():
         raise UsageError(f"no such file or directory: {capsule}", hint="give a capsule")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 
 from prismdbg.capsule.log_events import RankLog
-from prismdbg.model.collective import Collective, State
+from prismdbg.model.collective import Collective, State, group_title
 
 MOST_RANKS = 16
 MOST_CALLS = 100
@@ -51,7 +51,8 @@ def _lane(place: int, rank: int, log: RankLog, calls: list[Collective], begin: i
         since, until = _span(call, log)
         left = LABEL + (since - begin) * scale
         width = max(((until or end) - since) * scale, 1.0)
-        title = escape(f"{call.moment} {call.name} {call.group} {call.state} {call.place}")
+        group = group_title(log.groups, call.group)
+        title = escape(f"{call.moment} {call.name} {group} {call.state} {call.place}")
         yield (
             f'<rect x="{left:.1f}" y="{top + 2}" width="{width:.1f}" height="{LANE - 4}" '
             f'fill="{_COLORS[call.state]}"><title>{title}</title></rect>'

@@ -18,7 +18,7 @@ Key = tuple[str] | tuple[str, str, int, int]  # group; of point-to-point group, 
 class Batch:
     """Collectives that one rank issued or completed one after another. Times are the log's, in nanoseconds.
 
-    reached: the highest sequence number, by `progress_key`. issued_ns: when each thread last issued one. gaps: the last
+    reached: the highest sequence number, by `Key`. issued_ns: when each thread last issued one. gaps: the last
     times between two collectives of a thread, as (begin, end, record id of the second). waited_ns: how long those that
     completed had taken, by step. notable: those that sent NaN or Inf as they were issued, those that received some as
     they were completed; the first of a log only. open: those that were not complete when the log was last read, each
@@ -34,9 +34,3 @@ class Batch:
     open: list[Collective] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
     last: Collective | None = None
-
-
-def progress_key(collective: Collective) -> Key:
-    """What its sequence number counts in."""
-    identity = collective.identity
-    return (identity.group, identity.op, identity.peer, identity.tag) if collective.is_p2p else (identity.group,)

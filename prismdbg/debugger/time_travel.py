@@ -23,7 +23,8 @@ from prismdbg.jobs.replay.session_folder import checkpoint_folder, session_folde
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient, Heard
 from prismdbg.runtime.rank_folder import Output, RankFolder
-from prismdbg.runtime.spec import RANK, RunningRank, Runtime
+from prismdbg.runtime.runtime import RunningRank, Runtime
+from prismdbg.runtime.spec import RANK
 from prismdbg.runtime.starter_control import Answer, StarterControl
 from prismdbg.runtime.starter_spec import clear_start
 from prismdbg.session.causes import Unhidden

@@ -19,10 +19,10 @@ from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import place, rank_list
 from prismdbg.log.columns import kinds_of
-from prismdbg.log.segment import Ints, as_signed
+from prismdbg.log.segment import Ints
 from prismdbg.model import dtypes
 from prismdbg.model.collective import Collective, Group, TensorMeta
-from prismdbg.model.fingerprint_arithmetic import of_zeros
+from prismdbg.model.fingerprint_arithmetic import as_signed, of_zeros
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import Movement, ops_of
 from prismdbg.model.plurals import counted

@@ -15,7 +15,7 @@ import numpy as np
 
 from prismdbg.diagnosis.match import WRONG, match
 from prismdbg.log.columns import NOT_ENDED, LogColumns
-from prismdbg.model.collective import Collective, TensorMeta
+from prismdbg.model.collective import Collective, TensorMeta, group_title
 from prismdbg.model.ops import Movement, ops_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -258,13 +258,22 @@ def _of_pair(a: Side, b: Side, pair: Array, *, differs_sent: bool) -> Difference
     calls = a.log.collective(int(pair[0])), b.log.collective(int(pair[1]))
     if differs_sent:
         return Difference(aspect=Aspect.SENT, calls=calls, what="sent other values")
-    return Difference(aspect=Aspect.CALL, calls=calls, what=", ".join(_differences(*calls)) or "another call")
+    return Difference(
+        aspect=Aspect.CALL, calls=calls, what=", ".join(_differences(*calls, _groups(a, b, calls))) or "another call"
+    )
 
 
-def _differences(a: Collective, b: Collective) -> Iterator[str]:
+def _groups(a: Side, b: Side, calls: tuple[Collective, Collective]) -> tuple[str, str]:
+    """Their titles; their names where only these differ."""
+    names = calls[0].group, calls[1].group
+    titles = group_title(a.log.groups, names[0]), group_title(b.log.groups, names[1])
+    return titles if titles[0] != titles[1] else names
+
+
+def _differences(a: Collective, b: Collective, groups: tuple[str, str]) -> Iterator[str]:
     for name, first, second in (
         ("operator", a.name, b.name),
-        ("group", a.group, b.group),
+        ("group", *groups),
         ("sequence number", str(a.identity.seq), str(b.identity.seq)),
         ("input", _texts(a.inputs), _texts(b.inputs)),
         ("output", _texts(a.outputs), _texts(b.outputs)),
@@ -294,7 +303,7 @@ def _kinds(log: LogColumns, rows: Rows) -> dict[tuple[str, str], Rows]:
     found: dict[tuple[str, str], Rows] = {}
     for op, group in np.unique(both, axis=0):
         of_kind = rows[(both[:, 0] == op) & (both[:, 1] == group)]
-        title = log.groups[text].title if (text := log.texts.get(int(group), "")) in log.groups else text
+        title = group_title(log.groups, log.texts.get(int(group), ""))
         found[log.collective(int(of_kind[0])).name, title] = of_kind
     return found
 

@@ -16,7 +16,7 @@ from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.log.rank_log import read_log
 from prismdbg.model import synthesis
-from prismdbg.model.collective import Collective, Group
+from prismdbg.model.collective import Collective, Group, group_title
 from prismdbg.model.ops import OBJECT_CALLS, OPS, Movement
 from prismdbg.simulate.graph.mesh import Mesh
 
@@ -72,9 +72,8 @@ def with_cause(error: MismatchError, logs: Mapping[int, RankLog]) -> MismatchErr
     for _, log in sorted(logs.items()):
         for call in log.collectives:
             if call.can_be_made_again and call.made != synthesis.NOTHING and _carries_integers(call):
-                cause = (
-                    f"the integers that {_said(call)} received are synthesized: their sizes or ways may follow from it"
-                )
+                what = _said(call, group_title(log.groups, call.group))
+                cause = f"the integers that {what} received are synthesized: the ranks may differ because of them"
                 return MismatchError(str(error), hint=f"{error.hint}. Or {cause}")
     return error
 
@@ -92,28 +91,31 @@ def check_calls(logs: Mapping[int, RankLog]) -> None:
         members = [rank for rank in group.ranks if rank in logs]
         if len(members) > 1:
             calls = {rank: [c for c in logs[rank].collectives if c.group == name] for rank in members}
-            _check_collectives({rank: [c for c in own if not c.is_p2p] for rank, own in calls.items()})
+            _check_collectives(group.title, {rank: [c for c in own if not c.is_p2p] for rank, own in calls.items()})
             _check_messages(group, {rank: [c for c in own if c.is_p2p] for rank, own in calls.items()})
 
 
-def _check_collectives(calls: Mapping[int, list[Collective]]) -> None:
+def _check_collectives(group: str, calls: Mapping[int, list[Collective]]) -> None:
     first, *others = calls
     for rank in others:
         for one, other in zip_longest(calls[first], calls[rank]):
-            _check_pair(first, one, rank, other)
+            _check_pair(group, first, one, rank, other)
 
 
-def _check_pair(first: int, one: Collective | None, rank: int, other: Collective | None) -> None:
+def _check_pair(group: str, first: int, one: Collective | None, rank: int, other: Collective | None) -> None:
     if one is None or other is None:
         there, lacks, call = (first, rank, one) if one is not None else (rank, first, other)
         assert call is not None
         raise MismatchError(
-            f"rank {there} issues {_said(call)}, which rank {lacks} never issues: it ended before that", hint=_HINT
+            f"rank {there} issues {_said(call, group)}, which rank {lacks} never issues: it ended before that",
+            hint=_HINT,
         )
     found = match(one, other)
     if found.state in WRONG and not _carry_objects(one, other):
         raise MismatchError(
-            f"rank {first} issues {_said(one)} where rank {rank} issues {_said(other)}: {found.difference}", hint=_HINT
+            f"rank {first} issues {_said(one, group)} where rank {rank} issues {_said(other, group)}: "
+            f"{found.difference}",
+            hint=_HINT,
         )
 
 
@@ -135,12 +137,14 @@ def _check_messages(group: Group, calls: Mapping[int, list[Collective]]) -> None
             if send is None or receive is None:
                 here, there, call = (source, target, send) if send is not None else (target, source, receive)
                 verb = "receives" if send is not None else "sends"
-                raise MismatchError(f"rank {here} issues {_said(call)}, which rank {there} never {verb}", hint=_HINT)
+                raise MismatchError(
+                    f"rank {here} issues {_said(call, group.title)}, which rank {there} never {verb}", hint=_HINT
+                )
             found = match_message(send, receive)
             if found.state in WRONG:
                 raise MismatchError(
-                    f"rank {source} issues {_said(send)} where rank {target} issues {_said(receive)}: "
-                    f"{found.difference}",
+                    f"rank {source} issues {_said(send, group.title)} where rank {target} issues "
+                    f"{_said(receive, group.title)}: {found.difference}",
                     hint=_HINT,
                 )
 
@@ -166,6 +170,6 @@ def _messages(
                 yield rank, group.ranks[call.root], call
 
 
-def _said(call: Collective) -> str:
+def _said(call: Collective, group: str) -> str:
     at = f" at {call.source}" if call.source is not None else ""
-    return f"{call.name} ({call.moment}, group {call.group}){at}"
+    return f"{call.name} ({call.moment}, group {group}){at}"

@@ -35,7 +35,6 @@ class Node:
     thread: int
     issued_ns: int
     completed_ns: int | None
-    has_failed: bool
     source_rank: int
     frames: tuple[Frame, ...]
     waited_ns: int | None = None
@@ -59,8 +58,3 @@ class Node:
     def carries_objects(self) -> bool:
         """How many bytes it moves follows from all members' objects."""
         return any(frame.name in OBJECT_CALLS for frame in self.frames)
-
-    @property
-    def wait_ns(self) -> int | None:
-        """From issue to completion."""
-        return None if self.completed_ns is None else self.completed_ns - self.issued_ns

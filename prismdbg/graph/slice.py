@@ -13,13 +13,14 @@ from typing import Any
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.log_notes import PARTS, SHAPING
 from prismdbg.graph.node import Node
-from prismdbg.graph.roles import gives, takes
-from prismdbg.model import dtypes, synthesis
-from prismdbg.model.collective import Collective, Group, State, TensorMeta, runs_of
+from prismdbg.model import dtypes, ops, synthesis
+from prismdbg.model.collective import Collective, Group, TensorMeta, runs_of
 from prismdbg.model.moment import Moment
-from prismdbg.model.ops import OPS, Form, Movement
+from prismdbg.model.ops import OPS, Form, Movement, ops_of
 
 Parts = tuple[tuple[int, ...], tuple[int, ...]]
+FROM_ROOT = ops_of(*ops.FROM_ROOT)
+TO_ROOT = ops_of(*ops.TO_ROOT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,6 @@ def _node(collective: Collective, rank: int, group: Group, begins_ns: int, threa
         thread=thread,
         issued_ns=collective.time_created_ns - begins_ns,
         completed_ns=None if done is None else done - begins_ns,
-        has_failed=collective.state is State.FAILED,
         source_rank=collective.source_rank,
         frames=collective.frames,
         waited_ns=None if waited is None else waited - begins_ns,
@@ -121,3 +121,19 @@ def _node(collective: Collective, rank: int, group: Group, begins_ns: int, threa
 
 def _size_bytes(tensors: tuple[TensorMeta, ...]) -> int:
     return sum(prod(t.shape) * dtypes.ITEM_BYTES.get(t.dtype, 0) * count for t, count in runs_of(tensors))
+
+
+def global_rank(group: Group, rank_in_group: int) -> int | None:
+    return group.ranks[rank_in_group] if 0 <= rank_in_group < group.size else None
+
+
+def gives(op: str, root: int, group: Group, rank: int) -> bool:
+    """Whether what `rank` passes in reaches the others; assumed where the group is not described."""
+    return op not in FROM_ROOT or global_rank(group, root) in (rank, None)
+
+
+def takes(op: str, root: int, group: Group, rank: int) -> bool:
+    """Whether something of the others reaches `rank`."""
+    if op in FROM_ROOT:
+        return global_rank(group, root) != rank
+    return op not in TO_ROOT or global_rank(group, root) in (rank, None)

@@ -168,8 +168,3 @@ def tensors_key(words: Words, slots: Ints) -> Ints:
         key[rows] = key[rows] * _FACTOR + words[at[rows]]
         at[rows] += 1
     return key.view(np.int64)
-
-
-def as_signed(number: int) -> int:
-    """64 bits as a column has them."""
-    return number - (1 << 64) if number >> 63 else number

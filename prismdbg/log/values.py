@@ -12,9 +12,10 @@ from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.log_records import RecordDecoder
 from prismdbg.log.columns import NOT_ENDED, Bodies, LogColumns
-from prismdbg.log.segment import Ints, as_signed
+from prismdbg.log.segment import Ints
 from prismdbg.model import dtypes
 from prismdbg.model.collective import Collective, State
+from prismdbg.model.fingerprint_arithmetic import as_signed
 
 _64_BITS = (1 << 64) - 1
 

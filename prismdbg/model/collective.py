@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, repeat
@@ -58,10 +58,16 @@ class Group:
 
     @property
     def title(self) -> str:
-        """The name people know: the mesh axis where there is one, `world`, else the group's own name."""
+        """What every text calls it: `world` for the default group, the mesh axis or the `group_desc` given to
+        `new_group`, else torch's `group_name`, a number."""
         if self.desc == "default_pg":
             return "world"
         return self.desc.removeprefix("mesh_") if self.desc and self.desc != "undefined" else self.name
+
+
+def group_title(groups: Mapping[str, Group], name: str) -> str:
+    """The title of the group with this name; the name itself if the group is not among `groups`."""
+    return groups[name].title if name in groups else name
 
 
 class State(StrEnum):

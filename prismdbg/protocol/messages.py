@@ -81,6 +81,7 @@ class Call(TypedDict, total=False):
     kind: str
     profiling_name: str
     process_group: str
+    group_title: str
     identity: str
     record_id: int
     op: str

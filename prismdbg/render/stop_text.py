@@ -11,7 +11,7 @@ from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
 from prismdbg.render.console import columns, size
-from prismdbg.session.divergence_text import headline
+from prismdbg.session.divergence_text import group_of, headline
 from prismdbg.session.frames import is_library, own_frame
 from prismdbg.session.notices import (
     BreakpointFailed,
@@ -40,7 +40,7 @@ _WHY: dict[str, str] = {
     StopReason.PARKED: "where it was captured; no frame yet: n runs to the next collective",
     StopReason.END_OF_LOG: "the recording ends here; from here on peers' answers are synthesized",
 }
-_ROWS = ("process_group", "identity", "module", "inputs", "outputs", "reduce_op", "root", "tag", "is_async")
+_ROWS = ("module", "inputs", "outputs", "reduce_op", "root", "tag", "is_async")
 
 
 def stop_line(stop: Stopped, *, beginning: bool = False, asked: str = "") -> str:
@@ -81,18 +81,19 @@ def event_line(event: Json) -> str:
 
 
 def call_line(call: Json) -> str:
-    """`all_reduce on group 0: float32[512]`."""
+    """`all_reduce on group world: float32[512]`."""
     if "kind" in call:
         return event_line(call)
     tensors = call.get("inputs") or call.get("outputs") or []
     shown = ", ".join(tensors[:3]) + (f", ... ({len(tensors)} tensors)" if len(tensors) > 3 else "")
-    return f"{call['profiling_name']} on group {call['process_group']}" + (f": {shown}" if shown else "")
+    return f"{call['profiling_name']} on group {group_of(call)}" + (f": {shown}" if shown else "")
 
 
 def info_text(stop: Stopped, tally: Json, visited: Sequence[Moment]) -> str:
     rows = [("moment", str(stop.moment)), ("stopped", why(stop))]
     if stop.collective:
         rows.append(("op", str(stop.collective["profiling_name"])))
+        rows += _group_rows(stop.collective)
     for field in _ROWS:
         value = stop.collective.get(field)
         if value not in (None, "", []):
@@ -101,6 +102,13 @@ def info_text(stop: Stopped, tally: Json, visited: Sequence[Moment]) -> str:
     rows.append(("compared", tally_text(tally)))
     rows.append(("visited", ", ".join(map(str, visited[-8:]))))
     return "\n".join(f"{name:<14}{text}" for name, text in rows)
+
+
+def _group_rows(call: Json) -> list[tuple[str, str]]:
+    """The group and which of its calls this is; nothing between collectives."""
+    name, title = call["process_group"], group_of(call)
+    identity = str(call.get("identity", "")).replace(f"group {name} ", f"group {title} ", 1)
+    return [(row, text) for row, text in (("group", title), ("identity", identity)) if text]
 
 
 def tally_text(tally: Json) -> str:

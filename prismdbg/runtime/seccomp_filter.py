@@ -110,16 +110,15 @@ Instruction = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """`column`: in the table of numbers; `has_x32`: a second set of numbers that the same architecture answers to."""
+    """`column`: in the table of numbers."""
 
     audit: int
     column: int
-    has_x32: bool
 
 
 MACHINES = {
-    "x86_64": Machine(audit=0xC000003E, column=0, has_x32=True),
-    "aarch64": Machine(audit=0xC00000B7, column=1, has_x32=False),
+    "x86_64": Machine(audit=0xC000003E, column=0),
+    "aarch64": Machine(audit=0xC00000B7, column=1),
 }
 
 

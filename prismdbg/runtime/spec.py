@@ -1,4 +1,4 @@
-"""What a replay is started from, and the seam between those who plan one and the places it can run in.
+"""What a replay is started from: the values that `Runtime.start` takes.
 
 Every path means the same inside and outside: the session's folders, the capsule and the checkpoint engine are bound
 where they lie on the host.
@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
 
 from prismdbg.capsule.exact_file import Known
 from prismdbg.errors import PrismError
@@ -196,44 +195,3 @@ class ReplaySpec:
     def restoring(self) -> ImageOrigin | Saving | None:
         """What the engine restores first; None where it is not needed."""
         return self.origin if isinstance(self.origin, ImageOrigin) else self.saving
-
-
-class RunningRank(Protocol):
-    """A rank that was restored or started. Whoever holds it kills it or waits for its end; both remove its place."""
-
-    def rank_pid(self) -> int | None:
-        """Its PID as this machine sees it; None once it has ended."""
-
-    def exit_code(self) -> int | None:
-        """None while it runs; 128 + signal where a signal ended it, 124 and 129 where its bound or its client did."""
-
-    def describe(self) -> str:
-        """For people: what it is, where it runs, how to look at it."""
-
-    def kill(self) -> None:
-        """Ends it now, with everything it started. Harmless when it has ended."""
-
-    def wait(self, timeout_s: float) -> int:
-        """Its exit code, or `WaitTimeout`, or `LimitReached`. Its place is gone afterwards."""
-
-    def require_within_limits(self) -> None:
-        """`LimitReached` where it ended, and not well, after it had met a limit."""
-
-    def require_no_limit_met(self, *, ends: bool) -> None:
-        """`LimitReached` where it has met a limit, whatever it made of that: for what is no result of the program's
-        then. ends: it is about to end, which is waited for."""
-
-
-class Runtime(Protocol):
-    """A place to run ranks in. Called by workflows, once `available` gave no reason against it."""
-
-    name: str
-
-    def available(self) -> str | None:
-        """Why this machine cannot do it, as a sentence with what to do; None when it can."""
-
-    def refuses(self, spec: ReplaySpec) -> str | None:
-        """Why this start is not for this place; None when it is. Nothing is changed."""
-
-    def start(self, spec: ReplaySpec) -> RunningRank:
-        """Returns when the rank runs. On any error everything that was made for it is removed again."""

@@ -11,6 +11,7 @@ from prismdbg.session.frames import frames_of, own_frame
 
 Json = dict[str, Any]
 
+_GROUP = "process_group"
 _STRUCTURAL = (
     "the program took another path than in the recording: compare the two lines above, then check what decides between "
     "them: changed code, other data or arguments, a rank-dependent branch, unseeded random numbers"
@@ -50,6 +51,11 @@ def causes_lines(event: Json) -> list[str]:
     return lines
 
 
+def group_of(call: Json) -> str:
+    """The group's title, else its name: older agents send no title."""
+    return str(call.get("group_title", call[_GROUP]))
+
+
 def headline(event: Json) -> str:
     """What differs, in one line."""
     if event.get("assumed"):
@@ -81,7 +87,7 @@ def _side_by_side(expected: Json | None, actual: Json, differences: list[Json]) 
     rows = [("", "recorded", "now", "")]
     for field, title in (
         ("profiling_name", "op"),
-        ("process_group", "group"),
+        (_GROUP, "group"),
         ("inputs", "inputs"),
         ("outputs", "outputs"),
         ("reduce_op", "reduce op"),
@@ -90,6 +96,8 @@ def _side_by_side(expected: Json | None, actual: Json, differences: list[Json]) 
     ):
         mark = "<-" if title.replace(" ", "_") in differing else ""
         old, new = _shown(expected, field), _shown(actual, field)
+        if field == _GROUP:
+            old, new = group_of(actual) if old == new else old, group_of(actual)
         if old or new:
             rows.append((title, old if expected is not None else "-", new, mark))
     if sent := differing.get("sent"):
@@ -121,7 +129,7 @@ def _cut(tensors: list[str]) -> str:
 
 
 def _history(event: Json) -> list[str]:
-    group = event["actual"]["process_group"]
+    group = group_of(event["actual"])
     records = event.get("history") or []
     if not records:
         return [f"no collective of group {group} came before it"]

@@ -16,7 +16,8 @@ from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.plain_runtime import PlainRuntime
-from prismdbg.runtime.spec import ReplaySpec, RunningRank, Runtime
+from prismdbg.runtime.runtime import RunningRank, Runtime
+from prismdbg.runtime.spec import ReplaySpec
 
 Plan = Callable[[], tuple[ReplaySpec, Path]]
 

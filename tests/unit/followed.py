@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from prismdbg.capsule.log_batch import NOTABLE_KEPT, Batch, progress_key
+from prismdbg.capsule.log_batch import NOTABLE_KEPT, Batch, Key
 from prismdbg.capsule.log_events import Completion, Event, Note, StepMark, Waited
 from prismdbg.model.collective import Collective
 
@@ -49,11 +49,17 @@ def followed(events: Iterable[Event]) -> list[Event]:
 
 
 def _add(batch: Batch, issued: Collective, threads: dict[int, int]) -> None:
-    key, thread, now_ns = progress_key(issued), issued.thread_id, issued.time_created_ns
+    key, thread, now_ns = _key(issued), issued.thread_id, issued.time_created_ns
     batch.reached[key] = max(batch.reached.get(key, -1), issued.identity.seq)
     if thread in threads:
         batch.gaps.append((threads[thread], now_ns, issued.record_id))
     threads[thread] = batch.issued_ns[thread] = max(now_ns, threads.get(thread, 0))
+
+
+def _key(issued: Collective) -> Key:
+    """What its sequence number counts in."""
+    identity = issued.identity
+    return (identity.group, identity.op, identity.peer, identity.tag) if issued.is_p2p else (identity.group,)
 
 
 def _notable(given: Iterable[Event]) -> int:

@@ -47,7 +47,7 @@ def look(capsule: Capsule, name: str, at: Moment | None = None, *, above: bool =
 
 def overview(view: JobView, into: Callable[[int, bool], None]) -> int:
     """All ranks, again and again after a rank that one went into. `into`: shows a rank, or lets it run again."""
-    from prismdbg_tui.overview.load import overview_job
+    from prismdbg_tui.overview.job import overview_job
 
     job = overview_job(view)
     if not on_terminal():

@@ -31,7 +31,11 @@ from prismdbg.render import console
     "of the program (start).  [default: state, if RUN was recorded with --state-every; otherwise image]",
 )
 @click.option(
-    "--timeout", type=seconds, default=600.0, show_default=True, help="Wait at most this long for these steps."
+    "--timeout",
+    type=seconds,
+    default=600.0,
+    show_default=True,
+    help="Wait at most this long for the steps of --window.",
 )
 @click.option(
     "-o",

@@ -74,7 +74,7 @@ def command(
     """
     capsule = capsule_at(capsule, rank)
     if at is not None:
-        require_inside(read_manifest(capsule, keys), at)
+        require_inside(read_manifest(capsule, keys), capsule.name, "--at", at)
     if web:
         more = [*as_options(keys), *limits.options(), *(word for text in with_files for word in ("--with-file", text))]
         return _in_browser(capsule, runtime, allow_writes, timeout, at, port, more)

@@ -15,7 +15,7 @@ from prismdbg.diagnosis.rank_comparison import Aspect, Comparison, Difference, S
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.log.rank_log import columns_of
-from prismdbg.model.collective import Collective
+from prismdbg.model.collective import Collective, group_title
 from prismdbg.model.plurals import counted
 from prismdbg.protocol.values import collective_to_json
 from prismdbg.render import console
@@ -32,16 +32,17 @@ TIMINGS_SHOWN = 12
     type=click.IntRange(min=0),
     multiple=True,
     metavar="N",
-    help="Rank of A and B; give it twice for two different ranks.",
+    help="Compare this rank of A and B; give it twice for two different ranks.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @archive_keys
 def command(first: Path, second: Path | None, ranks: tuple[int, ...], as_json: bool, keys: Keys) -> int:
     """Find the first collective in which A and B differ. Each is a RUN or a CAPSULE.
 
-    The same rank of two runs is compared by moment: calls, what the rank sent (by fingerprint), and what it received
-    (where the payloads were kept). Two ranks of one job are compared by group and sequence number: calls, and what
-    both must receive alike, as in an all_reduce. Without B, give --rank twice.
+    If both have the same rank, the calls at each moment are compared, with the data that the rank sent (by
+    fingerprint) and received (if the payloads were kept). For two ranks of one job, give --rank twice and leave out B:
+    the calls with the same group and sequence number are compared, with received data that must be equal on both, such
+    as the result of an all_reduce.
 
     The exit code is 0 if everything that was compared is equal, 5 if something differs, 7 if there was nothing to
     compare.
@@ -58,7 +59,7 @@ def command(first: Path, second: Path | None, ranks: tuple[int, ...], as_json: b
     if as_json:
         console.emit_json(_to_json(compared))
     else:
-        for line in _lines(compared, sides[0].number == sides[1].number):
+        for line in _lines(compared, sides):
             console.emit(line)
     if compared.difference is not None:
         return ExitCode.DIVERGED
@@ -71,8 +72,8 @@ def _rank(recording: Recording, chosen: tuple[int, ...]) -> Rank:
     if len(recording.ranks) == 1:
         return next(iter(recording.ranks.values()))
     raise UsageError(
-        f"{recording.path} has {counted(len(recording.ranks), 'rank')}",
-        hint="choose one: --rank N, or --rank N --rank M",
+        f"{recording.path} has {counted(len(recording.ranks), 'rank')}, and no --rank selects one",
+        hint="give --rank N, or --rank N --rank M to compare two ranks",
     )
 
 
@@ -80,10 +81,10 @@ def _side(rank: Rank) -> Side:
     return Side(log=columns_of(rank.log), payload=rank.payload, arrays=rank.received)
 
 
-def _lines(compared: Comparison, same_rank: bool) -> list[str]:
+def _lines(compared: Comparison, sides: tuple[Rank, Rank]) -> list[str]:
     how = (
         f"{counted(compared.calls, 'collective')} compared, {compared.sent} by what was sent, "
-        if same_rank
+        if sides[0].number == sides[1].number
         else (f"{counted(compared.calls, 'collective')} compared, ")
     )
     how += f"{compared.received} by what was received"
@@ -91,20 +92,24 @@ def _lines(compared: Comparison, same_rank: bool) -> list[str]:
         if not compared.calls:
             return ["nothing to compare: A and B have no collective in common"]
         return [f"no difference: {how}", *_timing_lines(compared)]
-    return [*_difference_lines(compared.difference), how, *_timing_lines(compared)]
+    return [*_difference_lines(compared.difference, sides), how, *_timing_lines(compared)]
 
 
-def _difference_lines(difference: Difference) -> list[str]:
+def _difference_lines(difference: Difference, sides: tuple[Rank, Rank]) -> list[str]:
     lines = [f"first difference: {difference.what}"]
-    lines += [f"  {side}: {_call(call)}" for side, call in zip("AB", difference.calls, strict=True)]
+    lines += [f"  {side}: {_call(call, of)}" for side, call, of in zip("AB", difference.calls, sides, strict=True)]
     lines += [f"  output[{each.number}] {each.meta}: {_tensor(each)}" for each in difference.tensors]
     if difference.aspect is Aspect.SENT:
-        lines.append("  what it received until then is equal where it was kept: the rank computed something else")
+        lines.append(
+            "  all data that it received and that was kept is equal up to here: the rank computed something else"
+        )
     return lines
 
 
-def _call(call: Collective | None) -> str:
-    return "no such call" if call is None else f"{call.moment} {call.name} in group {call.group} at {call.place or '?'}"
+def _call(call: Collective | None, rank: Rank) -> str:
+    if call is None:
+        return "no such call"
+    return f"{call.moment} {call.name} in group {group_title(rank.groups, call.group)} at {call.place or '?'}"
 
 
 def _tensor(found: TensorDifference) -> str:

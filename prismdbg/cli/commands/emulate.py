@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from prismdbg.cli.options.emulated_job import RANKS_PER_NODE, emulated_job
+from prismdbg.cli.options.emulated_job import emulated_job
 from prismdbg.cli.options.launched_job import JOB, NEW_RUN, TAKES_JOB
 from prismdbg.cli.options.memory_options import MEMORY, MEMORY_CAP
 from prismdbg.cli.options.pace_options import end_unconverged, pace_options, pace_request
@@ -30,21 +30,11 @@ MOST_ROWS = 40
 
 @click.command(context_settings=TAKES_JOB)
 @NEW_RUN
-@emulated_job(ranks_help="Run these ranks one after another, as in 0,2 or 0-3.  [default: 0]")
-@click.option(
-    "--steps",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="End each rank after N steps.  [default: the end of the program; 5 with --classes]",
-)
-@click.option(
-    "--peers",
-    "rules",
-    multiple=True,
-    metavar="RULE",
-    help="Set the values that peers send: [AXIS][:COLLECTIVE]=POLICY, with policy auto, echo, zeros, noise, donor or "
-    "balanced. The last matching rule wins.  [default: auto]",
+@emulated_job(
+    ranks_help="Run these ranks one after another, as in 0,2 or 0-3.  [default: 0]",
+    steps_help="End each rank after N steps.  [default: the end of the program; 5 with --classes]",
+    peers_help="Set the values that peers send: [AXIS][:COLLECTIVE]=POLICY, with policy auto, echo, zeros, noise, "
+    "donor or balanced. The last matching rule wins.  [default: auto]",
 )
 @click.option(
     "--donor",
@@ -69,7 +59,6 @@ MOST_ROWS = 40
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed the noise that peers send.")
 @MEMORY
 @MEMORY_CAP
-@RANKS_PER_NODE
 @click.option("--timeout", type=seconds, default="1h", show_default=True, help="Limit the time of each run of a rank.")
 @pace_options
 @JOB

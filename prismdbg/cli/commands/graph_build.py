@@ -85,8 +85,8 @@ def command(
         raise UsageError(f"{option} needs a RUN, and {path} is a capsule", hint=f"give a RUN, or leave {option} out")
     if is_run and stretch and output is None:
         raise UsageError(
-            f"--stretch makes the graph of a larger job than {path}",
-            hint=f"write it to another file: -o {path / 'stretched.npz'}",
+            f"--stretch would put the graph of another job into {path}",
+            hint=f"give another file: -o {path / 'stretched.npz'}",
         )
     axes = tuple(name.strip() for name in alike.split(",")) if alike else ()
     replayed = CapturedRequest(

@@ -14,9 +14,9 @@ from prismdbg.cli.options.param_types import moment as moment_type
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME_OF_CAPSULE
 from prismdbg.jobs.capture.packed_memory import packed_trace
-from prismdbg.jobs.replay.compare import require_inside
 from prismdbg.jobs.replay.memory_trace import modelled_backend, recorded_trace, traced_replay
 from prismdbg.jobs.replay.replay import ReplayRequest
+from prismdbg.jobs.replay.span import require_inside
 from prismdbg.jobs.replay.verdict import Outcome
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
@@ -202,7 +202,7 @@ def _trace(
     if folder is not None:
         return _Found(trace=open_trace(folder))
     with opened(capsule_at(path, rank), keys) as capsule:
-        require_inside(capsule, until)
+        require_inside(capsule.manifest, capsule.path.name, "--until", until)
         b = capsule.manifest.moment_b
         recorded = packed_trace(capsule) if until is None and keep is None else None
         if recorded is not None:

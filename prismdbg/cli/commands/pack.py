@@ -59,7 +59,7 @@ def command(
     fails if CAPSULE contains one. The rules miss some. The memory in a checkpoint cannot be searched completely: use
     --share-anyway for such a capsule.
 
-    --redact changes the packed copy: a replay takes another path where the program used a masked value.
+    --redact changes the packed copy. If the program used a masked value, a replay of the copy takes another path.
     """
     if redact and not share:
         raise UsageError("--redact needs --share", hint="add --share")

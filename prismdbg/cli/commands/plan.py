@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from prismdbg.cli.options.emulated_job import RANKS_PER_NODE, emulated_job
+from prismdbg.cli.options.emulated_job import emulated_job
 from prismdbg.cli.options.launched_job import JOB, TAKES_JOB
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.emulate.plan import plan
@@ -21,25 +21,14 @@ MOST_NAMED = 12
 
 
 @click.command(context_settings=TAKES_JOB)
-@emulated_job(ranks_help="Plan for these ranks, as in 0,2 or 0-3.  [default: 0]")
-@click.option(
-    "--steps",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Plan for N steps per rank.  [default: the whole program; 5 with --classes]",
+@emulated_job(
+    ranks_help="Plan for these ranks, as in 0,2 or 0-3.  [default: 0]",
+    steps_help="Plan for N steps per rank.  [default: the whole program; 5 with --classes]",
+    peers_help="Set the values that peers send in the trial run, as in `emulate`.",
 )
 @click.option(
     "--cluster", type=click.Path(path_type=Path), metavar="YAML", help="Check this cluster file for mistakes."
 )
-@click.option(
-    "--peers",
-    "rules",
-    multiple=True,
-    metavar="RULE",
-    help="Set the values that peers send in the trial run, as in `emulate`.",
-)
-@RANKS_PER_NODE
 @click.option("--probe/--no-probe", default=True, show_default=True, help="Run one rank for two steps and measure it.")
 @click.option("--timeout", type=seconds, default="10m", show_default=True, help="Limit the time of this trial run.")
 @click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")

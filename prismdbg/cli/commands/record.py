@@ -34,7 +34,7 @@ from prismdbg.render import console
     type=size,
     default="256MiB",
     show_default=True,
-    help="Limit the log of each rank to SIZE and drop the oldest collectives; 256 MiB contain about 1 million. With "
+    help="Limit the log of each rank to SIZE and drop the oldest collectives; 256 MiB hold about 1 million. With "
     "--window all, nothing is dropped.",
 )
 @click.option(
@@ -42,7 +42,8 @@ from prismdbg.render import console
     type=click.IntRange(min=0),
     default=0,
     metavar="STEPS",
-    help="Take a checkpoint of each rank every STEPS steps. Automatic capsules start at one.  [default: never]",
+    help="Take a checkpoint of each rank every STEPS steps. Automatic capsules start at a checkpoint.  "
+    "[default: never]",
 )
 @click.option(
     "--state-every",
@@ -92,13 +93,14 @@ def command(
 
     Example: `prismdbg record -o RUN -- torchrun --nproc-per-node 4 train.py`
 
-    The script needs no change, and the exit code is that of the job. Without --window or --checkpoint-every, RUN
-    contains no received data. It is then enough for `why`, and for `capture` while the job runs.
+    The script needs no change, and the exit code is that of the job. RUN contains received data only with
+    --checkpoint-every, --state-every or --window. Without it, RUN is enough for `why`, and for `capture` while the job
+    runs.
 
-    With --trigger hang=T, a wait becomes a hang after T, or after 3 times the longest recent step or pause between
-    collectives if that is longer. While the awaited rank computes or waits for a CPU, it becomes a hang after 5 T at
-    the earliest. After 10 T it is always a hang. Before that, a wait longer than T is reported as slow. With slow=N, a
-    step is an incident if it takes N times the median of the steps before it.
+    With --trigger hang=T, a wait longer than T is reported as slow or as a hang. It is a hang if it is also longer than
+    3 times the longest recent step or pause between collectives and, while the awaited rank computes or waits for a
+    CPU, longer than 5 T. A wait longer than 10 T is always a hang. With slow=N, a step is an incident if it takes N
+    times the median of the steps before it.
 
     With --memory-cap, an allocation raises torch.OutOfMemoryError if the program itself would then hold more than SIZE.
     The memory of the communication backend does not count.

@@ -18,8 +18,9 @@ from prismdbg.cli.options.param_types import moment as moment_type
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME, WITH_FILE
 from prismdbg.cli.options.replay_chosen import Chosen, judged
-from prismdbg.jobs.replay.compare import Verdict, require_inside, run_to_end
+from prismdbg.jobs.replay.compare import Verdict, run_to_end
 from prismdbg.jobs.replay.replay import open_replay
+from prismdbg.jobs.replay.span import require_inside
 from prismdbg.jobs.replay.verdict import Outcome
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
@@ -164,7 +165,7 @@ def _by_lines(chosen: Chosen, name: str) -> int:
 def _compare(chosen: Chosen) -> int:
     capsule = chosen.capsule
     with opened(capsule, chosen.keys) as whole:
-        require_inside(whole, chosen.until)
+        require_inside(whole.manifest, whole.path.name, "--until", chosen.until)
         with open_replay(chosen.request(whole), console.announce) as live:
             verdict = run_to_end(
                 live, until=chosen.until, strict=chosen.strict, timeout_s=chosen.bound_s, say=console.announce

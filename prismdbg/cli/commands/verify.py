@@ -29,17 +29,30 @@ _WORDS = {Severity.FATAL: "bad ", Severity.INCOMPLETE: "lack", Severity.NOTE: "n
 @click.argument("capsule", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option("--state", is_flag=True, help="Replay the steps after the newest state snapshot of a rank of this RUN.")
-@click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="With --state.")
+@click.option(
+    "--rank",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="With --state, check this rank.",
+)
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
     default=2,
     show_default=True,
     metavar="N",
-    help="With --state: number of complete steps.",
+    help="With --state, replay N complete steps.",
 )
 @RUNTIME
-@click.option("--timeout", type=seconds, default=600.0, show_default=True, help="With --state: wait at most this long.")
+@click.option(
+    "--timeout",
+    type=seconds,
+    default=600.0,
+    show_default=True,
+    help="With --state, wait at most this long for these steps, and as long for their replay.",
+)
 @archive_keys
 def command(
     capsule: Path,
@@ -55,8 +68,8 @@ def command(
 
     The exit code is 0 if it is, and 3 if it is not. Notes are not faults.
 
-    With --state, CAPSULE is the folder RUN of a job recorded with --state-every, which may still run. The steps after
-    the newest state snapshot are replayed to see whether the registered state is all that they depend on. The exit
+    With --state, CAPSULE is the folder RUN of a job recorded with --state-every, which may still run. prismdbg replays
+    the steps after the newest state snapshot, to check that they depend on nothing but the registered state. The exit
     codes are those of `prismdbg replay`.
     """
     if state:

@@ -24,7 +24,9 @@ _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.
 @click.argument("run", type=click.Path(path_type=Path), metavar="RUN|CAPSULE|DUMPS")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.option(
-    "--whole", is_flag=True, help="Read all of long logs; by default their ends, and a summary of each step before."
+    "--whole",
+    is_flag=True,
+    help="Read long logs completely. By default, only their ends and a summary of earlier steps.",
 )
 @archive_keys
 def command(run: Path, as_json: bool, whole: bool, keys: Keys) -> None:

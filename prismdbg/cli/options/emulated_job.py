@@ -21,18 +21,9 @@ Command = Callable[..., Any]
 _TAKEN = ("world", "mesh", "ranks", "classes", "checks", "steps", "rules", "ranks_per_node", "timeout", "job")
 
 
-RANKS_PER_NODE = click.option(
-    "--ranks-per-node",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Put N ranks on a node.  [default: from torchrun, else at most 8]",
-)
-
-
-def emulated_job(*, ranks_help: str) -> Callable[[Command], Command]:
-    """Adds --world, --mesh, --ranks, --classes, --checks. With the command's own steps, rules, ranks_per_node, timeout
-    and job they arrive as `whole`, a request without an output folder."""
+def emulated_job(*, ranks_help: str, steps_help: str, peers_help: str) -> Callable[[Command], Command]:
+    """Adds the options that describe the job. With the command's own timeout and job they arrive as `whole`, a request
+    without an output folder."""
 
     def add(command: Command) -> Command:
         @wraps(command)
@@ -41,14 +32,14 @@ def emulated_job(*, ranks_help: str) -> Callable[[Command], Command]:
             return command(whole=whole, **given)
 
         added: Command = called
-        for option in reversed(_options(ranks_help)):
+        for option in reversed(_options(ranks_help, steps_help, peers_help)):
             added = option(added)
         return added
 
     return add
 
 
-def _options(ranks_help: str) -> tuple[Callable[[Command], Command], ...]:
+def _options(ranks_help: str, steps_help: str, peers_help: str) -> tuple[Callable[[Command], Command], ...]:
     return (
         click.option(
             "--world",
@@ -77,6 +68,15 @@ def _options(ranks_help: str) -> tuple[Callable[[Command], Command], ...]:
             show_default=True,
             metavar="N",
             help="With --classes, run at most N more ranks to verify the classes.",
+        ),
+        click.option("--steps", type=click.IntRange(min=0), default=0, metavar="N", help=steps_help),
+        click.option("--peers", "rules", multiple=True, metavar="RULE", help=peers_help),
+        click.option(
+            "--ranks-per-node",
+            type=click.IntRange(min=0),
+            default=0,
+            metavar="N",
+            help="Put N ranks on a node.  [default: from torchrun, else at most 8]",
         ),
     )
 

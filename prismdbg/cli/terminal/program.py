@@ -6,7 +6,7 @@ from typing import Protocol
 
 from prismdbg.errors import PrismError
 from prismdbg.runtime.rank_folder import Output
-from prismdbg.runtime.spec import RunningRank
+from prismdbg.runtime.runtime import RunningRank
 
 MAX_OUTPUT_BYTES = 64 << 10
 END_BOUND_S = 10.0

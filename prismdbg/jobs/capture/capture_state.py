@@ -13,6 +13,7 @@ from prismdbg.jobs.capture.states import KeptState, last_complete, list_states, 
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.moment import Moment
+from prismdbg.model.plurals import counted
 
 POLL_S = 0.5
 
@@ -65,7 +66,8 @@ def _await(
             )
         if time.monotonic() > deadline:
             raise WaitTimeout(
-                f"waited {timeout_s:g} s for a state snapshot of rank {folder.name}, and {whole_steps} steps after it",
+                f"waited {timeout_s:g} s for a state snapshot of rank {folder.name} and "
+                f"{counted(whole_steps, 'step')} after it",
                 hint="give a longer --timeout, or a smaller --window",
             )
         time.sleep(POLL_S)

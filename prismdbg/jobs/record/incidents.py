@@ -15,7 +15,7 @@ from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.diagnosis.wording import place
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.run_folder import attempt_of
-from prismdbg.model.collective import Collective, State
+from prismdbg.model.collective import Collective, Group, State, group_title
 from prismdbg.model.moment import Moment
 
 SETTLE_NS = 1_000_000_000
@@ -83,8 +83,11 @@ class Wanted:
 
 @dataclass(slots=True)
 class _Nonfinite:
+    """`groups`: those of its rank, by name; they are filled while the log is read."""
+
     folder: str
     record: Collective
+    groups: Mapping[str, Group]
     sent: bool
 
     @property
@@ -184,21 +187,16 @@ class _Attempt:
         first = min(self._nonfinite, key=lambda n: (n.seen_ns, not n.sent))
         record = first.record
         verb = "sends" if first.sent else "receives"
-        what = f"{record.name} in group {record.group}, {record.moment}{place(record)}"
+        what = f"{record.name} in group {group_title(first.groups, record.group)}, {record.moment}{place(record)}"
         text = f"{_title(first.folder)} {verb} the first NaN or Inf: {what}"
         incident = Incident(kind=IncidentKind.NAN, text=text, moment=record.moment)
         return [Wanted(folder=first.folder, incident=incident, last=record.moment)]
 
-    def note_notable(self, folder: str, record: Collective, now_ns: int) -> None:
+    def note_notable(self, folder: str, record: Collective, groups: Mapping[str, Group], now_ns: int) -> None:
         """As it was issued, or as it was completed."""
-        if record.state is State.SCHEDULED:
-            self._note_nonfinite(folder, record, True, now_ns)
-        elif not record.synthesized:
-            self._note_nonfinite(folder, record, False, now_ns)
-
-    def _note_nonfinite(self, folder: str, record: Collective, sent: bool, now_ns: int) -> None:
-        if "nan" in self.triggers and "nan" not in self._fired:
-            self._nonfinite.append(_Nonfinite(folder, record, sent))
+        sent = record.state is State.SCHEDULED
+        if "nan" in self.triggers and "nan" not in self._fired and (sent or not record.synthesized):
+            self._nonfinite.append(_Nonfinite(folder, record, groups, sent))
             if self._nan_since_ns is None:
                 self._nan_since_ns = now_ns
 
@@ -267,6 +265,7 @@ class IncidentWatch:
     triggers: Mapping[str, str]
     _attempts: dict[int, _Attempt] = field(default_factory=dict)
     _steps: StepTimes = field(default_factory=StepTimes)
+    _groups: dict[str, dict[str, Group]] = field(default_factory=dict)  # by folder, then by name
 
     @property
     def settling(self) -> bool:
@@ -274,12 +273,14 @@ class IncidentWatch:
         return any(attempt.settling for attempt in self._attempts.values())
 
     def feed(self, folder: str, event: Event, now_ns: int) -> None:
-        attempt = self._attempt(folder)
+        attempt, groups = self._attempt(folder), self._groups.setdefault(folder, {})
         match event:
             case Batch():
                 attempt.note_waits(folder, event.waited_ns)
                 for record in event.notable:
-                    attempt.note_notable(folder, record, now_ns)
+                    attempt.note_notable(folder, record, groups, now_ns)
+            case Group():
+                groups[event.name] = event
             case Note(kind="incident"):
                 attempt.note_raised(folder, event, now_ns)
             case StepMark():

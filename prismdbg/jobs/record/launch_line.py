@@ -38,19 +38,18 @@ class LaunchLine:
         if self.world and self.world != world:
             raise UsageError(
                 f"torchrun would start {counted(self.world, 'rank')} (--nnodes {self.nodes} times --nproc-per-node "
-                f"{self.per_node}), --world says {world}",
-                hint=f"leave out --nnodes(--world determines the nodes), or give --world {self.world} and its --mesh",
+                f"{self.per_node}), but --world is {world}",
+                hint=f"leave out --nnodes (it follows from --world), or give --world {self.world} and its --mesh",
             )
         if self.nodes and world % self.nodes:
             raise UsageError(
-                f"a world of {counted(world, 'rank')} does not fill torchrun's --nnodes {self.nodes}",
-                hint="leave out --nnodes(--world determines the nodes), or give --world a multiple of it",
+                f"--world {world} is not a multiple of torchrun's --nnodes {self.nodes}",
+                hint="leave out --nnodes (it follows from --world), or give a --world that is a multiple of it",
             )
         if self.per_node and world % self.per_node:
             raise UsageError(
-                f"a world of {counted(world, 'rank')} does not fill nodes of torchrun's --nproc-per-node "
-                f"{self.per_node}",
-                hint="give a number that divides --world: torchrun starts as many ranks on each node",
+                f"--world {world} is not a multiple of torchrun's --nproc-per-node {self.per_node}",
+                hint="give a number that divides --world: torchrun starts the same number of ranks on each node",
             )
 
 

@@ -11,7 +11,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_coverage import NO_STEP_BEFORE, Span, capsule_span, starts_too_late
 from prismdbg.capsule.log_events import Note, RankLog
 from prismdbg.capsule.manifest import IncidentKind
-from prismdbg.errors import PrismError, RankLost, UsageError, WaitTimeout
+from prismdbg.errors import PrismError, RankLost, WaitTimeout
 from prismdbg.jobs.replay.bounded_messages import Received, Said, Shown
 from prismdbg.jobs.replay.divergence import with_causes
 from prismdbg.jobs.replay.exceptions import as_redacted, raised_at, recorded_text, redaction_note, text_of
@@ -128,22 +128,6 @@ class Verdict:
     def take_synthesized(self, event: Message, received: Received) -> None:
         self.lacking += received.has(event["collective"])
         self.synthesized.add(event)
-
-
-def require_inside(capsule: Capsule, until: Moment | None) -> None:
-    """`UsageError` where `until` lies outside of the capsule. A bare step is its first call."""
-    first, last = capsule.manifest.moment_a, capsule.manifest.moment_b
-    if until is None:
-        return
-    name = capsule.path.name
-    if until < first and until != Moment(first.step):
-        raise UsageError(
-            f"capsule {name} begins at {first}, but --until is {until}", hint=f"--until {first}, or leave it out"
-        )
-    if Moment(until.step, until.collective) > last:
-        raise UsageError(
-            f"capsule {name} ends at {last}, but --until is {until}", hint=f"--until {last}, or leave it out"
-        )
 
 
 def run_to_end(live: LiveReplay, *, until: Moment | None, strict: bool, timeout_s: float, say: Say) -> Verdict:

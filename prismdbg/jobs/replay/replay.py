@@ -18,7 +18,8 @@ from prismdbg.jobs.replay.session_folder import session_folder
 from prismdbg.log.rank_log import read_log
 from prismdbg.protocol.client import AgentClient, connect_when_ready
 from prismdbg.runtime.rank_folder import Output, RankFolder
-from prismdbg.runtime.spec import RANK, RunningRank, Runtime
+from prismdbg.runtime.runtime import RunningRank, Runtime
+from prismdbg.runtime.spec import RANK
 from prismdbg.session.causes import ALL_HIDDEN, Unhidden, not_hidden
 
 __all__ = ["LiveReplay", "ReplayRequest", "Say", "open_replay"]

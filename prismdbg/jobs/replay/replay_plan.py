@@ -223,7 +223,7 @@ def _require_startable(rank: RankJson, environment: dict[str, str]) -> None:
     size, most = start_bytes(rank["orig_argv"], environment), os.sysconf("SC_ARG_MAX")
     if size > most:
         raise FacilityError(
-            f"the program's arguments and environment have {size:,} bytes; this machine starts one with {most:,}",
+            f"the program's arguments and environment have {size:,} bytes; the limit of this machine is {most:,}",
             hint="run `ulimit -s unlimited` first",
         )
 
@@ -382,6 +382,7 @@ def _lay(request: ReplayRequest, file: RankFile, size_bytes: int | None) -> Laid
         if file.place is Place.REDACTED:  # empty, so that it is there: opening it says why it is
             return LaidFile(source=None, target=file.path, mode=file.mode, size_bytes=size_bytes or 0)
         raise CapsuleError(
-            f"the capsule needs a large file that it only names: {reason}", hint="put the file back as it was"
+            f"the capsule does not contain a large file of the rank and needs it on this machine: {reason}",
+            hint="put the file back as it was",
         ) from None
     return LaidFile(source=Path(file.path), target=file.path, mode=file.mode, size_bytes=size_bytes, known=found)

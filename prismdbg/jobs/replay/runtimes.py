@@ -7,7 +7,7 @@ from prismdbg.errors import FacilityError, UsageError
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.plain_runtime import PlainRuntime
-from prismdbg.runtime.spec import Runtime
+from prismdbg.runtime.runtime import Runtime
 
 _ORDER = ("docker", "local", "plain")
 

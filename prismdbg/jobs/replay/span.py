@@ -1,4 +1,4 @@
-"""What a capsule spans: the moments from A to B that one may ask for."""
+"""What a capsule spans: the moments from its start to its end that one may ask for."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
 
 
-def require_inside(manifest: Manifest, moment: Moment) -> None:
-    """`UsageError` for what lies before A or behind B. A bare step is its first collective; an operator behind the last
-    collective lies inside."""
+def require_inside(manifest: Manifest, name: str, option: str, moment: Moment | None) -> None:
+    """`UsageError` if the option's moment is outside of the capsule of this name. A bare step is its first collective;
+    an operator after the last collective is inside."""
     first, last = manifest.moment_a, manifest.moment_b
+    if moment is None:
+        return
     if moment < first and moment != Moment(first.step):
-        raise UsageError(f"{moment} is before the capsule's start moment", hint=f"give a moment from {first} to {last}")
-    if Moment(moment.step, moment.collective) > last:
-        raise UsageError(f"{moment} is after the capsule's end moment", hint=f"give a moment from {first} to {last}")
+        problem, instead = f"begins at {first}", first
+    elif Moment(moment.step, moment.collective) > last:
+        problem, instead = f"ends at {last}", last
+    else:
+        return
+    raise UsageError(f"capsule {name} {problem}, but {option} is {moment}", hint=f"{option} {instead}, or leave it out")

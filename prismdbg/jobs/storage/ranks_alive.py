@@ -45,7 +45,7 @@ def pid_here(described: Mapping[str, Any]) -> int | None:
     runs on another node, or in a PID namespace that is not below ours."""
     if "pid" not in described:
         raise CapsuleError(
-            "rank.json: pid is missing", hint="try again later; if it is not still being written, the file is damaged"
+            "rank.json: pid is missing", hint="try again in a moment; if that does not help, the file is damaged"
         )
     pid, own = int(described["pid"]), Path("/proc/self/ns/pid").stat().st_ino
     namespace = int(described.get("pid_namespace", own))

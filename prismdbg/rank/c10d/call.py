@@ -28,6 +28,10 @@ def metas(tensors: Iterable[torch.Tensor]) -> tuple[TensorMeta, ...]:
     return tuple(TensorMeta(tuple(t.shape), str(t.dtype).removeprefix("torch."), str(t.device)) for t in tensors)
 
 
+def bytes_of(tensors: Iterable[torch.Tensor]) -> int:
+    return sum(int(t.numel()) * int(t.element_size()) for t in tensors)
+
+
 class Call:
     """Arguments equal to the schema's default are dropped by the dispatcher, so every optional one is looked up."""
 

@@ -12,18 +12,14 @@ from collections.abc import Sequence
 
 import torch
 
-from prismdbg.model.fingerprint_arithmetic import GOLDEN, LENGTH, MASK, mix64
+from prismdbg.model.fingerprint_arithmetic import GOLDEN, LENGTH, MASK, as_signed, mix64
 
 BLOCK_WORDS = 4096
 
 
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value
-
-
 # in memory that torch did not allocate: what is ours does not count as the program's
 WEIGHTS = torch.frombuffer(
-    array("q", (_signed(mix64(((i + 1) * GOLDEN) & MASK) | 1) for i in range(BLOCK_WORDS))), dtype=torch.int64
+    array("q", (as_signed(mix64(((i + 1) * GOLDEN) & MASK) | 1) for i in range(BLOCK_WORDS))), dtype=torch.int64
 )
 
 

@@ -9,10 +9,13 @@ from typing import Any
 
 from prismdbg.capsule.log_notes import DECISIONS, SHAPING
 from prismdbg.errors import FacilityError
+from prismdbg.model.schedule import Schedule
 from prismdbg.rank.c10d import unknown_ops
 from prismdbg.rank.emulation import checkpoints
-from prismdbg.rank.emulation.clock_settings import make_clock
+from prismdbg.rank.emulation.clocks import WallClock
 from prismdbg.rank.emulation.notes import StoreNotes
+from prismdbg.rank.emulation.open_calls import PacedClock
+from prismdbg.rank.emulation.pace import Pace
 from prismdbg.rank.emulation.peers import EmulatedPeers
 from prismdbg.rank.emulation.processor import ProcessorWaits
 from prismdbg.rank.emulation.reads import Reads
@@ -25,7 +28,7 @@ from prismdbg.rank.recording import exception_hooks
 from prismdbg.rank.recording.recorded_rank import Recording, Serve
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.settings.donor_value import store_key
-from prismdbg.settings.emulation import RANK_PROCESS, WORLD, Emulation
+from prismdbg.settings.emulation import RANK_PROCESS, WORLD, ClockKind, Emulation
 from prismdbg.settings.missing_value import MissingValue
 from prismdbg.settings.rank_config import RankConfig
 
@@ -49,7 +52,7 @@ def _begin(config: RankConfig, serve: Serve) -> None:
     settings = Emulation.from_json(config.extra["emulation"])
     turn = SchedulerClient(settings.ask_fd, settings.say_fd, settings.until)
     peers = EmulatedPeers(settings, turn)
-    beat = make_clock(settings, turn)
+    beat = _clock(settings, turn)
     recorder = EmulatedRecorder(peers, beat)
     recording = Recording(config, recorder, "emulated", serve)
     recording.now_ns = beat.now_ns
@@ -145,3 +148,15 @@ def _install_world(settings: Emulation, peers: EmulatedPeers, turn: SchedulerCli
 
     others = StoreNotes(peers.inbox.store_value, note)
     install_world(StoreState(settings.rank, settings.world, others.value, peers.outbox.keep_key, lacks))
+
+
+def _clock(settings: Emulation, turn: SchedulerClient) -> PacedClock:
+    """What the rank is told to live by: where the peers are not paced, the wall clock runs on."""
+    wall = WallClock()
+    turn.stood = wall.leave_out
+    if not settings.schedule:
+        return PacedClock(None, wall, turn.refuse)
+    schedule = Schedule.load(Path(settings.schedule))
+    if settings.clock is ClockKind.VIRTUAL:
+        return PacedClock(Pace(schedule, None), None, turn.refuse)
+    return PacedClock(Pace(schedule, wall.now_ns), wall, turn.refuse)

@@ -13,7 +13,7 @@ import torch
 
 from prismdbg.model.collective import Identity
 from prismdbg.model.ops import Form, Movement
-from prismdbg.rank.c10d.call import Call
+from prismdbg.rank.c10d.call import Call, bytes_of
 from prismdbg.rank.emulation import filling
 from prismdbg.rank.emulation.control import is_control
 from prismdbg.settings.donor_value import collective_key
@@ -89,11 +89,11 @@ def wanted(call: Call, identity: Identity) -> dict[str, tuple[int, int]] | None:
     others = [place for place in range(call.size) if place != call.rank]
     if call.spec.movement is Movement.ALL_TO_ALL:
         parts = call.parts_received
-        sizes = {place: _bytes_of([parts[place]]) for place in others}
+        sizes = {place: bytes_of([parts[place]]) for place in others}
         return {part_key(call, identity, p, call.rank): (p, size) for p, size in sizes.items() if size}
     if call.reduce_op and (call.reduce_op not in _COMBINE or any(_is_tiny(t) for t in call.inputs)):
         return None
-    size = _bytes_of(call.inputs)
+    size = bytes_of(call.inputs)
     return {contributed_key(call, identity, place): (place, size) for place in others if size}
 
 
@@ -149,7 +149,7 @@ def _poured(like: Sequence[torch.Tensor], data: bytes) -> list[torch.Tensor]:
     made, at = [], 0
     for tensor in like:
         target = torch.empty_like(tensor)
-        size = _bytes_of([target])
+        size = bytes_of([target])
         filling.pour(target, memoryview(data)[at : at + size])
         made.append(target)
         at += size
@@ -159,7 +159,3 @@ def _poured(like: Sequence[torch.Tensor], data: bytes) -> list[torch.Tensor]:
 def _is_tiny(tensor: torch.Tensor) -> bool:
     """float8 knows no arithmetic."""
     return bool(tensor.is_floating_point() and tensor.element_size() == 1)
-
-
-def _bytes_of(tensors: Sequence[torch.Tensor]) -> int:
-    return sum(int(t.numel()) * int(t.element_size()) for t in tensors)

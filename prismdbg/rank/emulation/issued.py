@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-import torch
-
-from prismdbg.rank.c10d.call import Call
+from prismdbg.rank.c10d.call import Call, bytes_of
 from prismdbg.rank.emulation.pace import Issued
 from prismdbg.rank.emulation.scheduler_client import program_line
 
@@ -24,13 +22,9 @@ class Facts:
             label=call.spec.label,
             group=call.group_name,
             ranks=members,
-            size_bytes=max(_bytes_of(call.sent), _bytes_of(call.received)),
+            size_bytes=max(bytes_of(call.sent), bytes_of(call.received)),
             is_p2p=is_p2p,
             peer=members[call.root] if is_p2p and call.root >= 0 else -1,
             tag=call.tag if is_p2p else 0,
             where=program_line,
         )
-
-
-def _bytes_of(tensors: Iterable[torch.Tensor]) -> int:
-    return sum(int(tensor.numel()) * int(tensor.element_size()) for tensor in tensors)

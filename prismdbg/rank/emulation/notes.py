@@ -8,12 +8,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-import torch
-
 from prismdbg.capsule.log_notes import PARTS
 from prismdbg.model.collective import Identity
 from prismdbg.model.ops import Form, Movement
-from prismdbg.rank.c10d.call import Call
+from prismdbg.rank.c10d.call import Call, bytes_of
 
 NOISE_NOTE, STORE_NOTE = "noise", "store"
 
@@ -28,15 +26,11 @@ def parts_note(identity: Identity, call: Call) -> bytes | None:
     """The body of a note: of an all-to-all with uneven parts, how many bytes go to and come from each member."""
     if call.spec.movement is not Movement.ALL_TO_ALL or call.spec.form is not Form.FLAT:
         return None
-    sent, received = ([_size_bytes(part) for part in parts] for parts in (call.parts_sent, call.parts_received))
+    sent, received = ([bytes_of([part]) for part in parts] for parts in (call.parts_sent, call.parts_received))
     if len({*sent, *received}) == 1:
         return None
     note = {"kind": PARTS, "time_ns": time.monotonic_ns(), "identity": str(identity)}
     return json.dumps({**note, "parts_sent": sent, "parts_received": received}).encode()
-
-
-def _size_bytes(tensor: torch.Tensor) -> int:
-    return int(tensor.numel()) * int(tensor.element_size())
 
 
 class StoreNotes:

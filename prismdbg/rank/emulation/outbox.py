@@ -11,7 +11,7 @@ import torch
 
 from prismdbg.model.collective import Identity
 from prismdbg.model.ops import Movement
-from prismdbg.rank.c10d.call import Call
+from prismdbg.rank.c10d.call import Call, bytes_of
 from prismdbg.rank.c10d.fingerprint import as_bytes
 from prismdbg.rank.emulation.control import is_control, object_call
 from prismdbg.rank.emulation.donors import DonorReader, DonorWriter
@@ -67,7 +67,7 @@ class Outbox:
             needed = self._is_needed(members, axis, "broadcast")
             self._value(key, call.inputs, collective_key(axis, identity.seq), needed=needed)
         elif movement is Movement.SCATTER and is_root:
-            is_small = sum(t.numel() * t.element_size() for t in call.inputs) <= SMALL_SCATTER_BYTES
+            is_small = bytes_of(call.inputs) <= SMALL_SCATTER_BYTES
             for place, rank in enumerate(members):
                 needed = self._is_needed([rank], axis, "scatter")
                 if needed or (is_small and is_control(call.inputs)):
@@ -108,8 +108,21 @@ class Outbox:
             parts = [as_bytes(t) for t in tensors]
             self._writer.keep(key, parts, control=control, statistics=statistics, like=like)
         else:
-            size = sum(int(t.numel()) * int(t.element_size()) for t in tensors)
+            size = bytes_of(tensors)
             self._writer.pass_over(key, size, statistics, like)
+
+
+class KeptAlready:
+    """The outbox of a pass whose ranks' values were kept by an earlier one: nothing is looked at or written."""
+
+    def keep(self, call: Call, identity: Identity, axis: str, members: list[int], *, meets: bool = False) -> None:
+        pass
+
+    def keep_key(self, name: str, value: bytes) -> None:
+        pass
+
+    def tally(self) -> dict[str, int]:
+        return {}
 
 
 class Inbox:

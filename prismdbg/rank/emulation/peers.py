@@ -14,11 +14,10 @@ import torch.distributed as dist
 from prismdbg.model import synthesis
 from prismdbg.model.collective import Identity
 from prismdbg.model.ops import ONLY_THE_SENDER_KNOWS, Movement
-from prismdbg.rank.c10d.call import Call
+from prismdbg.rank.c10d.call import Call, bytes_of
 from prismdbg.rank.emulation import checkpoints, exchange, filling
 from prismdbg.rank.emulation.control import holds_it_already, is_control, object_call
-from prismdbg.rank.emulation.kept_already import KeptAlready
-from prismdbg.rank.emulation.outbox import OBJECT_GATHERS, Inbox, Outbox, ValueAddress
+from prismdbg.rank.emulation.outbox import OBJECT_GATHERS, Inbox, KeptAlready, Outbox, ValueAddress
 from prismdbg.rank.emulation.scheduler_client import SchedulerClient, program_line
 from prismdbg.rank.program.isolation import unseen
 from prismdbg.settings.donor_value import DonorValue
@@ -96,7 +95,7 @@ class EmulatedPeers:
             answered = self._given(asked) if call.spec.movement in ONLY_THE_SENDER_KNOWS else self._joined(asked)
         entry = axis, call.spec.label, answered.how
         self._counts[entry] += 1
-        self._bytes[entry] += _bytes_of(call.received)
+        self._bytes[entry] += bytes_of(call.received)
         self._note_shaping(call, axis, answered.how)
         return answered
 
@@ -109,7 +108,7 @@ class EmulatedPeers:
         if exchange.is_routing(call):
             self._shaping[axis, call.spec.label, how, program_line()] += 1
         is_start = call.spec.movement is Movement.BROADCAST and holds_it_already()
-        self.rests_on_assumptions |= bool(_bytes_of(call.received)) and not is_start
+        self.rests_on_assumptions |= bool(bytes_of(call.received)) and not is_start
 
     def shaping(self) -> list[dict[str, Any]]:
         """Counts of which the sizes of later calls follow, and that are not the job's: a row for each line and way."""
@@ -270,7 +269,7 @@ class EmulatedPeers:
 
     @staticmethod
     def _fits(value: DonorValue | None, outputs: list[torch.Tensor]) -> bool:
-        return value is not None and value.size_bytes == _bytes_of(outputs)
+        return value is not None and value.size_bytes == bytes_of(outputs)
 
     @staticmethod
     def _held_already(asked: Asked) -> bool:
@@ -296,7 +295,7 @@ class EmulatedPeers:
     def _load(self, value: DonorValue, outputs: list[torch.Tensor]) -> None:
         data = memoryview(self.inbox.load(value))
         for tensor in outputs:
-            size = _bytes_of([tensor])
+            size = bytes_of([tensor])
             filling.pour(tensor, data[:size])
             data = data[size:]
 
@@ -304,7 +303,7 @@ class EmulatedPeers:
         return filling.seed_of(self._settings.seed, self._settings.rank, asked.identity)
 
     def _lacked(self, asked: Asked, letter: ValueAddress | None, unfit: DonorValue | None = None) -> MissingValue:
-        size = f"; the donor's has {unfit.size_bytes} bytes, not {_bytes_of(asked.outputs)}" if unfit else ""
+        size = f"; the donor's has {unfit.size_bytes} bytes, not {bytes_of(asked.outputs)}" if unfit else ""
         is_named = letter is not None and not asked.call.spec.is_from_any
         return MissingValue(
             rank=self._settings.rank,
@@ -315,7 +314,3 @@ class EmulatedPeers:
             axis=asked.axis,
             identity=f"{asked.identity}{size}",
         )
-
-
-def _bytes_of(tensors: list[torch.Tensor]) -> int:
-    return sum(int(t.numel()) * int(t.element_size()) for t in tensors)

@@ -24,7 +24,7 @@ def reached(objects: Registered) -> int | None:
 def unfit(objects: Registered) -> str:
     """What is wrong with the registered objects, in a few words; empty where nothing is."""
     if not objects:
-        return "it registers nothing"
+        return "no object is registered"
     for name, thing in objects.items():
         if not (callable(getattr(thing, "state_dict", None)) and callable(getattr(thing, "load_state_dict", None))):
             return f"{name} has no state_dict and load_state_dict"

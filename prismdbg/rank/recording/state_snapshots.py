@@ -73,7 +73,7 @@ class StateSnapshots:
         if problem := unfit(objects):
             raise UsageError(problem)
         if any(module.static_graph for module in ddp_buckets.modules_of(objects.values())):
-            raise UsageError("a DDP module with static_graph runs its first step differently from the others")
+            raise UsageError("a DDP module has static_graph: its first step differs from later ones")
         packer, issued = Packer(), self._issued
         with ours():
             for name, thing in objects.items():
@@ -91,8 +91,8 @@ class StateSnapshots:
         parameters = {id(p): p for thing in self._objects.values() for p in _parameters_of(thing)}
         most = max(now_bytes, _ADAM * sum(_size_bytes(p) for p in parameters.values()))
         self._say(
-            f"a state snapshot every {self._every} steps: up to about {_mib(most)} of each rank, {KEPT} on disk and "
-            f"one in memory; a copy of that takes about {most * copy_s_per_byte() * 1e3:.1f} ms here"
+            f"a state snapshot every {self._every} steps: up to about {_mib(most)} per rank, {KEPT} on disk and one "
+            f"in memory; copying it takes about {most * copy_s_per_byte() * 1e3:.1f} ms on this machine"
         )
 
     def _at_step(self, step: int, source: StepSource) -> None:
@@ -173,7 +173,7 @@ class StateSnapshots:
             self._told_cost = True
             self._say(
                 f"the state snapshot of step {snapshot.step} has {_mib(size)}: copied in {copied_ns / 1e6:.1f} ms, "
-                f"then written in {written_ns / 1e6:.0f} ms beside the program"
+                f"then written in {written_ns / 1e6:.0f} ms in the background"
             )
 
     @property

@@ -97,14 +97,15 @@ def carries_object() -> bool:
     return False
 
 
-def describe_call(call: Call, record_id: int, moment: Moment, identity: Identity) -> dict[str, object]:
-    """A call that is issued now, in the words of the log."""
+def describe_call(call: Call, record_id: int, moment: Moment, identity: Identity, title: str) -> dict[str, object]:
+    """A call that is issued now, in the words of the log. `title`: of its group."""
     return {
         "record_id": record_id,
         "moment": str(moment),
         "profiling_name": call.spec.label,
         "op": call.spec.name,
         "process_group": call.group_name,
+        "group_title": title,
         "identity": str(identity),
         "root": call.root if call.root >= 0 else None,
         "tag": call.tag if call.spec.is_p2p else None,

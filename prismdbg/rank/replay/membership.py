@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.errors import PrismError, UsageError
-from prismdbg.model.collective import Collective
+from prismdbg.model.collective import Collective, group_title
 from prismdbg.rank.debug.gate import Stop
 
 MAX_MEMBERS = 4096
@@ -29,7 +29,7 @@ def peers_at(stop: Stop, log: RankLog) -> dict[str, Any]:
     ]
     return {
         "group": name,
-        "title": log.groups[name].title if name in log.groups else name,
+        "title": group_title(log.groups, name),
         "size": len(ranks),
         "members": members[:MAX_MEMBERS],
         "recorded_ns": record.duration_ns if record is not None and not record.synthesized else None,

@@ -88,14 +88,15 @@ class Replayer:
     def _replayed(self, call: Call) -> tuple[Answer, int]:
         """Compared, answered, and perhaps stopped at; with the number of its record."""
         record_id, moment, identity = self._counters.issue(call)
-        event = describe_call(call, record_id, moment, identity)
+        titles = self.titles(call.group_name)
+        event = describe_call(call, record_id, moment, identity, titles[-1])
         if self.departed:
             event["assumed"] = True
         if self.events is not None:
             self.events.collective(call.spec.label, moment)
         tracer.seen([*call.inputs, *call.outputs])
         sent = Sent(call)
-        view = CallView(call, moment, identity, None, self.titles(call.group_name))
+        view = CallView(call, moment, identity, None, titles)
         view.record = record = None if self.beyond_end else self._expected(view, event, sent)
         self.place.sends(moment, identity, sent.fingerprint)
         halt = self.halts.before(view)

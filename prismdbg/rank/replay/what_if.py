@@ -98,10 +98,9 @@ class WhatIf:
         who = ", ".join(str(self._members(call.group_name)[peer]) for peer in peers)
         bound_s = call.timeout_ms / 1000 if call.timeout_ms > 0 else math.inf
         if assumption.missing or assumption.late_s > bound_s:
-            raise RuntimeError(
-                f"Timed out, as assumed: rank {who} did not come to {call.spec.label} of group {call.group_name}"
-                + (f" within {bound_s:g} s" if bound_s < math.inf else "")
-            )
+            what = f"{call.spec.label} of group {self._titles(call.group_name)[-1]}"
+            within = f" within {bound_s:g} s" if bound_s < math.inf else ""
+            raise RuntimeError(f"Timed out, as assumed: rank {who} did not come to {what}{within}")
         if assumption.late_s:
             time.sleep(assumption.late_s)
 

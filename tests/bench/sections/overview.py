@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import numpy as np
 from prismdbg_tui.overview.app import OverviewApp
-from prismdbg_tui.overview.load import overview_job
+from prismdbg_tui.overview.job import overview_job
 from prismdbg_tui.overview.rank_screen import RankScreen
 
 from prismdbg.job_graph.job_view import job_view

@@ -25,7 +25,8 @@ from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.limits import Limits, usual
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.plain_runtime import PlainRuntime
-from prismdbg.runtime.spec import RANK, ReplaySpec, RunningRank, Runtime
+from prismdbg.runtime.runtime import RunningRank, Runtime
+from prismdbg.runtime.spec import RANK, ReplaySpec
 from prismdbg.runtime.starter_control import StarterControl
 
 HOSTILE = Path(__file__).parents[1] / "programs" / "hostile_rank.py"

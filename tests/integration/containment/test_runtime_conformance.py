@@ -28,7 +28,8 @@ from prismdbg.runtime.docker_engine import engine
 from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.plain_runtime import PlainRuntime
-from prismdbg.runtime.spec import CONTROL_FOLDER, GIVEN, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, Runtime
+from prismdbg.runtime.runtime import Runtime
+from prismdbg.runtime.spec import CONTROL_FOLDER, GIVEN, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
 
 
 def test_the_rank_answers_on_its_socket_and_goes_on(case: Case, request: pytest.FixtureRequest) -> None:

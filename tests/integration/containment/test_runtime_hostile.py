@@ -18,7 +18,8 @@ from waiting import wait_for
 from prismdbg.checkpoint import bundle
 from prismdbg.errors import RuntimeFailure
 from prismdbg.runtime.rank_folder import RankFolder
-from prismdbg.runtime.spec import OUTPUT, RANK, ProgramOrigin, ReplaySpec, RunningRank
+from prismdbg.runtime.runtime import RunningRank
+from prismdbg.runtime.spec import OUTPUT, RANK, ProgramOrigin, ReplaySpec
 from prismdbg.runtime.starter_control import StarterControl
 
 SECRET = "the host's own"

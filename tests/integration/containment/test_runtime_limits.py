@@ -16,7 +16,8 @@ from runtime_places import Case
 from prismdbg.runtime.limits import LimitReached, Limits
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.rank_folder import RankFolder
-from prismdbg.runtime.spec import RANK, ReplaySpec, RunningRank
+from prismdbg.runtime.runtime import RunningRank
+from prismdbg.runtime.spec import RANK, ReplaySpec
 
 MIB = 1 << 20
 SMALL = Limits(memory_bytes=256 * MIB, processes=64, shared_bytes=16 * MIB, disk_bytes=64 * MIB)

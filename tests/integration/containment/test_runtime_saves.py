@@ -21,7 +21,8 @@ from waiting import wait_for
 
 from prismdbg.checkpoint import bundle
 from prismdbg.errors import RankLost
-from prismdbg.runtime.spec import ReplaySpec, RunningRank
+from prismdbg.runtime.runtime import RunningRank
+from prismdbg.runtime.spec import ReplaySpec
 from prismdbg.runtime.started_rank import find_below
 from prismdbg.runtime.starter_control import StarterControl
 from prismdbg.runtime.starter_spec import clear_start

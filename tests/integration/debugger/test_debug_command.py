@@ -35,7 +35,7 @@ def test_from_the_programs_start_in_a_plain_process(from_start: Path) -> None:
     plain = ("--runtime", "plain", "--allow-writes")
     said = typed(from_start, "next 4", "print rank + world", "until 2", "peers", "continue", options=plain)
     assert said.code == 0, said.out + said.err
-    assert "stopped at 0.4 (next): all_reduce on group 0" in said.out
+    assert "stopped at 0.4 (next): all_reduce on group world" in said.out
     assert "(prismdbg) print rank + world\n3\n" in said.out
     assert "stopped at 2.1 (until)" in said.out
     assert re.search(r"^ +0 +0 +recorded +(first|\+[\d.]+ ms, the last)$", said.out, re.MULTILINE), "the run is there"

@@ -128,7 +128,7 @@ def test_a_walk_through_a_rank(debug: Callable[..., tuple[int, str]]) -> None:
     assert code == 0, text
     assert shown[""].startswith("stopped at 0.0: before the first line")
     assert "no Python frame" in shown["where"]
-    assert "stopped at 0.1 (next): all_gather on group 0" in shown["next"]
+    assert "stopped at 0.1 (next): all_gather on group world" in shown["next"]
     assert "DistributedDataParallel(model)" in shown["next"]
     assert "stopped at 0.4 (next): all_reduce" in shown["next 3"]
     assert re.search(r"-> +\d+ .*dist\.all_reduce\(mean\)", shown["next 3"])
@@ -170,7 +170,7 @@ def test_another_program_diverges_with_its_story(debug: Callable[..., tuple[int,
         model.write_text(original)
     assert code == 5, text
     assert "diverged at 0.4: all_reduce sends other values than it did" in text
-    assert "the last of group 0, as recorded:" in text
+    assert "the last of group world, as recorded:" in text
     assert re.search(r"-> +\d+ .*dist\.all_reduce\(mean\)", text)
     assert "list of 1" in answers(text)["print input"]
 

@@ -59,8 +59,8 @@ MISMATCH = python("emulated_mismatch.py")
 @pytest.mark.parametrize(
     ("how", "named"),
     [
-        ("missing", "rank 0 issues barrier (1.2, group 0) at * where rank 1 issues all_reduce"),
-        ("tail", "rank 0 issues all_reduce (3.1, group 0) at *, which rank 1 never issues: it ended before that"),
+        ("missing", "rank 0 issues barrier (1.2, group world) at * where rank 1 issues all_reduce"),
+        ("tail", "rank 0 issues all_reduce (3.1, group world) at *, which rank 1 never issues: it ended before that"),
         ("circle", "deadlock: ranks wait for each other"),
     ],
 )

@@ -38,7 +38,7 @@ def test_a_nan_is_named_and_the_job_goes_on(nan: Taken) -> None:
     incident = nan.manifest.incident
     assert (incident.kind, nan.manifest.rank) == (IncidentKind.NAN, 2)
     assert incident.moment == nan.manifest.moment_b == Moment(NAN_STEP, 1)
-    assert "rank 2 sends the first NaN or Inf: all_reduce in group 0" in incident.text
+    assert "rank 2 sends the first NaN or Inf: all_reduce in group world" in incident.text
     assert "incidents/nan/train.py:" in incident.text
     verified = prismdbg("verify", nan.capsule)
     assert verified.code == 0, verified.out

@@ -40,7 +40,7 @@ def test_a_divergence_is_told_with_its_story(other_rate: Path, first_difference:
     said = prismdbg("replay", other_rate, "--runtime", "local")
     assert said.code == 5
     assert f"diverged at {first_difference}: all_reduce sends other values than it did" in said.out
-    assert "the last of group 0, as recorded:" in said.out
+    assert "the last of group world, as recorded:" in said.out
     assert re.search(r"incidents/nan/train\.py:\d+", said.out)
     assert re.search(r"^-> +\d+ +dist\.all_reduce\(mean\)", said.out, re.MULTILINE)
     assert not said.out.startswith("identical")

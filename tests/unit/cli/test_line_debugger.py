@@ -28,7 +28,8 @@ from prismdbg.render.stop_text import peers_text, source_lines, where_text
 from prismdbg.render.value_text import bars, value_text
 from prismdbg.session.line import VERBS
 
-CALL = {"profiling_name": "all_reduce", "process_group": "0", "inputs": ["float32[4]"], "outputs": []}
+CALL = {"profiling_name": "all_reduce", "process_group": "0", "group_title": "world"}
+CALL |= {"inputs": ["float32[4]"], "outputs": []}
 TALLY = {"compared": 2, "fingerprints": 1, "synthesized": 0, "missing": 3}
 FRAMES = [
     {"filename": "/v/site-packages/torch/c10d.py", "line": 9, "name": "all_reduce"},
@@ -115,7 +116,7 @@ def test_a_walk_to_the_end() -> None:
         {"count": 3, "end": 9, "stops": "apply"},
         {"end": 9, "stops": "apply"},
     ]
-    assert "stopped at 0.1 (next): all_reduce on group 0: float32[4]" in text
+    assert "stopped at 0.1 (next): all_reduce on group world: float32[4]" in text
     assert "->     7  dist.all_reduce(x)" in text
     assert "(prismdbg) p out\n42\n" in text
     assert text.count("the program ended with 0 after 2.1") == 2
@@ -421,9 +422,9 @@ def test_a_stop_says_what_it_is_also_when_it_is_gone() -> None:
     )
     _, text = drive(rank, *lines)
     both = "breakpoint 1: all_reduce if bytes > 4, breakpoint 2: if step == 0 and collective == 4"
-    assert f"stopped at 0.4 ({both}): all_reduce on group 0" in text
+    assert f"stopped at 0.4 ({both}): all_reduce on group world" in text
     assert f"stopped       {both}" in text
-    assert "0.2 breakpoint 3: on 0; hit by all_reduce on group 0" in text
+    assert "0.2 breakpoint 3: on 0; hit by all_reduce on group world" in text
     assert (
         "0.2 breakpoint 2: if step == 0 and collective == 4; its condition cannot be evaluated, the rank continues: "
         "no name 'lost'" in text

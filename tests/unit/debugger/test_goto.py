@@ -14,7 +14,7 @@ from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.debugger.debugger import Debugger, Settings
 from prismdbg.errors import UsageError
-from prismdbg.jobs.replay.compare import require_inside
+from prismdbg.jobs.replay.span import require_inside
 from prismdbg.model.moment import Moment
 from prismdbg.rank.debug.breakpoints import Breakpoints
 from prismdbg.rank.debug.events import Events
@@ -140,4 +140,4 @@ def test_a_replay_until_outside_of_the_capsule_is_refused(
         shown = capsys.readouterr().err
         assert f"error: capsule capsule {said}" in shown and f"--until {instead}, or leave it out" in shown
     for inside in (Moment(1), Moment(1, 2), Moment(2), Moment(2, 2), Moment(2, 2, 9)):
-        require_inside(capsule, inside)
+        require_inside(capsule.manifest, "capsule", "--until", inside)

@@ -68,7 +68,7 @@ def test_equal_logs() -> None:
         ({"op": "broadcast_"}, Aspect.CALL, "operator all_reduce and broadcast"),
         ({"inputs": (TensorMeta((4, 1), "float32"),)}, Aspect.CALL, "input float32[2, 2] and float32[4, 1]"),
         ({"outputs": (TensorMeta((2, 2), "int32"),)}, Aspect.CALL, "output float32[2, 2] and int32[2, 2]"),
-        ({"group": "1"}, Aspect.CALL, "group 0 and 1"),
+        ({"group": "1"}, Aspect.CALL, "group world and 1"),
         ({"fingerprint": 99}, Aspect.SENT, "sent other values"),
     ],
 )

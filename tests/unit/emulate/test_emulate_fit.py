@@ -39,7 +39,8 @@ def test_a_call_that_another_rank_never_issues_after_its_last_step() -> None:
     made = job()
     made.call(only={2})
     assert (
-        said(made) == f"rank 2 issues all_reduce (2.1, group 0) {AT}, which rank 0 never issues: it ended before that"
+        said(made)
+        == f"rank 2 issues all_reduce (2.1, group world) {AT}, which rank 0 never issues: it ended before that"
     )
 
 
@@ -48,7 +49,7 @@ def test_another_call_or_another_size() -> None:
     made.call(only={0})
     made.call("broadcast_", only={1, 2}, root=0)
     assert said(made) == (
-        f"rank 0 issues all_reduce (2.2, group 0) {AT} where rank 1 issues broadcast (2.2, group 0) {AT}: "
+        f"rank 0 issues all_reduce (2.2, group world) {AT} where rank 1 issues broadcast (2.2, group world) {AT}: "
         "broadcast instead of all_reduce"
     )
     made = job()
@@ -68,10 +69,10 @@ def test_objects_may_be_of_other_sizes() -> None:
 def test_a_message_that_nobody_receives_or_sends() -> None:
     made = job()
     made.point_to_point(1, 2, received=False)
-    assert said(made) == f"rank 1 issues send (2.2, group 0) {AT}, which rank 2 never receives"
+    assert said(made) == f"rank 1 issues send (2.2, group world) {AT}, which rank 2 never receives"
     made = job()
     made.point_to_point(1, 2, sent=False)
-    assert said(made) == f"rank 2 issues recv (2.1, group 0) {AT}, which rank 1 never sends"
+    assert said(made) == f"rank 2 issues recv (2.1, group world) {AT}, which rank 1 never sends"
 
 
 def test_of_ranks_that_did_not_run_nothing_is_known() -> None:
@@ -90,6 +91,6 @@ def test_integers_that_were_synthesized_may_be_the_cause() -> None:
     last = made.logs[1].collectives[-1]
     made.logs[1].collectives[-1] = replace(last, synthesized=True, made=synthesis.ECHO)
     assert with_cause(error, made.logs).hint == (
-        f"compare the two lines. Or the integers that all_reduce (2.2, group 0) {AT} received are synthesized: their "
-        "sizes or ways may follow from it"
+        f"compare the two lines. Or the integers that all_reduce (2.2, group world) {AT} received are synthesized: "
+        "the ranks may differ because of them"
     )

@@ -25,7 +25,11 @@ REQUEST = EmulateRequest(output=Path("run"), command=("python", "train.py"), wor
         ({"ranks": (0, 64)}, "rank 64 is not in the mesh", "0 to 63"),
         ({"classes": ("pp", "cp")}, "axis 'cp' is not in the mesh", "give one of: pp, dp, tp"),
         ({"classes": (), "steps": 1}, "--steps 1 leaves no complete step", "--steps 2 or more"),
-        ({"command": (*TORCHRUN, "--nproc-per-node", "6", "x.py")}, "does not fill nodes", "divides --world"),
+        (
+            {"command": (*TORCHRUN, "--nproc-per-node", "6", "x.py")},
+            "not a multiple of torchrun's --nproc-per-node 6",
+            "divides --world",
+        ),
     ],
 )
 def test_a_request_that_makes_no_sense_is_named_with_the_fix(changed: dict[str, Any], named: str, fix: str) -> None:

@@ -136,15 +136,19 @@ def test_a_launcher_that_fits_the_world(options: tuple[str, ...], on_node: int) 
     [
         (
             ("--nnodes", "2", "--nproc-per-node", "8"),
-            r"torchrun would start 16 ranks \(--nnodes 2 times --nproc-per-node 8\), --world says 32",
+            r"torchrun would start 16 ranks \(--nnodes 2 times --nproc-per-node 8\), but --world is 32",
             "leave out --nnodes",
         ),
         (
             ("--nproc-per-node", "5"),
-            "a world of 32 ranks does not fill nodes of torchrun's --nproc-per-node 5",
+            "--world 32 is not a multiple of torchrun's --nproc-per-node 5",
             "divides",
         ),
-        (("--nnodes", "3", "--nproc-per-node", "auto"), "does not fill torchrun's --nnodes 3", "leave out --nnodes"),
+        (
+            ("--nnodes", "3", "--nproc-per-node", "auto"),
+            "not a multiple of torchrun's --nnodes 3",
+            "leave out --nnodes",
+        ),
     ],
 )
 def test_a_launcher_that_would_start_another_job_is_refused(options: tuple[str, ...], said: str, fix: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from prismdbg.graph.roles import gives, takes
+from prismdbg.graph.slice import gives, takes
 from prismdbg.model.collective import Group
 from prismdbg.model.ops import OPS, Form, Movement, check_complete, ops_of
 from prismdbg.rank.c10d import schemas

@@ -97,6 +97,15 @@ def test_other_values_are_told_apart_from_another_call() -> None:
     assert "number of threads" in text.splitlines()[-1]
 
 
+def test_a_group_is_called_by_its_title_on_both_sides() -> None:
+    told = event(actual=called(group_title="dp"))
+    text = render_divergence(told)
+    assert "the last of group dp, as recorded:" in text
+    assert row(text, "group").split() == ["group", "dp", "dp"]
+    other = render_divergence(event(expected=recorded(process_group="1"), actual=called(group_title="dp")))
+    assert row(other, "group").split()[1:3] == ["1", "dp"]
+
+
 def test_a_call_that_the_record_does_not_have() -> None:
     extra = {"field": "call", "expected": "3 recorded collectives still expected", "actual": "x", "structural": True}
     told = event(expected=None, differences=[extra])

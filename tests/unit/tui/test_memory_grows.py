@@ -30,4 +30,4 @@ def test_the_peak_is_named_by_its_own_moment(tmp_path: Path) -> None:
         made.free(made.allocate(10 if op != 303 else 1000))
     view = MemoryReader().look(MemoryChoices(lambda: None).request(made.write(), None))
     assert view.curve is not None
-    assert view.curve.moments[view.curve.peak] == view.peak_moment == Moment(0, 1, 303)
+    assert view.curve.moments[view.curve.peak] == Moment(0, 1, 303)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from played import screen, small_capsule, until
 from prismdbg_tui import start
-from prismdbg_tui.overview import load
+from prismdbg_tui.overview import job as job_module
 from prismdbg_tui.overview.app import Drop, OverviewApp
 from prismdbg_tui.overview.folding import Fold
 from prismdbg_tui.overview.help_sheet import OverviewHelp
@@ -268,7 +268,7 @@ def test_after_a_rank_one_is_back_where_one_was(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(OverviewApp, "run", run)
     monkeypatch.setattr(start, "on_terminal", lambda: True)
-    monkeypatch.setattr(load, "overview_job", lambda view: view)
+    monkeypatch.setattr(job_module, "overview_job", lambda view: view)
     code = start.overview(cast(Any, job()), lambda rank, runs: gone_into.append((rank, runs)))
     assert code == 0 and opened_at[1:] == [1, 0]
     assert gone_into == [(1, False), (0, True)]

@@ -34,17 +34,22 @@ _WIDENED = (("op", 10), ("moment", 6), ("source", 12), ("group", 6), ("verdict",
 @lru_cache(maxsize=512)
 def columns_for(width: int) -> list[Column]:
     columns = [_MOMENT, _OP, _GROUP, _SEQ, _BYTES, _WAITED, _BAR, _VERDICT, _SOURCE]
-    for dropped in _LEAST:
-        if _width(columns) <= width:
-            break
-        columns.remove(dropped)
-    left = width - _width(columns)
+    left = drop(columns, _LEAST, width)
     for name, most in _WIDENED:
         for place, column in enumerate(columns):
             if column.name == name and left > 0:
                 columns[place] = replace(column, width=column.width + min(left, most))
                 left -= min(left, most)
     return columns
+
+
+def drop(columns: list[Column], least: tuple[Column, ...], width: int) -> int:
+    """Removes columns, the first of `least` first, until the rest fits into `width`. Returns the width that is left."""
+    for dropped in least:
+        if _width(columns) <= width:
+            break
+        columns.remove(dropped)
+    return width - _width(columns)
 
 
 def _width(columns: list[Column]) -> int:

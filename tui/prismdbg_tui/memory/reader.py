@@ -82,7 +82,6 @@ class MemoryReader:
             by=request.by,
             curve=_curve(trace, request, highest.moment),
             peak_bytes=highest.size_bytes,
-            peak_moment=highest.moment,
             peak_text=_origin(trace, highest.row) if highest.allocation is not None else "",
             is_least=not trace.is_whole,
             uncounted_bytes=trace.uncounted_bytes,

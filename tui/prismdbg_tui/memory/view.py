@@ -60,7 +60,6 @@ class MemoryView:
     by: GroupBy = GroupBy.STACK
     curve: CurveView | None = None
     peak_bytes: int = 0
-    peak_moment: Moment | None = None
     peak_text: str = ""
     program_bytes: int = 0
     backend_bytes: int = 0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
 
+from prismdbg.job_graph.job_view import JobView
+from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.graph.mesh import Ints, Mesh
 from prismdbg.simulate.report import heat
@@ -89,3 +91,17 @@ class OverviewJob:
         if other >= 0:
             return f"represented by rank {other}"
         return "did not run here" if self.ran else "simulated"
+
+
+def overview_job(view: JobView) -> OverviewJob:
+    """Simulates the job that is to be shown. `UsageError` if its ranks wait for each other in a circle."""
+    timeline = simulate(view.graph, view.cluster)
+    if view.passed is not None:
+        timeline = replace(timeline, fidelity=view.passed.told(timeline.fidelity))
+    return OverviewJob(
+        name=view.name,
+        timeline=timeline,
+        ran=view.ran,
+        stands_for=view.stands_for,
+        cluster=view.cluster_text,
+    )

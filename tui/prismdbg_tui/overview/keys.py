@@ -5,24 +5,16 @@ In `keys.toml` they stand in a table of their own, [overview].
 
 from __future__ import annotations
 
+from functools import partial
+
 from textual.binding import Binding, BindingType
 
-from prismdbg_tui.session.actions import Action, Section
+from prismdbg_tui.session.actions import Action, Section, action
 
 TABLE = "overview"
 
 
-def _map(name: str, keys: str, title: str, footer: str = "") -> Action:
-    return Action(name=name, keys=keys, title=title, section=Section.MAP, footer=footer)
-
-
-def _rank(name: str, keys: str, title: str, footer: str = "") -> Action:
-    return Action(name=name, keys=keys, title=title, section=Section.RANK, footer=footer)
-
-
-def _screen(name: str, keys: str, title: str, footer: str = "") -> Action:
-    return Action(name=name, keys=keys, title=title, section=Section.SCREEN, footer=footer)
-
+_map, _rank, _screen = (partial(action, each) for each in (Section.MAP, Section.RANK, Section.SCREEN))
 
 OVERVIEW_ACTIONS: tuple[Action, ...] = (
     _rank("drop", "enter", "open this rank: its recording if it ran, else its simulated timeline", "open rank"),

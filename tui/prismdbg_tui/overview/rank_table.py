@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from prismdbg_tui.drawing import figures
-from prismdbg_tui.drawing.table_columns import Column
+from prismdbg_tui.drawing.table_columns import Column, drop
 from prismdbg_tui.widgets.collectives import Collectives
 
 _NUMBER = Column("moment", "#", 7, right=True)
@@ -25,11 +25,7 @@ class RankTable(Collectives):
 
     def columns(self, width: int) -> list[Column]:
         columns = list(_ALL)
-        for dropped in _LEAST:
-            if _width(columns) <= width:
-                break
-            columns.remove(dropped)
-        spare = max(width - _width(columns), 0)
+        spare = max(drop(columns, _LEAST, width), 0)
         more = {"op": min(spare // 2, 20), "source": spare - min(spare // 2, 20)}
         return [replace(column, width=column.width + more.get(column.name, 0)) for column in columns]
 
@@ -45,7 +41,3 @@ class RankTable(Collectives):
             late_ns = int(recording.waited_for_others_ns[row])
             return (figures.duration(late_ns) if late_ns else ""), ""
         return super()._cell(name, row)
-
-
-def _width(columns: list[Column]) -> int:
-    return 1 + sum(column.width + 1 for column in columns)

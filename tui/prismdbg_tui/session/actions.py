@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from textual.binding import Binding, BindingType
 
@@ -37,29 +38,20 @@ class Action:
     pane: str = ""
 
 
-def _run(name: str, keys: str, title: str, verb: str, footer: str = "") -> Action:
-    return Action(name=name, keys=keys, title=title, section=Section.RUN, verb=verb, footer=footer)
+def action(section: Section, name: str, keys: str, title: str, footer: str = "") -> Action:
+    return Action(name=name, keys=keys, title=title, section=section, footer=footer)
 
 
-def _look(name: str, keys: str, title: str, footer: str = "") -> Action:
-    return Action(name=name, keys=keys, title=title, section=Section.LOOK, footer=footer)
+def _of_verb(section: Section, name: str, keys: str, title: str, verb: str, footer: str = "") -> Action:
+    return Action(name=name, keys=keys, title=title, section=section, verb=verb, footer=footer)
 
 
 def _areas(name: str, keys: str, title: str) -> Action:
     return Action(name=name, keys=keys, title=title, section=Section.AREAS, pane=TREEMAP)
 
 
-def _line(name: str, keys: str, title: str, footer: str = "") -> Action:
-    return Action(name=name, keys=keys, title=title, section=Section.TIMELINE, footer=footer)
-
-
-def _stops(name: str, keys: str, title: str, verb: str, footer: str = "") -> Action:
-    return Action(name=name, keys=keys, title=title, section=Section.STOPS, verb=verb, footer=footer)
-
-
-def _screen(name: str, keys: str, title: str, footer: str = "") -> Action:
-    return Action(name=name, keys=keys, title=title, section=Section.SCREEN, footer=footer)
-
+_run, _stops = partial(_of_verb, Section.RUN), partial(_of_verb, Section.STOPS)
+_look, _line, _screen = (partial(action, each) for each in (Section.LOOK, Section.TIMELINE, Section.SCREEN))
 
 ACTIONS: tuple[Action, ...] = (
     _run("next", "n", "run to the next collective", "next", "next"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from logs import lone_collective
+from logs import WORLD, lone_collective
 
 from prismdbg.capsule.log_batch import Batch
 from prismdbg.capsule.log_events import Note, StepMark
@@ -13,7 +13,7 @@ from prismdbg.capsule.log_format import StepSource
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import UsageError
 from prismdbg.jobs.record.incidents import SETTLE_NS, IncidentWatch, Wanted, parse_triggers
-from prismdbg.model.collective import Collective, State
+from prismdbg.model.collective import Collective, Group, State
 from prismdbg.model.moment import Moment
 
 NOW = 10**12
@@ -132,9 +132,10 @@ def test_the_first_nan_is_named_by_whoever_sent_it() -> None:
     watch = IncidentWatch(ALL)
     watch.feed("0", received(50), NOW)
     watch.feed("2", sent(40), NOW)
+    watch.feed("2", Group(name=WORLD, ranks=(0, 1, 2), desc="default_pg"), NOW)  # read after the call, in one poll
     (wanted,) = settled(watch)
     assert wanted.folder == "2" and wanted.last == Moment(3, 1)
-    assert wanted.incident.text.startswith("rank 2 sends the first NaN or Inf: all_reduce in group 0, 3.1")
+    assert wanted.incident.text.startswith("rank 2 sends the first NaN or Inf: all_reduce in group world, 3.1")
 
 
 def test_a_nan_that_nobody_sent_is_named_by_who_received_it() -> None:

@@ -16,14 +16,14 @@ from tests.unit.jobs.capture.test_packed_memory import capsule_of
 
 @pytest.mark.parametrize("text", ["0", "0.1", "0.1.7", "1", "1.3", "1.3.99"])
 def test_inside(text: str, tmp_path: Path) -> None:
-    require_inside(capsule_of(tmp_path).manifest, Moment.parse(text))
+    require_inside(capsule_of(tmp_path).manifest, "kept", "--at", Moment.parse(text))
 
 
 @pytest.mark.parametrize("text", ["1.4", "2", "99.1"])
 def test_behind(text: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is after the capsule's end moment") as refused:
-        require_inside(capsule_of(tmp_path).manifest, Moment.parse(text))
-    assert refused.value.hint == "give a moment from 0.1 to 1.3"
+    with pytest.raises(UsageError, match=r"capsule kept ends at 1\.3, but --at is ") as refused:
+        require_inside(capsule_of(tmp_path).manifest, "kept", "--at", Moment.parse(text))
+    assert refused.value.hint == "--at 1.3, or leave it out"
 
 
 @pytest.mark.parametrize("at", ["99.1", "1.2.3.4", "abc", "-1"])

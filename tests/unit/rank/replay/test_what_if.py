@@ -116,7 +116,7 @@ def test_a_peer_that_does_not_come_is_a_timeout() -> None:
         missing = what_if(ranks=[12], **assumed)
         chosen = missing.chosen(called, WHEN)
         assert chosen is not None
-        with pytest.raises(RuntimeError, match="rank 12 did not come to all_reduce of group 7 within 5 s"):
+        with pytest.raises(RuntimeError, match="rank 12 did not come to all_reduce of group dp within 5 s"):
             missing.arrive(called, *chosen)
 
 
