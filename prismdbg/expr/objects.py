@@ -19,7 +19,6 @@ import array
 import collections
 import datetime
 import enum
-import inspect
 import operator
 import types
 from collections.abc import Iterable
@@ -44,6 +43,7 @@ _AS_THEY_ARE = (
 )
 _MRO = type.__dict__["__mro__"].__get__
 _NAMESPACE = type.__dict__["__dict__"].__get__
+_ABSENT: Any = object()
 MAX_LOOKED = 100_000
 
 
@@ -63,9 +63,24 @@ def definer(kind: type, name: str) -> type | None:
     return next((base for base in _MRO(kind) if name in _NAMESPACE(base)), None)
 
 
+def bases(kind: type) -> tuple[type, ...]:
+    """The class and what it is made of, itself first."""
+    return tuple(_MRO(kind))
+
+
+def namespace(kind: type) -> Any:
+    """What the class itself defines, by name."""
+    return _NAMESPACE(kind)
+
+
 def namespaces(kind: type) -> list[Any]:
     """What each of its bases, itself first, defines by name."""
     return [_NAMESPACE(base) for base in _MRO(kind)]
+
+
+def short_name(kind: type) -> str:
+    """A class's own name, without asking its own class."""
+    return str(builtin(type.__dict__["__name__"].__get__(kind)))
 
 
 def kind_name(value: Any) -> str:
@@ -75,8 +90,8 @@ def kind_name(value: Any) -> str:
 
 def kind_text(kind: type) -> str:
     """A class's name, without asking its own class."""
-    module = _NAMESPACE(kind).get("__module__", "")
-    name = type.__dict__["__qualname__"].__get__(kind)
+    module = builtin(_NAMESPACE(kind).get("__module__", ""))
+    name = builtin(type.__dict__["__qualname__"].__get__(kind))
     return name if type(module) is not str or module in ("", "builtins") else f"{module}.{name}"
 
 
@@ -84,10 +99,9 @@ def static_attribute(owner: Any, name: str) -> Any:
     """What is held under this name. `UsageError` for what would have to be computed."""
     if is_a(owner, enum.Enum) and name in ("name", "value"):
         name = f"_{name}_"
-    try:
-        found = inspect.getattr_static(owner, name)
-    except AttributeError:
-        raise UsageError(f"a {kind_name(owner)} has no attribute {name!r}") from None
+    found = held_as(owner, name, _ABSENT)
+    if found is _ABSENT:
+        raise UsageError(f"a {kind_name(owner)} has no attribute {name!r}")
     if exactly(found, _MEMBERS) and not is_a(owner, type):
         return found.__get__(owner, type(owner))
     if exactly(found, _AS_THEY_ARE) or definer(type(found), "__get__") is None or _is_held(owner, name, found):
@@ -96,6 +110,33 @@ def static_attribute(owner: Any, name: str) -> Any:
         f"{name!r} of a {kind_name(owner)} is computed by the program's code, which is not run here",
         hint="print the values that it is computed from",
     )
+
+
+def held_as(owner: Any, name: str, default: Any = None) -> Any:
+    """What the object or its class holds under a name, by Python's own order. As `inspect.getattr_static`, which asks a
+    class of the program's own for its `__dict__`."""
+    own = _ABSENT if is_a(owner, type) else of_name(vars_of(owner) or {}, name, _ABSENT)
+    by_class = _defined(owner if is_a(owner, type) else type(owner), name)
+    if own is not _ABSENT and not (by_class is not _ABSENT and _comes_first(type(by_class))):
+        return own
+    if by_class is _ABSENT and is_a(owner, type):
+        by_class = _defined(type(owner), name)
+    return default if by_class is _ABSENT else by_class
+
+
+def _defined(kind: type, name: str) -> Any:
+    by = definer(kind, name)
+    return _ABSENT if by is None else _NAMESPACE(by)[name]
+
+
+def _comes_first(kind: type) -> bool:
+    """Before what the object itself holds: Python's rule of descriptors."""
+    return definer(kind, "__get__") is not None and any(definer(kind, name) for name in ("__set__", "__delete__"))
+
+
+def of_name(held: dict[Any, Any], name: str, default: Any = None) -> Any:
+    """What a mapping holds under a text. A key of a class of the program's own would be asked whether it equals it."""
+    return next((value for key, value in dict.items(held) if type(key) is str and key == name), default)
 
 
 def vars_of(value: Any) -> dict[str, Any] | None:
@@ -110,7 +151,7 @@ def vars_of(value: Any) -> dict[str, Any] | None:
 
 def _is_held(owner: Any, name: str, found: Any) -> bool:
     """By the object itself: then no class has a say in it."""
-    return (vars_of(owner) or {}).get(name) is found
+    return of_name(vars_of(owner) or {}, name, _ABSENT) is found
 
 
 def builtin(value: Any) -> Any:

@@ -111,7 +111,7 @@ def _chosen(capsule: Capsule, *, share: bool, redact: bool) -> Iterator[Capsule]
         yield capsule
         return
     with masked(capsule, found) as copy:
-        require_shareable(copy, report(copy))
+        require_shareable(capsule, report(copy), is_masked=True)
         if found.hits:
             console.say(
                 f"masked: {counted(len(found.hits), 'place')}; a replay that uses a masked value can take another path"

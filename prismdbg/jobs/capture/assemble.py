@@ -101,7 +101,8 @@ def assemble(parts: Ingredients) -> Capsule:
         recorded = _add_log(writer, parts, rank)
         environment = environment_of(parts.run, parts.folder)
         files, about_files = _add_files(writer, parts, recorded, environment)
-        secrets = Redaction.of(rank, files, recorded.log)
+        before = [] if parts.state is None else [read_log(parts.state.parent / PROLOGUE)]
+        secrets = Redaction.of(rank, files, (recorded.log, *before))
         writer.add_json(layout.RANK, {**secrets.describe(rank), **_about(parts), **about_files})
         _mask(writer, secrets, f"{layout.LOG}/events.*.seg")
         if parts.state is not None:
@@ -208,7 +209,7 @@ def _add_findings(
 ) -> None:
     """Secrets that were found, masked or not, each once."""
     of_span = replace(recorded.log, collectives=list(recorded.span.records))
-    hits = Search(writer.folder, files, of_span, secrets.known).hits()
+    hits = Search(writer.folder, files, {layout.LOG: of_span}, secrets.known).hits()
     found = [*secrets.findings, *in_manifest, *(hit.finding for hit in hits)]
     writer.add_json(layout.SECRETS, {"findings": to_json(dict.fromkeys(found))})
 

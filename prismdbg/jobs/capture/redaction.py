@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,13 @@ class Redaction:
     described: Mapping[str, Any]
 
     @classmethod
-    def of(cls, rank: Mapping[str, Any], files: tuple[RankFile, ...], log: RankLog) -> Redaction:
+    def of(cls, rank: Mapping[str, Any], files: tuple[RankFile, ...], logs: Iterable[RankLog]) -> Redaction:
         """`rank`: its rank.json, with secrets; `files`: what was added of them."""
         secret = [file for file in files if file.place is Place.REDACTED]
         in_files = worth_a_search(value for file in secret for value in _values_of(file.path))
         known = words_or_more([*known_values(rank["environment"], rank["orig_argv"]), *in_files])
         described = _described(rank, known)
-        said = list(note_texts(log))
+        said = [text for log in logs for text in note_texts(log)]
         ruled = {text: tuple(find(text)) for _, text in said}
         values = words_or_more([*known, *(found.value for several in ruled.values() for found in several)])
         places = {text: tuple(spans(text, values, lambda text: ruled[text])) for text in ruled}

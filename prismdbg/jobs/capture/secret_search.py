@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from prismdbg.capsule import checked_json, layout, transfer
 from prismdbg.capsule import log_format as fmt
@@ -20,7 +21,8 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import SMALL_FILE_BYTES, Place, RankFile, read_files
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Manifest
-from prismdbg.capsule.secrets import Found, is_secret_setting, worth_a_search
+from prismdbg.capsule.secrets import Found, is_secret_setting, redact_text, worth_a_search
+from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE
 from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective
@@ -35,7 +37,9 @@ PICKLES = 1000  # of one payload
 PATH_NOTES = ("file", "folder", "made")  # what they say is a path, which a replay needs as it is
 KNOWN = "a value that was redacted elsewhere"
 RAW_MEMORY = "raw memory of the rank, which cannot be searched exhaustively"
+STATE_TENSORS = "the tensors and bytes of the state snapshot"
 _BYTES = ("uint8", "int8")
+_PICKLED = (*(bytes((0x80, version)) for version in range(2, 6)), b"PK\x03\x04")  # a file of pickle's, of torch.save's
 _PREFIXES = tuple(
     prefix.encode()
     for prefix in (
@@ -96,13 +100,17 @@ class Search:
     `unsearched` is complete when `hits` has ended.
     """
 
-    def __init__(self, folder: Path, files: tuple[RankFile, ...], log: RankLog, known: tuple[str, ...] = ()) -> None:
-        self.folder, self._files, self._log, self._known = folder, files, log, worth_a_search(known)
+    def __init__(
+        self, folder: Path, files: tuple[RankFile, ...], logs: Mapping[str, RankLog], known: tuple[str, ...] = ()
+    ) -> None:
+        """`logs`: by their folder in the capsule."""
+        self.folder, self._files, self._logs, self._known = folder, files, logs, worth_a_search(known)
         self.unsearched: list[str] = []
 
     def hits(self) -> Iterator[Hit]:
         yield from self._in_files()
-        yield from self._in_payloads()
+        for home, log in self._logs.items():
+            yield from self._in_payloads(home, log)
 
     def _in_files(self) -> Iterator[Hit]:
         left = TEXTS_BYTES
@@ -112,29 +120,30 @@ class Search:
                 continue
             done.add(file.sha256)
             part = layout.content(file.sha256)
+            path = shown_path(file.path)
             if file.size_bytes > SMALL_FILE_BYTES:
-                self.unsearched.append(f"file {file.path}: {file.size_bytes} bytes")
+                self.unsearched.append(f"file {path}: {file.size_bytes} bytes")
                 continue
             data = _read(self.folder / part, 0, file.size_bytes)
             most = min(left, TEXT_BYTES) if _is_text(data) else 0
             if most < len(data):
                 how = f"only its first {most} bytes were searched by rules" if most else "it is not a text file"
-                self.unsearched.append(f"file {file.path}: {how}")
+                self.unsearched.append(f"file {path}: {how}")
             left -= min(most, len(data))
             lines = _line_starts(data)
-            rest = _spans_in_bytes(data, most)
+            rest = [*_spans_in_bytes(data, most), *(_pickled(data) if data.startswith(_PICKLED) else ())]
             for start, stop, what in (*_spans(data[:most], data, self._known), *rest):
                 yield Hit(
-                    part=part, start=start, stop=stop, what=what, place=f"file {file.path}:{bisect_right(lines, start)}"
+                    part=part, start=start, stop=stop, what=what, place=f"file {path}:{bisect_right(lines, start)}"
                 )
 
-    def _in_payloads(self) -> Iterator[Hit]:
+    def _in_payloads(self, home: str, log: RankLog) -> Iterator[Hit]:
         left = PAYLOADS_BYTES
-        for record in self._log.collectives:
+        for record in log.collectives:
             ref = record.payload
             if ref is None or not _holds_bytes(record):
                 continue
-            part = f"{layout.LOG}/{fmt.payload_segment(ref.segment)}"
+            part = f"{home}/{fmt.payload_segment(ref.segment)}"
             place = f"payload of {record.moment} ({record.op.removeprefix('c10d::').strip('_')})"
             if ref.size_bytes > min(left, PAYLOAD_BYTES):
                 self.unsearched.append(f"{place}: {ref.size_bytes} bytes")
@@ -146,12 +155,31 @@ class Search:
 
 def report(capsule: Capsule) -> Report:
     """All that is known and all that is found now, raw memory among it."""
-    search = Search(capsule.path, read_files(capsule), read_log(capsule.log))
+    logs = logs_of(capsule)
+    search = Search(capsule.path, read_files(capsule), logs)
     hits = tuple(search.hits())
-    found = [*recorded(capsule), *(hit.finding for hit in hits), *_in_texts(capsule)]
+    found = [*recorded(capsule), *(hit.finding for hit in hits), *_in_texts(capsule, logs.values())]
     if capsule.manifest.contains_raw_memory:
         found += _in_memory(capsule)
-    return Report(findings=tuple(dict.fromkeys(found)), hits=hits, unsearched=tuple(search.unsearched))
+    tensors = [STATE_TENSORS] if _has_state(capsule) else []
+    return Report(findings=tuple(dict.fromkeys(found)), hits=hits, unsearched=(*search.unsearched, *tensors))
+
+
+def logs_of(capsule: Capsule) -> dict[str, RankLog]:
+    """By their folder: the capsule's log and, of one from a state snapshot, what came before the restore point."""
+    before = f"{layout.STATE}/{PROLOGUE}"
+    return {layout.LOG: read_log(capsule.log)} | (
+        {before: read_log(capsule.path / before)} if _has_state(capsule) else {}
+    )
+
+
+def _has_state(capsule: Capsule) -> bool:
+    return f"{layout.STATE}/{DESCRIPTION}" in capsule.manifest.files
+
+
+def shown_path(path: str) -> str:
+    """Without what looks like a secret in it: a place is told, never a value."""
+    return redact_text(path, find=find)
 
 
 def recorded(capsule: Capsule) -> Iterator[Finding]:
@@ -181,7 +209,7 @@ def taken_out(rank: Mapping[str, object]) -> Iterator[Finding]:
 
 def of_file(file: RankFile) -> Finding:
     what = f"credentials, {file.size_bytes} bytes, sha256 {file.sha256}"
-    return Finding(place=f"file {file.path}", what=what, state=State.REDACTED)
+    return Finding(place=f"file {shown_path(file.path)}", what=what, state=State.REDACTED)
 
 
 def to_json(findings: Iterable[Finding]) -> list[dict[str, str]]:
@@ -202,16 +230,41 @@ def note_texts(log: RankLog) -> Iterator[tuple[str, str]]:
                 yield f"log: note {note.kind[:40]!r}", text
 
 
-def _in_texts(capsule: Capsule) -> Iterator[Finding]:
+def _in_texts(capsule: Capsule, logs: Iterable[RankLog]) -> Iterator[Finding]:
     rank = capsule.rank()
-    for place, text in (*texts_of(capsule.manifest).items(), *note_texts(read_log(capsule.log))):
+    texts = [*texts_of(capsule.manifest).items(), *(said for log in logs for said in note_texts(log))]
+    texts += [(f"description of group {shown_path(g.name)}", g.desc) for g in capsule.manifest.groups]
+    texts += [(f"path of file {shown_path(file.path)}", file.path) for file in read_files(capsule)]
+    texts += [("working directory", str(rank.get("cwd", "")))]
+    for place, text in texts:
         yield from (Finding(place=place, what=found.what, state=State.KEPT) for found in find(text))
+    yield from _in_state(capsule)
     environment = rank.get("environment")
     for name, value in environment.items() if isinstance(environment, dict) else ():
         if any(find(str(value))) or is_secret_setting(str(name), str(value)):
             yield Finding(place=f"variable {str(name)[:200]}", what="looks like a secret", state=State.KEPT)
     for found in find("\n".join(_strings(rank.get("orig_argv", [])))):
         yield Finding(place="argument", what=found.what, state=State.KEPT)
+
+
+def _in_state(capsule: Capsule) -> Iterator[Finding]:
+    """Of the values of a state snapshot: texts, and those under a name. Tensors hold none."""
+    if not _has_state(capsule):
+        return
+    for name, packed in checked_json.read(capsule.path / layout.STATE / DESCRIPTION).fields("objects").value.items():
+        place = f"state snapshot: {shown_path(str(name)[:200])}"
+        for inner in _lists(packed):
+            if len(inner) == 2 and all(isinstance(each, str) for each in inner) and is_secret_setting(*inner):
+                yield Finding(place=place, what=f"value of {shown_path(inner[0][:60])!r}", state=State.KEPT)
+        for text in _strings(packed):
+            yield from (Finding(place=place, what=found.what, state=State.KEPT) for found in find(text))
+
+
+def _lists(value: object) -> Iterator[list[Any]]:
+    if isinstance(value, list):
+        yield value
+        for inner in value:
+            yield from _lists(inner)
 
 
 def _in_memory(capsule: Capsule) -> Iterator[Finding]:
@@ -280,6 +333,10 @@ def _places(text: str, found: Found) -> Iterator[tuple[int, int, str]]:
 
 def _received(data: bytes, known: Iterable[str]) -> Iterator[tuple[int, int, str]]:
     yield from _spans(data, data, known)
+    yield from _pickled(data)
+
+
+def _pickled(data: bytes) -> Iterator[tuple[int, int, str]]:
     before = ""
     for start, text in pickled_texts(data):
         encoded = text.encode("utf-8", "surrogatepass")

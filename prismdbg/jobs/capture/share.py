@@ -26,14 +26,17 @@ class SecretsKept(PrismError):
     """Not packed for others: they would read what nobody meant them to."""
 
 
-def require_shareable(capsule: Capsule, found: Report) -> None:
-    """`SecretsKept` where anything is kept that looks like a secret, with its places."""
+def require_shareable(capsule: Capsule, found: Report, *, is_masked: bool = False) -> None:
+    """`SecretsKept` where anything is kept that looks like a secret, with its places. `is_masked`: what could be
+    masked is."""
     if not found.kept:
         return
     lines = [f"{finding.place}: {finding.what}" for finding in found.kept[:SHOWN]]
     if len(found.kept) > SHOWN:
         lines.append(f"and {len(found.kept) - SHOWN} more: prismdbg inspect --secrets {capsule.path.name}")
     hint = "use --redact to mask what can be masked, or --share-anyway to pack everything"
+    if is_masked:
+        hint = "--redact cannot mask these: take them out of the program and capture it again, or use --share-anyway"
     if capsule.manifest.contains_raw_memory:
         hint = "capture with --origin start, which contains no memory, or use --share-anyway to pack everything"
     raise SecretsKept(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import FrameType
@@ -20,6 +19,7 @@ from prismdbg.rank.debug.rendering import render, short, type_name
 from prismdbg.rank.debug.scope import Program, environment, in_frames
 from prismdbg.rank.program.frames import locals_of
 from prismdbg.rank.program.isolation import quiet
+from prismdbg.rank.program.source_lines import source_lines
 from prismdbg.rank.program.tensor_parts import in_numbers, is_tensor, local
 
 HELD_HINT = "type `trace on`: the program's memory is known only while the rank is traced"
@@ -184,7 +184,7 @@ def source_at(stop: Stop, number: int, around: int, line: int | None = None) -> 
     if frame is None:
         return {"filename": "", "line": 0, "first": 0, "lines": []}
     filename, at = frame.f_code.co_filename, line if line is not None else frame.f_lineno
-    lines = linecache.getlines(filename, frame.f_globals)
+    lines = source_lines(frame)
     first = max(1, at - around)
     last = min(len(lines), at + around, first + MAX_LINES)
     return {

@@ -15,10 +15,21 @@ from typing import Any
 
 import torch
 
-from prismdbg.expr.objects import builtin, elements, exactly, is_a, kind_name, kind_text, namespaces, size, vars_of
+from prismdbg.expr.objects import (
+    builtin,
+    elements,
+    exactly,
+    is_a,
+    kind_name,
+    kind_text,
+    namespaces,
+    of_name,
+    size,
+    vars_of,
+)
 from prismdbg.rank.debug.tensor_summary import dtype_name, plain, summary
 from prismdbg.rank.program.frames import module_part, tensors_in
-from prismdbg.rank.program.tensor_parts import is_readable, is_tensor, local
+from prismdbg.rank.program.tensor_parts import is_readable, is_sharded, is_tensor, local, requires_grad, sizes_of
 
 MAX_TEXT = 2000
 MAX_ITEMS = 32
@@ -104,9 +115,9 @@ def short(value: Any) -> str:
     if is_tensor(value) and is_readable(value):
         part = local(value)
         text = f"{dtype_name(part)}[{', '.join(map(str, part.shape))}] {part.device}"
-        return text + (f", this rank's part of [{', '.join(map(str, value.shape))}]" if part is not value else "")
+        return text + (f", this rank's part of [{', '.join(map(str, sizes_of(value)))}]" if is_sharded(value) else "")
     if is_a(value, enum.Enum):
-        return f"{type_name(value)}.{(vars_of(value) or {}).get('_name_', '')}"
+        return f"{type_name(value)}.{_text(of_name(vars_of(value) or {}, '_name_'))}"
     if is_a(value, _SCALARS):
         return f"{scalar(value)!r}" if is_a(value, str) else str(scalar(value))
     if exactly(value, _TEXT_IS_PYTHONS_OR_TORCHS) and not _asks_the_program(value):
@@ -116,10 +127,15 @@ def short(value: Any) -> str:
     if is_a(value, type):
         return kind_text(value) if "." in kind_text(value) else f"builtins.{kind_text(value)}"
     if exactly(value, (types.FunctionType, types.BuiltinFunctionType)):
-        return f"{value.__module__}.{value.__qualname__}"
+        return f"{_text(value.__module__)}.{_text(value.__qualname__)}"
     if type(value) is types.ModuleType:
-        return f"module {value.__name__}"
+        return f"module {_text(of_name(vars_of(value) or {}, '__name__'))}"
     return type_name(value)
+
+
+def _text(name: Any) -> str:
+    """What a program may have set to any object."""
+    return builtin(name) if is_a(name, str) else "?"
 
 
 def scalar(value: Any) -> Any:
@@ -163,7 +179,8 @@ def _fields(value: Any) -> dict[str, Any]:
     found = {}
     for name in islice((n for n in names if type(n) is str and not n.startswith("_")), MAX_ITEMS):
         try:
-            found[name] = held[name] if name in held else slots[name].__get__(value)
+            own = of_name(held, name, held)
+            found[name] = slots[name].__get__(value) if own is held else own
         except AttributeError:
             continue
     return found
@@ -184,9 +201,9 @@ def _module(value: torch.nn.Module) -> dict[str, Any]:
     return {
         "kind": "module",
         "type": type_name(value),
-        "training": (vars_of(value) or {}).get("training") is True,
+        "training": of_name(vars_of(value) or {}, "training") is True,
         "parameters": _elements(parameters),
-        "trainable": _elements(p for p in parameters if p.requires_grad),
+        "trainable": _elements(p for p in parameters if requires_grad(p)),
         "children": [
             [name, type_name(child)] for name, child in islice(module_part(value, "_modules").items(), MAX_ITEMS)
         ],

@@ -65,23 +65,29 @@ def attribute(owner: Any, name: str) -> Any:
         return owner.named(name)
     if objects.is_a(owner, torch.nn.Module):
         for held in HELD_BY_MODULES:
-            found = module_part(owner, held)
-            if name in found:
-                return found[name]
-    if is_tensor(owner) and (name not in (objects.vars_of(owner) or {})) and hasattr(torch._C.TensorBase, name):
+            found = objects.of_name(module_part(owner, held), name)
+            if found is not None:
+                return found
+    own = objects.vars_of(owner) or {}
+    if is_tensor(owner) and objects.of_name(own, name, own) is own and hasattr(torch._C.TensorBase, name):
         found = getattr(torch._C.TensorBase, name)
         if type(found) is types.GetSetDescriptorType:
             return found.__get__(local(owner))
-    found = inspect.getattr_static(owner, name, None)
-    if type(found) is property and is_torchs(type(owner).__module__):
-        return getattr(owner, name)
+    found = objects.held_as(owner, name)
+    if type(found) is property and is_torchs(type(owner)) and not _is_made_of_others(owner):
+        return found.__get__(owner)
     return objects.static_attribute(owner, name)
+
+
+def _is_made_of_others(owner: Any) -> bool:
+    """A distribution's properties ask the distributions in it, which may be the program's own."""
+    return str(objects.namespace(type(owner)).get("__module__")).startswith("torch.distributions.")
 
 
 def item(owner: Any, key: Any, known: frozenset[type]) -> Any:
     """Of torch's lists of modules also a part."""
     by = objects.definer(type(owner), "__getitem__")
-    if objects.is_a(owner, torch.nn.Module) and by is not None and is_torchs(by.__module__):
+    if objects.is_a(owner, torch.nn.Module) and by is not None and is_torchs(by):
         parts = module_part(owner, "_modules") or module_part(owner, "_parameters")
         if type(key) is int:
             return list(parts.values())[key]

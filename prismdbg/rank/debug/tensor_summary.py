@@ -7,7 +7,17 @@ from typing import Any
 
 import torch
 
-from prismdbg.rank.program.tensor_parts import chunks, countable, in_numbers, local
+from prismdbg.expr.objects import definer
+from prismdbg.rank.program.tensor_parts import (
+    chunks,
+    countable,
+    in_numbers,
+    is_sharded,
+    is_torchs,
+    local,
+    requires_grad,
+    sizes_of,
+)
 
 BINS = 16
 MAX_VALUES = 64
@@ -22,18 +32,23 @@ def summary(tensor: torch.Tensor) -> dict[str, Any]:
         "shape": list(part.shape),
         "dtype": dtype_name(part),
         "device": str(part.device),
-        "requires_grad": tensor.requires_grad,
+        "requires_grad": requires_grad(tensor),
         "stats": None,
         "histogram": None,
         "values": None,
         "slice": "",
     }
-    if part is not tensor:
-        placements = [str(p) for p in getattr(tensor, "placements", ())]
-        data["sharded"] = {"shape": list(tensor.shape), "placements": placements}
+    if is_sharded(tensor):
+        data["sharded"] = {"shape": sizes_of(tensor), "placements": _placements(tensor)}
     if countable(part):
         data |= measured(part)
     return data
+
+
+def _placements(tensor: torch.Tensor) -> list[str]:
+    """As torch's own classes know them."""
+    is_known = is_torchs(type(tensor)) and definer(type(tensor), "placements") is not None
+    return [str(placement) for placement in getattr(tensor, "placements", ())] if is_known else []
 
 
 def dtype_name(tensor: torch.Tensor) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from prismdbg.expr.objects import vars_of
+from prismdbg.expr.objects import builtin, of_name, short_name, vars_of
 from prismdbg.model import frame as rule
 
 _MODULE_CALL = "_call_impl"
@@ -78,7 +78,7 @@ def locals_of(frame: FrameType | None) -> dict[str, Any]:
 def _copied(snapshot: Any) -> dict[str, Any]:
     """Of a class body it may be a mapping of the program's own, which only its own code can list."""
     if issubclass(type(snapshot), dict):
-        return dict(dict.items(snapshot))
+        return dict.copy(snapshot) if type(snapshot) is dict else dict(_with_text_keys(snapshot))
     return dict(snapshot) if type(snapshot).__name__ == "FrameLocalsProxy" else {}
 
 
@@ -91,8 +91,15 @@ def innermost(trace: TracebackType | None) -> FrameType | None:
 
 def module_part(module: torch.nn.Module, name: str) -> dict[str, Any]:
     """Its parameters, buffers or modules, without asking it: a program may list them in its own way."""
-    held = (vars_of(module) or {}).get(name)
-    return {key: value for key, value in dict.items(held) if value is not None} if isinstance(held, dict) else {}
+    held = of_name(vars_of(module) or {}, name)
+    if not issubclass(type(held), dict):
+        return {}
+    return {key: value for key, value in _with_text_keys(held) if value is not None}
+
+
+def _with_text_keys(held: Any) -> Iterator[tuple[str, Any]]:
+    """A name that is a text of a class of the program's own would be asked for its hash."""
+    return ((builtin(key), value) for key, value in dict.items(held) if issubclass(type(key), str))
 
 
 def modules_in(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
@@ -133,7 +140,7 @@ def modules_around(frame: FrameType | None) -> tuple[str, ...]:
     called.reverse()
     root = called[0]
     names = {id(module): name for name, module in modules_in(root)}
-    return tuple(names.get(id(module)) or type(module).__name__ for module in called)
+    return tuple(names.get(id(module)) or short_name(type(module)) for module in called)
 
 
 def in_backward(frame: FrameType | None) -> bool:

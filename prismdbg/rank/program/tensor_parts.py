@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from prismdbg.errors import UsageError
+from prismdbg.expr import objects
 
 CHUNK = 1 << 22
 
@@ -20,14 +22,20 @@ def is_readable(value: torch.Tensor) -> bool:
     """Whether it can be read without the program's code, which a tensor of its own may want to see every function of
     torch that is applied to it."""
     return not any(
-        name in namespace and not is_torchs(str(namespace.get("__module__", "")))
-        for namespace in map(vars, type(value).__mro__)
+        name in objects.namespace(kind) and not is_torchs(kind)
+        for kind in objects.bases(type(value))
         for name in ("__torch_function__", "__torch_dispatch__", "to_local")
     )
 
 
-def is_torchs(module: str) -> bool:
-    return module == "torch" or module.startswith("torch.")
+def is_torchs(kind: type) -> bool:
+    """Whether torch defines this class: what a class says of its module may be said by one of the program's, too."""
+    space = objects.namespace(kind)
+    module = objects.builtin(space.get("__module__"))
+    if type(module) is not str or not (module == "torch" or module.startswith("torch.")):
+        return False
+    defined = objects.vars_of(sys.modules.get(module)) or {}
+    return objects.of_name(defined, objects.short_name(kind)) is kind
 
 
 def local(value: Any) -> Any:
@@ -37,14 +45,33 @@ def local(value: Any) -> Any:
     if not issubclass(kind, torch.Tensor) or kind is torch.Tensor or kind is torch.nn.Parameter:
         return value
     if not is_readable(value):
-        name = f"{kind.__module__}.{kind.__qualname__}"
-        raise UsageError(f"a {name} is read by the program's own code: it is not run here", hint="print a part of it")
-    if hasattr(value, "to_local"):
-        return value.to_local()
-    if is_torchs(kind.__module__):
+        raise UsageError(
+            f"a {objects.kind_name(value)} is read by the program's own code: it is not run here",
+            hint="print a part of it",
+        )
+    by = objects.definer(kind, "to_local")
+    if by is not None:
+        return objects.namespace(by)["to_local"](value)
+    if is_torchs(kind):
         return value
     with torch._C.DisableTorchFunctionSubclass():
         return torch.Tensor.as_subclass(value, torch.Tensor)
+
+
+def is_sharded(value: torch.Tensor) -> bool:
+    """Whether this rank has a part of it."""
+    return objects.definer(type(value), "to_local") is not None
+
+
+def sizes_of(value: torch.Tensor) -> list[int]:
+    """Of the whole tensor, without asking a class of the program's own."""
+    with torch._C.DisableTorchFunctionSubclass():
+        return list(torch._C.TensorBase.shape.__get__(value))
+
+
+def requires_grad(value: torch.Tensor) -> bool:
+    with torch._C.DisableTorchFunctionSubclass():
+        return bool(torch._C.TensorBase.requires_grad.__get__(value))
 
 
 def countable(tensor: torch.Tensor) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from prismdbg.expr.objects import vars_of
-from prismdbg.rank.program.frames import own_frames
+from prismdbg.rank.program.frames import locals_of, own_frames
 
 _KNOWN = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
 _DEPTH, _MOST = 4, 100_000
@@ -34,8 +34,8 @@ def unregistered(objects: Mapping[str, Any], frame: FrameType | None) -> list[st
 def _variables(frame: FrameType | None) -> Iterator[tuple[str, Any]]:
     """Of the program's own frames, and of the objects that these name."""
     for each in own_frames(frame):
-        for name, value in [*each.f_locals.items(), *each.f_globals.items()]:
-            if not name.startswith("__"):
+        for name, value in [*locals_of(each).items(), *dict.items(each.f_globals)]:
+            if type(name) is str and not name.startswith("__"):
                 yield name, value
                 if name == "self":
                     yield from ((f"self.{under}", item) for under, item in (vars_of(value) or {}).items())

@@ -86,7 +86,7 @@ def test_a_segment_stays_as_long_as_it_was(tmp_path: Path, write: object) -> Non
     log.note("incident", text="; ".join(f"password{n}='abc{n}'" for n in range(20)), traceback=["password='abc'"])
     log.note("file", path="/data/password='abc'/x")
     before = log.path.read_bytes()
-    masked = Redaction.of(RANK, (), read_log(log.folder)).mask(before)
+    masked = Redaction.of(RANK, (), (read_log(log.folder),)).mask(before)
     assert len(masked) == len(before) and masked[-64:] == before[-64:]
     log.path.write_bytes(masked)
     *_, incident, file = read_log(log.folder).notes
@@ -101,7 +101,7 @@ def test_the_value_of_a_variable_is_masked_in_a_text_where_it_is_a_word(tmp_path
     log.note("incident", text=f"{value}: no access to /{value}/x for ({value})")
     environment = {"DB_PASSWORD": value, "DB_USER": value, "HOME": f"/{value}"}
     redacted = Redaction.of(RANK | {"environment": environment, "orig_argv": ["python", value, f"{value}.py"]}, (),
-                            read_log(log.folder))  # fmt: skip
+                            (read_log(log.folder),))  # fmt: skip
     log.path.write_bytes(redacted.mask(log.path.read_bytes()))
     (note,) = read_log(log.folder).notes
     gone = "*" * len(value) if len(value) < 6 else "<redacted>"  # what is longer does not fit
@@ -120,7 +120,7 @@ def test_what_cannot_be_masked_is_listed_as_kept(tmp_path: Path, monkeypatch: py
     log.note("incident", text=f" password='{PASSWORD}'")
     read = read_log(log.folder)
     monkeypatch.setattr(redaction, "spans", lambda text, known, find: [(0, 1)])
-    states = {finding.what: finding.state for finding in Redaction.of(RANK, (), read).findings}
+    states = {finding.what: finding.state for finding in Redaction.of(RANK, (), (read,)).findings}
     assert states["value of 'password'"] is State.KEPT
 
 

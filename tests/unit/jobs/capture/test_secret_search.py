@@ -149,7 +149,7 @@ def test_what_is_too_large_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     found = report(capsule)
     assert found.kept == () and len(found.unsearched) == 2
     search = secret_search.Search(
-        capsule.path, secret_search.read_files(capsule), read_log(capsule.log), known=(SECRET,)
+        capsule.path, secret_search.read_files(capsule), {layout.LOG: read_log(capsule.log)}, known=(SECRET,)
     )
     assert [hit.place for hit in search.hits()] == [f"file {tmp_path / 'data.txt'}:1"]  # a known value, wherever it is
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 
 import pytest
 import torch
@@ -37,3 +38,19 @@ def test_a_schedule_that_has_no_name_is_found_by_its_type() -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
     held = [[torch.optim.lr_scheduler.StepLR(optimizer, 1)]]
     assert "an object of type StepLR" in unregistered({"optimizer": optimizer}, None), held
+
+
+def test_what_the_program_drops_is_not_kept_and_any_key_of_its_globals_is_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "own_frames", lambda frame: [frame])
+    monkeypatch.setitem(globals(), 7, "a key that is no name")
+
+    def of_program() -> bool:
+        dropped = torch.ones(4)
+        seen = weakref.ref(dropped)
+        unregistered({}, sys._getframe())
+        del dropped
+        return seen() is None
+
+    assert of_program()
