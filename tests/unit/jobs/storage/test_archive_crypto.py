@@ -272,7 +272,10 @@ print(size, (most_kib() - base) >> 10)
     assert size == 256 << 20 and grown_mib < 64
 
 
-REQUIRED = {("export",): ("--format", "flight-recorder", "-o", "dumps")}  # besides the capsule
+REQUIRED = {  # besides the capsule
+    ("export",): ("--format", "flight-recorder", "-o", "dumps"),
+    ("report",): ("-o", "incident.html"),
+}
 
 
 def commands_of_capsules() -> list[tuple[str, ...]]:
