@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from prismdbg.api.timeline import timeline_svg
 from prismdbg.capsule import layout
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.log_format import payload_segment
@@ -29,6 +28,7 @@ from prismdbg.log.rank_log import columns_of
 from prismdbg.model import dtypes
 from prismdbg.model.collective import Collective, Group, TensorMeta, group_title
 from prismdbg.model.moment import Moment
+from prismdbg.render.timeline_svg import timeline_svg
 
 if TYPE_CHECKING:
     import pandas

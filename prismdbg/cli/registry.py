@@ -29,6 +29,8 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("status", "Show the state of each rank of a run."),
         Entry("capture", "Capture one rank of a running job; the job continues."),
         Entry("why", "Diagnose a crash, hang, NaN or straggler from the logs."),
+        Entry("report", "Write an HTML page about an incident, for a ticket."),
+        Entry("export", "Write the collectives of a run for other tools."),
     ),
     "Replay and debug one rank": (
         Entry("open", "View a capsule or a whole job without running it."),

@@ -62,7 +62,8 @@ def _of_capsule(path: str, out: str, made: Made) -> list[list[str]]:
         ["memory", path], ["memory", path, "--by", "stack", "--export", f"{out}.pickle"],
         ["memory", path, "--at", "1.1"], ["graph", "build", path, "--no-replay", "-o", f"{out}.npz"],
         ["graph", "build", path, "--mesh", "dp=2", "--alike", "dp", "--no-replay", "-o", f"{out}.npz"],
-        ["diff", path, path],
+        ["diff", path, path], ["export", path, "--format", "flight-recorder", "-o", f"{out}.dumps"],
+        ["export", path, "--format", "perfetto", "-o", f"{out}.pftrace"], ["report", path, "-o", f"{out}.html"],
     ]  # fmt: skip
 
 
@@ -83,6 +84,8 @@ def _of_run(path: str, out: str) -> list[list[str]]:
         ["memory", path], ["inspect", path, "--rank", "0"], ["graph", "build", path, "-o", f"{out}.npz"],
         ["graph", "build", path, "--mesh", "dp=2", "-o", f"{out}.3.npz"], ["diff", path, "--rank", "0", "--rank", "1"],
         ["graph", "build", path, "--as-recorded", "-o", f"{out}.2.npz"], ["open", path], ["open", path, "--rank", "1"],
+        ["export", path, "--format", "flight-recorder", "-o", f"{out}.dumps"],
+        ["export", path, "--format", "perfetto", "-o", f"{out}.pftrace"], ["report", path, "-o", f"{out}.html"],
     ]  # fmt: skip
 
 

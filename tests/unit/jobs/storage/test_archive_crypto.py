@@ -272,6 +272,12 @@ print(size, (most_kib() - base) >> 10)
     assert size == 256 << 20 and grown_mib < 64
 
 
+REQUIRED = {  # besides the capsule
+    ("export",): ("--format", "flight-recorder", "-o", "dumps"),
+    ("report",): ("-o", "incident.html"),
+}
+
+
 def commands_of_capsules() -> list[tuple[str, ...]]:
     """Whatever names a CAPSULE to read in its arguments or options, by the words that call it."""
     found: list[tuple[str, ...]] = []
@@ -297,9 +303,16 @@ def test_every_command_that_takes_a_capsule_is_looked_at() -> None:
 
 @pytest.mark.parametrize("words", commands_of_capsules(), ids=" ".join)
 def test_every_command_that_takes_a_capsule_takes_a_sealed_one(
-    words: tuple[str, ...], copy: Path, keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...],
+    copy: Path,
+    keys: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It asks for the key; with it, what is wrong or missing is said of what is inside."""
+    monkeypatch.chdir(tmp_path)
+    words = (*words, *REQUIRED.get(words, ()))
     with nothing_runs(tmp_path):
         assert main.run([*words, str(copy)]) == ExitCode.BAD_CAPSULE
         assert f"{copy} is encrypted" in capsys.readouterr().err

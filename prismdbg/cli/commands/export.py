@@ -1,0 +1,89 @@
+"""`prismdbg export`: a recording in the files that other tools read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from shlex import quote
+
+import click
+
+from prismdbg.cli.options import output_file
+from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.exporters import flight_recorder, perfetto
+from prismdbg.exporters.perfetto_packets import messages
+from prismdbg.exporters.source import Source, source_at
+from prismdbg.jobs.storage.archive_crypto import Keys
+from prismdbg.model.plurals import counted
+from prismdbg.render import console
+
+_PERFETTO, _DUMPS, _JSON_DUMPS = "perfetto", "flight-recorder", "flight-recorder-json"
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path), metavar="RUN|CAPSULE")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice([_PERFETTO, _DUMPS, _JSON_DUMPS]),
+    required=True,
+    help="Write this format.",
+)
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="PATH", help="Write to PATH.")
+@click.option(
+    "--last",
+    type=click.IntRange(min=1, max=100_000),
+    default=10_000,
+    show_default=True,
+    metavar="N",
+    help="Write the last N collectives of each rank.",
+)
+@archive_keys
+def command(path: Path, kind: str, output: Path, last: int, keys: Keys) -> None:
+    """Write a recording in a format that other tools read.
+
+    Example: `prismdbg export RUN --format flight-recorder -o DUMPS`, then `torchfrtrace DUMPS`
+
+    perfetto: a file for ui.perfetto.dev, with steps, collectives, waits, stacks and memory of each rank, and flows
+    between the ranks. It needs the package perfetto.
+
+    flight-recorder: a new folder with a dump of each rank, as PyTorch's Flight Recorder writes them.
+    flight-recorder-json: the same as JSON, which torchfrtrace does not read.
+    """
+    if kind == _PERFETTO:
+        messages()  # whether it is installed
+    with source_at(path, keys) as source:
+        if kind == _PERFETTO:
+            lines = list(_write_trace(source, output, last))
+        else:
+            lines = list(_write_dumps(source, output, last, as_json=kind == _JSON_DUMPS))
+    for line in lines:
+        console.say(line)
+
+
+def _write_trace(source: Source, output: Path, last: int) -> Iterator[str]:
+    with output_file.whole(output) as path, path.open("wb") as file:
+        written = perfetto.write_trace(source.evidence.logs, source.memory, file, last=last)
+    what = f"{counted(written.ranks, 'rank')}, {counted(written.calls, 'collective')}"
+    yield f"{output}: {what}, {console.size(output.stat().st_size)}: open it at https://ui.perfetto.dev"
+    yield from _earlier(written.earlier)
+    yield from source.damaged
+
+
+def _write_dumps(source: Source, output: Path, last: int, *, as_json: bool) -> Iterator[str]:
+    with output_file.whole_folder(output) as folder:
+        written = flight_recorder.write_dumps(source.evidence.logs, folder, last=last, as_json=as_json)
+    absent = source.evidence.absent
+    yield f"{output}: {counted(len(written.ranks), 'dump')} with {counted(written.calls, 'collective')}"
+    yield from (f"left out: {counted(count, 'call')} {why}" for why, count in sorted(written.left_out.items()))
+    yield from _earlier(written.earlier)
+    if absent:
+        few = f"{', '.join(map(str, absent[:8]))}{', ...' if len(absent) > 8 else ''}"
+        yield f"no log of rank {few}: torchfrtrace needs --allow-incomplete-ranks"
+    if not as_json:
+        yield f"next: torchfrtrace {'--allow-incomplete-ranks ' if absent else ''}{quote(str(output))}"
+
+
+def _earlier(calls: int) -> Iterator[str]:
+    if calls:
+        yield f"left out: {counted(calls, 'earlier call')}; --last N writes more"

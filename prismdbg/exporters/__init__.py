@@ -1,0 +1,1 @@
+"""What a recording holds, in the files that other tools read."""

@@ -1,0 +1,214 @@
+"""The logs of a job as dumps of PyTorch's Flight Recorder, which torch's own analyser (`torchfrtrace`) reads.
+
+The format is that of `c10d/FlightRecorder.hpp` (dump version 2.10). Pickles are written, never read.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from prismdbg.capsule.log_events import RankLog
+from prismdbg.model.collective import Collective, Group, State, TensorMeta
+from prismdbg.model.ops import OPS, Form, Movement, check_complete, ops_of
+
+VERSION = "2.10"
+_FILE = "nccl_trace_rank_"  # as torch names them
+_PROTOCOL = 2
+# Those that torch's analyser knows.
+_BACKENDS = frozenset({"nccl", "ncclx", "xccl", "gloo", "rccl", "rcclx", "mccl", "hccl"})
+
+# torch's profiling titles, without the backend.
+_TITLES = {
+    "allreduce_": "all_reduce",
+    "allreduce_coalesced_": "allreduce_coalesced",
+    "allgather_": "all_gather",
+    "_allgather_base_": "_all_gather_base",
+    "allgather_coalesced_": "all_gather_v",
+    "allgather_into_tensor_coalesced_": "all_gather_into_tensor_coalesced",
+    "reduce_scatter_": "reduce_scatter",
+    "_reduce_scatter_base_": "_reduce_scatter_base",
+    "reduce_scatter_tensor_coalesced_": "reduce_scatter_tensor_coalesced",
+    "broadcast_": "broadcast",
+    "reduce_": "reduce",
+    "gather_": "gather",
+    "gather_into_tensor_": "gather",
+    "scatter_": "scatter",
+    "alltoall_": "all_to_all",
+    "alltoall_base_": "all_to_all",
+    "send": "send",
+    "recv_": "recv",
+    "recv_any_source_": "recv",
+    "barrier": "barrier",
+    "monitored_barrier_": "barrier",
+}
+check_complete(_TITLES, "exporters/flight_recorder.py")
+# Of lists, one tensor for each member, a dump of NCCL's has the one tensor that they are parts of.
+_JOINED_OUTPUTS = ops_of(Movement.ALL_GATHER, form=Form.LISTED)
+_JOINED_INPUTS = ops_of(Movement.REDUCE_SCATTER, form=Form.LISTED)
+# Element types as c10::toString has them, where that is not the name with a capital letter.
+_DTYPES = {
+    "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "int32": "Int",
+    "int64": "Long",
+    "float16": "Half",
+    "float32": "Float",
+    "float64": "Double",
+    "bfloat16": "BFloat16",
+    "complex32": "ComplexHalf",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Written:
+    """`calls`: in all files. `earlier`: calls that were not written, for `last`. `left_out`: calls that a dump has no
+    words for, by why."""
+
+    ranks: list[int] = field(default_factory=list)
+    calls: int = 0
+    earlier: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def write_dumps(logs: Mapping[int, RankLog], folder: Path, *, last: int, as_json: bool = False) -> Written:
+    """A file for each rank in `folder`, which exists, with the rank's `last` calls at most. Torch's analyser reads
+    pickles; JSON is for other readers."""
+    written = Written()
+    for rank, log in sorted(logs.items()):
+        made = _dump(log, last, written)
+        name = f"{_FILE}{rank}"
+        if as_json:
+            (folder / f"{name}.json").write_text(json.dumps(made), encoding="utf-8")
+        else:
+            (folder / name).write_bytes(pickle.dumps(made, protocol=_PROTOCOL))
+        written.ranks.append(rank)
+    return written
+
+
+def _dump(log: RankLog, last: int, written: Written) -> dict[str, Any]:
+    """Of one rank; `written` counts."""
+    first = max(len(log.collectives) - last, 0)
+    calls = [log.collectives[row] for row in range(first, len(log.collectives))]
+    told: list[Collective] = []
+    for call in calls:
+        if why := _untold(call, log.groups):
+            written.left_out[why] += 1
+        else:
+            told.append(call)
+    written.earlier += first
+    written.calls += len(told)
+    return {
+        "version": VERSION,
+        "pg_config": {name: _group(group) for name, group in log.groups.items() if group.ranks},
+        "pg_status": {},
+        "entries": _entries(log, told),
+    }
+
+
+def _untold(call: Collective, groups: Mapping[str, Group]) -> str:
+    """Why a dump has no words for it; empty where it has."""
+    if call.op not in OPS:
+        return f"of an operator that torch's analyser does not know ({call.op})"
+    if call.group not in groups or not groups[call.group].ranks:
+        return "of a group without known members"
+    if call.is_p2p and _peer(call) < 0:
+        return "that receive from any rank and did not complete"
+    return ""
+
+
+def _peer(call: Collective) -> int:
+    return call.source_rank if OPS[call.op].is_from_any else call.root
+
+
+def _group(group: Group) -> dict[str, str]:
+    return {"name": group.name, "desc": _description(group), "ranks": str(list(group.ranks))}
+
+
+def _description(group: Group) -> str:
+    return group.desc or "undefined"
+
+
+def _entries(log: RankLog, calls: Sequence[Collective]) -> list[dict[str, Any]]:
+    """A message has the number of the collective before it in its group, as torch counts."""
+    sequence = {call.group: call.identity.seq - 1 for call in reversed(calls) if not call.is_p2p}
+    messages: Counter[str] = Counter()
+    entries = []
+    for number, call in enumerate(calls, 1):
+        if call.is_p2p:
+            messages[call.group] += 1
+        else:
+            sequence[call.group] = call.identity.seq
+        numbers = {
+            "collective_seq_id": max(sequence.get(call.group, 0), 0),
+            "p2p_seq_id": messages[call.group],
+            "op_id": number,
+        }
+        entries.append(_entry(log, call) | numbers)
+    return entries
+
+
+def _entry(log: RankLog, call: Collective) -> dict[str, Any]:
+    group, is_over = log.groups[call.group], call.state is State.COMPLETED
+    inputs = _joined(call.inputs) if call.op in _JOINED_INPUTS else call.inputs
+    outputs = _joined(call.outputs) if call.op in _JOINED_OUTPUTS else call.outputs
+    return {
+        "record_id": call.record_id,
+        "pg_id": list(log.groups).index(call.group),
+        "process_group": (group.name, _description(group)),
+        "profiling_name": f"{_backend(group, call)}:{_title(log.rank, group, call)}",
+        "time_created_ns": call.time_created_ns + log.wall_offset_ns,
+        "input_sizes": [list(tensor.shape) for tensor in inputs],
+        "input_dtypes": [_dtype(tensor) for tensor in inputs],
+        "output_sizes": [list(tensor.shape) for tensor in outputs],
+        "output_dtypes": [_dtype(tensor) for tensor in outputs],
+        "state": str(State.COMPLETED if is_over else State.SCHEDULED),
+        "time_discovered_started_ns": None,
+        "time_discovered_completed_ns": _ended_ns(log, call) if is_over else None,
+        "retired": is_over,
+        "timeout_ms": call.timeout_ms,
+        "is_p2p": call.is_p2p,
+        "thread_id": str(call.thread_id),
+        "thread_name": "",
+        "frames": [{"name": f.name, "filename": f.filename, "line": f.line} for f in call.frames],
+    }
+
+
+def _ended_ns(log: RankLog, call: Collective) -> int | None:
+    return None if call.time_completed_ns is None else call.time_completed_ns + log.wall_offset_ns
+
+
+def _title(rank: int, group: Group, call: Collective) -> str:
+    title = _TITLES[call.op]
+    if not call.is_p2p:
+        return title
+    here = group.ranks.index(rank) if rank in group.ranks else 0
+    return f"{title} {here}{'->' if title == 'send' else '<-'}{_peer(call)}"
+
+
+def _backend(group: Group, call: Collective) -> str:
+    """Of a group with several (`cpu:gloo,cuda:nccl`) that of the call's device."""
+    device = next((tensor.device.partition(":")[0] for tensor in (*call.inputs, *call.outputs)), "cpu")
+    by_device = dict(part.rpartition(":")[::2] for part in group.backend.split(","))
+    named = by_device.get(device) or by_device.get("", "")
+    return named if named in _BACKENDS else "gloo" if device == "cpu" else "nccl"
+
+
+def _joined(tensors: tuple[TensorMeta, ...]) -> tuple[TensorMeta, ...]:
+    """Those that differ in shape stay a list."""
+    if len({(tensor.shape, tensor.dtype) for tensor in tensors}) != 1:
+        return tensors
+    first = tensors[0]
+    return (TensorMeta((len(tensors), *first.shape), first.dtype, first.device),)
+
+
+def _dtype(tensor: TensorMeta) -> str:
+    return _DTYPES.get(tensor.dtype, tensor.dtype[:1].upper() + tensor.dtype[1:])

@@ -1,0 +1,61 @@
+"""What an export reads: the logs of a RUN or of a capsule, and the memory that was traced while they were recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prismdbg.capsule import layout
+from prismdbg.capsule.manifest import Manifest
+from prismdbg.capsule.memory_reader import is_trace
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.importers.flight_recorder import find_dumps
+from prismdbg.jobs.capture.packed_memory import packed_trace
+from prismdbg.jobs.evidence import gather, of_capsule
+from prismdbg.jobs.storage.archive_crypto import Keys
+from prismdbg.jobs.storage.pack import opened
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.memory.trace import MemoryTrace, open_trace
+from prismdbg.settings.rank_config import RANK_MEMORY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """`manifest`: of a capsule. `memory`: by rank, as far as it was traced. `damaged`: sentences on traces that cannot
+    be read."""
+
+    evidence: Evidence
+    manifest: Manifest | None = None
+    memory: Mapping[int, MemoryTrace] = field(default_factory=dict)
+    damaged: tuple[str, ...] = ()
+
+
+@contextmanager
+def source_at(path: Path, keys: Keys) -> Iterator[Source]:
+    """Of a RUN, a folder of logs, a capsule (a folder or packed) or Flight Recorder's dumps. `UsageError` where there
+    is no log that can be read. What was unpacked is there until the block ends."""
+    is_dumps = not RunFolder(path).run_json.exists() and bool(find_dumps(path))
+    if not is_dumps and (path.is_file() or (path / layout.MANIFEST).is_file()):
+        with opened(path, keys) as capsule:
+            trace = packed_trace(capsule)
+            traces = {capsule.manifest.rank: trace} if trace is not None else {}
+            yield _source(path, of_capsule(capsule), traces, capsule.manifest)
+        return
+    evidence, run = gather(path, keys), RunFolder(path.resolve())
+    folders = {rank: run.latest(rank) / RANK_MEMORY for rank in evidence.logs} if run.ranks.is_dir() else {}
+    yield _source(path, evidence, {rank: folder for rank, folder in folders.items() if is_trace(folder)})
+
+
+def _source(path: Path, evidence: Evidence, traces: Mapping[int, Path], manifest: Manifest | None = None) -> Source:
+    if not evidence.logs:
+        raise UsageError(f"{path} has no log that can be read", hint=f"see why: prismdbg why {path}")
+    memory, damaged = {}, []
+    for rank, folder in traces.items():
+        try:
+            memory[rank] = open_trace(folder)
+        except CapsuleError as error:
+            damaged.append(f"the memory trace of rank {rank} cannot be read: {error}")
+    return Source(evidence=evidence, manifest=manifest, memory=memory, damaged=tuple(damaged))
