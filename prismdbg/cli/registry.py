@@ -29,6 +29,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("status", "Show the state of each rank of a run."),
         Entry("capture", "Capture one rank of a running job; the job continues."),
         Entry("why", "Diagnose a crash, hang, NaN or straggler from the logs."),
+        Entry("telemetry", "Show what the machine's sensors read beside a job."),
     ),
     "Replay and debug one rank": (
         Entry("open", "View a capsule or a whole job without running it."),
