@@ -31,6 +31,7 @@ class _Rank:
     schedstat: OpenFile
     sensors: dict[str, Sensor] = field(default_factory=dict)
     threads: dict[str, tuple[int, int]] = field(default_factory=dict)
+    looks: int = 0
     thread_files: dict[str, OpenFile] = field(default_factory=dict)
 
     def sensor(self, name: str, unit: str = "ns", kind: Kind = Kind.COUNTER) -> Sensor:
@@ -49,7 +50,6 @@ class RankCollector:
         self._proc = root / "proc"
         self._quotas = Quotas(root)
         self._ranks: dict[str, _Rank] = {}
-        self._looks = 0
 
     @property
     def pids(self) -> dict[int, str]:
@@ -65,8 +65,8 @@ class RankCollector:
         )
 
     def sample(self, sink: Sink) -> None:
-        look, self._looks = self._looks, self._looks + 1
         for folder, rank in list(self._ranks.items()):
+            look, rank.looks = rank.looks, rank.looks + 1
             if self._is_due(look, STATE_EVERY_NS) and not self._state(rank, sink):
                 del self._ranks[folder]
                 self._close(rank)
