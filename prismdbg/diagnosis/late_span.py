@@ -18,8 +18,8 @@ from prismdbg.log.segment import Ints
 class LateSpan:
     """From the end of the call before the first late one to the begin of the last late one, by the clock of the logs.
 
-    late_ns: by how much the rank came later than the others, in sum; times that it came earlier are subtracted. place: where most of the late calls stand; before: where
-    most of the calls before them do.
+    late_ns: by how much the rank came later than the others, in sum; times that it came earlier are subtracted.
+    place: where most of the late calls stand; before: where most of the calls before them do.
     """
 
     rank: int

@@ -30,7 +30,8 @@ class NotAvailable:
 class RankTimes:
     """Nanoseconds of the main thread in a span. quota_ns: a CPU quota held it; waited_ns: in the run queue, apart from
     that. other_threads_waited_ns: all others together, in run queues. stolen_ns: of the CPU that it was on, by the
-    hypervisor. disk_share: of the looks at it, how often it slept for a disk. in_collectives_ns: that calls held it. cpus: those that it was seen on."""
+    hypervisor. disk_share: of the looks at it, how often it slept for a disk. in_collectives_ns: that calls
+    held it. cpus: those that it was seen on."""
 
     ran_ns: float
     waited_ns: float
