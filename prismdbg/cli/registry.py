@@ -31,6 +31,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("why", "Diagnose a crash, hang, NaN or straggler from the logs."),
         Entry("report", "Write an HTML page about an incident, for a ticket."),
         Entry("export", "Write the collectives of a run for other tools."),
+        Entry("telemetry", "Show what the machine's sensors read beside a job."),
     ),
     "Replay and debug one rank": (
         Entry("open", "View a capsule or a whole job without running it."),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prismdbg.diagnosis.cause import LateCause, lines_of
 from prismdbg.diagnosis.cross_rank import at_seqs, rows_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.stragglers import FEWEST_COLLECTIVES, LEAST_LATENESS_NS, waits_by_group
@@ -36,6 +37,7 @@ class Delay(Verdict):
     within_ns: int
     first: Call
     before: Call | None
+    cause: LateCause | None = None
 
     kind = "delay"
 
@@ -54,7 +56,7 @@ class Delay(Verdict):
         lines = [f"it first came late to: {self.first.text}"]
         if self.before is not None:
             lines.append(f"its delay begins after: {self.before.text}")
-        return tuple(lines)
+        return (*lines, *lines_of(self.cause))
 
     def details(self) -> dict[str, Any]:
         return {
@@ -64,6 +66,7 @@ class Delay(Verdict):
             "within_ns": self.within_ns,
             "first": self.first.to_json(),
             "before": None if self.before is None else self.before.to_json(),
+            "cause": self.cause and self.cause.to_json(),
         }
 
 

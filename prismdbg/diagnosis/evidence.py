@@ -13,6 +13,7 @@ from prismdbg.diagnosis.progress import Progress
 from prismdbg.log.columns import LogColumns
 from prismdbg.log.rank_log import columns_of
 from prismdbg.model.collective import Group
+from prismdbg.telemetry.series import Telemetry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,8 @@ class Evidence:
     two ranks have nothing to do with each other. attempt: which the logs are of. incidents: of all attempts. stacks:
     of the ranks, where they were taken, at `stacks_wall_ns`. interrupted: the job was told to end, at `ended_wall_ns`;
     the logs end there, too. of_capsule: one rank's log, for nothing else is in a capsule. clocks_agree: times of two
-    ranks can be compared.
+    ranks can be compared. telemetry: readings of sensors beside the job, where they were recorded.
+    folders: names of the ranks' log folders in a run.
     """
 
     logs: Mapping[int, RankLog]
@@ -58,6 +60,8 @@ class Evidence:
     interrupted: bool = False
     of_capsule: bool = False
     clocks_agree: bool = True
+    telemetry: Telemetry | None = None
+    folders: Mapping[int, str] = field(default_factory=dict)
     _columns: dict[int, LogColumns] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
@@ -97,6 +101,10 @@ class Evidence:
     def absent(self) -> tuple[int, ...]:
         """Ranks of which no log can be read."""
         return tuple(rank for rank in range(self.known_world_size) if rank not in self.logs)
+
+    def folder_name(self, rank: int) -> str:
+        """Of the rank's log in a run."""
+        return self.folders.get(rank, str(rank))
 
     def wall_ns(self, rank: int, time_ns: int) -> int:
         return time_ns + self.logs[rank].wall_offset_ns

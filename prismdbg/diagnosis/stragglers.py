@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prismdbg.diagnosis.cause import LateCause, lines_of
 from prismdbg.diagnosis.cross_rank import groups, met, rows_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Certainty, Verdict
@@ -33,6 +34,7 @@ class Straggler(Verdict):
     of: int
     lateness_ns: int
     share: float
+    cause: LateCause | None = None
 
     kind = "straggler"
 
@@ -43,6 +45,10 @@ class Straggler(Verdict):
             f"rank {self.ranks[0]} came last in {where}, by {duration(self.lateness_ns)}: {self.share:.0%} of the time"
         )
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return lines_of(self.cause)
+
     def details(self) -> dict[str, Any]:
         return {
             "group": self.group.name,
@@ -50,6 +56,7 @@ class Straggler(Verdict):
             "of": self.of,
             "lateness_ns": self.lateness_ns,
             "share": self.share,
+            "cause": self.cause and self.cause.to_json(),
         }
 
 

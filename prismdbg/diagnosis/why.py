@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from prismdbg.diagnosis.delays import find_delays
+from prismdbg.diagnosis.delays import Delay, find_delays
 from prismdbg.diagnosis.desync import find_desyncs
 from prismdbg.diagnosis.earlier_waits import find_earlier_waits
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import find_failures
+from prismdbg.diagnosis.late_cause import why_late
 from prismdbg.diagnosis.mismatches import find_mismatches
 from prismdbg.diagnosis.nonfinite import find_nonfinite
 from prismdbg.diagnosis.payloads import find_payloads
 from prismdbg.diagnosis.recorded_incidents import find_recorded_incidents
 from prismdbg.diagnosis.stops import find_stops
-from prismdbg.diagnosis.stragglers import find_stragglers
+from prismdbg.diagnosis.stragglers import Straggler, find_stragglers
 from prismdbg.diagnosis.verdict import Verdict, in_order
 from prismdbg.diagnosis.wording import rank_list
 from prismdbg.log.columns import LogColumns
@@ -53,11 +54,17 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         verdicts += find_desyncs(evidence, verdicts)
         verdicts += find_payloads(evidence)
         if evidence.clocks_agree:
-            late = find_stragglers(evidence) or find_delays(evidence)
+            late = [_with_cause(evidence, each) for each in find_stragglers(evidence) or find_delays(evidence)]
             known = {verdict.ranks for verdict in late}
             verdicts += [*late, *(one for one in find_earlier_waits(evidence) if one.ranks not in known)]
     verdicts += find_recorded_incidents(evidence, verdicts)
     return Diagnosis(verdicts=in_order(verdicts), missing=tuple(_missing(evidence)), ranks=tuple(sorted(evidence.logs)))
+
+
+def _with_cause(evidence: Evidence, late: Verdict) -> Verdict:
+    if isinstance(late, Straggler | Delay):
+        return replace(late, cause=why_late(evidence, late.group.name, late.ranks[0]))
+    return late
 
 
 def _missing(evidence: Evidence) -> list[str]:

@@ -28,6 +28,8 @@ from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, rea
 from prismdbg.log.columns import LAST_BYTES, read_columns
 from prismdbg.log.rank_log import columns_of, decoded, rank_log
 from prismdbg.model.moment import Moment
+from prismdbg.telemetry.reader import read_telemetry
+from prismdbg.telemetry.series import Telemetry
 
 READ_BYTES = 192 << 20  # of all ranks' logs together: 800,000 collectives, in 400 MiB of memory
 
@@ -108,6 +110,7 @@ def _of_run(path: Path, whole: bool) -> Evidence:
         silent &= gone_before
         incidents = tuple(seen for seen in incidents if not _was_told(seen, attempt, gone_before))
     taken = _stacks(run, attempt)
+    telemetry = read_telemetry(run.telemetry)
     died_first, seen_late = _died_first(supervisor, silent, attempt)
     return Evidence(
         logs=logs,
@@ -119,13 +122,15 @@ def _of_run(path: Path, whole: bool) -> Evidence:
         is_running=bool(alive),
         ended_wall_ns=time.time_ns() if alive else told_to_end or int(supervisor.get("ended_wall_ns", 0)),
         asked_only=() if emulated else tuple(_json(run.config).get("ranks", ())),
-        gaps=() if emulated else tuple(_gaps(run, supervisor, bool(alive), told_to_end is not None)),
+        gaps=() if emulated else tuple(_gaps(run, supervisor, bool(alive), told_to_end is not None, telemetry)),
         emulated=emulated,
         attempt=attempt,
         incidents=incidents,
         stacks=taken.ranks if taken is not None else {},
         stacks_wall_ns=taken.taken_wall_ns if taken is not None else 0,
         interrupted=told_to_end is not None,
+        telemetry=telemetry,
+        folders={rank_of(folder): folder.name for folder in folders},
     )
 
 
@@ -180,7 +185,9 @@ def _emulated(run: RunFolder) -> str:
     return str(found.mesh) if found is not None else ""
 
 
-def _gaps(run: RunFolder, supervisor: dict[str, Any], is_running: bool, interrupted: bool) -> Iterator[str]:
+def _gaps(
+    run: RunFolder, supervisor: dict[str, Any], is_running: bool, interrupted: bool, telemetry: Telemetry | None
+) -> Iterator[str]:
     """Of a folder that `record` made; logs alone, from wherever, are as whole as they are."""
     if not run.run_json.exists():
         return
@@ -196,6 +203,8 @@ def _gaps(run: RunFolder, supervisor: dict[str, Any], is_running: bool, interrup
         yield "the supervisor's report (supervisor.json) is missing or damaged: the rank that died first is unknown"
     elif "exit_code" not in supervisor and not is_running:
         yield "the supervisor did not see the job's end: the rank that died first is unknown"
+    if telemetry is not None and telemetry.damage:
+        yield f"telemetry is damaged, and read only in part: {telemetry.damage}"
     if not _json(run.config).get("nan_check", True):
         yield "NaN and Inf were not checked: recorded without the trigger nan"
 

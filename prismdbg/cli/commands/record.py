@@ -8,13 +8,15 @@ import click
 
 from prismdbg.cli.options.launched_job import JOB, NEW_RUN, TAKES_JOB
 from prismdbg.cli.options.memory_options import MEMORY, MEMORY_CAP
+from prismdbg.cli.options.param_types import period, size
 from prismdbg.cli.options.param_types import ranks as rank_list
-from prismdbg.cli.options.param_types import size
 from prismdbg.errors import UsageError
 from prismdbg.jobs.record.incidents import DEFAULT_TRIGGERS, parse_triggers
 from prismdbg.jobs.record.record import RecordRequest, record
 from prismdbg.jobs.record.supervisor import Policy
 from prismdbg.render import console
+
+DEFAULT_PERIOD = "50ms"
 
 
 @click.command(context_settings=TAKES_JOB)
@@ -70,6 +72,14 @@ from prismdbg.render import console
     metavar="N",
     help="Create at most N capsules automatically.",
 )
+@click.option(
+    "--telemetry",
+    type=period,
+    is_flag=False,
+    flag_value=DEFAULT_PERIOD,
+    metavar="[PERIOD]",
+    help=f"Read the machine's sensors every PERIOD, as in 100ms; {DEFAULT_PERIOD} if it is left out.  [default: never]",
+)
 @MEMORY
 @MEMORY_CAP
 @click.option("--python-kernels", is_flag=True, help="Record without the native extension. This is slower.")
@@ -84,6 +94,7 @@ def command(
     state_every: int,
     triggers: str,
     keep: int,
+    telemetry: int | None,
     memory: bool,
     memory_cap: int,
     python_kernels: bool,
@@ -111,6 +122,7 @@ def command(
         triggers=parse_triggers(triggers),
         checkpoint_every=checkpoint_every,
         keep=keep,
+        telemetry_ns=telemetry or 0,
         log_bytes=0 if window == "all" else log_bytes,  # a replay from the program's start needs all of it
     )
     request = RecordRequest(

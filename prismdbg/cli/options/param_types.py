@@ -10,6 +10,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.model.sizes import parse_size
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+SHORTEST_PERIOD_NS, LONGEST_PERIOD_NS = 10_000_000, 60_000_000_000
 _LONGEST_S = 366 * 24 * 3600.0
 LARGEST_WORLD = 1 << 24
 MOST_NAMED = 1 << 16
@@ -35,6 +36,19 @@ def seconds(text: str | float) -> float:
     if not 0 < value <= _LONGEST_S:  # false for nan, too
         raise WrongValue(f"{given!r} is not a duration", hint="write 600, 30s, 10m or 1h")
     return value
+
+
+def period(text: str) -> int:
+    """Nanoseconds: `50ms`, `1s`, `0.5s`; from 10 ms to a minute."""
+    given = str(text).strip()
+    unit_ns = 1_000_000 if given.endswith("ms") else 1_000_000_000 if given.endswith("s") else 0
+    try:
+        value = float(given.removesuffix("s").removesuffix("m")) * unit_ns
+    except ValueError:
+        value = math.nan
+    if not SHORTEST_PERIOD_NS <= value <= LONGEST_PERIOD_NS:  # false for nan, too
+        raise WrongValue(f"{given!r} is not a period from 10ms to 60s", hint="write 50ms or 1s")
+    return round(value)
 
 
 def share(text: str | float) -> float:

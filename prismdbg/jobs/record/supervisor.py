@@ -39,6 +39,7 @@ from prismdbg.jobs.record.interruption import told_together
 from prismdbg.jobs.record.ledger import Entry, Ledger
 from prismdbg.jobs.record.stacks import take_stacks
 from prismdbg.jobs.record.steady_clock import wall_ns
+from prismdbg.jobs.record.telemetry_sampler import TelemetrySampler
 from prismdbg.jobs.storage.peak import Peaks
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_environment import environment_of
@@ -60,12 +61,13 @@ OF_TERMINALS = (signal.SIGINT, signal.SIGQUIT)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """What makes an incident and what is kept for it. `keep`: capsules made by incidents, at most. `log_bytes`: of each
-    rank's log, older events go; 0: all of it is kept."""
+    rank's log, older events go; 0: all of it is kept. `telemetry_ns`: between two readings of the sensors; 0: none."""
 
     triggers: dict[str, str] = field(default_factory=dict)
     checkpoint_every: int = 0
     keep: int = 4
     log_bytes: int = 0
+    telemetry_ns: int = 0
 
 
 class _NotWaitedFor(BaseException):
@@ -99,6 +101,7 @@ class Supervisor:
         self._only_writes = False  # the job has ended
         self._costs: list[dict[str, Any]] = []
         self._ledger = Ledger(run.supervisor_json, job.pid, policy.keep, say)
+        self._telemetry = TelemetrySampler(run.telemetry, policy.telemetry_ns, self._ledger.problem)
 
     def watch(self, finish: Callable[[], None]) -> int:
         """`finish`: what is to be done in RUN when the job has ended and all of it is seen."""
@@ -132,10 +135,12 @@ class Supervisor:
 
     def _follow(self, finish: Callable[[], None]) -> None:
         self._ledger.save()
+        self._guarded(self._telemetry.start)
         ended = False
         while not ended:
             ended = self._ended.wait(POLL_S)
             self._guarded(lambda ended=ended: self._look(ended))  # type: ignore[misc]
+        self._guarded(self._telemetry.stop)
         self._ledger.note(
             exit_code=self._job.returncode,
             ended_wall_ns=wall_ns(),
@@ -209,6 +214,7 @@ class Supervisor:
         for folder in self._folders:
             if folder.name not in self._processes and (folder / "rank.json").exists():
                 process = self._processes[folder.name] = RankProcess(folder)
+                self._telemetry.watch(folder.name, process.pid)
                 if process.pid is None:
                     self._ledger.problem(
                         f"rank {folder.name} runs in another namespace or on another machine: its end cannot be noticed"

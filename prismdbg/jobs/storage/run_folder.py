@@ -77,6 +77,11 @@ class RunFolder:
         """Of all ranks, as they were when a hang was seen."""
         return self.path / "stacks"
 
+    @property
+    def telemetry(self) -> Path:
+        """Readings of the machine's sensors, beside the logs: `telemetry/file_format.py`."""
+        return self.path / "telemetry"
+
     def rank_folders(self) -> list[Path]:
         """Log folders, in rank order, later attempts of a rank last."""
         return list(iter_logs(self.ranks)) if self.ranks.is_dir() else []

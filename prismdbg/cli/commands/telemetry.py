@@ -1,0 +1,85 @@
+"""`prismdbg telemetry`: the readings of the machine's sensors that `record --telemetry` took beside a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.cli.options.output_file import whole
+from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.render import console, telemetry_text
+from prismdbg.telemetry import export
+from prismdbg.telemetry.reader import read_telemetry
+from prismdbg.telemetry.series import Telemetry
+
+_FORMATS = {"csv": export.csv_lines, "perfetto": export.perfetto_lines}
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
+@click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Show only rank N and its devices.")
+@click.option("--export", "form", type=click.Choice(sorted(_FORMATS)), help="Write all readings in this format.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the export to FILE.  [default: stdout]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def command(run: Path, rank: int | None, form: str | None, output: Path | None, as_json: bool) -> None:
+    """Show what the sensors of the machine read while the job of RUN ran.
+
+    RUN must be recorded with --telemetry. A counter is shown as its growth per second, a gauge as its level: the least,
+    the median and the largest value. A sensor without readings is listed with the reason. Readings of a library that
+    stands in for a driver are marked `fake`.
+
+    With --export perfetto, the file opens in Perfetto and chrome://tracing.
+    """
+    if output is not None and form is None:
+        raise UsageError("-o is for an export", hint="add --export csv or --export perfetto")
+    if form is not None and as_json:
+        raise UsageError("--export and --json exclude each other", hint="give one of them")
+    telemetry = _of_rank(_read(run), rank)
+    if form is not None:
+        _export(telemetry, form, output)
+    elif as_json:
+        console.emit_json({"run": str(run), **telemetry_text.as_json(telemetry)})
+    else:
+        console.emit(telemetry_text.table(telemetry))
+
+
+def _read(path: Path) -> Telemetry:
+    run = RunFolder.existing(path)
+    telemetry = read_telemetry(run.telemetry)
+    if telemetry is None:
+        raise UsageError(f"{path} contains no telemetry", hint="record the job with --telemetry")
+    if not telemetry.period_ns:
+        raise CapsuleError(
+            f"no telemetry can be read: {telemetry.damage}", hint="copy the run again: the file is damaged"
+        )
+    return telemetry
+
+
+def _of_rank(telemetry: Telemetry, rank: int | None) -> Telemetry:
+    if rank is None:
+        return telemetry
+    kept = export.subjects_of_rank(telemetry, rank)
+    if not kept:
+        known = ", ".join(map(str, export.ranks(telemetry)))
+        raise UsageError(
+            f"no telemetry of rank {rank}", hint=f"choose one of the ranks: {known}" if known else "leave --rank out"
+        )
+    return export.only(telemetry, kept)
+
+
+def _export(telemetry: Telemetry, form: str, output: Path | None) -> None:
+    lines = _FORMATS[form](telemetry)
+    if output is None:
+        for line in lines:
+            console.emit(line)
+        return
+    with whole(output) as path, path.open("w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)

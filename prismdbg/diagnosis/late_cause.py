@@ -1,0 +1,182 @@
+"""Finds why a rank was late, by the sensors that were read beside the job.
+
+A rank's time between its calls is what it ran, waited in a run queue, was held by a quota, and slept. By how much each
+of these is longer than with the other ranks of the group says how much of the lateness it explains. Time that waits
+for a CPU grows with the work, too: of that, as much counts as work as the other ranks waited for the same work.
+A cause is named only if it explains most of the lateness, and no other comes near.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from prismdbg.diagnosis.cause import LateCause, Why
+from prismdbg.diagnosis.device_cause import device_throttle
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.late_span import LateSpan, in_collectives_ns, late_span
+from prismdbg.diagnosis.rank_shares import NotAvailable, RankTimes, times_of
+from prismdbg.diagnosis.rivals import clock_ratio, rivals, why_no_clock
+from prismdbg.diagnosis.wording import and_list, duration
+from prismdbg.telemetry import sensor as names
+from prismdbg.telemetry.sensor import rank_subject
+from prismdbg.telemetry.series import Telemetry
+
+LEAST_EXPLAINED = 0.6  # of the lateness
+_RIVAL = 0.6  # of the share of the cause that explains most: another one that comes so near leaves it open
+_LEAST_LATE_NS = 100_000_000
+_LEAST_PERIODS = 5  # that it was late in all, or the readings are too coarse
+_LEAST_READINGS = 10
+_SLOWER_CLOCK = 0.85
+_SHOWN_SHARE = 0.05
+_UNSURE = "cannot tell why it was late"
+_OUTSIDE = (Why.QUOTA, Why.STOLEN, Why.RUN_QUEUE)
+_TITLES = {
+    Why.QUOTA: "CPU quota",
+    Why.STOLEN: "stolen time",
+    Why.RUN_QUEUE: "run queue",
+    Why.COMPUTES: "longer computation",
+    Why.ASLEEP: "sleep",
+    Why.DISK: "disk",
+}
+
+
+def why_late(evidence: Evidence, group: str, rank: int) -> LateCause | None:
+    """None without telemetry, and where the rank was late too seldom or for too short to say anything."""
+    telemetry, subject = evidence.telemetry, rank_subject(evidence.folder_name(rank))
+    if telemetry is None:
+        return None
+    own = telemetry.find(subject, names.CPU_TIME)
+    if own is None:
+        why = telemetry.why_missing(subject, names.CPU_TIME)
+        return _cannot_tell(NotAvailable(names.CPU_TIME, subject, why))
+    span = late_span(evidence, group, rank, _read(evidence, telemetry))
+    if span is None or not _is_enough(span, telemetry, len(own.within(span.begin_ns, span.end_ns))):
+        return None
+    mine, *others = (_times(evidence, telemetry, span, each) for each in (rank, *span.others))
+    if isinstance(mine, NotAvailable):
+        return _cannot_tell(mine)
+    known = [each for each in others if isinstance(each, RankTimes)]
+    lacking = [each for each in others if isinstance(each, NotAvailable)]
+    return _decide(evidence, telemetry, span, mine, known) if known else _cannot_tell(lacking[0])
+
+
+def _times(evidence: Evidence, telemetry: Telemetry, span: LateSpan, rank: int) -> RankTimes | NotAvailable:
+    bounds = span.begin_ns, span.end_ns
+    held_ns = in_collectives_ns(evidence.columns[rank], *bounds)
+    return times_of(telemetry, evidence.folder_name(rank), bounds, held_ns)
+
+
+def _read(evidence: Evidence, telemetry: Telemetry) -> tuple[int, int]:
+    """When all ranks were read of which there are readings."""
+    found = (telemetry.find(rank_subject(evidence.folder_name(each)), names.LAST_CPU) for each in evidence.logs)
+    times = [series.times_ns for series in found if series is not None]
+    return (max(int(each[0]) for each in times), min(int(each[-1]) for each in times)) if times else (0, 0)
+
+
+def explain(span: LateSpan, mine: RankTimes, others: Sequence[RankTimes]) -> dict[Why, float]:
+    """How much of the lateness each cause explains: 1 is all of it."""
+    ran = mine.ran_ns - median(each.ran_ns for each in others)
+    waited = mine.waited_ns - median(each.waited_ns for each in others)
+    quota = mine.quota_ns - median(each.quota_ns for each in others)
+    stolen = mine.stolen_ns - median(each.stolen_ns for each in others)
+    waits_per_work = median(each.waited_ns / max(each.ran_ns, 1.0) for each in others)
+    with_the_work = max(ran, 0.0) * waits_per_work
+    asleep = mine.asleep_ns(span.lasted_ns) - median(each.asleep_ns(span.lasted_ns) for each in others)
+    sleeps = Why.DISK if asleep > 0 and mine.disk_share * span.lasted_ns >= asleep / 2 else Why.ASLEEP
+    found = {
+        Why.QUOTA: quota,
+        Why.STOLEN: stolen,
+        Why.RUN_QUEUE: waited - with_the_work,
+        Why.COMPUTES: ran + min(with_the_work, max(waited, 0.0)) - max(stolen, 0.0),
+        sleeps: asleep,
+    }
+    return {why: min(max(time_ns / span.late_ns, 0.0), 1.0) for why, time_ns in found.items()}
+
+
+def _is_enough(span: LateSpan, telemetry: Telemetry, readings: int) -> bool:
+    least_ns = max(_LEAST_LATE_NS, _LEAST_PERIODS * telemetry.period_ns)
+    return span.late_ns >= least_ns and readings >= _LEAST_READINGS
+
+
+def _cannot_tell(lacks: NotAvailable) -> LateCause:
+    return LateCause(why=Why.UNKNOWN, text=f"{_UNSURE}: {lacks.text}", explained={})
+
+
+def _decide(
+    evidence: Evidence, telemetry: Telemetry, span: LateSpan, mine: RankTimes, others: Sequence[RankTimes]
+) -> LateCause:
+    explained = explain(span, mine, others)
+    parts = _parts(span, explained)
+    if max(explained[why] for why in _OUTSIDE) < LEAST_EXPLAINED:
+        devices = device_throttle(telemetry, span, evidence.folder_name)
+        if devices is not None:
+            return devices
+    why = max(explained, key=lambda one: explained[one])
+    nearest = max(share for one, share in explained.items() if one is not why)
+    if explained[why] < LEAST_EXPLAINED or max(nearest, _threads(span, mine, others, why)) > _RIVAL * explained[why]:
+        text = f"{_UNSURE}: no single cause explains it"
+        return LateCause(why=Why.SEVERAL, text=text, lines=(parts,), explained=explained)
+    if why is Why.COMPUTES:
+        return _computes(telemetry, span, mine, others, explained)
+    text, lines = _say(evidence, telemetry, span, mine, why)
+    return LateCause(why=why, text=text, lines=(*lines, parts), explained=explained)
+
+
+def _threads(span: LateSpan, mine: RankTimes, others: Sequence[RankTimes], why: Why) -> float:
+    """How much of the lateness it may be that other threads of the rank waited for a CPU, and its main thread for them:
+    spinning, which looks like computation, or asleep."""
+    if why not in (Why.COMPUTES, Why.ASLEEP):
+        return 0.0
+    more_ns = mine.other_threads_waited_ns - median(each.other_threads_waited_ns for each in others)
+    return more_ns / span.late_ns
+
+
+def _computes(
+    telemetry: Telemetry,
+    span: LateSpan,
+    mine: RankTimes,
+    others: Sequence[RankTimes],
+    explained: Mapping[Why, float],
+) -> LateCause:
+    parts = _parts(span, explained)
+    ratio = clock_ratio(telemetry, mine, others, span)
+    if ratio is not None and ratio <= _SLOWER_CLOCK:
+        text = f"its CPU ran at {ratio:.0%} of the clock of the other ranks' CPUs"
+        return LateCause(why=Why.CLOCK, text=text, lines=(parts,), explained=explained)
+    no_clock = why_no_clock(telemetry)
+    lines = (f"a slower clock of its CPU is not excluded: {no_clock}",) if no_clock else ()
+    text = f"it computes longer than the other ranks, {_where(span)}"
+    return LateCause(why=Why.COMPUTES, text=text, lines=(*lines, parts), explained=explained)
+
+
+def _say(
+    evidence: Evidence, telemetry: Telemetry, span: LateSpan, mine: RankTimes, why: Why
+) -> tuple[str, tuple[str, ...]]:
+    cpus = ", ".join(map(str, mine.cpus[:4])) + (", ..." if len(mine.cpus) > 4 else "")
+    match why:
+        case Why.QUOTA:
+            return f"the CPU quota of its control group held it for {duration(round(mine.quota_ns))}", ()
+        case Why.STOLEN:
+            return f"the hypervisor gave CPU {cpus} to others for {duration(round(mine.stolen_ns))}", ()
+        case Why.RUN_QUEUE:
+            ran = rivals(evidence, telemetry, span, mine) or ["not known: no process was seen to use as much of it"]
+            lines = tuple(f"who ran there instead: {one}" for one in ran)
+            return f"it waited {duration(round(mine.waited_ns))} in the run queue of CPU {cpus}", lines
+        case Why.DISK:
+            seen = f"{mine.disk_share:.0%} of the looks at it"
+            return f"it slept for a disk or a file server ({seen}), {_where(span)}", ()
+    return f"it neither ran nor waited for a CPU: it slept, or waited for something else, {_where(span)}", ()
+
+
+def _where(span: LateSpan) -> str:
+    return f"between {span.before} and {span.place}" if span.before else f"before {span.place}"
+
+
+def _parts(span: LateSpan, explained: Mapping[Why, float]) -> str:
+    said = [
+        f"{_TITLES[why]} {duration(round(share * span.late_ns))}"
+        for why, share in explained.items()
+        if share >= _SHOWN_SHARE
+    ]
+    return f"of {duration(span.late_ns)} that it was late: {and_list(said) if said else 'nothing is explained'}"

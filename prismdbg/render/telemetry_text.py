@@ -1,0 +1,69 @@
+"""Telemetry as a table for the terminal, and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prismdbg.render import console
+from prismdbg.telemetry.sensor import Kind, Provenance
+from prismdbg.telemetry.series import Series, Telemetry, level
+
+_HEADER = ("of", "sensor", "least", "median", "most", "unit", "readings", "provenance")
+_NUMBERS = ("least", "median", "most", "readings")
+_UNITS = {("ns", Kind.COUNTER): (1e-6, "ms/s")}  # what people read, by the unit that is stored
+
+
+def table(telemetry: Telemetry) -> str:
+    rows = [_row(series) for series in telemetry.series.values()]
+    lines = [console.columns(_HEADER, rows, right=_NUMBERS)] if rows else ["no sensor was read"]
+    lines += [f"{subject}: {name}: {text}" for (subject, name), text in telemetry.texts.items()]
+    lines += [f"not available: {name} of {subject}: {why}" for (subject, name), why in telemetry.missing.items()]
+    if telemetry.is_fake:
+        lines.append("fake: read from a library that stands in for a driver; not a measurement of any device")
+    if telemetry.dropped:
+        lines.append("older readings were dropped")
+    if telemetry.damage:
+        lines.append(f"incomplete: {telemetry.damage}")
+    return "\n".join(console.plain(line) for line in lines)
+
+
+def as_json(telemetry: Telemetry) -> dict[str, Any]:
+    return {
+        "period_ns": telemetry.period_ns,
+        "dropped": telemetry.dropped,
+        "damage": telemetry.damage,
+        "sensors": [_entry(series) for series in telemetry.series.values()],
+        "texts": [{"subject": s, "name": n, "text": text} for (s, n), text in telemetry.texts.items()],
+        "missing": [{"subject": s, "sensor": n, "why": why} for (s, n), why in telemetry.missing.items()],
+    }
+
+
+def _row(series: Series) -> tuple[str, ...]:
+    sensor = series.sensor
+    per_s = "/s" if sensor.kind is Kind.COUNTER else ""
+    factor, unit = _UNITS.get((sensor.unit, sensor.kind), (1.0, f"{sensor.unit}{per_s}"))
+    values = [f"{value * factor:.4g}" for value in level(series)] if _has_level(series) else ["-"] * 3
+    provenance = str(sensor.provenance) if sensor.provenance is not Provenance.MEASURED else ""
+    return (sensor.subject, sensor.name, *values, unit, str(len(series.values)), provenance)
+
+
+def _has_level(series: Series) -> bool:
+    """Growth needs two readings."""
+    return len(series.values) > 1 or series.sensor.kind is Kind.GAUGE
+
+
+def _entry(series: Series) -> dict[str, Any]:
+    sensor = series.sensor
+    least, median, most = level(series) if _has_level(series) else (None, None, None)
+    return {
+        "subject": sensor.subject,
+        "sensor": sensor.name,
+        "unit": sensor.unit,
+        "kind": str(sensor.kind),
+        "provenance": str(sensor.provenance),
+        "readings": len(series.values),
+        "period_ns": series.period_ns,
+        "least": least,
+        "median": median,
+        "most": most,
+    }

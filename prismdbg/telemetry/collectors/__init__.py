@@ -1,0 +1,1 @@
+"""One file for each place that sensors are read from. They need the standard library only, but for NVIDIA's."""

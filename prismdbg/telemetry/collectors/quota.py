@@ -1,0 +1,103 @@
+"""CPU quotas of control groups: how long the group of a process, or one around it, was held. Both versions of cgroups.
+
+Where several CPUs are held at once, version 1 adds their times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from prismdbg.telemetry.open_files import OpenFile, because
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """groups: `cpu.stat` of each group with a quota. why: the quota is not known."""
+
+    groups: tuple[OpenFile, ...] = ()
+    why: str = ""
+
+
+class Quotas:
+    """`root`: of the file system, for tests. `find` looks up where a process is, and is asked again now and then."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._places: dict[int, _Place] = {}
+
+    def close(self) -> None:
+        for pid in list(self._places):
+            self.forget(pid)
+
+    def find(self, pid: int) -> None:
+        self.forget(pid)
+        self._places[pid] = self._place(pid)
+
+    def forget(self, pid: int) -> None:
+        if (place := self._places.pop(pid, None)) is not None:
+            for file in place.groups:
+                file.close()
+
+    def throttled_ns(self, pid: int) -> tuple[int | None, str]:
+        """In all since the groups exist; 0 where no group has a quota. None, and why, where it cannot be read."""
+        place = self._places.get(pid) or _Place(why="the control group was not looked up yet")
+        if place.why:
+            return None, place.why
+        total_ns = 0
+        for file in place.groups:
+            try:
+                total_ns += _throttled(file.read())
+            except OSError as error:
+                return None, because(error, file.path)
+            except ValueError:
+                return None, f"{file.path} does not count throttled time"
+        return total_ns, ""
+
+    def _place(self, pid: int) -> _Place:
+        path = self._root / "proc" / str(pid) / "cgroup"
+        try:
+            lines = path.read_text().splitlines()
+        except OSError as error:
+            return _Place(why=because(error, path))
+        base, group = self._hierarchy(lines)
+        if base is None:
+            return _Place(why="no cpu controller of control groups is mounted at /sys/fs/cgroup")
+        leaf = base / group.lstrip("/")
+        if ".." in leaf.parts or not leaf.is_dir():
+            return _Place(why=f"the control group {group} cannot be seen from here")
+        around = [leaf, *(parent for parent in leaf.parents if parent == base or base in parent.parents)]
+        return _Place(groups=tuple(OpenFile(folder / "cpu.stat") for folder in around if _has_quota(folder)))
+
+    def _hierarchy(self, lines: list[str]) -> tuple[Path | None, str]:
+        """Where the groups of the cpu controller are, and the process's own in it."""
+        mounted = self._root / "sys/fs/cgroup"
+        for line in lines:
+            _, controllers, group = line.split(":", 2)
+            if "cpu" in controllers.split(","):
+                found = next((mounted / name for name in (controllers, "cpu") if (mounted / name).is_dir()), None)
+                return found, group
+        for line in lines:
+            _, controllers, group = line.split(":", 2)
+            if not controllers and (mounted / "cgroup.controllers").is_file():
+                return mounted, group
+        return None, ""
+
+
+def _has_quota(folder: Path) -> bool:
+    try:
+        if (folder / "cpu.max").exists():
+            return not (folder / "cpu.max").read_text().startswith("max")
+        return (folder / "cpu.cfs_quota_us").exists() and int((folder / "cpu.cfs_quota_us").read_text()) > 0
+    except (OSError, ValueError):  # a group that is removed just now
+        return False
+
+
+def _throttled(text: bytes) -> int:
+    for line in text.splitlines():
+        key, _, value = line.partition(b" ")
+        if key == b"throttled_usec":
+            return int(value) * 1000
+        if key == b"throttled_time":
+            return int(value)
+    raise ValueError("no throttled time")

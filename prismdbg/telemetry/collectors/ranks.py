@@ -1,0 +1,152 @@
+"""What the scheduler did with each rank: how long it ran, waited for a CPU, was held by a quota, and slept for a disk.
+
+Read from outside the rank, from `/proc/PID`. The main thread is read at each look, all threads together less often.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prismdbg.telemetry import sensor as names
+from prismdbg.telemetry.collectors.quota import Quotas
+from prismdbg.telemetry.open_files import OpenFile, because
+from prismdbg.telemetry.sensor import Kind, Sensor, Sink, rank_subject
+
+THREADS_EVERY_NS = 500_000_000
+STATE_EVERY_NS = 200_000_000
+PLACE_EVERY_NS = 1_000_000_000  # a process seldom changes its control group
+MOST_THREADS = 512
+_NO_SCHEDSTAT = "the kernel counts it only with CONFIG_SCHED_INFO"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Rank:
+    """threads: CPU time and wait of each, as last read; those of threads that ended still count."""
+
+    pid: int
+    subject: str
+    stat: OpenFile
+    schedstat: OpenFile
+    sensors: dict[str, Sensor] = field(default_factory=dict)
+    threads: dict[str, tuple[int, int]] = field(default_factory=dict)
+    looks: int = 0
+    thread_files: dict[str, OpenFile] = field(default_factory=dict)
+
+    def sensor(self, name: str, unit: str = "ns", kind: Kind = Kind.COUNTER) -> Sensor:
+        if name not in self.sensors:
+            self.sensors[name] = Sensor(self.subject, name, unit, kind)
+        return self.sensors[name]
+
+
+class RankCollector:
+    """`watch` adds a rank by the name of its log folder. A rank that has ended is no longer read."""
+
+    name = "ranks"
+
+    def __init__(self, root: Path, every_ns: int) -> None:
+        self.every_ns = every_ns
+        self._proc = root / "proc"
+        self._quotas = Quotas(root)
+        self._ranks: dict[str, _Rank] = {}
+
+    @property
+    def pids(self) -> dict[int, str]:
+        return {rank.pid: rank.subject for rank in self._ranks.values()}
+
+    def watch(self, folder: str, pid: int) -> None:
+        place = self._proc / str(pid)
+        self._ranks[folder] = _Rank(
+            pid=pid,
+            subject=rank_subject(folder),
+            stat=OpenFile(place / "stat"),
+            schedstat=OpenFile(place / "schedstat"),
+        )
+
+    def sample(self, sink: Sink) -> None:
+        for folder, rank in list(self._ranks.items()):
+            look, rank.looks = rank.looks, rank.looks + 1
+            if self._is_due(look, STATE_EVERY_NS) and not self._state(rank, sink):
+                del self._ranks[folder]
+                self._close(rank)
+                continue
+            self._main_thread(rank, sink)
+            if self._is_due(look, PLACE_EVERY_NS):
+                self._quotas.find(rank.pid)
+            self._throttled(rank, sink)
+            if self._is_due(look, THREADS_EVERY_NS):
+                self._all_threads(rank, sink)
+
+    def close(self) -> None:
+        for rank in self._ranks.values():
+            self._close(rank)
+        self._quotas.close()
+
+    def _close(self, rank: _Rank) -> None:
+        for file in (rank.stat, rank.schedstat, *rank.thread_files.values()):
+            file.close()
+        self._quotas.forget(rank.pid)
+
+    def _is_due(self, look: int, every_ns: int) -> bool:
+        return look % max(1, every_ns // self.every_ns) == 0
+
+    def _state(self, rank: _Rank, sink: Sink) -> bool:
+        """Whether it still runs."""
+        try:
+            fields = rank.stat.read().rpartition(b")")[2].split()
+        except OSError:
+            return False
+        if fields[0] in (b"Z", b"X"):
+            return False
+        sink.reading(rank.sensor(names.LAST_CPU, "cpu", Kind.GAUGE), int(fields[36]))
+        sink.reading(rank.sensor(names.DISK_SLEEP, "share", Kind.GAUGE), int(fields[0] == b"D"))
+        return True
+
+    def _main_thread(self, rank: _Rank, sink: Sink) -> None:
+        try:
+            ran, waited = _schedstat(rank.schedstat.read())
+        except ProcessLookupError:  # it has just ended
+            return
+        except (OSError, ValueError) as error:
+            why = because(error, rank.schedstat.path) if isinstance(error, OSError) else _NO_SCHEDSTAT
+            sink.missing(rank.subject, names.CPU_TIME, why)
+            sink.missing(rank.subject, names.RUN_QUEUE_WAIT, why)
+            return
+        sink.reading(rank.sensor(names.CPU_TIME), ran)
+        sink.reading(rank.sensor(names.RUN_QUEUE_WAIT), waited)
+
+    def _throttled(self, rank: _Rank, sink: Sink) -> None:
+        throttled_ns, why = self._quotas.throttled_ns(rank.pid)
+        if throttled_ns is None:
+            sink.missing(rank.subject, names.QUOTA_THROTTLED, why)
+        else:
+            sink.reading(rank.sensor(names.QUOTA_THROTTLED), throttled_ns)
+
+    def _all_threads(self, rank: _Rank, sink: Sink) -> None:
+        tasks = self._proc / str(rank.pid) / "task"
+        try:
+            alive = os.listdir(tasks)  # noqa: PTH208  paths cost more than reading
+        except OSError:  # it ended between two files
+            return
+        if len(alive) > MOST_THREADS:
+            why = f"the rank has {len(alive)} threads, more than {MOST_THREADS}"
+            sink.missing(rank.subject, names.THREADS_RUN_QUEUE_WAIT, why)
+            return
+        for thread in alive:
+            if thread not in rank.thread_files:
+                rank.thread_files[thread] = OpenFile(tasks / thread / "schedstat")
+            try:
+                rank.threads[thread] = _schedstat(rank.thread_files[thread].read())
+            except (OSError, ValueError):  # it ended, and what was last read of it counts
+                continue
+        for thread in rank.thread_files.keys() - set(alive):
+            rank.thread_files.pop(thread).close()
+        sink.reading(rank.sensor(names.THREADS_CPU_TIME), sum(ran for ran, _ in rank.threads.values()))
+        sink.reading(rank.sensor(names.THREADS_RUN_QUEUE_WAIT), sum(waited for _, waited in rank.threads.values()))
+
+
+def _schedstat(text: bytes) -> tuple[int, int]:
+    """Nanoseconds on a CPU, and in its run queue (Documentation/scheduler/sched-stats.rst)."""
+    ran, waited, _ = text.split()
+    return int(ran), int(waited)
