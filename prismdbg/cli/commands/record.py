@@ -69,6 +69,13 @@ from prismdbg.render import console
     metavar="N",
     help="Create at most N capsules automatically.",
 )
+@click.option(
+    "--job-id",
+    default="",
+    metavar="ID",
+    help="Record one job of several nodes into one RUN: give the same ID on all of them. torchrun --nnodes and srun "
+    "need none.",
+)
 @MEMORY
 @MEMORY_CAP
 @click.option("--python-kernels", is_flag=True, help="Record without the native extension. This is slower.")
@@ -83,6 +90,7 @@ def command(
     state_every: int,
     triggers: str,
     keep: int,
+    job_id: str,
     memory: bool,
     memory_cap: int,
     python_kernels: bool,
@@ -99,6 +107,9 @@ def command(
     collectives if that is longer. While the awaited rank computes or waits for a CPU, it becomes a hang after 5 T at
     the earliest. After 10 T it is always a hang. Before that, a wait longer than T is reported as slow. With slow=N, a
     step is an incident if it takes N times the median of the steps before it.
+
+    On several nodes, give the same line on each, and a RUN that all of them see: the first one makes it, the others
+    join.
 
     With --memory-cap, an allocation raises torch.OutOfMemoryError if the program itself would then hold more than SIZE.
     The memory of the communication backend does not count.
@@ -121,6 +132,7 @@ def command(
         native=not python_kernels,
         memory=memory or memory_cap > 0,
         memory_cap=memory_cap,
+        job_id=job_id,
         policy=policy,
     )
     return record(request, console.announce)
