@@ -89,6 +89,8 @@ class RankJson(TypedDict, total=False):
     hardware: dict[str, Any]
     pid: Annotated[int, between(0, MAX_PID)]
     pid_namespace: Count
+    boot_id: Word
+    node: Word  # of a job with several supervisors: whose rank it is
     started_ticks: Count
     started_ns: Count
     uid: Annotated[int, between(0, MAX_UID)]

@@ -48,6 +48,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("calibrate", "Measure collectives and write a cluster file for the simulation."),
     ),
     "Manage runs and capsules": (
+        Entry("gather", "Combine the runs of a job's nodes into one, over ssh."),
         Entry("list", "List runs and capsules with their sizes."),
         Entry("inspect", "Show the contents of a capsule."),
         Entry("verify", "Check that a capsule is complete, unaltered and replayable."),

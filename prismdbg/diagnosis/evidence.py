@@ -26,6 +26,16 @@ class SeenIncident:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SilentNode:
+    """A node whose supervisor has given no heartbeat for too long. goes_on: its ranks have recorded something since."""
+
+    name: str
+    ranks: tuple[int, ...]
+    silent_s: float
+    goes_on: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """`logs` by rank, of the last attempt only. `damaged`: why a rank's log cannot be read, or only in part.
 
@@ -39,7 +49,8 @@ class Evidence:
     of the ranks, where they were taken, at `stacks_wall_ns`. interrupted: the job was told to end, at `ended_wall_ns`;
     the logs end there, too. of_capsule: one rank's log, for nothing else is in a capsule. clocks_agree: times of two
     ranks can be compared. telemetry: readings of sensors beside the job, where they were recorded.
-    folders: names of the ranks' log folders in a run.
+    folders: names of the ranks' log folders in a run. nodes: where the ranks ran, in a job of several supervisors;
+    silent_nodes: of them those of which nothing is heard.
     """
 
     logs: Mapping[int, RankLog]
@@ -62,6 +73,8 @@ class Evidence:
     clocks_agree: bool = True
     telemetry: Telemetry | None = None
     folders: Mapping[int, str] = field(default_factory=dict)
+    nodes: Mapping[int, str] = field(default_factory=dict)
+    silent_nodes: tuple[SilentNode, ...] = ()
     _columns: dict[int, LogColumns] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property

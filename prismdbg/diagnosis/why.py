@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prismdbg.diagnosis.delays import Delay, find_delays
@@ -11,6 +12,7 @@ from prismdbg.diagnosis.earlier_waits import find_earlier_waits
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import find_failures
 from prismdbg.diagnosis.late_cause import why_late
+from prismdbg.diagnosis.lost_nodes import find_lost_nodes, unseen_ends
 from prismdbg.diagnosis.mismatches import find_mismatches
 from prismdbg.diagnosis.nonfinite import find_nonfinite
 from prismdbg.diagnosis.payloads import find_payloads
@@ -25,11 +27,21 @@ from prismdbg.model.plurals import counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """`missing`: sentences on evidence that is not there. `ranks`: those whose logs could be read."""
+    """`missing`: sentences on evidence that is not there. `ranks`: those whose logs could be read. `nodes`:
+    where they ran, in a job of several supervisors."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[str, ...]
     ranks: tuple[int, ...]
+    nodes: Mapping[int, str] = field(default_factory=dict)
+
+    def places(self, verdict: Verdict) -> list[str]:
+        """`node n2: rank 3`, for each node with a rank of the verdict."""
+        ranks: dict[str, list[int]] = {}
+        for rank in verdict.ranks:
+            if rank in self.nodes:
+                ranks.setdefault(self.nodes[rank], []).append(rank)
+        return [f"node {node}: {rank_list(numbers)}" for node, numbers in sorted(ranks.items())]
 
     @property
     def summary(self) -> str:
@@ -44,11 +56,12 @@ class Diagnosis:
             "verdicts": [verdict.to_json() for verdict in self.verdicts],
             "missing": list(self.missing),
             "ranks": list(self.ranks),
+            **({"nodes": {str(rank): node for rank, node in sorted(self.nodes.items())}} if self.nodes else {}),
         }
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
-    verdicts = [*find_failures(evidence), *find_mismatches(evidence)]
+    verdicts = [*find_lost_nodes(evidence), *find_failures(evidence), *find_mismatches(evidence)]
     if not evidence.emulated:  # nobody waited for anybody there, and no value is to be believed
         verdicts += [*find_stops(evidence), *find_nonfinite(evidence)]
         verdicts += find_desyncs(evidence, verdicts)
@@ -58,7 +71,12 @@ def diagnose(evidence: Evidence) -> Diagnosis:
             known = {verdict.ranks for verdict in late}
             verdicts += [*late, *(one for one in find_earlier_waits(evidence) if one.ranks not in known)]
     verdicts += find_recorded_incidents(evidence, verdicts)
-    return Diagnosis(verdicts=in_order(verdicts), missing=tuple(_missing(evidence)), ranks=tuple(sorted(evidence.logs)))
+    return Diagnosis(
+        verdicts=in_order(verdicts),
+        missing=tuple(_missing(evidence)),
+        ranks=tuple(sorted(evidence.logs)),
+        nodes=evidence.nodes,
+    )
 
 
 def _with_cause(evidence: Evidence, late: Verdict) -> Verdict:
@@ -99,7 +117,7 @@ def _missing(evidence: Evidence) -> list[str]:
     silent = evidence.silent - {evidence.died_first}
     if silent:
         lines.append(f"{rank_list(silent)} ended without an error message: ended by the launcher, or killed")
-    lines += evidence.gaps
+    lines += [*unseen_ends(evidence), *evidence.gaps]
     if not evidence.world_size and evidence.logs:
         lines.append("the number of ranks is known only from the job's groups")
     return lines

@@ -13,13 +13,15 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import JobStacks, capsule_stacks
-from prismdbg.diagnosis.evidence import Evidence, SeenIncident
+from prismdbg.diagnosis.clocks import clock_offsets
+from prismdbg.diagnosis.evidence import Evidence, SeenIncident, SilentNode
 from prismdbg.errors import CapsuleError, PrismError, UsageError
 from prismdbg.importers.flight_recorder import find_dumps, read_dumps
 from prismdbg.jobs.record.deaths import ASKED, Death, likely_first, perhaps_first
 from prismdbg.jobs.record.interruption import deaths_of, interrupted_at
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.emulated_run import read_emulated
+from prismdbg.jobs.storage.job_nodes import NodeState, node_states, supervisor_report
 from prismdbg.jobs.storage.kept_stacks import last_stacks
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.ranks_alive import RankProcess
@@ -89,11 +91,20 @@ def _of_run(path: Path, whole: bool) -> Evidence:
             logs[rank_of(folder)] = log
         if damage:
             damaged[rank_of(folder)] = damage
-    supervisor = _json(run.supervisor_json)
+    nodes = _nodes(run)
+    places = {name: node for node in nodes for name in node.ranks}
+    on_nodes = {rank_of(folder): places[folder.name].name for folder in folders if folder.name in places}
+    clocks = clock_offsets({rank: columns_of(log) for rank, log in logs.items()}, on_nodes) if on_nodes else {}
+    logs = {rank: _by_one_clock(log, clocks.get(on_nodes.get(rank, ""), 0)) for rank, log in logs.items()}
+    supervisor = _supervisor(run, clocks)
     if not folders:
         raise _no_log(run, supervisor)
     emulated = _emulated(run)
-    alive = {rank_of(folder) for folder in folders if "exit_code" not in supervisor and _may_be_alive(folder)}
+    alive = {
+        rank_of(folder)
+        for folder in folders
+        if "exit_code" not in supervisor and _may_be_alive(folder, places.get(folder.name))
+    }
     told_to_end = interrupted_at(supervisor, logs, attempt) if not alive else None
     if told_to_end is not None:
         logs = {rank: _before(log, told_to_end) for rank, log in logs.items()}
@@ -131,7 +142,38 @@ def _of_run(path: Path, whole: bool) -> Evidence:
         interrupted=told_to_end is not None,
         telemetry=telemetry,
         folders={rank_of(folder): folder.name for folder in folders},
+        nodes=on_nodes,
+        silent_nodes=tuple(_silent(node, folders) for node in nodes if node.is_lost),
     )
+
+
+def _silent(node: NodeState, folders: Sequence[Path]) -> SilentNode:
+    ranks = tuple(rank_of(folder) for folder in folders if folder.name in node.ranks)
+    return SilentNode(name=node.name, ranks=ranks, silent_s=node.silent_s or 0.0, goes_on=node.goes_on)
+
+
+def _nodes(run: RunFolder) -> list[NodeState]:
+    """Of a job with several supervisors. None where their files are damaged: the logs speak without them."""
+    try:
+        return node_states(run)
+    except CapsuleError:
+        return []
+
+
+def _supervisor(run: RunFolder, clocks: Mapping[str, int]) -> dict[str, Any]:
+    """What the supervisor saw, or all of several; empty where that is missing or damaged."""
+    try:
+        return supervisor_report(run, clocks)
+    except CapsuleError:
+        return {}
+
+
+def _by_one_clock(log: RankLog, ahead_ns: int) -> RankLog:
+    """As if the rank's node had the clock of the first one."""
+    if not ahead_ns:
+        return log
+    columns = columns_of(log)
+    return rank_log(replace(columns, wall_offset_ns=columns.wall_offset_ns - ahead_ns))
 
 
 def _no_log(run: RunFolder, supervisor: Mapping[str, Any]) -> PrismError:
@@ -247,10 +289,12 @@ def _read(folder: Path, newest_bytes: int | None = None) -> tuple[RankLog | None
     return rank_log(columns), str(columns.damage or "")
 
 
-def _may_be_alive(folder: Path) -> bool:
-    """Also where nobody can see from here whether it is."""
+def _may_be_alive(folder: Path, node: NodeState | None) -> bool:
+    """Also where nobody can see from here whether it is. `node`: of a job with several supervisors."""
     try:
         process = RankProcess(folder)
+        if node is not None and process.is_out_of_sight:
+            return node.has(folder.name)
         return process.is_out_of_sight or process.is_alive()
     except CapsuleError:  # a damaged rank.json, or half of one
         return False

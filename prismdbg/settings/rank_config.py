@@ -30,6 +30,7 @@ class RankConfig:
     memory: operators, allocations and frees are traced from the start. memory_cap: bytes of the program's own, 0: none.
     seeds: what random generators begin with (`rank/recording/seeds.py`).
     state_every: a state snapshot every so many steps, 0: none.
+    node: the name of the rank's node in a job of several supervisors; empty in any other.
     socket_dir: where agents listen, `<rank>[.<attempt>].sock`; short, for a Unix socket path ends at 108 bytes.
     """
 
@@ -52,6 +53,7 @@ class RankConfig:
     event_segment_bytes: int = 4 << 20
     payload_segment_bytes: int = 64 << 20
     log: str = ""
+    node: str = ""
     rank: int = -1
     world_size: int = 0
     seeds: dict[str, Any] = field(default_factory=dict)

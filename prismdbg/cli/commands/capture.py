@@ -54,6 +54,8 @@ def command(run: Path, rank: int, window: int, origin: str | None, timeout: floa
     `--origin state` needs no privileges either, and the rank is not paused. RUN must have been recorded with
     --state-every, and the program must call `prismdbg.restore_point`.
 
+    RUN may be that of a job of several nodes. The supervisor of the rank's node then takes the checkpoint.
+
     If the capsule cannot be replayed, the exit code is 3 and the data is kept as CAPSULE.evidence.
     """
     folder = RunFolder.existing(run)

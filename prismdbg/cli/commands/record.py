@@ -80,6 +80,13 @@ DEFAULT_PERIOD = "50ms"
     metavar="[PERIOD]",
     help=f"Read the machine's sensors every PERIOD, as in 100ms; {DEFAULT_PERIOD} if it is left out.  [default: never]",
 )
+@click.option(
+    "--job-id",
+    default="",
+    metavar="ID",
+    help="Record one job of several nodes into one RUN: give the same ID on all of them. torchrun --nnodes and srun "
+    "need none.",
+)
 @MEMORY
 @MEMORY_CAP
 @click.option("--python-kernels", is_flag=True, help="Record without the native extension. This is slower.")
@@ -95,6 +102,7 @@ def command(
     triggers: str,
     keep: int,
     telemetry: int | None,
+    job_id: str,
     memory: bool,
     memory_cap: int,
     python_kernels: bool,
@@ -112,6 +120,9 @@ def command(
     3 times the longest recent step or pause between collectives and, while the awaited rank computes or waits for a
     CPU, longer than 5 T. A wait longer than 10 T is always a hang. With slow=N, a step is an incident if it takes N
     times the median of the steps before it.
+
+    On several nodes, give the same line on each, and a RUN that all of them see: the first one makes it, the others
+    join.
 
     With --memory-cap, an allocation raises torch.OutOfMemoryError if the program itself would then hold more than SIZE.
     The memory of the communication backend does not count.
@@ -135,6 +146,7 @@ def command(
         native=not python_kernels,
         memory=memory or memory_cap > 0,
         memory_cap=memory_cap,
+        job_id=job_id,
         policy=policy,
     )
     return record(request, console.announce)

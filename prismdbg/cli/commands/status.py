@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
 from prismdbg.jobs.storage.emulated_run import read_emulated
+from prismdbg.jobs.storage.job_nodes import node_states
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.jobs.storage.run_report import RankState, rank_states, report
 from prismdbg.render import console
@@ -20,25 +22,29 @@ from prismdbg.render import console
 def command(run: Path, as_json: bool) -> None:
     """Show the state of each rank of RUN, while the job runs or afterwards.
 
-    The table has the rank's last moment, its collectives, the window of kept payloads, and their size on disk.
+    The table has the rank's last moment, its collectives, the window of kept payloads, and their size on disk. In a job
+    of several nodes it also has the node, and the state of each node follows.
     """
     folder = RunFolder.existing(run)
     remove_dead_sockets()
-    states = rank_states(folder)
+    nodes = node_states(folder)
+    states = rank_states(folder, nodes)
     if as_json:
         emulated = read_emulated(folder)
-        more = {} if emulated is None else {"emulated": emulated.to_json()}
+        more: dict[str, Any] = {} if emulated is None else {"emulated": emulated.to_json()}
+        more |= {"nodes": [node.to_json() for node in nodes]} if nodes else {}
         console.emit_json({"run": str(run), "ranks": [state.to_json() for state in states], **more})
         return
-    console.emit(_table(states))
-    for line in report(run, states):
+    console.emit(_table(states, has_nodes=bool(nodes)))
+    for line in report(run, states, nodes):
         console.say(line)
 
 
-def _table(states: Iterable[RankState]) -> str:
+def _table(states: Iterable[RankState], *, has_nodes: bool) -> str:
     rows = [
         (
             state.name,
+            *([state.node or "?"] if has_nodes else []),
             state.state,
             str(state.moment),
             str(state.collectives),
@@ -50,5 +56,16 @@ def _table(states: Iterable[RankState]) -> str:
         )
         for state in states
     ]
-    header = ("rank", "state", "moment", "collectives", "in flight", "window", "log", "payloads", "lost")
+    header = (
+        "rank",
+        *(["node"] if has_nodes else []),
+        "state",
+        "moment",
+        "collectives",
+        "in flight",
+        "window",
+        "log",
+        "payloads",
+        "lost",
+    )
     return console.columns(header, rows, right=("collectives", "in flight", "log", "payloads"))

@@ -53,7 +53,7 @@ def _show(diagnosis: Diagnosis, terminal: Console) -> None:
         terminal.print(diagnosis.summary)
     for verdict in diagnosis.verdicts:
         terminal.print(_heading(verdict))
-        for line in verdict.lines:
+        for line in (*diagnosis.places(verdict), *verdict.lines):
             terminal.print(Text(f"    {console.plain(line)}"))
     for line in diagnosis.missing:
         terminal.print(Text(f"missing: {console.plain(line)}", style="dim"))

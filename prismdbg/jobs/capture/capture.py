@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import platform
 import secrets
@@ -28,6 +29,7 @@ from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_
 from prismdbg.jobs.capture.capture_state import capture_state
 from prismdbg.jobs.capture.costs import predict_image
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
+from prismdbg.jobs.capture.requests import RequestJson, captured_elsewhere, is_elsewhere
 from prismdbg.jobs.storage.ranks_alive import is_alive, start_ticks, still_runs
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.log.columns import LAST_BYTES
@@ -36,6 +38,7 @@ from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
 from prismdbg.protocol.client import AgentClient
+from prismdbg.settings.boot import boot_id
 from prismdbg.settings.rank_config import RankConfig
 
 LEASE_S = 120.0
@@ -82,7 +85,8 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureRequest:
-    """`window_steps`: how many whole steps of the log complete the capsule."""
+    """`window_steps`: how many whole steps of the log complete the capsule. `node`: whose supervisor captures it, which
+    asks no other for its own ranks."""
 
     run: RunFolder
     rank: int
@@ -92,6 +96,7 @@ class CaptureRequest:
     timeout_s: float = 600.0
     incident: Incident | None = None
     patience: Patience = PATIENT
+    node: str = ""
 
 
 def capture(request: CaptureRequest, say: Say) -> Capsule:
@@ -102,6 +107,14 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
     incident = request.incident or Incident(kind=IncidentKind.REQUEST, text="captured by hand")
     if request.origin is Origin.START:
         return _capture_from_start(request, folder, incident)
+    if is_elsewhere(folder, request.node):
+        asked: RequestJson = {
+            "rank": request.rank,
+            "window_steps": request.window_steps,
+            "timeout_s": math.ceil(request.timeout_s),
+            "origin": str(request.origin),
+        }
+        return captured_elsewhere(request.run, folder, request.output, asked, say)
     if request.origin is Origin.STATE:
         return capture_state(
             request.run,
@@ -244,6 +257,11 @@ def _refuse_out_of_reach(name: str, rank: Mapping[str, Any]) -> None:
     if node != here:
         raise FacilityError(
             f"rank {name} runs on node {node}, this is {here}", hint=f"run the capture there, {instead}"
+        )
+    if rank.get("boot_id", boot_id()) != boot_id():
+        raise FacilityError(
+            f"rank {name} runs on another machine, or ran before this one was started again",
+            hint=f"run the capture there, {instead}",
         )
     if rank["pid_namespace"] != Path("/proc/self/ns/pid").stat().st_ino:
         raise FacilityError(

@@ -73,12 +73,14 @@ def _positive(text: str) -> float | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """A capsule is wanted: of this log folder's rank, up to `last` (to the log's end where None). `died_with`: the exit
-    code of a rank that died without a word, where it is known."""
+    code of a rank that died without a word, where it is known. `sent`: it sent the first NaN or Inf, and did not only
+    receive it."""
 
     folder: str
     incident: Incident
     last: Moment | None = None
     died_with: int | None = None
+    sent: bool = False
 
 
 @dataclass(slots=True)
@@ -190,7 +192,7 @@ class _Attempt:
         what = f"{record.name} in group {group_title(first.groups, record.group)}, {record.moment}{place(record)}"
         text = f"{_title(first.folder)} {verb} the first NaN or Inf: {what}"
         incident = Incident(kind=IncidentKind.NAN, text=text, moment=record.moment)
-        return [Wanted(folder=first.folder, incident=incident, last=record.moment)]
+        return [Wanted(folder=first.folder, incident=incident, last=record.moment, sent=first.sent)]
 
     def note_notable(self, folder: str, record: Collective, groups: Mapping[str, Group], now_ns: int) -> None:
         """As it was issued, or as it was completed."""

@@ -17,10 +17,20 @@ Entry = dict[str, Any]
 class Ledger:
     """Says each thing once and saves at each change. `keep`: capsules of incidents, at most, however they are made.
 
+    made_elsewhere: how many other supervisors of the job have made.
+
     A disk that is full, or a run folder that is gone, is said once.
     """
 
-    def __init__(self, path: Path, job_pid: int, keep: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        job_pid: int,
+        keep: int,
+        say: Callable[[str], None],
+        made_elsewhere: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self._made_elsewhere = made_elsewhere
         self._path = path
         self._keep = keep
         self._say = say
@@ -50,7 +60,8 @@ class Ledger:
 
     def has_room(self) -> bool:
         """Whether one more capsule may be made; that there is none is a problem."""
-        if len(self._state["capsules"]) + len(self._state["evidence"]) < self._keep:
+        made = len(self._state["capsules"]) + len(self._state["evidence"])
+        if made + self._made_elsewhere() < self._keep:
             return True
         self.problem(f"no further capsule is created: the limit is {self._keep}", "raise --keep")
         return False

@@ -6,22 +6,28 @@ import contextlib
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.capture.agent_sockets import make_socket_dir
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.injection import cache_dir, job_environment, make_inject_folder
+from prismdbg.jobs.record.membership import Member, enter
+from prismdbg.jobs.record.shared_job import SharedJob, shared_job
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
-from prismdbg.jobs.storage.run_folder import RunFolder, describe_run
+from prismdbg.jobs.storage.job_nodes import node_states
+from prismdbg.jobs.storage.run_folder import RunFolder, cannot_be_made, describe_run, write_json
 from prismdbg.jobs.storage.run_report import report
 from prismdbg.settings.rank_config import RANK_MEMORY, Mode, RankConfig
+
+NOT_STARTED = 127  # as a shell says it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRequest:
-    """`window_steps`: 0 none, -1 everything. `state_every`: steps, 0 never."""
+    """`window_steps`: 0 none, -1 everything. `state_every`: steps, 0 never. `job_id`: of a
+    job of several supervisors, where its launcher does not tell it."""
 
     output: Path
     command: tuple[str, ...]
@@ -32,15 +38,17 @@ class RecordRequest:
     native: bool = True
     memory: bool = False
     memory_cap: int = 0
+    job_id: str = ""
     policy: Policy
 
 
 def record(request: RecordRequest, say: Say) -> int:
     """Runs the job to its end; its exit code is the answer."""
+    if (shared := shared_job(request.command, os.environ, request.job_id)) is not None:
+        return _record_among_others(request, shared, if_possible(say))
     was_there = request.output.exists()
     run = prepare(request)
-    keeps_payloads = request.window_steps != 0 or request.state_every > 0
-    environment = job_environment(run.inject, run.config, os.environ, is_replayed_from_start=keeps_payloads)
+    environment = job_environment(run.inject, run.config, os.environ, is_replayed_from_start=_keeps_payloads(request))
     sockets = RankConfig.load(run.config).socket_dir
     try:
         job = subprocess.Popen(request.command, env=environment)
@@ -49,12 +57,7 @@ def record(request: RecordRequest, say: Say) -> int:
         _empty(run.path)
         if not was_there:  # else the user's own, maybe a volume
             run.path.rmdir()
-        first, why = request.command[0], error.strerror or error
-        if first.startswith("-"):  # of ours, mistyped: unknown ones are left to the job
-            raise UsageError(f"unknown option {first!r}", hint="see `prismdbg record --help`") from error
-        raise UsageError(
-            f"{first} cannot be started: {why}", hint="give the path of a program after `--`, as in -- python train.py"
-        ) from error
+        raise _not_started(request.command[0], str(error.strerror or error)) from error
     say = if_possible(say)
     try:
         say(f"recording into {request.output}")
@@ -65,6 +68,70 @@ def record(request: RecordRequest, say: Say) -> int:
         raise
     finally:
         shutil.rmtree(sockets, ignore_errors=True)
+
+
+def _record_among_others(request: RecordRequest, shared: SharedJob, say: Say) -> int:
+    """One of several supervisors of the job. RUN is the others', too: what cannot be started leaves it as it is."""
+    if shutil.which(request.command[0]) is None:
+        raise _not_started(request.command[0], "No such file or directory")
+    if request.policy.telemetry_ns:
+        raise UsageError(
+            "--telemetry records the sensors of one machine, and this job has several supervisors",
+            hint="leave --telemetry out",
+        )
+    sockets = make_socket_dir()
+    try:
+        with enter(request.output, shared, say) as member:
+            environment = _environment_among_others(request, member, sockets)
+            try:
+                job = subprocess.Popen(request.command, env=environment)
+            except OSError as error:
+                write_json(member.node.supervisor_json, {"exit_code": NOT_STARTED})
+                raise _not_started(request.command[0], str(error.strerror or error)) from error
+            return _watch_among_others(request, member, job, say)
+    finally:
+        shutil.rmtree(sockets, ignore_errors=True)
+
+
+def _environment_among_others(request: RecordRequest, member: Member, sockets: Path) -> dict[str, str]:
+    """The job's. Its ranks are told what the first supervisor was, but for what is this node's own."""
+    run, node = member.run, member.node
+    try:
+        if member.made:
+            run.ranks.mkdir()
+            _fill(run, request, str(sockets))
+        config = RankConfig.load(run.config)
+        own = replace(
+            config, run=str(run.path), socket_dir=str(sockets), cache_dir=str(cache_dir()), node=member.node.name
+        )
+        own.save(node.config)
+    except OSError as error:
+        raise cannot_be_made(request.output, error) from error
+    return job_environment(run.inject, node.config, os.environ, is_replayed_from_start=_keeps_payloads(request))
+
+
+def _watch_among_others(request: RecordRequest, member: Member, job: subprocess.Popen[bytes], say: Say) -> int:
+    try:
+        others = "" if member.made else ", which another supervisor has made"
+        say(f"recording into {request.output}{others}, as node {member.node.name}")
+        supervisor = Supervisor(member.run, request.policy, job, say, member)
+        return supervisor.watch(lambda: _finish(member.run, request.output, say))
+    except (KeyboardInterrupt, SystemExit):  # before signals were passed on
+        job.terminate()
+        job.wait()
+        raise
+
+
+def _not_started(first: str, why: str) -> UsageError:
+    if first.startswith("-"):  # of ours, mistyped: unknown ones are left to the job
+        return UsageError(f"unknown option {first!r}", hint="see `prismdbg record --help`")
+    return UsageError(
+        f"{first} cannot be started: {why}", hint="give the path of a program after `--`, as in -- python train.py"
+    )
+
+
+def _keeps_payloads(request: RecordRequest) -> bool:
+    return request.window_steps != 0 or request.state_every > 0
 
 
 def if_possible(say: Say) -> Say:
@@ -100,6 +167,8 @@ def _finish(run: RunFolder, output: Path, say: Say) -> None:
 
 def _drop_unclaimed_traces(run: RunFolder) -> None:
     """Launchers and workers were traced, too, until they turned out to be no ranks."""
+    if any(state.silent_s is not None for state in node_states(run)):
+        return  # what is unclaimed may be of another node, where ranks begin
     claimed = {(folder / RANK_MEMORY).resolve() for folder in run.rank_folders()}
     for trace in (run.path / RANK_MEMORY).glob("*"):
         if trace not in claimed:
@@ -109,10 +178,15 @@ def _drop_unclaimed_traces(run: RunFolder) -> None:
 def prepare(request: RecordRequest) -> RunFolder:
     """Makes the run folder. `UsageError` where one is there already: nothing recorded is ever overwritten."""
     run = RunFolder.new(request.output)
+    _fill(run, request, str(make_socket_dir()))
+    return run
+
+
+def _fill(run: RunFolder, request: RecordRequest, sockets: str) -> None:
     make_inject_folder(run.inject)
     config = RankConfig(
         mode=Mode.RECORD,
-        socket_dir=str(make_socket_dir()),
+        socket_dir=sockets,
         run=str(run.path),
         cache_dir=str(cache_dir()),
         ranks=request.ranks,
@@ -137,4 +211,3 @@ def prepare(request: RecordRequest) -> RunFolder:
             "triggers": dict(request.policy.triggers),
         },
     )
-    return run

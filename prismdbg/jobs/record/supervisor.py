@@ -30,6 +30,7 @@ from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, ca
 from prismdbg.jobs.capture.costs import checkpoint_slowdown
 from prismdbg.jobs.capture.states import list_states
 from prismdbg.jobs.record import checkpoints
+from prismdbg.jobs.record.among_nodes import AmongNodes
 from prismdbg.jobs.record.answering import why_unfinished
 from prismdbg.jobs.record.deaths import Death, DeathWatch, likely_first
 from prismdbg.jobs.record.freeze import freeze, has_past, wanted_now
@@ -37,6 +38,7 @@ from prismdbg.jobs.record.hangs import HangWatch
 from prismdbg.jobs.record.incidents import IncidentWatch, Wanted
 from prismdbg.jobs.record.interruption import told_together
 from prismdbg.jobs.record.ledger import Entry, Ledger
+from prismdbg.jobs.record.membership import Member
 from prismdbg.jobs.record.stacks import take_stacks
 from prismdbg.jobs.record.steady_clock import wall_ns
 from prismdbg.jobs.record.telemetry_sampler import TelemetrySampler
@@ -77,7 +79,10 @@ class _NotWaitedFor(BaseException):
 class Supervisor:
     """`watch` returns the job's exit code."""
 
-    def __init__(self, run: RunFolder, policy: Policy, job: subprocess.Popen[bytes], say: Say) -> None:
+    def __init__(
+        self, run: RunFolder, policy: Policy, job: subprocess.Popen[bytes], say: Say, member: Member | None = None
+    ) -> None:
+        """`member`: where it is not the only supervisor of the job."""
         self._run = run
         self._policy = policy
         self._job = job
@@ -100,7 +105,14 @@ class Supervisor:
         self._ended = Flag()
         self._only_writes = False  # the job has ended
         self._costs: list[dict[str, Any]] = []
-        self._ledger = Ledger(run.supervisor_json, job.pid, policy.keep, say)
+        if member is None:
+            self._nodes = None
+            self._ledger = Ledger(run.supervisor_json, job.pid, policy.keep, say)
+        else:
+            self._nodes = AmongNodes(member, lambda text: self._ledger.problem(text))
+            self._ledger = Ledger(
+                member.node.supervisor_json, job.pid, policy.keep, say, made_elsewhere=self._nodes.made_elsewhere
+            )
         self._telemetry = TelemetrySampler(run.telemetry, policy.telemetry_ns, self._ledger.problem)
 
     def watch(self, finish: Callable[[], None]) -> int:
@@ -141,6 +153,9 @@ class Supervisor:
             ended = self._ended.wait(POLL_S)
             self._guarded(lambda ended=ended: self._look(ended))  # type: ignore[misc]
         self._guarded(self._telemetry.stop)
+        while self._nodes is not None and self._nodes.has_to_decide:
+            self._guarded(self._nodes.settle)
+            time.sleep(POLL_S)
         self._ledger.note(
             exit_code=self._job.returncode,
             ended_wall_ns=wall_ns(),
@@ -179,6 +194,8 @@ class Supervisor:
     def _look(self, ended: bool) -> None:
         now_ns = time.monotonic_ns()
         self._folders = self._run.rank_folders()
+        if self._nodes is not None:
+            self._folders = self._nodes.own(self._folders)
         for name, event in self._new_events():
             self._incidents.feed(name, event, now_ns)
             self._hangs.feed(name, event)
@@ -192,7 +209,10 @@ class Supervisor:
         if self._told_to_end:
             return
         for one in wanted:
-            self._make_capsule(one)
+            self._act_on(one)
+        if self._nodes is not None:
+            self._nodes.settle()
+            self._nodes.look(self._processes)
         if not ended:
             self._look_for_hang(time.monotonic_ns())
             self._capture_on_signal()
@@ -290,6 +310,13 @@ class Supervisor:
         how = "without an error message: killed from outside?"
         return self._incidents.lost(death.name, process.last_moment(), how, death.code)
 
+    def _act_on(self, wanted: Wanted) -> None:
+        if self._nodes is None:
+            self._make_capsule(wanted)
+        else:
+            inside = self._processes[wanted.folder].raised_in_collective() if wanted.folder in self._processes else None
+            self._nodes.share(wanted, inside, lambda: self._make_capsule(wanted))
+
     def _make_capsule(self, wanted: Wanted) -> None:
         self._freeze(self._ledger.incident(wanted.incident, [wanted.folder]), wanted)
 
@@ -352,15 +379,28 @@ class Supervisor:
                 f"slow: {report.text}; not an incident so far: the job has waited as long before, or the rank computes"
             )
         for report in hung:
-            text = f"{report.text}{self._where(report)}"
-            incident = Incident(kind=IncidentKind.HANG, text=text, moment=report.moment)
-            folders = [self._run.latest(rank) for rank in report.ranks]
-            entry = self._ledger.incident(incident, [folder.name for folder in folders])
-            for rank, folder in zip(report.ranks, folders, strict=True):
-                if has_past(self._run, folder):
-                    self._freeze(entry, Wanted(folder=folder.name, incident=incident))
-                else:
-                    self._capture_live(entry, rank, incident)
+            if self._nodes is None:
+                self._act_on_hang(report)
+            else:
+                stall = report.stall
+                self._nodes.share_hang(
+                    str(stall.first.collective.identity),
+                    max((attempt_of(self._run.latest(rank).name) for rank in report.ranks), default=0),
+                    bool(stall.never_came),
+                    stall.first.rank,
+                    lambda report=report: self._act_on_hang(report),  # type: ignore[misc]
+                )
+
+    def _act_on_hang(self, report: HangReport) -> None:
+        text = f"{report.text}{self._where(report)}"
+        incident = Incident(kind=IncidentKind.HANG, text=text, moment=report.moment)
+        folders = [self._run.latest(rank) for rank in report.ranks]
+        entry = self._ledger.incident(incident, [folder.name for folder in folders])
+        for rank, folder in zip(report.ranks, folders, strict=True):
+            if has_past(self._run, folder):
+                self._freeze(entry, Wanted(folder=folder.name, incident=incident))
+            else:
+                self._capture_live(entry, rank, incident)
 
     def _where(self, report: HangReport) -> str:
         """`; rank 1 stands at train.py:27 in load`: of those that never came, from the stacks of all ranks, which are
@@ -398,6 +438,7 @@ class Supervisor:
             incident=incident,
             timeout_s=WINDOW_BOUND_S,
             patience=HUNG if incident.kind is IncidentKind.HANG else PATIENT,
+            node="" if self._nodes is None else self._nodes.node.name,
         )
         try:
             self._ledger.capsule(entry, capture(request, self._say))

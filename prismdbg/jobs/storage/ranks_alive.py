@@ -13,6 +13,7 @@ from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import read_json
 from prismdbg.log.columns import LAST_BYTES, read_whole
 from prismdbg.model.moment import Moment
+from prismdbg.settings.boot import boot_id
 
 
 def is_alive(pid: int) -> bool:
@@ -50,6 +51,8 @@ def pid_here(described: Mapping[str, Any]) -> int | None:
     pid, own = int(described["pid"]), Path("/proc/self/ns/pid").stat().st_ino
     namespace = int(described.get("pid_namespace", own))
     if described.get("hardware", {}).get("node", platform.node()) != platform.node():
+        return None
+    if described.get("boot_id", boot_id()) != boot_id():  # another machine of the same name, or an earlier boot
         return None
     if namespace == own:
         return pid

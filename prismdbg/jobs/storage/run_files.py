@@ -52,6 +52,18 @@ class SupervisorJson(TypedDict, total=False):
     ended_wall_ns: Count
 
 
+class JobJson(TypedDict):
+    id: Word
+    supervisors: NotRequired[Count]
+
+
+class BeatJson(TypedDict, total=False):
+    beat: Count
+    pid: Count
+    living: list[Attempt]
+    gone: list[Attempt]
+
+
 class ConfigJson(TypedDict, total=False):
     ranks: list[Count]
     nan_check: bool
@@ -85,6 +97,8 @@ KINDS: dict[str, Any] = {
     "run.json": RunJson,
     "supervisor.json": SupervisorJson,
     "config.json": ConfigJson,
+    "job.json": JobJson,
+    "beat.json": BeatJson,
     "rank.json": RankJson,
     "checkpoint.json": CheckpointJson,
     "needs.json": NeedsJson,

@@ -73,6 +73,21 @@ class RunFolder:
         return self.path / "capsules"
 
     @property
+    def nodes(self) -> Path:
+        """Of a job that several supervisors record: who they are, and what each saw."""
+        return self.path / "nodes"
+
+    @property
+    def decisions(self) -> Path:
+        """Of such a job: which supervisor captures an incident that several saw."""
+        return self.path / "incidents"
+
+    @property
+    def requests(self) -> Path:
+        """Of such a job: captures that are requested from the supervisor of a rank's node."""
+        return self.path / "requests"
+
+    @property
     def stacks(self) -> Path:
         """Of all ranks, as they were when a hang was seen."""
         return self.path / "stacks"
@@ -102,27 +117,42 @@ class RunFolder:
         """Makes it, for its owner alone. `UsageError` where something is there already, for nothing recorded is ever
         overwritten, and where it cannot be made."""
         run = cls(path.resolve())
-        if os.pathsep in str(run.path):
-            raise UsageError(
-                f"{run.path} contains a colon, which separates the folders that Python looks into (PYTHONPATH)",
-                hint="choose a folder without one: the recorder is loaded from there",
-            )
+        run._refuse_colon()
         try:
             if run.path.exists() and not run.path.is_dir():
                 raise UsageError(f"{path} is a file", hint="choose a new folder")
             if run.path.exists() and any(run.path.iterdir()):
-                raise UsageError(
-                    f"{path} already exists and is not empty",
-                    hint="choose a new folder, or remove it with `prismdbg rm`",
-                )
-            run.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            if stat.S_IMODE(run.path.stat().st_mode) != 0o700:  # an empty one that was there, or an odd umask
-                run.path.chmod(0o700)
+                raise not_empty(path)
+            run.make()
             run.ranks.mkdir()
         except OSError as error:
+            raise cannot_be_made(path, error) from error
+        return run
+
+    def make(self) -> None:
+        """The folder alone, for its owner."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if stat.S_IMODE(self.path.stat().st_mode) != 0o700:  # an empty one that was there, or an odd umask
+            self.path.chmod(0o700)
+
+    def _refuse_colon(self) -> None:
+        if os.pathsep in str(self.path):
             raise UsageError(
-                f"{path} cannot be created: {error.strerror or error}", hint="choose a new folder that you can write to"
-            ) from error
+                f"{self.path} contains a colon, which separates the folders that Python looks into (PYTHONPATH)",
+                hint="choose a folder without one: the recorder is loaded from there",
+            )
+
+    @classmethod
+    def shared(cls, path: Path) -> RunFolder:
+        """One that several supervisors make: it may be there, with whatever is in it."""
+        run = cls(path.resolve())
+        run._refuse_colon()
+        try:
+            if run.path.exists() and not run.path.is_dir():
+                raise UsageError(f"{path} is a file", hint="choose a new folder")
+            run.make()
+        except OSError as error:
+            raise cannot_be_made(path, error) from error
         return run
 
     @classmethod
@@ -132,6 +162,18 @@ class RunFolder:
             what = f"{path} is not a run folder" if path.exists() else f"no such file or directory: {path}"
             raise UsageError(what, hint="give the folder that `record` or `emulate` wrote (-o)")
         return run
+
+
+def not_empty(path: Path) -> UsageError:
+    return UsageError(
+        f"{path} already exists and is not empty", hint="choose a new folder, or remove it with `prismdbg rm`"
+    )
+
+
+def cannot_be_made(path: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"{path} cannot be created: {error.strerror or error}", hint="choose a new folder that you can write to"
+    )
 
 
 def rank_of(folder: Path) -> int:

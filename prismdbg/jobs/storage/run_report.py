@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -14,9 +15,10 @@ from prismdbg.capsule.log_format import SUMMARY, payload_segment
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.emulated_run import OWN_NAME, EmulatedRun, read_emulated
 from prismdbg.jobs.storage.inventory import disk_bytes
+from prismdbg.jobs.storage.job_nodes import NodeState, node_states, supervisor_report
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_files import whole_incidents
-from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
+from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, LogColumns, read_whole
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
@@ -37,20 +39,26 @@ class RankState:
     log_bytes: int
     payload_bytes: int
     lost: str
+    node: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        known = asdict(self)
+        return known if self.node else {name: value for name, value in known.items() if name != "node"}
 
 
-def rank_states(run: RunFolder) -> list[RankState]:
-    return [_state(folder) for folder in run.rank_folders() if (folder / "rank.json").exists()]
+def rank_states(run: RunFolder, nodes: Sequence[NodeState] = ()) -> list[RankState]:
+    """`nodes`: of a job with several supervisors, else none."""
+    places = dict(chain.from_iterable(((name, node) for name in node.ranks) for node in nodes))
+    folders = [folder for folder in run.rank_folders() if (folder / "rank.json").exists()]
+    return [_state(folder, places.get(folder.name)) for folder in folders]
 
 
-def _state(folder: Path) -> RankState:
+def _state(folder: Path, node: NodeState | None) -> RankState:
     log = read_whole(folder, LAST_BYTES)
     return RankState(
         name=folder.name,
-        state=_word(folder, log),
+        node="" if node is None else node.name,
+        state=_word(folder, log, node),
         moment=str(log.last_moment),
         collectives=log.issued,
         in_flight=int((log.ended_ns == NOT_ENDED).sum()),
@@ -90,7 +98,7 @@ def _used(folder: Path, pattern: str) -> int:
     return sum(path.lstat().st_blocks * 512 for path in folder.glob(pattern))
 
 
-def _word(folder: Path, log: LogColumns) -> str:
+def _word(folder: Path, log: LogColumns, node: NodeState | None) -> str:
     kinds = [note.kind for note in log.notes]
     process = RankProcess(folder)
     if process.is_alive():
@@ -100,17 +108,26 @@ def _word(folder: Path, log: LogColumns) -> str:
         return "failed"
     if "exit" in kinds:
         return "ended"
-    has_job_ended = "exit_code" in read_json(RunFolder(folder.parent.parent).supervisor_json)
+    if node is not None and process.is_out_of_sight:
+        return "running" if node.has(folder.name) else "lost" if node.is_lost else "died"
+    has_job_ended = "exit_code" in supervisor_report(RunFolder(folder.parent.parent))
     return "not visible from here" if process.is_out_of_sight and not has_job_ended else "died"
 
 
-def report(path: Path, states: Sequence[RankState] | None = None, *, is_told: bool = False) -> list[str]:
-    """A few lines for a person: ranks, incidents, capsules, what was lost, what to do next. `states`: where they are
-    known. is_told: incidents, capsules and problems were said when they came, and are only counted."""
+def report(
+    path: Path,
+    states: Sequence[RankState] | None = None,
+    nodes: Sequence[NodeState] | None = None,
+    *,
+    is_told: bool = False,
+) -> list[str]:
+    """A few lines for a person: ranks, incidents, capsules, what was lost, what to do next. `states`, `nodes`: where
+    they are known. is_told: incidents, capsules and problems were said when they came, and are only counted."""
     run = RunFolder.existing(path)
     lines = []
     try:
-        states = rank_states(run) if states is None else states
+        nodes = node_states(run) if nodes is None else nodes
+        states = rank_states(run, nodes) if states is None else states
     except CapsuleError as error:
         return [f"a log cannot be read: {error}"]
     if not states and read_emulated(run) is not None:
@@ -121,9 +138,10 @@ def report(path: Path, states: Sequence[RankState] | None = None, *, is_told: bo
     ranks = counted(len(states), "rank")
     lines.append(f"{path}: {ranks}, {counted(collectives, 'collective')}, {size(disk_bytes(path))}")
     lines += [f"rank {s.name}: {s.lost}" for s in states if s.lost]
+    lines += [node.text for node in nodes]
     if (emulated := read_emulated(run)) is not None:
         return [*lines, *_emulated(path, emulated, states)]
-    supervisor = read_json(run.supervisor_json)
+    supervisor = supervisor_report(run)
     lines += _counts(supervisor) if is_told else _events(supervisor)
     if supervisor.get("incidents"):
         lines.append(f"next: prismdbg why {quote(str(path))}")

@@ -33,6 +33,7 @@ from prismdbg.rank.recording.recorder import Recorder
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.from_start import MemoryFromStart
+from prismdbg.settings.boot import boot_id
 from prismdbg.settings.file_system import bounded, is_local
 from prismdbg.settings.rank_config import ENVIRONMENT_NAME, RankConfig
 
@@ -116,6 +117,7 @@ class Recording:
         described = describe_process(self.rank, socket_path, self.kind)
         told: dict[str, Any] = {"emulation": config.extra["emulation"]} if "emulation" in config.extra else {}
         told |= {"memory_cap": config.memory_cap} if config.memory_cap else {}
+        told |= {"node": config.node} if config.node else {}
         _write_json(folder / "rank.json", {**described, "inject": str(Path(config.run) / "inject"), **told})
         self.note("begin", recorder=self.kind)
         if self.memory is not None:
@@ -227,6 +229,7 @@ def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, A
         "world_size": max(_world_size(), rank + 1),  # a program may name both itself, and later than this
         "pid": os.getpid(),
         "pid_namespace": Path("/proc/self/ns/pid").stat().st_ino,
+        "boot_id": boot_id(),
         "started_ticks": start_ticks(),
         "started_ns": started_ns(),
         "executable": sys.executable,

@@ -45,9 +45,12 @@ _WALK = re.compile(r"^\| `([\w./]+)` \| `([\w.:]+)` \|", re.MULTILINE)
 _WITH_NAMES = re.compile(r"`([\w./-]+\.py)`\s+\(((?:`\w+`(?:,\s+)?)+)")
 _CHANGE = re.compile(r"^### \d+\. ", re.MULTILINE)
 # What a run, a capsule or a machine holds, not this repository.
-WRITTEN = re.compile(r"(?:RUN|/|~|\.venv|[a-z]+/<).*|(?:inject|capsules|donors|external|overwritten|passes|prologue)/")
+WRITTEN = re.compile(
+    r"(?:RUN|/|~|\.venv|[a-z]+/<).*|(?:inject|capsules|donors|external|overwritten|passes|prologue|nodes|incidents|requests)/"
+)
 WRITTEN_NAMES = {
     *("run.json", "config.json", "environment.json", "rank.json", "peak.json", "supervisor.json", "classes.json"),
+    *("job.json", "node.json", "request.json", "progress.json", "result.json"),
     *("passes.json", "manifest.json", "began.json", "out.xml", "state.json"),
 }
 LAYOUT = {value for value in vars(layout).values() if isinstance(value, str)}

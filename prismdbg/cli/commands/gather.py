@@ -1,0 +1,31 @@
+"""`prismdbg gather`: the runs of a job's nodes that see no common folder, as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.jobs.storage.gather import SSH, gather
+from prismdbg.jobs.storage.job_nodes import node_folders
+from prismdbg.model.plurals import counted
+from prismdbg.render import console
+
+
+@click.command()
+@click.argument("sources", nargs=-1, required=True, metavar="HOST:RUN...")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="Write to this new folder."
+)
+@click.option("--ssh", default=SSH, metavar="COMMAND", help="Connect with this command, as in 'ssh -p 2222'.")
+def command(sources: tuple[str, ...], output: Path, ssh: str) -> None:
+    """Copy the RUN of each node over ssh and combine them into one.
+
+    Example: `prismdbg gather node1:/tmp/run node2:/tmp/run -o RUN`
+
+    Use it when the job has ended, if its nodes see no common folder and each recorded into one of its own. A source
+    without HOST is a folder on this machine. rsync must be installed on both sides.
+    """
+    run = gather(sources, output, console.announce, ssh)
+    console.say(f"{counted(len(node_folders(run)), 'node')}, {counted(len(run.rank_folders()), 'rank')}")
+    console.emit(str(output))

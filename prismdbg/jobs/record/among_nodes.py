@@ -1,0 +1,95 @@
+"""What a supervisor does because it is not the job's only one: it follows the ranks of its node alone, shares incidents
+with the others, and watches over the next of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.errors import CapsuleError
+from prismdbg.jobs.record.decisions import Decisions
+from prismdbg.jobs.record.heartbeat import NeighbourWatch
+from prismdbg.jobs.record.incidents import Wanted
+from prismdbg.jobs.record.membership import Member
+from prismdbg.jobs.record.request_answers import RequestAnswers
+from prismdbg.jobs.storage.job_nodes import node_folders
+from prismdbg.jobs.storage.ranks_alive import RankProcess
+from prismdbg.jobs.storage.run_folder import attempt_of, rank_of, read_json
+
+_BY_ITSELF, _LOST, _IN_A_COLLECTIVE = range(3)  # the first is nearest to the cause
+
+
+class AmongNodes:
+    """`tell`: what the ledger keeps as a problem."""
+
+    def __init__(self, member: Member, tell: Callable[[str], None]) -> None:
+        self.node = member.node
+        self._run = member.run
+        self._heart = member.heart
+        self._own: set[str] = set()
+        self._others: set[str] = set()
+        self._decisions = Decisions(member.run, member.node.name)
+        self._neighbours = NeighbourWatch(member.run, member.node, tell)
+        self._requests = RequestAnswers(member.run, member.node, tell)
+
+    def own(self, folders: list[Path]) -> list[Path]:
+        """Those of this node's ranks."""
+        for folder in folders:
+            if folder.name not in self._own and folder.name not in self._others and (folder / "rank.json").exists():
+                with suppress(CapsuleError):  # a damaged one is nobody's
+                    (self._own if self.node.owns(folder) else self._others).add(folder.name)
+        return [folder for folder in folders if folder.name in self._own]
+
+    def look(self, processes: Mapping[str, RankProcess]) -> None:
+        living = [name for name, process in processes.items() if process.is_alive()]
+        self._heart.tell(living, sorted(processes.keys() - set(living)))
+        self._neighbours.look()
+        self._requests.look()
+
+    @property
+    def has_to_decide(self) -> bool:
+        return self._decisions.is_open
+
+    def settle(self) -> None:
+        self._decisions.settle()
+
+    def share(self, wanted: Wanted, raised_inside: bool | None, act: Callable[[], None]) -> None:
+        """`act` once, by the supervisor that is nearest to the cause. raised_inside: as `raised_in_collective` says."""
+        name = f"{attempt_of(wanted.folder)}-{_family(wanted.incident.kind)}"
+        self._decisions.propose(name, _key(wanted, raised_inside), act)
+
+    def share_hang(self, collective: str, attempt: int, knows_who: bool, rank: int, act: Callable[[], None]) -> None:
+        """Of a collective by its identity. knows_who: which rank never came is known here."""
+        self._decisions.propose(f"{attempt}-hang-{collective}", (0 if knows_who else 1, rank), act)
+
+    def made_elsewhere(self) -> int:
+        """Capsules of incidents that other supervisors have made."""
+        made = 0
+        for node in node_folders(self._run):
+            if node.name != self.node.name:
+                with suppress(CapsuleError):
+                    report = read_json(node.supervisor_json)
+                    made += len(report.get("capsules", [])) + len(report.get("evidence", []))
+        return made
+
+
+def _family(kind: IncidentKind) -> str:
+    """Kinds of which one may be seen on one node, and another as its consequence on another."""
+    if kind in (IncidentKind.EXCEPTION, IncidentKind.OUT_OF_MEMORY, IncidentKind.LOST):
+        return "failure"
+    return str(kind)
+
+
+def _key(wanted: Wanted, raised_inside: bool | None) -> tuple[int, ...]:
+    moment, rank = wanted.incident.moment, rank_of(Path(wanted.folder))
+    step, collective = (moment.step, moment.collective) if moment is not None else (0, 0)
+    match _family(wanted.incident.kind):
+        case "nan":
+            return step, 0 if wanted.sent else 1, collective, rank
+        case "failure":
+            if wanted.incident.kind is IncidentKind.LOST:
+                return _LOST, step, collective, rank
+            return _IN_A_COLLECTIVE if raised_inside else _BY_ITSELF, step, collective, rank
+    return step, collective, rank

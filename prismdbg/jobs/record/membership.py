@@ -1,0 +1,155 @@
+"""How the supervisors of one job come together in RUN: the first one makes it, the others join.
+
+What decides is a folder that is renamed to `RUN/nodes`, which only one of several can do; a file server does that as
+one step, too. Who joins must be of the same job, and somebody of it must be there.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from prismdbg.errors import UsageError
+from prismdbg.jobs.record.heartbeat import Heartbeat, beat_of, has_ended
+from prismdbg.jobs.record.shared_job import SharedJob
+from prismdbg.jobs.storage.job_nodes import NodeFolder, file_system_now, is_shared, job_file, node_folders
+from prismdbg.jobs.storage.ranks_alive import start_ticks
+from prismdbg.jobs.storage.run_folder import RunFolder, cannot_be_made, not_empty, read_json, write_json
+from prismdbg.settings.boot import boot_id
+
+JOIN_BOUND_S = 60.0
+PROGRESS_S = 1.0
+POLL_S = 0.1
+_COMING = ".nodes."
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """This supervisor in a RUN with others. `made`: it is the first one, and fills RUN with what all need."""
+
+    run: RunFolder
+    node: NodeFolder
+    heart: Heartbeat
+    made: bool
+
+
+@contextmanager
+def enter(path: Path, job: SharedJob, say: Say) -> Iterator[Member]:
+    """Makes RUN or joins it, and beats in it for as long as the context lasts. `UsageError` where something else is
+    there, another job, or one that nobody runs."""
+    run = RunFolder.shared(path)
+    try:
+        if not is_shared(run) and (node := _found(run, path, job)) is not None:
+            member = Member(run=run, node=node, heart=Heartbeat(node), made=True)
+        else:
+            _refuse_another_job(run, path, job)
+            _await_others(run, path, say)
+            own = _joined(run)
+            member = Member(run=run, node=own, heart=Heartbeat(own), made=False)
+    except OSError as error:
+        raise cannot_be_made(path, error) from error
+    member.heart.once()
+    member.heart.begin()
+    try:
+        yield member
+    finally:
+        member.heart.end()
+
+
+def _found(run: RunFolder, path: Path, job: SharedJob) -> NodeFolder | None:
+    """The first one publishes the job together with itself; None where another one was faster."""
+    if any(not entry.name.startswith(_COMING) for entry in run.path.iterdir()):
+        if is_shared(run):  # since a moment ago
+            return None
+        raise not_empty(path)
+    coming = run.path / f"{_COMING}{secrets.token_hex(6)}"
+    coming.mkdir(mode=0o700)
+    try:
+        write_json(job_file(coming), {"id": job.id, "supervisors": job.supervisors})
+        node = NodeFolder(coming / _own_name())
+        node.path.mkdir(mode=0o700)
+        _describe(node)
+        coming.rename(run.nodes)
+    except OSError:
+        shutil.rmtree(coming, ignore_errors=True)
+        if is_shared(run):
+            return None
+        raise
+    return NodeFolder(run.nodes / node.name)
+
+
+def _refuse_another_job(run: RunFolder, path: Path, job: SharedJob) -> None:
+    there = str(read_json(job_file(run.nodes)).get("id", ""))
+    if there != job.id:
+        raise UsageError(
+            f"{path} is the RUN of another job ({there}; this one is {job.id})",
+            hint="choose a new folder, or give the same --job-id on all nodes",
+        )
+
+
+def _await_others(run: RunFolder, path: Path, say: Say) -> None:
+    """Until somebody's heart beats and RUN is filled."""
+    began, said = time.monotonic(), False
+    seen = {node.name: beat_of(node) for node in node_folders(run)}
+    while True:
+        file_system_now(run.nodes)  # what others have made is asked for again
+        living = [node for node in node_folders(run) if not has_ended(node)]
+        if not living:
+            raise not_empty(path)
+        beats = any(beat_of(node) not in (-1, seen.get(node.name, -1)) for node in living)
+        if beats and run.run_json.is_file():
+            return
+        waited = time.monotonic() - began
+        if waited > JOIN_BOUND_S:
+            raise UsageError(
+                f"{path} belongs to this job, but none of its supervisors has been heard of for {waited:.0f} s",
+                hint="choose a new folder; `prismdbg status` shows what this one contains",
+            )
+        if waited > PROGRESS_S and not said:
+            said = True
+            say(f"{path} exists; waiting up to {JOIN_BOUND_S:g} s for a supervisor of this job")
+        time.sleep(POLL_S)
+
+
+def _joined(run: RunFolder) -> NodeFolder:
+    """A name that nobody has: a second supervisor of a node, or of another node of that host name, has a number."""
+    name, number = _own_name(), 1
+    while True:
+        node = NodeFolder(run.nodes / (name if number == 1 else f"{name}-{number}"))
+        with suppress(FileExistsError):
+            node.path.mkdir(mode=0o700)
+            _describe(node)
+            return node
+        number += 1
+
+
+def _own_name() -> str:
+    return re.sub(r"[^A-Za-z0-9-]+", "-", platform.node())[:60].strip("-") or "node"
+
+
+def _describe(node: NodeFolder) -> None:
+    namespaces = {}
+    for kind in ("pid", "mnt", "net", "user"):
+        with suppress(OSError):
+            namespaces[kind] = Path(f"/proc/self/ns/{kind}").stat().st_ino
+    write_json(
+        node.about,
+        {
+            "host": platform.node(),
+            "boot_id": boot_id(),
+            "namespaces": namespaces,
+            "uid": os.getuid(),
+            "supervisor_pid": os.getpid(),
+            "supervisor_ticks": start_ticks(os.getpid()),
+        },
+    )

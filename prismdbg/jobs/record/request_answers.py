@@ -1,0 +1,88 @@
+"""The captures that are asked of a supervisor through RUN, each in a thread of its own: the watch goes on meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Thread
+
+from prismdbg.capsule.manifest import Origin
+from prismdbg.errors import PrismError
+from prismdbg.jobs.capture.capture import CaptureRequest, capture
+from prismdbg.jobs.capture.requests import RequestFolder, RequestJson, requests_in
+from prismdbg.jobs.storage.job_nodes import NodeFolder
+from prismdbg.jobs.storage.run_folder import RunFolder
+
+LOOK_NS = 500_000_000
+_FORGOTTEN = "the command that requested it has ended"
+
+
+class RequestAnswers:
+    """`tell`: what the ledger keeps as a problem."""
+
+    def __init__(self, run: RunFolder, node: NodeFolder, tell: Callable[[str], None]) -> None:
+        self._run = run
+        self._node = node
+        self._tell = tell
+        self._begun: set[str] = set()
+        self._looked_ns = 0
+
+    def look(self) -> None:
+        if time.monotonic_ns() - self._looked_ns < LOOK_NS:
+            return
+        self._looked_ns = time.monotonic_ns()
+        for request in requests_in(self._run):
+            if request.path.name not in self._begun:
+                self._consider(request)
+
+    def _consider(self, request: RequestFolder) -> None:
+        try:
+            asked = request.request()
+            if self._node.owns(self._run.latest(asked["rank"])):
+                self._begun.add(request.path.name)
+                Thread(target=self._answer, args=(request, asked), name="prismdbg-request", daemon=True).start()
+        except PrismError as error:  # a damaged one, or of a rank that nobody knows: who asked has a bound
+            self._begun.add(request.path.name)
+            if request.path.exists():
+                self._tell(f"request {request.path.name} is not answered: {error}")
+
+    def _answer(self, request: RequestFolder, asked: RequestJson) -> None:
+        output = self._run.capsules / f"request-rank{asked['rank']}-{request.path.name}"
+        lines: list[str] = []
+
+        def say(text: str) -> None:
+            lines.append(text)
+            request.report(lines)
+
+        try:
+            request.report(lines)
+            output.parent.mkdir(exist_ok=True, mode=0o700)
+            made = capture(
+                CaptureRequest(
+                    run=self._run,
+                    rank=asked["rank"],
+                    output=output,
+                    window_steps=asked["window_steps"],
+                    origin=_origin(asked["origin"]),
+                    timeout_s=asked["timeout_s"],
+                    node=self._node.name,
+                ),
+                say,
+            )
+            request.answer(capsule=str(made.path))
+        except Exception as error:
+            self._failed(request, error)
+
+    def _failed(self, request: RequestFolder, error: Exception) -> None:
+        if not request.path.exists():
+            self._tell(f"request {request.path.name}: {_FORGOTTEN}")
+            return
+        known = error if isinstance(error, PrismError) else PrismError(f"the supervisor failed: {error!r}")
+        with suppress(OSError):  # RUN is out of reach, also for whoever asked
+            request.answer(error=str(known), hint=known.hint, exit_code=known.exit_code)
+
+
+def _origin(name: str) -> Origin:
+    """Of those that need the rank's node."""
+    return Origin.STATE if name == Origin.STATE else Origin.IMAGE

@@ -1,0 +1,120 @@
+"""The runs of one job's nodes that see no common folder become one RUN: they are copied, over ssh by rsync, and put
+together. What was copied is as untrusted as any run."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from prismdbg.capsule.partial import partial_folder
+from prismdbg.errors import FacilityError, UsageError
+from prismdbg.jobs.storage.job_nodes import is_shared, job_file, node_folders
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
+
+SSH = "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
+STALL_S = 120  # without a byte, and the copy is given up
+_SAID = 300  # characters of what rsync says
+_UNIONS = ("nodes", "ranks", "capsules", "checkpoints", "states", "stacks", "memory", "overwritten", "incidents")
+
+Say = Callable[[str], None]
+
+
+def gather(sources: Sequence[str], output: Path, say: Say, ssh: str = SSH) -> RunFolder:
+    """`sources`: `HOST:RUN`, or a RUN of this machine. `UsageError` where they are not of one job; nothing is left of
+    what was copied then."""
+    if output.exists():
+        raise UsageError(f"{output} already exists", hint="choose a new folder, or remove it with `prismdbg rm`")
+    if (rsync := shutil.which("rsync")) is None:
+        raise FacilityError("rsync is not installed", hint="install it here and on the nodes (apt-get install rsync)")
+    final = output.resolve()
+    with partial_folder(final) as partial:
+        whole: RunFolder | None = None
+        for number, source in enumerate(sources):
+            say(f"copying {source}")
+            copied = RunFolder(partial / f".copied.{number}")
+            _copy(rsync, source, copied.path, ssh)
+            if not copied.run_json.is_file():
+                raise UsageError(f"{source} is not a run folder", hint="give the folder that `record` wrote (-o)")
+            _name_capsules(copied, whole, final)
+            if whole is None:
+                whole = copied
+            else:
+                _add(whole, copied, sources[0], source)
+        if whole is None:
+            raise UsageError("no run to gather", hint="give one HOST:RUN for each node")
+        whole.path.rename(final)
+    return RunFolder(final)
+
+
+def _copy(rsync: str, source: str, target: Path, ssh: str) -> None:
+    if source.startswith("-"):
+        raise UsageError(f"{source} is neither HOST:RUN nor a folder", hint="write it as node1:/path/of/RUN")
+    target.mkdir(mode=0o700)
+    options = ["--recursive", "--links", "--safe-links", "--times", "--perms", "--chmod=D700,F600", "--secluded-args"]
+    line = [rsync, *options, f"--timeout={STALL_S}", f"--rsh={ssh}", "--", f"{source.rstrip('/')}/", f"{target}/"]
+    done = subprocess.run(line, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        said = [text for text in done.stderr.decode(errors="replace").splitlines() if text.strip()]
+        raise FacilityError(
+            f"{source} cannot be copied: {said[0][:_SAID] if said else f'rsync ended with {done.returncode}'}",
+            hint=f"try the same by hand: rsync --rsh={shlex.quote(ssh)} --list-only {shlex.quote(source)}/",
+        )
+
+
+def _add(whole: RunFolder, other: RunFolder, first: str, source: str) -> None:
+    """Moves what the other one has of its own. The files that a job has once are those of the first."""
+    for run, name in ((whole, first), (other, source)):
+        if not is_shared(run):
+            raise UsageError(
+                f"{name} was recorded as a job of one node",
+                hint="record each node with torchrun --nnodes, under srun, or with the same --job-id",
+            )
+    ids = [str(read_json(job_file(run.nodes)).get("id", "")) for run in (whole, other)]
+    if ids[0] != ids[1]:
+        raise UsageError(
+            f"{source} is of another job than {first} ({ids[1]} and {ids[0]})", hint="give the runs of one job"
+        )
+    for folder in _UNIONS:
+        if (other.path / folder).is_dir():
+            _unite(other.path / folder, whole.path / folder, first, source)
+
+
+def _unite(source: Path, target: Path, first: str, name: str) -> None:
+    target.mkdir(exist_ok=True, mode=0o700)
+    for path in source.iterdir():
+        if not (target / path.name).exists():
+            path.rename(target / path.name)
+        elif target.name in ("ranks", "nodes") and path.is_dir():
+            raise UsageError(
+                f"{target.name}/{path.name} is in {first} and in {name}",
+                hint="give each node once; host names must differ, and so must the ranks",
+            )
+
+
+def _name_capsules(run: RunFolder, whole: RunFolder | None, final: Path) -> None:
+    """Gives each a name that is free in the whole. The ledgers name them by their paths on the node."""
+    names = {}
+    for path in list(run.capsules.iterdir()) if run.capsules.is_dir() else ():
+        new, number = path.name, 1
+        while whole is not None and (whole.capsules / new).exists():
+            number += 1
+            new = f"{path.name}-{number}"
+        path.rename(run.capsules / new)
+        names[path.name] = str(final / run.capsules.name / new)
+    for node in node_folders(run):
+        if report := read_json(node.supervisor_json):
+            write_json(node.supervisor_json, _renamed(report, names))
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _renamed(one, names) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_renamed(one, names) for one in value]
+    if isinstance(value, str) and value.startswith("/"):
+        return names.get(Path(value).name, value)
+    return value

@@ -1,0 +1,263 @@
+"""The nodes of a job that several supervisors record into one RUN: what each keeps there, when it was last heard of.
+
+Clocks of nodes differ. Ages are differences of times that the file system of RUN gave, which all nodes see alike.
+Nothing here is mapped or locked; what is published is renamed to its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from prismdbg.capsule.checked_json import checked
+from prismdbg.errors import CapsuleError
+from prismdbg.jobs.storage.run_files import KINDS
+from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, read_json
+from prismdbg.model.durations import duration
+
+SILENT_S = 10.0  # without a heartbeat, and a supervisor counts as gone
+_JOB = "job.json"
+_ABOUT = "node.json"
+_BEAT = ".beat.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFolder:
+    """What one supervisor keeps: `RUN/nodes/NAME`, and its heartbeat beside it."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def about(self) -> Path:
+        return self.path / _ABOUT
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def supervisor_json(self) -> Path:
+        return self.path / "supervisor.json"
+
+    @property
+    def beat(self) -> Path:
+        """Beside the folders: whoever renews its own there has also asked a file server for those of others."""
+        return self.path.with_name(f"{self.name}{_BEAT}")
+
+    def owns(self, rank_folder: Path) -> bool:
+        """Whether this rank runs on this node. Not before it has described itself."""
+        return node_of(rank_folder) == self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """`silent_s`: since its last heartbeat; None where it has ended. `exit_code`: of its part of the job, if that has
+    ended. ranks: log folders; gone: those whose processes were, when its heart beat last."""
+
+    name: str
+    ranks: tuple[str, ...]
+    exit_code: int | None
+    silent_s: float | None
+    records_s: float | None = None
+    gone: frozenset[str] = frozenset()
+
+    @property
+    def is_lost(self) -> bool:
+        """Its supervisor is gone, and perhaps all of the node."""
+        return self.silent_s is not None and self.silent_s > SILENT_S
+
+    @property
+    def goes_on(self) -> bool:
+        """A rank of it wrote into its log after the last heartbeat: the supervisor alone is gone."""
+        return self.records_s is not None and self.records_s < min(self.silent_s or 0.0, SILENT_S)
+
+    def has(self, rank_folder: str) -> bool:
+        """Whether the process of one of its ranks may be there."""
+        if self.silent_s is None or rank_folder in self.gone:
+            return False
+        return not self.is_lost or self.goes_on
+
+    @property
+    def state(self) -> str:
+        if self.silent_s is None:
+            return "ended" if not self.exit_code else f"ended with {self.exit_code}"
+        if not self.is_lost:
+            return "running"
+        return "supervisor lost" if self.goes_on else "lost"
+
+    @property
+    def text(self) -> str:
+        """`node n2 (rank 2, rank 3): lost, no heartbeat for 43 s`"""
+        ranks = f" ({', '.join(f'rank {name}' for name in self.ranks)})" if self.ranks else ""
+        if not self.is_lost or self.silent_s is None:
+            return f"node {self.name}{ranks}: {self.state}"
+        silent = f"no heartbeat for {duration(self.silent_s)}"
+        also = ", its ranks go on without a supervisor" if self.goes_on else ""
+        return f"node {self.name}{ranks}: {self.state}, {silent}{also}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "node": self.name,
+            "state": self.state,
+            "ranks": list(self.ranks),
+            "exit_code": self.exit_code,
+            "silent_s": None if self.silent_s is None else round(self.silent_s, 1),
+        }
+
+
+def is_shared(run: RunFolder) -> bool:
+    """Whether several supervisors may record into it."""
+    return (run.nodes / _JOB).is_file()
+
+
+def job_file(nodes: Path) -> Path:
+    return nodes / _JOB
+
+
+def node_folders(run: RunFolder) -> list[NodeFolder]:
+    """In the order of their names; those that have described themselves."""
+    if not run.nodes.is_dir():
+        return []
+    found = [path for path in run.nodes.iterdir() if _NAME.fullmatch(path.name) and (path / _ABOUT).is_file()]
+    return [NodeFolder(path) for path in sorted(found)]
+
+
+def node_of(rank_folder: Path) -> str:
+    """The node of a rank; empty in a job with one supervisor, and while that is not known."""
+    return str(read_json(rank_folder / "rank.json").get("node", ""))
+
+
+def nodes_of_ranks(run: RunFolder) -> dict[str, str]:
+    """By log folder, as far as they say it."""
+    found = {}
+    for folder in run.rank_folders() if is_shared(run) else ():
+        with contextlib.suppress(CapsuleError):  # a damaged rank.json hides no other
+            if node := node_of(folder):
+                found[folder.name] = node
+    return found
+
+
+def file_system_now(folder: Path) -> float:
+    """The time by which the files there get theirs, in seconds since 1970; this machine's where nothing may be written.
+    That something is made there also makes the kernel ask a server for what others have made."""
+    try:
+        descriptor, path = tempfile.mkstemp(dir=folder, prefix=".now.")
+    except OSError:
+        return time.time()
+    try:
+        return os.fstat(descriptor).st_mtime
+    finally:
+        os.close(descriptor)
+        Path(path).unlink(missing_ok=True)
+
+
+def node_states(run: RunFolder) -> list[NodeState]:
+    """Of all nodes, as the files in RUN tell it now."""
+    folders = node_folders(run)
+    if not folders:
+        return []
+    now_s, owners = file_system_now(run.nodes), nodes_of_ranks(run)
+    return [
+        _state(run, node, [name for name, owner in owners.items() if owner == node.name], now_s) for node in folders
+    ]
+
+
+def _state(run: RunFolder, node: NodeFolder, ranks: Sequence[str], now_s: float) -> NodeState:
+    supervisor = read_json(node.supervisor_json)
+    silent_s = None if "exit_code" in supervisor else now_s - _modified_s(node.beat)
+    gone = last_beat(node).get("gone", ())
+    is_late = silent_s is not None and silent_s > SILENT_S
+    return NodeState(
+        name=node.name,
+        ranks=tuple(ranks),
+        exit_code=supervisor.get("exit_code"),
+        silent_s=silent_s,
+        records_s=now_s - max((_recorded_s(run.ranks / name) for name in ranks), default=0.0) if is_late else None,
+        gone=frozenset(gone),
+    )
+
+
+def last_beat(node: NodeFolder) -> dict[str, Any]:
+    """Empty where there is none. `CapsuleError` where it is damaged."""
+    return checked(KINDS["beat.json"], read_json(node.beat), str(node.beat))
+
+
+def _modified_s(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _recorded_s(folder: Path) -> float:
+    """When the rank wrote into its log last."""
+    return max(map(_modified_s, folder.glob("events.*.seg")), default=0.0)
+
+
+def supervisor_report(run: RunFolder, clocks: Mapping[str, int] = MappingProxyType({})) -> dict[str, Any]:
+    """`supervisor.json` of a job with one supervisor; of several the same fields of all of them. Without `exit_code`
+    while a part of the job may go on. clocks: of each node, how many ns its clock is ahead."""
+    if not is_shared(run):
+        return read_json(run.supervisor_json)
+    reports = [(node.name, read_json(node.supervisor_json)) for node in node_folders(run)]
+    return merged([(name, _moved(report, clocks.get(name, 0))) for name, report in reports])
+
+
+def _moved(report: dict[str, Any], ahead_ns: int) -> dict[str, Any]:
+    """The report by another clock, wherever in it a time stands."""
+
+    def moved(value: Any, name: str = "") -> Any:
+        if isinstance(value, dict):
+            return {key: moved(one, key) for key, one in value.items()}
+        if isinstance(value, list):
+            return [moved(one) for one in value]
+        is_time = name.endswith("wall_ns") and isinstance(value, int) and value
+        return value - ahead_ns if is_time else value
+
+    return {key: moved(value, key) for key, value in report.items()} if ahead_ns else report
+
+
+def merged(reports: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    """Of each node its name and its report. An incident says on which node it was seen."""
+    whole: dict[str, Any] = {}
+    for name in ("capsules", "evidence", "deaths", "how_they_died"):
+        lists = [report.get(name) for _, report in reports]
+        whole[name] = [one for some in lists if isinstance(some, list) for one in some]
+    whole["incidents"] = [
+        {**one, "node": node} if isinstance(one, dict) else one
+        for node, report in reports
+        for one in report.get("incidents", [])
+    ]
+    whole["problems"] = [f"node {node}: {text}" for node, report in reports for text in report.get("problems", [])]
+    told = [one for _, report in reports if isinstance(one := report.get("interrupted"), dict)]
+    whole["interrupted"] = min((one for one in told if _wall_ns(one)), key=_wall_ns, default={})
+    whole["deaths"] = _in_order(whole["deaths"], whole["how_they_died"])
+    if reports and all("exit_code" in report for _, report in reports):
+        codes = [report["exit_code"] for _, report in reports]
+        whole["exit_code"] = next((code for code in codes if code), 0)
+        whole["ended_wall_ns"] = max(report.get("ended_wall_ns", 0) for _, report in reports)
+    return whole
+
+
+def _wall_ns(seen: Mapping[str, Any]) -> int:
+    value = seen.get("wall_ns", 0)
+    return value if isinstance(value, int) else 0
+
+
+def _in_order(deaths: Sequence[str], how: Sequence[Any]) -> list[str]:
+    """By the time at which each was seen."""
+    seen = {str(one.get("rank")): _wall_ns(one) for one in how if isinstance(one, dict)}
+    return sorted(deaths, key=lambda name: (seen.get(name, 0), attempt_of(name)))

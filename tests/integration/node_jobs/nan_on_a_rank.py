@@ -1,0 +1,38 @@
+"""A small training in whose step 5 one rank, named by its argument, sends NaN. STEPS, STEP_TAKES_S: as they say."""
+
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+STEPS, AT = int(os.environ.get("STEPS", "8")), 5
+
+
+def batch(rank: int, step: int) -> torch.Tensor:
+    data = torch.randn(8, 16)
+    if step == AT and rank == int(sys.argv[1]):
+        data[0, 0] = float("nan")
+    return data
+
+
+def main() -> None:
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(16, 16))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(dist.get_rank())
+    for step in range(1, STEPS + 1):
+        time.sleep(float(os.environ.get("STEP_TAKES_S", "0")))
+        optimizer.zero_grad()
+        loss = model(batch(dist.get_rank(), step)).square().mean()
+        dist.all_reduce(loss.detach())
+        loss.backward()
+        optimizer.step()
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+main()

@@ -1,0 +1,202 @@
+"""One job on two nodes into one RUN: who saw what, who captures it, and what every node can tell of the others."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chain import assert_identical
+from jobs import Job
+from two_nodes import Node, job_line, record_line, two_nodes, why_impossible
+from waiting import wait_for
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_events import StepMark
+from prismdbg.capsule.log_reader import LogReader
+from prismdbg.jobs.storage.job_nodes import node_of, supervisor_report
+from prismdbg.jobs.storage.run_folder import RunFolder
+
+pytestmark = [
+    pytest.mark.job,
+    pytest.mark.skipif(bool(why_impossible()), reason=why_impossible() or "nodes can be made"),
+]
+BOUND_S = 180.0
+JOBS = Path(__file__).parents[1] / "node_jobs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnTwo:
+    """A job on both nodes, each part under its own `record`."""
+
+    run: RunFolder
+    nodes: tuple[Node, Node]
+    parts: tuple[Job, Job]
+    _readers: dict[int, LogReader] = field(default_factory=dict)
+    _steps: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def output(self) -> str:
+        return "\n".join(f"--- {n.name}\n{p.output[-4000:]}" for n, p in zip(self.nodes, self.parts, strict=True))
+
+    def wait_for(self, condition: Callable[[], Any], what: str, bound_s: float = BOUND_S) -> None:
+        wait_for(lambda: condition() or self._is_lost(), bound_s, what)
+        assert condition(), f"the job ended while a test waited for {what}:\n{self.output}"
+
+    def step(self, rank: int) -> int:
+        """The last one in the log of a rank; 0 while there is none."""
+        if not (self.run.ranks / str(rank) / "rank.json").exists():
+            return 0
+        reader = self._readers.setdefault(rank, LogReader(self.run.ranks / str(rank)))
+        marks = [event.step for event in reader.poll() if isinstance(event, StepMark)]
+        self._steps[rank] = max([self._steps.get(rank, 0), *marks])
+        return self._steps[rank]
+
+    def of_rank(self, rank: int) -> tuple[Node, Node]:
+        """The node of a rank, and the other one."""
+        one, other = self.nodes
+        return (one, other) if node_of(self.run.ranks / str(rank)) == one.name else (other, one)
+
+    def part(self, node: Node) -> Job:
+        return self.parts[self.nodes.index(node)]
+
+    def end_at(self, last: int) -> None:
+        (self.run.path.parent / "told" / "last").write_text(str(last))
+
+    def end(self) -> tuple[int, ...]:
+        wait_for(lambda: all(not part.alive for part in self.parts) or self._is_lost(), BOUND_S, "the job to end")
+        return tuple(part.wait(60).code for part in self.parts)
+
+    def _is_lost(self) -> bool:
+        """A part that did not begin lets the other one wait for a minute."""
+        return any(not part.alive and "error: " in part.output for part in self.parts)
+
+
+@contextmanager
+def on_two_nodes(home: Path, job: list[str], *options: object) -> Iterator[OnTwo]:
+    shared = home / "shared"
+    with two_nodes(shared) as nodes:
+        line = record_line(shared / "run", job, *options)
+        parts = tuple(node.start(line, shared / f"{node.name}.txt") for node in nodes)
+        try:
+            yield OnTwo(run=RunFolder(shared / "run"), nodes=nodes, parts=(parts[0], parts[1]))
+        finally:
+            for part in parts:
+                part.kill()
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[OnTwo]:
+    """A job that goes on until the file `told/last` names its last step."""
+    told = tmp_path / "shared" / "told"
+    told.mkdir(parents=True)
+    with on_two_nodes(tmp_path, job_line(JOBS.with_name("chain_jobs") / "until_told.py", told, 0.05)) as both:
+        both.wait_for(lambda: both.step(0) > 3 and both.step(3) > 3, "four steps")
+        yield both
+
+
+def test_a_nan_of_one_node_becomes_one_capsule_that_any_node_replays(tmp_path: Path) -> None:
+    job = job_line(JOBS / "nan_on_a_rank.py", 3)
+    with on_two_nodes(tmp_path, job, "--window", "all") as two:
+        assert two.end() == (0, 0), two.output
+        one, other = two.nodes
+        report = supervisor_report(two.run)
+        place = {folder.name: two.run.latest(int(folder.name)) for folder in two.run.rank_folders()}
+        assert sorted(place) == ["0", "1", "2", "3"]
+        (incident,) = report["incidents"]
+        assert (incident["kind"], incident["ranks"]) == ("nan", [3]), report
+        (capsule,) = report["capsules"]
+        assert Path(capsule).parent == two.run.capsules and Capsule.open(Path(capsule)).manifest.rank == 3
+
+        status = one.prismdbg("status", two.run.path)
+        assert status.code == 0, status.err
+        rows = {line.split()[0]: line.split()[1] for line in status.out.splitlines()[1:]}
+        assert set(rows.values()) == {"n1", "n2"} and rows["2"] == rows["3"] != rows["0"] == rows["1"], status.out
+        assert f"node {rows['3']} (rank 2, rank 3): ended" in status.err
+        why = one.prismdbg("why", two.run.path)
+        assert "rank 3" in why.out and "nan_on_a_rank.py:" in why.out, why.out
+        assert f"node {rows['3']}: rank 3" in why.out, why.out
+
+        for node in (one, other):
+            verdict = node.prismdbg("replay", capsule, "--runtime", "local", "--json")
+            assert verdict.code == 0, verdict.err
+            assert_identical(verdict.json, Path(capsule))
+
+
+@pytest.mark.criu
+def test_a_rank_is_captured_from_the_other_node(two: OnTwo, tmp_path: Path) -> None:
+    there, here = two.of_rank(3)
+    capsule = two.run.path.parent / "taken"
+    said = here.prismdbg("capture", two.run.path, "--rank", 3, "--window", 2, "-o", capsule)
+    assert said.code == 0, f"{said.err}\n{two.output}"
+    assert f"node {there.name}: rank 3: checkpoint of" in said.err, said.err
+    assert list(two.run.requests.iterdir()) == [] and list(two.run.capsules.iterdir()) == []
+    reached = two.step(3)
+    two.wait_for(lambda: two.step(3) > reached, "the job to go on")
+
+    refused = here.prismdbg("capture", two.run.path, "--rank", 7, "-o", capsule.with_name("none"))
+    assert refused.code == 2 and "no data of rank 7" in refused.err, refused.err
+    two.end_at(two.step(0) + 20)
+    assert two.end() == (0, 0), two.output
+    ended = here.prismdbg("capture", two.run.path, "--rank", 3, "-o", capsule.with_name("none"))
+    assert ended.code == 6 and "has ended" in ended.err, ended.err
+    verdict = there.prismdbg("replay", capsule, "--runtime", "local", "--json")
+    assert verdict.code == 0, verdict.err
+    assert_identical(verdict.json, capsule)
+
+
+def test_a_supervisor_that_is_killed_harms_no_job_and_is_named(two: OnTwo) -> None:
+    lost, other = two.of_rank(3)
+    supervisors = [process for process in lost.processes("prismdbg.cli.main", "record") if _is_python(process)]
+    (supervisor,) = supervisors
+    os.kill(supervisor.pid, signal.SIGKILL)
+    name = lost.name
+    two.wait_for(lambda: f"node {name}" in other_problems(two, other), f"node {name} to be named", 60)
+    status = other.prismdbg("status", two.run.path, "--json").json
+    states = {node["node"]: node["state"] for node in status["nodes"]}
+    assert states == {name: "supervisor lost", other.name: "running"}, states
+    assert {rank["state"] for rank in status["ranks"]} == {"running"}
+    text = other.prismdbg("status", two.run.path).err
+    assert f"node {name} (rank 2, rank 3): supervisor lost, no heartbeat for" in text, text
+    refused = other.prismdbg("capture", two.run.path, "--rank", 3, "-o", two.run.path.parent / "none")
+    assert refused.code == 6 and f"node {name}, whose supervisor has given no heartbeat" in refused.err, refused.err
+    reached = two.step(3)
+    two.wait_for(lambda: two.step(3) > reached, "the job to go on")
+    last = two.step(0) + 20
+    two.end_at(last)
+    assert two.part(other).wait(BOUND_S).code == 0, two.output
+    two.wait_for(lambda: two.step(3) >= last, "rank 3 to come to the end")
+    why = other.prismdbg("why", two.run.path)
+    assert why.code == 0 and "is lost: no heartbeat" not in why.out, why.out
+    assert f"missing: the supervisor of node {name} is lost" in why.out, why.out
+
+
+def other_problems(two: OnTwo, node: Node) -> str:
+    """What the supervisor of that node has found."""
+    return "\n".join(text for text in supervisor_report(two.run)["problems"] if text.startswith(f"node {node.name}: "))
+
+
+def _is_python(process: Any) -> bool:
+    return "python" in process.name()
+
+
+def test_a_node_that_is_lost_whole_is_named_by_the_other(two: OnTwo) -> None:
+    lost, other = two.of_rank(3)
+    lost.kill()
+    named = f"node {lost.name} with the ranks 2, 3 has been silent"
+    wait_for(lambda: named in other_problems(two, other), 60, f"node {lost.name} to be named")
+    wait_for(lambda: _state(two, other, lost) == "lost", 60, f"node {lost.name} to count as lost")
+    status = other.prismdbg("status", two.run.path)
+    assert f"node {lost.name} (rank 2, rank 3): lost, no heartbeat for" in status.err, status.err
+    why = other.prismdbg("why", two.run.path)
+    assert why.code == 0 and f"node {lost.name}" in why.out.splitlines()[0], why.out
+
+
+def _state(two: OnTwo, asked: Node, node: Node) -> str:
+    nodes = asked.prismdbg("status", two.run.path, "--json").json["nodes"]
+    return str({one["node"]: one["state"] for one in nodes}[node.name])

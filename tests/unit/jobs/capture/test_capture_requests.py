@@ -1,0 +1,147 @@
+"""A capture that is requested from another node's supervisor by files: it is answered, refused, or given up in time."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from capsules import make_capsule
+from waiting import wait_for
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.errors import CapsuleError, RankLost, UsageError, WaitTimeout
+from prismdbg.jobs.capture import requests
+from prismdbg.jobs.capture.requests import RequestFolder, RequestJson, captured_elsewhere, is_elsewhere, requests_in
+from prismdbg.jobs.record.request_answers import RequestAnswers
+from prismdbg.jobs.storage.job_nodes import SILENT_S, NodeFolder
+from prismdbg.jobs.storage.run_folder import RunFolder
+
+ASKED: RequestJson = {"rank": 3, "window_steps": 1, "timeout_s": 60, "origin": "image"}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    """Rank 3 is of node n2, whose heart has just beaten."""
+    run = RunFolder(tmp_path.resolve() / "run")
+    (run.nodes / "n2").mkdir(parents=True)
+    (run.nodes / "job.json").write_text('{"id": "x"}')
+    (run.nodes / "n2" / "node.json").write_text("{}")
+    (run.nodes / "n2.beat.json").write_text('{"beat": 1}')
+    (run.ranks / "3").mkdir(parents=True)
+    there = {"boot_id": "another machine", "hardware": {"node": platform.node()}}
+    rank = {"rank": 3, "pid": os.getpid(), "node": "n2", "socket": "/nowhere", **there}
+    (run.ranks / "3" / "rank.json").write_text(json.dumps(rank))
+    return run
+
+
+@contextmanager
+def answering(run: RunFolder, *lines: str, **answer: object) -> Iterator[None]:
+    """A supervisor that answers the first request."""
+
+    def answer_it() -> None:
+        (request,) = wait_for(lambda: requests_in(run), 30, "a request")
+        assert request.request() == ASKED and request.is_open()
+        request.report(list(lines))
+        request.answer(**answer)
+
+    thread = threading.Thread(target=answer_it)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join(30)
+
+
+def test_a_capsule_comes_back_and_the_request_goes(run: RunFolder, tmp_path: Path) -> None:
+    made = make_capsule(run.capsules / "request-rank3-x").path
+    told: list[str] = []
+    with answering(run, "checkpoint taken", capsule=str(made)):
+        capsule = captured_elsewhere(run, run.ranks / "3", tmp_path / "mine", ASKED, told.append)
+    assert capsule.path == tmp_path / "mine" and Capsule.open(tmp_path / "mine").manifest
+    assert told == ["node n2: checkpoint taken"] and not made.exists() and requests_in(run) == []
+
+
+def test_what_failed_there_fails_here(run: RunFolder, tmp_path: Path) -> None:
+    with (
+        answering(run, error="the rank holds a pipe", hint="close it", exit_code=3),
+        pytest.raises(CapsuleError, match="node n2: the rank holds a pipe") as raised,
+    ):
+        captured_elsewhere(run, run.ranks / "3", tmp_path / "mine", ASKED, print)
+    assert raised.value.hint == "close it" and requests_in(run) == []
+
+
+def test_an_answer_leads_nowhere_else(run: RunFolder, tmp_path: Path) -> None:
+    run.capsules.mkdir()
+    other = make_capsule(tmp_path / "other").path
+    with answering(run, capsule=str(other)), pytest.raises(CapsuleError, match="is not in"):
+        captured_elsewhere(run, run.ranks / "3", tmp_path / "mine", ASKED, print)
+    assert other.exists()
+
+
+def test_a_supervisor_that_is_silent_is_named_at_once(run: RunFolder, tmp_path: Path) -> None:
+    beat = run.nodes / "n2.beat.json"
+    then = beat.stat().st_mtime - SILENT_S - 33
+    os.utime(beat, (then, then))
+    with pytest.raises(RankLost, match="no heartbeat for 43 s"):
+        captured_elsewhere(run, run.ranks / "3", tmp_path / "mine", ASKED, print)
+
+
+def test_a_part_of_the_job_that_has_ended_is_not_asked(run: RunFolder, tmp_path: Path) -> None:
+    (run.nodes / "n2" / "supervisor.json").write_text('{"exit_code": 0}')
+    with pytest.raises(RankLost, match="has ended"):
+        captured_elsewhere(run, run.ranks / "3", tmp_path / "mine", ASKED, print)
+
+
+def test_a_supervisor_that_does_not_begin_is_given_up(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "TAKEN_BOUND_S", 1.3)
+    told: list[str] = []
+    with pytest.raises(WaitTimeout, match="waited 1 s for the supervisor of node n2"):
+        captured_elsewhere(run, run.ranks / "3", tmp_path / "mine", ASKED, told.append)
+    assert told == ["rank 3 runs on node n2; waiting up to 1.3 s for its supervisor"] and requests_in(run) == []
+
+
+def test_a_rank_of_no_node_is_here(run: RunFolder) -> None:
+    assert is_elsewhere(run.ranks / "3")
+    (run.ranks / "3" / "rank.json").write_text(json.dumps({"rank": 3, "pid": os.getpid(), "node": "n2"}))
+    assert not is_elsewhere(run.ranks / "3"), "it can be seen"
+    (run.ranks / "3" / "rank.json").write_text(json.dumps({"rank": 3, "pid": 1, "boot_id": "another"}))
+    assert not is_elsewhere(run.ranks / "3"), "nobody could be asked"
+
+
+def ask(run: RunFolder, **request: object) -> RequestFolder:
+    folder = run.requests / f"{len(requests_in(run)):016x}"
+    folder.mkdir(parents=True)
+    (folder / "request.json").write_text(json.dumps({**ASKED, **request}))
+    return RequestFolder(folder)
+
+
+def test_only_the_supervisor_of_the_ranks_node_answers(run: RunFolder) -> None:
+    request = ask(run)
+    problems: list[str] = []
+    RequestAnswers(run, NodeFolder(run.nodes / "n1"), problems.append).look()
+    assert request.is_open() and not problems
+    RequestAnswers(run, NodeFolder(run.nodes / "n2"), problems.append).look()
+    answer = wait_for(request.answered, 30, "an answer")
+    assert answer["exit_code"] == 4 and "another machine" in answer["error"], answer
+    assert not request.is_open() and not problems and len(requests_in(run)) == 1, "it asks no one else"
+
+
+@pytest.mark.parametrize("damage", [{"rank": -1}, {"rank": "3"}, {"timeout_s": 1 << 40}, {"rank": 99}])
+def test_a_damaged_request_is_one_problem(run: RunFolder, damage: dict[str, object]) -> None:
+    request = ask(run, **damage)
+    problems: list[str] = []
+    RequestAnswers(run, NodeFolder(run.nodes / "n2"), problems.append).look()
+    assert len(problems) == 1 and request.path.name in problems[0] and request.is_open()
+
+
+def test_errors_keep_their_exit_codes(run: RunFolder, tmp_path: Path) -> None:
+    with answering(run, error="no", exit_code=2), pytest.raises(UsageError):
+        captured_elsewhere(run, run.ranks / "3", tmp_path / "mine", ASKED, print)

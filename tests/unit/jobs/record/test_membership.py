@@ -1,0 +1,105 @@
+"""Supervisors come together in one RUN: the first makes it, others of the same job join, and nobody else."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+from waiting import wait_for
+
+from prismdbg.errors import UsageError
+from prismdbg.jobs.record import membership
+from prismdbg.jobs.record.membership import Member, enter
+from prismdbg.jobs.record.shared_job import SharedJob
+from prismdbg.jobs.storage.job_nodes import node_folders, node_states
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+
+JOB = SharedJob(id="torchrun 1", supervisors=2)
+
+
+def say_nothing(_text: str) -> None:
+    pass
+
+
+def fill(member: Member) -> None:
+    """As `record` does, at last."""
+    write_json(member.run.run_json, {"command": []})
+
+
+def test_the_first_makes_it_and_the_second_joins(tmp_path: Path) -> None:
+    with enter(tmp_path / "run", JOB, say_nothing) as first:
+        assert first.made
+        fill(first)
+        with enter(tmp_path / "run", JOB, say_nothing) as second:
+            assert not second.made and second.node.name == f"{first.node.name}-2"
+            assert [state.state for state in node_states(first.run)] == ["running", "running"]
+
+
+def test_of_many_at_once_one_makes_it(tmp_path: Path) -> None:
+    made: list[bool] = []
+    names: set[str] = set()
+    everybody = threading.Barrier(6)
+
+    def supervise() -> None:
+        everybody.wait(20)
+        with enter(tmp_path / "run", JOB, say_nothing) as member:
+            if member.made:
+                fill(member)
+            made.append(member.made)
+            names.add(member.node.name)
+            everybody.wait(60)
+
+    threads = [threading.Thread(target=supervise) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(90)
+    assert sorted(made) == [False] * 5 + [True] and len(names) == 6
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"nodes", "run.json"}, "nothing is left behind"
+
+
+def test_another_job_is_refused(tmp_path: Path) -> None:
+    with enter(tmp_path / "run", JOB, say_nothing) as first:
+        fill(first)
+        with pytest.raises(UsageError, match="RUN of another job"), enter(tmp_path / "run", SharedJob(id="x"), print):
+            pass
+
+
+def test_what_is_no_run_of_several_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine.txt").write_text("")
+    with pytest.raises(UsageError, match="not empty"), enter(tmp_path / "run", JOB, print):
+        pass
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["mine.txt"]
+
+
+def test_a_job_that_has_ended_is_not_joined(tmp_path: Path) -> None:
+    with enter(tmp_path / "run", JOB, say_nothing) as first:
+        fill(first)
+    write_json(first.node.supervisor_json, {"exit_code": 0})
+    with pytest.raises(UsageError, match="not empty"), enter(tmp_path / "run", JOB, print):
+        pass
+    assert len(node_folders(first.run)) == 1
+
+
+def test_a_job_of_which_nobody_is_heard_is_not_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "JOIN_BOUND_S", 1.2)
+    with enter(tmp_path / "run", JOB, say_nothing) as first:
+        fill(first)
+    told: list[str] = []
+    wait_for(lambda: not _beats(), 20, "the heart to stand still")
+    with pytest.raises(UsageError, match="none of its supervisors"), enter(tmp_path / "run", JOB, told.append):
+        pass
+    assert any("waiting up to" in text for text in told), "a wait of more than a second is told"
+
+
+def _beats() -> bool:
+    return any(thread.name == "prismdbg-heartbeat" for thread in threading.enumerate())
+
+
+def test_a_node_is_described_by_more_than_its_host_name(tmp_path: Path) -> None:
+    with enter(tmp_path / "run", JOB, say_nothing) as first:
+        about = json.loads(first.node.about.read_text())
+    assert about["boot_id"] and about["namespaces"]["pid"] and RunFolder(tmp_path / "run").nodes.is_dir()

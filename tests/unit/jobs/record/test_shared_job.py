@@ -1,0 +1,59 @@
+"""Which commands are one node's part of a larger job, and which of them belong together."""
+
+from __future__ import annotations
+
+import pytest
+
+from prismdbg.jobs.record.shared_job import shared_job
+
+TWO = ("torchrun", "--nnodes", "2", "--nproc-per-node", "2", "--rdzv-endpoint", "a:1", "train.py")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("torchrun", "--nproc-per-node", "4", "train.py", "--nnodes-of-mine"),
+        ("torchrun", "--standalone", "--nnodes", "1", "train.py"),
+        ("torchrun", "--nnodes=1:1", "train.py"),
+        ("python", "train.py", "--nnodes", "2"),
+        ("bash", "launch.sh"),
+    ],
+)
+def test_a_job_of_one_node_is_as_ever(command: tuple[str, ...]) -> None:
+    assert shared_job(command, {}) is None
+
+
+def test_the_same_line_on_two_nodes_is_one_job() -> None:
+    one, other = shared_job(TWO, {}), shared_job(TWO, {"HOSTNAME": "n2"})
+    assert one is not None and one == other and one.supervisors == 2
+
+
+def test_what_each_node_has_for_itself_makes_no_other_job() -> None:
+    ranks = [("torchrun", f"--node-rank={n}", "--nnodes=2", "train.py") for n in (0, 1)]
+    spelled = ("python", "-m", "torch.distributed.run", "--node_rank", "1", "--nnodes=2", "train.py")
+    jobs = {shared_job(command, {"PET_NODE_RANK": str(n)}) for n, command in enumerate([*ranks, spelled])}
+    assert len(jobs) == 1 and None not in jobs
+
+
+def test_another_line_is_another_job() -> None:
+    one, other = shared_job(TWO, {}), shared_job((*TWO, "--lr", "2"), {})
+    assert one is not None and other is not None and one.id != other.id
+
+
+def test_the_environment_may_say_how_many_nodes() -> None:
+    told = shared_job(("torchrun", "train.py"), {"PET_NNODES": "3"})
+    assert told is not None and told.supervisors == 3
+    elastic = shared_job(("torchrun", "--nnodes", "1:4", "train.py"), {})
+    assert elastic is not None and elastic.supervisors == 0
+
+
+def test_a_step_of_slurm_is_a_job_and_its_restart_another() -> None:
+    step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}
+    first, again = shared_job(TWO, step), shared_job(TWO, {**step, "SLURM_RESTART_COUNT": "1"})
+    assert first is not None and again is not None and first.id == "slurm 7.0.0" != again.id
+    assert shared_job(("python", "train.py"), {**step, "SLURM_STEP_NUM_TASKS": "1"}) is None
+
+
+def test_an_id_that_was_given_comes_first() -> None:
+    given = shared_job(("bash", "launch.sh"), {}, "mine")
+    assert given is not None and given.id == "given mine"

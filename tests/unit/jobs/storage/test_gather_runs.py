@@ -1,0 +1,90 @@
+"""Runs of several nodes become one, or are refused, and nothing is left of what was refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from prismdbg.errors import FacilityError, PrismError, UsageError
+from prismdbg.jobs.storage import gather as gathering
+from prismdbg.jobs.storage.gather import gather
+from prismdbg.jobs.storage.job_nodes import node_folders, supervisor_report
+
+needs_rsync = pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is not installed")
+
+
+def of_node(home: Path, name: str, *ranks: str, job: str = "x", shared: bool = True) -> str:
+    run = home / f"of-{name}"
+    for rank in ranks:
+        (run / "ranks" / rank).mkdir(parents=True)
+        (run / "ranks" / rank / "rank.json").write_text(json.dumps({"rank": int(rank.split(".")[0]), "node": name}))
+    (run / "run.json").write_text('{"command": ["torchrun"]}')
+    capsule = run / "capsules" / "nan"
+    capsule.mkdir(parents=True)
+    (capsule / "by").write_text(name)
+    if shared:
+        (run / "nodes" / name).mkdir(parents=True)
+        (run / "nodes" / "job.json").write_text(json.dumps({"id": job}))
+        (run / "nodes" / name / "node.json").write_text("{}")
+        seen = {"exit_code": 0, "capsules": [f"/tmp/run/capsules/{capsule.name}"], "problems": ["/tmp/x is full"]}
+        (run / "nodes" / name / "supervisor.json").write_text(json.dumps(seen))
+    return str(run)
+
+
+@needs_rsync
+def test_all_of_each_node_is_in_the_whole(tmp_path: Path) -> None:
+    told: list[str] = []
+    run = gather(
+        [of_node(tmp_path, "n1", "0", "1"), of_node(tmp_path, "n2", "2", "3.1")], tmp_path / "all", told.append
+    )
+    assert [folder.name for folder in run.rank_folders()] == ["0", "1", "2", "3.1"]
+    assert [node.name for node in node_folders(run)] == ["n1", "n2"]
+    assert {path.name: (path / "by").read_text() for path in run.capsules.iterdir()} == {"nan": "n1", "nan-2": "n2"}
+    report = supervisor_report(run)
+    assert report["capsules"] == [str(run.capsules / "nan"), str(run.capsules / "nan-2")]
+    assert "node n1: /tmp/x is full" in report["problems"]
+    assert [text.split("/")[-1] for text in told] == ["of-n1", "of-n2"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["all", "of-n1", "of-n2"]
+
+
+@needs_rsync
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"job": "y"}, "of another job"),
+        ({"shared": False}, "as a job of one node"),
+        ({"name": "n1"}, "nodes/n1 is in"),
+        ({"ranks": ("1",)}, "ranks/1 is in"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(other: dict[str, object], why: str, tmp_path: Path) -> None:
+    one = of_node(tmp_path / "one", "n1", "0", "1")
+    name, ranks = str(other.pop("name", "n2")), other.pop("ranks", ("2",))
+    another = of_node(tmp_path / "other", name, *ranks, **other)  # type: ignore[misc, arg-type]
+    with pytest.raises(UsageError, match=why):
+        gather([one, another], tmp_path / "all", print)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "other"]
+
+
+@needs_rsync
+@pytest.mark.parametrize("source", ["--rsh=touch x", "missing", "."])
+def test_what_is_no_run_is_one_error(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(PrismError) as raised:
+        gather([source], tmp_path / "all", print)
+    assert raised.value.hint and list(tmp_path.iterdir()) == []
+
+
+def test_nothing_there_is_written_over(tmp_path: Path) -> None:
+    (tmp_path / "all").mkdir()
+    with pytest.raises(UsageError, match="already exists"):
+        gather([of_node(tmp_path, "n1", "0")], tmp_path / "all", print)
+
+
+def test_without_rsync_it_is_said_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering.shutil, "which", lambda _name: None)
+    with pytest.raises(FacilityError, match="rsync is not installed"):
+        gather([of_node(tmp_path, "n1", "0")], tmp_path / "all", print)

@@ -1,0 +1,95 @@
+"""What the files of several supervisors say together, and of whom nothing is heard any more."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from prismdbg.jobs.storage.job_nodes import SILENT_S, NodeState, is_shared, merged, node_states, supervisor_report
+from prismdbg.jobs.storage.run_folder import RunFolder
+
+
+def node(run: RunFolder, name: str, *, silent_s: float, **supervisor: object) -> None:
+    folder = run.nodes / name
+    folder.mkdir(parents=True)
+    (run.nodes / "job.json").write_text('{"id": "x"}')
+    (folder / "node.json").write_text("{}")
+    (folder / "supervisor.json").write_text(json.dumps(supervisor))
+    beat = run.nodes / f"{name}.beat.json"
+    beat.write_text(json.dumps({"beat": 3, "gone": ["1"]}))
+    then = beat.stat().st_mtime - silent_s
+    os.utime(beat, (then, then))
+
+
+def rank(run: RunFolder, name: str, node: str, *, quiet_s: float = 0.0) -> None:
+    folder = run.ranks / name
+    folder.mkdir(parents=True)
+    (folder / "rank.json").write_text(json.dumps({"rank": int(name), "pid": 1, "node": node}))
+    log = folder / "events.00000.seg"
+    log.write_bytes(b"")
+    then = log.stat().st_mtime - quiet_s
+    os.utime(log, (then, then))
+
+
+def test_each_node_has_a_state_and_its_ranks(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    node(run, "n1", silent_s=1)
+    node(run, "n2", silent_s=SILENT_S + 40)
+    node(run, "n3", silent_s=SILENT_S + 40)
+    node(run, "n4", silent_s=SILENT_S + 40, exit_code=1)
+    for name, owner, quiet_s in (("0", "n1", 0), ("1", "n1", 0), ("2", "n2", 45), ("3", "n3", 1)):
+        rank(run, name, owner, quiet_s=quiet_s)
+    states = {state.name: state for state in node_states(run)}
+    assert {name: state.state for name, state in states.items()} == {
+        "n1": "running",
+        "n2": "lost",
+        "n3": "supervisor lost",
+        "n4": "ended with 1",
+    }
+    assert states["n1"].ranks == ("0", "1") and states["n1"].has("0") and not states["n1"].has("1")
+    assert not states["n2"].has("2") and states["n3"].has("3")
+    assert states["n2"].text.startswith("node n2 (rank 2): lost, no heartbeat for 50 s"), states["n2"].text
+    assert "its ranks go on" in states["n3"].text
+
+
+def test_a_job_with_one_supervisor_has_its_own_report(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.supervisor_json.write_text('{"exit_code": 0, "incidents": []}')
+    assert not is_shared(run) and node_states(run) == []
+    assert supervisor_report(run) == {"exit_code": 0, "incidents": []}
+
+
+def test_reports_become_one() -> None:
+    one = {
+        "incidents": [{"kind": "nan", "text": "x", "ranks": [0]}],
+        "capsules": ["a"],
+        "problems": ["full"],
+        "deaths": ["0"],
+        "how_they_died": [{"rank": "0", "wall_ns": 20}],
+        "exit_code": 0,
+        "ended_wall_ns": 30,
+    }
+    other = {
+        "deaths": ["2.1"],
+        "how_they_died": [{"rank": "2.1", "wall_ns": 10}],
+        "interrupted": {"signal": 2, "wall_ns": 5},
+        "exit_code": 3,
+        "ended_wall_ns": 25,
+    }
+    whole = merged([("n1", one), ("n2", other)])
+    assert whole["incidents"] == [{"kind": "nan", "text": "x", "ranks": [0], "node": "n1"}]
+    assert (whole["capsules"], whole["problems"], whole["deaths"]) == (["a"], ["node n1: full"], ["2.1", "0"])
+    assert (whole["exit_code"], whole["ended_wall_ns"], whole["interrupted"]["signal"]) == (3, 30, 2)
+
+
+def test_a_job_goes_on_while_a_part_of_it_does() -> None:
+    assert "exit_code" not in merged([("n1", {"exit_code": 0}), ("n2", {})])
+
+
+@pytest.mark.parametrize(("silent_s", "lost"), [(None, False), (SILENT_S - 1, False), (SILENT_S + 1, True)])
+def test_only_silence_is_a_loss(silent_s: float | None, lost: bool) -> None:
+    state = NodeState(name="n", ranks=(), exit_code=None, silent_s=silent_s)
+    assert state.is_lost is lost and state.has("0") is (silent_s is not None and not lost)
