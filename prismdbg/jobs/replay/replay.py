@@ -122,14 +122,17 @@ def connect(plan: Plan, running: RunningRank) -> AgentClient:
         )
     except RankLost as error:
         running.require_within_limits()
-        raise RankLost(f"{error}, with {running.exit_code()}", hint=_last_words(plan.own.output)) from None
+        raise RankLost(
+            f"{error}, with exit code {running.exit_code()}; {_last_words(plan.own.output)}",
+            hint="run `prismdbg verify` to check the capsule, and `prismdbg doctor` to check this machine",
+        ) from None
 
 
 def _last_words(output: Output) -> str:
     """What the rank printed at last: its folder is gone when this is read."""
     lines = output.newest(LAST_BYTES).decode("utf-8", "replace").splitlines()
     said = [line for line in lines if line.strip()][-LAST_WORDS:]
-    return "its last output:\n    " + "\n    ".join(said) if said else "it printed nothing"
+    return "its last output:\n" + "\n".join(said) if said else "it printed nothing"
 
 
 def take_over(client: AgentClient, request: ReplayRequest) -> int:
