@@ -18,7 +18,7 @@ from prismdbg.jobs.replay.session_folder import session_folder
 from prismdbg.log.rank_log import read_log
 from prismdbg.protocol.client import AgentClient, connect_when_ready
 from prismdbg.runtime.rank_folder import Output, RankFolder
-from prismdbg.runtime.runtime import RunningRank, Runtime
+from prismdbg.runtime.runtime import RunningRank, Runtime, fact_and_advice
 from prismdbg.runtime.spec import RANK
 from prismdbg.session.causes import ALL_HIDDEN, Unhidden, not_hidden
 
@@ -82,8 +82,8 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
 
 def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say) -> RunningRank:
     if reason := runtime.refuses(plan.spec):
-        fact, _, advice = reason.rpartition(": ")
-        raise FacilityError(fact or advice, hint=advice if fact else "")
+        fact, advice = fact_and_advice(reason)
+        raise FacilityError(fact, hint=advice)
     say(f"{runtime.name}: {_BEGINNING[capsule.manifest.origin]}")
     for text in filter(None, (redacted_arguments(capsule), *not_hidden(unhidden(runtime, plan)))):
         say(text)
