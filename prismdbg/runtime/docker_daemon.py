@@ -17,6 +17,7 @@ from pathlib import Path
 
 from prismdbg.errors import FacilityError, WaitTimeout
 from prismdbg.runtime.owner import started_ticks
+from prismdbg.runtime.runtime import fact_and_advice
 
 _START_S, _SLOW_START_S, _STOP_S = 60.0, 20.0, 30.0
 
@@ -43,7 +44,8 @@ class Daemon:
     def start(self, answers: Callable[[], bool]) -> None:
         """Returns when it answers, also when another process was first. `FacilityError` with its log's last words."""
         if reason := self.cannot_start():
-            raise FacilityError("no Docker engine answers, and none can be started", hint=reason)
+            fact, advice = fact_and_advice(reason)
+            raise FacilityError(f"no Docker engine answers, and none can be started: {fact}", hint=advice)
         self._data.mkdir(parents=True, exist_ok=True)
         self._run.mkdir(mode=0o700, exist_ok=True)
         with (self._run / "lock").open("w") as lock:

@@ -16,6 +16,7 @@ from prismdbg.runtime.image import ensure_environment_image
 from prismdbg.runtime.image_layers import add_rank_files
 from prismdbg.runtime.own_python import OwnPython, own_python
 from prismdbg.runtime.parent_death_fifo import ParentDeathFifo
+from prismdbg.runtime.runtime import fact_and_advice
 from prismdbg.runtime.spec import GIVEN, RANK, Bind, LaidFile, ProgramOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_spec import (
@@ -54,7 +55,8 @@ class DockerRuntime:
 
     def start(self, spec: ReplaySpec) -> StartedRank:
         if spec.environment is None:
-            raise RuntimeFailure(f"{spec.name} cannot run in a container", hint=str(self.refuses(spec)))
+            fact, advice = fact_and_advice(str(self.refuses(spec)))
+            raise RuntimeFailure(f"{spec.name} cannot run in a container: {fact}", hint=advice)
         engine = connect(self._daemon)
         try:
             image = ensure_environment_image(engine, spec.environment)

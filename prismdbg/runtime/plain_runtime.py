@@ -8,6 +8,7 @@ from pathlib import Path
 
 from prismdbg.capsule import path_kind
 from prismdbg.errors import RuntimeFailure
+from prismdbg.runtime.runtime import fact_and_advice
 from prismdbg.runtime.spec import ImageOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_process import start_process
@@ -37,7 +38,8 @@ class PlainRuntime:
 
     def start(self, spec: ReplaySpec) -> StartedRank:
         if reason := self.refuses(spec):
-            raise RuntimeFailure(f"{spec.name} cannot run as a plain process", hint=reason)
+            fact, advice = fact_and_advice(reason)
+            raise RuntimeFailure(f"{spec.name} cannot run as a plain process: {fact}", hint=advice)
         for file in spec.files:
             if file.source is not None and not path_kind.exists(file.target):
                 raise RuntimeFailure(

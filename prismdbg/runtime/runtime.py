@@ -10,6 +10,12 @@ from typing import Protocol
 from prismdbg.runtime.spec import ReplaySpec
 
 
+def fact_and_advice(reason: str) -> tuple[str, str]:
+    """What is wrong and what to do, of a sentence that `available` or `refuses` returns."""
+    fact, _, advice = reason.rpartition(": ")
+    return (fact, advice) if fact else (advice, "")
+
+
 class RunningRank(Protocol):
     """A rank that was restored or started. Whoever holds it kills it or waits for its end; both remove its place."""
 

@@ -221,7 +221,7 @@ def _require_replayable(capsule: Capsule) -> Capsule:
     kept = _evidence_name(capsule.path)
     capsule.path.rename(kept)
     raise NotReplayable(
-        f"evidence kept in {kept}, which cannot be replayed: {lack}",
+        f"the capsule is {lack}; it is kept as evidence in {kept}",
         hint="record with a larger --window or --window-bytes, or with --checkpoint-every; "
         "`prismdbg open` shows the available data",
         evidence=kept,

@@ -39,7 +39,7 @@ def recorded_trace(path: Path, rank: int | None) -> Path | None:
     if wanted not in traced:
         raise UsageError(
             f"{path} has no memory trace" + (f" of rank {rank}" if traced else ""),
-            hint=f"ranks with one: {sorted(traced)}"
+            hint=f"choose a rank with a trace: {', '.join(map(str, sorted(traced)))}"
             if traced
             else "record with --memory, or use a capsule of the rank, which is replayed with tracing",
         )

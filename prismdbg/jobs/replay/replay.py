@@ -18,7 +18,7 @@ from prismdbg.jobs.replay.session_folder import session_folder
 from prismdbg.log.rank_log import read_log
 from prismdbg.protocol.client import AgentClient, connect_when_ready
 from prismdbg.runtime.rank_folder import Output, RankFolder
-from prismdbg.runtime.runtime import RunningRank, Runtime
+from prismdbg.runtime.runtime import RunningRank, Runtime, fact_and_advice
 from prismdbg.runtime.spec import RANK
 from prismdbg.session.causes import ALL_HIDDEN, Unhidden, not_hidden
 
@@ -82,8 +82,8 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
 
 def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say) -> RunningRank:
     if reason := runtime.refuses(plan.spec):
-        fact, _, advice = reason.rpartition(": ")
-        raise FacilityError(fact or advice, hint=advice if fact else "")
+        fact, advice = fact_and_advice(reason)
+        raise FacilityError(fact, hint=advice)
     say(f"{runtime.name}: {_BEGINNING[capsule.manifest.origin]}")
     for text in filter(None, (redacted_arguments(capsule), *not_hidden(unhidden(runtime, plan)))):
         say(text)
@@ -122,14 +122,17 @@ def connect(plan: Plan, running: RunningRank) -> AgentClient:
         )
     except RankLost as error:
         running.require_within_limits()
-        raise RankLost(f"{error}, with {running.exit_code()}", hint=_last_words(plan.own.output)) from None
+        raise RankLost(
+            f"{error}, with exit code {running.exit_code()}; {_last_words(plan.own.output)}",
+            hint="run `prismdbg verify` to check the capsule, and `prismdbg doctor` to check this machine",
+        ) from None
 
 
 def _last_words(output: Output) -> str:
     """What the rank printed at last: its folder is gone when this is read."""
     lines = output.newest(LAST_BYTES).decode("utf-8", "replace").splitlines()
     said = [line for line in lines if line.strip()][-LAST_WORDS:]
-    return "its last output:\n    " + "\n    ".join(said) if said else "it printed nothing"
+    return "its last output:\n" + "\n".join(said) if said else "it printed nothing"
 
 
 def take_over(client: AgentClient, request: ReplayRequest) -> int:

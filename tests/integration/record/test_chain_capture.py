@@ -98,7 +98,7 @@ def test_what_cannot_be_replayed_is_no_capsule(tmp_path: Path) -> None:
         job.stop()
     evidence = tmp_path / "capsule.evidence"
     assert said.code == 3 and said.out == ""
-    assert f"error: evidence kept in {evidence}, which cannot be replayed: not replayable" in said.err
+    assert "error: the capsule is not replayable" in said.err and f"; it is kept as evidence in {evidence}" in said.err
     assert not (tmp_path / "capsule").exists() and evidence.is_dir()
     assert prismdbg("inspect", evidence).code == 0
     assert prismdbg("verify", evidence).code == prismdbg("replay", evidence, "--runtime", "local").code == 3

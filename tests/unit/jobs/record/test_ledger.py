@@ -54,7 +54,9 @@ def test_evidence_that_cannot_be_replayed_is_no_capsule(tmp_path: Path) -> None:
     said: list[str] = []
     ledger = Ledger(tmp_path / "supervisor.json", 7, 1, said.append)
     kept = tmp_path / "a.evidence"
-    found = NotReplayable(f"evidence kept in {kept}, which cannot be replayed: why", hint="record more", evidence=kept)
+    found = NotReplayable(
+        f"the capsule is not replayable; it is kept as evidence in {kept}", hint="record more", evidence=kept
+    )
     ledger.evidence(ledger.incident(HANG, ["0"]), found)
     state = read_json(tmp_path / "supervisor.json")
     assert (state["capsules"], state["evidence"], state["problems"]) == ([], [str(kept)], [str(found)])
