@@ -42,6 +42,7 @@ MAX_NAME_BYTES = 255
 MAX_COMPONENTS = 256
 # Folders that a replay makes for the rank's files, those on the way to them counted: what a list of a few MiB names can
 # be a thousand times as many.
+MAX_LISTED_NAMES = 10_000  # of files that a rank listed and did not read
 MAX_MADE_FOLDERS = 200_000
 # Linux's own, of what a program is started with: one argument, or one NAME=VALUE, with the zero byte behind it; and all
 # of them together with a pointer to each, where the stack may be of any size.

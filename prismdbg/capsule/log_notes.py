@@ -56,6 +56,7 @@ _NEEDED = {
     "failed": ("record_id", "type", "text", "at_issue"),
     "file": ("path",),
     "folder": ("path",),
+    "listed": ("path",),
     "made": ("path", "moment"),
     "parts": ("identity", "parts_sent", "parts_received"),
     "processor": ("step", "waited_ns"),

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypedDict
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import Count, Word, between
 from prismdbg.capsule.limits import (
+    MAX_LISTED_NAMES,
     MAX_PEAK_BYTES,
     MAX_PID,
     MAX_RANKS,
@@ -72,6 +73,11 @@ def is_argument(word: str) -> str:
     return f"has {size:,} bytes, too long to start a program with" if size > MAX_STRING_BYTES else ""
 
 
+def are_few(names: list[str]) -> str:
+    """A rule: each of them is made as a file."""
+    return f"contains {len(names):,} names; the limit is {MAX_LISTED_NAMES:,}" if len(names) > MAX_LISTED_NAMES else ""
+
+
 AnyPath = Annotated[str, too_long]
 AbsolutePath = Annotated[str, unfit]
 
@@ -113,6 +119,7 @@ class RankJson(TypedDict, total=False):
     past_records: Count
     in_flight: list[Count]
     folders: list[AbsolutePath]
+    listed: Annotated[list[AbsolutePath], are_few]  # names of files that it did not read, in folders that it listed
     absent: list[AbsolutePath]
     died_with: Count | None  # exit code of a rank that died without a word; 128 and the number for a signal
 

@@ -33,7 +33,7 @@ from prismdbg.model.plurals import counted
 LONGEST_SHIFT = 64
 FEWEST_AGREEING = 2  # calls after the slip that agree when shifted
 _SHOWN = 8
-_LINE = 1  # of the columns of a key
+_STEP, _LINE = 0, 1  # of the columns of a key
 
 
 class _Key(NamedTuple):
@@ -212,12 +212,19 @@ def _last_agreement(evidence: Evidence, rows: Picked, columns: Mapping[int, list
         return None
     alike = np.ones(len(seqs), dtype=np.bool_)
     first, *others = rows
+    compared = {rank: [*columns[rank], _numbers_in_step(columns[rank][_STEP])] for rank in rows}
     for rank in others:
-        for mine, theirs in zip(columns[rank], columns[first], strict=True):
+        for mine, theirs in zip(compared[rank], compared[first], strict=True):
             at, there = np.searchsorted(rows[rank], places[rank]), np.searchsorted(rows[first], places[first])
             alike &= mine[at] == theirs[there]
     agreed = np.flatnonzero(alike)
     return int(seqs[agreed[-1] + 1]) if len(agreed) and agreed[-1] + 1 < len(seqs) else None
+
+
+def _numbers_in_step(steps: Ints) -> Ints:
+    """Which call of its step each is: where all come from one line, ranks that slipped look alike every few calls."""
+    begins = np.flatnonzero(np.diff(steps, prepend=steps[:1] - 1))
+    return np.arange(len(steps)) - np.repeat(begins, np.diff(begins, append=len(steps)))
 
 
 def _from(evidence: Evidence, rank: int, rows: Ints, columns: list[Ints], start: int) -> dict[int, _Key]:

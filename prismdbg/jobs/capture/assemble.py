@@ -33,6 +33,7 @@ from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import OpenFile
 from prismdbg.errors import CapsuleError, NotReplayable
 from prismdbg.jobs.capture import rank_package
+from prismdbg.jobs.capture.listed_folders import listed
 from prismdbg.jobs.capture.packed_memory import add_trace
 from prismdbg.jobs.capture.rank_paths import COARSE_NS, changed_after_read, copies_as_read, rank_paths
 from prismdbg.jobs.capture.redaction import Redaction, homes_of
@@ -100,7 +101,7 @@ def assemble(parts: Ingredients) -> Capsule:
     with CapsuleWriter(parts.output) as writer:  # the images move last: what is open in them is read first
         recorded = _add_log(writer, parts, rank)
         environment = environment_of(parts.run, parts.folder)
-        files, about_files = _add_files(writer, parts, recorded, environment)
+        files, about_files, unlisted = _add_files(writer, parts, recorded, environment)
         before = [] if parts.state is None else [read_log(parts.state.parent / PROLOGUE)]
         secrets = Redaction.of(rank, files, (recorded.log, *before))
         writer.add_json(layout.RANK, {**secrets.describe(rank), **_about(parts), **about_files})
@@ -115,7 +116,7 @@ def assemble(parts: Ingredients) -> Capsule:
         if parts.images is not None:
             writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
         left_out = _add_memory(writer, parts, recorded)
-        parts = replace(parts, notes=(*parts.notes, *filter(None, [left_out])))
+        parts = replace(parts, notes=(*parts.notes, *filter(None, [left_out, unlisted])))
         manifest, in_manifest = secrets.of_manifest(_manifest(parts, recorded, _whole_from(recorded, payloads)))
         _add_findings(writer, recorded, files, secrets, in_manifest)
         capsule = writer.finish(manifest)
@@ -144,14 +145,17 @@ def _add_log(writer: CapsuleWriter, parts: Ingredients, rank: dict[str, Any]) ->
 
 def _add_files(
     writer: CapsuleWriter, parts: Ingredients, recorded: _Recorded, environment: Environment
-) -> tuple[tuple[RankFile, ...], dict[str, Any]]:
-    """The files that the rank read, as they were then where that is known; and what rank.json says of them."""
+) -> tuple[tuple[RankFile, ...], dict[str, Any], str]:
+    """The files that the rank read, as they were then where that is known; what rank.json says of them; a note."""
     rank, log = recorded.rank, recorded.log
     paths = rank_paths(log, rank, recorded.start if parts.origin is Origin.IMAGE else None)
     as_read, changed = _as_read(parts, recorded, paths.files)
     wanted = [*paths.files, *_files_of_image(parts.images, environment)]
     files = add_files(writer, wanted, homes=homes_of(rank["environment"]), as_read=as_read)
-    return files, {"folders": paths.folders, "absent": paths.absent, "seeds": _seeds(rank, log), "changed": changed}
+    seen = listed(log, tuple(wanted), paths.absent, str(rank["environment"].get("HOME", "")))
+    folders = tuple(dict.fromkeys((*paths.folders, *seen.folders)))
+    about = {"folders": folders, "listed": seen.names, "absent": paths.absent, "changed": changed}
+    return files, {**about, "seeds": _seeds(rank, log)}, seen.note
 
 
 def _as_read(parts: Ingredients, recorded: _Recorded, files: Collection[str]) -> tuple[dict[str, Path], list[str]]:

@@ -34,7 +34,7 @@ PAYLOADS_BYTES = 16 << 20
 MEMORY_CHUNK = 16 << 20
 MEMORY_WINDOW = 512
 PICKLES = 1000  # of one payload
-PATH_NOTES = ("file", "folder", "made")  # what they say is a path, which a replay needs as it is
+PATH_NOTES = ("file", "folder", "made", "listed")  # what they say is a path, which a replay needs as it is
 KNOWN = "a value that was redacted elsewhere"
 RAW_MEMORY = "raw memory of the rank, which cannot be searched exhaustively"
 STATE_TENSORS = "the tensors and bytes of the state snapshot"
@@ -234,7 +234,8 @@ def _in_texts(capsule: Capsule, logs: Iterable[RankLog]) -> Iterator[Finding]:
     rank = capsule.rank()
     texts = [*texts_of(capsule.manifest).items(), *(said for log in logs for said in note_texts(log))]
     texts += [(f"description of group {shown_path(g.name)}", g.desc) for g in capsule.manifest.groups]
-    texts += [(f"path of file {shown_path(file.path)}", file.path) for file in read_files(capsule)]
+    paths = [*(file.path for file in read_files(capsule)), *map(str, rank.get("listed", ()))]
+    texts += [(f"path of file {shown_path(path)}", path) for path in paths]
     texts += [("working directory", str(rank.get("cwd", "")))]
     for place, text in texts:
         yield from (Finding(place=place, what=found.what, state=State.KEPT) for found in find(text))

@@ -366,7 +366,13 @@ def _laid(request: ReplayRequest, open_files: tuple[OpenFile, ...]) -> tuple[Lai
         is_new = file.is_written and not file.is_mapped and file.path not in known
         if is_new and not rank_path.problem(file.path):
             laid.append(LaidFile(source=None, target=file.path, mode=file.mode, size_bytes=file.size_bytes))
-    return tuple(laid)
+    return (*laid, *_names_only(capsule, {file.target for file in laid}))
+
+
+def _names_only(capsule: Capsule, laid: set[str]) -> tuple[LaidFile, ...]:
+    """Files that the rank listed and did not read: empty, and nobody may open them."""
+    names = (path for path in _paths(capsule.rank(), "listed") if path not in laid and not rank_path.problem(path))
+    return tuple(LaidFile(source=None, target=path, mode=0, size_bytes=0) for path in names)
 
 
 def _lay(request: ReplayRequest, file: RankFile, size_bytes: int | None) -> LaidFile:

@@ -12,13 +12,15 @@ import threading
 import time
 from collections.abc import Callable
 from enum import StrEnum
+from types import FrameType
 from typing import Any
 
 from prismdbg.rank.recording.overwritten import Overwritten, watch_torch_save
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/run/")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-_EVENTS = frozenset(("open", "os.mkdir", "os.rename", "os.remove", "os.truncate"))
+_LISTS = frozenset(("os.listdir", "os.scandir"))
+_EVENTS = _LISTS | {"open", "os.mkdir", "os.rename", "os.remove", "os.truncate"}
 
 
 class Kind(StrEnum):
@@ -27,9 +29,15 @@ class Kind(StrEnum):
     FILE = "file"  # opened for reading
     FOLDER = "folder"  # a file in it was opened for writing
     MADE = "made"  # a file or folder that was not there before
+    LISTED = "listed"  # a folder whose names were asked for
 
 
-_MOST = {Kind.FILE: 20_000, Kind.FOLDER: 2_000, Kind.MADE: 5_000}  # a program may make one file after the other
+_MOST = {
+    Kind.FILE: 20_000,
+    Kind.FOLDER: 2_000,
+    Kind.MADE: 5_000,
+    Kind.LISTED: 2_000,
+}  # a program may make one file after the other
 
 Listener = Callable[[Kind, str, int], None]
 
@@ -69,7 +77,7 @@ class OpenedFiles:
         self._quietly(lambda: self._keep_if_read(os.path.abspath(os.fsdecode(path))))
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event in _EVENTS:
+        if event in _EVENTS and not (event in _LISTS and _is_import(sys._getframe(1))):
             self._quietly(lambda: self._note(event, arguments))
 
     def _quietly(self, action: Callable[[], None]) -> None:
@@ -88,8 +96,10 @@ class OpenedFiles:
         named = arguments[1] if event == "os.rename" else arguments[0]
         if isinstance(named, int):  # a file that is open
             return
-        path = os.path.abspath(os.fsdecode(named))
-        if event in ("os.remove", "os.truncate"):
+        path = os.path.abspath(os.fsdecode(named if named is not None else "."))
+        if event in _LISTS:
+            self._tell(Kind.LISTED, path)
+        elif event in ("os.remove", "os.truncate"):
             self._keep_if_read(path)
         elif event != "open":
             self._keep_if_read(path)
@@ -125,6 +135,11 @@ class OpenedFiles:
             self._listener(kind, path, time.monotonic_ns())
         else:
             self._waiting.append((kind, path, time.monotonic_ns()))
+
+
+def _is_import(frame: FrameType | None) -> bool:
+    """Python lists each folder that it looks for modules in."""
+    return frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
 
 
 def _script() -> list[str]:

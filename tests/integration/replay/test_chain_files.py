@@ -93,3 +93,19 @@ def test_the_rank_reads_what_it_read_before_it_wrote_over_it(
     assert_identical(verdict, capsules[rank])
     assert "{'seed': 3} 0.25 12 new" in verdict["output"]
     assert {path: path.read_bytes() for path in state.iterdir()} == before
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_program_that_chooses_among_files_sees_all_of_them(tmp_path: Path, runtime: str) -> None:
+    data, capsule = tmp_path / "data", tmp_path / "capsule"
+    for number in range(40):
+        folder = data / f"class{number % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.txt").write_text(str(number))
+    with recording(torchrun(PARTS / "chooses_files.py", data, ranks=2), tmp_path, "--window", "all") as job:
+        assert job.end().code == 0
+        said = prismdbg("capture", job.run.path, "--rank", 0, "--origin", "start", "-o", capsule)
+        assert said.code == 0, said.err
+    verdict = replay(capsule, runtime=runtime)
+    assert_identical(verdict, capsule)
+    assert "classes ['class0', 'class1'], 40 files" in verdict["output"]

@@ -72,6 +72,21 @@ def test_the_first_place_where_they_differ_comes_first() -> None:
     json.dumps(first.to_json())
 
 
+@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("calls", [2, 3])
+def test_where_all_calls_of_a_step_come_from_one_line(calls: int, world: int) -> None:
+    """As of a function of the program's that wraps the collective: every few calls the ranks look alike."""
+    job = Job(world)
+    for step in range(STEPS):
+        for number in range(calls):
+            job.call(without={1} if (step, number) == (4, calls - 1) else set(), frames=(FIRST,))
+        for rank in job.ranks:
+            job.next_step(rank)
+    first, *_ = verdicts(hangs(job, {1}))
+    assert isinstance(first, Desync)
+    assert (first.ranks, first.sequence, first.shift) == ((1,), 5 * calls - 1, 1)
+
+
 def test_a_call_too_many() -> None:
     def twice(job: Job, step: int) -> bool:
         if step == 4:
