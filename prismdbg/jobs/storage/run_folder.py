@@ -93,9 +93,9 @@ class RunFolder:
         return found[-1]
 
     @classmethod
-    def new(cls, path: Path) -> RunFolder:
-        """Makes it, for its owner alone. `UsageError` where something is there already, for nothing recorded is ever
-        overwritten, and where it cannot be made."""
+    def require_new(cls, path: Path) -> RunFolder:
+        """Where one can be made; nothing is made. `UsageError` where something is there already, for nothing recorded
+        is ever overwritten."""
         run = cls(path.resolve())
         if os.pathsep in str(run.path):
             raise UsageError(
@@ -110,14 +110,21 @@ class RunFolder:
                     f"{path} already exists and is not empty",
                     hint="choose a new folder, or remove it with `prismdbg rm`",
                 )
+        except OSError as error:
+            raise _cannot_be_created(path, error) from error
+        return run
+
+    @classmethod
+    def new(cls, path: Path) -> RunFolder:
+        """Makes it, for its owner alone. `UsageError` as `require_new`, and where it cannot be made."""
+        run = cls.require_new(path)
+        try:
             run.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             if stat.S_IMODE(run.path.stat().st_mode) != 0o700:  # an empty one that was there, or an odd umask
                 run.path.chmod(0o700)
             run.ranks.mkdir()
         except OSError as error:
-            raise UsageError(
-                f"{path} cannot be created: {error.strerror or error}", hint="choose a new folder that you can write to"
-            ) from error
+            raise _cannot_be_created(path, error) from error
         return run
 
     @classmethod
@@ -127,6 +134,12 @@ class RunFolder:
             what = f"{path} is not a run folder" if path.exists() else f"no such file or directory: {path}"
             raise UsageError(what, hint="give the folder that `record` or `emulate` wrote (-o)")
         return run
+
+
+def _cannot_be_created(path: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"{path} cannot be created: {error.strerror or error}", hint="choose a new folder that you can write to"
+    )
 
 
 def rank_of(folder: Path) -> int:
