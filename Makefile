@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup system compiled check format fix lint types layers test broad soak pairs faults kills fuzz compat dist demo pictures bench golden docs clean
+.PHONY: help setup system compiled check format fix lint types layers test broad soak pairs faults kills fuzz compat dist demo pictures bench golden docs man clean
 
 PYTHON ?= python3
 # Where pip finds a CPU build of torch, if its own configuration does not lead there.
@@ -123,6 +123,9 @@ docs: $(INSTALLED) ## Build the documentation as a site in ./site and check ever
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "open site/index.html; the search needs a server: python3 -m http.server --directory site"
 
+man: $(INSTALLED) ## Write a man page for each command into ./man: man -l man/prismdbg.1
+	@$(BIN)/python docs/hooks/man_pages.py man
+
 clean: ## Remove build results, but not .venv and not the cache.
-	rm -rf dist demo-run site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf dist demo-run site man .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 import prismdbg
 from prismdbg.cli import click_errors, registry
@@ -45,6 +46,12 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         entry = registry.entries().get(cmd_name)
         return None if entry is None else entry.load()
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """As click's, which would load every command for its one line."""
+        found = [entry for entry in registry.entries().values() if entry.name.startswith(incomplete)]
+        commands = [CompletionItem(entry.name, help=entry.summary) for entry in found]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

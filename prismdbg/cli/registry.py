@@ -59,6 +59,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
     "Set up this machine": (
         Entry("doctor", "Check this machine and show a fix for each missing facility."),
         Entry("setup", "Build the native recorder and the CRIU bundle."),
+        Entry("completion", "Complete commands and options in your shell."),
     ),
 }
 

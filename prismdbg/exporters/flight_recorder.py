@@ -1,6 +1,9 @@
 """The logs of a job as dumps of PyTorch's Flight Recorder, which torch's own analyser (`torchfrtrace`) reads.
 
 The format is that of `c10d/FlightRecorder.hpp` (dump version 2.10). Pickles are written, never read.
+
+The analyser expects all members of a group at each call, and takes a message and a collective of one number for one
+coalesced call. So messages are written as calls of a group of their own: one for each sender, receiver and tag.
 """
 
 from __future__ import annotations
@@ -8,7 +11,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,8 +86,9 @@ def write_dumps(logs: Mapping[int, RankLog], folder: Path, *, last: int, as_json
     """A file for each rank in `folder`, which exists, with the rank's `last` calls at most. Torch's analyser reads
     pickles; JSON is for other readers."""
     written = Written()
+    is_cut = any(len(log.collectives) > last or log.dropped for log in logs.values())
     for rank, log in sorted(logs.items()):
-        made = _dump(log, last, written)
+        made = _dump(log, last, written, with_messages=not is_cut)
         name = f"{_FILE}{rank}"
         if as_json:
             (folder / f"{name}.json").write_text(json.dumps(made), encoding="utf-8")
@@ -94,76 +98,72 @@ def write_dumps(logs: Mapping[int, RankLog], folder: Path, *, last: int, as_json
     return written
 
 
-def _dump(log: RankLog, last: int, written: Written) -> dict[str, Any]:
+def _dump(log: RankLog, last: int, written: Written, *, with_messages: bool) -> dict[str, Any]:
     """Of one rank; `written` counts."""
     first = max(len(log.collectives) - last, 0)
-    calls = [log.collectives[row] for row in range(first, len(log.collectives))]
-    told: list[Collective] = []
-    for call in calls:
-        if why := _untold(call, log.groups):
+    groups = {name: group for name, group in log.groups.items() if group.ranks}
+    entries: list[dict[str, Any]] = []
+    for row in range(first, len(log.collectives)):
+        call = log.collectives[row]
+        if why := _untold(call, log, with_messages=with_messages):
             written.left_out[why] += 1
-        else:
-            told.append(call)
+            continue
+        group = _pair(log, call) if call.is_p2p else groups[call.group]
+        groups.setdefault(group.name, group)
+        entries.append(_entry(log, call, group) | {"op_id": len(entries) + 1})
     written.earlier += first
-    written.calls += len(told)
+    written.calls += len(entries)
     return {
         "version": VERSION,
-        "pg_config": {name: _group(group) for name, group in log.groups.items() if group.ranks},
+        "pg_config": {
+            name: {"name": name, "desc": _description(group), "ranks": str(list(group.ranks))}
+            for name, group in groups.items()
+        },
         "pg_status": {},
-        "entries": _entries(log, told),
+        "entries": entries,
     }
 
 
-def _untold(call: Collective, groups: Mapping[str, Group]) -> str:
+def _untold(call: Collective, log: RankLog, *, with_messages: bool) -> str:
     """Why a dump has no words for it; empty where it has."""
     if call.op not in OPS:
         return f"of an operator that torch's analyser does not know ({call.op})"
-    if call.group not in groups or not groups[call.group].ranks:
+    group = log.groups.get(call.group)
+    if group is None or log.rank not in group.ranks:
         return "of a group without known members"
-    if call.is_p2p and _peer(call) < 0:
-        return "that receive from any rank and did not complete"
-    return ""
+    if not call.is_p2p:
+        return ""
+    if not with_messages:
+        return "that sends or receives: the first ones are not there, so none can be paired"
+    if OPS[call.op].is_from_any:
+        return "with a receive from any rank: torch's analyser cannot tell which send belongs to one"
+    return "" if 0 <= call.root < group.size and group.ranks[call.root] != log.rank else "to no other rank"
 
 
-def _peer(call: Collective) -> int:
-    return call.source_rank if OPS[call.op].is_from_any else call.root
-
-
-def _group(group: Group) -> dict[str, str]:
-    return {"name": group.name, "desc": _description(group), "ranks": str(list(group.ranks))}
+def _pair(log: RankLog, call: Collective) -> Group:
+    """The group in which a message is the call of its number; its members are in order."""
+    group = log.groups[call.group]
+    ends = (log.rank, group.ranks[call.root])
+    sender, receiver = ends if _TITLES[call.op] == "send" else reversed(ends)
+    tag = f" tag {call.tag}" if call.tag else ""
+    name = f"{group.name}: {sender}->{receiver}{tag}"
+    return Group(name=name, ranks=(min(ends), max(ends)), desc=f"messages of {group.title}", backend=group.backend)
 
 
 def _description(group: Group) -> str:
     return group.desc or "undefined"
 
 
-def _entries(log: RankLog, calls: Sequence[Collective]) -> list[dict[str, Any]]:
-    """A message has the number of the collective before it in its group, as torch counts."""
-    sequence = {call.group: call.identity.seq - 1 for call in reversed(calls) if not call.is_p2p}
-    messages: Counter[str] = Counter()
-    entries = []
-    for number, call in enumerate(calls, 1):
-        if call.is_p2p:
-            messages[call.group] += 1
-        else:
-            sequence[call.group] = call.identity.seq
-        numbers = {
-            "collective_seq_id": max(sequence.get(call.group, 0), 0),
-            "p2p_seq_id": messages[call.group],
-            "op_id": number,
-        }
-        entries.append(_entry(log, call) | numbers)
-    return entries
-
-
-def _entry(log: RankLog, call: Collective) -> dict[str, Any]:
-    group, is_over = log.groups[call.group], call.state is State.COMPLETED
+def _entry(log: RankLog, call: Collective, group: Group) -> dict[str, Any]:
+    is_over = call.state is State.COMPLETED
     inputs = _joined(call.inputs) if call.op in _JOINED_INPUTS else call.inputs
     outputs = _joined(call.outputs) if call.op in _JOINED_OUTPUTS else call.outputs
     return {
         "record_id": call.record_id,
-        "pg_id": list(log.groups).index(call.group),
+        "pg_id": 0,
         "process_group": (group.name, _description(group)),
+        "collective_seq_id": call.identity.seq + call.is_p2p,
+        "p2p_seq_id": call.identity.seq + 1 if call.is_p2p else 0,
         "profiling_name": f"{_backend(group, call)}:{_title(log.rank, group, call)}",
         "time_created_ns": call.time_created_ns + log.wall_offset_ns,
         "input_sizes": [list(tensor.shape) for tensor in inputs],
@@ -190,8 +190,8 @@ def _title(rank: int, group: Group, call: Collective) -> str:
     title = _TITLES[call.op]
     if not call.is_p2p:
         return title
-    here = group.ranks.index(rank) if rank in group.ranks else 0
-    return f"{title} {here}{'->' if title == 'send' else '<-'}{_peer(call)}"
+    here = group.ranks.index(rank)  # of two
+    return f"{title} {here}{'->' if title == 'send' else '<-'}{1 - here}"
 
 
 def _backend(group: Group, call: Collective) -> str:

@@ -14,6 +14,7 @@ from typing import IO
 
 from prismdbg.capsule.log_events import Note, RankLog
 from prismdbg.exporters.perfetto_packets import Annotations, Packets
+from prismdbg.exporters.perfetto_waits import Arrivals
 from prismdbg.memory.curve import curve
 from prismdbg.memory.trace import MemoryTrace
 from prismdbg.model import dtypes
@@ -44,17 +45,26 @@ class Written:
 
 
 def write_trace(
-    logs: Mapping[int, RankLog], traces: Mapping[int, MemoryTrace], file: IO[bytes], *, last: int
+    logs: Mapping[int, RankLog],
+    traces: Mapping[int, MemoryTrace],
+    file: IO[bytes],
+    *,
+    last: int,
+    clocks_agree: bool = True,
 ) -> Written:
-    """With the `last` calls of each rank at most. `traces`: of the ranks' memory, as far as there are any."""
+    """With the `last` calls of each rank at most. `traces`: of the ranks' memory, as far as there are any.
+
+    clocks_agree: times of two ranks can be compared, so that it can be said for whom a rank waited.
+    """
     packets, written = Packets(file), Written()
     kept = {rank: _last(log, last) for rank, log in sorted(logs.items())}
     begins = [calls[0].time_created_ns + logs[rank].wall_offset_ns for rank, calls in kept.items() if calls]
     packets.clock(min(begins, default=0))
+    arrivals = Arrivals(logs, kept) if clocks_agree else None
     for rank, calls in kept.items():
         log = logs[rank]
         parent = packets.track(f"rank {rank}", place=rank)
-        _Lanes(packets, log, parent, has_flows=len(logs) > 1).write(calls)
+        _Lanes(packets, log, parent, has_flows=len(logs) > 1, arrivals=arrivals).write(calls)
         _write_steps(packets, log, parent, calls)
         _write_notes(packets, log, parent)
         if rank in traces:
@@ -81,11 +91,14 @@ class _Span:
 class _Lanes:
     """The calls of one rank, by group: those that overlap are in tracks of one name, which Perfetto shows as one."""
 
-    def __init__(self, packets: Packets, log: RankLog, parent: int, *, has_flows: bool) -> None:
+    def __init__(
+        self, packets: Packets, log: RankLog, parent: int, *, has_flows: bool, arrivals: Arrivals | None
+    ) -> None:
         self._packets = packets
         self._log = log
         self._parent = parent
         self._has_flows = has_flows
+        self._arrivals = arrivals
 
     def write(self, calls: Sequence[Collective]) -> None:
         by_group: dict[str, list[_Span]] = {}
@@ -94,12 +107,18 @@ class _Lanes:
             by_group.setdefault(call.group, []).append(span)
         for place, (group, spans) in enumerate(by_group.items()):
             self._write(self._title(group), 10 + place, spans)
-        waits = [
-            _Span(name=f"wait for {c.name}", begin_ns=c.time_waited_ns, end_ns=c.time_completed_ns, call=c)
+        of_threads = [
+            _Span(name=f"wait in {c.name}", begin_ns=c.time_waited_ns, end_ns=c.time_completed_ns, call=c)
             for c in calls
             if c.time_waited_ns is not None
         ]
-        self._write("waits", 5, waits, is_wait=True)
+        self._write("waits of threads", 6, of_threads, is_wait=True)
+        if self._arrivals is not None:
+            waits = [(call, self._arrivals.wait(self._log.rank, call)) for call in calls]
+            spans = [
+                _Span(name=w.text, begin_ns=w.begin_ns, end_ns=w.end_ns, call=c) for c, w in waits if w is not None
+            ]
+            self._write("waits for ranks", 5, spans, is_wait=True)
 
     def _title(self, name: str) -> str:
         if (group := self._log.groups.get(name)) is None:

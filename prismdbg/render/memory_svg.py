@@ -38,7 +38,7 @@ def _steps(curve: Curve, per_point: float) -> list[str]:
     labels, free_from = [], 0.0
     for step, point in curve.step_points:
         x = LABEL + point * per_point
-        if x >= free_from:
+        if free_from <= x <= WIDTH - _LEAST_BETWEEN:
             labels.append(f'<text x="{x:.1f}" y="{HEIGHT - 4}" fill-opacity=".7">step {step}</text>')
             free_from = x + _LEAST_BETWEEN
     return labels

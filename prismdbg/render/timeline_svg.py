@@ -84,7 +84,7 @@ def _steps(log: RankLog, axis: _Axis, height: int) -> Iterator[str]:
             continue
         x = axis.x(time_ns)
         yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{HEAD - 4}" y2="{height}" stroke="#888" stroke-opacity=".35"/>'
-        if x >= free_from:
+        if free_from <= x <= WIDTH - _LEAST_BETWEEN:
             yield f'<text x="{x + 2:.1f}" y="{HEAD - 5}" fill-opacity=".7">step {mark.step}</text>'
             free_from = x + _LEAST_BETWEEN
 

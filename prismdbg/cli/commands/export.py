@@ -63,7 +63,9 @@ def command(path: Path, kind: str, output: Path, last: int, keys: Keys) -> None:
 
 def _write_trace(source: Source, output: Path, last: int) -> Iterator[str]:
     with output_file.whole(output) as path, path.open("wb") as file:
-        written = perfetto.write_trace(source.evidence.logs, source.memory, file, last=last)
+        found = source.evidence
+        comparable = found.clocks_agree and not found.emulated
+        written = perfetto.write_trace(found.logs, source.memory, file, last=last, clocks_agree=comparable)
     what = f"{counted(written.ranks, 'rank')}, {counted(written.calls, 'collective')}"
     yield f"{output}: {what}, {console.size(output.stat().st_size)}: open it at https://ui.perfetto.dev"
     yield from _earlier(written.earlier)

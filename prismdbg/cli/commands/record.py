@@ -6,11 +6,14 @@ from pathlib import Path
 
 import click
 
+from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.launched_job import JOB, NEW_RUN, TAKES_JOB
 from prismdbg.cli.options.memory_options import MEMORY, MEMORY_CAP
 from prismdbg.cli.options.param_types import period, size
 from prismdbg.cli.options.param_types import ranks as rank_list
 from prismdbg.errors import UsageError
+from prismdbg.jobs.record.dry_run import DryRun
+from prismdbg.jobs.record.dry_run import dry_run as preview
 from prismdbg.jobs.record.incidents import DEFAULT_TRIGGERS, parse_triggers
 from prismdbg.jobs.record.record import RecordRequest, record
 from prismdbg.jobs.record.supervisor import Policy
@@ -87,9 +90,16 @@ DEFAULT_PERIOD = "50ms"
     help="Record one job of several nodes into one RUN: give the same ID on all of them. torchrun --nnodes and srun "
     "need none.",
 )
+@click.option(
+    "--on-incident",
+    default="",
+    metavar="CMD",
+    help="Run the shell command CMD at each incident, with a JSON object on its standard input. It may take 30 s.",
+)
 @MEMORY
 @MEMORY_CAP
 @click.option("--python-kernels", is_flag=True, help="Record without the native extension. This is slower.")
+@click.option("--dry-run", is_flag=True, help="Show what would be recorded and what it may cost; start nothing.")
 @JOB
 def command(
     output: Path,
@@ -103,9 +113,11 @@ def command(
     keep: int,
     telemetry: int | None,
     job_id: str,
+    on_incident: str,
     memory: bool,
     memory_cap: int,
     python_kernels: bool,
+    dry_run: bool,
     job: tuple[str, ...],
 ) -> int:
     """Run COMMAND and record its collectives into RUN.
@@ -126,6 +138,10 @@ def command(
 
     With --memory-cap, an allocation raises torch.OutOfMemoryError if the program itself would then hold more than SIZE.
     The memory of the communication backend does not count.
+
+    --on-incident runs CMD twice: when the incident is seen (event is "incident"), and when it has been captured (event
+    is "captured"). The JSON object also has run, kind, text, moment, ranks and capsules. The job never waits for CMD,
+    and CMD ends with `record`.
     """
     if checkpoint_every and state_every:
         raise UsageError("--checkpoint-every and --state-every exclude each other", hint="give one of them")
@@ -135,6 +151,7 @@ def command(
         keep=keep,
         telemetry_ns=telemetry or 0,
         log_bytes=0 if window == "all" else log_bytes,  # a replay from the program's start needs all of it
+        on_incident=on_incident,
     )
     request = RecordRequest(
         output=output,
@@ -149,7 +166,16 @@ def command(
         job_id=job_id,
         policy=policy,
     )
+    if dry_run:
+        _show(preview(request))
+        return ExitCode.OK
     return record(request, console.announce)
+
+
+def _show(planned: DryRun) -> None:
+    console.emit(console.pairs(planned.rows))
+    for doubt in planned.doubts:
+        console.say(f"warning: {doubt}")
 
 
 def _window(text: str) -> int:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event as Flag
@@ -35,6 +35,7 @@ from prismdbg.jobs.record.answering import why_unfinished
 from prismdbg.jobs.record.deaths import Death, DeathWatch, likely_first
 from prismdbg.jobs.record.freeze import freeze, has_past, wanted_now
 from prismdbg.jobs.record.hangs import HangWatch
+from prismdbg.jobs.record.incident_command import IncidentCommand
 from prismdbg.jobs.record.incidents import IncidentWatch, Wanted
 from prismdbg.jobs.record.interruption import told_together
 from prismdbg.jobs.record.ledger import Entry, Ledger
@@ -63,13 +64,15 @@ OF_TERMINALS = (signal.SIGINT, signal.SIGQUIT)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """What makes an incident and what is kept for it. `keep`: capsules made by incidents, at most. `log_bytes`: of each
-    rank's log, older events go; 0: all of it is kept. `telemetry_ns`: between two readings of the sensors; 0: none."""
+    rank's log, older events go; 0: all of it is kept. telemetry_ns: between two readings of the sensors; 0: none.
+    on_incident: a shell command that is told of each incident."""
 
     triggers: dict[str, str] = field(default_factory=dict)
     checkpoint_every: int = 0
     keep: int = 4
     log_bytes: int = 0
     telemetry_ns: int = 0
+    on_incident: str = ""
 
 
 class _NotWaitedFor(BaseException):
@@ -114,6 +117,7 @@ class Supervisor:
                 member.node.supervisor_json, job.pid, policy.keep, say, made_elsewhere=self._nodes.made_elsewhere
             )
         self._telemetry = TelemetrySampler(run.telemetry, policy.telemetry_ns, self._ledger.problem)
+        self._on_incident = IncidentCommand(policy.on_incident, run.path, self._ledger.problem)
 
     def watch(self, finish: Callable[[], None]) -> int:
         """`finish`: what is to be done in RUN when the job has ended and all of it is seen."""
@@ -139,6 +143,7 @@ class Supervisor:
             self._only_writes = False
         except _NotWaitedFor:
             self._say(f"interrupted: the last events of the job may be missing in {self._run.path}")
+        self._on_incident.end()
         return _as_shells_say(code)
 
     def _say_it_writes(self) -> None:
@@ -164,6 +169,7 @@ class Supervisor:
             interrupted=self._interrupted,
         )
         finish()
+        self._guarded(self._on_incident.finish)
 
     def _forward(self, number: int, _frame: FrameType | None) -> None:
         """Ctrl-C at a terminal reaches the job by itself; twice would make launchers give up cleaning up.
@@ -205,6 +211,7 @@ class Supervisor:
             self._saw_peaks_ns = now_ns
             self._look_at_peaks()
         self._guarded(self._keep_logs_short)
+        self._guarded(self._on_incident.look)
         wanted = [*self._lost_ranks(), *self._incidents.due(now_ns, ended)]
         if self._told_to_end:
             return
@@ -318,7 +325,17 @@ class Supervisor:
             self._nodes.share(wanted, inside, lambda: self._make_capsule(wanted))
 
     def _make_capsule(self, wanted: Wanted) -> None:
-        self._freeze(self._ledger.incident(wanted.incident, [wanted.folder]), wanted)
+        with self._incident(wanted.incident, [wanted.folder]) as entry:
+            self._freeze(entry, wanted)
+
+    @contextlib.contextmanager
+    def _incident(self, incident: Incident, folders: Sequence[str]) -> Iterator[Entry]:
+        """It is told at once, and again when it was captured."""
+        entry = self._ledger.incident(incident, folders)
+        self._on_incident.tell("incident", entry)
+        yield entry
+        if entry["capsules"] or entry.get("evidence"):
+            self._on_incident.tell("captured", entry)
 
     def _freeze(self, entry: Entry, wanted: Wanted) -> None:
         if not self._ledger.has_room():
@@ -395,12 +412,12 @@ class Supervisor:
         text = f"{report.text}{self._where(report)}"
         incident = Incident(kind=IncidentKind.HANG, text=text, moment=report.moment)
         folders = [self._run.latest(rank) for rank in report.ranks]
-        entry = self._ledger.incident(incident, [folder.name for folder in folders])
-        for rank, folder in zip(report.ranks, folders, strict=True):
-            if has_past(self._run, folder):
-                self._freeze(entry, Wanted(folder=folder.name, incident=incident))
-            else:
-                self._capture_live(entry, rank, incident)
+        with self._incident(incident, [folder.name for folder in folders]) as entry:
+            for rank, folder in zip(report.ranks, folders, strict=True):
+                if has_past(self._run, folder):
+                    self._freeze(entry, Wanted(folder=folder.name, incident=incident))
+                else:
+                    self._capture_live(entry, rank, incident)
 
     def _where(self, report: HangReport) -> str:
         """`; rank 1 stands at train.py:27 in load`: of those that never came, from the stacks of all ranks, which are
@@ -455,13 +472,13 @@ class Supervisor:
             return
         incident = Incident(kind=IncidentKind.SIGNAL, text="SIGUSR1 to the supervisor")
         living = [name for name, process in self._processes.items() if process.is_alive()]
-        entry = self._ledger.incident(incident, living)
-        self._take_stacks()
-        for name in living:
-            if has_past(self._run, self._run.ranks / name):
-                self._freeze(entry, wanted_now(self._run.ranks / name, incident))
-            else:
-                self._capture_live(entry, rank_of(self._run.ranks / name), incident)
+        with self._incident(incident, living) as entry:
+            self._take_stacks()
+            for name in living:
+                if has_past(self._run, self._run.ranks / name):
+                    self._freeze(entry, wanted_now(self._run.ranks / name, incident))
+                else:
+                    self._capture_live(entry, rank_of(self._run.ranks / name), incident)
 
 
 def _why_lost(run: Path) -> str:

@@ -113,9 +113,9 @@ class RunFolder:
         return found[-1]
 
     @classmethod
-    def new(cls, path: Path) -> RunFolder:
-        """Makes it, for its owner alone. `UsageError` where something is there already, for nothing recorded is ever
-        overwritten, and where it cannot be made."""
+    def require_new(cls, path: Path) -> RunFolder:
+        """Where one can be made; nothing is made. `UsageError` where something is there already, for nothing recorded
+        is ever overwritten."""
         run = cls(path.resolve())
         run._refuse_colon()
         try:
@@ -123,6 +123,15 @@ class RunFolder:
                 raise UsageError(f"{path} is a file", hint="choose a new folder")
             if run.path.exists() and any(run.path.iterdir()):
                 raise not_empty(path)
+        except OSError as error:
+            raise cannot_be_made(path, error) from error
+        return run
+
+    @classmethod
+    def new(cls, path: Path) -> RunFolder:
+        """Makes it, for its owner alone. `UsageError` as `require_new`, and where it cannot be made."""
+        run = cls.require_new(path)
+        try:
             run.make()
             run.ranks.mkdir()
         except OSError as error:

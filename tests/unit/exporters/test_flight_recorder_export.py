@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from capsules import make_capsule
 from click.testing import CliRunner
 from tiny_log import TinyLog
 
@@ -104,10 +105,48 @@ def test_torch_finds_nothing_in_a_job_without_a_fault(tmp_path: Path, child_envi
         log.complete(log.issue(0, 11, op="barrier", inputs=(), outputs=()))
         send, into = ("send", "recv_")[rank], {"inputs": () if rank else (FOUR,), "outputs": (FOUR,) if rank else ()}
         log.complete(log.issue(0, 12, op=send, seq=0, root=1 - rank, flags=fmt.IssueFlag.P2P, **into))  # type: ignore[arg-type]
-        log.complete(log.issue(0, 13))
+        log.complete(log.issue(0, 13, seq=12))
     said = analysed(exported(tmp_path / "run"), child_environment)
     assert "errors" not in said and "Not all ranks" not in said, said
     assert diagnose(gather(tmp_path / "dumps")).verdicts == ()
+
+
+def messages(run: Path, *, lost: bool) -> None:
+    """Three ranks: 0 sends to 1 between two collectives of all; `lost`: a second time, which 1 never receives."""
+    for rank in range(3):
+        log = rank_log(run, rank, 3)
+        log.complete(log.issue(0, 1, seq=1))
+        if rank == 0:
+            log.complete(log.issue(0, 2, op="send", seq=0, root=1, flags=fmt.IssueFlag.P2P, outputs=()))
+        if rank == 1:
+            log.complete(log.issue(0, 2, op="recv_", seq=0, root=0, flags=fmt.IssueFlag.P2P, inputs=()))
+        log.complete(log.issue(0, 3, seq=2))
+        if rank == 0 and lost:
+            log.issue(0, 4, op="send", seq=1, root=1, flags=fmt.IssueFlag.P2P, outputs=())
+
+
+def test_messages_among_collectives(tmp_path: Path, child_environment: dict[str, str]) -> None:
+    messages(tmp_path / "run", lost=False)
+    said = analysed(exported(tmp_path / "run"), child_environment)
+    assert "errors" not in said and "Not all ranks" not in said, said
+    assert diagnose(gather(tmp_path / "dumps")).verdicts == ()
+
+
+def test_a_message_that_nobody_receives(tmp_path: Path, child_environment: dict[str, str]) -> None:
+    messages(tmp_path / "run", lost=True)
+    said = analysed(exported(tmp_path / "run"), child_environment)
+    assert "Not all ranks joining collective, sequence number: 2" in said
+    assert "group info: 0: 0->1:messages of world" in said and "missing ranks: {1}" in said
+    for where in (tmp_path / "run", tmp_path / "dumps"):
+        assert diagnose(gather(where)).verdicts[0].ranks[0] == 1
+
+
+def test_without_the_other_ranks(tmp_path: Path, child_environment: dict[str, str]) -> None:
+    make_capsule(tmp_path / "capsule")
+    assert "rank 1: torchfrtrace needs --allow-incomplete-ranks" in export(
+        tmp_path / "capsule", "--format", "flight-recorder", "-o", tmp_path / "dumps"
+    )
+    assert "missed FR dumps from ranks" in analysed(tmp_path / "dumps", child_environment, "--allow-incomplete-ranks")
 
 
 def test_a_dump_is_read_back_as_the_log(tmp_path: Path) -> None:
@@ -143,7 +182,13 @@ def test_what_is_not_written_is_said(tmp_path: Path) -> None:
     log.issue(0, 8, group="nobody")
     said = export(tmp_path / "run", "--format", "flight-recorder", "-o", tmp_path / "dumps", "--last", 4)
     assert "1 dump with 1 collective" in said
-    for line in ("receive from any rank", "own_call_", "without known members", "4 earlier calls; --last N", "rank 1:"):
+    for line in (
+        "sends or receives: the first ones are not there",
+        "own_call_",
+        "without known members",
+        "4 earlier calls; --last N",
+        "rank 1:",
+    ):
         assert line in said, said
     assert [call.record_id for call in gather(tmp_path / "dumps").logs[0].collectives] == [4]
 
@@ -162,3 +207,12 @@ def test_a_folder_with_something_in_it_is_left_as_it_is(tmp_path: Path) -> None:
 
 def test_titles_are_those_that_the_reader_knows() -> None:
     assert set(flight_recorder._TITLES.values()) <= set(_OPS)
+
+
+def test_a_receive_from_any_rank_is_left_out_and_it_is_said(tmp_path: Path) -> None:
+    log = rank_log(tmp_path / "run", 0)
+    log.complete(log.issue(0, 1))
+    log.issue(0, 2, op="recv_any_source_", inputs=(), flags=fmt.IssueFlag.P2P)
+    said = export(tmp_path / "run", "--format", "flight-recorder", "-o", tmp_path / "dumps")
+    assert "left out: 1 call with a receive from any rank" in said
+    assert len(gather(tmp_path / "dumps").logs[0].collectives) == 1

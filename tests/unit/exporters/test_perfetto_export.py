@@ -150,6 +150,25 @@ def test_a_flow_joins_the_calls_of_one_collective(tmp_path: Path) -> None:
     assert len({flows[0] for flows in mine}) == 4
 
 
+def test_it_is_said_for_whom_a_rank_waited(tmp_path: Path) -> None:
+    """Rank 1 comes one record later to the first collective, and never to the last one."""
+    for rank in range(2):
+        log = TinyLog(tmp_path / "run" / "ranks" / f"{rank}.0", rank)
+        log.group("0", (0, 1), "default_pg")
+        if rank == 1:
+            log.group("own", (1,))
+            log.complete(log.issue(0, 1, group="own"))
+        log.complete(log.issue(0, 1 + rank, seq=1))
+        if rank == 0:
+            log.issue(0, 2, seq=2)
+    waits = exported(tmp_path / "run").of(0, "waits for ranks")
+    assert [(wait.name, wait.begin_ns - WALL_NS, wait.end_ns) for wait in waits] == [
+        ("wait for rank 1", 2000, WALL_NS + 2001),
+        ("wait for rank 1, which never came", 2001, None),
+    ]
+    assert exported(tmp_path / "run").of(1, "waits") == []
+
+
 def test_calls_that_overlap_are_in_lanes_of_one_name(tmp_path: Path) -> None:
     log = TinyLog(tmp_path / "run" / "ranks" / "0.0")
     log.group("0", (0,), "default_pg")

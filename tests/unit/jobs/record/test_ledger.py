@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -114,3 +115,18 @@ def test_live_captures_are_counted_too(
     assert len(incident["capsules"]) == len(captured) and incident["capsules"] == state["capsules"]
     assert any("no further capsule" in problem for problem in state["problems"]) == (keep < 2)
     assert os.getpid() != state["job_pid"] == job.pid
+
+
+def test_a_command_hears_of_the_incident_and_then_of_its_capsules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: subprocess.Popen[bytes]
+) -> None:
+    monkeypatch.setattr(supervisor, "capture", Captures())
+    monkeypatch.setattr(supervisor, "has_past", lambda *_: False)
+    policy = Policy(triggers=parse_triggers("signal"), on_incident=f"cat >> {tmp_path / 'told'}")
+    watch = Supervisor(RunFolder(tmp_path), policy, job, lambda _: None)
+    watch._on_signal(signal.SIGUSR1, None)
+    watch._look(ended=False)
+    watch._on_incident.finish()
+    told = {each["event"]: each for each in map(json.loads, (tmp_path / "told").read_text().splitlines())}
+    assert told["incident"]["capsules"] == []
+    assert told["captured"]["capsules"] == read_json(tmp_path / "supervisor.json")["capsules"] != []

@@ -1,0 +1,154 @@
+"""What `record` would do and cost, as far as that is known before the job runs. Nothing is started and nothing made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from shlex import join
+
+from prismdbg.capsule.secrets import redact_arguments
+from prismdbg.checkpoint import choice
+from prismdbg.errors import PrismError, UsageError
+from prismdbg.jobs.injection import cache_dir
+from prismdbg.jobs.record import checkpoints
+from prismdbg.jobs.record.launch_line import parse
+from prismdbg.jobs.record.record import RecordRequest
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.model.plurals import counted
+from prismdbg.model.sizes import size
+
+_BYTES_PER_COLLECTIVE = 250
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """`rows`: names and values. `doubts`: sentences on what will not work as it was asked for."""
+
+    rows: tuple[tuple[str, str], ...]
+    doubts: tuple[str, ...]
+
+
+def dry_run(request: RecordRequest) -> DryRun:
+    """`UsageError` where `record` would raise one before the job starts."""
+    run = RunFolder.require_new(request.output)
+    there = next(parent for parent in (run.path, *run.path.parents) if parent.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        why = "permission denied" if there.is_dir() else "not a directory"
+        raise UsageError(
+            f"{request.output} cannot be created: {why}: {there}", hint="choose a new folder that you can write to"
+        )
+    if shutil.which(request.command[0]) is None:
+        raise UsageError(
+            f"{request.command[0]} cannot be started: no such program",
+            hint="give the path of a program after `--`, as in -- python train.py",
+        )
+    ranks = _ranks(request)
+    free_bytes = shutil.disk_usage(there).free
+    return DryRun(
+        rows=(
+            ("command", join(redact_arguments(request.command).words)),
+            ("ranks", "as many as the command starts" if not ranks else f"{ranks}, of one node"),
+            ("recorder", _recorder(request)),
+            ("log", _log(request)),
+            ("received data", _window(request)),
+            ("checkpoints", _checkpoints(request)),
+            ("state snapshots", _states(request)),
+            ("memory", "every allocation is traced" if request.memory else "not traced"),
+            ("captures on", _captures(request)),
+            ("capsules start", _origin(request)),
+            ("at an incident", request.policy.on_incident or "no command is run"),
+            ("disk", _disk(request, ranks, free_bytes)),
+        ),
+        doubts=tuple(_doubts(request, ranks, free_bytes)),
+    )
+
+
+def _ranks(request: RecordRequest) -> int:
+    """That are recorded; 0 where the command does not say how many there are."""
+    if request.ranks:
+        return len(request.ranks)
+    return parse(request.command).per_node
+
+
+def _is_native_built() -> bool:
+    return any((cache_dir() / "native").glob("**/*.so"))
+
+
+def _recorder(request: RecordRequest) -> str:
+    if not request.native:
+        return "Python kernels (--python-kernels)"
+    return "native" if _is_native_built() else "Python kernels: the native recorder is not built"
+
+
+def _log(request: RecordRequest) -> str:
+    if not request.policy.log_bytes:
+        return "every collective; nothing is dropped"
+    collectives = request.policy.log_bytes // _BYTES_PER_COLLECTIVE
+    return f"the last {size(request.policy.log_bytes)} of each rank, about {collectives:,} collectives"
+
+
+def _window(request: RecordRequest) -> str:
+    if not request.window_steps:
+        return "none"
+    steps = "all" if request.window_steps < 0 else f"at least the last {counted(request.window_steps, 'step')}"
+    return f"{steps}, at most {size(request.window_bytes)} per rank"
+
+
+def _checkpoints(request: RecordRequest) -> str:
+    if not (every := request.policy.checkpoint_every):
+        return "none"
+    each = f"every {counted(every, 'step')}; all ranks wait while one is saved"
+    return f"{each}; the newest {checkpoints.KEPT} of each rank are kept"
+
+
+def _states(request: RecordRequest) -> str:
+    return f"every {counted(request.state_every, 'step')}" if request.state_every else "none"
+
+
+def _captures(request: RecordRequest) -> str:
+    if not request.policy.triggers:
+        return "nothing"
+    events = [f"{name}={value}" if value else name for name, value in request.policy.triggers.items()]
+    return f"{', '.join(events)}; at most {counted(request.policy.keep, 'capsule')}"
+
+
+def _origin(request: RecordRequest) -> str:
+    if request.policy.checkpoint_every:
+        return "at the newest checkpoint before the incident"
+    if request.state_every:
+        return "at the newest state snapshot before the incident"
+    return "at the program's start" if request.window_steps < 0 else "nowhere: most incidents cannot be replayed"
+
+
+def _most_bytes(request: RecordRequest) -> int:
+    """Of one rank, without checkpoints and capsules; 0 where nothing bounds it."""
+    if not request.policy.log_bytes:
+        return 0
+    return request.policy.log_bytes + (request.window_bytes if request.window_steps or request.state_every else 0)
+
+
+def _disk(request: RecordRequest, ranks: int, free_bytes: int) -> str:
+    if not (each := _most_bytes(request)):
+        most = "logs grow with the job"
+    else:
+        most = f"at most {size(each)} per rank" + (f", {size(each * ranks)} in all" if ranks else "")
+    kinds = {"checkpoints": request.policy.checkpoint_every, "traces": request.memory}
+    more = [name for name, taken in kinds.items() if taken]
+    besides = ", ".join([*more, "capsules"])
+    return f"{most}, besides {besides}; {size(free_bytes)} are free"
+
+
+def _doubts(request: RecordRequest, ranks: int, free_bytes: int) -> Iterator[str]:
+    if request.native and not _is_native_built():
+        yield "the native recorder is not built, so recording is slower: run prismdbg setup"
+    if request.policy.checkpoint_every:
+        try:
+            choice.find()
+        except PrismError as error:
+            yield f"no checkpoint can be taken on this machine: {error}"
+    if (most := _most_bytes(request) * max(ranks, 1)) > free_bytes:
+        yield f"the disk may become full: {size(most)} may be written, {size(free_bytes)} are free"
+    if request.policy.triggers and _origin(request).startswith("nowhere"):
+        yield "most incidents will not be replayable: add --checkpoint-every, --state-every or --window all"
