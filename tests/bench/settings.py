@@ -34,7 +34,7 @@ class Settings:
     paced_steps: int = 60
     long_log: int = 1_000_000
     late_runs: int = 20
-    late_steps: int = 60
+    late_steps: int = 40
 
 
 FULL = Settings()
@@ -62,5 +62,5 @@ QUICK = Settings(
     paced_steps=12,
     long_log=10_000,
     late_runs=1,
-    late_steps=40,
+    late_steps=20,
 )

@@ -83,6 +83,7 @@ def _of_run(path: str, out: str) -> list[list[str]]:
         ["memory", path], ["inspect", path, "--rank", "0"], ["graph", "build", path, "-o", f"{out}.npz"],
         ["graph", "build", path, "--mesh", "dp=2", "-o", f"{out}.3.npz"], ["diff", path, "--rank", "0", "--rank", "1"],
         ["graph", "build", path, "--as-recorded", "-o", f"{out}.2.npz"], ["open", path], ["open", path, "--rank", "1"],
+        ["telemetry", path], ["telemetry", path, "--export", "csv", "-o", f"{out}.csv"],
     ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 LAST = 3
-WORK_S = 0.02
+WORK_S = 0.04
 PAUSES_S = 2.4 * WORK_S  # of each step
 BURNER = Path(__file__).with_name("burner.py")
 
