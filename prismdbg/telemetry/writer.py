@@ -48,7 +48,7 @@ class TelemetryWriter:
             self._numbers[sensor] = len(self._numbers)
             self._pending.append(self._sensor_record(sensor))
         if not -_HALF <= value < _HALF:
-            self.missing(sensor.subject, sensor.name, f"{value} is no number of 64 bits with a sign")
+            self.missing(sensor.subject, sensor.name, f"{value} does not fit into 64 bits with a sign")
             return
         self._times.setdefault(sensor, []).append(self.now_ns)
         self._values.setdefault(sensor, []).append(value)

@@ -106,7 +106,7 @@ def test_a_damaged_file_is_said(run: Path, capsys: pytest.CaptureFixture[str]) -
     path.write_bytes(b"x" * 100)
     code, _, err = said(capsys, "telemetry", run)
     assert code == 3
-    assert "is no file of telemetry" in err
+    assert "is not a file of telemetry" in err
 
 
 @pytest.mark.parametrize(("text", "ns"), [("50ms", 50_000_000), ("1s", 10**9), ("0.5s", 5 * 10**8), ("10ms", 10**7)])

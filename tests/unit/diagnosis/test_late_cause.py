@@ -123,7 +123,7 @@ def test_two_causes_of_one_size_are_not_one_cause() -> None:
     cause = cause_of(job, telemetry(job, {names.RUN_QUEUE_WAIT: 0.01 + half, names.CPU_TIME: 0.1 + half}))
     assert cause is not None
     assert cause.why is Why.SEVERAL
-    assert cause.text == "cannot tell why it was late: no single cause explains it"
+    assert cause.text == "why it was late is inconclusive: no single cause explains it"
     assert "run queue" in cause.lines[0] and "longer computation" in cause.lines[0]
 
 
@@ -134,7 +134,7 @@ def test_a_sensor_that_is_missing_is_said_and_nothing_concluded(name: str) -> No
     cause = cause_of(job, found)
     assert cause is not None
     assert cause.why is Why.UNKNOWN
-    assert cause.text == f"cannot tell why it was late: {name} of rank {LATE} is not available: no such kernel"
+    assert cause.text == f"why it was late is inconclusive: {name} of rank {LATE} is not available: no such kernel"
 
 
 def test_stolen_time_that_is_missing_is_not_zero() -> None:

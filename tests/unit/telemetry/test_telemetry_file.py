@@ -61,7 +61,7 @@ def test_a_value_that_no_column_holds_is_missing(tmp_path: Path) -> None:
     into = writer(tmp_path)
     into.reading(COUNTER, 2**64 - 1)
     into.close()
-    assert read(tmp_path).why_missing("rank 0", "cpu_time") == f"{2**64 - 1} is no number of 64 bits with a sign"
+    assert read(tmp_path).why_missing("rank 0", "cpu_time") == f"{2**64 - 1} does not fit into 64 bits with a sign"
 
 
 def test_a_missing_sensor_has_no_readings(tmp_path: Path) -> None:
@@ -136,12 +136,12 @@ SENSOR = record(
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (b"something else", "is no file of telemetry"),
+        (b"something else", "is not a file of telemetry"),
         (fmt.MAGIC + record(Record.ABOUT, b"{"), "is not JSON"),
         (fmt.MAGIC + record(Record.ABOUT, b'{"format": 2, "period_ns": 1, "wall_offset_ns": 0}'), "format"),
         (fmt.MAGIC + ABOUT + record(Record.SENSOR, SENSOR[9:].replace(b"gauge", b"gouge")), "not a kind of sensor"),
         (fmt.MAGIC + ABOUT + record(Record.SENSOR, SENSOR[9:].replace(b": 0", b": 9999")), "number"),
-        (fmt.MAGIC + ABOUT + SENSOR + record(Record.VALUES, b"ab"), "cut off"),
+        (fmt.MAGIC + ABOUT + SENSOR + record(Record.VALUES, b"ab"), "truncated"),
         (fmt.MAGIC + ABOUT + SENSOR + record(Record.VALUES, struct.pack("<I", 1 << 31) + b"x"), "larger than"),
         (fmt.MAGIC + ABOUT + SENSOR + record(Record.VALUES, struct.pack("<I", 9) + b"\xff" * 9), "cannot be unpacked"),
         (
