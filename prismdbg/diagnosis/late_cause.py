@@ -29,7 +29,7 @@ _LEAST_PERIODS = 5  # that it was late in all, or the readings are too coarse
 _LEAST_READINGS = 10
 _SLOWER_CLOCK = 0.85
 _SHOWN_SHARE = 0.05
-_UNSURE = "cannot tell why it was late"
+_UNSURE = "why it was late is inconclusive"
 _OUTSIDE = (Why.QUOTA, Why.STOLEN, Why.RUN_QUEUE)
 _TITLES = {
     Why.QUOTA: "CPU quota",
@@ -164,7 +164,7 @@ def _say(
             lines = tuple(f"who ran there instead: {one}" for one in ran)
             return f"it waited {duration(round(mine.waited_ns))} in the run queue of CPU {cpus}", lines
         case Why.DISK:
-            seen = f"{mine.disk_share:.0%} of the looks at it"
+            seen = f"{mine.disk_share:.0%} of the readings"
             return f"it slept for a disk or a file server ({seen}), {_where(span)}", ()
     return f"it neither ran nor waited for a CPU: it slept, or waited for something else, {_where(span)}", ()
 

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from prismdbg.model.plurals import counted
 from prismdbg.render import console
-from prismdbg.telemetry.sensor import Kind, Provenance
+from prismdbg.telemetry.sensor import CPU_TIME, Kind, Provenance
 from prismdbg.telemetry.series import Series, Telemetry, level
 
 _HEADER = ("of", "sensor", "least", "median", "most", "unit", "readings", "provenance")
+_ORDER = ("rank", "gpu", "cpu", "host")  # of subjects
+_PROCESSES = 5
 _NUMBERS = ("least", "median", "most", "readings")
 _UNITS = {("ns", Kind.COUNTER): (1e-6, "ms/s")}  # what people read, by the unit that is stored
 
 
 def table(telemetry: Telemetry) -> str:
-    rows = [_row(series) for series in telemetry.series.values()]
+    shown, hidden = _shown(telemetry)
+    rows = [_row(series) for series in shown]
     lines = [console.columns(_HEADER, rows, right=_NUMBERS)] if rows else ["no sensor was read"]
+    if hidden:
+        lines.append(f"{counted(hidden, 'process', 'processes')} more that used a CPU: --export csv has all")
     lines += [f"{subject}: {name}: {text}" for (subject, name), text in telemetry.texts.items()]
     lines += [f"not available: {name} of {subject}: {why}" for (subject, name), why in telemetry.missing.items()]
     if telemetry.is_fake:
@@ -25,6 +31,26 @@ def table(telemetry: Telemetry) -> str:
     if telemetry.damage:
         lines.append(f"incomplete: {telemetry.damage}")
     return "\n".join(console.plain(line) for line in lines)
+
+
+def _shown(telemetry: Telemetry) -> tuple[list[Series], int]:
+    """Ranks first, and of other processes those that ran most; how many of them are left out."""
+    by_subject: dict[str, list[Series]] = {}
+    for (subject, _), series in telemetry.series.items():
+        by_subject.setdefault(subject, []).append(series)
+    processes = [subject for subject in by_subject if subject.startswith("process ")]
+    busiest = sorted(processes, key=lambda subject: -_ran(by_subject[subject]))[:_PROCESSES]
+    kept = sorted((s for s in by_subject if s not in processes), key=_order) + busiest
+    return [series for subject in kept for series in by_subject[subject]], len(processes) - len(busiest)
+
+
+def _order(subject: str) -> tuple[int, str]:
+    kind = subject.partition(" ")[0]
+    return (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), subject)
+
+
+def _ran(series: list[Series]) -> int:
+    return max((int(s.values[-1] - s.values[0]) for s in series if s.sensor.name == CPU_TIME), default=0)
 
 
 def as_json(telemetry: Telemetry) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from prismdbg.errors import PrismError
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_engine import connect, unavailable
 from prismdbg.runtime.leftovers import describe, environment_images, superseded_builds
+from prismdbg.telemetry import sensor as names
+from prismdbg.telemetry.availability import of_host, of_nvidia
 
 _PROBE_S = 20.0
 _LEAST_DISK_BYTES, _LEAST_SHM_BYTES = 5 << 30, 1 << 30
@@ -48,7 +50,7 @@ def facilities(cache: Path, engine: str, find_engine: Callable[[], str]) -> tupl
     self-test, or raises why there is none."""
     on_disk = (_native(cache), _engine(engine, find_engine), _mmdebstrap(), _docker(cache), _disk(cache))
     in_system = (_capabilities(), _namespaces(), _overlay(), _shared_memory(), _gpu())
-    found = (_kernel(), _torch(), _compiler(), *on_disk, *in_system, *_leftovers(cache))
+    found = (_kernel(), _torch(), _compiler(), *on_disk, *in_system, _sensors(), _gpu_sensors(), *_leftovers(cache))
     return tuple(replace(facility, fix="") if facility.ok else facility for facility in found)
 
 
@@ -220,6 +222,32 @@ def _gpu() -> Facility:
         needed_for="ranks on CUDA; nothing else",
         detail=listed or "none found (no nvidia-smi)",
         fix="none needed for jobs on CPU",
+    )
+
+
+def _sensors() -> Facility:
+    """Those without which no cause of a delay is named must be there; any other may be missing."""
+    found = of_host()
+    needed = (names.CPU_TIME, names.RUN_QUEUE_WAIT, names.QUOTA_THROTTLED, names.STOLEN_TIME)
+    read = f"reads {', '.join(found.names)}" if found.names else "reads none"
+    return Facility(
+        name="sensors",
+        ok=all(name in found.names for name in needed),
+        needed_for="why a rank was late (record --telemetry)",
+        detail="; ".join(filter(None, (read, found.text_of_absent))),
+        fix="use a kernel with CONFIG_SCHED_INFO, and mount control groups at /sys/fs/cgroup",
+    )
+
+
+def _gpu_sensors() -> Facility:
+    found = of_nvidia()
+    devices = ", ".join(f"{subject} ({name})" for subject, name in found.devices.items())
+    return Facility(
+        name="gpu sensors",
+        ok=bool(found.names),
+        needed_for="heat, power and clocks of NVIDIA GPUs (record --telemetry)",
+        detail="; ".join(filter(None, (devices, found.text_of_absent))),
+        fix="pip install 'prismdbg[telemetry]', on a machine with NVIDIA's driver",
     )
 
 

@@ -91,7 +91,7 @@ def _read_segment(path: Path, found: _Found) -> None:
     try:
         data = _bytes(path)
         if not fmt.MAGIC.startswith(data[: len(fmt.MAGIC)]):
-            raise CapsuleError(f"{path} is no file of telemetry")
+            raise CapsuleError(f"{path} is not a file of telemetry")
         _read_records(data, path, found)
     except CapsuleError as error:
         found.damage = str(error)
@@ -159,7 +159,7 @@ def _values(payload: bytes, where: str, numbers: dict[int, _Key], found: _Found)
     at = 0
     while at < len(raw):
         if len(raw) - at < fmt.COLUMN.size:
-            raise CapsuleError(f"{where}: a column is cut off")
+            raise CapsuleError(f"{where}: a column is truncated")
         number, count = fmt.COLUMN.unpack_from(raw, at)
         at += fmt.COLUMN.size
         if number not in numbers or count > (len(raw) - at) // 16:
@@ -173,7 +173,7 @@ def _values(payload: bytes, where: str, numbers: dict[int, _Key], found: _Found)
 
 def _unpacked(payload: bytes, where: str) -> bytes:
     if len(payload) < fmt.UNPACKED.size:
-        raise CapsuleError(f"{where}: a block is cut off")
+        raise CapsuleError(f"{where}: a block is truncated")
     (size,) = fmt.UNPACKED.unpack_from(payload)
     if size > fmt.MOST_BLOCK_BYTES:
         raise CapsuleError(f"{where}: a block of {size} bytes is larger than {fmt.MOST_BLOCK_BYTES}")

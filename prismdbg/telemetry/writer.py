@@ -17,6 +17,7 @@ from prismdbg.telemetry.file_format import Record
 from prismdbg.telemetry.sensor import Sensor
 
 _LEVEL = 1
+_HALF = 1 << 63
 
 
 class TelemetryWriter:
@@ -46,6 +47,9 @@ class TelemetryWriter:
                 return
             self._numbers[sensor] = len(self._numbers)
             self._pending.append(self._sensor_record(sensor))
+        if not -_HALF <= value < _HALF:
+            self.missing(sensor.subject, sensor.name, f"{value} does not fit into 64 bits with a sign")
+            return
         self._times.setdefault(sensor, []).append(self.now_ns)
         self._values.setdefault(sensor, []).append(value)
 
@@ -129,7 +133,9 @@ def about(period_ns: int) -> dict[str, Any]:
 
 
 def _differences(values: list[int]) -> bytes:
-    column = array("q", (after - before for before, after in zip([0, *values], values, strict=False)))
+    """Modulo 2 to the 64, as the reader adds them up."""
+    steps = (after - before for before, after in zip([0, *values], values, strict=False))
+    column = array("q", ((step + _HALF) % (2 * _HALF) - _HALF for step in steps))
     if sys.byteorder == "big":
         column.byteswap()
     return column.tobytes()

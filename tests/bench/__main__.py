@@ -28,6 +28,7 @@ from tests.bench.sections import (
     simulate,
     state_snapshots,
     steps,
+    telemetry,
     unseeded,
     weeks,
     whole_jobs,
@@ -48,6 +49,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Settings, Path], Measured]]] = {
     "calls": (calls.TITLE, calls.measure),
     "screen": (screen.TITLE, screen.measure),
     "simulate": (simulate.TITLE, simulate.measure),
+    "telemetry": (telemetry.TITLE, telemetry.measure),
     "weeks": (weeks.TITLE, weeks.measure),
     "overview": (overview.TITLE, overview.measure),
     "emulation": (emulation.TITLE, emulation.measure),
@@ -63,6 +65,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         "--collectives", type=int, help="of each rank of the generated logs of `weeks`; its goals are for 10000000"
     )
+    parser.add_argument("--late-runs", type=int, help="of each cause in `telemetry`; its goals are for 20")
     parser.add_argument(
         "--output", type=Path, help=f"where the table goes; {RESULTS.name} beside this, none if --quick"
     )
@@ -75,7 +78,11 @@ def main() -> int:
     output = args.output or (None if args.quick else RESULTS)
     os.environ["OMP_NUM_THREADS"] = "1"
     settings = QUICK if args.quick else FULL
-    settings = replace(settings, long_log=args.collectives or settings.long_log)
+    settings = replace(
+        settings,
+        long_log=args.collectives or settings.long_log,
+        late_runs=args.late_runs or settings.late_runs,
+    )
     measured: dict[str, str] = {}
     failed = False
     for name in args.only or SECTIONS:

@@ -33,6 +33,8 @@ class Settings:
     paced_pairs: int = 20
     paced_steps: int = 60
     long_log: int = 1_000_000
+    late_runs: int = 20
+    late_steps: int = 40
 
 
 FULL = Settings()
@@ -59,4 +61,6 @@ QUICK = Settings(
     paced_pairs=2,
     paced_steps=12,
     long_log=10_000,
+    late_runs=1,
+    late_steps=20,
 )

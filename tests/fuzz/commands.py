@@ -87,6 +87,7 @@ def _of_run(path: str, out: str) -> list[list[str]]:
         ["export", path, "--format", "flight-recorder", "-o", f"{out}.dumps"],
         ["export", path, "--format", "perfetto", "-o", f"{out}.pftrace"], ["report", path, "-o", f"{out}.html"],
         ["gather", path, "-o", out],
+        ["telemetry", path], ["telemetry", path, "--export", "csv", "-o", f"{out}.csv"],
     ]  # fmt: skip
 
 

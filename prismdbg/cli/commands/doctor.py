@@ -12,7 +12,7 @@ from prismdbg.jobs.injection import cache_dir
 from prismdbg.render import console
 from prismdbg.runtime.facilities import Facility, facilities
 
-_OPTIONAL = frozenset({"gpu"})
+_OPTIONAL = frozenset({"gpu", "sensors", "gpu sensors"})
 
 
 @click.command()

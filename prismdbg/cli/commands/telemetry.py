@@ -58,7 +58,7 @@ def _read(path: Path) -> Telemetry:
         raise UsageError(f"{path} contains no telemetry", hint="record the job with --telemetry")
     if not telemetry.period_ns:
         raise CapsuleError(
-            f"no telemetry can be read: {telemetry.damage}", hint="copy the run again: the file is damaged"
+            f"no telemetry can be read: {telemetry.damage}", hint="record the job again: the file is damaged"
         )
     return telemetry
 

@@ -55,7 +55,7 @@ class HardwareCollector:
                 sink.missing(sensor.subject, sensor.name, because(error, file.path))
                 continue
             except ValueError:
-                sink.missing(sensor.subject, sensor.name, f"{file.path} holds no number")
+                sink.missing(sensor.subject, sensor.name, f"{file.path} does not contain a number")
                 continue
             counter = self._energy.get(file.path)
             sink.reading(sensor, (value if counter is None else counter.add(value)) * factor)

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 LAST = 3
-WORK_S = 0.02
+WORK_S = 0.04
 PAUSES_S = 2.4 * WORK_S  # of each step
 BURNER = Path(__file__).with_name("burner.py")
 
@@ -34,11 +34,11 @@ def slow_code(seconds: float) -> None:
     compute(seconds)
 
 
-def say_device(folder: Path, rank: int) -> None:
-    """For the fake driver: which process computes on which of its devices."""
-    part = folder / f".{rank}"
-    part.write_text(str(os.getpid()))
-    part.rename(folder / str(rank))
+def script(folder: Path, rank: int, reading: str, value: str) -> None:
+    """For the fake driver: what it says of the rank's device from now on."""
+    part = folder / str(rank) / f".{reading}"
+    part.write_text(f"{value}\n")
+    part.rename(folder / str(rank) / reading)
 
 
 def prefer(priority: int) -> None:
@@ -56,14 +56,14 @@ def main() -> None:
     parser.add_argument("--begin", type=int, default=0)
     parser.add_argument("--late", choices=["code", "group", "burner", "pause", "no"], default="no")
     parser.add_argument("--group", type=Path)
-    parser.add_argument("--pids", type=Path)
+    parser.add_argument("--devices", type=Path, help="the script of a fake driver")
     parser.add_argument("--seconds", type=Path, help="write how long the steps took")
     parser.add_argument("--priority", type=int, default=0)
     args = parser.parse_args()
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    if args.pids is not None:
-        say_device(args.pids, rank)
+    if args.devices is not None:
+        script(args.devices, rank, "processes", str(os.getpid()))
     os.sched_setaffinity(0, {int(rank == LAST)})
     if args.priority:
         prefer(args.priority)
@@ -90,6 +90,9 @@ def train(args: argparse.Namespace, rank: int, burners: list[subprocess.Popen[by
         if step == args.begin:
             if late == "burner":
                 burners += [subprocess.Popen([sys.executable, BURNER, str(int(rank == LAST))]) for _ in range(2)]
+            elif late == "pause" and args.devices is not None:
+                script(args.devices, rank, "throttle_reasons", "0 64")
+                script(args.devices, rank, "sm_clock", "0 600")
             elif late == "group":
                 (args.group / "cgroup.procs").write_text(str(os.getpid()))
         time.sleep(before_s)

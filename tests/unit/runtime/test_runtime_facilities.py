@@ -23,6 +23,7 @@ def test_each_has_what_a_reader_needs(tmp_path: Path) -> None:
     assert set(found) == {
         *("kernel", "torch", "compiler", "native recorder", "criu", "mmdebstrap", "docker"),
         *("capabilities", "namespaces", "overlayfs", "disk", "shared memory", "gpu"),
+        *("sensors", "gpu sensors"),
         *("old native builds", "environment images"),
     }
     for facility in found.values():

@@ -8,28 +8,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import dataclass, field
+
+from telemetry_sink import Collected
 
 from prismdbg.telemetry.collectors.nvidia import NvidiaCollector
-from prismdbg.telemetry.sensor import Kind, Sensor
+from prismdbg.telemetry.sensor import Kind
 
 LEVELS = {"power": 2_000_000, "temperature": 150, "memory_temperature": 150, "utilization": 100, "sm_clock": 10_000}
-
-
-@dataclass
-class Collected:
-    readings: dict[Sensor, list[int]] = field(default_factory=dict)
-    absent: dict[tuple[str, str], str] = field(default_factory=dict)
-    texts: dict[tuple[str, str], str] = field(default_factory=dict)
-
-    def reading(self, sensor: Sensor, value: int) -> None:
-        self.readings.setdefault(sensor, []).append(value)
-
-    def missing(self, subject: str, name: str, why: str) -> None:
-        self.absent[subject, name] = why
-
-    def text(self, subject: str, name: str, value: str) -> None:
-        self.texts[subject, name] = value
 
 
 def conform(found: Collected) -> None:

@@ -1,0 +1,193 @@
+"""Whether `why` names why a rank was late, and what the sampler costs: a job of four ranks, made late on purpose."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from prismdbg.diagnosis.cause import LateCause, Why
+from prismdbg.diagnosis.delays import Delay
+from prismdbg.diagnosis.stragglers import Straggler
+from prismdbg.diagnosis.why import diagnose
+from prismdbg.jobs.evidence import gather
+from prismdbg.telemetry.sensor import CPU_TIME, SAMPLER
+from tests import fake_nvml
+from tests.bench.jobs import PROGRAMS, BenchError, recorded, remove_run, run, torchrun
+from tests.bench.settings import Settings
+from tests.bench.table import Measured, Row
+
+TITLE = "Telemetry: why a rank was late"
+RANKS, LATE_RANK = 4, 3
+PERIOD_US = 10_000
+PRIORITY = -15  # the rest of the machine is to be no cause
+_GROUPS = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    title: str
+    late: str
+    expected: Why | None
+    has_devices: bool = False
+
+
+SCENARIOS = (
+    Scenario(title="a CPU quota of 50 %", late="group", expected=Why.QUOTA),
+    Scenario(title="two competing processes", late="burner", expected=Why.RUN_QUEUE),
+    Scenario(title="slower code", late="code", expected=Why.COMPUTES),
+    Scenario(title="a GPU that is hot (FAKE, scripted)", late="pause", expected=Why.GPU_THERMAL, has_devices=True),
+    Scenario(title="a pause in the program", late="pause", expected=Why.ASLEEP),
+    Scenario(title="nothing: the clean job", late="no", expected=None),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """late: the ranks that `why` found late, with the cause that it named, if any."""
+
+    late: Sequence[tuple[int, LateCause | None]]
+    seconds: float
+    sampler_share: float
+
+    def named(self) -> list[tuple[int, Why]]:
+        return [(rank, cause.why) for rank, cause in self.late if cause is not None and cause.why.is_named]
+
+    def say(self) -> str:
+        said = [f"rank {rank}: {'no cause' if cause is None else cause.why}" for rank, cause in self.late]
+        return ", ".join(said) or "no rank late"
+
+
+def measure(settings: Settings, folder: Path) -> Measured:
+    library = fake_nvml.build(folder / "library") if fake_nvml.compiler() else None
+    notes: list[str] = []
+    outcomes: dict[str, list[Outcome]] = {scenario.title: [] for scenario in SCENARIOS}
+    bare_s: list[float] = []
+    for number in range(settings.late_runs):  # in turns, so that all meet the same machine
+        for scenario in SCENARIOS:
+            if scenario.has_devices and library is None:
+                continue
+            outcomes[scenario.title].append(_outcome(settings, folder / f"{number}", scenario, library))
+        bare_s.append(_run(settings, folder / "bare", "no", [], telemetry=False))
+    for scenario in SCENARIOS:
+        notes.append(_summary(scenario, outcomes[scenario.title]))
+    clean = outcomes[SCENARIOS[-1].title]
+    shares = [100 * outcome.sampler_share for found in outcomes.values() for outcome in found]
+    ratios = [outcome.seconds / bare for outcome, bare in zip(clean, bare_s, strict=True)]
+    return Measured(
+        rows=[
+            Row(
+                what="steps of the job, with telemetry",
+                against="recorded without",
+                values=[outcome.seconds for outcome in clean],
+                unit="s",
+                ratios=ratios,
+                goal=1.005,
+            ),
+            Row(what="the sampler's CPU time", values=shares, unit="% of a core", goal=0.5, digits=2),
+        ],
+        notes=[
+            *notes,
+            f"the default period, 50 ms; {settings.late_steps} steps, {RANKS} ranks on CPUs 0 and 1 with gloo",
+            "no run delays a link: no cause is named for one",
+        ],
+    )
+
+
+def _outcome(settings: Settings, folder: Path, scenario: Scenario, library: Path | None) -> Outcome:
+    folder.mkdir(exist_ok=True)
+    place = folder / "run"
+    prefix: list[str] = []
+    options: list[object] = []
+    if scenario.has_devices and library is not None:
+        level = {"throttle_reasons": [(0, 0)], "sm_clock": [(0, 1800)], "temperature": [(0, 60)]}
+        script = fake_nvml.write_script(folder / "script", [level] * RANKS)
+        options = ["--devices", script]
+        prefix = ["env", f"FAKE_NVML={script}", f"LD_LIBRARY_PATH={library}"]
+    try:
+        with _group(scenario) as group:
+            inside = [*options, "--group", group] if group else options
+            seconds = _run(settings, place, scenario.late, inside, prefix=prefix)
+        return _seen(place, seconds)
+    finally:
+        remove_run(place)
+        for path in sorted(folder.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+
+
+def _run(
+    settings: Settings,
+    place: Path,
+    late: str,
+    options: Sequence[object],
+    *,
+    prefix: Sequence[str] = (),
+    telemetry: bool = True,
+) -> float:
+    """How long its steps took, by the job itself."""
+    told = place.with_suffix(".seconds")
+    job = torchrun(
+        RANKS, PROGRAMS / "late_rank.py", "--late", late, "--steps", settings.late_steps, "--seconds", told,
+        "--priority", PRIORITY, *options,
+    )  # fmt: skip
+    wanted = ["--telemetry"] if telemetry else []
+    run([*prefix, *recorded(place, wanted, job)], place.with_suffix(".txt"))
+    if not telemetry:
+        remove_run(place)
+    return float(told.read_text())
+
+
+def _seen(place: Path, seconds: float) -> Outcome:
+    evidence = gather(place)
+    telemetry = evidence.telemetry
+    own = telemetry.find(SAMPLER, CPU_TIME) if telemetry is not None else None
+    if own is None or len(own.times_ns) < 2:
+        raise BenchError("the sampler wrote nothing of itself")
+    lasted_ns = int(own.times_ns[-1] - own.times_ns[0])
+    share = int(own.values[-1] - own.values[0]) / lasted_ns
+    verdicts = diagnose(evidence).verdicts
+    late = [(v.ranks[0], v.cause) for v in verdicts if isinstance(v, Straggler | Delay)]
+    return Outcome(late=late, seconds=seconds, sampler_share=share)
+
+
+def _summary(scenario: Scenario, outcomes: Sequence[Outcome]) -> str:
+    if not outcomes:
+        return f"{scenario.title}: not measured, no C compiler builds the fake driver"
+    if scenario.expected is None:
+        accused = [outcome for outcome in outcomes if outcome.named()]
+        text = f"a cause was named in {len(accused)} of {len(outcomes)} runs"
+        wrong = [outcome.say() for outcome in accused]
+    else:
+        right = [outcome for outcome in outcomes if outcome.named() == [(LATE_RANK, scenario.expected)]]
+        silent = [outcome for outcome in outcomes if not outcome.named()]
+        false = len(outcomes) - len(right) - len(silent)
+        text = f"named right in {len(right)} of {len(outcomes)} runs, wrong in {false}, no cause named in {len(silent)}"
+        wrong = [outcome.say() for outcome in outcomes if outcome not in right]
+    return f"{scenario.title}: {text}" + (f" ({'; '.join(wrong)})" if wrong else "")
+
+
+@contextmanager
+def _group(scenario: Scenario) -> Iterator[Path | None]:
+    """A control group with half a CPU, of which other groups take nothing."""
+    if scenario.late != "group":
+        yield None
+        return
+    is_v2 = (_GROUPS / "cgroup.controllers").exists()
+    group = (_GROUPS if is_v2 else _GROUPS / "cpu") / f"prismdbg-bench-{os.getpid()}"
+    try:
+        group.mkdir()
+        if is_v2:
+            (group / "cpu.max").write_text(f"{PERIOD_US // 2} {PERIOD_US}")
+            (group / "cpu.weight").write_text("10000")
+        else:
+            (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (group / "cpu.cfs_quota_us").write_text(str(PERIOD_US // 2))
+            (group / "cpu.shares").write_text("262144")
+    except OSError as error:
+        raise BenchError(f"no control group with a quota: {error}") from error
+    try:
+        yield group
+    finally:
+        group.rmdir()

@@ -1,0 +1,120 @@
+"""`prismdbg telemetry`, and the option of `record`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from prismdbg.cli import main
+from prismdbg.cli.click_errors import WrongValue
+from prismdbg.cli.options.param_types import period
+from prismdbg.telemetry.file_format import segment_name
+from prismdbg.telemetry.sensor import Kind, Provenance, Sensor
+from prismdbg.telemetry.writer import TelemetryWriter, about
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "run.json").write_text("{}")
+    into = TelemetryWriter(folder / "telemetry", about(50_000_000))
+    ran = Sensor("rank 1", "cpu_time", "ns", Kind.COUNTER)
+    power = Sensor("gpu GPU-FAKE-1", "power", "mW", Kind.GAUGE, Provenance.FAKE)
+    other = Sensor("gpu GPU-FAKE-2", "power", "mW", Kind.GAUGE, Provenance.FAKE)
+    for second in range(3):
+        into.now_ns = second * 1_000_000_000
+        into.reading(ran, second * 500_000_000)
+        into.reading(power, 250_000)
+        into.reading(other, 1)
+    into.missing("host", "energy", "no RAPL zone")
+    into.text("rank 1", "device", "GPU-FAKE-1")
+    into.close()
+    return folder
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = main.run([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_the_table_has_rates_levels_what_is_missing_and_what_is_fake(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = said(capsys, "telemetry", run)
+    assert code == 0
+    rows = [line.split() for line in out.splitlines()]
+    assert ["rank", "1", "cpu_time", "500", "500", "500", "ms/s", "3"] in rows
+    assert ["gpu", "GPU-FAKE-1", "power", "2.5e+05", "2.5e+05", "2.5e+05", "mW", "3", "fake"] in rows
+    assert "not available: energy of host: no RAPL zone" in out
+    assert "fake: read from a library that stands in for a driver" in out
+
+
+def test_one_rank_is_shown_with_its_devices_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = said(capsys, "telemetry", run, "--rank", 1, "--json")
+    shown = {sensor["subject"]: sensor for sensor in json.loads(out)["sensors"]}
+    assert set(shown) == {"rank 1", "gpu GPU-FAKE-1"}
+    assert shown["rank 1"]["median"] == 5e8
+
+
+def test_csv_has_a_line_for_each_reading(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = said(capsys, "telemetry", run, "--rank", 1, "--export", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["value"] for row in rows if row["sensor"] == "cpu_time"] == ["0", "500000000", "1000000000"]
+    assert {row["provenance"] for row in rows if row["sensor"] == "power"} == {"fake"}
+
+
+def test_perfetto_has_a_track_for_each_sensor(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said(capsys, "telemetry", run, "--export", "perfetto", "-o", tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    rates = [e["args"]["value"] for e in trace["traceEvents"] if e["name"] == "cpu_time (ns/s)"]
+    assert rates == [5e8, 5e8]
+    assert any(e["name"] == "power (mW, fake)" for e in trace["traceEvents"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--rank", 9), "no telemetry of rank 9"),
+        (("-o", "x"), "-o is for an export"),
+        (("--export", "csv", "--json"), "exclude each other"),
+    ],
+)
+def test_what_makes_no_sense_is_one_error(
+    arguments: tuple[object, ...], problem: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = said(capsys, "telemetry", run, *arguments)
+    assert code == 2
+    assert problem in err
+    assert "try:" in err
+
+
+def test_a_run_without_telemetry_says_how_to_get_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    code, _, err = said(capsys, "telemetry", tmp_path)
+    assert code == 2
+    assert "record the job with --telemetry" in err
+
+
+def test_a_damaged_file_is_said(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run / "telemetry" / segment_name(1)
+    path.write_bytes(b"x" * 100)
+    code, _, err = said(capsys, "telemetry", run)
+    assert code == 3
+    assert "is not a file of telemetry" in err
+
+
+@pytest.mark.parametrize(("text", "ns"), [("50ms", 50_000_000), ("1s", 10**9), ("0.5s", 5 * 10**8), ("10ms", 10**7)])
+def test_periods(text: str, ns: int) -> None:
+    assert period(text) == ns
+
+
+@pytest.mark.parametrize("text", ["", "50", "5ms", "torchrun", "61s", "nanms", "-1s", "1m"])
+def test_what_is_no_period_is_refused(text: str) -> None:
+    with pytest.raises(WrongValue):
+        period(text)

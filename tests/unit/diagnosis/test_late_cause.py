@@ -1,0 +1,237 @@
+"""Why a rank was late: readings of sensors beside logs in, a cause out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from logs import MILLISECOND_NS, Job
+
+from prismdbg.diagnosis.cause import LateCause, Why
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.stragglers import Straggler
+from prismdbg.diagnosis.why import diagnose
+from prismdbg.telemetry import sensor as names
+from prismdbg.telemetry.sensor import Kind, Provenance, Sensor
+from prismdbg.telemetry.series import Series, Telemetry
+
+LATE = 3
+LATE_MS, STEP_MS = 40, 51.5  # of each step, as the logs of `late_job` have it
+ALL_OF_IT = LATE_MS / STEP_MS  # of the time is what the rank was late
+QUIET = {names.CPU_TIME: 0.1, names.RUN_QUEUE_WAIT: 0.01, names.QUOTA_THROTTLED: 0.0}
+Rates = Mapping[str, float]
+
+
+def late_job(steps: int = 40) -> Job:
+    job = Job(4)
+    for _ in range(steps):
+        job.call(late_ns={LATE: LATE_MS * MILLISECOND_NS})
+        job.now_ns += 10 * MILLISECOND_NS
+        for rank in job.ranks:
+            job.next_step(rank)
+    return job
+
+
+def counter(subject: str, name: str, job: Job, rate: float) -> Series:
+    times = np.arange(900 * MILLISECOND_NS, job.now_ns + 200 * MILLISECOND_NS, 50 * MILLISECOND_NS, dtype=np.int64)
+    values = (rate * (times - times[0])).astype(np.int64)
+    return Series(sensor=Sensor(subject, name, "ns", Kind.COUNTER), times_ns=times, values=values)
+
+
+def gauge(subject: str, name: str, job: Job, value: int, provenance: Provenance = Provenance.MEASURED) -> Series:
+    flat = counter(subject, name, job, 0.0)
+    return Series(
+        sensor=Sensor(subject, name, "", Kind.GAUGE, provenance), times_ns=flat.times_ns, values=flat.values + value
+    )
+
+
+def telemetry(job: Job, late: Rates, others: Rates = QUIET, *more: Series, asleep: bool = False) -> Telemetry:
+    """Each rank on a CPU of its own."""
+    series: list[Series] = [*more]
+    for rank in job.ranks:
+        subject = f"rank {rank}"
+        rates = {**others, **(late if rank == LATE else {})}
+        series += [counter(subject, name, job, rate) for name, rate in rates.items()]
+        series += [
+            gauge(subject, names.LAST_CPU, job, rank),
+            gauge(subject, names.DISK_SLEEP, job, int(asleep and rank == LATE)),
+            counter(f"cpu {rank}", names.STOLEN_TIME, job, 0.0),
+        ]
+    by_key = {(each.sensor.subject, each.sensor.name): each for each in series}
+    by_key |= {(each.sensor.subject, each.sensor.name): each for each in more}
+    return Telemetry(period_ns=50 * MILLISECOND_NS, wall_offset_ns=0, series=by_key)
+
+
+def without(found: Telemetry, subject: str, name: str, why: str) -> Telemetry:
+    series = {key: each for key, each in found.series.items() if key != (subject, name)}
+    return replace(found, series=series, missing={(subject, name): why})
+
+
+def cause_of(job: Job, found: Telemetry | None) -> LateCause | None:
+    late = [v for v in diagnose(Evidence(logs=job.logs, telemetry=found)).verdicts if isinstance(v, Straggler)]
+    assert [v.ranks for v in late] == [(LATE,)]
+    return late[0].cause
+
+
+def named(job: Job, found: Telemetry) -> Why:
+    cause = cause_of(job, found)
+    assert cause is not None
+    return cause.why
+
+
+@pytest.mark.parametrize(
+    ("late", "why"),
+    [
+        ({names.CPU_TIME: 0.1 + ALL_OF_IT}, Why.COMPUTES),
+        ({names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT}, Why.RUN_QUEUE),
+        # a thread that a quota holds is in the run queue as the kernel counts it
+        ({names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT, names.QUOTA_THROTTLED: ALL_OF_IT}, Why.QUOTA),
+        ({}, Why.ASLEEP),
+    ],
+)
+def test_the_cause_that_explains_the_lateness_is_named(late: Rates, why: Why) -> None:
+    job = late_job()
+    assert named(job, telemetry(job, late)) is why
+
+
+def test_time_that_the_hypervisor_took_is_no_computation() -> None:
+    """Without paravirtual clocks, stolen time counts as time that the thread ran."""
+    job = late_job()
+    stolen = counter(f"cpu {LATE}", names.STOLEN_TIME, job, ALL_OF_IT)
+    assert named(job, telemetry(job, {names.CPU_TIME: 0.1 + ALL_OF_IT}, QUIET, stolen)) is Why.STOLEN
+
+
+def test_a_sleep_in_the_kernel_is_for_a_disk() -> None:
+    job = late_job()
+    assert named(job, telemetry(job, {}, asleep=True)) is Why.DISK
+
+
+def test_waiting_that_comes_with_more_work_is_work() -> None:
+    """Twice the work on a machine on which everybody waits as long as they run."""
+    job = late_job()
+    half = ALL_OF_IT / 2
+    everybody = {**QUIET, names.CPU_TIME: 0.1, names.RUN_QUEUE_WAIT: 0.1}
+    late = {names.CPU_TIME: 0.1 + half, names.RUN_QUEUE_WAIT: 0.1 + half}
+    assert named(job, telemetry(job, late, everybody)) is Why.COMPUTES
+
+
+def test_two_causes_of_one_size_are_not_one_cause() -> None:
+    job = late_job()
+    half = ALL_OF_IT / 2
+    cause = cause_of(job, telemetry(job, {names.RUN_QUEUE_WAIT: 0.01 + half, names.CPU_TIME: 0.1 + half}))
+    assert cause is not None
+    assert cause.why is Why.SEVERAL
+    assert cause.text == "why it was late is inconclusive: no single cause explains it"
+    assert "run queue" in cause.lines[0] and "longer computation" in cause.lines[0]
+
+
+@pytest.mark.parametrize("name", [names.CPU_TIME, names.RUN_QUEUE_WAIT, names.QUOTA_THROTTLED])
+def test_a_sensor_that_is_missing_is_said_and_nothing_concluded(name: str) -> None:
+    job = late_job()
+    found = without(telemetry(job, {names.RUN_QUEUE_WAIT: ALL_OF_IT}), f"rank {LATE}", name, "no such kernel")
+    cause = cause_of(job, found)
+    assert cause is not None
+    assert cause.why is Why.UNKNOWN
+    assert cause.text == f"why it was late is inconclusive: {name} of rank {LATE} is not available: no such kernel"
+
+
+def test_stolen_time_that_is_missing_is_not_zero() -> None:
+    job = late_job()
+    found = without(telemetry(job, {names.CPU_TIME: ALL_OF_IT}), f"cpu {LATE}", names.STOLEN_TIME, "not counted")
+    assert named(job, found) is Why.UNKNOWN
+
+
+def test_readings_of_another_time_are_no_readings() -> None:
+    job = late_job()
+    found = telemetry(job, {names.RUN_QUEUE_WAIT: ALL_OF_IT})
+    key = f"rank {LATE}", names.QUOTA_THROTTLED
+    early = found.series[key]
+    found = replace(
+        found, series={**found.series, key: replace(early, times_ns=early.times_ns[:9], values=early.values[:9])}
+    )
+    cause = cause_of(job, found)
+    assert cause is not None
+    assert cause.text.endswith("is not available: no readings of that time")
+
+
+def test_nothing_is_said_without_telemetry_or_of_a_short_delay() -> None:
+    assert cause_of(late_job(), None) is None
+    job = late_job(steps=9)
+    coarse = replace(telemetry(job, {names.CPU_TIME: 1.0}), period_ns=10_000 * MILLISECOND_NS)
+    assert cause_of(job, coarse) is None
+
+
+def test_who_ran_instead_is_said() -> None:
+    job = late_job()
+    burner = counter("process 71 (stress)", names.CPU_TIME, job, 0.8)
+    there = gauge("process 71 (stress)", names.LAST_CPU, job, LATE)
+    elsewhere = counter("process 72 (other)", names.CPU_TIME, job, 0.9)
+    not_there = gauge("process 72 (other)", names.LAST_CPU, job, 0)
+    found = telemetry(job, {names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT}, QUIET, burner, there, elsewhere, not_there)
+    cause = cause_of(job, found)
+    assert cause is not None
+    assert [line for line in cause.lines if "process" in line] == ["who ran there instead: process 71 (stress), 1.6 s"]
+
+
+def test_a_slower_clock_is_not_slower_code() -> None:
+    job = late_job()
+    clocks = [
+        gauge(f"cpu {cpu}", names.CPU_FREQUENCY, job, 1_000_000_000 if cpu == LATE else 3_000_000_000)
+        for cpu in job.ranks
+    ]
+    assert named(job, telemetry(job, {names.CPU_TIME: 0.1 + ALL_OF_IT}, QUIET, *clocks)) is Why.CLOCK
+
+
+def test_slower_code_says_where_and_that_clocks_were_not_read() -> None:
+    job = late_job()
+    cause = cause_of(job, telemetry(job, {names.CPU_TIME: 0.1 + ALL_OF_IT}))
+    assert cause is not None
+    assert "train.py:42" in cause.text
+    assert cause.lines[0].startswith("a slower clock of its CPU is not excluded: frequency is not available")
+
+
+def devices(
+    job: Job, reasons: Mapping[int, int], clocks: Mapping[int, int]
+) -> tuple[list[Series], dict[tuple[str, str], str]]:
+    series = []
+    for rank in job.ranks:
+        for name, values, usual in ((names.THROTTLE_REASONS, reasons, 0), (names.SM_CLOCK, clocks, 1800)):
+            series.append(gauge(f"gpu GPU-{rank}", name, job, values.get(rank, usual), Provenance.FAKE))
+    texts = {(f"rank {rank}", names.DEVICE): f"GPU-{rank}" for rank in job.ranks}
+    return series, texts
+
+
+@pytest.mark.parametrize(("reason", "why"), [(0x40, Why.GPU_THERMAL), (0x20, Why.GPU_THERMAL), (0x04, Why.GPU_POWER)])
+def test_a_throttled_gpu_is_named_and_said_to_be_fake(reason: int, why: Why) -> None:
+    job = late_job()
+    series, texts = devices(job, {LATE: reason}, {LATE: 600})
+    cause = cause_of(job, replace(telemetry(job, {}, QUIET, *series), texts=texts))
+    assert cause is not None
+    assert cause.why is why
+    assert cause.is_fake
+    assert any(line.startswith("fake:") for line in cause.lines)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "clocks"),
+    [
+        ({0: 0x40, 1: 0x40, 2: 0x40, 3: 0x40}, {}),  # all of them are hot
+        ({LATE: 0x40}, {}),  # its clock is that of the others
+        ({LATE: 0x01}, {LATE: 600}),  # idle
+    ],
+)
+def test_a_gpu_is_not_accused_for_less(reasons: Mapping[int, int], clocks: Mapping[int, int]) -> None:
+    job = late_job()
+    series, texts = devices(job, reasons, clocks)
+    assert named(job, replace(telemetry(job, {}, QUIET, *series), texts=texts)) is Why.ASLEEP
+
+
+def test_the_verdict_prints_the_cause_and_gives_it_to_programs() -> None:
+    job = late_job()
+    found = telemetry(job, {names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT})
+    (late,) = (v for v in diagnose(Evidence(logs=job.logs, telemetry=found)).verdicts if isinstance(v, Straggler))
+    assert late.lines[0].startswith("why: it waited ")
+    assert late.to_json()["cause"]["why"] == "run_queue"
+    assert late.to_json()["cause"]["explained"]["run_queue"] == pytest.approx(1.0, abs=0.05)

@@ -1,0 +1,244 @@
+"""Sensors of a host, from trees that stand for its files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from telemetry_sink import Collected
+
+from prismdbg.telemetry import sensor as names
+from prismdbg.telemetry.collectors.cpus import CpuCollector, PressureCollector
+from prismdbg.telemetry.collectors.hardware import HardwareCollector
+from prismdbg.telemetry.collectors.network import NetworkCollector
+from prismdbg.telemetry.collectors.processes import ProcessCollector
+from prismdbg.telemetry.collectors.quota import Quotas
+from prismdbg.telemetry.collectors.ranks import RankCollector
+
+PID = 4711
+EVERY_NS = 1_000_000_000
+STAT = "4711 (a (b) c) {state} 1 1 1 0 -1 0 0 0 0 0 250 50 0 0 20 0 1 0 99 " + "0 " * 16 + "3 0 0"
+
+
+def write(root: Path, **files: str) -> None:
+    """Names with `__` for a slash."""
+    for name, text in files.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def rank_tree(root: Path, state: str = "S") -> None:
+    process = root / "proc" / str(PID)
+    for thread, counted in ((PID, "5000 700 3"), (PID + 1, "40 8 1")):
+        (process / "task" / str(thread)).mkdir(parents=True)
+        (process / "task" / str(thread) / "schedstat").write_text(f"{counted}\n")
+    (process / "stat").write_text(STAT.format(state=state))
+    (process / "schedstat").write_text("5000 700 3\n")
+    (process / "cgroup").write_text("0::/job/rank\n")
+    (root / "sys/fs/cgroup").mkdir(parents=True, exist_ok=True)
+
+
+def collector(root: Path) -> RankCollector:
+    ranks = RankCollector(root, EVERY_NS)
+    ranks.watch("3.1", PID)
+    return ranks
+
+
+def test_a_ranks_times_are_read(tmp_path: Path) -> None:
+    rank_tree(tmp_path, state="D")
+    found = Collected()
+    ranks = collector(tmp_path)
+    ranks.sample(found)
+    ranks.close()
+    assert found.last("rank 3.1", names.CPU_TIME) == 5000
+    assert found.last("rank 3.1", names.RUN_QUEUE_WAIT) == 700
+    assert found.last("rank 3.1", names.THREADS_CPU_TIME) == 5040
+    assert found.last("rank 3.1", names.THREADS_RUN_QUEUE_WAIT) == 708
+    assert found.last("rank 3.1", names.LAST_CPU) == 3
+    assert found.last("rank 3.1", names.DISK_SLEEP) == 1
+
+
+def test_a_thread_that_ended_still_counts(tmp_path: Path) -> None:
+    rank_tree(tmp_path)
+    found, ranks = Collected(), collector(tmp_path)
+    ranks.sample(found)
+    thread = tmp_path / "proc" / str(PID) / "task" / str(PID + 1)
+    (thread / "schedstat").unlink()
+    thread.rmdir()
+    ranks.sample(found)
+    ranks.close()
+    assert found.last("rank 3.1", names.THREADS_CPU_TIME) == 5040
+
+
+def test_without_schedstat_the_times_are_missing(tmp_path: Path) -> None:
+    rank_tree(tmp_path)
+    (tmp_path / "proc" / str(PID) / "schedstat").unlink()
+    found, ranks = Collected(), collector(tmp_path)
+    ranks.sample(found)
+    ranks.close()
+    assert found.last("rank 3.1", names.CPU_TIME) is None
+    assert "No such file" in found.absent["rank 3.1", names.RUN_QUEUE_WAIT]
+
+
+def test_a_rank_that_ended_is_read_no_more(tmp_path: Path) -> None:
+    rank_tree(tmp_path, state="Z")
+    found, ranks = Collected(), collector(tmp_path)
+    ranks.sample(found)
+    assert not found.readings
+    assert ranks.pids == {}
+
+
+def quota(root: Path) -> tuple[int | None, str]:
+    quotas = Quotas(root)
+    quotas.find(PID)
+    found = quotas.throttled_ns(PID)
+    quotas.close()
+    return found
+
+
+def test_quota_of_the_group_and_of_those_around_it_version_2(tmp_path: Path) -> None:
+    rank_tree(tmp_path)
+    write(
+        tmp_path,
+        sys__fs__cgroup__cgroup_controllers="cpu\n",
+        sys__fs__cgroup__job__rank__cpu_max="50000 100000\n",
+        sys__fs__cgroup__job__rank__cpu_stat="nr_periods 1\nthrottled_usec 7\n",
+        sys__fs__cgroup__job__cpu_max="max 100000\n",
+        sys__fs__cgroup__job__cpu_stat="throttled_usec 1000000\n",
+    )
+    rename_dots(tmp_path)
+    assert quota(tmp_path) == (7000, "")
+
+
+def test_quota_version_1(tmp_path: Path) -> None:
+    rank_tree(tmp_path)
+    (tmp_path / "proc" / str(PID) / "cgroup").write_text("2:cpu,cpuacct:/job\n1:name=systemd:/x\n0::/\n")
+    group = tmp_path / "sys/fs/cgroup/cpu,cpuacct/job"
+    group.mkdir(parents=True)
+    (group / "cpu.cfs_quota_us").write_text("50000\n")
+    (group / "cpu.stat").write_text("nr_periods 3\nnr_throttled 2\nthrottled_time 123\n")
+    assert quota(tmp_path) == (123, "")
+    (group / "cpu.cfs_quota_us").write_text("-1\n")
+    assert quota(tmp_path) == (0, "")
+
+
+def test_a_quota_that_cannot_be_seen_is_not_zero(tmp_path: Path) -> None:
+    rank_tree(tmp_path)
+    assert quota(tmp_path) == (None, "no cpu controller of control groups is mounted at /sys/fs/cgroup")
+    write(tmp_path, sys__fs__cgroup__cgroup_controllers="cpu\n")
+    rename_dots(tmp_path)
+    assert quota(tmp_path) == (None, "the control group /job/rank cannot be seen from here")
+    (tmp_path / "proc" / str(PID) / "cgroup").write_text("0::/../other\n")
+    assert quota(tmp_path)[0] is None
+
+
+def rename_dots(root: Path) -> None:
+    """`cpu_max` was written for `cpu.max`: a keyword has no dot."""
+    for path in (root / "sys/fs/cgroup").rglob("*_*"):
+        path.rename(path.with_name(path.name.replace("_", ".", 1)))
+
+
+def test_stolen_time_is_read_for_each_cpu(tmp_path: Path) -> None:
+    write(tmp_path, proc__stat="cpu  1 1 1 1 1 1 1 9 0 0\ncpu0 1 1 1 1 1 1 1 4 0 0\ncpu5 1 1 1 1 1 1 1 5 0 0\nintr 1\n")
+    found = Collected()
+    CpuCollector(tmp_path).sample(found)
+    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    assert found.last("cpu 0", names.STOLEN_TIME) == 4 * tick_ns
+    assert found.last("cpu 5", names.STOLEN_TIME) == 5 * tick_ns
+    CpuCollector(tmp_path / "nothing").sample(found)
+    assert "No such file" in found.absent["host", names.STOLEN_TIME]
+
+
+def test_pressure_is_read_and_a_kernel_without_it_said(tmp_path: Path) -> None:
+    line = "avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
+    write(
+        tmp_path,
+        proc__pressure__io=f"some {line.format(7)}full {line.format(3)}",
+        proc__pressure__cpu=f"some {line.format(5)}",
+    )
+    found = Collected()
+    PressureCollector(tmp_path).sample(found)
+    assert found.last("host", "io_pressure_full") == 3000
+    assert found.last("host", "cpu_pressure_some") == 5000
+    assert "No such file" in found.absent["host", "memory_pressure"]
+
+
+def test_energy_is_counted_over_the_wrap_of_its_counter(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        **{
+            "sys__class__powercap__intel-rapl:0__name": "package-0\n",
+            "sys__class__powercap__intel-rapl:0__max_energy_range_uj": "999\n",
+            "sys__class__powercap__intel-rapl:0__energy_uj": "990\n",
+        },
+    )
+    found, hardware = Collected(), HardwareCollector(tmp_path)
+    hardware.sample(found)
+    for value in (995, 4, 7):
+        (tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj").write_text(f"{value}\n")
+        hardware.sample(found)
+    hardware.close()
+    assert found.values("intel-rapl:0 (package-0)", "energy") == [0, 5, 14, 17]
+
+
+def test_temperatures_clocks_and_throttling_of_cpus(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        sys__class__thermal__thermal_zone0__type="x86_pkg_temp\n",
+        sys__class__thermal__thermal_zone0__temp="81000\n",
+        sys__devices__system__cpu__cpu0__cpufreq__scaling_cur_freq="2400000\n",
+        sys__devices__system__cpu__cpu0__thermal_throttle__core_throttle_count="6\n",
+    )
+    found, hardware = Collected(), HardwareCollector(tmp_path)
+    hardware.sample(found)
+    hardware.close()
+    assert found.last("thermal_zone0 (x86_pkg_temp)", "temperature") == 81_000
+    assert found.last("cpu 0", names.CPU_FREQUENCY) == 2_400_000_000
+    assert found.last("cpu 0", "thermal_throttled") == 6
+    assert found.absent["host", "energy"].startswith("no RAPL zone in")
+
+
+def test_a_machine_without_any_of_them_says_each(tmp_path: Path) -> None:
+    found = Collected()
+    HardwareCollector(tmp_path).sample(found)
+    assert {name for _, name in found.absent} == {"temperature", "frequency", "energy"}
+    assert not found.readings
+
+
+def test_retransmitted_segments(tmp_path: Path) -> None:
+    write(tmp_path, proc__net__snmp="Ip: A\nIp: 1\nTcp: InSegs RetransSegs\nTcp: 5 42\n")
+    found = Collected()
+    NetworkCollector(tmp_path).sample(found)
+    assert found.last("host", "tcp_retransmits") == 42
+    write(tmp_path, proc__net__snmp="Tcp: InSegs\nTcp: 5\n")
+    NetworkCollector(tmp_path).sample(found)
+    assert "does not count" in found.absent["host", "tcp_retransmits"]
+
+
+def test_processes_that_use_a_cpu_are_named_without_their_arguments(tmp_path: Path) -> None:
+    rank_tree(tmp_path)
+    process = tmp_path / "proc/99"
+    process.mkdir()
+    (process / "comm").write_text("python3\n")
+    (process / "cmdline").write_bytes(b"python3\0/home/me/burn.py\0--token=secret\0")
+    found = Collected()
+    processes = ProcessCollector(tmp_path, collector(tmp_path))
+    for ticks in (0, 10_000_000):
+        fields = STAT.replace("4711", "99").format(state="R").replace(" 250 50 ", f" {ticks} 0 ")
+        (process / "stat").write_text(fields)
+        processes.sample(found)
+    assert {sensor.subject for sensor in found.readings} == {"process 99 (python3 burn.py)"}
+    assert found.last("process 99 (python3 burn.py)", names.LAST_CPU) == 3
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this kernel has no schedstat")
+def test_this_machines_own_files_are_understood() -> None:
+    found, ranks = Collected(), RankCollector(Path("/"), EVERY_NS)
+    ranks.watch("0", os.getpid())
+    ranks.sample(found)
+    ranks.close()
+    ran = found.last("rank 0", names.CPU_TIME)
+    assert ran is not None and ran > 0
+    assert found.last("rank 0", names.LAST_CPU) in range(os.cpu_count() or 1)
