@@ -1,4 +1,5 @@
-"""A small training in whose step 5 one rank, named by its argument, sends NaN. STEPS, STEP_TAKES_S: as they say."""
+"""A small training in whose step 5 one rank goes wrong: `goes_wrong_on_a_rank.py nan|hang|raise RANK`. After a restart
+it goes well. STEPS, STEP_TAKES_S: as they say."""
 
 import os
 import sys
@@ -9,12 +10,18 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 STEPS, AT = int(os.environ.get("STEPS", "8")), 5
+HOW, WHICH = sys.argv[1], int(sys.argv[2])
 
 
 def batch(rank: int, step: int) -> torch.Tensor:
     data = torch.randn(8, 16)
-    if step == AT and rank == int(sys.argv[1]):
-        data[0, 0] = float("nan")
+    if step == AT and rank == WHICH and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
+        if HOW == "nan":
+            data[0, 0] = float("nan")
+        elif HOW == "hang":
+            time.sleep(3600)
+        else:
+            raise ValueError("no such batch")
     return data
 
 
