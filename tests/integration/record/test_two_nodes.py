@@ -141,20 +141,6 @@ def test_a_hang_is_told_by_the_node_that_knows_who_never_came(tmp_path: Path) ->
         assert "rank 3 never came" in why.out and f"node {there.name}" in why.out, why.out
 
 
-def test_a_restart_on_both_nodes_is_another_attempt(tmp_path: Path) -> None:
-    job = job_line(JOBS / "goes_wrong_on_a_rank.py", "raise", 3)
-    job.insert(job.index("--rdzv-backend"), "--max-restarts=1")
-    with on_two_nodes(tmp_path, job, "--window", "all") as two:
-        assert two.end() == (0, 0), two.output
-        (incident,) = supervisor_report(two.run)["incidents"]
-        assert (incident["kind"], incident["ranks"], incident["attempt"]) == ("exception", [3], 0), incident
-        assert "no such batch" in incident["text"] and incident["node"] == two.of_rank(3)[0].name
-        (capsule,) = incident["capsules"]
-        assert Capsule.open(Path(capsule)).manifest.rank == 3
-        why = two.nodes[0].prismdbg("why", two.run.path)
-        assert "exception: ValueError: no such batch" in why.out, why.out
-
-
 @pytest.mark.criu
 def test_a_rank_is_captured_from_the_other_node(two: OnTwo, tmp_path: Path) -> None:
     there, here = two.of_rank(3)
