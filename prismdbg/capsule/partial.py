@@ -1,20 +1,27 @@
 """What is still being written: a temporary sibling, locked while its writer lives.
 
-One that a `kill -9` left behind can so be told from one that is being written, and removed.
+One that a `kill -9` left behind can so be told from one that is being written, and removed. Locks of another host may
+not be seen here: what has its mark is left alone for a day.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
+import platform
+import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 _MARK = ".partial-"
+_OF_ANOTHER_KEPT_S = 24 * 3600.0
+_HOST = re.compile(r".*\.partial-([0-9a-f]{8})\.")
 
 
 @contextmanager
@@ -36,20 +43,25 @@ def partial_folder(path: Path) -> Iterator[Path]:
 def _locked_folder(path: Path) -> tuple[Path, int]:
     """Until it is locked it looks abandoned, and may be removed by another writer."""
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=f".{path.name}{_MARK}", dir=path.parent))
+        folder = Path(tempfile.mkdtemp(prefix=f".{path.name}{_MARK}{_host()}.", dir=path.parent))
         with contextlib.suppress(FileNotFoundError):
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            with contextlib.suppress(BlockingIOError):
+            try:
                 lock(descriptor)
-                if folder.exists():
-                    return folder, descriptor
+            except BlockingIOError:
+                os.close(descriptor)
+                continue
+            except OSError:  # a file system without locks: there nobody's looks abandoned
+                return folder, descriptor
+            if folder.exists():
+                return folder, descriptor
             os.close(descriptor)
 
 
 def remove_abandoned(folder: Path) -> None:
     """Removes partial folders in there that nobody writes any more."""
     for left in folder.iterdir():
-        if not is_partial(left) or not left.is_dir() or left.is_symlink():
+        if not is_partial(left) or not left.is_dir() or left.is_symlink() or _is_of_another(left):
             continue
         with contextlib.suppress(OSError):
             descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -74,8 +86,24 @@ def is_partial(path: Path) -> bool:
     return path.name.startswith(".") and _MARK in path.name
 
 
+def _host() -> str:
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+
+
+def _is_of_another(path: Path) -> bool:
+    """Of another host, whose locks may not be seen here, and not old."""
+    marked = _HOST.match(path.name)
+    if marked is None or marked[1] == _host():
+        return False
+    with contextlib.suppress(OSError):
+        return time.time() - path.lstat().st_mtime < _OF_ANOTHER_KEPT_S
+    return True
+
+
 def is_abandoned(path: Path) -> bool:
     """Whether nobody writes this partial any more."""
+    if _is_of_another(path):
+        return False
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

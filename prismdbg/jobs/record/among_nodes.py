@@ -3,6 +3,7 @@ with the others, and watches over the next of them."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,10 +15,11 @@ from prismdbg.jobs.record.heartbeat import NeighbourWatch
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.record.membership import Member
 from prismdbg.jobs.record.request_answers import RequestAnswers
-from prismdbg.jobs.storage.job_nodes import node_folders
+from prismdbg.jobs.storage.job_nodes import NodeFolder, node_folders
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_folder import attempt_of, rank_of, read_json
 
+LOOK_S = 1.0
 _BY_ITSELF, _LOST, _IN_A_COLLECTIVE = range(3)  # the first is nearest to the cause
 
 
@@ -28,19 +30,23 @@ class AmongNodes:
         self.node = member.node
         self._run = member.run
         self._heart = member.heart
-        self._own: set[str] = set()
-        self._others: set[str] = set()
+        self._known: dict[str, bool] = {}  # whether a log folder is of this node
+        self._looked_s = 0.0
         self._decisions = Decisions(member.run, member.node.name)
         self._neighbours = NeighbourWatch(member.run, member.node, tell)
         self._requests = RequestAnswers(member.run, member.node, tell)
 
-    def own(self, folders: list[Path]) -> list[Path]:
-        """Those of this node's ranks."""
-        for folder in folders:
-            if folder.name not in self._own and folder.name not in self._others and (folder / "rank.json").exists():
-                with suppress(CapsuleError):  # a damaged one is nobody's
-                    (self._own if self.node.owns(folder) else self._others).add(folder.name)
-        return [folder for folder in folders if folder.name in self._own]
+    def own(self, *, at_once: bool) -> list[Path]:
+        """Log folders of this node's ranks. All are looked through once a second: they may be thousands, on a file
+        server."""
+        now_s = time.monotonic()
+        if at_once or now_s - self._looked_s > LOOK_S:
+            self._looked_s = now_s
+            for folder in self._run.rank_folders():
+                if folder.name not in self._known and (folder / "rank.json").exists():
+                    with suppress(CapsuleError):  # a damaged one is nobody's
+                        self._known[folder.name] = self.node.owns(folder)
+        return [self._run.ranks / name for name, is_own in self._known.items() if is_own]
 
     def look(self, processes: Mapping[str, RankProcess]) -> None:
         living = [name for name, process in processes.items() if process.is_alive()]
@@ -53,7 +59,15 @@ class AmongNodes:
         return self._decisions.is_open
 
     def settle(self) -> None:
+        """How ranks end once a supervisor was told to end is no incident, on whichever node."""
+        if self._decisions.is_open and any(self._was_told(node) for node in node_folders(self._run)):
+            self._decisions.drop()
         self._decisions.settle()
+
+    def _was_told(self, node: NodeFolder) -> bool:
+        with suppress(CapsuleError):
+            return bool(read_json(node.supervisor_json).get("interrupted"))
+        return False
 
     def share(self, wanted: Wanted, raised_inside: bool | None, act: Callable[[], None]) -> None:
         """`act` once, by the supervisor that is nearest to the cause. raised_inside: as `raised_in_collective` says."""

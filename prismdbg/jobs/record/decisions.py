@@ -59,6 +59,10 @@ class Decisions:
         write_json(folder / f"{self._node}{_SAW}", {"key": list(key)})
         self._open[incident] = _Open(key=tuple(key), since_s=self._now_s(), act=act)
 
+    def drop(self) -> None:
+        """What was not decided so far is no incident."""
+        self._open.clear()
+
     def settle(self) -> None:
         for incident, one in list(self._open.items()):
             waited_s = self._now_s() - one.since_s

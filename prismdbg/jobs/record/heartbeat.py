@@ -105,7 +105,7 @@ class NeighbourWatch:
 
     def _text(self, node: NodeFolder, silent_s: float) -> str:
         ranks = sorted(name for name, owner in nodes_of_ranks(self._run).items() if owner == node.name)
-        whose = f" with the ranks {', '.join(ranks)}" if ranks else ""
+        whose = f" with rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)}" if ranks else ""
         return (
             f"node {node.name}{whose} has been silent for {silent_s:.0f} s: it, its supervisor or its network is lost"
         )

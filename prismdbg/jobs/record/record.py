@@ -16,9 +16,9 @@ from prismdbg.jobs.injection import cache_dir, job_environment, make_inject_fold
 from prismdbg.jobs.record.membership import Member, enter
 from prismdbg.jobs.record.shared_job import SharedJob, shared_job
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
-from prismdbg.jobs.storage.job_nodes import node_states
+from prismdbg.jobs.storage.job_nodes import NodeFolder, node_states
 from prismdbg.jobs.storage.run_folder import RunFolder, cannot_be_made, describe_run, write_json
-from prismdbg.jobs.storage.run_report import report
+from prismdbg.jobs.storage.run_report import report, report_of_node
 from prismdbg.settings.rank_config import RANK_MEMORY, Mode, RankConfig
 
 NOT_STARTED = 127  # as a shell says it
@@ -115,7 +115,7 @@ def _watch_among_others(request: RecordRequest, member: Member, job: subprocess.
         others = "" if member.made else ", which another supervisor has made"
         say(f"recording into {request.output}{others}, as node {member.node.name}")
         supervisor = Supervisor(member.run, request.policy, job, say, member)
-        return supervisor.watch(lambda: _finish(member.run, request.output, say))
+        return supervisor.watch(lambda: _finish(member.run, request.output, say, member.node))
     except (KeyboardInterrupt, SystemExit):  # before signals were passed on
         job.terminate()
         job.wait()
@@ -152,14 +152,14 @@ def _empty(folder: Path) -> None:
             path.unlink()
 
 
-def _finish(run: RunFolder, output: Path, say: Say) -> None:
-    """The job's exit code is the answer, whatever became of the run folder."""
+def _finish(run: RunFolder, output: Path, say: Say, node: NodeFolder | None = None) -> None:
+    """The job's exit code is the answer, whatever became of the run folder. `node`: of several, which alone is told."""
     try:
         _drop_unclaimed_traces(run)
     except OSError as error:
         say(f"unclaimed traces cannot be removed: {error}")
     try:
-        for line in report(output, is_told=True):
+        for line in report(output, is_told=True) if node is None else report_of_node(run, node, output):
             say(line)
     except (PrismError, OSError) as error:
         say(str(error))

@@ -43,7 +43,7 @@ def _step(environment: Mapping[str, str]) -> SharedJob | None:
 def _launched(command: Sequence[str], environment: Mapping[str, str]) -> SharedJob | None:
     """By torchrun: its command line is the same on all nodes but for what is a node's own."""
     words = _torchrun_words(command)
-    if words is None:
+    if words is None or "--standalone" in words:
         return None
     nodes = _value(words, "--nnodes") or environment.get("PET_NNODES", "1")
     if nodes in ("1", "1:1"):

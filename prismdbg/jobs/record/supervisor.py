@@ -105,6 +105,7 @@ class Supervisor:
         self._asked_by_signal = False
         self._told_to_end = False
         self._interrupted: dict[str, int] = {}
+        self._others_know = False  # that the job was told to end
         self._ended = Flag()
         self._only_writes = False  # the job has ended
         self._costs: list[dict[str, Any]] = []
@@ -199,9 +200,7 @@ class Supervisor:
 
     def _look(self, ended: bool) -> None:
         now_ns = time.monotonic_ns()
-        self._folders = self._run.rank_folders()
-        if self._nodes is not None:
-            self._folders = self._nodes.own(self._folders)
+        self._folders = self._run.rank_folders() if self._nodes is None else self._nodes.own(at_once=ended)
         for name, event in self._new_events():
             self._incidents.feed(name, event, now_ns)
             self._hangs.feed(name, event)
@@ -214,6 +213,9 @@ class Supervisor:
         self._guarded(self._on_incident.look)
         wanted = [*self._lost_ranks(), *self._incidents.due(now_ns, ended)]
         if self._told_to_end:
+            if self._nodes is not None and not self._others_know:
+                self._others_know = True  # before they decide about what follows
+                self._ledger.note(interrupted=self._interrupted)
             return
         for one in wanted:
             self._act_on(one)

@@ -16,6 +16,7 @@ from prismdbg.capsule import layout
 from prismdbg.capsule.partial import is_abandoned, is_partial, partial_name
 from prismdbg.capsule.walk import entries
 from prismdbg.errors import PrismError, UsageError
+from prismdbg.jobs.storage.job_nodes import node_states
 from prismdbg.jobs.storage.pack import read_manifest
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.model.plurals import counted
@@ -81,6 +82,9 @@ def remove(path: Path, *, force: bool = False) -> Item:
         pids = ", ".join(map(str, living))
         doing = "emulating" if "emulated" in read_json(RunFolder(path).run_json) else "recording"
         raise UsageError(f"{path} is still {doing} (process {pids})", hint="end the job first, or use --force")
+    if item.kind is ItemKind.RUN and not force and (nodes := _recording_nodes(RunFolder(path))):
+        names = ", ".join(nodes)
+        raise UsageError(f"{path} is still recording (on {names})", hint="end the job first, or use --force")
     doomed = path
     if item.kind is not ItemKind.PARTIAL:
         doomed = partial_name(path, "removed")
@@ -132,6 +136,12 @@ def living_processes(run: RunFolder) -> list[int]:
         if file.is_file():
             pids.append((read_json(file).get("pid"), file.stat().st_mtime))
     return [pid for pid, before_s in pids if isinstance(pid, int) and pid > 0 and _began_before(pid, before_s)]
+
+
+def _recording_nodes(run: RunFolder) -> list[str]:
+    """Of a job of several nodes: those of which something is still heard."""
+    states = node_states(run)
+    return [node.name for node in states if node.silent_s is not None and (not node.is_lost or node.goes_on)]
 
 
 def _began_before(pid: int, time_s: float) -> bool:

@@ -15,10 +15,10 @@ from prismdbg.capsule.log_format import SUMMARY, payload_segment
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.emulated_run import OWN_NAME, EmulatedRun, read_emulated
 from prismdbg.jobs.storage.inventory import disk_bytes
-from prismdbg.jobs.storage.job_nodes import NodeState, node_states, supervisor_report
+from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, node_states, nodes_of_ranks, supervisor_report
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_files import whole_incidents
-from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
+from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
 from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, LogColumns, read_whole
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
@@ -146,6 +146,14 @@ def report(
     if supervisor.get("incidents"):
         lines.append(f"next: prismdbg why {quote(str(path))}")
     return lines
+
+
+def report_of_node(run: RunFolder, node: NodeFolder, path: Path) -> list[str]:
+    """A few lines on what one supervisor of several has recorded: it does not read the logs of other nodes."""
+    ranks = [rank for rank, owner in nodes_of_ranks(run).items() if owner == node.name]
+    supervisor = read_json(node.supervisor_json)
+    lines = [f"{path}: {counted(len(ranks), 'rank')} of node {node.name}", *_counts(supervisor)]
+    return [*lines, f"next: prismdbg why {quote(str(path))}"] if supervisor.get("incidents") else lines
 
 
 def _events(supervisor: dict[str, Any]) -> list[str]:

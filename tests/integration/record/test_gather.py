@@ -20,7 +20,7 @@ JOBS = Path(__file__).parents[1] / "node_jobs"
 def test_runs_of_two_nodes_become_one_over_ssh(tmp_path: Path) -> None:
     shared = tmp_path.resolve() / "shared"
     with two_nodes(shared) as nodes:
-        job = job_line(JOBS / "nan_on_a_rank.py", 3)
+        job = job_line(JOBS / "goes_wrong_on_a_rank.py", "nan", 3)
         lines = [record_line(shared / f"of-{node.name}", job, "--window", "all") for node in nodes]
         parts = [node.start(line, shared / f"{node.name}.txt") for node, line in zip(nodes, lines, strict=True)]
         try:

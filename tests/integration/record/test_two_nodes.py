@@ -101,7 +101,7 @@ def two(tmp_path: Path) -> Iterator[OnTwo]:
 
 
 def test_a_nan_of_one_node_becomes_one_capsule_that_any_node_replays(tmp_path: Path) -> None:
-    job = job_line(JOBS / "nan_on_a_rank.py", 3)
+    job = job_line(JOBS / "goes_wrong_on_a_rank.py", "nan", 3)
     with on_two_nodes(tmp_path, job, "--window", "all") as two:
         assert two.end() == (0, 0), two.output
         one, other = two.nodes
@@ -119,13 +119,26 @@ def test_a_nan_of_one_node_becomes_one_capsule_that_any_node_replays(tmp_path: P
         assert set(rows.values()) == {"n1", "n2"} and rows["2"] == rows["3"] != rows["0"] == rows["1"], status.out
         assert f"node {rows['3']} (rank 2, rank 3): ended" in status.err
         why = one.prismdbg("why", two.run.path)
-        assert "rank 3" in why.out and "nan_on_a_rank.py:" in why.out, why.out
+        assert "rank 3" in why.out and "goes_wrong_on_a_rank.py:" in why.out, why.out
         assert f"node {rows['3']}: rank 3" in why.out, why.out
 
         for node in (one, other):
             verdict = node.prismdbg("replay", capsule, "--runtime", "local", "--json")
             assert verdict.code == 0, verdict.err
             assert_identical(verdict.json, Path(capsule))
+
+
+def test_a_hang_is_told_by_the_node_that_knows_who_never_came(tmp_path: Path) -> None:
+    job = job_line(JOBS / "goes_wrong_on_a_rank.py", "hang", 3)
+    with on_two_nodes(tmp_path, job, "--window", "all", "--trigger", "hang=4s") as two:
+        two.wait_for(lambda: len(supervisor_report(two.run).get("capsules", [])) == 2, "both sides of the hang")
+        there, other = two.of_rank(3)
+        (incident,) = supervisor_report(two.run)["incidents"]
+        assert (incident["kind"], incident["node"]) == ("hang", there.name), incident
+        assert "rank 3 never issued it" in incident["text"] and "goes_wrong_on_a_rank.py" in incident["text"], incident
+        assert {Path(name).name.split("-")[1] for name in incident["capsules"]} == {"rank2", "rank3"}
+        why = other.prismdbg("why", two.run.path)
+        assert "rank 3 never came" in why.out and f"node {there.name}" in why.out, why.out
 
 
 @pytest.mark.criu
@@ -188,7 +201,7 @@ def _is_python(process: Any) -> bool:
 def test_a_node_that_is_lost_whole_is_named_by_the_other(two: OnTwo) -> None:
     lost, other = two.of_rank(3)
     lost.kill()
-    named = f"node {lost.name} with the ranks 2, 3 has been silent"
+    named = f"node {lost.name} with ranks 2, 3 has been silent"
     wait_for(lambda: named in other_problems(two, other), 60, f"node {lost.name} to be named")
     wait_for(lambda: _state(two, other, lost) == "lost", 60, f"node {lost.name} to count as lost")
     status = other.prismdbg("status", two.run.path)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from prismdbg.capsule.partial import partial_folder
+import pytest
+
+from prismdbg.capsule import partial
+from prismdbg.capsule.partial import is_abandoned, partial_folder
 
 DIES = """
 import os, signal, sys
@@ -40,3 +45,27 @@ def test_a_link_of_that_name_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / ".x.partial-y").symlink_to(tmp_path / "theirs")
     with partial_folder(tmp_path / "first"):
         assert (tmp_path / "theirs").is_dir()
+
+
+def test_what_another_host_may_still_write_is_left_alone_for_a_day(tmp_path: Path) -> None:
+    """Its lock may not be seen here, as on a file server without locks."""
+    theirs = tmp_path / ".first.partial-00000000.x"
+    theirs.mkdir()
+    with partial_folder(tmp_path / "second"):
+        assert not is_abandoned(theirs)
+    assert theirs.is_dir()
+    old = theirs.stat().st_mtime - 25 * 3600
+    os.utime(theirs, (old, old))
+    with partial_folder(tmp_path / "third"):
+        assert not theirs.exists()
+
+
+def test_a_file_system_without_locks_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(_descriptor: int) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(partial, "lock", no_locks)
+    with partial_folder(tmp_path / "first") as first, partial_folder(tmp_path / "second"):
+        assert first.is_dir(), "who cannot see whether it is locked removes nothing"
+        first.rename(tmp_path / "first")
+    assert (tmp_path / "first").is_dir() and partials(tmp_path) == []

@@ -15,6 +15,7 @@ TWO = ("torchrun", "--nnodes", "2", "--nproc-per-node", "2", "--rdzv-endpoint", 
         ("torchrun", "--nproc-per-node", "4", "train.py", "--nnodes-of-mine"),
         ("torchrun", "--standalone", "--nnodes", "1", "train.py"),
         ("torchrun", "--nnodes=1:1", "train.py"),
+        ("torchrun", "--nnodes", "2", "--standalone", "train.py"),  # torchrun starts one node then
         ("python", "train.py", "--nnodes", "2"),
         ("bash", "launch.sh"),
     ],

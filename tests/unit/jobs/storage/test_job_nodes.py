@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from prismdbg.errors import UsageError
+from prismdbg.jobs.storage.inventory import remove
 from prismdbg.jobs.storage.job_nodes import SILENT_S, NodeState, is_shared, merged, node_states, supervisor_report
 from prismdbg.jobs.storage.run_folder import RunFolder
 
@@ -87,6 +89,17 @@ def test_reports_become_one() -> None:
 
 def test_a_job_goes_on_while_a_part_of_it_does() -> None:
     assert "exit_code" not in merged([("n1", {"exit_code": 0}), ("n2", {})])
+
+
+def test_a_run_is_not_removed_while_another_node_records_into_it(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    node(run, "n1", silent_s=1)
+    run.run_json.write_text("{}")
+    with pytest.raises(UsageError, match="is still recording"):
+        remove(run.path)
+    (run.nodes / "n1" / "supervisor.json").write_text('{"exit_code": 0}')
+    remove(run.path)
+    assert not run.path.exists()
 
 
 @pytest.mark.parametrize(("silent_s", "lost"), [(None, False), (SILENT_S - 1, False), (SILENT_S + 1, True)])

@@ -1,6 +1,5 @@
-"""A small training in whose step 5 one rank, named by its argument, sends NaN. STEPS, STEP_TAKES_S: as they say."""
+"""A small training in whose step 5 one rank goes wrong: `goes_wrong_on_a_rank.py nan|hang RANK`."""
 
-import os
 import sys
 import time
 
@@ -8,12 +7,15 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-STEPS, AT = int(os.environ.get("STEPS", "8")), 5
+STEPS, AT = 8, 5
+HOW, WHICH = sys.argv[1], int(sys.argv[2])
 
 
 def batch(rank: int, step: int) -> torch.Tensor:
     data = torch.randn(8, 16)
-    if step == AT and rank == int(sys.argv[1]):
+    if step == AT and rank == WHICH:
+        if HOW == "hang":
+            time.sleep(3600)
         data[0, 0] = float("nan")
     return data
 
@@ -25,7 +27,6 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     torch.manual_seed(dist.get_rank())
     for step in range(1, STEPS + 1):
-        time.sleep(float(os.environ.get("STEP_TAKES_S", "0")))
         optimizer.zero_grad()
         loss = model(batch(dist.get_rank(), step)).square().mean()
         dist.all_reduce(loss.detach())

@@ -1,0 +1,149 @@
+"""One of several supervisors: whose ranks it follows, which incidents it captures, and of whom it hears nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.jobs.record import among_nodes, decisions, heartbeat
+from prismdbg.jobs.record.among_nodes import AmongNodes
+from prismdbg.jobs.record.heartbeat import Heartbeat, NeighbourWatch, beat_of
+from prismdbg.jobs.record.incidents import Wanted
+from prismdbg.jobs.record.membership import Member
+from prismdbg.jobs.storage.job_nodes import NodeFolder, node_states
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.model.moment import Moment
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    run = RunFolder(tmp_path)
+    run.nodes.mkdir()
+    (run.nodes / "job.json").write_text('{"id": "x"}')
+    run.ranks.mkdir()
+    return run
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(decisions, "SETTLE_S", 0.0)
+    monkeypatch.setattr(heartbeat, "LOOK_NS", 0)
+    yield
+
+
+def node(run: RunFolder, name: str) -> NodeFolder:
+    folder = NodeFolder(run.nodes / name)
+    folder.path.mkdir()
+    folder.about.write_text("{}")
+    return folder
+
+
+def supervisor(run: RunFolder, name: str) -> tuple[AmongNodes, list[str]]:
+    folder, problems = node(run, name), list[str]()
+    member = Member(run=run, node=folder, heart=Heartbeat(folder), made=False)
+    return AmongNodes(member, problems.append), problems
+
+
+def rank(run: RunFolder, name: str, node: str | None) -> None:
+    (run.ranks / name).mkdir(exist_ok=True)
+    if node is not None:
+        (run.ranks / name / "rank.json").write_text(json.dumps({"rank": int(name[0]), "pid": 1, "node": node}))
+
+
+def wanted(kind: IncidentKind, folder: str, moment: Moment, *, sent: bool = False) -> Wanted:
+    return Wanted(folder=folder, incident=Incident(kind=kind, text="", moment=moment), sent=sent)
+
+
+def test_it_follows_the_ranks_of_its_own_node(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, _ = supervisor(run, "n1")
+    for name, owner in (("0", "n1"), ("1", None), ("2", "n2"), ("3", "")):
+        rank(run, name, owner)
+    (run.ranks / "4").mkdir()
+    (run.ranks / "4" / "rank.json").write_text("{")
+    assert [folder.name for folder in one.own(at_once=True)] == ["0"]
+    rank(run, "1", "n1")
+    assert [folder.name for folder in one.own(at_once=False)] == ["0"], "it has looked just now"
+    monkeypatch.setattr(among_nodes, "LOOK_S", -1.0)
+    assert [folder.name for folder in one.own(at_once=False)] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("nearer", "farther"),
+    [
+        (wanted(IncidentKind.NAN, "3", Moment(5, 2), sent=True), wanted(IncidentKind.NAN, "0", Moment(5, 1))),
+        (wanted(IncidentKind.NAN, "3", Moment(4, 9)), wanted(IncidentKind.NAN, "0", Moment(5, 1), sent=True)),
+        (wanted(IncidentKind.LOST, "3", Moment(5, 2)), wanted(IncidentKind.EXCEPTION, "0", Moment(5, 2))),
+        (wanted(IncidentKind.SLOW, "3", Moment(5)), wanted(IncidentKind.SLOW, "0", Moment(6))),
+    ],
+)
+def test_the_cause_is_captured_and_not_what_follows(nearer: Wanted, farther: Wanted, run: RunFolder) -> None:
+    captured: list[str] = []
+    (one, _), (other, _) = supervisor(run, "n1"), supervisor(run, "n2")
+    one.share(farther, True, lambda: captured.append("farther"))
+    other.share(nearer, None, lambda: captured.append("nearer"))
+    for _ in range(2):
+        one.settle()
+        other.settle()
+    assert captured == ["nearer"] and not one.has_to_decide and not other.has_to_decide
+
+
+def test_who_raised_by_itself_comes_before_who_raised_in_a_collective(run: RunFolder) -> None:
+    captured: list[str] = []
+    (one, _), (other, _) = supervisor(run, "n1"), supervisor(run, "n2")
+    one.share(wanted(IncidentKind.EXCEPTION, "0", Moment(5, 1)), True, lambda: captured.append("n1"))
+    other.share(wanted(IncidentKind.OUT_OF_MEMORY, "3", Moment(5, 2)), None, lambda: captured.append("n2"))
+    one.settle()
+    other.settle()
+    assert captured == ["n2"]
+
+
+def test_a_job_that_was_told_to_end_elsewhere_has_no_incident(run: RunFolder) -> None:
+    captured: list[str] = []
+    (one, _), other = supervisor(run, "n1"), node(run, "n2")
+    one.share(wanted(IncidentKind.EXCEPTION, "0", Moment(5, 1)), True, lambda: captured.append("n1"))
+    write_json(other.supervisor_json, {"interrupted": {"signal": 2, "wall_ns": 5}})
+    one.settle()
+    assert captured == [] and not one.has_to_decide
+
+
+def test_capsules_of_all_nodes_count(run: RunFolder) -> None:
+    (one, _), other = supervisor(run, "n1"), node(run, "n2")
+    write_json(other.supervisor_json, {"capsules": ["a", "b"], "evidence": ["c"]})
+    write_json(one.node.supervisor_json, {"capsules": ["d"]})
+    assert one.made_elsewhere() == 3
+
+
+def test_a_neighbour_that_falls_silent_is_named_once(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, gone, ended = node(run, "n1"), node(run, "n2"), node(run, "n3")
+    rank(run, "2", "n2")
+    for one in (gone, ended):
+        Heartbeat(one).once()
+    write_json(ended.supervisor_json, {"exit_code": 0})
+    told: list[str] = []
+    watch = NeighbourWatch(run, own, told.append)
+    watch.look()
+    heart = Heartbeat(gone)
+    heart.once()
+    heart.once()
+    assert beat_of(gone) == 2
+    monkeypatch.setattr(heartbeat, "SILENT_S", -1.0)
+    watch.look()
+    assert told == [], "its heart has beaten meanwhile"
+    for _ in range(3):
+        watch.look()
+    assert len(told) == 1 and told[0].startswith("node n2 with rank 2 has been silent for 0 s"), told
+
+
+def test_a_heartbeat_tells_which_ranks_are_gone(run: RunFolder) -> None:
+    own = node(run, "n1")
+    rank(run, "0", "n1")
+    rank(run, "1", "n1")
+    heart = Heartbeat(own)
+    heart.tell(["0"], ["1"])
+    heart.once()
+    (state,) = node_states(run)
+    assert state.has("0") and not state.has("1")
