@@ -77,14 +77,15 @@ class Adapter:
                     self._replaying.poll()
 
     def _take(self, request: Request) -> None:
-        if request.command in MOVES:
-            self._control.takes_move()
         try:
             self._carry_out(request)
         except PrismError as error:
             self._client.refuse(request, error)
         except Exception as error:  # a defect here must not cost the session
             self._client.refuse(request, Defect.of(error))
+        finally:
+            if request.command in MOVES:
+                self._control.done_with_move()
         if self._replaying is not None and not self._control.is_closing:
             self._replaying.report()
 

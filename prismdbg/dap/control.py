@@ -18,7 +18,7 @@ class Control:
         self._kill, self._close_bound_s = kill, close_bound_s
         self._lock = threading.Lock()
         self._debugger: Debugger | None = None
-        self._waiting = 0  # requests that are to move the rank and were not begun
+        self._waiting = 0  # requests that are to move the rank and are not done
         self._moving = False
         self._stop_next = False
         self._closing = threading.Event()
@@ -38,14 +38,15 @@ class Control:
         with self._lock:
             self._waiting += 1
 
-    def takes_move(self) -> None:
-        """It is carried out, or refused, now."""
+    def done_with_move(self) -> None:
+        """It was carried out, or refused."""
         with self._lock:
             self._waiting -= 1
+            self._stop_next = False
 
     def stands(self) -> None:
         with self._lock:
-            self._moving = self._stop_next = False
+            self._moving = False
 
     def pause(self) -> bool:
         """Whether there is anything to stop: the rank runs, or is about to."""

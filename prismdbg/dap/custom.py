@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.dap.arguments import Arguments
 from prismdbg.dap.motion import Motion
+from prismdbg.dap.recorded import Recorded
 from prismdbg.debugger.debugger import Debugger
 from prismdbg.errors import UsageError
-from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective
 from prismdbg.render.answer_text import answer_text
 from prismdbg.session import answers
@@ -21,12 +20,8 @@ Json = dict[str, Any]
 
 
 class Custom:
-    def __init__(self, capsule: Capsule, debugger: Debugger, motion: Motion) -> None:
-        self._debugger, self._motion = debugger, motion
-        log = read_log(capsule.log)
-        inside = frozenset(debugger.session.recorded)
-        self._wall_offset_ns = log.wall_offset_ns
-        self._records = [record for record in log.collectives if record.moment in inside]
+    def __init__(self, recorded: Recorded, debugger: Debugger, motion: Motion) -> None:
+        self._recorded, self._debugger, self._motion = recorded, debugger, motion
 
     def requests(self) -> dict[str, Callable[[Arguments], Json]]:
         return {"prismdbgTimeline": self._timeline, "prismdbgMemory": self._memory}
@@ -35,8 +30,8 @@ class Custom:
         """The recorded collectives from number `start` on, `count` of them."""
         start, count = arguments.number("start", 0), arguments.number("count", MOST_CALLS, most=MOST_CALLS)
         return {
-            "collectives": [self._call(record) for record in self._records[start : start + count]],
-            "total": len(self._records),
+            "collectives": [self._call(record) for record in self._recorded.calls[start : start + count]],
+            "total": len(self._recorded.calls),
             "here": str(self._debugger.session.moment),
             "checkpoints": [
                 {"number": kept.number, "moment": str(kept.moment)} for kept in self._debugger.driver.travel.checkpoints
@@ -50,7 +45,7 @@ class Custom:
             "group": record.group,
             "state": str(record.state),
             "source": record.place,
-            "beganNs": record.time_created_ns + self._wall_offset_ns,
+            "beganNs": record.time_created_ns + self._recorded.wall_offset_ns,
             "durationNs": record.duration_ns,
             "sentNonfinite": record.sent_nonfinite,
             "receivedNonfinite": record.received_nonfinite,

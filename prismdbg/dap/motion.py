@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.dap.arguments import Arguments
 from prismdbg.dap.breakpoints import Breakpoints
 from prismdbg.dap.client import Client, with_hint
 from prismdbg.dap.control import Control
 from prismdbg.dap.handles import Handles
+from prismdbg.dap.recorded import Recorded
 from prismdbg.dap.sources import Sources
 from prismdbg.dap.telling import Telling
 from prismdbg.debugger.debugger import Debugger
 from prismdbg.errors import PrismError, UsageError
-from prismdbg.log.rank_log import read_log
 from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
@@ -140,16 +139,15 @@ class Motion:
 class Targets:
     """Moments that `goto` can lead to: the recorded collectives that a line issues, those next to the rank."""
 
-    def __init__(self, capsule: Capsule, debugger: Debugger, sources: Sources, first_line: int) -> None:
-        self._debugger, self._sources, self._first_line = debugger, sources, first_line
-        self._records = read_log(capsule.log).collectives
-        self._inside = frozenset(debugger.session.recorded)
+    def __init__(self, recorded: Recorded, debugger: Debugger, sources: Sources, first_line: int) -> None:
+        self._recorded, self._debugger = recorded, debugger
+        self._sources, self._first_line = sources, first_line
         self._targets: Handles[Moment] = Handles("goto target")
 
     def of_line(self, arguments: Arguments) -> Json:
         """The answer to `gotoTargets`."""
         path, line = self._sources.path_of(arguments.object("source")), arguments.number("line") - self._first_line + 1
-        found = [record for record in self._records if record.moment in self._inside and _issues(record, path, line)]
+        found = [record for record in self._recorded.calls if _issues(record, path, line)]
         here = self._debugger.session.moment
         after = next((place for place, record in enumerate(found) if record.moment >= here), len(found))
         first = max(0, min(after - MOST_TARGETS // 2, len(found) - MOST_TARGETS))

@@ -17,6 +17,7 @@ from prismdbg.dap.launch import Launch, Live, live
 from prismdbg.dap.looking import Looking
 from prismdbg.dap.memory import ReadMemory
 from prismdbg.dap.motion import Line, Motion, Targets, lines
+from prismdbg.dap.recorded import Recorded
 from prismdbg.dap.sources import Sources
 from prismdbg.dap.telling import Telling
 from prismdbg.debugger.known_names import known_names
@@ -62,12 +63,13 @@ class Replaying:
         title = f"rank {capsule.manifest.rank} of {capsule.manifest.world_size}"
         looking = Looking(rank.debugger, sources, first_line, title)
         self._motion = Motion(settled.client, settled.control, rank.debugger, settled.telling, kept, looking.forget)
-        targets = Targets(capsule, rank.debugger, sources, first_line)
+        recorded = Recorded(capsule, rank.debugger)
+        targets = Targets(recorded, rank.debugger, sources, first_line)
         self.moves: dict[str, Line] = lines(targets)
         self.answers: dict[str, Callable[[Arguments], Json]] = {
             **kept.requests(),
             **looking.requests(),
-            **Custom(capsule, rank.debugger, self._motion).requests(),
+            **Custom(recorded, rank.debugger, self._motion).requests(),
             "gotoTargets": targets.of_line,
             "evaluate": Evaluating(rank.debugger, looking, self._motion, settled.on_quit).evaluate,
             "readMemory": ReadMemory(rank.debugger, looking).read,
