@@ -7,13 +7,15 @@ from pathlib import Path
 import click
 
 from prismdbg.cli.options.archive_keys import archive_keys
-from prismdbg.cli.options.capsule_or_run import RANK_OF_RUN
+from prismdbg.cli.options.capsule_or_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.limit_options import limits
 from prismdbg.cli.options.param_types import moment, seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME, WITH_FILE
 from prismdbg.dap.launch import Launch
 from prismdbg.dap.server import serve_stdio
+from prismdbg.jobs.replay.span import require_inside
 from prismdbg.jobs.storage.archive_crypto import Keys
+from prismdbg.jobs.storage.pack import read_manifest
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.limits import Asked
 
@@ -51,6 +53,11 @@ def command(
     CAPSULE, the launch configuration of the editor names it. The replay ends when the editor disconnects or exits. To
     serve an editor on a port, use `prismdbg debug --dap PORT`.
     """
+    if capsule is not None:
+        capsule, rank = capsule_at(capsule, rank), None
+        manifest = read_manifest(capsule, keys)  # what cannot be read is an error before an editor waits
+        if at is not None:
+            require_inside(manifest, at)
     serve_stdio(
         Launch(
             path=capsule,

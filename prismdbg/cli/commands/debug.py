@@ -83,12 +83,14 @@ def command(
     On a terminal, a screen opens. Otherwise, commands come from standard input until it ends. `help` lists the
     commands. The exit code is 0, 5 if the replay diverged, 6 if the rank was lost, or 124 after the timeout.
     """
+    capsule = capsule_at(capsule, rank)
+    if at is not None:
+        require_inside(read_manifest(capsule, keys), at)
     if dap is not None:
         if web or plain:
             raise UsageError("--dap serves an editor, and --web and --plain do not", hint="choose one of them")
         launch = Launch(
             path=capsule,
-            rank=rank,
             runtime=runtime or "",
             allow_writes=allow_writes,
             bound_s=timeout,
@@ -99,9 +101,6 @@ def command(
         )
         serve_port(launch, dap, console.announce)
         return ExitCode.OK
-    capsule = capsule_at(capsule, rank)
-    if at is not None:
-        require_inside(read_manifest(capsule, keys), at)
     if web:
         more = [*as_options(keys), *limits.options(), *(word for text in with_files for word in ("--with-file", text))]
         return _in_browser(capsule, runtime, allow_writes, timeout, at, port, more)

@@ -21,6 +21,7 @@ from waiting import wait_for
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
 BOUND_S = 120
+MOST_STOPS = 8
 TRAIN = INCIDENTS / "nan" / "train.py"
 Start = Callable[..., tuple[Editor, subprocess.Popen[bytes]]]
 
@@ -210,3 +211,20 @@ def test_an_editor_connects_to_a_port(nan_from_start: Taken, prismdbg_command: t
     assert process.wait(BOUND_S) == 0
     editor.close()
     connection.close()
+
+
+def test_the_end_of_the_program_is_not_the_end_of_the_session(start: Start) -> None:
+    editor, _ = start("--at", "39.1")
+    begun(editor)
+    for _ in range(MOST_STOPS):  # the end of the recording is one, and going on from there is asked for twice
+        stopped = editor.stopped_by("continue", threadId=1)
+        if "the program ended" in stopped["description"]:
+            break
+    else:
+        raise AssertionError(stopped)
+    assert editor.ask("stackTrace", threadId=1) == {"stackFrames": [], "totalFrames": 0}
+    assert "the program has ended" in editor.refused("next", threadId=1)
+    assert not editor.events("terminated")
+    editor.stopped_by("stepBack", threadId=1)
+    assert own_frame(editor)["line"]
+    editor.ask("disconnect")
