@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup system compiled check format fix lint types layers test broad soak pairs faults kills fuzz compat dist demo pictures bench golden docs man clean
+.PHONY: help setup system compiled check format fix lint types layers test broad soak pairs faults kills fuzz compat dist vscode demo pictures bench golden docs man clean
 
 PYTHON ?= python3
 # Where pip finds a CPU build of torch, if its own configuration does not lead there.
@@ -107,6 +107,9 @@ compat: setup ## Test another torch (TORCH=2.14.1) in a virtual environment unde
 
 dist: setup ## Build an sdist and a wheel in ./dist, and test each in a new virtual environment, with and without a compiler.
 	$(BIN)/python tests/dist.py
+
+vscode: ## Pack the extension for Visual Studio Code into ./dist.
+	@$(PYTHON) vscode/build.py dist
 
 demo: setup ## Run the main job from end to end, in a few minutes.
 	$(BIN)/python examples/demo/demo.py

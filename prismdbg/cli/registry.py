@@ -38,6 +38,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("build", "Build the container image that a capsule runs in."),
         Entry("replay", "Replay a captured rank and compare every collective with the recording."),
         Entry("debug", "Step through a captured rank, forwards and backwards."),
+        Entry("dap", "Debug a captured rank from an editor (Debug Adapter Protocol)."),
         Entry("memory", "Show peak memory and its cause."),
         Entry("diff", "Find the first difference between two runs or two ranks."),
     ),

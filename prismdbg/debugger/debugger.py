@@ -72,6 +72,9 @@ class Debugger:
         self.session = Session(end_record, recorded, standing)
         self.driver = Driver(travel, self.session, tell, settings or Settings(), how_it_ended)
         self.driver.strict = strict
+        self.on_begin: Callable[[], None] = lambda: (
+            None
+        )  # called where an interrupt begins to be of what `do` was given
         routes = Routes(self.driver)
         self.inspection = Inspection(self.driver, routes.need_trace, arrivals)
         self._navigation = Navigation(self.driver, self.inspection, routes)
@@ -147,6 +150,7 @@ class Debugger:
 
     def _carry_out(self, action: Callable[[], Answer]) -> Answer:
         self.driver.listen()
+        self.on_begin()
         try:
             return action()
         except RankLost as error:

@@ -89,6 +89,12 @@ class Inspection:
         self.know_frames()
         return dict(self._driver.question(self._session.evaluate(text))["value"])
 
+    def tensor_bytes(self, text: str, offset: int, count: int) -> Json:
+        """Of a tensor's elements, in base64."""
+        self._session.evaluate(text)
+        self.know_frames()
+        return dict(self._driver.question(self._session.tensor_bytes(text, offset, count)))
+
     def trace_for(self, text: str) -> None:
         """Only a rank that is traced knows what is allocated; `total` may be a name of the program's."""
         if "allocated" in parse(text).names and not self._driver.traces:

@@ -412,6 +412,15 @@ class Address(TypedDict):
     address: Annotated[Any, lambda value: "" if isinstance(value, int) and 0 <= value < 2**64 else "is not an address"]
 
 
+class TensorBytes(TypedDict):
+    """`data` in base64; `count` of them, of `bytes` in the whole tensor."""
+
+    data: str
+    count: Count
+    bytes: Count
+    address: Annotated[Any, lambda value: "" if isinstance(value, int) and 0 <= value < 2**64 else "is not an address"]
+
+
 class _Block(Found):
     size_bytes: Count
     is_before: bool
@@ -464,6 +473,7 @@ REPLIES: Mapping[str, Any] = {
     "evaluate": Evaluated,
     "difference": Compared,
     "address": Address,
+    "bytes": TensorBytes,
     "block": Block,
     "peers": Peers,
     "history": History,

@@ -260,6 +260,9 @@ class Session:
         self.require_view()
         return Ask("difference", {"expression": expression.text, "frame": self.frame})
 
+    def tensor_bytes(self, text: str, offset: int, count: int) -> Ask:
+        return Ask("bytes", {**self.evaluate(text).arguments, "offset": offset, "count": count})
+
     def local_names(self) -> Ask:
         self.require_view()
         return Ask("locals", {"frame": self.frame})

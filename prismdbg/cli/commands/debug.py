@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.archive_keys import archive_keys, as_options
 from prismdbg.cli.options.capsule_or_run import CAPSULE_OR_RUN, RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.limit_options import limits
@@ -18,7 +19,10 @@ from prismdbg.cli.terminal.lines_of_rank import by_lines
 from prismdbg.cli.terminal.progress_line import ProgressLine
 from prismdbg.cli.terminal.repl import PROMPT
 from prismdbg.cli.terminal.typed_lines import from_pipe, from_terminal
+from prismdbg.dap.launch import Launch
+from prismdbg.dap.server import serve_port
 from prismdbg.debugger.time_travel import open_travel
+from prismdbg.errors import UsageError
 from prismdbg.jobs.replay.replay import ReplayRequest
 from prismdbg.jobs.replay.replay_plan import with_files as by_path
 from prismdbg.jobs.replay.span import require_inside
@@ -48,6 +52,12 @@ from prismdbg.session.line import VERBS
 @click.option("--plain", is_flag=True, help="Print lines instead of a screen, even on a terminal.")
 @WEB
 @PORT
+@click.option(
+    "--dap",
+    type=click.IntRange(1, 65535),
+    metavar="PORT",
+    help="Serve one editor on this port of this machine, in the Debug Adapter Protocol.",
+)
 @WITH_FILE
 @archive_keys
 def command(
@@ -60,6 +70,7 @@ def command(
     plain: bool,
     web: bool,
     port: int,
+    dap: int | None,
     with_files: tuple[str, ...],
     keys: Keys,
     limits: Asked,
@@ -75,6 +86,21 @@ def command(
     capsule = capsule_at(capsule, rank)
     if at is not None:
         require_inside(read_manifest(capsule, keys), capsule.name, "--at", at)
+    if dap is not None:
+        if web or plain:
+            raise UsageError("--dap serves an editor, and --web and --plain do not", hint="choose one of them")
+        launch = Launch(
+            path=capsule,
+            runtime=runtime or "",
+            allow_writes=allow_writes,
+            bound_s=timeout,
+            at=at,
+            with_files=with_files,
+            limits=limits,
+            keys=keys,
+        )
+        serve_port(launch, dap, console.announce)
+        return ExitCode.OK
     if web:
         more = [*as_options(keys), *limits.options(), *(word for text in with_files for word in ("--with-file", text))]
         return _in_browser(capsule, runtime, allow_writes, timeout, at, port, more)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from prismdbg.cli.terminal.program import LiveProgram
 from prismdbg.cli.terminal.progress_line import ProgressLine
 from prismdbg.cli.terminal.repl import Tell, run_repl
 from prismdbg.debugger.debugger import Debugger, Settings, debug
+from prismdbg.debugger.program import LiveProgram
 from prismdbg.debugger.time_travel import Travel
 
 

@@ -10,9 +10,9 @@ from types import FrameType
 from typing import Any, TextIO
 
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.cli.terminal.program import Program, Unseen
 from prismdbg.cli.terminal.progress_line import ProgressLine
 from prismdbg.debugger.debugger import Debugger
+from prismdbg.debugger.program import Program, Unseen
 from prismdbg.errors import Defect, PrismError, WaitTimeout
 from prismdbg.model.breakpoints import StopReason
 from prismdbg.render import answer_text, stop_text

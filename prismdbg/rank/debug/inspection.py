@@ -17,6 +17,7 @@ from prismdbg.rank.debug.digest import digest_of
 from prismdbg.rank.debug.gate import Stop
 from prismdbg.rank.debug.rendering import render, short, type_name
 from prismdbg.rank.debug.scope import Program, environment, in_frames
+from prismdbg.rank.debug.tensor_bytes import read_bytes
 from prismdbg.rank.program.frames import locals_of
 from prismdbg.rank.program.isolation import quiet
 from prismdbg.rank.program.source_lines import source_lines
@@ -51,6 +52,18 @@ def address_of(stop: Stop, text: str, frame: int = 0) -> dict[str, Any]:
             raise UsageError(f"{text} is a {type_name(value)}: it has no memory", hint="name one tensor with elements")
         part = _own(stop, part)
         return {"address": part.data_ptr(), "bytes": part.untyped_storage().nbytes(), "device": str(part.device)}
+
+    return _answered(lambda: _evaluated(stop, text, frame, found))
+
+
+def bytes_of(stop: Stop, text: str, frame: int, offset: int, count: int) -> dict[str, Any]:
+    """`count` bytes of a tensor's elements, from `offset` on."""
+
+    def found(value: Any, _names: Names, _expression: Expression) -> dict[str, Any]:
+        part = local(value)
+        if not is_tensor(part):
+            raise UsageError(f"{text} is a {type_name(value)}: it has no elements", hint="name one tensor")
+        return read_bytes(part, offset, count)
 
     return _answered(lambda: _evaluated(stop, text, frame, found))
 

@@ -12,7 +12,7 @@ from prismdbg.expr.parser import parse
 from prismdbg.protocol.values import group_to_json
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.debug.gate import Stop
-from prismdbg.rank.debug.inspection import address_of, difference_at, evaluate_at, locals_at, source_at
+from prismdbg.rank.debug.inspection import address_of, bytes_of, difference_at, evaluate_at, locals_at, source_at
 from prismdbg.rank.program.frames import stack_of
 from prismdbg.rank.replay.departure import Departure
 from prismdbg.rank.replay.membership import peers_at, ranks_of
@@ -162,6 +162,11 @@ def _inspecting(replaying: Replaying) -> dict[str, Verb]:
         text, frame = str(message["expression"]), int(message.get("frame", 0))
         return gate.ask(lambda stop: address_of(stop, text, frame))  # type: ignore[no-any-return]
 
+    def tensor_bytes(message: Message) -> Message:
+        text, frame = str(message["expression"]), int(message.get("frame", 0))
+        offset, count = max(int(message.get("offset", 0)), 0), max(int(message["count"]), 0)
+        return gate.ask(lambda stop: bytes_of(stop, text, frame, offset, count))  # type: ignore[no-any-return]
+
     def local_names(message: Message) -> Message:
         return {"locals": gate.ask(lambda stop: locals_at(stop, int(message.get("frame", 0))))}
 
@@ -175,6 +180,7 @@ def _inspecting(replaying: Replaying) -> dict[str, Verb]:
         "evaluate": evaluate,
         "difference": difference,
         "address": address,
+        "bytes": tensor_bytes,
         "locals": local_names,
         "source": source,
     }

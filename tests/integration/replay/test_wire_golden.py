@@ -87,6 +87,7 @@ def every_look_and_a_departure(talk: Talk) -> None:
         talk.ask(verb)
     for verb in ("evaluate", "difference", "address"):
         talk.ask(verb, expression="out[0]", frame=0)
+    talk.ask("bytes", expression="out[0]", frame=0, offset=0, count=4)
     talk.ask("locals", frame=0)
     talk.ask("source", frame=0, around=2, line=None)
     talk.ask("history", count=3)

@@ -1,0 +1,1 @@
+"""A debug adapter: the debugger spoken to by editors, in the Debug Adapter Protocol."""

@@ -1,0 +1,182 @@
+"""What a client asks of a rank that stands: its thread, stack, scopes, variables, values, memory. Moves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from prismdbg.dap.arguments import Arguments
+from prismdbg.dap.handles import Handles
+from prismdbg.dap.motion import THREAD
+from prismdbg.dap.sources import Sources
+from prismdbg.dap.values import Held, Piece, Variables
+from prismdbg.debugger.debugger import Debugger
+from prismdbg.errors import UsageError
+from prismdbg.expr.parser import parse
+from prismdbg.model.breakpoints import StopReason
+from prismdbg.model.collective import Frame
+from prismdbg.session.answers import Phase
+from prismdbg.session.breakpoint_line import require_change
+from prismdbg.session.divergence_text import render_divergence
+from prismdbg.session.frames import is_library
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """kind: locals, event or watches."""
+
+    kind: str
+    frame: int
+
+
+class Looking:
+    def __init__(self, debugger: Debugger, sources: Sources, first_line: int, title: str) -> None:
+        self._debugger, self._sources, self._first_line, self._title = debugger, sources, first_line, title
+        self._frames: Handles[int] = Handles("frame")
+        self._scopes: dict[int, Scope] = {}  # by their number among the variables
+        self.variables = Variables()
+
+    def requests(self) -> dict[str, Callable[[Arguments], Json]]:
+        return {
+            "threads": lambda _: {"threads": [{"id": THREAD, "name": self._title}]},
+            "stackTrace": self._stack,
+            "scopes": self._scopes_of,
+            "variables": self._variables,
+            "dataBreakpointInfo": self._data_info,
+            "exceptionInfo": self._exception,
+            "source": self._sources.content,
+        }
+
+    def forget(self) -> None:
+        """The rank moves: what was asked of it is not so any more."""
+        self._frames.clear()
+        self._scopes.clear()
+        self.variables.clear()
+
+    def frame_of(self, arguments: Arguments) -> int:
+        """Of a frame's number; the program's own frame where none is given."""
+        if arguments.has("frameId"):
+            return self._frames.get(arguments.number("frameId"))
+        return self._debugger.stack().chosen
+
+    def in_frame(self, frame: int) -> None:
+        """Values are looked up from there on."""
+        session = self._debugger.session
+        if not session.frames:
+            self._debugger.stack()
+        if session.frames and frame != session.frame:
+            self._debugger.choose_frame(frame - session.frame)
+
+    def value_in(self, frame: int, text: str) -> Json:
+        """As far as it is known without a trace: looking does not run the rank again."""
+        self.in_frame(frame)
+        return self._debugger.inspection.value_untraced(text)
+
+    def _stack(self, arguments: Arguments) -> Json:
+        if (thread := arguments.number("threadId")) != THREAD:
+            raise UsageError(
+                f"no thread {thread}", hint=f"use thread {THREAD}: only the thread that issues the collectives is shown"
+            )
+        frames = self._rank_frames()
+        first, levels = arguments.number("startFrame", 0), arguments.number("levels", 0)
+        shown = list(enumerate(frames))[first : first + levels if levels else None]
+        return {"stackFrames": [self._frame(n, frame) for n, frame in shown], "totalFrames": len(frames)}
+
+    def _rank_frames(self) -> tuple[Frame, ...]:
+        """None where the rank has ended, is lost, or stands where it was captured."""
+        session = self._debugger.session
+        session.require_no_run()
+        if session.astray is None and (session.stop is None or session.stop.reason == StopReason.PARKED):
+            return ()
+        return self._debugger.stack().frames
+
+    def _frame(self, number: int, frame: Frame) -> Json:
+        hint = {"presentationHint": "subtle"} if is_library(frame) else {}
+        line = max((frame.line or 0) + self._first_line - 1, 0)
+        source = {} if frame.filename.startswith("<") else {"source": self._sources.of(frame.filename)}
+        return {"id": self._frames.add(number), "name": frame.name or "?", "line": line, "column": 0, **source, **hint}
+
+    def _scopes_of(self, arguments: Arguments) -> Json:
+        frame = self._frames.get(arguments.number("frameId"))
+        stop = self._debugger.session.stop
+        scopes = []
+        if stop is not None and stop.collective:
+            name = "Collective" if not stop.is_between else str(stop.collective["kind"]).capitalize()
+            scopes.append(self._scope(name, Scope("event", frame)))
+        scopes.append(self._scope("Locals", Scope("locals", frame), {"presentationHint": "locals"}))
+        if self._debugger.session.watches.all:
+            scopes.append(self._scope("Watch expressions", Scope("watches", frame)))
+        return {"scopes": scopes}
+
+    def _scope(self, name: str, scope: Scope, more: Json | None = None) -> Json:
+        number = self.variables.held.add(Held(frame=scope.frame))
+        self._scopes[number] = scope
+        return {"name": name, "variablesReference": number, "expensive": False, **(more or {})}
+
+    def _variables(self, arguments: Arguments) -> Json:
+        number = arguments.number("variablesReference")
+        held = self.variables.held.get(number)
+        if (scope := self._scopes.get(number)) is not None:
+            return {"variables": self._of_scope(scope) if arguments.text("filter", "") != "indexed" else []}
+        piece = Piece(arguments.text("filter", ""), arguments.number("start", 0), arguments.number("count", 0))
+        return {"variables": self.variables.inside(held, piece, lambda text: self.value_in(held.frame, text))}
+
+    def _of_scope(self, scope: Scope) -> list[Json]:
+        self.in_frame(scope.frame)
+        if scope.kind == "watches":
+            return [self._watched(watch.text, scope.frame) for watch in self._debugger.session.watches.all]
+        is_event = scope.kind == "event"
+        names = [name for name in self._debugger.local_names() if (name["from"] == "stop") is is_event]
+        return [
+            self.variables.listed(name["name"], name["type"], name["text"], _named(scope, name["name"]), scope.frame)
+            for name in names
+        ]
+
+    def _watched(self, text: str, frame: int) -> Json:
+        try:
+            return self.variables.variable(text, self.value_in(frame, text), text, frame)
+        except UsageError as error:
+            return {"name": text, "value": f"error: {str(error).partition(chr(10))[0]}", "variablesReference": 0}
+
+    def _data_info(self, arguments: Arguments) -> Json:
+        """Which expression a data breakpoint watches; `name` itself where it is of no variable."""
+        name = arguments.text("name")
+        text = name
+        if arguments.has("variablesReference") and (number := arguments.number("variablesReference")):
+            scope, held = self._scopes.get(number), self.variables.held.get(number)
+            inside = f"{held.text}{name}" if name.startswith("[") else f"{held.text}.{name}"
+            text = _named(scope, name) if scope is not None else inside if held.text else ""
+        try:
+            if not text:
+                raise UsageError(f"no expression gives {name}")
+            parse(text)
+            require_change(text)
+        except UsageError as error:
+            return {"dataId": None, "description": str(error).partition("\n")[0]}
+        return {"dataId": text, "description": f"{text}, compared at each collective", "accessTypes": ["write"]}
+
+    def _exception(self, arguments: Arguments) -> Json:
+        session = self._debugger.session
+        stop = session.stop
+        if session.phase is Phase.LOST:
+            return {"exceptionId": "lost", "description": session.lost_because, "breakMode": "always"}
+        if stop is not None and stop.reason == StopReason.DIVERGED and session.divergence is not None:
+            text = render_divergence(session.divergence.story, [])
+            return {"exceptionId": "divergence", "description": text, "breakMode": "always"}
+        if stop is not None and stop.reason == StopReason.EXCEPTION and session.raised is not None:
+            raised = session.raised
+            details = {"message": raised.text, "typeName": raised.kind, "stackTrace": "".join(raised.traceback)}
+            return {
+                "exceptionId": raised.kind, "description": raised.text, "breakMode": "unhandled", "details": details,
+            }  # fmt: skip
+        if stop is not None and stop.stops:
+            return {"exceptionId": "nan", "description": ", ".join(stop.titles), "breakMode": "always"}
+        raise UsageError("the rank does not stand at an exception")
+
+
+def _named(scope: Scope, name: str) -> str:
+    """As an expression has it: `local.` is the frame's, also where the event has the same name."""
+    return f"local.{name}" if scope.kind == "locals" else name
