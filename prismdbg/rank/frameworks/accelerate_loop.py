@@ -60,18 +60,19 @@ class _Loop:
         self._steps += optimizer is self._optimizer
 
     def synchronizing(self, synchronize: Any) -> Any:
-        """An epoch begins with rank 0's generator on every rank: with the recorded one in a replay, which asks nobody."""
+        """An epoch begins with rank 0's generator on every rank; in a replay with the recorded one."""
 
         @functools.wraps(synchronize)
-        def synchronized(rng_types: Any, generator: Any = None) -> Any:
+        def synchronized(rng_types: Any, generator: Any = None) -> None:
             place = self._place
-            if place is None or not place.is_of(generator):
-                return synchronize(rng_types, generator)
-            if (recorded := restore_point.recorded(PLACE)) is not None and restore_point.is_awaited():
+            mine = place if place is not None and place.is_of(generator) else None
+            recorded = restore_point.recorded(PLACE) if mine is not None and restore_point.is_awaited() else None
+            if recorded is not None:
                 generator.set_state(recorded["generator"])
             else:
                 synchronize(rng_types, generator)
-            place.generator = generator.get_state()
+            if mine is not None:
+                mine.generator = generator.get_state()
 
         return synchronized
 

@@ -13,6 +13,8 @@ MODULES = {
     "accelerate.data_loader": "accelerate_loop",
     "lightning.pytorch.loops.training_epoch_loop": "lightning_loop",
     "pytorch_lightning.loops.training_epoch_loop": "lightning_loop",
+    "torchtitan.components.checkpoint": "torchtitan_checkpoints",
+    "torchtitan.components.checkpointer.base": "torchtitan_checkpoints",
     "transformers.trainer": "transformers_trainer",
 }
 

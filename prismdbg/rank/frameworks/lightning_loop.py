@@ -107,7 +107,7 @@ def _set_epoch(loader: Any, epoch: int) -> None:
 def _objects(trainer: Any) -> restore_point.Registered:
     strategy = type(trainer.strategy).__name__
     if "DeepSpeed" in strategy or "ModelParallel" in strategy:
-        raise UsageError(f"the state of {strategy} is not known")
+        raise UsageError(f"{strategy} keeps state that no adapter can read")
     optimizers, schedulers = trainer.optimizers, [each.scheduler for each in trainer.lr_scheduler_configs]
     found = {
         "model": trainer.model,

@@ -1,5 +1,5 @@
-"""Lightning's Trainer as its documentation shows it: three epochs under DDP, gradient accumulation, dropout, a schedule,
-a loss that is summed over all ranks in every batch. It knows nothing of prismdbg."""
+"""Lightning's Trainer as its documentation shows it: three epochs under DDP, gradient accumulation, dropout, a
+schedule, a loss that is summed over all ranks in every batch. It knows nothing of prismdbg."""
 
 import sys
 
