@@ -30,6 +30,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", type=Path, help="an interpreter that has the frameworks already")
     python = parser.parse_args().python or prepared()
+    tested = commit()
     report = ROOT / ".compat" / "frameworks.xml"
     report.parent.mkdir(exist_ok=True)
     report.unlink(missing_ok=True)
@@ -44,7 +45,7 @@ def main() -> int:
         good &= outcome == "identical"
         version = said_by(python, f"from importlib.metadata import version; print(version({package!r}))")
         date = datetime.now(UTC).date().isoformat()
-        new = f"| {package} {version} | {torch} | {len(mine)} tests: {outcome} | {date} | {commit()} |"
+        new = f"| {package} {version} | {torch} | {len(mine)} tests: {outcome} | {date} | {tested} |"
         PAGE.write_text(with_row(PAGE.read_text(), f"{package} {version}", new))
         print(new)
     return 0 if good else 1
