@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup system compiled check format fix lint types layers test broad soak pairs faults kills fuzz compat dist vscode demo pictures bench golden docs man clean
+.PHONY: help setup system compiled check format fix lint types layers test broad soak pairs faults kills fuzz compat frameworks dist vscode demo pictures bench golden docs man clean
 
 PYTHON ?= python3
 # Where pip finds a CPU build of torch, if its own configuration does not lead there.
@@ -71,7 +71,7 @@ compiled: setup
 	@$(BIN)/python -m compileall -q prismdbg tui images tests/integration
 
 test: compiled ## Run all tests except the broad ones, files in parallel. A skipped test names what this machine lacks.
-	@$(TESTS) -m "not broad" $(ARGS) || { code=$$?; [ $$code = 1 ] || exit $$code; \
+	@$(TESTS) -m "not broad and not frameworks" $(ARGS) || { code=$$?; [ $$code = 1 ] || exit $$code; \
 		echo "=== some tests failed: these once more, with the machine to themselves; what passes now is unstable, mend it ==="; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS); }
 
@@ -104,6 +104,9 @@ golden: $(INSTALLED) ## Write the frozen outputs in tests/golden again.
 
 compat: setup ## Test another torch (TORCH=2.14.1) in a virtual environment under .compat. Needs gigabytes.
 	$(BIN)/python tests/compat.py $(or $(TORCH),$(error say which: make compat TORCH=2.14.1))
+
+frameworks: setup ## Test state snapshots of the newest transformers, Accelerate, Lightning and torchtitan. Needs gigabytes.
+	$(BIN)/python tests/frameworks/table.py
 
 dist: setup ## Build an sdist and a wheel in ./dist, and test each in a new virtual environment, with and without a compiler.
 	$(BIN)/python tests/dist.py

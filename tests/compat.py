@@ -99,15 +99,17 @@ def read(report: Path, demo: bool) -> Outcome:
     )
 
 
+def commit() -> str:
+    command = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
 def row(version: str, python: str, outcome: Outcome) -> str:
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.strip()
     tests = f"{outcome.passed} passed, {outcome.skipped} skipped"
     tests += f", failed: {', '.join(f'`{name}`' for name in outcome.failed)}" if outcome.failed else ""
     demo = "identical" if outcome.demo else "failed"
     date = datetime.now(UTC).date().isoformat()
-    return f"| {version} | {python} | {platform.machine()} | {tests} | {demo} | {date} | {commit} |"
+    return f"| {version} | {python} | {platform.machine()} | {tests} | {demo} | {date} | {commit()} |"
 
 
 def with_row(page: str, version: str, new: str) -> str:

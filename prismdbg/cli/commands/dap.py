@@ -57,7 +57,7 @@ def command(
         capsule, rank = capsule_at(capsule, rank), None
         manifest = read_manifest(capsule, keys)  # what cannot be read is an error before an editor waits
         if at is not None:
-            require_inside(manifest, at)
+            require_inside(manifest, capsule.name, "--at", at)
     serve_stdio(
         Launch(
             path=capsule,

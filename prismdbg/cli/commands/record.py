@@ -56,7 +56,7 @@ DEFAULT_PERIOD = "50ms"
     default=0,
     metavar="STEPS",
     help="Keep a state snapshot of each rank every STEPS steps. Capsules start there. The program must call "
-    "prismdbg.restore_point.  [default: never]",
+    "prismdbg.restore_point, or train with a framework that prismdbg knows.  [default: never]",
 )
 @click.option(
     "--trigger",

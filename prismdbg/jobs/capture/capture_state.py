@@ -62,7 +62,8 @@ def _await(
         if not alive:
             raise CapsuleError(
                 f"rank {folder.name} has no state snapshot",
-                hint="record with --state-every STEPS, and call prismdbg.restore_point before the training loop",
+                hint="record with --state-every STEPS; the program calls prismdbg.restore_point before its loop, or "
+                "uses a framework that prismdbg knows",
             )
         if time.monotonic() > deadline:
             raise WaitTimeout(

@@ -1,5 +1,5 @@
-"""First on a recorded job's PYTHONPATH: arms a hook on the import of torch and of modules with a random generator,
-then runs the sitecustomize it shadows.
+"""First on a recorded job's PYTHONPATH: arms a hook on the import of torch, of modules with a random generator and of
+training frameworks, then runs the sitecustomize it shadows.
 
 Imports no torch and costs about a millisecond; whatever fails here is said on one line and the program goes on.
 """
@@ -11,7 +11,6 @@ import importlib.util
 import os
 import sys
 import types
-from collections.abc import Iterable, Sequence
 
 
 def _is_ours(path: str | None) -> bool:
@@ -35,36 +34,10 @@ def _run_shadowed() -> None:
             return
 
 
-class _AfterImport:
-    """Finder for a few modules: once the import of one is complete, its random generator is looked at; after torch's,
-    prismdbg is started in this process."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = {name for name in names if name not in sys.modules}
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name not in self._names:
-            return None
-        self._names.discard(name)
-        spec = next((found for finder in sys.meta_path if (found := finder.find_spec(name, path, target))), None)
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
-
-        def exec_module(module: types.ModuleType) -> None:
-            execute(module)
-            try:
-                _imported(name)
-            except Exception as error:
-                print(f"prismdbg: not active in process {os.getpid()}: {error!r}", file=sys.stderr)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
-
-
 def _imported(name: str) -> None:
+    if name in adapters.MODULES:
+        adapters.imported(name)
+        return
     try:
         seeds.imported(name)
     except Exception as error:
@@ -76,13 +49,15 @@ def _imported(name: str) -> None:
 
 
 if os.environ.get("PRISMDBG_CONFIG"):
+    from prismdbg.rank.frameworks import adapters
+    from prismdbg.rank.program.imports import AfterImport
     from prismdbg.rank.recording import seeds
     from prismdbg.settings.seeds import MODULES
 
     # The package is known from here on. An import of the program's must not ask the server of RUN's file system.
     sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(__file__)]
     try:
-        sys.meta_path.insert(0, _AfterImport(MODULES))
+        sys.meta_path.insert(0, AfterImport((*MODULES, *adapters.MODULES), _imported, "not active"))
         seeds.prepare()
     except Exception as error:
         print(f"prismdbg: the random generators are not set: {error!r}", file=sys.stderr)

@@ -59,6 +59,10 @@ class StateSnapshots:
         """The program's restore point: from here on its state is registered."""
         self._guarded(lambda: self._register(objects))
 
+    def give_up(self, why: str) -> None:
+        """Nothing will be registered."""
+        self._guarded(lambda: self._end(why))
+
     def on_step(self, step: int, source: StepSource) -> None:
         """Listens to the step counter, after the recording."""
         if not self._ended and self._recording.is_open and not self._recording.lost:

@@ -43,7 +43,7 @@ def begin_prologue(config: RankConfig, folder: Path) -> None:
     kernels.install(prologue)
     unknown_ops.install(unknown_ops.refuse)
     os.register_at_fork(after_in_child=lambda: kernels.install(None))
-    restore_point.answer_with(restorer.reached)
+    restore_point.answer_with(restorer.reached, recorded=restorer.recorded, step=snapshot.step)
 
 
 class _Restorer:
@@ -70,6 +70,16 @@ class _Restorer:
         self._hold(objects)
         return snapshot.step
 
+    @property
+    def _tensors(self) -> Tensors:
+        return Tensors(self._folder / state_snapshot.TENSORS)
+
+    def recorded(self, name: str) -> Any:
+        """Asked before the restore point."""
+        packed = self._snapshot.objects.get(name)
+        with ours(), torch.no_grad():
+            return None if packed is None else Unpacker(self._tensors.new).unpack(packed)
+
     def _require_same(self, objects: restore_point.Registered) -> None:
         recorded = self._snapshot.objects
         if problem := restore_point.unfit(objects):
@@ -83,7 +93,7 @@ class _Restorer:
 
     def _load(self, objects: restore_point.Registered) -> None:
         """Modules first: optimizers look at the parameters."""
-        tensors = Tensors(self._folder / state_snapshot.TENSORS)
+        tensors = self._tensors
         for name, thing in sorted(objects.items(), key=lambda item: not isinstance(item[1], torch.nn.Module)):
             like = tensors_in({n: _parameters(o) for n, o in objects.items()})
             thing.load_state_dict(Unpacker(tensors.new, like).unpack(self._snapshot.objects[name]))

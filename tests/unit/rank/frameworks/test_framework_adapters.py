@@ -1,0 +1,164 @@
+"""The adapters' own rules on small fake frameworks; tests/frameworks has the real ones."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from prismdbg.errors import UsageError
+from prismdbg.rank.frameworks import adapters, registration, transformers_trainer
+from prismdbg.rank.program.imports import AfterImport
+from prismdbg.rank.recording import restore_point
+from prismdbg.rank.recording.steps import StepCounter
+
+
+@dataclass
+class Listener:
+    """Who answers the restore point, and what it is told."""
+
+    registered: list[dict[str, Any]] = field(default_factory=list)
+    given_up: list[str] = field(default_factory=list)
+
+    def reached(self, objects: dict[str, Any]) -> int | None:
+        self.registered.append(objects)
+        return None
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> Listener:
+    for name in ("_handler", "_recorded", "_give_up", "_step", "_is_reached"):
+        monkeypatch.setattr(restore_point, name, getattr(restore_point, name))
+    monkeypatch.setattr(registration, "_owner", "")
+    monkeypatch.setattr(registration, "COUNTER", StepCounter())
+    found = Listener()
+    restore_point.answer_with(found.reached, give_up=found.given_up.append)
+    return found
+
+
+@dataclass
+class FakeState:
+    global_step: int = 0
+    log_history: list[Any] = field(default_factory=list)
+
+
+def fake_trainer_module() -> Any:
+    """The fake of a module: a Trainer that runs two steps of one batch each."""
+
+    class Trainer:
+        def __init__(self) -> None:
+            self.state = FakeState()
+            self.model_wrapped, self.optimizer, self.lr_scheduler = object(), object(), None
+            self.accelerator = SimpleNamespace(scaler=None)
+            self.callback_handler = SimpleNamespace(train_dataloader=[], callbacks=[])
+            self.args = SimpleNamespace(ignore_data_skip=False)
+            self.is_deepspeed_enabled = False
+            self._tr_loss = self.current_flos = 0
+
+        def _inner_training_loop(self, resume_from_checkpoint: str | None = None) -> list[int]:
+            drawn, batches = [], iter([7, 8])
+            for _ in range(2):
+                drawn += self.get_batch_samples(batches, 1)
+                self.state.global_step += 1
+            return drawn
+
+        def get_batch_samples(self, epoch_iterator: Any, count: int) -> list[int]:
+            return [next(epoch_iterator) for _ in range(count)]
+
+    return SimpleNamespace(Trainer=Trainer, TRAINER_STATE_NAME="trainer_state.json")
+
+
+def test_a_fake_trainer_is_registered_at_the_top_of_its_loop(
+    listener: Listener, capfd: pytest.CaptureFixture[str]
+) -> None:
+    module = fake_trainer_module()
+    transformers_trainer.install(module)
+    trainer = module.Trainer()
+    assert trainer._inner_training_loop() == [7, 8]
+    (objects,) = listener.registered
+    assert list(objects) == ["model", "optimizer", "trainer"]
+    assert objects["trainer"].state_dict()["counters"] == {"current_flos": 0}
+    assert (registration.COUNTER.step, registration.COUNTER.by_hand) == (1, True)
+    said = capfd.readouterr().err
+    assert said.startswith("prismdbg: transformers.Trainer: registered: model, optimizer, trainer; not registered: ")
+    assert "the log history" in said and said.count("\n") == 1
+
+
+def test_a_second_training_goes_on_counting(listener: Listener, capfd: pytest.CaptureFixture[str]) -> None:
+    module = fake_trainer_module()
+    transformers_trainer.install(module)
+    for _ in range(2):
+        module.Trainer()._inner_training_loop()
+    assert len(listener.registered) == 1 and registration.COUNTER.step == 2
+    assert "ignored" not in capfd.readouterr().err
+
+
+def test_what_fails_ends_the_snapshots_and_not_the_job(listener: Listener) -> None:
+    module = fake_trainer_module()
+    transformers_trainer.install(module)
+    trainer = module.Trainer()
+    del trainer.callback_handler
+    assert trainer._inner_training_loop() == [7, 8]
+    assert listener.registered == []
+    assert listener.given_up and "has no attribute 'callback_handler'" in listener.given_up[0]
+
+
+def test_in_a_replay_it_is_an_error(listener: Listener) -> None:
+    restore_point.answer_with(listener.reached, recorded=lambda name: None)
+    with pytest.raises(UsageError, match="broken"), registration.guarded("fake"):
+        raise UsageError("broken")
+
+
+def test_a_program_that_registers_by_itself_is_left_alone(listener: Listener) -> None:
+    module = fake_trainer_module()
+    transformers_trainer.install(module)
+    restore_point.reached({"model": 1})
+    assert module.Trainer()._inner_training_loop() == [7, 8]
+    assert len(listener.registered) == 1 and not registration.COUNTER.by_hand
+
+
+def test_the_first_that_claims_registers(listener: Listener) -> None:
+    assert registration.is_claimable("accelerate") and registration.claim("transformers.Trainer")
+    assert not registration.is_claimable("accelerate") and not registration.claim("accelerate")
+
+
+def test_no_adapter_is_loaded_where_nobody_wants_the_state(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(restore_point, "_handler", None)
+    monkeypatch.setitem(adapters.MODULES, "fake.module", "no_such_adapter")
+    adapters.imported("fake.module")
+    assert capfd.readouterr().err == ""
+
+
+def test_an_adapter_that_does_not_fit_is_said_on_one_line(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers.trainer", SimpleNamespace())  # type: ignore[arg-type]
+    adapters.imported("transformers.trainer")
+    said = capfd.readouterr().err
+    assert said.startswith("prismdbg: the state of transformers.trainer is not registered: ") and said.count("\n") == 1
+
+
+def test_an_import_is_complete_before_it_is_told_and_survives_who_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "fake_framework.py").write_text("early = 1\nlate = 2\n")
+    seen: list[int] = []
+
+    def imported(name: str) -> None:
+        seen.append(sys.modules[name].late)
+        raise ValueError("not today")
+
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "meta_path", [AfterImport(["fake_framework"], imported, "no adapter"), *sys.meta_path])
+    monkeypatch.delitem(sys.modules, "fake_framework", raising=False)
+    module = importlib.import_module("fake_framework")
+    monkeypatch.delitem(sys.modules, "fake_framework")
+    assert (module.late, seen) == (2, [2])
+    assert "prismdbg: no adapter in process" in capfd.readouterr().err
