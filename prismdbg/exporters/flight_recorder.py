@@ -127,17 +127,17 @@ def _dump(log: RankLog, last: int, written: Written, *, with_messages: bool) -> 
 def _untold(call: Collective, log: RankLog, *, with_messages: bool) -> str:
     """Why a dump has no words for it; empty where it has."""
     if call.op not in OPS:
-        return f"of an operator that torch's analyser does not know ({call.op})"
+        return f"torch's analyser does not know the operator {call.op}"
     group = log.groups.get(call.group)
     if group is None or log.rank not in group.ranks:
-        return "of a group without known members"
+        return "the members of the group are not known"
     if not call.is_p2p:
         return ""
     if not with_messages:
-        return "that sends or receives: the first ones are not there, so none can be paired"
+        return "messages cannot be paired, because the first ones are missing"
     if OPS[call.op].is_from_any:
-        return "with a receive from any rank: torch's analyser cannot tell which send belongs to one"
-    return "" if 0 <= call.root < group.size and group.ranks[call.root] != log.rank else "to no other rank"
+        return "torch's analyser cannot pair a receive from any rank"
+    return "" if 0 <= call.root < group.size and group.ranks[call.root] != log.rank else "a message to no other rank"
 
 
 def _pair(log: RankLog, call: Collective) -> Group:

@@ -77,7 +77,7 @@ def _write_dumps(source: Source, output: Path, last: int, *, as_json: bool) -> I
         written = flight_recorder.write_dumps(source.evidence.logs, folder, last=last, as_json=as_json)
     absent = source.evidence.absent
     yield f"{output}: {counted(len(written.ranks), 'dump')} with {counted(written.calls, 'collective')}"
-    yield from (f"left out: {counted(count, 'call')} {why}" for why, count in sorted(written.left_out.items()))
+    yield from (f"left out: {counted(count, 'call')}: {why}" for why, count in sorted(written.left_out.items()))
     yield from _earlier(written.earlier)
     if absent:
         few = f"{', '.join(map(str, absent[:8]))}{', ...' if len(absent) > 8 else ''}"
