@@ -59,10 +59,17 @@ class StarterControl:
             raise RankLost(f"the rank's sandbox does not answer: {error}") from error
         if not line.endswith(b"\n"):
             raise RankLost(f"the rank's sandbox ended during {verb!r} of checkpoint {name}")
-        answer = json.loads(line)
-        if answer["ok"]:
-            return Answer(left=tuple(map(str, answer["left"])), seal=str(answer["seal"]))
-        return Answer(refusal=str(answer["what"]), log=self._log(str(answer["log"])))
+        try:
+            answer = json.loads(line)
+            if answer["ok"]:
+                return Answer(left=tuple(map(str, answer["left"])), seal=str(answer["seal"]))
+            what, log = str(answer["what"]), str(answer["log"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise RankLost(
+                f"the rank's sandbox gave no answer to {verb!r} of checkpoint {name} that can be read",
+                hint="replay the capsule again",
+            ) from None
+        return Answer(refusal=what, log=self._log(log))
 
     def _log(self, name: str) -> str:
         return read_regular(self._folder / name, MAX_LOG_BYTES).decode("utf-8", "replace") if name else ""
