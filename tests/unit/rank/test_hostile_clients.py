@@ -79,35 +79,13 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
 
 
 VERBS = [
-    "hello",
-    "status",
-    "stacks",
-    "detach",
-    "clock",
-    "park",
-    "close_log",
-    "release",
-    "replay",
-    "window",
-    "keep_from",
+    "hello", "status", "stacks", "detach", "clock", "park", "close_log", "release", "replay", "window", "keep_from",
     "hash_at",
-]
+]  # fmt: skip
 FIELDS = [
-    "id",
-    "do",
-    "holder",
-    "holder_ticks",
-    "token",
-    "lease_s",
-    "on",
-    "steps",
-    "size_bytes",
-    "back",
-    "step",
-    "log",
-    "in_flight",
-    "redacted_files",
-]
+    "id", "do", "holder", "holder_ticks", "token", "lease_s", "on", "steps", "size_bytes", "back", "step", "log",
+    "in_flight", "redacted_files",
+]  # fmt: skip
 VALUES = st.recursive(
     st.one_of(
         st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.just(os.getpid()),
