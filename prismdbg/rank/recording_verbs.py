@@ -41,7 +41,10 @@ class Holder:
             return None
         pid, ticks = message["holder"], message.get("holder_ticks")
         if type(pid) is not int or type(ticks) is not int:
-            raise UsageError("a holder is a process: `holder` and `holder_ticks` are whole numbers")
+            raise UsageError(
+                "a holder is a process: `holder` and `holder_ticks` are whole numbers",
+                hint="send the client's PID and its start time",
+            )
         return cls(pid=pid, ticks=ticks, token=str(message.get("token", ""))[:MOST_OF_A_TOKEN])
 
     @property
@@ -170,7 +173,7 @@ class Window:
 def _lease_s(message: Message) -> float:
     asked = message.get("lease_s", 60)
     if type(asked) not in (int, float):
-        raise UsageError("lease_s must be a number of seconds")
+        raise UsageError("lease_s must be a number of seconds", hint="send a number, as in 60")
     return float(min(asked, LONGEST_LEASE_S)) if asked > 0 else LONGEST_LEASE_S  # not a number, too
 
 
@@ -178,7 +181,7 @@ def _number(message: Message, name: str, default: int | None = None) -> int:
     """What the recorder keeps in 64 bits, and the program's threads count with."""
     value = message.get(name, default)
     if type(value) is not int or not 0 <= value <= MOST_OF_A_NUMBER:
-        raise UsageError(f"{name} must be a whole number from 0 to {MOST_OF_A_NUMBER}")
+        raise UsageError(f"{name} must be a whole number from 0 to {MOST_OF_A_NUMBER}", hint="send such a number")
     return value
 
 
@@ -284,7 +287,10 @@ def _keeping(recording: Recording) -> dict[str, Verb]:
 
     def hash_at(message: Message) -> Message:
         if len(recording.hash_at) >= MOST_HASHES:
-            raise UsageError(f"the parameters are to be hashed at {MOST_HASHES} steps already")
+            raise UsageError(
+                f"the parameters are to be hashed at {MOST_HASHES} steps already",
+                hint="wait until the rank has come to some of them",
+            )
         recording.hash_at.add(_number(message, "step"))
         return {}
 

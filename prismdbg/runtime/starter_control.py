@@ -53,12 +53,18 @@ class StarterControl:
                     line = stream.readline(MAX_ANSWER_BYTES)
         except TimeoutError:
             raise WaitTimeout(
-                f"waited {self._bound_s:g} s for the starter to carry out {verb!r} for checkpoint {name}"
+                f"waited {self._bound_s:g} s for the starter to carry out {verb!r} for checkpoint {name}",
+                hint="try again when the machine is less busy",
             ) from None
         except OSError as error:
-            raise RankLost(f"the rank's sandbox does not answer: {error}") from error
+            raise RankLost(
+                f"the rank's sandbox does not answer: {error}", hint="start the session again: its sandbox is gone"
+            ) from error
         if not line.endswith(b"\n"):
-            raise RankLost(f"the rank's sandbox ended during {verb!r} of checkpoint {name}")
+            raise RankLost(
+                f"the rank's sandbox ended during {verb!r} of checkpoint {name}",
+                hint="start the session again: its sandbox is gone",
+            )
         try:
             answer = json.loads(line)
             if answer["ok"]:

@@ -164,7 +164,10 @@ def _order_buckets(objects: restore_point.Registered, snapshot: StateSnapshot, p
     and takes it from there on every rank."""
     modules = list(ddp_buckets.modules_of(objects.values()))
     if len(modules) != len(snapshot.buckets):
-        raise UsageError(f"{len(modules)} DDP modules are registered, {len(snapshot.buckets)} in the recorded run")
+        raise UsageError(
+            f"{len(modules)} DDP modules are registered, {len(snapshot.buckets)} in the recorded run",
+            hint="register the same modules as in the recorded run",
+        )
     try:
         for module, order in zip(modules, snapshot.buckets, strict=True):
             if order:
