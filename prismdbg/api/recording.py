@@ -209,7 +209,10 @@ def _array(data: bytes, meta: TensorMeta) -> Array:
     try:
         return np.frombuffer(data, dtype=meta.dtype).reshape(meta.shape)
     except ValueError as error:
-        raise CapsuleError(f"a payload does not fit its tensor {meta}: {error}") from None
+        raise CapsuleError(
+            f"a payload does not fit its tensor {meta}: {error}",
+            hint="fetch or capture it again: the recording is damaged",
+        ) from None
 
 
 def open_recording(path: str | Path, keys: Keys = NO_KEYS) -> Recording:

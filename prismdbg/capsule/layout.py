@@ -45,7 +45,10 @@ def content(sha256: str) -> str:
 def check_name(name: str) -> str:
     """`name` itself if a capsule may hold it, else `CapsuleError`."""
     if len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
-        raise CapsuleError(f"the name {name[:60]!r}... is longer than {MAX_NAME_BYTES} bytes")
+        raise CapsuleError(
+            f"the name {name[:60]!r}... is longer than {MAX_NAME_BYTES} bytes",
+            hint="fetch the capsule again: this copy was altered",
+        )
     parts = name.split("/")
     if not all(_PART.fullmatch(part) for part in parts):
         raise CapsuleError(
@@ -56,12 +59,17 @@ def check_name(name: str) -> str:
     if parts[0] not in (CHECKPOINT, OURS):
         raise CapsuleError(f"{name!r} is not part of a capsule", hint="give a capsule; if this is one, it was altered")
     if any(foreign in name for foreign in _FOREIGN):
-        raise CapsuleError(f"the name {name!r} has a special meaning for podman and CRI-O")
+        raise CapsuleError(
+            f"the name {name!r} has a special meaning for podman and CRI-O",
+            hint="fetch the capsule again: this copy was altered",
+        )
     return name
 
 
 def check_file_name(name: str) -> str:
     """As `check_name`, and not the name of a folder."""
     if name in FOLDERS:
-        raise CapsuleError(f"{name!r} must be a folder in a capsule, not a file")
+        raise CapsuleError(
+            f"{name!r} must be a folder in a capsule, not a file", hint="fetch the capsule again: this copy was altered"
+        )
     return check_name(name)

@@ -150,7 +150,10 @@ class Manifest:
     def from_bytes(cls, data: bytes, where: str = layout.MANIFEST) -> Manifest:
         """`CapsuleError` for whatever is not exactly a manifest this program can read."""
         if len(data) > MAX_MANIFEST_BYTES:
-            raise CapsuleError(f"{where} has {len(data)} bytes; the limit is {MAX_MANIFEST_BYTES}")
+            raise CapsuleError(
+                f"{where} has {len(data)} bytes; the limit is {MAX_MANIFEST_BYTES}",
+                hint="fetch the capsule again: this copy was altered",
+            )
         return _from_fields(checked_json.parse(data, where))
 
 

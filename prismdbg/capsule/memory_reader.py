@@ -125,7 +125,10 @@ def _add_segment(parts: TraceParts, path: Path, index: int) -> bool:
             hint="use a newer prismdbg",
         )
     if count > capacity or memory_format.HEADER.size + count * record_bytes > size_bytes:
-        raise CapsuleError(f"{path} is damaged: {count} records do not fit into {size_bytes} bytes")
+        raise CapsuleError(
+            f"{path} is damaged: {count} records do not fit into {size_bytes} bytes",
+            hint="record it again with --memory: the trace was cut or altered",
+        )
     parts.pid, parts.wall_offset_ns = pid, wall - monotonic
     parts.spans.append(Span(path=path, offset=memory_format.HEADER.size, records=count))
     return bool(count == capacity)
@@ -143,7 +146,9 @@ def _add_names(parts: TraceParts, path: Path) -> bool:
                         return True
                     _name(parts, kind, body)
             except (ValueError, IndexError) as error:
-                raise CapsuleError(f"{path} is damaged: {error}") from error
+                raise CapsuleError(
+                    f"{path} is damaged: {error}", hint="record it again with --memory: the trace was cut or altered"
+                ) from error
     return False
 
 
@@ -160,7 +165,10 @@ def _records(data: mmap.mmap, path: Path) -> Iterator[tuple[int, bytes]]:
         if size == 0:
             return
         if size % 8 or size < log_format.RECORD.size or offset + size > end:
-            raise CapsuleError(f"{path} is damaged at offset {offset}, in a record of {size} bytes")
+            raise CapsuleError(
+                f"{path} is damaged at offset {offset}, in a record of {size} bytes",
+                hint="record it again with --memory: the trace was cut or altered",
+            )
         yield kind, data[offset + log_format.RECORD.size : offset + size]
         offset += size
 

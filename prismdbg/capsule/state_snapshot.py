@@ -88,7 +88,10 @@ def require_whole(folder: Path) -> StateSnapshot:
     try:
         safetensors.read_header(folder / TENSORS)
     except OSError as error:
-        raise CapsuleError(f"{folder / TENSORS} cannot be read: {error.strerror}") from error
+        raise CapsuleError(
+            f"{folder / TENSORS} cannot be read: {error.strerror}",
+            hint="fetch the capsule again, or run prismdbg as the owner of the file",
+        ) from error
     return snapshot
 
 

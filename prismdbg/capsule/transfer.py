@@ -33,7 +33,10 @@ def bring(source: Path, target: Path, transfer: Transfer) -> FileEntry:
     """Makes `target` from the plain file `source`, mode 0600. Links and special files are refused."""
     mode = source.lstat().st_mode
     if not stat.S_ISREG(mode):
-        raise CapsuleError(f"{source} is not a regular file; a capsule contains only regular files")
+        raise CapsuleError(
+            f"{source} is not a regular file; a capsule contains only regular files",
+            hint="fetch the capsule again: this copy was altered",
+        )
     require_content(source)
     if transfer is not Transfer.COPY and _rename_or_link(source, target, transfer):
         target.chmod(FILE_MODE)

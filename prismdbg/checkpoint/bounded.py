@@ -46,7 +46,10 @@ def run_bounded(
     try:
         output, _ = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        raise WaitTimeout(f"waited {timeout_s:g} s for {what}; it was killed") from None
+        raise WaitTimeout(
+            f"waited {timeout_s:g} s for {what}; it was killed",
+            hint="try again when the machine is less busy, and see `prismdbg doctor`",
+        ) from None
     except BaseException:
         while let_finish and process.poll() is None and time.monotonic() < deadline:
             with contextlib.suppress(BaseException):  # the second Ctrl-C waits, too

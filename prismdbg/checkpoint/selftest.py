@@ -110,5 +110,5 @@ def _wait_for(path: Path, what: str) -> None:
     deadline = time.monotonic() + BOUND_S
     while not path.exists():
         if time.monotonic() > deadline:
-            raise WaitTimeout(f"waited {BOUND_S:g} s for {what}")
+            raise WaitTimeout(f"waited {BOUND_S:g} s for {what}", hint="try again when the machine is less busy")
         time.sleep(0.01)

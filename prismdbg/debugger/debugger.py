@@ -97,7 +97,7 @@ class Debugger:
         """Carries out one line. `UsageError` and the like leave everything as it was."""
         line = parse_line(text)
         if line.verb not in self._verbs:
-            raise UsageError(f"{line.verb} is not available in this replay")
+            raise UsageError(f"{line.verb} is not available in this replay", hint="type `help` to list what is")
         self.session.verb = str(line.verb)
         return self._carry_out(lambda: self._verbs[line.verb](line))
 

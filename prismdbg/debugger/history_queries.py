@@ -117,7 +117,10 @@ class HistoryQueries:
             )
             if last is None:
                 self._routes.back_to(here)
-                raise UsageError(f"{shortened(text)} was not written between the start moment and {here}")
+                raise UsageError(
+                    f"{shortened(text)} was not written between the start moment and {here}",
+                    hint="run to a place after it was written, or name another value",
+                )
             found = last.moment
             self._routes.back_to(found)
             after = self._routes.before(1)
@@ -215,7 +218,10 @@ class HistoryQueries:
         seen = self._first_seen(BreakpointSpec(kind=kind, number=SEARCHED, condition=condition), here)
         if seen is None:
             what = shortened(text) or "the data sent and received"
-            raise UsageError(f"no NaN or infinity in {what} up to {here}")
+            raise UsageError(
+                f"no NaN or infinity in {what} up to {here}",
+                hint="run on with `continue`: a breakpoint on NaN stops at the first one",
+            )
         nan_only = self._holds(f"nan({text})") if text else self._holds("nan(input) or nan(out)")
         what = "NaN" if nan_only else "infinity"
         received = not text and self._holds("finite(input)")

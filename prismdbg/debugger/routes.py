@@ -53,7 +53,9 @@ class Routes:
         last = max(known)
         spans = f"this replay goes from {first} to {last}"
         if moment < first and moment != session.origin and not (moment.step == first.step and not moment.collective):
-            raise UsageError(f"{moment} is before the capsule's start moment; {spans}")
+            raise UsageError(
+                f"{moment} is before the capsule's start moment; {spans}", hint="give a moment inside the capsule"
+            )
         if session.recorded and Moment(moment.step, moment.collective) > last:
             raise UsageError(
                 f"{moment} is after the capsule's end moment; {spans}",

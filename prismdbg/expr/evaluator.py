@@ -217,7 +217,9 @@ def _bounded(sign: str, left: Any, right: Any) -> Any:
 
 def _require_number(sign: str, value: Any) -> None:
     if objects.is_a(value, objects.CONTAINERS):
-        raise UsageError(f"{sign!r} works on numbers and tensors, not on a {objects.kind_name(value)}")
+        raise UsageError(
+            f"{sign!r} works on numbers and tensors, not on a {objects.kind_name(value)}", hint="index it first: x[0]"
+        )
 
 
 def _number(sign: str, value: Any, kinds: frozenset[type]) -> Any:
@@ -228,7 +230,7 @@ def _number(sign: str, value: Any, kinds: frozenset[type]) -> Any:
 
 def _check_size(sign: str, bits: int) -> None:
     if bits > MAX_BITS:
-        raise UsageError(f"the result of {sign!r} would be too large")
+        raise UsageError(f"the result of {sign!r} would be too large", hint="use smaller numbers, or floats")
 
 
 def _in_words(error: Exception) -> str:

@@ -101,7 +101,9 @@ def static_attribute(owner: Any, name: str) -> Any:
         name = f"_{name}_"
     found = held_as(owner, name, _ABSENT)
     if found is _ABSENT:
-        raise UsageError(f"a {kind_name(owner)} has no attribute {name!r}")
+        raise UsageError(
+            f"a {kind_name(owner)} has no attribute {name!r}", hint="print the object to see what it holds"
+        )
     if exactly(found, _MEMBERS) and not is_a(owner, type):
         return found.__get__(owner, type(owner))
     if exactly(found, _AS_THEY_ARE) or definer(type(found), "__get__") is None or _is_held(owner, name, found):
@@ -201,7 +203,10 @@ def _require_plain(value: Any, left: list[int]) -> None:
         for item in dict.values(value) if kind is dict else ():
             _require_plain(item, left)
     elif not exactly(value, _COMPARED):
-        raise UsageError(f"a {kind_name(value)} in it cannot be compared without running the program's code")
+        raise UsageError(
+            f"a {kind_name(value)} in it cannot be compared without running the program's code",
+            hint="compare one of its parts",
+        )
 
 
 def item(owner: Any, key: Any, kinds: frozenset[type]) -> Any:
@@ -262,7 +267,10 @@ def contains(value: Any, container: Any, kinds: frozenset[type]) -> bool:
     if kind is range:
         return _is_plain(builtin(value)) and builtin(value) in container
     if not issubclass(kind, CONTAINERS):
-        raise UsageError(f"a {kind_name(container)} cannot be indexed")
+        raise UsageError(
+            f"a {kind_name(container)} cannot be indexed",
+            hint="name a list, a dictionary or a text on the right of `in`",
+        )
     value, plain = builtin(value), _is_plain(builtin(value))
     return any(
         held is value or (plain and _is_plain(builtin(held)) and bool(builtin(held) == value))

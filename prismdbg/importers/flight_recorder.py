@@ -187,9 +187,15 @@ def _read(path: Path) -> _Dump:
         dump["entries"][number] = checked_json.checked(_Entry, checked, where)
         parts += sum(len(entry.get(name) or ()) for name in ("frames", "input_sizes", "output_sizes"))
         if len(checked["process_group"]) != 2:
-            raise CapsuleError(f"{where}: process_group must be a name and a description")
+            raise CapsuleError(
+                f"{where}: process_group must be a name and a description",
+                hint="dump it again: the file is no dump of the Flight Recorder, or was altered",
+            )
         if parts > MOST_PARTS:
-            raise CapsuleError(f"{where}: the frames and tensors are more than {MOST_PARTS}")
+            raise CapsuleError(
+                f"{where}: the frames and tensors are more than {MOST_PARTS}",
+                hint="dump fewer entries (TORCH_FR_BUFFER_SIZE)",
+            )
     return dump
 
 

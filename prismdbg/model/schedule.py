@@ -116,7 +116,9 @@ class Schedule:
             lists: dict[str, Any] = {name: tuple(data.pop(name)) for name in ("steps", "streams", "families")}
             return cls(rows=rows, channels=channels, **lists, **data)
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise UsageError(f"{path} is not a schedule: {error}") from error
+            raise UsageError(
+                f"{path} is not a schedule: {error}", hint="give a schedule that `prismdbg emulate --pace` wrote"
+            ) from error
 
 
 def digest(ranks: Iterable[int]) -> str:

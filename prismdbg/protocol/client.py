@@ -216,5 +216,8 @@ def connect_when_ready(
             if not still_alive():
                 raise RankLost("the rank ended before its agent answered", hint="see the rank's output") from None
             if time.monotonic() > deadline:
-                raise WaitTimeout(f"waited {bound_s:g} s for the rank's agent at {path}") from None
+                raise WaitTimeout(
+                    f"waited {bound_s:g} s for the rank's agent at {path}",
+                    hint="try again when the machine is less busy; the rank's output may say why it did not start",
+                ) from None
         time.sleep(0.02)

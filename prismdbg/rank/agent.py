@@ -28,6 +28,7 @@ Verb = Callable[[Message], Message]
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EINTR)
 _RETRY_S = 0.2
 _SPARE_FILES = 16  # that clients leave to the program
+MAX_CLIENTS = 32  # at once: each has a thread and a descriptor of the program's
 
 
 def _leaves_room(descriptor: int) -> bool:
@@ -113,17 +114,18 @@ class Agent:
                     raise
                 time.sleep(_RETRY_S)  # who wants to connect waits in the socket's queue
                 continue
-            if not _leaves_room(client.fileno()):
+            if len(self._clients) >= MAX_CLIENTS or not _leaves_room(client.fileno()):
                 client.close()
                 continue
+            connection, lock = Connection(client), threading.Lock()
+            self._clients[id(connection)] = connection, lock
             try:
-                start_own_thread("prismdbg-client", self._serve, (client,))
+                start_own_thread("prismdbg-client", self._serve, (connection, lock))
             except RuntimeError:  # the process has as many threads as it may have
-                client.close()
+                self._clients.pop(id(connection), None)
+                connection.close()
 
-    def _serve(self, client: socket.socket) -> None:
-        connection, lock = Connection(client), threading.Lock()
-        self._clients[id(connection)] = connection, lock
+    def _serve(self, connection: Connection, lock: threading.Lock) -> None:
         try:
             while True:
                 message = connection.receive(None, "a request")

@@ -20,6 +20,9 @@ from prismdbg.settings.own_thread import start_own_thread
 
 WATCH_S = 0.25
 LONGEST_LEASE_S = 300.0  # whatever a client asks for
+MOST_OF_A_NUMBER = 1 << 62
+MOST_OF_A_TOKEN = 100
+MOST_HASHES = 1000
 BUSY_HINT = "try again when the other capture of this rank is done"
 
 
@@ -36,7 +39,13 @@ class Holder:
         """None where the request names nobody."""
         if "holder" not in message:
             return None
-        return cls(pid=int(message["holder"]), ticks=int(message["holder_ticks"]), token=str(message.get("token", "")))
+        pid, ticks = message["holder"], message.get("holder_ticks")
+        if type(pid) is not int or type(ticks) is not int:
+            raise UsageError(
+                "a holder is a process: `holder` and `holder_ticks` are whole numbers",
+                hint="send the client's PID and its start time",
+            )
+        return cls(pid=pid, ticks=ticks, token=str(message.get("token", ""))[:MOST_OF_A_TOKEN])
 
     @property
     def is_gone(self) -> bool:
@@ -162,8 +171,18 @@ class Window:
 
 
 def _lease_s(message: Message) -> float:
-    asked = float(message.get("lease_s", 60))
-    return min(asked, LONGEST_LEASE_S) if asked > 0 else LONGEST_LEASE_S  # not a number, too
+    asked = message.get("lease_s", 60)
+    if type(asked) not in (int, float):
+        raise UsageError("lease_s must be a number of seconds", hint="send a number, as in 60")
+    return float(min(asked, LONGEST_LEASE_S)) if asked > 0 else LONGEST_LEASE_S  # not a number, too
+
+
+def _number(message: Message, name: str, default: int | None = None) -> int:
+    """What the recorder keeps in 64 bits, and the program's threads count with."""
+    value = message.get(name, default)
+    if type(value) is not int or not 0 <= value <= MOST_OF_A_NUMBER:
+        raise UsageError(f"{name} must be a whole number from 0 to {MOST_OF_A_NUMBER}", hint="send such a number")
+    return value
 
 
 def verbs_of(recording: Recording, agent: Agent) -> dict[str, Verb]:
@@ -256,20 +275,23 @@ def _keeping(recording: Recording) -> dict[str, Verb]:
         if holder is not None and message.get("back"):
             payloads.give_back(holder)
             return {}
-        payloads.set(
-            bool(message["on"]),
-            int(message.get("steps", 0)),
-            int(message.get("size_bytes", recording.config.window_bytes)),
-            holder,
-        )
+        if not isinstance(message.get("on"), bool):
+            raise UsageError("window needs `on`", hint="send true or false")
+        steps, size_bytes = _number(message, "steps", 0), _number(message, "size_bytes", recording.config.window_bytes)
+        payloads.set(message["on"], steps, size_bytes, holder)
         return {}
 
     def keep_from(message: Message) -> Message:
-        recorder.keep_from(int(message["step"]))
+        recorder.keep_from(_number(message, "step"))
         return {}
 
     def hash_at(message: Message) -> Message:
-        recording.hash_at.add(int(message["step"]))
+        if len(recording.hash_at) >= MOST_HASHES:
+            raise UsageError(
+                f"the parameters are to be hashed at {MOST_HASHES} steps already",
+                hint="wait until the rank has come to some of them",
+            )
+        recording.hash_at.add(_number(message, "step"))
         return {}
 
     return {

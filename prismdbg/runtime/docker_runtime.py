@@ -212,7 +212,9 @@ def _is_late(file: LaidFile) -> bool:
 def _rank_layer(spec: ReplaySpec, bound: list[str]) -> Iterator[bytes]:
     environment = spec.environment
     if environment is None:
-        raise FacilityError("a container needs the list of installed files")
+        raise FacilityError(
+            "a container needs the list of installed files", hint="use --runtime local: this capsule has no such list"
+        )
     copied = tuple(file for file in spec.files if not file.is_bound and not _is_late(file))
     alone = replace(spec, files=copied)
     return stream(partial(add_rank_files, spec=alone, environment=environment, bound=bound))

@@ -88,7 +88,10 @@ class StartedRank:
         deadline = time.monotonic() + timeout_s
         while (code := self.exit_code()) is None:
             if time.monotonic() > deadline:
-                raise WaitTimeout(f"waited {timeout_s:g} s for {self._spec.name} to end")
+                raise WaitTimeout(
+                    f"waited {timeout_s:g} s for {self._spec.name} to end",
+                    hint="give a longer --timeout, or see the rank's output",
+                )
             time.sleep(_POLL_S)
         self.kill()
         self.require_within_limits()
@@ -124,7 +127,8 @@ class StartedRank:
                 raise self._error(self._progress(), code)
             if time.monotonic() > deadline:
                 raise WaitTimeout(
-                    f"waited {self._spec.start_s:g} s for {self._spec.name} to start in {self._place.describe()}"
+                    f"waited {self._spec.start_s:g} s for {self._spec.name} to start in {self._place.describe()}",
+                    hint="try again when the machine is less busy, or with another --runtime",
                 )
             time.sleep(_POLL_S)
 

@@ -53,16 +53,29 @@ class StarterControl:
                     line = stream.readline(MAX_ANSWER_BYTES)
         except TimeoutError:
             raise WaitTimeout(
-                f"waited {self._bound_s:g} s for the starter to carry out {verb!r} for checkpoint {name}"
+                f"waited {self._bound_s:g} s for the starter to carry out {verb!r} for checkpoint {name}",
+                hint="try again when the machine is less busy",
             ) from None
         except OSError as error:
-            raise RankLost(f"the rank's sandbox does not answer: {error}") from error
+            raise RankLost(
+                f"the rank's sandbox does not answer: {error}", hint="start the session again: its sandbox is gone"
+            ) from error
         if not line.endswith(b"\n"):
-            raise RankLost(f"the rank's sandbox ended during {verb!r} of checkpoint {name}")
-        answer = json.loads(line)
-        if answer["ok"]:
-            return Answer(left=tuple(map(str, answer["left"])), seal=str(answer["seal"]))
-        return Answer(refusal=str(answer["what"]), log=self._log(str(answer["log"])))
+            raise RankLost(
+                f"the rank's sandbox ended during {verb!r} of checkpoint {name}",
+                hint="start the session again: its sandbox is gone",
+            )
+        try:
+            answer = json.loads(line)
+            if answer["ok"]:
+                return Answer(left=tuple(map(str, answer["left"])), seal=str(answer["seal"]))
+            what, log = str(answer["what"]), str(answer["log"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise RankLost(
+                f"the rank's sandbox gave no answer to {verb!r} of checkpoint {name} that can be read",
+                hint="replay the capsule again",
+            ) from None
+        return Answer(refusal=what, log=self._log(log))
 
     def _log(self, name: str) -> str:
         return read_regular(self._folder / name, MAX_LOG_BYTES).decode("utf-8", "replace") if name else ""

@@ -163,7 +163,9 @@ def _question(asked: GoBack) -> str:
 def refuse_outside(moment: Moment, first: Moment, last: Moment) -> None:
     """A script may ask only for what the capsule spans."""
     if moment < first:
-        raise UsageError(f"{moment} is before the capsule's start moment, {first}")
+        raise UsageError(
+            f"{moment} is before the capsule's start moment, {first}", hint="give a moment inside the capsule"
+        )
     if moment > last:
         raise UsageError(
             f"{moment} is after the capsule's end moment, {last}",

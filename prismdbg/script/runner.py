@@ -226,7 +226,10 @@ class Runner:
         """A hostile rank may come to a stop without end."""
         self._left_bytes -= len(json.dumps(record.to_json()))
         if self._left_bytes < 0:
-            raise RankLost(f"the recorded values are larger than {MAX_RECORDS_BYTES >> 20} MiB")
+            raise RankLost(
+                f"the recorded values are larger than {MAX_RECORDS_BYTES >> 20} MiB",
+                hint="record fewer values, or at fewer places",
+            )
         self._findings.records.append(record)
 
     def _expect(self, check: _Check, stand: Stand, stop: str) -> None:

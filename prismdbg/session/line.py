@@ -174,7 +174,7 @@ def parse_line(text: str) -> Line:
     """`UsageError` says what the verb takes. Verbs may be cut short where that is not ambiguous; a bare moment is
     where to go."""
     if len(text) > MAX_LINE:
-        raise UsageError(f"a line has at most {MAX_LINE} characters")
+        raise UsageError(f"a line has at most {MAX_LINE} characters", hint="write a shorter line, or several")
     word, _, argument = text.strip().partition(" ")
     if word[:1].isascii() and word[:1].isdigit() and not argument:
         return Line(verb=Verb.GOTO, moment=Moment.parse(word))

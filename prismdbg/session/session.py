@@ -224,7 +224,7 @@ class Session:
 
     def pause(self) -> Ask:
         if self.phase is not Phase.RUNNING:
-            raise UsageError(f"the rank is {self.phase}, not running")
+            raise UsageError(f"the rank is {self.phase}, not running", hint="type `continue` or `next` to run it")
         return Ask("pause")
 
     def stack(self) -> Ask:
@@ -245,7 +245,10 @@ class Session:
         if not self.frames:
             raise UsageError("no Python frame here", hint="run to a collective with `next`")
         if not 0 <= chosen < len(self.frames):
-            raise UsageError("this is the outermost frame" if outwards > 0 else "this is the innermost frame")
+            raise UsageError(
+                "this is the outermost frame" if outwards > 0 else "this is the innermost frame",
+                hint="type `where` to list the frames",
+            )
         self.frame = chosen
         return self.frames[chosen]
 

@@ -35,7 +35,10 @@ class Visits:
         """Where `back` (negative) or `forward` leads."""
         place = self._at + by
         if not 0 <= place < len(self._moments):
-            raise UsageError("no visited location further " + ("back" if by < 0 else "forward"))
+            raise UsageError(
+                "no visited location further " + ("back" if by < 0 else "forward"),
+                hint="type `where` to see the current location",
+            )
         return self._moments[place]
 
     def put_back(self, moments: tuple[Moment, ...], at: int) -> None:

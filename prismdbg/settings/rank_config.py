@@ -79,7 +79,10 @@ class RankConfig:
             data["ranks"] = tuple(data.get("ranks", ()))
             return cls(**data)
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise UsageError(f"{path} is not a rank configuration: {error}") from error
+            raise UsageError(
+                f"{path} is not a rank configuration: {error}",
+                hint="record again: the file was altered, or is of another version",
+            ) from error
 
 
 def from_environment() -> RankConfig | None:

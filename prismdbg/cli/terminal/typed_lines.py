@@ -48,9 +48,9 @@ def from_pipe(descriptor: int, bound_s: float) -> Iterator[str]:
             yield line.decode("utf-8", "replace")
             continue
         if len(buffer) > MAX_LINE_BYTES:
-            raise UsageError("a line of commands is too long")
+            raise UsageError("a line of commands is too long", hint="write one command a line")
         if not select.select([descriptor], [], [], bound_s)[0]:
-            raise WaitTimeout(f"waited {bound_s:g} s for a command on standard input")
+            raise WaitTimeout(f"waited {bound_s:g} s for a command on standard input", hint="send a command, or `quit`")
         data = os.read(descriptor, 1 << 16)
         if not data:
             if buffer:

@@ -44,7 +44,7 @@ from prismdbg.jobs.record.stacks import take_stacks
 from prismdbg.jobs.record.steady_clock import wall_ns
 from prismdbg.jobs.record.telemetry_sampler import TelemetrySampler
 from prismdbg.jobs.storage.peak import Peaks
-from prismdbg.jobs.storage.ranks_alive import RankProcess
+from prismdbg.jobs.storage.ranks_alive import RankProcess, was_replaced
 from prismdbg.jobs.storage.run_environment import environment_of
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of
 from prismdbg.log.folding import fold, span_kept_s
@@ -311,7 +311,7 @@ class Supervisor:
 
     def _died(self, death: Death) -> list[Wanted]:
         process = self._processes[death.name]
-        if not process.died_without_a_word():
+        if not process.died_without_a_word() or was_replaced(self._run.ranks / death.name):
             return []
         if death.code == 0:  # nobody was killed: its log could not be written to the end
             self._ledger.problem(f"rank {death.name} ended with exit code 0, and its log has no end")

@@ -131,7 +131,9 @@ def _signature_of(source: Path) -> bytes | None:
     with _open(path) as file:
         data = file.read(SIGNATURE_BYTES + 1)
     if len(data) > SIGNATURE_BYTES:
-        raise CapsuleError(f"{path} is not a signature: it has more than {SIGNATURE_BYTES} bytes")
+        raise CapsuleError(
+            f"{path} is not a signature: it has more than {SIGNATURE_BYTES} bytes", hint="fetch the signature again"
+        )
     return data
 
 
@@ -189,7 +191,10 @@ def _ssh_keygen(what: str, *options: str, data: BinaryIO | None = None) -> subpr
     except FileNotFoundError as error:
         raise FacilityError("ssh-keygen is missing", hint="install the OpenSSH client: openssh-client") from error
     except subprocess.TimeoutExpired as error:
-        raise FacilityError(f"ssh-keygen did not end within {TOOL_BOUND_S:.0f} s") from error
+        raise FacilityError(
+            f"ssh-keygen did not end within {TOOL_BOUND_S:.0f} s",
+            hint="check the key: ssh-keygen may wait for a passphrase or a token",
+        ) from error
     finally:
         if data is not None:
             os.lseek(data.fileno(), 0, os.SEEK_SET)  # it shares our place in the file

@@ -234,14 +234,20 @@ def _check_total(source: Path, manifest: Manifest, folder: Path, limits: Limits)
 def _check_folder(source: Path, member: Member, manifest: Manifest) -> None:
     inside = member.name + "/"
     if member.name not in layout.FOLDERS and not any(name.startswith(inside) for name in manifest.files):
-        raise CapsuleError(f"{source} contains the folder {member.name!r}, which does not belong to a capsule")
+        raise CapsuleError(
+            f"{source} contains the folder {member.name!r}, which does not belong to a capsule",
+            hint="fetch the archive again: this copy was altered",
+        )
 
 
 def _write_member(archive: ArchiveReader, member: Member, manifest: Manifest, folder: Path, progress: Progress) -> None:
     """Writes one file and compares it with the manifest."""
     entry = manifest.files.get(member.name)
     if entry is None or entry.size_bytes != member.size_bytes:
-        raise CapsuleError(f"{archive.path} contains {member.name!r}, which does not match its manifest")
+        raise CapsuleError(
+            f"{archive.path} contains {member.name!r}, which does not match its manifest",
+            hint="fetch the archive again: this copy was altered",
+        )
     target, digest = folder / member.name, hashlib.sha256()
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with transfer.create(target) as out:
@@ -251,4 +257,7 @@ def _write_member(archive: ArchiveReader, member: Member, manifest: Manifest, fo
             progress(len(chunk))
         out.truncate(entry.size_bytes)
     if digest.hexdigest() != entry.sha256:
-        raise CapsuleError(f"{archive.path}: {member.name} does not match its manifest")
+        raise CapsuleError(
+            f"{archive.path}: {member.name} does not match its manifest",
+            hint="fetch the archive again: this copy was altered",
+        )

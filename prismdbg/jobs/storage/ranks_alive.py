@@ -10,7 +10,7 @@ from typing import Any
 from prismdbg.capsule.log_reader import was_cut
 from prismdbg.diagnosis.failures import raised_inside, was_outlived
 from prismdbg.errors import CapsuleError
-from prismdbg.jobs.storage.run_folder import read_json
+from prismdbg.jobs.storage.run_folder import attempt_of, rank_of, read_json
 from prismdbg.log.columns import LAST_BYTES, read_whole
 from prismdbg.model.moment import Moment
 from prismdbg.settings.boot import boot_id
@@ -71,6 +71,21 @@ def _is_it(at: int, pid: int, namespace: int) -> bool:
     except OSError:  # ended meanwhile, or another user's
         return False
     return next((int(line.split()[-1]) for line in lines if line.startswith("NSpid:")), -1) == pid
+
+
+def was_replaced(folder: Path) -> bool:
+    """Whether the process of this log put another program in its own place (exec), which has a later log."""
+    mine = read_json(folder / "rank.json")
+    later = (
+        path
+        for path in folder.parent.glob(f"{rank_of(folder)}.*")
+        if path.name.partition(".")[2].isdecimal() and attempt_of(path.name) > attempt_of(folder.name)
+    )
+    return bool(mine.get("started_ticks")) and any(_one_process(mine, read_json(path / "rank.json")) for path in later)
+
+
+def _one_process(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return all(one.get(name) == other.get(name) for name in ("pid", "pid_namespace", "started_ticks"))
 
 
 class RankProcess:

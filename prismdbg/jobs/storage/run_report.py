@@ -16,7 +16,7 @@ from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.emulated_run import OWN_NAME, EmulatedRun, read_emulated
 from prismdbg.jobs.storage.inventory import disk_bytes
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, node_states, nodes_of_ranks, supervisor_report
-from prismdbg.jobs.storage.ranks_alive import RankProcess
+from prismdbg.jobs.storage.ranks_alive import RankProcess, was_replaced
 from prismdbg.jobs.storage.run_files import whole_incidents
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
 from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, LogColumns, read_whole
@@ -101,6 +101,8 @@ def _used(folder: Path, pattern: str) -> int:
 def _word(folder: Path, log: LogColumns, node: NodeState | None) -> str:
     kinds = [note.kind for note in log.notes]
     process = RankProcess(folder)
+    if was_replaced(folder):
+        return "ended"
     if process.is_alive():
         parks = [kind for kind in kinds if kind in ("parked", "released")]
         return "parked" if parks and parks[-1] == "parked" else "running"

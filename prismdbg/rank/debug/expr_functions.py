@@ -24,7 +24,10 @@ def parts(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
     value = builtin(local(value))
     if is_tensor(value):
         if not countable(value):
-            raise UsageError(f"the elements of this tensor ({value.device}, {value.layout}) cannot be read")
+            raise UsageError(
+                f"the elements of this tensor ({value.device}, {value.layout}) cannot be read",
+                hint="copy it to a dense tensor in the program, or print its shape",
+            )
         yield value
     elif exactly(value, (bool, int, float, complex)):
         yield torch.tensor(value, dtype=torch.complex128 if isinstance(value, complex) else torch.float64)
@@ -32,7 +35,7 @@ def parts(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
         for item in dict.values(value) if is_a(value, dict) else elements(value):
             yield from parts(item, depth + 1)
     else:
-        raise UsageError(f"a {kind_name(value)} contains no numbers")
+        raise UsageError(f"a {kind_name(value)} contains no numbers", hint="name a tensor, a number or a list of them")
 
 
 def pieces(value: Any) -> Iterator[torch.Tensor]:
@@ -91,7 +94,9 @@ def numel(value: Any) -> int:
 def magnitude(value: Any) -> Any:
     value = local(value)
     if is_a(value, CONTAINERS):
-        raise UsageError(f"abs works on numbers and tensors, not on a {kind_name(value)}")
+        raise UsageError(
+            f"abs works on numbers and tensors, not on a {kind_name(value)}", hint="index it first: abs(x[0])"
+        )
     return abs(value)
 
 

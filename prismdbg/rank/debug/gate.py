@@ -161,7 +161,10 @@ class Gate:
         try:
             return future.result(ASK_BOUND_S)
         except TimeoutError:
-            raise WaitTimeout(f"waited {ASK_BOUND_S:g} s for the stopped thread to answer") from None
+            raise WaitTimeout(
+                f"waited {ASK_BOUND_S:g} s for the stopped thread to answer",
+                hint="ask again: the thread is busy in a long computation",
+            ) from None
 
     def first_of_all(self, action: Callable[[], None]) -> None:
         """Runs `action` at the next stop, in the stopped thread, before what clients ask for."""
@@ -170,7 +173,7 @@ class Gate:
     def resume(self, message: Message) -> None:
         """Goes on as the message says, or, `continued`, as it was going before this stop."""
         if self.current is None:
-            raise UsageError("the rank is running already")
+            raise UsageError("the rank is running already", hint="wait until it stops, or pause it")
         self.take_aim(message)
         self._work.put(None)
 

@@ -118,7 +118,7 @@ class Program:
         try:
             return self._lookup(name)
         except KeyError:
-            raise UsageError(f"the program has no {name!r} here") from None
+            raise UsageError(f"the program has no {name!r} here", hint="type `locals` to list the names") from None
 
 
 def in_frames(name: str, frame: FrameType | None) -> Any:

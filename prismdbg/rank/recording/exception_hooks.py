@@ -14,7 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, Protocol
 
 from prismdbg.capsule.secrets import known_values, redact_text
@@ -119,8 +119,17 @@ def install(witness: Witness) -> None:
         thread_before(arguments)
 
     sys.addaudithook(audit)
-    sys.excepthook, threading.excepthook = excepthook, thread_excepthook
+    _put(sys, excepthook)
+    _put(threading, thread_excepthook)
     atexit.register(lambda: witness.end(code.value))
+
+
+def _put(module: ModuleType, hook: Callable[..., None]) -> None:
+    """In the place of Python's own hook, under both of its names: libraries compare them to see whether the program has
+    a hook of its own, and a program that puts Python's back gets what it had."""
+    if getattr(module, "__excepthook__", None) is module.excepthook:
+        vars(module)["__excepthook__"] = hook
+    vars(module)["excepthook"] = hook
 
 
 def _is_main() -> bool:

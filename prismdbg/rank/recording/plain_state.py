@@ -38,7 +38,9 @@ class Packer:
     def pack(self, value: Any, path: str, depth: int = 0) -> Packed:
         """`UsageError` names the first part of it that cannot be written plainly. `path` names it, and its tensors."""
         if depth > MAX_STATE_DEPTH:
-            raise UsageError(f"{path} is nested more than {MAX_STATE_DEPTH} levels deep")
+            raise UsageError(
+                f"{path} is nested more than {MAX_STATE_DEPTH} levels deep", hint="make the state flatter in state_dict"
+            )
         if value is None or type(value) in (bool, str):
             return value
         if type(value) is int:
@@ -73,7 +75,10 @@ class Packer:
         if isinstance(value, torch.dtype | torch.device):
             return [type(value).__name__, str(value)]
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
-        raise UsageError(f"{path} is of type {kind}, which cannot be written as plain data")
+        raise UsageError(
+            f"{path} is of type {kind}, which cannot be written as plain data",
+            hint="convert it in state_dict: numbers, texts, lists, dictionaries and tensors can be written",
+        )
 
     def _tensor(self, value: torch.Tensor, path: str) -> Packed:
         if hasattr(value, "to_local") and hasattr(value, "device_mesh"):
@@ -81,7 +86,10 @@ class Packer:
             return ["dtensor", self._add(path, local), *_spread(value), list(value.shape), list(value.stride())]
         if type(value) not in _TENSORS or value.layout is not torch.strided or value.is_quantized:
             kind = f"{type(value).__name__} of layout {value.layout}"
-            raise UsageError(f"{path} is a {kind}, which cannot be written as a plain tensor")
+            raise UsageError(
+                f"{path} is a {kind}, which cannot be written as a plain tensor",
+                hint="return a dense tensor from state_dict",
+            )
         return ["tensor", self._add(path, value), value.device.type]
 
     def _of_numpy(self, value: Any, path: str) -> Packed:
@@ -91,13 +99,17 @@ class Packer:
             tensor = torch.from_numpy(numpy.array(value, copy=True).reshape(-1))
         except TypeError:
             raise UsageError(
-                f"{path} is a numpy value of type {value.dtype}, which cannot be written as plain data"
+                f"{path} is a numpy value of type {value.dtype}, which cannot be written as plain data",
+                hint="convert it to a tensor or a number in state_dict",
             ) from None
         return [kind, self._add(path, tensor), list(value.shape)]
 
     def _add(self, path: str, tensor: torch.Tensor) -> str:
         if tensor.dtype not in DTYPE_NAMES:
-            raise UsageError(f"{path} is a tensor of {tensor.dtype}, which safetensors does not have")
+            raise UsageError(
+                f"{path} is a tensor of {tensor.dtype}, which safetensors does not have",
+                hint="convert it to another type in state_dict",
+            )
         name, number = path, 1
         while name in self.tensors:
             number += 1
@@ -109,7 +121,10 @@ class Packer:
 def _key(key: Any, path: str) -> Packed:
     if key is None or type(key) in (bool, str, int) or (type(key) is float and math.isfinite(key)):
         return key
-    raise UsageError(f"{path} has a key of type {type(key).__qualname__}, which cannot be written as plain data")
+    raise UsageError(
+        f"{path} has a key of type {type(key).__qualname__}, which cannot be written as plain data",
+        hint="use texts or whole numbers as keys",
+    )
 
 
 def _spread(value: Any) -> tuple[Packed, str]:

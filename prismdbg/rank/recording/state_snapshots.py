@@ -77,13 +77,19 @@ class StateSnapshots:
         if problem := unfit(objects):
             raise UsageError(problem)
         if any(module.static_graph for module in ddp_buckets.modules_of(objects.values())):
-            raise UsageError("a DDP module has static_graph: its first step differs from later ones")
+            raise UsageError(
+                "a DDP module has static_graph: its first step differs from later ones",
+                hint="leave static_graph out, or record with --checkpoint-every",
+            )
         packer, issued = Packer(), self._issued
         with ours():
             for name, thing in objects.items():
                 packer.pack(thing.state_dict(), name)
         if self._issued != issued:
-            raise UsageError("a state_dict issues collectives; register objects that give this rank's part alone")
+            raise UsageError(
+                "a state_dict issues collectives; register objects that give this rank's part alone",
+                hint="register the modules themselves, or record with --checkpoint-every",
+            )
         self._objects = dict(objects)
         self._prologue_records = issued
         keep = partial(keep_prologue, self._folder, self._home / files.PROLOGUE)
@@ -101,7 +107,10 @@ class StateSnapshots:
 
     def _at_step(self, step: int, source: StepSource) -> None:
         if not self._objects:
-            raise UsageError("the program did not call prismdbg.restore_point before its first step")
+            raise UsageError(
+                "the program did not call prismdbg.restore_point before its first step",
+                hint="call it before the training loop; see docs/recording.md",
+            )
         if self._pending is not None:  # a whole step went by: the registered modules are not called as such
             self._pending.cancel()
             self._pending, self._at_forward = None, False

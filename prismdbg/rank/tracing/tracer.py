@@ -243,7 +243,10 @@ def _load(cache_dir: Path | None) -> Any:
         try:
             _native = native_build.load(path)
         except ImportError as error:
-            raise FacilityError(f"operators and allocations cannot be traced: {path}: {error}") from error
+            raise FacilityError(
+                f"operators and allocations cannot be traced: {path}: {error}",
+                hint="run `prismdbg setup`, and see `prismdbg doctor`",
+            ) from error
     return _native
 
 

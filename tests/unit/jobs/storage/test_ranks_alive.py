@@ -17,7 +17,9 @@ import pytest
 from tiny_log import write_training
 from waiting import wait_for
 
-from prismdbg.jobs.storage.ranks_alive import RankProcess, is_alive
+from prismdbg.jobs.storage.ranks_alive import RankProcess, is_alive, was_replaced
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.run_report import rank_states
 
 
 def namespace_of(pid: int) -> int:
@@ -84,3 +86,21 @@ def test_an_exception_of_a_thread_is_a_last_word_only_where_nothing_came_after_i
     process = described(tmp_path / "0", 1 << 22, namespace_of(os.getpid()))
     assert process.died_without_a_word() is not is_last_word
     assert process.raised_in_collective() is (None if not is_last_word else False)
+
+
+def test_a_process_that_put_another_program_in_its_place_did_not_die(tmp_path: Path) -> None:
+    """It keeps its number and its start; its log has no end."""
+    namespace = namespace_of(os.getpid())
+
+    def folder(name: str, pid: int, ticks: int) -> Path:
+        path = tmp_path / "ranks" / name
+        write_training(path, 1)
+        rank = {"pid": pid, "pid_namespace": namespace, "started_ticks": ticks, "hardware": {"node": platform.node()}}
+        (path / "rank.json").write_text(json.dumps(rank))
+        return path
+
+    first, second, third = folder("0", 7, 1), folder("0.1", 7, 1), folder("0.2", 7, 2)
+    other = folder("1", 7, 1)
+    assert [was_replaced(path) for path in (first, second, third, other)] == [True, False, False, False]
+    states = {state.name: state.state for state in rank_states(RunFolder(tmp_path))}
+    assert states == {"0": "ended", "0.1": "died", "0.2": "died", "1": "died"}

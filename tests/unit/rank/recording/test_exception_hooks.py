@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from prismdbg.capsule.log_format import EVENT_SEGMENT_BYTES
 from prismdbg.rank.recording import exception_hooks
 from prismdbg.rank.recording.exception_hooks import MOST_LINES, MOST_TEXT, describe
+
+ROOT = Path(__file__).parents[4]
 
 
 def caught(error: Exception) -> Exception:
@@ -54,3 +59,84 @@ def test_a_secret_at_the_end_of_what_is_kept_is_hidden_whole(monkeypatch: pytest
 
 def test_a_text_that_fits_is_noted_as_it_is() -> None:
     assert describe(caught(RuntimeError("x" * MOST_TEXT)))["text"] == "x" * MOST_TEXT
+
+
+COMPARES = """
+import code, sys, threading
+sys.path.insert(0, sys.argv[1])
+before = sys.excepthook, threading.excepthook
+from prismdbg.rank.recording.exception_hooks import install
+
+class Witness:
+    def exception(self, report, error):
+        print("told", report["type"], report.get("thread", False), flush=True)
+    def end(self, code):
+        print("end", code, flush=True)
+
+install(Witness())
+assert sys.excepthook is sys.__excepthook__ and threading.excepthook is threading.__excepthook__
+console, written = code.InteractiveConsole(), []
+console.write = written.append
+console.push("1 / 0")
+print("console", "".join(written).strip().splitlines()[-1], flush=True)
+try:
+    raise KeyError("printed, and on it goes")
+except KeyError:
+    sys.excepthook(*sys.exc_info())
+sys.excepthook = lambda *_: print("own hook", flush=True)
+assert sys.excepthook is not sys.__excepthook__
+sys.excepthook, threading.excepthook = sys.__excepthook__, threading.__excepthook__
+def fail():
+    raise OSError("of a thread")
+thread = threading.Thread(target=fail)
+thread.start(), thread.join()
+raise ValueError("the loss is lost")
+"""
+
+
+def test_libraries_that_compare_the_hooks_see_pythons_own_and_each_exception_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(COMPARES)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "program.py"), str(ROOT)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.splitlines() == [
+        "console ZeroDivisionError: division by zero",
+        "told KeyError False",
+        "told OSError True",
+        "told ValueError False",
+        "end 1",
+    ], done.stderr
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "ValueError: the loss is lost" and "exception_hooks" not in done.stderr
+
+
+HOOK_FROM_BEFORE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+sys.excepthook = lambda *_: print("own hook", flush=True)
+builtin = sys.__excepthook__
+from prismdbg.rank.recording.exception_hooks import install
+
+class Witness:
+    exception = end = lambda *_: None
+
+install(Witness())
+assert sys.__excepthook__ is builtin and sys.excepthook is not builtin
+1 / 0
+"""
+
+
+def test_a_hook_from_before_is_still_another_than_pythons(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(HOOK_FROM_BEFORE)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "program.py"), str(ROOT)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (1, "own hook\n", "")
