@@ -1,4 +1,4 @@
-"""`record --telemetry`: a real job with real sensors, read by `telemetry` and by `why`; and a sampler that is killed."""
+"""`record --telemetry`: a real job with real sensors, read by `telemetry` and `why`; and a sampler that is killed."""
 
 from __future__ import annotations
 
