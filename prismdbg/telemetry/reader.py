@@ -17,7 +17,7 @@ from prismdbg.telemetry.file_format import Record
 from prismdbg.telemetry.sensor import Kind, Provenance, Sensor
 from prismdbg.telemetry.series import Ints, Series, Telemetry
 
-MOST_UNPACKED_BYTES = 512 << 20  # of all segments: the newest are read first
+MOST_UNPACKED_BYTES = 256 << 20  # of all segments: the newest are read first
 _MOST_SEGMENT_BYTES = fmt.SEGMENT_BYTES + (16 << 20)
 
 _Key = tuple[str, str]

@@ -32,6 +32,8 @@ from prismdbg.runtime.environment import InstalledFile, of_files
 from prismdbg.simulate.graph import graph_file
 from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
 from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.telemetry.sensor import Kind, Sensor
+from prismdbg.telemetry.writer import TelemetryWriter
 from tests.fuzz.process_image import write_images
 from tests.fuzz.traps import Traps, make_traps
 
@@ -185,6 +187,7 @@ def _run(path: Path, *, is_whole: bool = False) -> Path:
         folder = write_log(path / "ranks" / str(rank), rank, is_whole=is_whole)
         (folder / "rank.json").write_text(json.dumps(rank_json(path, rank)))
         _trace(folder / "memory")
+    _telemetry(path / "telemetry")
     incident = {"kind": "lost", "text": "rank 1 died", "ranks": [1], "attempt": 0, "moment": "3.2", "capsule": None}
     supervisor = {"incidents": [incident], "capsules": ["/work/c"], "problems": ["p"], "deaths": ["1", "0"]}
     _json(path / "supervisor.json", {**supervisor, "exit_code": 1, "ended_wall_ns": 10**18})
@@ -193,6 +196,16 @@ def _run(path: Path, *, is_whole: bool = False) -> Path:
                               "supervisor_pid": 4711, "version": "0.1.0", "python": "3.11.7"})  # fmt: skip
     _json(path / "environment.json", of_files([InstalledFile("/usr/bin/python3", 0o755, 5, 6)]).to_json())
     return path
+
+
+def _telemetry(folder: Path) -> None:
+    into = TelemetryWriter(folder, {"format": 1, "period_ns": 50_000_000, "wall_offset_ns": 10**18, "pid": 1})
+    ran = Sensor("rank 0", "cpu_time", "ns", Kind.COUNTER)
+    for reading in range(4):
+        into.now_ns = reading * 50_000_000
+        into.reading(ran, reading * 1000)
+    into.missing("host", "energy", "no RAPL zone")
+    into.close()
 
 
 def _emulated(path: Path) -> Path:

@@ -243,6 +243,24 @@ def test_errors_of_an_emulated_iteration_are_those_of_the_results() -> None:
         assert re.search(rf"{ranks} ranks: real, against real \| [\d.]+ \| {mean_again} % \| {most_again} %", page)
 
 
+def test_causes_named_right_are_those_of_the_results() -> None:
+    page = (ROOT / "docs" / "telemetry.md").read_text()
+    text = RESULTS.partition("## Telemetry: why a rank was late\n")[2].partition("\n## ")[0]
+    named = re.findall(r"^- (.+): named right in (\d+) of (\d+) runs, wrong in (\d+)", text, re.MULTILINE)
+    assert len(named) == 5
+    for cause, right, of, wrong in named:
+        assert f"| {cause} | {right} of {of} | {wrong} | " in page
+    clean = re.search(r"the clean job: a cause was named in (\d+) of (\d+) runs", text)
+    assert clean is not None
+    assert f"the clean job | | {clean[1]} of {clean[2]} | " in page
+    cells = {row[1].strip(): row for row in (line.split("|") for line in text.splitlines()) if len(row) > 8}
+    share = cells["the sampler's CPU time"][3].split()[0]
+    assert f"The sampler took {share} % of a core" in page
+    steps = cells["steps of the job, with telemetry"]
+    low, high = steps[6].strip().split("..")
+    assert f"took {steps[4].strip()} times as long as\nrecorded without telemetry, with {low} to {high} " in page
+
+
 def test_the_readme_has_the_figures_of_the_page_of_measurements() -> None:
     page = document("docs/measurements.md")
     said = re.search(

@@ -20,6 +20,7 @@ from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.pack import pack
 from prismdbg.model.frame import Frame
+from prismdbg.telemetry.file_format import segment_name
 
 TOLD_NS = 10**18 + 60 * 10**9  # a minute after the calls of a tiny log
 NO_SUCH_PID = 2**22 + 1  # beyond what Linux gives
@@ -36,6 +37,20 @@ def rank_folder(run: Path, name: str, *, calls: int = 2, world_size: int = 2) ->
 
 def supervisor(run: Path, **state: object) -> None:
     (run / "supervisor.json").write_text(json.dumps(state))
+
+
+def test_telemetry_that_is_damaged_is_a_gap_and_the_logs_speak_without_it(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    rank_folder(tmp_path, "0.1").note("exit", code=0)
+    assert gather(tmp_path).telemetry is None
+    (tmp_path / "telemetry").mkdir()
+    (tmp_path / "telemetry" / segment_name(1)).write_bytes(b"damaged by a disk")
+
+    evidence = gather(tmp_path)
+
+    assert any(gap.startswith("telemetry is damaged, and read only in part: ") for gap in evidence.gaps)
+    assert evidence.folder_name(0) == "0.1"
+    assert not [verdict for verdict in diagnose(evidence).verdicts if verdict.kind == "straggler"]
 
 
 def test_logs_and_how_they_ended(tmp_path: Path) -> None:
