@@ -33,14 +33,16 @@ def user() -> Iterator[pwd.struct_passwd]:
         pytest.skip("making another user needs root and useradd")
     name = f"prismdbg-{os.getpid()}"
     subprocess.run(["useradd", "--no-create-home", "--shell", "/usr/sbin/nologin", name], check=True)
+    made = pwd.getpwnam(name)
     try:
-        yield pwd.getpwnam(name)
+        yield made
     finally:
         subprocess.run(["userdel", name], check=True)
+        shutil.rmtree(f"/tmp/prismdbg-replays-{made.pw_uid}", ignore_errors=True)  # where its sessions were
 
 
 def readable(keep: Path) -> str:
-    """A shell command in a mount namespace: where the interpreter or this tree lies in root's home, only that is shown."""
+    """A shell command for a mount namespace: of root's home it shows the interpreter and this tree, if they are there."""
     shown = sorted({Path(sys.base_prefix), Path(sys.prefix), ROOT})
     hidden = [path for path in shown if path.is_relative_to(PRIVATE)]
     lines = [f"mkdir {keep}", f"mount --rbind {PRIVATE} {keep}", f"mount -t tmpfs -o mode=755 none {PRIVATE}"]
