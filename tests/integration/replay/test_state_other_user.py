@@ -42,7 +42,7 @@ def user() -> Iterator[pwd.struct_passwd]:
 
 
 def readable(keep: Path) -> str:
-    """A shell command for a mount namespace: of root's home it shows the interpreter and this tree, if they are there."""
+    """A shell command for a mount namespace: of root's home it shows the interpreter and this tree."""
     shown = sorted({Path(sys.base_prefix), Path(sys.prefix), ROOT})
     hidden = [path for path in shown if path.is_relative_to(PRIVATE)]
     lines = [f"mkdir {keep}", f"mount --rbind {PRIVATE} {keep}", f"mount -t tmpfs -o mode=755 none {PRIVATE}"]
