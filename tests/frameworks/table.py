@@ -17,6 +17,7 @@ from compat import commit, run, said_by, with_row  # noqa: E402
 PAGE = ROOT / "docs" / "frameworks.md"
 VENV = ROOT / ".compat" / "frameworks"
 TORCH = "2.13.0"
+HEADING = "## Tested versions\n"
 IDENTICAL = "identical"
 TITAN_NEEDS = ("torchdata", "torch_checkpointing", "tyro", "datasets", "einops", "spmd_types==0.2.3", "tensorboard")
 TESTS = {
@@ -50,8 +51,10 @@ def tried(python: Path, package: str, tested: str) -> str:
     torch = said_by(python, "import torch; print(torch.__version__)")
     version = said_by(python, f"from importlib.metadata import version; print(version({package!r}))")
     date = datetime.now(UTC).date().isoformat()
-    new = f"| {package} {version} | {torch} | {len(cases)} tests: {outcome} | {date} | {tested} |"
-    PAGE.write_text(with_row(PAGE.read_text(), f"{package} {version}", new))
+    count = f"{len(cases)} test{'s' if len(cases) != 1 else ''}"
+    new = f"| {package} {version} | {torch} | {count}: {outcome} | {date} | {tested} |"
+    before, heading, table = PAGE.read_text().partition(HEADING)
+    PAGE.write_text(before + heading + with_row(table, f"{package} {version}", new))
     print(new)
     return outcome
 
