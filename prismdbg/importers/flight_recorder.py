@@ -189,7 +189,7 @@ def _read(path: Path) -> _Dump:
         if len(checked["process_group"]) != 2:
             raise CapsuleError(
                 f"{where}: process_group must be a name and a description",
-                hint="dump it again: the file is no dump of the Flight Recorder, or was altered",
+                hint="dump it again: this is not a file of the Flight Recorder, or it was altered",
             )
         if parts > MOST_PARTS:
             raise CapsuleError(

@@ -166,7 +166,7 @@ def _order_buckets(objects: restore_point.Registered, snapshot: StateSnapshot, p
     if len(modules) != len(snapshot.buckets):
         raise UsageError(
             f"{len(modules)} DDP modules are registered, {len(snapshot.buckets)} in the recorded run",
-            hint="register the same modules as in the recorded run",
+            hint="use the same modules as in the recorded run",
         )
     try:
         for module, order in zip(modules, snapshot.buckets, strict=True):
