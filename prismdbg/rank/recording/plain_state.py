@@ -88,7 +88,7 @@ class Packer:
             kind = f"{type(value).__name__} of layout {value.layout}"
             raise UsageError(
                 f"{path} is a {kind}, which cannot be written as a plain tensor",
-                hint="return a dense tensor from state_dict",
+                hint="use a dense tensor in state_dict",
             )
         return ["tensor", self._add(path, value), value.device.type]
 
