@@ -189,12 +189,12 @@ def _read(path: Path) -> _Dump:
         if len(checked["process_group"]) != 2:
             raise CapsuleError(
                 f"{where}: process_group must be a name and a description",
-                hint="dump it again: the file is no dump of the Flight Recorder, or was altered",
+                hint="give another file: this is not a file of the Flight Recorder, or it was altered",
             )
         if parts > MOST_PARTS:
             raise CapsuleError(
                 f"{where}: the frames and tensors are more than {MOST_PARTS}",
-                hint="dump fewer entries (TORCH_FR_BUFFER_SIZE)",
+                hint="record fewer entries (TORCH_FR_BUFFER_SIZE)",
             )
     return dump
 

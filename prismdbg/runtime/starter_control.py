@@ -58,12 +58,12 @@ class StarterControl:
             ) from None
         except OSError as error:
             raise RankLost(
-                f"the rank's sandbox does not answer: {error}", hint="start the session again: its sandbox is gone"
+                f"the rank's sandbox does not answer: {error}", hint="run the session again: its sandbox is gone"
             ) from error
         if not line.endswith(b"\n"):
             raise RankLost(
                 f"the rank's sandbox ended during {verb!r} of checkpoint {name}",
-                hint="start the session again: its sandbox is gone",
+                hint="run the session again: its sandbox is gone",
             )
         try:
             answer = json.loads(line)

@@ -26,7 +26,7 @@ def parts(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
         if not countable(value):
             raise UsageError(
                 f"the elements of this tensor ({value.device}, {value.layout}) cannot be read",
-                hint="copy it to a dense tensor in the program, or print its shape",
+                hint="use a copy as a dense tensor in the program, or print its shape",
             )
         yield value
     elif exactly(value, (bool, int, float, complex)):

@@ -39,7 +39,7 @@ class Packer:
         """`UsageError` names the first part of it that cannot be written plainly. `path` names it, and its tensors."""
         if depth > MAX_STATE_DEPTH:
             raise UsageError(
-                f"{path} is nested more than {MAX_STATE_DEPTH} levels deep", hint="make the state flatter in state_dict"
+                f"{path} is nested more than {MAX_STATE_DEPTH} levels deep", hint="use a flatter state in state_dict"
             )
         if value is None or type(value) in (bool, str):
             return value
@@ -77,7 +77,7 @@ class Packer:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         raise UsageError(
             f"{path} is of type {kind}, which cannot be written as plain data",
-            hint="convert it in state_dict: numbers, texts, lists, dictionaries and tensors can be written",
+            hint="use a conversion in state_dict: numbers, texts, lists, dictionaries and tensors can be written",
         )
 
     def _tensor(self, value: torch.Tensor, path: str) -> Packed:
@@ -88,7 +88,7 @@ class Packer:
             kind = f"{type(value).__name__} of layout {value.layout}"
             raise UsageError(
                 f"{path} is a {kind}, which cannot be written as a plain tensor",
-                hint="return a dense tensor from state_dict",
+                hint="use a dense tensor in state_dict",
             )
         return ["tensor", self._add(path, value), value.device.type]
 
@@ -100,7 +100,7 @@ class Packer:
         except TypeError:
             raise UsageError(
                 f"{path} is a numpy value of type {value.dtype}, which cannot be written as plain data",
-                hint="convert it to a tensor or a number in state_dict",
+                hint="use a conversion to a tensor or a number in state_dict",
             ) from None
         return [kind, self._add(path, tensor), list(value.shape)]
 
@@ -108,7 +108,7 @@ class Packer:
         if tensor.dtype not in DTYPE_NAMES:
             raise UsageError(
                 f"{path} is a tensor of {tensor.dtype}, which safetensors does not have",
-                hint="convert it to another type in state_dict",
+                hint="use a conversion to another type in state_dict",
             )
         name, number = path, 1
         while name in self.tensors:

@@ -88,7 +88,7 @@ class StateSnapshots:
         if self._issued != issued:
             raise UsageError(
                 "a state_dict issues collectives; register objects that give this rank's part alone",
-                hint="register the modules themselves, or record with --checkpoint-every",
+                hint="use the modules themselves, or record with --checkpoint-every",
             )
         self._objects = dict(objects)
         self._prologue_records = issued
@@ -109,7 +109,7 @@ class StateSnapshots:
         if not self._objects:
             raise UsageError(
                 "the program did not call prismdbg.restore_point before its first step",
-                hint="call it before the training loop; see docs/recording.md",
+                hint="add the call before the training loop; see docs/recording.md",
             )
         if self._pending is not None:  # a whole step went by: the registered modules are not called as such
             self._pending.cancel()
