@@ -21,7 +21,7 @@ HEADING = "## Tested versions\n"
 IDENTICAL = "identical"
 TITAN_NEEDS = ("torchdata", "torch_checkpointing", "tyro", "datasets", "einops", "spmd_types==0.2.3", "tensorboard")
 TESTS = {
-    "transformers": "hf_trainer or trainer",
+    "transformers": "hf_trainer",
     "accelerate": "accelerate_loop",
     "lightning": "lightning_fit",
     "torchtitan": "titan_loop",

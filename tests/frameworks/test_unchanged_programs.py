@@ -11,7 +11,7 @@ from chain import assert_identical, prismdbg, replay
 from jobs import recorded_by_command_line, run, torchrun
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.manifest import IncidentKind, Origin
+from prismdbg.capsule.manifest import Origin
 
 PROGRAMS = Path(__file__).parent / "programs"
 EVERY = 4
@@ -72,12 +72,3 @@ def test_a_program_that_was_not_changed_goes_on_from_its_snapshot(name: str, tmp
     verdict = replay(capsule)
     assert_identical(verdict, capsule)
     assert verdict["states"] and all(state["equal"] for state in verdict["states"])
-
-
-def test_a_nan_of_the_trainer_happens_again(tmp_path: Path) -> None:
-    line = ALL["hf_trainer"].line("hf_trainer", tmp_path, "--nan-at", 14)
-    made = recorded_by_command_line(line, tmp_path / "run", "--state-every", str(EVERY), bound_s=BOUND_S)
-    (capsule,) = made.run.capsules.iterdir()
-    manifest = Capsule.open(capsule).manifest
-    assert (manifest.origin, manifest.incident.kind, manifest.rank) == (Origin.STATE, IncidentKind.NAN, 1)
-    assert_identical(replay(capsule), capsule)
