@@ -64,16 +64,19 @@ layers: $(INSTALLED) ## Check the layers: which package may import which (import
 	$(BIN)/lint-imports
 
 # Integration tests first, in their own order: what is short fills the end.
-TESTS := $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+WORKERS ?= logical
+TESTS := $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # Where Python is told to keep no bytecode, each of some thousand processes would compile the same modules anew.
 compiled: setup
 	@$(BIN)/python -m compileall -q prismdbg tui images tests/integration
 
+# A test that passes only when it is run again is named in the last lines. It does not make the run fail, not in CI
+# either: that machine is shared, and a bound that holds on a quiet one may be missed there. Mend it all the same.
 test: compiled ## Run all tests except the broad ones, files in parallel. A skipped test names what this machine lacks.
 	@$(TESTS) -m "not broad and not frameworks" $(ARGS) || { code=$$?; [ $$code = 1 ] || exit $$code; \
-		echo "=== some tests failed: these once more, with the machine to themselves; what passes now is unstable, mend it ==="; \
-		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(ARGS); }
+		echo "=== some tests failed: these once more, with the machine to themselves; what passes now is unstable ==="; \
+		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --name-unstable $(ARGS); }
 
 broad: compiled ## Run the tests of `make test` on all other runtimes, recorders and programs (tests/broad.py).
 	@$(TESTS) -m broad $(ARGS)

@@ -52,11 +52,11 @@ BROAD = {
         "test_a_job_outlives_its_supervisor_and_can_still_be_captured[python]",
     ],
     "test_emulate.py": [
-        "test_the_log_is_that_of_the_real_rank[fsdp-tp-8-ranks1]",
-        "test_the_log_is_that_of_the_real_rank[pipeline-4-ranks2]",
         "test_the_workers_that_a_rank_starts_are_no_ranks[forkserver]",
     ],
-    "test_emulate_memory.py": [
+    "test_emulated_as_real.py": [
+        "test_the_log_is_that_of_the_real_rank[fsdp-tp-8-ranks1]",
+        "test_the_log_is_that_of_the_real_rank[pipeline-4-ranks2]",
         "test_two_real_runs_have_the_same_peaks",
         "test_the_programs_own_peak_is_that_of_the_real_rank[fsdp-tp-8-ranks1]",
         "test_the_programs_own_peak_is_that_of_the_real_rank[pipeline-4-ranks2]",

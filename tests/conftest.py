@@ -20,6 +20,7 @@ import pytest
 from broad import is_broad, unknown
 from hypothesis import HealthCheck, settings
 from spawning import Spawn
+from unstable import Unstable
 from waiting import wait_for
 
 from prismdbg.errors import FacilityError
@@ -38,7 +39,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILT = ("criu", "native", "starter-python")  # in the cache, by `prismdbg setup` and the first replay
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """A shell that starts us in the background has SIGINT ignored, and every process below us would inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -46,6 +47,8 @@ def pytest_configure() -> None:
         _take_own_cache()
     for name in ("COLUMNS", "LINES"):  # a worker has them, and a screen would believe them, not its terminal
         os.environ.pop(name, None)
+    if config.getoption("name_unstable"):
+        config.pluginmanager.register(Unstable())
 
 
 _held: list[int] = []  # the lock of this worker's cache, for as long as it lives
@@ -107,6 +110,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the files in tests/golden again")
+    parser.addoption(
+        "--name-unstable",
+        action="store_true",
+        help="of tests that failed, with --last-failed: name those that pass now",
+    )
 
 
 @functools.cache

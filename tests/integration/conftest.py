@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from chain import INCIDENTS, Taken, prismdbg, recording
-from emulated import Pair, PairOf, pair
 from jobs import EXAMPLES, Ended, run, torchrun
 from runtime_places import captured, case, daemon, new_session  # noqa: F401  fixtures of several files
 from terminal import Terminal
@@ -112,14 +111,3 @@ def exception_with_checkpoints(new_session_folder: Callable[[str], Path]) -> Tak
         ended = job.end()
         assert len(job.capsules) == 1, ended.output[-3000:]
         return Taken(recording=job, ended=ended, capsule=job.capsules[0])
-
-
-@pytest.fixture(scope="session")
-def pair_of(new_session_folder: Callable[[str], Path]) -> PairOf:
-    """A job as it really ran, and some of its ranks emulated."""
-
-    @cache
-    def made(name: str, ranks: tuple[int, ...]) -> Pair:
-        return pair(name, ranks, new_session_folder(name))
-
-    return made

@@ -14,6 +14,7 @@ from jobs import EXAMPLES, ROOT, Recorded, plain_environment, record, torchrun
 
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.memory_format import Kind
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.memory.peak import Peak, peak
 from prismdbg.memory.trace import NEVER, MemoryTrace, open_trace
@@ -75,6 +76,16 @@ def peak_of(run: RunFolder, rank: int) -> Peak:
     """Of the program's own."""
     found = peak(trace_of(run, rank))
     assert found is not None and found.size_bytes > 0
+    return found
+
+
+def allocated(trace: MemoryTrace) -> dict[tuple[int, int], int]:
+    """By step and collective, what the backend allocated there."""
+    rows = trace.made[trace.is_backend[trace.made] & (trace.kind[trace.made] == Kind.ALLOCATION)]
+    found: dict[tuple[int, int], int] = {}
+    for row in rows.tolist():
+        at = int(trace.step[row]), int(trace.collective[row])
+        found[at] = found.get(at, 0) + int(trace.size_bytes[row])
     return found
 
 

@@ -85,8 +85,9 @@ def traced_replay(
         began = live.client.ask("trace", on=True, waits=waits, cache=str(cache_dir()))
         verdict = run_to_end(live, until=until, strict=False, timeout_s=timeout_s, say=say)
         say(verdict.summary)
+        records = _records(live.client)  # asked first: the rank then writes what it holds back
         folder = trace_folder(live.own, began)
-        trace = open_trace(folder, _records(live.client))
+        trace = open_trace(folder, records)
         if keep is not None:
             shutil.copytree(folder, keep)
     return TracedReplay(trace=trace, verdict=verdict)

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulated import CHOSEN, PROGRAMS, PairOf, emulate, emulated, log_of, printed, python
-from jobs import EXAMPLES, recorded_by_command_line, torchrun
+from emulated import PROGRAMS, emulate, emulated, log_of, printed, python
+from jobs import EXAMPLES, forked, recorded_by_command_line
 from tour import PHASES
 
-from prismdbg.capsule.log_events import RankLog
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model import synthesis
-from prismdbg.model.collective import Collective, State
-from prismdbg.settings.mesh_axes import Axes
+from prismdbg.model.collective import State
 
 pytestmark = pytest.mark.job
 
@@ -131,36 +129,6 @@ def test_a_program_that_starts_its_ranks_itself_is_refused(tmp_path: Path) -> No
     assert "is not a rank. A program that starts its ranks itself" in done.stderr
 
 
-# the log is the one of the real rank
-
-
-def structure(log: RankLog, axes: Axes) -> list[tuple[Any, ...]]:
-    """For every collective in order: axis, place in its sequence, what is called, and with what."""
-    return [(axes.name_of(c.group, log.groups[c.group].ranks), c.identity.seq, *_call(c)) for c in log.collectives]
-
-
-def _call(c: Collective) -> tuple[Any, ...]:
-    return (c.moment, c.op, c.inputs, c.outputs, c.reduce_op, c.is_async, c.is_p2p, c.tag, c.root)
-
-
-@pytest.mark.parametrize(("name", "ranks"), CHOSEN)
-def test_the_log_is_that_of_the_real_rank(name: str, ranks: tuple[int, ...], pair_of: PairOf) -> None:
-    pair = pair_of(name, ranks)
-    for rank in ranks:
-        log, recorded = pair.logs(rank)
-        assert structure(log, pair.axes) == structure(recorded, pair.axes), rank
-        assert [c.identity for c in log.collectives] == [c.identity for c in recorded.collectives]
-        assert log.groups.keys() == recorded.groups.keys()
-        assert [s.step for s in log.steps] == [s.step for s in recorded.steps]
-
-
-def test_two_ranks_stand_for_all_eight(pair_of: PairOf) -> None:
-    pair = pair_of("fsdp-tp-8", (0, 5))
-    known = [structure(pair.logs(rank)[0], pair.axes) for rank in (0, 5)]
-    for rank in range(pair.world):
-        assert structure(pair.real.log(rank), pair.axes) in known, rank
-
-
 # where it ends
 
 
@@ -226,7 +194,7 @@ def test_values_beyond_the_budget_are_noise_like_them_and_that_is_said(tmp_path:
 
 def test_an_earlier_run_says_what_peers_of_another_world_send(tmp_path: Path) -> None:
     program = PROGRAMS / "emulated_donor.py"
-    real = recorded_by_command_line(torchrun(program, ranks=2), tmp_path / "real", "--window", "all")
+    real = recorded_by_command_line(forked(program, ranks=2), tmp_path / "real", "--window", "all")
     assert real.ended.code == 0, real.ended.output
     out = emulated(
         tmp_path / "run",

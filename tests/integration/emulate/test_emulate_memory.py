@@ -1,39 +1,28 @@
-"""Memory of an emulated rank against the real one: peaks, the cap, the backend's buffers, tokens sent to experts.
-
-All ranks of every kind of job are compared in `make bench` (`emulated_memory`); here those that fit into a suite.
-"""
+"""What gloo stages, and the memory of emulated experts. Peaks and caps are in `test_emulated_as_real.py`."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chain import prismdbg
 from emulated import (
-    CHOSEN,
-    JOBS,
     PROGRAMS,
-    PairOf,
+    allocated,
     assert_identical_peak,
     emulate,
     emulated,
     peak_of,
     python,
-    really,
     trace_of,
 )
 from jobs import Recorded, record, recorded_by_command_line, torchrun
 
-from prismdbg.capsule.memory_format import Kind
 from prismdbg.jobs.injection import cache_dir
-from prismdbg.jobs.storage.run_folder import RunFolder, read_json
+from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.memory.backend import modelled, staged
-from prismdbg.memory.refused import Refusal, refusals
-from prismdbg.memory.trace import MemoryTrace
 from prismdbg.rank.tracing import tracer
 
 pytestmark = pytest.mark.job
@@ -45,33 +34,7 @@ def _traced() -> None:
         pytest.skip(reason)
 
 
-# peaks
-
-
-def test_two_real_runs_have_the_same_peaks(pair_of: PairOf, tmp_path: Path) -> None:
-    first, second = pair_of("pipeline-4", (0, 1, 2, 3)).real, really("pipeline-4", tmp_path / "again")
-    apart = [peak_of(first.run, rank).size_bytes - peak_of(second.run, rank).size_bytes for rank in range(4)]
-    assert apart == [0] * 4  # sends and receives keep no thread of gloo's
-
-
-@pytest.mark.parametrize(("name", "ranks"), CHOSEN)
-def test_the_programs_own_peak_is_that_of_the_real_rank(name: str, ranks: tuple[int, ...], pair_of: PairOf) -> None:
-    pair = pair_of(name, ranks)
-    for rank in ranks:
-        assert_identical_peak(peak_of(pair.emulated, rank), peak_of(pair.real.run, rank))
-
-
 # the backend's own
-
-
-def allocated(trace: MemoryTrace) -> dict[tuple[int, int], int]:
-    """By step and collective, what the backend allocated there."""
-    rows = trace.made[trace.is_backend[trace.made] & (trace.kind[trace.made] == Kind.ALLOCATION)]
-    found: dict[tuple[int, int], int] = {}
-    for row in rows.tolist():
-        at = int(trace.step[row]), int(trace.collective[row])
-        found[at] = found.get(at, 0) + int(trace.size_bytes[row])
-    return found
 
 
 def test_every_collective_stages_in_gloo_what_is_modelled(tmp_path: Path) -> None:
@@ -87,72 +50,6 @@ def test_every_collective_stages_in_gloo_what_is_modelled(tmp_path: Path) -> Non
         model = modelled(log.collectives, log.groups, rank)
         assert model.not_modelled == 0
         assert model.at_once_bytes <= int(trace.backend_bytes.max())  # gloo may free late, when the next one has begun
-
-
-def test_what_gloo_stages_for_a_model_is_as_the_emulated_ranks_calls_say(pair_of: PairOf) -> None:
-    pair = pair_of("fsdp-tp-8", (0, 5))
-    for rank in (0, 5):
-        log, _ = pair.logs(rank)
-        model = modelled(log.collectives, log.groups, rank)
-        assert model.all_bytes == sum(allocated(trace_of(pair.real.run, rank)).values()) > 0
-        assert model.not_modelled == 0
-
-
-def test_memory_says_it_apart_and_that_it_is_modelled(pair_of: PairOf) -> None:
-    pair = pair_of("fsdp-tp-8", (0, 5))
-    said = prismdbg("memory", pair.emulated.path, "--rank", 5, "--json")
-    assert said.code == 0, said.err
-    assert said.json["peak_bytes"] == peak_of(pair.real.run, 5).size_bytes
-    assert said.json["backend_bytes"] == 0
-    assert said.json["backend_modelled"]["at_once_bytes"] > 0
-    text = prismdbg("memory", pair.emulated.path, "--rank", 5).out
-    assert "backend" in text and "modelled: " in text
-
-
-# the cap
-
-
-def refused_by(run: RunFolder) -> Iterator[tuple[int, Refusal]]:
-    """The first refusal of every rank that met one."""
-    for folder in run.rank_folders():
-        rank = int(folder.name.partition(".")[0])
-        if found := refusals(trace_of(run, rank)):
-            yield rank, found[0]
-
-
-def told(refusal: Refusal) -> tuple[Any, ...]:
-    site = refusal.site
-    return refusal.moment, refusal.size_bytes, refusal.held_bytes, site.op, site.outer_op, site.module
-
-
-@pytest.mark.parametrize("name", ["ddp-4", "pipeline-4"])
-def test_under_a_cap_the_emulated_rank_fails_where_the_real_one_does(
-    name: str, pair_of: PairOf, tmp_path: Path
-) -> None:
-    world, mesh, program = JOBS[name]
-    pair = pair_of(name, (0, 1, 2, 3))
-    cap = max(peak_of(pair.real.run, rank).size_bytes for rank in range(world)) - 1
-    command = torchrun(Path(program[0]), *program[1:], ranks=world)
-    real = recorded_by_command_line(command, tmp_path / "real", "--memory-cap", str(cap), "--trigger", "oom")
-    assert real.ended.code != 0
-    assert "torch.OutOfMemoryError: DefaultCPUAllocator: can't allocate memory" in real.ended.output
-    rank, expected = next(refused_by(real.run))
-
-    options = ("--memory-cap", cap, "--ranks", rank)
-    done = emulate(tmp_path / "run", world, mesh, *options, program=[sys.executable, *program])
-    assert done.returncode == 6, done.stderr
-    for part in (f"--memory-cap of {cap} bytes", f"you tried to allocate {expected.size_bytes} bytes"):
-        assert part in done.stderr
-    assert f"at {expected.moment}, in {expected.site.op}" in done.stderr
-    assert f"prismdbg memory {tmp_path / 'run'} --rank {rank}" in done.stderr
-    ((_, found),) = refused_by(RunFolder((tmp_path / "run").resolve()))
-    assert told(found) == told(expected)
-    assert found.site.frames == expected.site.frames != ()
-
-    (incident,) = read_json(real.run.supervisor_json)["incidents"]
-    assert incident["kind"] == "oom"
-    said = prismdbg("memory", real.run.path, "--rank", rank)
-    assert "cap reached" in said.out and str(expected.moment) in said.out
 
 
 # experts

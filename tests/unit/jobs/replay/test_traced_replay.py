@@ -1,0 +1,50 @@
+"""The memory trace of a replay is read once the rank has written all of it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from traces import TraceBuilder
+
+from prismdbg.jobs.replay import memory_trace
+from prismdbg.jobs.replay.memory_trace import traced_replay
+from prismdbg.memory.peak import peak
+
+
+class Rank:
+    """Holds its last records back until it is asked how many there are, as the tracer does."""
+
+    def __init__(self, folder: Path) -> None:
+        self._trace = TraceBuilder(folder / "trace")
+        self.own = SimpleNamespace(path=folder, copied=lambda name, into: shutil.copytree(folder / name, into))
+
+    def ask(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        assert verb == "trace"
+        if arguments.get("on"):
+            self._trace.write()
+            self._trace.allocate(100)
+            return {"path": str(self._trace.folder)}
+        self._trace.write()
+        return {"records": 1}
+
+
+def test_the_records_that_the_rank_held_back_are_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own").mkdir()
+    rank = Rank(tmp_path / "own")
+
+    @contextmanager
+    def opened(*_: object) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(client=rank, own=rank.own)
+
+    monkeypatch.setattr(memory_trace, "open_replay", opened)
+    monkeypatch.setattr(memory_trace, "run_to_end", lambda *_, **__: SimpleNamespace(summary="identical"))
+    request: Any = None
+    found = traced_replay(request, lambda _: None, until=None, timeout_s=1.0)
+    highest = peak(found.trace)
+    assert highest is not None and highest.size_bytes == 100
