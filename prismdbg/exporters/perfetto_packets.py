@@ -13,6 +13,8 @@ from typing import IO, Any
 from prismdbg.errors import FacilityError
 from prismdbg.model.frame import Frame
 
+_LAST = (1 << 63) - 1  # of a number; a damaged log has others
+_LAST_LINE = (1 << 32) - 1
 _SEQUENCE = 1
 Annotations = Mapping[str, str | int | bool]
 
@@ -86,7 +88,8 @@ class Packets:
     def count(self, track: int, time_ns: int, value: int) -> None:
         packet = self._packet(time_ns)
         event = packet.track_event
-        event.type, event.track_uuid, event.counter_value = self._proto.TrackEvent.TYPE_COUNTER, track, value
+        event.type, event.track_uuid = self._proto.TrackEvent.TYPE_COUNTER, track
+        event.counter_value = min(max(value, -_LAST - 1), _LAST)
         self._write(packet)
 
     def _event(
@@ -115,10 +118,10 @@ class Packets:
         annotation.name_iid = self._number(packet, "debug_annotation_names", key, name=key)
         if isinstance(value, bool):
             annotation.bool_value = value
-        elif isinstance(value, int):
+        elif isinstance(value, int) and abs(value) <= _LAST:
             annotation.int_value = value
-        else:
-            annotation.string_value_iid = self._text(packet, "debug_annotation_string_values", value)
+        else:  # a number beyond 64 bits, from a damaged log, as it is
+            annotation.string_value_iid = self._text(packet, "debug_annotation_string_values", str(value))
 
     def _stack(self, packet: Any, frames: tuple[Frame, ...]) -> int:
         if (known := self._interned.get(("callstacks", frames))) is not None:
@@ -130,7 +133,12 @@ class Packets:
         function = self._text(packet, "function_names", frame.name)
         source = self._text(packet, "source_paths", frame.filename)
         return self._number(
-            packet, "frames", frame, function_name_id=function, source_path_iid=source, line_number=frame.line
+            packet,
+            "frames",
+            frame,
+            function_name_id=function,
+            source_path_iid=source,
+            line_number=min(max(frame.line, 0), _LAST_LINE),
         )
 
     def _text(self, packet: Any, kind: str, text: str) -> int:
@@ -149,7 +157,7 @@ class Packets:
         packet.trusted_packet_sequence_id = _SEQUENCE
         packet.sequence_flags = self._proto.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
         if time_ns is not None:
-            packet.timestamp = time_ns
+            packet.timestamp = min(max(time_ns, 0), _LAST)
         return packet
 
     def _write(self, packet: Any) -> None:

@@ -86,7 +86,6 @@ def _of_run(path: str, out: str) -> list[list[str]]:
         ["graph", "build", path, "--as-recorded", "-o", f"{out}.2.npz"], ["open", path], ["open", path, "--rank", "1"],
         ["export", path, "--format", "flight-recorder", "-o", f"{out}.dumps"],
         ["export", path, "--format", "perfetto", "-o", f"{out}.pftrace"], ["report", path, "-o", f"{out}.html"],
-        ["gather", path, "-o", out],
         ["telemetry", path], ["telemetry", path, "--export", "csv", "-o", f"{out}.csv"],
     ]  # fmt: skip
 
