@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, TypedDict
 
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import Count, Fields, MomentText, Word
+from prismdbg.capsule.log_events import Note
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.model.collective import Group
 from prismdbg.model.moment import Moment
@@ -87,3 +89,9 @@ def moment_of(note: dict[str, Any]) -> Moment | None:
     """Where the rank was; None where the note does not say."""
     text = note.get("moment")
     return None if text is None else Moment.parse(text)
+
+
+def exit_codes(notes: Iterable[Note]) -> list[int]:
+    """Of the exits that were noted, in order; without those of which the code is not known."""
+    codes = (note.data.get("code", 0) for note in notes if note.kind == "exit")
+    return [code for code in codes if code is not None]

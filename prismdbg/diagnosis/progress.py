@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from prismdbg.capsule.log_batch import Batch
 from prismdbg.capsule.log_events import Event, Note
+from prismdbg.capsule.log_notes import exit_codes
 from prismdbg.diagnosis.collective_key import RECEIVE, RECEIVE_ANY, SEND, CollectiveKey
 from prismdbg.log.columns import LogColumns
 from prismdbg.log.whole_batch import whole_batch
@@ -107,6 +108,6 @@ class Progress:
             case "incident" if not note.data.get("thread"):
                 self.incident = self.incident or note
             case "exit":
-                self.exit_code = int(note.data.get("code", 0))
+                self.exit_code = next(iter(exit_codes([note])), self.exit_code)
             case "lost":
                 self.lost = str(note.data.get("text", "no reason given"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log_notes import exit_codes
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.recorded_step import steps_begun
 from prismdbg.jobs.storage.ranks_alive import is_alive
@@ -25,9 +26,9 @@ def fault_of(log: RankLog) -> str:
         return f"{'ran out of memory' if incident.get('incident') == 'oom' else 'failed'} with {short}"
     if lost := next((str(n.data.get("text", "")) for n in log.notes if n.kind == "lost"), ""):
         return f"was no longer recorded ({lost})"
-    codes = [int(n.data.get("code", 0)) for n in log.notes if n.kind == "exit"]
-    if codes:
-        return f"ended with code {codes[-1]}" if codes[-1] else ""
+    if any(n.kind == "exit" for n in log.notes):
+        code = next(reversed(exit_codes(log.notes)), 0)
+        return f"ended with code {code}" if code else ""
     return "" if is_alive(log.pid) else _WITHOUT_A_WORD
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_coverage import NO_STEP_BEFORE, Span, capsule_span, starts_too_late
 from prismdbg.capsule.log_events import Note, RankLog
+from prismdbg.capsule.log_notes import exit_codes
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import PrismError, RankLost, WaitTimeout
 from prismdbg.jobs.replay.bounded_messages import Received, Said, Shown
@@ -268,7 +269,7 @@ def recorded(capsule: Capsule, log: RankLog, span: Span, stopped: Moment | None 
     incidents = [n for n in log.notes if n.kind == "incident"]
     notes = [n for n in incidents if not span.goes_on or _moment_of(n) <= end]
     main = [n for n in notes if not n.data.get("thread")]
-    codes = [int(n.data.get("code", 0)) for n in log.notes if n.kind == "exit"]
+    codes = exit_codes(log.notes)
     return Recorded(
         incident=capsule.manifest.incident.kind,
         required=len([r for r in span.records if stopped is None or r.moment <= stopped]),

@@ -42,7 +42,7 @@ def shell(tmp_path: Path, prismdbg_command: tuple[str, ...], child_environment: 
         ("TERM=dumb prismdbg open $CAPSULE", 0, "2.2\t", ""),
         ("prismdbg inspect $CAPSULE <&- | head -1", 0, "", ""),
         ("prismdbg inspect $CAPSULE 2>&1 >/dev/null | true", 0, "", ""),
-        ("prismdbg debug $CAPSULE --at 99.1 < /dev/null", 2, "", "error: capsule capsule ends at 2.2, but --at is 99.1"),
+        ("prismdbg debug $CAPSULE --at 99.1 < /dev/null", 2, "", "capsule capsule ends at 2.2, but --at is 99.1"),
     ],
 )  # fmt: skip
 def test_it_ends(shell: Shell, line: str, code: int, out: str, err: str) -> None:
