@@ -44,18 +44,32 @@ def _locked_folder(path: Path) -> tuple[Path, int]:
     """Until it is locked it looks abandoned, and may be removed by another writer."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=f".{path.name}{_MARK}{_host()}.", dir=path.parent))
-        with contextlib.suppress(FileNotFoundError):
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                lock(descriptor)
-            except BlockingIOError:
-                os.close(descriptor)
-                continue
-            except OSError:  # a file system without locks: there nobody's looks abandoned
-                return folder, descriptor
-            if folder.exists():
-                return folder, descriptor
-            os.close(descriptor)
+        try:
+            descriptor = _locked(folder)
+        except BaseException:  # told to end meanwhile
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        if descriptor is not None:
+            return folder, descriptor
+
+
+def _locked(folder: Path) -> int | None:
+    """None where another writer has it, or has removed it."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        lock(descriptor)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except OSError:  # a file system without locks: there nobody's looks abandoned
+        return descriptor
+    if folder.exists():
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def remove_abandoned(folder: Path) -> None:
