@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from prismdbg.capsule.stacks import FROM_OUTSIDE, RankStacks
-from prismdbg.model.frame import own_frames
+from prismdbg.model.frame import own_frames, packaged
 
 _SHOWN = 8  # callers
 _RANKS_SHOWN = 32
@@ -16,7 +16,7 @@ def stack_position(stacks: RankStacks) -> str:
     if stacks.source is None:
         return ""
     innermost = stacks.frames[0]
-    inside = f", in {innermost}" if innermost != stacks.source else ""
+    inside = f", in {packaged(innermost)}" if innermost != stacks.source else ""
     return f"{stacks.source}{inside}{', holding the GIL' if stacks.threads[0].holds_gil else ''}"
 
 

@@ -75,12 +75,12 @@ def place_of(frames: tuple[Frame, ...]) -> str:
     source, framework = source_of(frames), framework_of(frames)
     if source is None:
         return ""
-    return f"{source}, by {_packaged(framework)}" if framework is not None else str(source)
+    return f"{source}, by {packaged(framework)}" if framework is not None else str(source)
 
 
 def _outermost(frames: tuple[Frame, ...]) -> int:
-    packaged = (n for n in reversed(range(len(frames))) if not _is_python(frames[n].filename))
-    return next(packaged, max(len(frames) - 1, 0))
+    of_packages = (n for n in reversed(range(len(frames))) if not _is_python(frames[n].filename))
+    return next(of_packages, max(len(frames) - 1, 0))
 
 
 def _is_python(filename: str) -> bool:
@@ -93,7 +93,7 @@ def _says_more(frame: Frame) -> bool:
     return not plain and not _PLAIN_CALL.search(frame.filename)
 
 
-def _packaged(frame: Frame) -> str:
+def packaged(frame: Frame) -> str:
     """Without the folders above the package."""
     return str(Frame(_PACKAGES.split(frame.filename)[-1], frame.line, frame.name))
 

@@ -100,7 +100,7 @@ def test_the_run_keeps_the_newest_of_each_attempt(tmp_path: Path) -> None:
 
 def test_where_ranks_stand_in_words() -> None:
     holds = rank(1, thread(GET, LOAD, MAIN, gil=True))
-    assert stack_position(holds) == f"{LOAD}, in {GET}, holding the GIL"
+    assert stack_position(holds) == f"{LOAD}, in requests/api.py:60 in get, holding the GIL"
     assert stack_line(holds) == f"called from {MAIN}"
     assert list(position_lines({0: rank(0, thread(MAIN)), 2: rank(2, problem="py-spy is not installed")})) == [
         f"rank 0 was at {MAIN}",
