@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.diagnosis.stalls import Stall
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.record.decisions import Decisions
 from prismdbg.jobs.record.heartbeat import NeighbourWatch
@@ -17,17 +18,48 @@ from prismdbg.jobs.record.membership import Member
 from prismdbg.jobs.record.request_answers import RequestAnswers
 from prismdbg.jobs.storage.job_nodes import NodeFolder, node_folders
 from prismdbg.jobs.storage.ranks_alive import RankProcess
-from prismdbg.jobs.storage.run_folder import attempt_of, rank_of, read_json
+from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_json
 
 LOOK_S = 1.0
 _BY_ITSELF, _LOST, _IN_A_COLLECTIVE = range(3)  # the first is nearest to the cause
+
+
+class OnlyNode:
+    """The same for a job's only supervisor: all ranks are its own, and nobody is asked before it acts."""
+
+    name = ""
+    has_to_decide = False
+
+    def __init__(self, run: RunFolder) -> None:
+        self._run = run
+        self.supervisor_json = run.supervisor_json
+
+    def own(self, *, at_once: bool) -> list[Path]:
+        return self._run.rank_folders()
+
+    def look(self, processes: Mapping[str, RankProcess]) -> None:
+        """There is nobody to look after."""
+
+    def settle(self) -> None:
+        """Nothing is left open."""
+
+    def share(self, wanted: Wanted, raised_inside: bool | None, act: Callable[[], None]) -> None:
+        act()
+
+    def share_hang(self, stall: Stall, attempt: int, act: Callable[[], None]) -> None:
+        act()
+
+    def made_elsewhere(self) -> int:
+        return 0
 
 
 class AmongNodes:
     """`tell`: what the ledger keeps as a problem."""
 
     def __init__(self, member: Member, tell: Callable[[str], None]) -> None:
-        self.node = member.node
+        self.name = member.node.name
+        self.supervisor_json = member.node.supervisor_json
+        self._node = member.node
         self._run = member.run
         self._heart = member.heart
         self._known: dict[str, bool] = {}  # whether a log folder is of this node
@@ -45,7 +77,7 @@ class AmongNodes:
             for folder in self._run.rank_folders():
                 if folder.name not in self._known and (folder / "rank.json").exists():
                     with suppress(CapsuleError):  # a damaged one is nobody's
-                        self._known[folder.name] = self.node.owns(folder)
+                        self._known[folder.name] = self._node.owns(folder)
         return [self._run.ranks / name for name, is_own in self._known.items() if is_own]
 
     def look(self, processes: Mapping[str, RankProcess]) -> None:
@@ -74,15 +106,16 @@ class AmongNodes:
         name = f"{attempt_of(wanted.folder)}-{_family(wanted.incident.kind)}"
         self._decisions.propose(name, _key(wanted, raised_inside), act)
 
-    def share_hang(self, collective: str, attempt: int, knows_who: bool, rank: int, act: Callable[[], None]) -> None:
-        """Of a collective by its identity. knows_who: which rank never came is known here."""
-        self._decisions.propose(f"{attempt}-hang-{collective}", (0 if knows_who else 1, rank), act)
+    def share_hang(self, stall: Stall, attempt: int, act: Callable[[], None]) -> None:
+        """By the supervisor that knows which rank never came, if one does."""
+        collective = str(stall.first.collective.identity)
+        self._decisions.propose(f"{attempt}-hang-{collective}", (0 if stall.never_came else 1, stall.first.rank), act)
 
     def made_elsewhere(self) -> int:
         """Capsules of incidents that other supervisors have made."""
         made = 0
         for node in node_folders(self._run):
-            if node.name != self.node.name:
+            if node.name != self.name:
                 with suppress(CapsuleError):
                     report = read_json(node.supervisor_json)
                     made += len(report.get("capsules", [])) + len(report.get("evidence", []))

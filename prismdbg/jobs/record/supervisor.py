@@ -18,7 +18,6 @@ from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
 from types import FrameType
-from typing import Any
 
 from prismdbg.capsule.log_events import Event, StepMark
 from prismdbg.capsule.log_follower import LogFollower
@@ -27,11 +26,11 @@ from prismdbg.capsule.stacks import HangPlace, JobStacks
 from prismdbg.diagnosis.hang import HangReport
 from prismdbg.errors import NotReplayable, PrismError
 from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, capture, needed_by_captures
-from prismdbg.jobs.capture.costs import checkpoint_slowdown
 from prismdbg.jobs.capture.states import list_states
 from prismdbg.jobs.record import checkpoints
-from prismdbg.jobs.record.among_nodes import AmongNodes
+from prismdbg.jobs.record.among_nodes import AmongNodes, OnlyNode
 from prismdbg.jobs.record.answering import why_unfinished
+from prismdbg.jobs.record.checkpoint_rounds import CheckpointRounds
 from prismdbg.jobs.record.deaths import Death, DeathWatch, likely_first
 from prismdbg.jobs.record.freeze import freeze, has_past, wanted_now
 from prismdbg.jobs.record.hangs import HangWatch
@@ -50,13 +49,11 @@ from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of
 from prismdbg.log.folding import fold, span_kept_s
 from prismdbg.log.summary import summarize
 from prismdbg.model.durations import duration
-from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 
 POLL_S = 0.2
 PEAKS_NS = 1_000_000_000  # the kernel takes longer to tell of a process's memory than all else does
 WINDOW_BOUND_S = 60.0  # of a capture after a signal: nothing else is watched meanwhile
-COSTS_KEPT = 100  # of checkpoints, in supervisor.json
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 OF_TERMINALS = (signal.SIGINT, signal.SIGQUIT)
 
@@ -98,25 +95,17 @@ class Supervisor:
         self._deaths = DeathWatch()
         self._incidents = IncidentWatch(policy.triggers)
         self._hangs = HangWatch(policy.triggers.get("hang", ""))
-        self._steps: dict[str, int] = {}
         self._summarized: dict[str, int] = {}  # the segment that was written to when a log was summarized
         self._told_span = False
-        self._checkpointed: dict[str, int] = {}
         self._asked_by_signal = False
         self._told_to_end = False
         self._interrupted: dict[str, int] = {}
-        self._others_know = False  # that the job was told to end
+        self._is_noted = False  # that the job was told to end
         self._ended = Flag()
         self._only_writes = False  # the job has ended
-        self._costs: list[dict[str, Any]] = []
-        if member is None:
-            self._nodes = None
-            self._ledger = Ledger(run.supervisor_json, job.pid, policy.keep, say)
-        else:
-            self._nodes = AmongNodes(member, lambda text: self._ledger.problem(text))
-            self._ledger = Ledger(
-                member.node.supervisor_json, job.pid, policy.keep, say, made_elsewhere=self._nodes.made_elsewhere
-            )
+        self._nodes = OnlyNode(run) if member is None else AmongNodes(member, lambda text: self._ledger.problem(text))
+        self._ledger = Ledger(self._nodes.supervisor_json, job.pid, policy.keep, say, self._nodes.made_elsewhere)
+        self._checkpoints = CheckpointRounds(run, policy.checkpoint_every, self._ledger, say)
         self._telemetry = TelemetrySampler(run.telemetry, policy.telemetry_ns, self._ledger.problem)
         self._on_incident = IncidentCommand(policy.on_incident, run.path, self._ledger.problem)
 
@@ -159,7 +148,7 @@ class Supervisor:
             ended = self._ended.wait(POLL_S)
             self._guarded(lambda ended=ended: self._look(ended))  # type: ignore[misc]
         self._guarded(self._telemetry.stop)
-        while self._nodes is not None and self._nodes.has_to_decide:
+        while self._nodes.has_to_decide:
             self._guarded(self._nodes.settle)
             time.sleep(POLL_S)
         self._ledger.note(
@@ -200,12 +189,12 @@ class Supervisor:
 
     def _look(self, ended: bool) -> None:
         now_ns = time.monotonic_ns()
-        self._folders = self._run.rank_folders() if self._nodes is None else self._nodes.own(at_once=ended)
+        self._folders = self._nodes.own(at_once=ended)
         for name, event in self._new_events():
             self._incidents.feed(name, event, now_ns)
             self._hangs.feed(name, event)
             if isinstance(event, StepMark):
-                self._steps[name] = event.step
+                self._checkpoints.came_to(name, event.step)
         if ended or now_ns - self._saw_peaks_ns >= PEAKS_NS:
             self._saw_peaks_ns = now_ns
             self._look_at_peaks()
@@ -213,15 +202,14 @@ class Supervisor:
         self._guarded(self._on_incident.look)
         wanted = [*self._lost_ranks(), *self._incidents.due(now_ns, ended)]
         if self._told_to_end:
-            if self._nodes is not None and not self._others_know:
-                self._others_know = True  # before they decide about what follows
+            if not self._is_noted:
+                self._is_noted = True  # before supervisors of other nodes decide about what follows
                 self._ledger.note(interrupted=self._interrupted)
             return
         for one in wanted:
             self._act_on(one)
-        if self._nodes is not None:
-            self._nodes.settle()
-            self._nodes.look(self._processes)
+        self._nodes.settle()
+        self._nodes.look(self._processes)
         if not ended:
             self._look_for_hang(time.monotonic_ns())
             self._capture_on_signal()
@@ -320,11 +308,8 @@ class Supervisor:
         return self._incidents.lost(death.name, process.last_moment(), how, death.code)
 
     def _act_on(self, wanted: Wanted) -> None:
-        if self._nodes is None:
-            self._make_capsule(wanted)
-        else:
-            inside = self._processes[wanted.folder].raised_in_collective() if wanted.folder in self._processes else None
-            self._nodes.share(wanted, inside, lambda: self._make_capsule(wanted))
+        inside = self._processes[wanted.folder].raised_in_collective() if wanted.folder in self._processes else None
+        self._nodes.share(wanted, inside, lambda: self._make_capsule(wanted))
 
     def _make_capsule(self, wanted: Wanted) -> None:
         with self._incident(wanted.incident, [wanted.folder]) as entry:
@@ -350,46 +335,9 @@ class Supervisor:
             self._ledger.problem(str(error), error.hint)
 
     def _take_checkpoints(self) -> None:
-        """Of every rank that has come past a multiple of `every` since its last one, one at a look, the one with the
-        oldest: what happens meanwhile is seen first, and where images take longer than steps each rank still has its
-        turn. None while an incident settles or a hang is near, for a checkpoint may drop what lies before it."""
-        every = self._policy.checkpoint_every
-        if not every or self._incidents.settling or self._hangs.suspects(time.monotonic_ns()):
-            return
-        for name in sorted(self._steps, key=lambda name: self._checkpointed.get(name, 0)):
-            step = self._steps[name]
-            due = step // every > self._checkpointed.get(name, 0) // every
-            if due and self._processes[name].is_alive():
-                self._take_checkpoint(name, step, every)
-                return
-
-    def _take_checkpoint(self, name: str, step: int, every: int) -> None:
-        self._checkpointed[name] = step
-        try:
-            taken = checkpoints.take(self._run, self._run.ranks / name, lambda _: None, self._hangs.patience)
-        except PrismError as error:
-            if self._processes[name].is_alive():  # else it came to its end meanwhile
-                self._ledger.problem(f"no checkpoint of rank {name} at step {step}: {error}", error.hint)
-            return
-        costs = self._costs
-        costs.append(
-            {"rank": name, "moment": str(taken.moment), "paused_ns": taken.paused_ns, "bytes": taken.images_bytes}
-        )
-        del costs[:-COSTS_KEPT]
-        self._ledger.note(checkpoints=costs)
-        if len(costs) == len(self._processes):
-            self._say_checkpoint_cost([cost["paused_ns"] for cost in costs], [cost["bytes"] for cost in costs], every)
-
-    def _say_checkpoint_cost(self, pauses_ns: list[int], sizes: list[int], every: int) -> None:
-        """After the first round: what the rest of the job will pay."""
-        step_ns = self._incidents.median_step_ns()
-        slowdown = checkpoint_slowdown(pauses_ns, every, step_ns)
-        self._ledger.note(checkpoint_slowdown_predicted=slowdown)
-        kept = checkpoints.KEPT * sum(sizes) >> 20
-        self._say(
-            f"checkpoints every {counted(every, 'step')}: each round pauses the job for {sum(pauses_ns) / 1e9:.2f} s, "
-            f"which prolongs it by about {slowdown:.1%}; {kept} MiB are kept"
-        )
+        """None while an incident settles or a hang is near, for a checkpoint may drop what lies before it."""
+        if not self._incidents.settling and not self._hangs.suspects(time.monotonic_ns()):
+            self._checkpoints.take(self._processes, self._hangs.patience, self._incidents.median_step_ns())
 
     def _look_for_hang(self, now_ns: int) -> None:
         hung, slow = self._hangs.due(now_ns, self._pids())
@@ -398,17 +346,8 @@ class Supervisor:
                 f"slow: {report.text}; not an incident so far: the job has waited as long before, or the rank computes"
             )
         for report in hung:
-            if self._nodes is None:
-                self._act_on_hang(report)
-            else:
-                stall = report.stall
-                self._nodes.share_hang(
-                    str(stall.first.collective.identity),
-                    max((attempt_of(self._run.latest(rank).name) for rank in report.ranks), default=0),
-                    bool(stall.never_came),
-                    stall.first.rank,
-                    lambda report=report: self._act_on_hang(report),  # type: ignore[misc]
-                )
+            attempt = max((attempt_of(self._run.latest(rank).name) for rank in report.ranks), default=0)
+            self._nodes.share_hang(report.stall, attempt, lambda report=report: self._act_on_hang(report))  # type: ignore[misc]
 
     def _act_on_hang(self, report: HangReport) -> None:
         text = f"{report.text}{self._where(report)}"
@@ -457,7 +396,7 @@ class Supervisor:
             incident=incident,
             timeout_s=WINDOW_BOUND_S,
             patience=HUNG if incident.kind is IncidentKind.HANG else PATIENT,
-            node="" if self._nodes is None else self._nodes.node.name,
+            node=self._nodes.name,
         )
         try:
             self._ledger.capsule(entry, capture(request, self._say))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -79,6 +80,8 @@ def test_a_death_that_is_seen_late_is_still_told_from_those_that_followed(tmp_pa
         supervisor = psutil.Process(job.job.process.pid)
         launcher = psutil.Process(job.pid(1)).parent()
         assert launcher is not None and launcher.ppid() == supervisor.pid
+        pids = {job.pid(rank) for rank in (0, 1)}
+        wait_for(lambda: pids <= _held(supervisor.pid), 60, "the supervisor to watch both ranks")
         supervisor.suspend()
         os.kill(job.pid(1), signal.SIGKILL)
         try:
@@ -101,6 +104,16 @@ def test_a_death_that_is_seen_late_is_still_told_from_those_that_followed(tmp_pa
         assert (
             first.startswith(f"{certainty}: rank 1") or "rank 1 never came: it died without an error message" in first
         ), said.out
+
+
+def _held(pid: int) -> set[int]:
+    """The processes of which a process has a pidfd."""
+    found = set()
+    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            fields = dict(line.split(":", 1) for line in info.read_text().splitlines() if ":" in line)
+            found.add(int(fields.get("Pid", 0)))
+    return found
 
 
 def test_the_sockets_go_with_the_job(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_job_that_was_told_to_end_elsewhere_has_no_incident(run: RunFolder) ->
 def test_capsules_of_all_nodes_count(run: RunFolder) -> None:
     (one, _), other = supervisor(run, "n1"), node(run, "n2")
     write_json(other.supervisor_json, {"capsules": ["a", "b"], "evidence": ["c"]})
-    write_json(one.node.supervisor_json, {"capsules": ["d"]})
+    write_json(one.supervisor_json, {"capsules": ["d"]})
     assert one.made_elsewhere() == 3
 
 

@@ -155,8 +155,12 @@ class Watched:
         self.supervisor = Supervisor(
             RunFolder(folder), Policy(triggers={"hang": hang}, checkpoint_every=5), job, lambda _: None
         )
-        self.supervisor._steps = {"0": 5, "1": 5}
+        self.come_to(5)
         self.supervisor._processes = {name: SimpleNamespace(is_alive=lambda: True) for name in "01"}  # type: ignore[dict-item]
+
+    def come_to(self, step: int) -> None:
+        for name in "01":
+            self.supervisor._checkpoints.came_to(name, step)
 
     def _take(self, _run: RunFolder, folder: Path, _say: object, patience: Patience) -> Checkpoint:
         self.taken.append((folder.name, patience))
@@ -180,7 +184,7 @@ def test_a_rank_has_its_turn_where_images_take_longer_than_steps(
     watched = Watched(tmp_path, monkeypatch, "10s")
     for step in (10, 15, 20):
         watched.look()
-        watched.supervisor._steps = {"0": step, "1": step}
+        watched.come_to(step)
     assert watched.look() == ["0", "1", "0", "1"]
 
 

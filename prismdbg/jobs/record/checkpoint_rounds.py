@@ -1,0 +1,72 @@
+"""`--checkpoint-every`: the ranks of a supervisor take their turns, and what that costs the job is said once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from prismdbg.errors import PrismError
+from prismdbg.jobs.capture.capture import Patience
+from prismdbg.jobs.capture.costs import checkpoint_slowdown
+from prismdbg.jobs.record import checkpoints
+from prismdbg.jobs.record.ledger import Ledger
+from prismdbg.jobs.storage.ranks_alive import RankProcess
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.model.plurals import counted
+
+COSTS_KEPT = 100  # of checkpoints, in supervisor.json
+
+
+class CheckpointRounds:
+    """`every`: steps, 0 for none. Ranks go by the names of their folders."""
+
+    def __init__(self, run: RunFolder, every: int, ledger: Ledger, say: Callable[[str], None]) -> None:
+        self._run = run
+        self._every = every
+        self._ledger = ledger
+        self._say = say
+        self._steps: dict[str, int] = {}
+        self._taken_at: dict[str, int] = {}
+        self._costs: list[dict[str, Any]] = []
+
+    def came_to(self, name: str, step: int) -> None:
+        self._steps[name] = step
+
+    def take(self, processes: Mapping[str, RankProcess], patience: Patience, step_ns: int) -> None:
+        """Of every rank that has come past a multiple of `every` since its last one, one at a look, the one with the
+        oldest: what happens meanwhile is seen first, and where images take longer than steps each rank still has its
+        turn. patience: with a rank that is slow to park. step_ns: of a step of the job."""
+        if not self._every:
+            return
+        for name in sorted(self._steps, key=lambda name: self._taken_at.get(name, 0)):
+            is_due = self._steps[name] // self._every > self._taken_at.get(name, 0) // self._every
+            if is_due and processes[name].is_alive():
+                self._take(name, processes, patience, step_ns)
+                return
+
+    def _take(self, name: str, processes: Mapping[str, RankProcess], patience: Patience, step_ns: int) -> None:
+        step = self._taken_at[name] = self._steps[name]
+        try:
+            taken = checkpoints.take(self._run, self._run.ranks / name, lambda _: None, patience)
+        except PrismError as error:
+            if processes[name].is_alive():  # else it came to its end meanwhile
+                self._ledger.problem(f"no checkpoint of rank {name} at step {step}: {error}", error.hint)
+            return
+        costs = self._costs
+        costs.append(
+            {"rank": name, "moment": str(taken.moment), "paused_ns": taken.paused_ns, "bytes": taken.images_bytes}
+        )
+        del costs[:-COSTS_KEPT]
+        self._ledger.note(checkpoints=costs)
+        if len(costs) == len(processes):
+            self._say_cost([cost["paused_ns"] for cost in costs], [cost["bytes"] for cost in costs], step_ns)
+
+    def _say_cost(self, pauses_ns: list[int], sizes: list[int], step_ns: int) -> None:
+        """After the first round: what the rest of the job will pay."""
+        slowdown = checkpoint_slowdown(pauses_ns, self._every, step_ns)
+        self._ledger.note(checkpoint_slowdown_predicted=slowdown)
+        kept = checkpoints.KEPT * sum(sizes) >> 20
+        self._say(
+            f"checkpoints every {counted(self._every, 'step')}: each round pauses the job for "
+            f"{sum(pauses_ns) / 1e9:.2f} s, which prolongs it by about {slowdown:.1%}; {kept} MiB are kept"
+        )
