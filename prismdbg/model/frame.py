@@ -16,7 +16,7 @@ _CHECKED_OUT = re.compile(
 _OVERRIDES = frozenset({"__torch_function__", "__torch_dispatch__"})
 # Wrappers that say no more than the call's own name does.
 _PLAIN_CALL = re.compile(
-    r"/torch/(?:_\w+\.py|autograd/|utils/|distributed/(?:c10d_logger|distributed_c10d|_\w+)\.py)"
+    r"/torch/(?:_\w+\.py|overrides\.py|autograd/|utils/|distributed/(?:c10d_logger|distributed_c10d|_\w+)\.py)"
     r"|/deepspeed/comm/|/typing_extensions\.py$"
 )
 

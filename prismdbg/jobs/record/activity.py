@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prismdbg.diagnosis.hang import Busy
+import psutil
+
+from prismdbg.diagnosis.hang import NS_PER_S, Busy
 
 _MOST_OF_IT = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Of all threads that a process has now, since each began."""
+    """Since each thread and each process that is counted began."""
 
     computed_ns: int
     in_line_ns: int
@@ -43,12 +46,36 @@ class Activity:
 
 
 def used_by(pid: int) -> Used:
-    """Nothing where the kernel does not count it, or the process has ended."""
-    computed_ns = in_line_ns = 0
+    """Of the process and all that it started: its data loaders and compilers compute for it. Nothing where the kernel
+    does not count it, or the process has ended."""
+    tree = _with_descendants(pid)
+    threads = [used for process in tree for used in _threads(process)]
+    return Used(
+        sum(computed_ns for computed_ns, _ in threads) + sum(map(_of_ended_children, tree)),
+        sum(in_line_ns for _, in_line_ns in threads),
+    )
+
+
+def _with_descendants(pid: int) -> list[int]:
+    tree = [pid]
+    for process in tree:
+        for path in Path(f"/proc/{process}/task").glob("*/children"):
+            with contextlib.suppress(OSError, ValueError):  # the thread has ended
+                tree += [child for child in map(int, path.read_text().split()) if child not in tree]
+    return tree
+
+
+def _threads(pid: int) -> Iterator[tuple[int, int]]:
     for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        try:
+        with contextlib.suppress(OSError, ValueError):
             computed, waited = path.read_text().split()[:2]
-        except (OSError, ValueError):  # the thread has ended
-            continue
-        computed_ns, in_line_ns = computed_ns + int(computed), in_line_ns + int(waited)
-    return Used(computed_ns, in_line_ns)
+            yield int(computed), int(waited)
+
+
+def _of_ended_children(pid: int) -> int:
+    """The time of those that it has waited for, in nanoseconds."""
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return 0
+    return int((times.children_user + times.children_system) * NS_PER_S)

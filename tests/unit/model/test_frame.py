@@ -22,6 +22,7 @@ MAIN = Frame("/job/train.py", 120, "main")
 MODEL = Frame("/job/model.py", 7, "forward")
 C10D = Frame(f"{PACKAGES}/torch/distributed/distributed_c10d.py", 3000, "all_reduce")
 LOGGER = Frame(f"{PACKAGES}/torch/distributed/c10d_logger.py", 80, "wrapper")
+OVERRIDES = Frame(f"{PACKAGES}/torch/overrides.py", 1771, "handle_torch_function")
 BACKWARD = Frame(f"{PACKAGES}/torch/autograd/graph.py", 869, "_engine_run_backward")
 FSDP = Frame(f"{PACKAGES}/torch/distributed/fsdp/_collectives.py", 501, "foreach_reduce")
 DEEPSPEED = Frame(f"{PACKAGES}/deepspeed/comm/torch.py", 140, "all_reduce")
@@ -65,6 +66,7 @@ def test_without_frames_there_is_no_line() -> None:
     ("frames", "framework"),
     [
         ((C10D, LOGGER, USER), None),
+        ((C10D, OVERRIDES, LOGGER, USER), None),
         ((C10D, BACKWARD, USER), None),
         ((C10D, LOGGER, FSDP, BACKWARD, USER), FSDP),
         ((C10D, DEEPSPEED, ZERO, USER), ZERO),
