@@ -84,7 +84,7 @@ _HARMLESS = frozenset(
 )  # fmt: skip
 _PATH = re.compile(r"(?:[~.]{0,2}/[\w.@+-]{1,60}){2,}(?::.*)?")
 _PLACES = re.compile(r"CERTS?$|CREDENTIALS$|(?:^|_)CERTS?_|_(?:FILE|DIR|PATH)$")
-_SETTING = re.compile(r"[-+]?[0-9][0-9_.,eE+-]*[KMBGT]?|true|false|none|null|yes|no|on|off|<.*>|\[.*\]", re.IGNORECASE)
+_SETTING = re.compile(r"[-+]?[0-9][0-9_.,eE+-]*[KMBGT]?|true|false|none|null|yes|no|on|off|<.*>|\[.*\]|\*+", re.IGNORECASE)
 _SETTING_OF_STRONG = re.compile(r"true|false|none|null|<.*>|\[\]|\*+", re.IGNORECASE)
 _COMMON = re.compile(rf"{_SETTING.pattern}|[A-Za-z]{{1,11}}|[~.]?/[\w/.-]*", re.IGNORECASE)
 _TEMPLATE = re.compile(

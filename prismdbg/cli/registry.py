@@ -45,6 +45,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
     "Emulate and simulate a large job": (
         Entry("plan", "Estimate the ranks, time, storage and memory of an emulation."),
         Entry("emulate", "Run ranks of a large job among synthesized peers."),
+        Entry("sweep", "Compare configurations of a job by their time and memory."),
         Entry("graph", "Build and simulate one iteration of the whole job."),
         Entry("calibrate", "Measure collectives and write a cluster file for the simulation."),
     ),

@@ -120,6 +120,7 @@ class EmulatedRank:
         replace(config, extra={"emulation": emulation}, seeds=seeds.of_number(self.rank)).save(path)
         environment = {
             seeds.WANTED: "1",  # a program that seeds nothing does the same each time
+            **one_thread(self._program.per_node),
             **job_environment(self._program.run.inject, path, os.environ),
             **rank_environment(self.rank, self._program.world, self._program.per_node),
         }
@@ -227,6 +228,11 @@ def how_it_ended(code: int) -> str:
         return f"failed with code {code}" if code else "ended with code 0"
     names = {number.value: number.name for number in signal.Signals}
     return f"was killed by {names.get(-code, f'signal {-code}')}"
+
+
+def one_thread(per_node: int) -> Mapping[str, str]:
+    """What torchrun sets where a user sets nothing and a node has several ranks."""
+    return {"OMP_NUM_THREADS": "1"} if per_node > 1 else {}
 
 
 def rank_environment(rank: int, world: int, per_node: int) -> Mapping[str, str]:

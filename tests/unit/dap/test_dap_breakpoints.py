@@ -65,6 +65,7 @@ def test_what_is_sent_again_keeps_its_number_and_the_rest_goes(client: Client) -
     assert kept["id"] == second["id"] and [spec.number for spec in client.kept.all] == [second["id"]]
     again, new = client.at("/job/train.py", {"line": 70}, {"line": 70, "condition": "step > 1"})
     assert again["id"] == second["id"] and new["id"] not in (first["id"], second["id"])
+    assert [spec.condition for spec in client.kept.all] == ["", "step > 1"]
     assert client.at("/job/train.py") == [] and not client.kept.all
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 from logs import MILLISECOND_NS, Job
 
 from prismdbg.diagnosis.clocks import clock_offsets
@@ -43,6 +44,15 @@ def test_a_clock_that_is_ahead_is_found() -> None:
 
 def test_clocks_that_agree_are_left_as_they_are() -> None:
     assert offsets(job()) == {"n1": 0, "n2": 0}
+
+
+def test_an_offset_that_may_be_chance_is_none() -> None:
+    """The ends on the other node scatter by milliseconds: half a millisecond between clocks cannot be seen."""
+    columns = {rank: columns_of(log) for rank, log in job().logs.items()}
+    scatter = np.arange(len(columns[2].ended_ns)) % 5 * MILLISECOND_NS - 3 * MILLISECOND_NS // 2
+    for rank in (2, 3):
+        columns[rank] = replace(columns[rank], ended_ns=columns[rank].ended_ns + scatter)
+    assert clock_offsets(columns, NODES) == {"n1": 0, "n2": 0}
 
 
 def test_nothing_is_concluded_from_few_collectives() -> None:

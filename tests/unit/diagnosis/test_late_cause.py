@@ -127,6 +127,20 @@ def test_two_causes_of_one_size_are_not_one_cause() -> None:
     assert "run queue" in cause.lines[0] and "longer computation" in cause.lines[0]
 
 
+def test_a_cause_that_another_one_comes_near_is_not_the_cause() -> None:
+    """Both together are more than the lateness: one of them may be in the shadow of the other."""
+    job = late_job()
+    late = {names.RUN_QUEUE_WAIT: 0.01 + 0.7 * ALL_OF_IT, names.CPU_TIME: 0.1 + 0.5 * ALL_OF_IT}
+    assert named(job, telemetry(job, late)) is Why.SEVERAL
+
+
+def test_the_largest_of_small_causes_is_not_the_cause() -> None:
+    job = late_job()
+    stolen = counter(f"cpu {LATE}", names.STOLEN_TIME, job, 0.2 * ALL_OF_IT)
+    late = {names.RUN_QUEUE_WAIT: 0.01 + 0.44 * ALL_OF_IT, names.CPU_TIME: 0.1 + 0.38 * ALL_OF_IT}
+    assert named(job, telemetry(job, late, QUIET, stolen)) is Why.SEVERAL
+
+
 @pytest.mark.parametrize("name", [names.CPU_TIME, names.RUN_QUEUE_WAIT, names.QUOTA_THROTTLED])
 def test_a_sensor_that_is_missing_is_said_and_nothing_concluded(name: str) -> None:
     job = late_job()
@@ -182,6 +196,15 @@ def test_a_slower_clock_is_not_slower_code() -> None:
         for cpu in job.ranks
     ]
     assert named(job, telemetry(job, {names.CPU_TIME: 0.1 + ALL_OF_IT}, QUIET, *clocks)) is Why.CLOCK
+
+
+def test_clocks_that_hardly_differ_are_not_the_cause() -> None:
+    job = late_job()
+    clocks = [
+        gauge(f"cpu {cpu}", names.CPU_FREQUENCY, job, 2_800_000_000 if cpu == LATE else 3_000_000_000)
+        for cpu in job.ranks
+    ]
+    assert named(job, telemetry(job, {names.CPU_TIME: 0.1 + ALL_OF_IT}, QUIET, *clocks)) is Why.COMPUTES
 
 
 def test_slower_code_says_where_and_that_clocks_were_not_read() -> None:

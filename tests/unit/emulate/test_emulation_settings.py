@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.emulate.emulated_rank import rank_environment
+from prismdbg.emulate.emulated_rank import one_thread, rank_environment
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.errors import UsageError
 from prismdbg.jobs.record.launch_line import LaunchLine, parse
@@ -178,6 +178,10 @@ def test_the_environment_is_that_of_torchrun() -> None:
     environment = rank_environment(37, 8192, 8)
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
     assert [environment[name] for name in names] == ["37", "8192", "5", "8", "4", "1024"]
+
+
+def test_ranks_of_a_node_have_one_thread_each_as_with_torchrun() -> None:
+    assert one_thread(8) == {"OMP_NUM_THREADS": "1"} and one_thread(1) == {}
 
 
 def _request(**more: object) -> EmulateRequest:

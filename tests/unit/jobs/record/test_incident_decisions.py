@@ -43,6 +43,18 @@ def test_the_nearest_to_the_cause_captures_it_once(tmp_path: Path) -> None:
     assert not one.decisions.is_open and not other.decisions.is_open
 
 
+def test_a_nearer_one_may_come_a_little_later(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    one, other = Node(run, "n1"), Node(run, "n2")
+    one.see("0-nan", 5, 1)
+    one.later(SETTLE_S * 0.9)
+    assert one.decisions.is_open and not one.captured
+    other.see("0-nan", 5, 0)
+    one.later(SETTLE_S * 0.2)
+    other.later(SETTLE_S * 1.1)
+    assert (one.captured, other.captured) == ([], ["0-nan"])
+
+
 def test_where_the_nearest_is_gone_the_next_captures_it(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     one, gone = Node(run, "n1"), Node(run, "n2")

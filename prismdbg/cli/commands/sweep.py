@@ -1,0 +1,142 @@
+"""`prismdbg sweep`: configurations of one job, each emulated or really run, and compared."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.cli.options import output_file
+from prismdbg.cli.options.launched_job import JOB, TAKES_JOB
+from prismdbg.cli.options.param_types import seconds, size
+from prismdbg.emulate.request import USUAL_STEPS
+from prismdbg.job_graph.job_view import ASSUMED_CLUSTER
+from prismdbg.render import console, sweep_text
+from prismdbg.render.sweep_page import page
+from prismdbg.simulate.cluster import cluster_file
+from prismdbg.simulate.graph.mesh import LARGEST_WORLD
+from prismdbg.sweep.request import How, SweepRequest
+from prismdbg.sweep.result import Result, State, fastest, pareto
+from prismdbg.sweep.space import Space
+from prismdbg.sweep.sweep import sweep
+
+
+@click.command(context_settings=TAKES_JOB)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="S",
+    help="Write to this folder. If it contains a sweep with the same options, continue it.",
+)  # fmt: skip
+@click.option(
+    "--world", type=click.IntRange(1, LARGEST_WORLD), required=True, metavar="N", help="Set the number of ranks."
+)
+@click.option(
+    "--mesh", required=True, metavar="AXES",
+    help="Set the mesh axes, as in pp,dp,tp. Sizes come from --try, from AXIS=SIZE, or from the rest of --world.",
+)  # fmt: skip
+@click.option(
+    "--try", "tried", multiple=True, required=True, metavar="NAME=VALUES",
+    help="Try each of these values for {NAME} in COMMAND, as in mbs=1,2,4. All combinations are tried.",
+)  # fmt: skip
+@click.option(
+    "--how", type=click.Choice([how.value for how in How]), default=How.EMULATE.value, show_default=True,
+    help="Emulate each configuration and simulate its job, or record the real job on this machine.",
+)  # fmt: skip
+@click.option("--cluster", type=click.Path(path_type=Path), metavar="YAML", help="Simulate this cluster.")
+@click.option("--classes", default="", metavar="AXES", help="The axes along which ranks differ, if you know them.")
+@click.option(
+    "--steps", type=click.IntRange(2), default=USUAL_STEPS, show_default=True, metavar="N",
+    help="Emulate N steps of each configuration.",
+)  # fmt: skip
+@click.option("--memory", is_flag=True, help="Trace memory, too. This makes steps longer.")
+@click.option(
+    "--memory-cap", type=size, default=0, metavar="SIZE", help="Mark what needs more memory. Implies --memory."
+)
+@click.option(
+    "--tokens",
+    default="",
+    metavar="PRODUCT",
+    help="Tokens of an iteration, as in 1024*{mbs}*{dp}, for tokens per second.",
+)
+@click.option(
+    "--jobs", type=click.IntRange(1), default=None, metavar="N",
+    help="Run N configurations at once.  [default: the CPUs with emulate, 1 with record]",
+)  # fmt: skip
+@click.option("--timeout", type=seconds, default="1h", show_default=True, help="Limit the time of each run of a rank.")
+@click.option("--html", "page_path", type=click.Path(path_type=Path), metavar="FILE", help="Also write a page to FILE.")
+@click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")
+@JOB
+def command(
+    output: Path,
+    world: int,
+    mesh: str,
+    tried: tuple[str, ...],
+    how: str,
+    cluster: Path | None,
+    classes: str,
+    steps: int,
+    memory: bool,
+    memory_cap: int,
+    tokens: str,
+    jobs: int | None,
+    timeout: float,
+    page_path: Path | None,
+    as_json: bool,
+    job: tuple[str, ...],
+) -> int:
+    """Try configurations of COMMAND and compare their times and memory.
+
+    Example: `prismdbg sweep -o S --world 64 --mesh pp,dp,tp --try pp=1,2,4 --try tp=1,2 -- python train.py --pp {pp}
+    --tp {tp}`
+
+    In COMMAND, {NAME} stands for a value that is tried or for the size of a mesh axis, {world} for the number of ranks,
+    and {folder} for a folder of this configuration alone. With --how record, COMMAND starts all ranks itself, as
+    torchrun does.
+
+    A configuration whose mesh does not fit N is not run. One that fails does not end the others; then the exit code is
+    1. If the intervals of the fastest ones overlap, there is no winner. The same line again continues what was
+    interrupted, and another --cluster is simulated without running anything.
+    """
+    request = SweepRequest(
+        output=output,
+        space=Space.parse(world, mesh, tried),
+        command=job,
+        how=How(how),
+        steps=steps,
+        classes=tuple(name.strip() for name in classes.split(",") if name.strip()),
+        memory=memory or memory_cap > 0,
+        jobs=jobs or (len(os.sched_getaffinity(0)) if how == How.EMULATE else 1),
+        bound_s=timeout,
+        cluster=cluster,
+        tokens=tokens,
+    )
+    if cluster is not None:
+        cluster_file.read(cluster)  # what is wrong with it is an error before anything runs
+    results = sweep(request, console.announce)
+    if page_path is not None:
+        with output_file.whole(page_path) as path:
+            path.write_text(page(results, memory_cap), encoding="utf-8")
+    if as_json:
+        console.emit_json(_values(results, memory_cap))
+    else:
+        console.emit(console.columns(sweep_text.HEADER, sweep_text.rows(results, memory_cap), right=sweep_text.NUMBERS))
+        console.emit("\n".join(["", *sweep_text.conclusion(results, memory_cap), *sweep_text.worth(results)]))
+    if cluster is None and request.how is How.EMULATE:
+        console.say(ASSUMED_CLUSTER)
+    return ExitCode.FAILED if any(each.state is State.FAILED for each in results) else ExitCode.OK
+
+
+def _values(results: list[Result], cap_bytes: int) -> dict[str, object]:
+    return {
+        "results": [
+            {
+                **each.to_json(),
+                "interval_ns": [each.time.low, each.time.high] if each.state is State.DONE else None,
+                "fits": each.fits(cap_bytes),
+            }
+            for each in results
+        ],
+        "fastest": [each.name for each in fastest(results, cap_bytes)],
+        "pareto": [each.name for each in pareto(results)],
+    }

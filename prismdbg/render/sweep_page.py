@@ -1,0 +1,74 @@
+"""A sweep as a page: a table, and time against memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prismdbg.model.sizes import size
+from prismdbg.render import sweep_text
+from prismdbg.simulate.report.charts import duration
+from prismdbg.simulate.report.page.markup import Markup, table, tag
+from prismdbg.simulate.report.page.style import STYLE
+from prismdbg.sweep.result import Result, State, pareto
+
+_WIDTH, _HEIGHT, _EDGE = 720, 320, 48
+
+
+def page(results: Sequence[Result], cap_bytes: int) -> str:
+    body = tag(
+        "body",
+        tag("h1", "Configurations compared"),
+        *(tag("p", line) for line in sweep_text.conclusion(results, cap_bytes)),
+        table(sweep_text.HEADER, sweep_text.rows(results, cap_bytes), right=sweep_text.NUMBERS),
+        *_time_against_memory(results, cap_bytes),
+        tag("h2", "Fidelity"),
+        tag("ul", *(tag("li", line) for line in sweep_text.worth(results))),
+    )
+    head = tag(
+        "head",
+        Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width">'),
+        tag("title", "Configurations compared"),
+        tag("style", Markup(STYLE)),
+    )
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _time_against_memory(results: Sequence[Result], cap_bytes: int) -> list[Markup]:
+    """Nothing where memory was not traced."""
+    known = [each for each in results if each.state is State.DONE and each.peak_bytes is not None]
+    if not known:
+        return []
+    most_ns = max(each.time.high for each in known)
+    most_bytes = max(*(each.peak_bytes or 0 for each in known), cap_bytes, 1)
+    best = {each.name for each in pareto(known)}
+
+    def x(time_ns: int) -> float:
+        return _EDGE + (_WIDTH - 2 * _EDGE) * time_ns / max(most_ns, 1)
+
+    def y(peak_bytes: int) -> float:
+        return _HEIGHT - _EDGE - (_HEIGHT - 2 * _EDGE) * peak_bytes / most_bytes
+
+    marks: list[Markup] = []
+    for each in known:
+        at_y = y(each.peak_bytes or 0)
+        title = f"{each.name}: {duration(each.time.middle)}, {size(each.peak_bytes or 0)}"
+        fill = "currentColor" if each.name in best else "none"
+        dot = tag("circle", tag("title", title), cx=x(each.time.middle), cy=at_y, r=5, fill=fill, stroke="currentColor")
+        label = tag("text", each.name, x=x(each.time.middle) + 8, y=at_y - 6, fill="currentColor", font_size="11")
+        line = tag("line", x1=x(each.time.low), x2=x(each.time.high), y1=at_y, y2=at_y, stroke="currentColor")
+        marks += [line, dot, label]
+    if cap_bytes:
+        cap_y = y(cap_bytes)
+        marks.append(tag("line", x1=_EDGE, x2=_WIDTH - _EDGE, y1=cap_y, y2=cap_y, stroke="#c33", stroke_dasharray="4"))
+    axes = [
+        tag("text", f"iteration, up to {duration(most_ns)}", x=_EDGE, y=_HEIGHT - 12, fill="currentColor"),
+        tag("text", f"peak memory, up to {size(most_bytes)}", x=_EDGE, y=20, fill="currentColor"),
+    ]
+    about = (
+        "Filled: no other configuration is better in time and in memory. Lines are intervals, the dashed one the cap."
+    )
+    return [
+        tag("h2", "Time against memory"),
+        tag("p", about),
+        tag("svg", *axes, *marks, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", width=_WIDTH, height=_HEIGHT, role="img"),
+    ]

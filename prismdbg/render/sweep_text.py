@@ -1,0 +1,70 @@
+"""A sweep as a table, and what may be concluded from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prismdbg.model.plurals import counted
+from prismdbg.model.sizes import size
+from prismdbg.simulate.report.charts import duration
+from prismdbg.sweep.result import Result, State, fastest, pareto
+
+HEADER = ("configuration", "mesh", "iteration", "interval", "idle", "exposed", "peak", "fits", "tokens/s", "")
+NUMBERS = ("iteration", "idle", "exposed", "peak", "tokens/s")
+
+
+def rows(results: Sequence[Result], cap_bytes: int) -> list[tuple[str, ...]]:
+    """The fastest first, then those that have no time. The last column has `*` for each that no other is better than in
+    time and memory, or why there is no time."""
+    best = {result.name for result in pareto(results)}
+    done = sorted((each for each in results if each.state is State.DONE), key=lambda each: each.time.middle)
+    found = [_row(each, "*" if each.name in best else "", cap_bytes) for each in done]
+    return found + [_without(each) for each in results if each.state is not State.DONE]
+
+
+def _row(result: Result, mark: str, cap_bytes: int) -> tuple[str, ...]:
+    time, fits = result.time, result.fits(cap_bytes)
+    return (
+        result.name,
+        result.mesh,
+        duration(time.middle),
+        f"{duration(time.low)} to {duration(time.high)}",
+        f"{result.idle_share:.1%}",
+        exposed(result),
+        "not traced" if result.peak_bytes is None else size(result.peak_bytes),
+        "-" if fits is None else "yes" if fits else "no",
+        f"{result.tokens_per_s:,.0f}" if result.tokens else "-",
+        mark,
+    )
+
+
+def _without(result: Result) -> tuple[str, ...]:
+    return (result.name, result.mesh, *("-" for _ in HEADER[2:-1]), f"{result.state}: {result.why}")
+
+
+def exposed(result: Result) -> str:
+    """`dp 3.1%, tp 12.0%`: the largest first; what rounds to nothing is left out."""
+    shares = sorted(result.exposed.items(), key=lambda item: -item[1])
+    return ", ".join(f"{axis} {share:.1%}" for axis, share in shares if share >= 0.0005) or "0.0%"
+
+
+def conclusion(results: Sequence[Result], cap_bytes: int) -> list[str]:
+    """Who is fastest, as far as that can be said."""
+    first = fastest(results, cap_bytes)
+    if not first:
+        return ["no configuration has a time that fits" if cap_bytes else "no configuration has a time"]
+    best, *others = first
+    if not others:
+        return [f"fastest: {best.name}, {duration(best.time.middle)} per iteration"]
+    names = ", ".join(each.name for each in others)
+    lines = [
+        f"no winner: {best.name} has the shortest time, and the intervals of "
+        f"{counted(len(others), 'other configuration')} overlap with its interval: {names}"
+    ]
+    return lines
+
+
+def worth(results: Sequence[Result]) -> list[str]:
+    """What the times rest on, each said once."""
+    said = dict.fromkeys(each.worth for each in results if each.state is State.DONE and each.worth)
+    return [f"fidelity: {text}" for text in said]

@@ -1,0 +1,1 @@
+"""Configurations of one job tried one after another, and compared."""

@@ -1,0 +1,71 @@
+"""What a run of one configuration says: its iteration simulated step by step, or as it was measured."""
+
+from __future__ import annotations
+
+from prismdbg.emulate.steps_alike import steps_alike
+from prismdbg.job_graph.builder import GraphRequest, build_graph
+from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
+from prismdbg.log.rank_log import read_log
+from prismdbg.simulate.cluster import cluster_file
+from prismdbg.simulate.cluster.cluster import ClusterModel, example
+from prismdbg.simulate.engine.engine import Keep
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.engine.timeline import Timeline
+from prismdbg.simulate.report.report import by_axis
+from prismdbg.sweep.request import How, Trial
+from prismdbg.sweep.result import Result, State
+
+
+def evaluate(trial: Trial) -> Result:
+    """`PrismError` where its run has no complete step, or its ranks do not fit together."""
+    run = RunFolder.existing(trial.run)
+    ranks = {rank_of(folder): folder for folder in run.rank_folders()}
+    logs = [read_log(folder) for folder in ranks.values()]
+    alike = steps_alike(logs)
+    is_emulated = trial.request.how is How.EMULATE
+    cluster = _cluster(trial)
+    typical = simulate(
+        build_graph(
+            GraphRequest(run=trial.run, like_it=alike.steps, step=alike.typical)
+            if is_emulated
+            else GraphRequest(run=trial.run, mesh=trial.mesh, step=alike.typical, as_recorded=True)
+        ),
+        cluster,
+        keep=Keep.NONE,
+    )
+    if is_emulated:
+        each_ns = [_simulated_ns(trial, step, cluster) for step in alike.steps]
+        middle_ns = typical.iteration_ns
+    else:
+        marks = [{mark.step: mark.time_ns for mark in log.steps} for log in logs]
+        each_ns = [max(of[step + 1] - of[step] for of in marks) for step in alike.steps]
+        middle_ns = alike.median_ns
+    return _result(trial, typical, middle_ns, each_ns)
+
+
+def _cluster(trial: Trial) -> ClusterModel:
+    path = trial.request.cluster
+    return cluster_file.read(path) if path is not None else example()
+
+
+def _simulated_ns(trial: Trial, step: int, cluster: ClusterModel) -> int:
+    return simulate(build_graph(GraphRequest(run=trial.run, step=step)), cluster, keep=Keep.NONE).iteration_ns
+
+
+def _result(trial: Trial, timeline: Timeline, middle_ns: int, each_ns: list[int]) -> Result:
+    rows, whole_ns = by_axis(timeline), max(timeline.iteration_ns, 1)
+    peaks = [rank_class.entries.peak_bytes() for rank_class in timeline.graph.classes]
+    return Result(
+        name=trial.configuration.name,
+        values=trial.configuration.values,
+        state=State.DONE,
+        mesh=str(trial.mesh),
+        middle_ns=middle_ns,
+        iteration_ns=tuple(each_ns),
+        idle_share=timeline.bubble_share,
+        exposed={row.channel: row.shown_ns / whole_ns for row in rows},
+        late={row.channel: row.late_ns / whole_ns for row in rows},
+        peak_bytes=max(peaks) if trial.request.memory else None,
+        worth=timeline.fidelity.summary(),
+        tokens=trial.tokens,
+    )

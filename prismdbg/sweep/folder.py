@@ -1,0 +1,98 @@
+"""The folder of a sweep: one folder for each configuration, with its run and what became of it."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+from prismdbg.capsule import checked_json
+from prismdbg.capsule.secrets import redact_arguments
+from prismdbg.errors import UsageError
+from prismdbg.jobs.storage.run_folder import cannot_be_made, not_empty, write_json
+from prismdbg.sweep.request import SweepRequest, Trial
+from prismdbg.sweep.result import Result
+from prismdbg.sweep.space import Configuration
+
+FORMAT = 1
+_RESTS_ON = "rests_on"
+
+
+class _Described(TypedDict):
+    format: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class SweepFolder:
+    path: Path
+    request: SweepRequest
+
+    @classmethod
+    def open(cls, request: SweepRequest) -> SweepFolder:
+        """A new folder, or the one of an earlier start of this sweep. `UsageError` where it holds anything else."""
+        folder = cls(request.output, request)
+        described = request.output / "sweep.json"
+        if not described.is_file():
+            folder._make()
+            said = redact_arguments(request.command).words  # to be shown, never to be run
+            about = {"command": list(said), "how": str(request.how), "world": request.space.world}
+            write_json(described, {"format": FORMAT, "digest": request.digest, **about})
+        stored = checked_json.checked(_Described, checked_json.read(described).value, str(described))
+        if stored["format"] != FORMAT or stored["digest"] != request.digest:
+            raise UsageError(
+                f"{request.output} contains a sweep of another command, or with other options",
+                hint="give its own command line again to continue it, or another folder with -o; --try may differ",
+            )
+        return folder
+
+    def _make(self) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if any(self.path.iterdir()):
+                raise not_empty(self.path)
+        except OSError as error:
+            raise cannot_be_made(self.path, error) from error
+
+    def trial(self, configuration: Configuration) -> Trial:
+        of_it = self.path / "trials" / configuration.name
+        return Trial(request=self.request, configuration=configuration, run=of_it / "run", output=of_it / "output.txt")
+
+    def begin(self, trial: Trial) -> None:
+        """Removes what an interrupted start of it left."""
+        shutil.rmtree(trial.output.parent, ignore_errors=True)
+        trial.output.parent.mkdir(parents=True)
+
+    def has_run(self, trial: Trial) -> bool:
+        return _ran(trial).is_file()
+
+    def ran(self, trial: Trial) -> None:
+        """Its run is whole, whatever is worked out from it."""
+        write_json(_ran(trial), {"configuration": trial.configuration.name})
+
+    def result(self, trial: Trial) -> Result | None:
+        """What was worked out of its run before; None where that was not, or for another cluster."""
+        path = _result(trial)
+        if not (self.has_run(trial) and path.is_file()):
+            return None
+        value = checked_json.read(path).value
+        return Result.from_json(value, str(path)) if value.get(_RESTS_ON) == self._rests_on else None
+
+    def keep(self, trial: Trial, result: Result) -> None:
+        write_json(_result(trial), {**result.to_json(), _RESTS_ON: self._rests_on})
+
+    @property
+    def _rests_on(self) -> str:
+        """Of what a result is worked out from, beside the run."""
+        cluster = b"" if self.request.cluster is None else self.request.cluster.read_bytes()
+        return hashlib.sha256(cluster + f"{self.request.digest} {self.request.tokens}".encode()).hexdigest()
+
+
+def _ran(trial: Trial) -> Path:
+    return trial.output.parent / "ran.json"
+
+
+def _result(trial: Trial) -> Path:
+    return trial.output.parent / "result.json"

@@ -1,0 +1,131 @@
+"""What became of one configuration: its times, its memory, where its time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from math import comb
+from typing import Any, TypedDict
+
+from prismdbg.capsule import checked_json
+from prismdbg.errors import CapsuleError
+
+_SURE = 0.95
+_FEWEST = 6  # values, of which the smallest and the largest hold their median with 95 %
+
+
+class State(StrEnum):
+    DONE = "done"
+    IMPOSSIBLE = "impossible"  # no mesh fits
+    FAILED = "failed"
+
+
+class _Stored(TypedDict):
+    name: str
+    values: dict[str, str]
+    state: str
+    why: str
+    mesh: str
+    middle_ns: int
+    iteration_ns: list[int]
+    idle_share: float
+    exposed: dict[str, float]
+    late: dict[str, float]
+    peak_bytes: int | None
+    worth: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Nanoseconds. `middle` lies in it."""
+
+    middle: int
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, middle: int, values: Sequence[int]) -> Interval:
+        """From six values on the 95 % interval of their median, of any distribution (by order statistics: David and
+        Nagaraja, Order Statistics, 7.1); below, their range. Wide enough to hold `middle`."""
+        ordered, outer = sorted([*values] or [middle]), _outside(len(values))
+        return cls(middle, min(ordered[outer], middle), max(ordered[-1 - outer], middle))
+
+    def overlaps(self, other: Interval) -> bool:
+        return self.low <= other.high and other.low <= self.high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Shares are of an iteration, of a rank on average, by mesh axis. peak_bytes: of the rank that holds most, None
+    where memory was not traced. middle_ns: the time of an iteration, iteration_ns: of several
+    ones, that say how sure it is. worth: what the time rests on. tokens: of one iteration, 0 where not given."""
+
+    name: str
+    values: Mapping[str, str]
+    state: State
+    why: str = ""
+    mesh: str = ""
+    middle_ns: int = 0
+    iteration_ns: tuple[int, ...] = ()
+    idle_share: float = 0.0
+    exposed: Mapping[str, float] = field(default_factory=dict)
+    late: Mapping[str, float] = field(default_factory=dict)
+    peak_bytes: int | None = None
+    worth: str = ""
+    tokens: int = 0
+
+    @property
+    def time(self) -> Interval:
+        return Interval.of(self.middle_ns, self.iteration_ns)
+
+    @property
+    def tokens_per_s(self) -> float:
+        return self.tokens * 1e9 / max(self.time.middle, 1)
+
+    def fits(self, cap_bytes: int) -> bool | None:
+        """None where it is not known."""
+        return None if not cap_bytes or self.peak_bytes is None else self.peak_bytes <= cap_bytes
+
+    def because(self, why: str) -> Result:
+        return replace(self, why=why)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "state": str(self.state)}
+
+    @classmethod
+    def from_json(cls, value: object, where: str) -> Result:
+        """`CapsuleError` where that is not a result."""
+        stored: dict[str, Any] = {**checked_json.checked(_Stored, value, where)}
+        if stored["state"] not in list(State):
+            raise CapsuleError(f"{where}: state is {stored['state'][:40]!r}", hint="remove it; it is worked out again")
+        known = {name: stored[name] for name in _Stored.__annotations__}
+        return cls(**{**known, "state": State(stored["state"]), "iteration_ns": tuple(stored["iteration_ns"])})
+
+
+def _outside(count: int) -> int:
+    """How many of so many values lie outside of the interval, on each side."""
+    outside, tail = 0, 1
+    while count >= _FEWEST and 2 * (tail + comb(count, outside + 1)) <= (1 - _SURE) * 2**count:
+        outside += 1
+        tail += comb(count, outside)
+    return outside
+
+
+def fastest(results: Sequence[Result], cap_bytes: int = 0) -> list[Result]:
+    """The one with the shortest time first, then those that cannot be told from it: their intervals overlap. Of those
+    that are known not to fit into the memory, none."""
+    done = [each for each in results if each.state is State.DONE and each.fits(cap_bytes) is not False]
+    done.sort(key=lambda each: each.time.middle)
+    return [each for each in done if each.time.overlaps(done[0].time)]
+
+
+def pareto(results: Sequence[Result]) -> list[Result]:
+    """Those to which no other is better in time and in memory: the fastest first."""
+    known = [each for each in results if each.state is State.DONE and each.peak_bytes is not None]
+    found: list[Result] = []
+    for each in sorted(known, key=lambda each: (each.time.middle, each.peak_bytes)):
+        if not found or (each.peak_bytes or 0) < (found[-1].peak_bytes or 0):
+            found.append(each)
+    return found

@@ -1,0 +1,112 @@
+"""Times with intervals, and what may be concluded from them."""
+
+from __future__ import annotations
+
+import json
+import random
+from statistics import median
+from typing import Any
+
+import pytest
+
+from prismdbg.errors import CapsuleError
+from prismdbg.render.sweep_page import page
+from prismdbg.render.sweep_text import HEADER, conclusion, rows
+from prismdbg.sweep.result import Interval, Result, State, fastest, pareto
+
+MILLION = 1_000_000
+
+
+def result(name: str, middle_ms: float, peak_mib: int | None = None, spread_ms: float = 0.5, **more: Any) -> Result:
+    middle_ns = round(middle_ms * MILLION)
+    spread_ns = round(spread_ms * MILLION)
+    return Result(
+        name=name,
+        values={"a": name},
+        state=State.DONE,
+        mesh="dp=2",
+        middle_ns=middle_ns,
+        iteration_ns=(middle_ns - spread_ns, middle_ns, middle_ns + spread_ns),
+        peak_bytes=None if peak_mib is None else peak_mib << 20,
+        **more,
+    )
+
+
+def test_an_interval_of_few_values_is_their_range_and_holds_the_middle() -> None:
+    assert Interval.of(5, (4, 6, 7)) == Interval(5, 4, 7)
+    assert Interval.of(3, (4, 6, 7)) == Interval(3, 3, 7)
+    assert Interval.of(3, ()) == Interval(3, 3, 3)
+
+
+@pytest.mark.parametrize(("count", "outside"), [(6, 0), (8, 0), (9, 1), (12, 2), (20, 5), (25, 7)])
+def test_an_interval_of_many_values_is_that_of_their_median(count: int, outside: int) -> None:
+    """The numbers are those of tables of the sign test."""
+    values = list(range(count))
+    found = Interval.of(round(median(values)), values)
+    assert (found.low, found.high) == (values[outside], values[-1 - outside])
+
+
+def test_it_holds_the_median_as_often_as_it_says() -> None:
+    drawn = random.Random(7)
+    hits = 0
+    for _ in range(400):
+        values = [round(1e6 * drawn.expovariate(1)) for _ in range(15)]
+        found = Interval.of(round(median(values)), values)
+        hits += found.low <= 693_147 <= found.high  # ln 2
+    assert hits >= 0.93 * 400
+
+
+def test_one_that_is_clear_of_the_others_is_the_fastest() -> None:
+    results = [result("a", 20), result("b", 10), result("c", 12)]
+    assert [each.name for each in fastest(results)] == ["b"]
+    assert conclusion(results, 0) == ["fastest: b, 10 ms per iteration"]
+
+
+def test_there_is_no_winner_where_intervals_overlap() -> None:
+    results = [result("a", 20), result("b", 10, spread_ms=2), result("c", 12)]
+    assert [each.name for each in fastest(results)] == ["b", "c"]
+    (line,) = conclusion(results, 0)
+    assert line.startswith("no winner: b has the shortest time") and line.endswith(": c")
+
+
+def test_what_does_not_fit_into_the_memory_is_not_the_fastest() -> None:
+    results = [result("a", 20, 100), result("b", 10, 900), result("c", 5)]
+    assert [each.name for each in fastest(results, 500 << 20)] == ["c"], "of which it is not known"
+    assert [each.name for each in fastest(results[:2], 500 << 20)] == ["a"]
+    assert [row[7] for row in rows(results, 500 << 20)] == ["-", "no", "yes"]
+    assert conclusion([results[1]], 500 << 20) == ["no configuration has a time that fits"]
+
+
+def test_those_that_nothing_beats_in_time_and_memory() -> None:
+    results = [result("a", 20, 100), result("b", 10, 900), result("c", 15, 900), result("d", 30, 100), result("e", 1)]
+    assert [each.name for each in pareto(results)] == ["b", "a"]
+
+
+def test_failed_and_impossible_ones_come_last_and_say_why() -> None:
+    failed = Result(name="x", values={}, state=State.FAILED, mesh="dp=2", why="it ended")
+    impossible = Result(name="y", values={}, state=State.IMPOSSIBLE, why="8 is not divisible")
+    found = rows([failed, impossible, result("a", 20, tokens=4096)], 0)
+    assert [row[0] for row in found] == ["a", "x", "y"]
+    assert [row[-1] for row in found[1:]] == ["failed: it ended", "impossible: 8 is not divisible"]
+    assert found[0][8] == "204,800" and all(len(row) == len(HEADER) for row in found)
+
+
+def test_a_result_is_read_as_it_was_written() -> None:
+    written = result("a", 20, 3, exposed={"tp": 0.25}, late={"dp": 0.5}, idle_share=0.1, worth="all real", tokens=7)
+    assert Result.from_json(json.loads(json.dumps(written.to_json())), "here") == written
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"state": "finished"}, {"middle_ns": "1"}, {"iteration_ns": [1.5]}, {"exposed": {"tp": "x"}}, {"why": 1}]
+)
+def test_a_damaged_result_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(CapsuleError):
+        Result.from_json({**json.loads(json.dumps(result("a", 20).to_json())), **wrong}, "here")
+
+
+def test_the_page_has_all_and_escapes_what_programs_wrote() -> None:
+    failed = Result(name="x", values={}, state=State.FAILED, why="<script>alert(1)</script>")
+    text = page([result("a", 20, 100), result("b", 10, 900), failed], 500 << 20)
+    assert "<script>" not in text and "&lt;script&gt;" in text
+    assert text.count("<circle") == 2 and text.count("stroke-dasharray") == 1
+    assert "<svg" not in page([result("a", 20)], 0)
