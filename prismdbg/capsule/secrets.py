@@ -36,7 +36,7 @@ class Strength(IntEnum):
 
 _STRONG = re.compile(
     r"(?:[A-Z0-9]*(?:SECRET|PASSWORD|PASSPHRASE|CREDENTIAL|APIKEY|ACCESSKEY|PRIVATEKEY|ACCOUNTKEY|(?:AUTH|ACCESS|API)TOKEN)S?"
-    r"|[A-Z0-9]*(?:PASSWD|PSWD|CREDS))\d*"
+    r"|[A-Z0-9]*(?:PASSWD|PSWD|CREDS|PASSCODE|SIGNINGKEY|ENCRYPTKEY|ENCRYPTIONKEY|MNEMONIC|TOTP|BASICAUTH))\d*"
 )
 _STRONG_AT_END = re.compile(
     r"(?!(?:COM|BY|TRES|LOW|HIGH|BAND|ALL|ONE|TWO|MULTI|SINGLE)PASS|OLDPWD|.*WARDPASS)(?:[A-Z0-9]{2,8}PASS|[A-Z0-9]{0,8}PWD?)\d*"
@@ -84,7 +84,9 @@ _HARMLESS = frozenset(
 )  # fmt: skip
 _PATH = re.compile(r"(?:[~.]{0,2}/[\w.@+-]{1,60}){2,}(?::.*)?")
 _PLACES = re.compile(r"CERTS?$|CREDENTIALS$|(?:^|_)CERTS?_|_(?:FILE|DIR|PATH)$")
-_SETTING = re.compile(r"[-+]?[0-9][0-9_.,eE+-]*[KMBGT]?|true|false|none|null|yes|no|on|off|<.*>|\[.*\]|\*+", re.IGNORECASE)
+_SETTING = re.compile(
+    r"[-+]?[0-9][0-9_.,eE+-]*[KMBGT]?|true|false|none|null|yes|no|on|off|<.*>|\[.*\]|\*+", re.IGNORECASE
+)
 _SETTING_OF_STRONG = re.compile(r"true|false|none|null|<.*>|\[\]|\*+", re.IGNORECASE)
 _COMMON = re.compile(rf"{_SETTING.pattern}|[A-Za-z]{{1,11}}|[~.]?/[\w/.-]*", re.IGNORECASE)
 _TEMPLATE = re.compile(
@@ -136,6 +138,40 @@ _SHAPES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         ("Vault token", "hv", r"(?<![\w.])(hv[sbr]\.[\w-]{24,})"),
         ("Linear key", "lin_api_", r"(lin_api_[A-Za-z0-9]{40})"),
         ("API key", "r8_", r"(r8_[A-Za-z0-9]{30,})"),
+        ("Groq key", "gsk_", r"(?<!\w)(gsk_[A-Za-z0-9]{30,})"),
+        ("LangSmith key", "lsv2_", r"(lsv2_(?:pt|sk)_[A-Za-z0-9]{20,}(?:_[A-Za-z0-9]+)?)"),
+        ("Databricks token", "dapi", r"(?<!\w)(dapi[a-f0-9]{32}(?:-\d)?)(?!\w)"),
+        ("Perplexity key", "pplx-", r"(?<!\w)(pplx-[A-Za-z0-9]{30,})"),
+        ("xAI key", "xai-", r"(?<!\w)(xai-[A-Za-z0-9]{40,})"),
+        ("Pinecone key", "pcsk_", r"(?<!\w)(pcsk_[A-Za-z0-9_]{30,})"),
+        ("Grafana token", "gl", r"(?<!\w)(gl(?:sa|c)_[A-Za-z0-9+/=_]{30,})"),
+        ("Shopify token", "shp", r"(?<!\w)(shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32})"),
+        ("Atlassian token", "atatt3x", r"(ATATT3x[A-Za-z0-9_=-]{30,})"),
+        ("New Relic key", "nra", r"(?<!\w)(NRA[KA]-[A-Z0-9]{20,})"),
+        ("Doppler token", "dp.", r"(?<![\w.])(dp\.(?:pt|st|sa|ct|scim|audit)\.[\w.-]{30,})"),
+        ("Fireworks key", "fw_", r"(?<!\w)(fw_[A-Za-z0-9]{20,})(?!\w)"),
+        ("Square token", "sq0", r"(sq0(?:atp|csp|idp)-[\w-]{20,})"),
+        ("Terraform token", ".atlasv1.", r"(?<!\w)([A-Za-z0-9]{10,}\.atlasv1\.[\w=-]{40,})"),
+        ("Mailgun key", "key-", r"(?<![\w-])(key-[a-f0-9]{32})(?!\w)"),
+        ("password for a proxy", "_proxy", r"(?i)\b\w*_proxy\s*=\s*[\"']?[^\s:@/\"']+:([^\s@/\"']{2,})@[\w.-]+"),
+        (
+            "user and password",
+            "-u",
+            r"\b(?:curl|wget|http)\b[^\n|;&]{0,200}?\s(?:-u|--user)[\s=]+[\"']?[^\s:\"']+:([^\s\"']{3,})",
+        ),
+        ("password of a command", "-p", r"\bsshpass\s+-p\s*[\"']?([^\s\"']{3,})"),
+        ("password of a command", "-p", r"\b(?:mysql|mariadb)(?:dump|admin)?\b[^\n|;&]{0,200}?\s-p([^\s\"']{3,})"),
+        (
+            "value in XML",
+            "</",
+            r"(?i)<((?:[\w.-]*(?:password|passwd|secret|passphrase|apikey|api_key|token)))>\s*([^<\s]{3,})\s*</\1>",
+        ),
+        (
+            "value of a name",
+            "value",
+            r"(?i)\bname[\"']?\s*:\s*[\"']?[\w.-]*(?:password|passwd|secret|passphrase|api_?key|token)[\"']?\s*[,\n]"
+            r"\s*[\"']?value[\"']?\s*:\s*[\"']?([^\s\"',}]{3,})",
+        ),
         ("Slack token", "xox", r"(xox[abeposr]-[A-Za-z0-9-]{10,})"),
         ("Slack token", "xapp-", r"(xapp-[A-Za-z0-9-]{10,})"),
         ("Google key", "aiza", r"(AIza[A-Za-z0-9_-]{35})"),

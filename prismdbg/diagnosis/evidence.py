@@ -50,7 +50,7 @@ class Evidence:
     the logs end there, too. of_capsule: one rank's log, for nothing else is in a capsule. clocks_agree: times of two
     ranks can be compared. telemetry: readings of sensors beside the job, where they were recorded.
     folders: names of the ranks' log folders in a run. nodes: where the ranks ran, in a job of several supervisors;
-    silent_nodes: of them those of which nothing is heard.
+    silent_nodes: of them those of which nothing is heard. exit_codes: of silent ranks that ended by themselves.
     """
 
     logs: Mapping[int, RankLog]
@@ -75,6 +75,7 @@ class Evidence:
     folders: Mapping[int, str] = field(default_factory=dict)
     nodes: Mapping[int, str] = field(default_factory=dict)
     silent_nodes: tuple[SilentNode, ...] = ()
+    exit_codes: Mapping[int, int] = field(default_factory=dict)
     _columns: dict[int, LogColumns] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property

@@ -69,11 +69,13 @@ class Raised(Verdict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Died(Verdict):
-    """`followers`: ranks that failed or ended after it. seen_late: as `deaths_seen_late` of the evidence."""
+    """`followers`: ranks that failed or ended after it. seen_late: as `deaths_seen_late` of the evidence. code: where
+    it is known that it ended by itself."""
 
     last: Call | None
     followers: tuple[int, ...]
     seen_late: bool = False
+    code: int | None = None
 
     kind = "died"
 
@@ -83,6 +85,9 @@ class Died(Verdict):
 
     @property
     def text(self) -> str:
+        if self.code is not None:
+            how = f"ended with exit code {self.code}, and neither with an exception nor at its program's end"
+            return f"rank {self.ranks[0]} {how}: os._exit, or an exit in native code"
         return f"rank {self.ranks[0]} died without an error message: killed from outside, or a crash in native code"
 
     @property
@@ -158,6 +163,7 @@ def _died(evidence: Evidence, rank: int, raised: list[int]) -> Died:
         last=last,
         followers=tuple(sorted((evidence.silent | set(raised)) - {rank})),
         seen_late=rank == evidence.died_first and evidence.deaths_seen_late,
+        code=evidence.exit_codes.get(rank),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident
+from prismdbg.diagnosis.failures import Died, Raised
 from prismdbg.diagnosis.stack_positions import position_lines
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.model.moment import Moment
@@ -20,6 +21,7 @@ _TOLD_BY = {  # kinds of verdicts that tell of the same
     IncidentKind.LOST: ("died",),
     IncidentKind.SLOW: ("delay", "straggler", "earlier_straggler"),
 }
+_RAISED = (IncidentKind.EXCEPTION, IncidentKind.OUT_OF_MEMORY)
 _ASKED_FOR = (IncidentKind.REQUEST, IncidentKind.SIGNAL)  # nothing was wrong
 
 
@@ -51,14 +53,18 @@ class RecordedIncident(Verdict):
 
 
 def find_recorded_incidents(evidence: Evidence, verdicts: Sequence[Verdict]) -> Iterator[RecordedIncident]:
-    """Those that no verdict tells of, and those of earlier attempts, whose logs are not looked at."""
+    """Those that no verdict tells of, and those of earlier attempts, whose logs are not looked at. What a rank raised
+    that failed after another one is told with that one."""
     told = {verdict.kind for verdict in verdicts}
+    followers = {rank for verdict in verdicts if isinstance(verdict, Raised | Died) for rank in verdict.followers}
     for seen in evidence.incidents:
         if seen.incident.kind in _ASKED_FOR:
             continue
         ways = _TOLD_BY.get(seen.incident.kind, ())
         only_one_log = evidence.of_capsule and seen.incident.kind is IncidentKind.HANG
-        if seen.attempt != evidence.attempt or only_one_log or not told.intersection(ways):
+        follows = seen.incident.kind in _RAISED and followers.issuperset(seen.ranks)
+        is_told = follows or bool(told.intersection(ways))
+        if seen.attempt != evidence.attempt or only_one_log or not is_told:
             yield _recorded_incident(evidence, seen)
 
 

@@ -83,9 +83,9 @@ class Stopped(Verdict):
     @property
     def text(self) -> str:
         stall, call = self.stall, self.stall.first.collective
-        for_long = f" for {duration(self.waited_ns)}" if self.waited_ns is not None else ""
         failed = all(wait.collective.state is State.FAILED for wait in stall.waits)
-        verb = "timed out" if failed else "waits" if len(stall.waits) == 1 else "wait"
+        for_long = f" {'after' if failed else 'for'} {duration(self.waited_ns)}" if self.waited_ns is not None else ""
+        verb = "failed" if failed else "waits" if len(stall.waits) == 1 else "wait"
         where = f"{call.name}, group {stall.group.title} {stall.key}, {call.moment}"
         return f"{rank_list(stall.waiting_ranks)} {verb} in {where}{for_long}; {self._who()}"
 
@@ -228,6 +228,8 @@ def _instead(evidence: Evidence, progress: Progress, stall: Stall, stalls: list[
         if other is not stall and progress.rank in other.waiting_ranks:
             call = other.first.collective
             return How.WAITS_ELSEWHERE, f"it waits in {call.name}, group {other.group.title} {other.key}"
+    if progress.rank in evidence.exit_codes:
+        return How.EXITED, f"it ended with exit code {evidence.exit_codes[progress.rank]}"
     if progress.rank == first_dead(evidence):
         return How.DIED, "it died without an error message"
     return How.ELSEWHERE, "its log shows no error"

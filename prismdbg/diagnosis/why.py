@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from prismdbg.diagnosis.consequences import by_cause
 from prismdbg.diagnosis.delays import Delay, find_delays
 from prismdbg.diagnosis.desync import find_desyncs
 from prismdbg.diagnosis.earlier_waits import find_earlier_waits
@@ -72,7 +73,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
             verdicts += [*late, *(one for one in find_earlier_waits(evidence) if one.ranks not in known)]
     verdicts += find_recorded_incidents(evidence, verdicts)
     return Diagnosis(
-        verdicts=in_order(verdicts),
+        verdicts=in_order(by_cause(verdicts)),
         missing=tuple(_missing(evidence)),
         ranks=tuple(sorted(evidence.logs)),
         nodes=evidence.nodes,

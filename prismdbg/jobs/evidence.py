@@ -123,10 +123,11 @@ def _of_run(path: Path, whole: bool) -> Evidence:
     taken = _stacks(run, attempt)
     telemetry = read_telemetry(run.telemetry)
     died_first, seen_late = _died_first(supervisor, silent, attempt)
+    codes = {rank: death.code for rank, death in deaths.items() if death.signal == 0 and death.code is not None}
     return Evidence(
         logs=logs,
         world_size=max((int(_json(folder / "rank.json").get("world_size", 0)) for folder in folders), default=0),
-        damaged=damaged,
+        damaged={**_without_end(logs, silent | alive, codes), **damaged},
         silent=silent,
         died_first=died_first,
         deaths_seen_late=seen_late,
@@ -144,6 +145,7 @@ def _of_run(path: Path, whole: bool) -> Evidence:
         folders={rank_of(folder): folder.name for folder in folders},
         nodes=on_nodes,
         silent_nodes=tuple(_silent(node, folders) for node in nodes if node.is_lost),
+        exit_codes={rank: code for rank, code in codes.items() if rank in silent},
     )
 
 
@@ -310,6 +312,16 @@ def _ended_without_a_word(log: RankLog, death: Death | None, ended_well: bool) -
     if any(n.kind == "lost" for n in log.notes):
         return code not in (None, 0)
     return not (ended_well and code == 0)
+
+
+def _without_end(logs: Mapping[int, RankLog], others: Set[int], codes: Mapping[int, int]) -> dict[int, str]:
+    """Ranks that ended by themselves, with no fault of the job, and of which the log does not say so: it was closed by
+    the program, say."""
+    ended = (
+        rank for rank, log in logs.items() if not any(note.kind in ("exit", "incident", "lost") for note in log.notes)
+    )
+    why = "it ended with exit code {}, and its log has no end (closed by the program, or it left by os._exit)"
+    return {rank: why.format(codes[rank]) for rank in ended if rank in codes and rank not in others}
 
 
 def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int) -> tuple[int | None, bool]:

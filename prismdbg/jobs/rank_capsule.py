@@ -152,6 +152,7 @@ def _only(ranks: tuple[int, ...], run: RunFolder) -> int:
     if ranks:
         raise UsageError(f"{run.path} contains more than one rank", hint=f"choose one with --rank: {shown}")
     known = sorted({rank_of(folder) for folder in run.rank_folders()})
+    hint = f"select a rank with --rank: {', '.join(map(str, known[:SHOWN]))}"
     raise UsageError(
-        f"{run.path} contains no capsule", hint=f"select a rank with --rank: {', '.join(map(str, known[:SHOWN]))}"
+        f"{run.path} contains no capsule", hint=hint if known else "record the job again: it has no log of any rank"
     )

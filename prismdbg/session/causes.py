@@ -85,6 +85,8 @@ def _files(facts: Facts) -> Iterator[str]:
     if facts.changed_files:
         yield f"files were changed after the rank read them: {_some(facts.changed_files)}"
     yield from (f"possible: {text}" for text in not_hidden(facts.unhidden))
+    if facts.from_start and (calls := _of(facts, Kind.FILE)):
+        yield f"possible: the program asks about files that it did not read, which a replay lacks: {_some(calls)}"
     if undated := facts.unhidden.undated:
         yield f"possible: files were created after the start moment, but have an older time: {_some(undated)}"
 

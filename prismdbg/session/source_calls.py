@@ -1,5 +1,5 @@
-"""Calls in a program's source whose answers are others each time: the time, randomness of the operating system, memory
-as it was found. Read, never run."""
+"""Calls in a program's source whose answers may be others in a replay: the time, randomness of the operating system,
+memory as it was found, whether a file is there. Read, never run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ class Kind(StrEnum):
     TIME = "time"
     ENTROPY = "entropy"
     MEMORY = "memory"
+    FILE = "file"  # whether it is there, or how large it is, without reading it
 
 
 _CALLS = {
@@ -41,13 +42,23 @@ _CALLS = {
         Kind.ENTROPY,
     ),
     **dict.fromkeys(
+        (
+            *(f"os.path.{name}" for name in ("exists", "lexists", "isfile", "isdir", "getsize", "getmtime")),
+            *("os.stat", "os.access"),
+        ),
+        Kind.FILE,
+    ),
+    **dict.fromkeys(
         ("torch.empty", "torch.empty_like", "torch.empty_strided", "numpy.empty", "numpy.empty_like"), Kind.MEMORY
     ),
 }
 _UNSEEDED = frozenset(
     ("numpy.random.default_rng", "numpy.random.seed", "random.seed", "random.Random")
 )  # without arguments
-_METHODS = {"new_empty": Kind.MEMORY, "to_empty": Kind.MEMORY}
+_METHODS = {
+    **dict.fromkeys(("new_empty", "to_empty"), Kind.MEMORY),
+    **dict.fromkeys(("exists", "is_file", "is_dir"), Kind.FILE),  # of a pathlib.Path
+}
 
 
 @dataclass(frozen=True, slots=True, order=True)

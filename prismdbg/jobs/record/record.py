@@ -54,9 +54,7 @@ def record(request: RecordRequest, say: Say) -> int:
         job = subprocess.Popen(request.command, env=environment)
     except OSError as error:
         shutil.rmtree(sockets, ignore_errors=True)
-        _empty(run.path)
-        if not was_there:  # else the user's own, maybe a volume
-            run.path.rmdir()
+        _take_back(run, was_there)
         raise _not_started(request.command[0], str(error.strerror or error)) from error
     say = if_possible(say)
     try:
@@ -176,10 +174,25 @@ def _drop_unclaimed_traces(run: RunFolder) -> None:
 
 
 def prepare(request: RecordRequest) -> RunFolder:
-    """Makes the run folder. `UsageError` where one is there already: nothing recorded is ever overwritten."""
+    """Makes the run folder. `UsageError` where one is there already: nothing recorded is ever overwritten; and where
+    it cannot be written, in a full file system say: then nothing of it is left."""
+    was_there = request.output.exists()
     run = RunFolder.new(request.output)
-    _fill(run, request, str(make_socket_dir()))
+    sockets = make_socket_dir()
+    try:
+        _fill(run, request, str(sockets))
+    except OSError as error:
+        shutil.rmtree(sockets, ignore_errors=True)
+        _take_back(run, was_there)
+        raise cannot_be_made(request.output, error) from error
     return run
+
+
+def _take_back(run: RunFolder, was_there: bool) -> None:
+    """What nothing was recorded into. A folder that was there stays: the user's own, maybe a volume."""
+    _empty(run.path)
+    if not was_there:
+        run.path.rmdir()
 
 
 def _fill(run: RunFolder, request: RecordRequest, sockets: str) -> None:

@@ -76,7 +76,7 @@ class _Search:
     def _entry(self, entry: os.DirEntry[str]) -> bool:
         try:
             if entry.is_dir(follow_symlinks=False):
-                return not _is_left_out(entry) and self.folder(entry.path)
+                return self._run(entry.path) if _is_run(entry) else not _is_left_out(entry) and self.folder(entry.path)
             status = entry.stat(follow_symlinks=False)
         except OSError:
             return False
@@ -87,6 +87,13 @@ class _Search:
             return False
         self.found.append(entry.path)
         return True
+
+    def _run(self, path: str) -> bool:
+        """Folders of recordings have tens of thousands of files, which no program needs: none is looked into."""
+        is_later = birth_ns(path) > self.since_ns
+        if is_later and path not in self.known:
+            self.found.append(path)
+        return is_later
 
     def _undated(self, path: str) -> None:
         """Its status was changed since. That may be its mode, or a second name (as a recording gives the files that a
@@ -142,6 +149,10 @@ def _is_kernels(folder: str) -> bool:
 def _is_left_out(entry: os.DirEntry[str]) -> bool:
     """A virtual environment has tens of thousands of files: what is installed is compared with the capsule's list."""
     return entry.name in LEFT_OUT or os.path.lexists(f"{entry.path}/pyvenv.cfg")
+
+
+def _is_run(entry: os.DirEntry[str]) -> bool:
+    return os.path.lexists(f"{entry.path}/run.json") and os.path.lexists(f"{entry.path}/ranks")
 
 
 def _name(entry: os.DirEntry[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import sys
 import tempfile
@@ -180,9 +181,8 @@ def not_empty(path: Path) -> UsageError:
 
 
 def cannot_be_made(path: Path, error: OSError) -> UsageError:
-    return UsageError(
-        f"{path} cannot be created: {error.strerror or error}", hint="choose a new folder that you can write to"
-    )
+    why = error.strerror or (str(error.args[0][0][2]) if isinstance(error, shutil.Error) and error.args[0] else error)
+    return UsageError(f"{path} cannot be created: {why}", hint="choose a new folder that you can write to")
 
 
 def rank_of(folder: Path) -> int:

@@ -7,6 +7,7 @@ import pytest
 from prismdbg.capsule.secrets import (
     REDACTED,
     is_redacted_of,
+    is_secret_setting,
     known_values,
     looks_secret,
     redact,
@@ -23,6 +24,7 @@ from prismdbg.capsule.secrets import (
         "GITHUB_TOKEN", "PGPASSWORD", "MYSQL_PWD", "DB_PASS", "POSTGRES_PASSWORD", "my_secret", "CLIENT_SECRETS",
         "GOOGLE_APPLICATION_CREDENTIALS", "DOCKER_AUTH_CONFIG", "npm_config_//x/:_authToken", "SSH_KEY", "TOKEN2",
         "PRIVATE_KEY", "SSH_PASSPHRASE", "APIKEY", "COOKIE", "SSHPASS", "DB_PW", "DBPASS", "apiKey", "clientSecret",
+        "PASSCODE", "SIGNINGKEY", "ENCRYPTKEY", "WALLET_MNEMONIC", "TOTP", "BASICAUTH",
         "SENTRY_DSN", "AUTHORIZATION", "STORAGE_ACCOUNT_KEY", "accessToken", "SLACK_WEBHOOK",
     ],
 )  # fmt: skip
@@ -155,6 +157,27 @@ def test_what_a_replay_needs(name: str, value: str) -> None:
         "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=" + "aB1+" * 20 + "==;",
         "-u me:hunter2",
         "--header X-Api-Key:abc123",
+        "gsk_" + "aB3" * 17,
+        "lsv2_pt_" + "0a1b" * 8 + "_" + "0a1b" * 2,
+        "dapi" + "0a1b" * 8,
+        "pplx-" + "0a1b" * 12,
+        "xai-" + "aB3c" * 20,
+        "pcsk_" + "aB3c_" * 12,
+        "glsa_" + "aB3c" * 8 + "_0a1b2c3d",
+        "shpat_" + "0a1b" * 8,
+        "ATATT3x" + "aB3c" * 20,
+        "NRAK-" + "AB3C" * 7,
+        "dp.pt." + "aB3c" * 10,
+        "fw_" + "aB3c" * 6,
+        "sq0atp-" + "aB3c_" * 5,
+        "aB3cD4eF5gH6iJ.atlasv1." + "aB3c" * 16,
+        "key-" + "0a1b" * 8,
+        "http_proxy=me:hunter2@proxy:3128",
+        "curl -s -u me:hunter2 https://host/x",
+        "sshpass -p hunter2 ssh host",
+        "mysql -h db -phunter2 -u root",
+        "<settings><password>hunter2</password></settings>",
+        "env:\n- name: WANDB_API_KEY\n  value: hunter2\n",
     ],
 )
 def test_secret_values_under_any_name(value: str) -> None:
@@ -383,3 +406,20 @@ def test_an_option_that_begins_as_p_does_is_no_password(word: str) -> None:
 )
 def test_a_text_is_known_again_by_what_was_left_of_it(redacted: str, text: str, is_same: bool) -> None:
     assert is_redacted_of(redacted, text) is is_same
+
+
+@pytest.mark.parametrize("name", ["token", "hf_token", "auth", "session", "smtp_pass", "password", "api_key"])
+def test_what_was_masked_is_no_secret_any_more(name: str) -> None:
+    assert not is_secret_setting(name, "*" * 16)
+    assert looks_secret(name, "s" + "*" * 16)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<token>{token}</token>", "<maxtoken>...</maxtoken>", "name: tokens\nvalue: 5", "key-frames", "fw_pass",
+        "curl -u host", "mysql -p 3306", "mysqldump --protocol tcp", "fw_hidden_states", "NRA-2", "dp.pt.x", "xai-v2",
+    ],
+)  # fmt: skip
+def test_what_only_looks_like_those_is_none(text: str) -> None:
+    assert redact_text(text) == text

@@ -96,7 +96,7 @@ class TestStopped:
 
         stopped = only(diagnose(evidence(job, ended_after_ns=2 * MINUTE_NS)), Stopped)
 
-        assert stopped.text.startswith("ranks 0 and 1 timed out in all_reduce, group world #1, 1.1 for 60.0 s")
+        assert stopped.text.startswith("ranks 0 and 1 failed in all_reduce, group world #1, 1.1 after 60.0 s")
 
     def test_only_the_cause_of_a_chain(self) -> None:
         stopped = only(diagnose(evidence(chain_of_waits())), Stopped)
@@ -482,6 +482,40 @@ class TestMismatches:
         job.logs[1].collectives[0] = replace(record, **other)
 
         assert diagnose(evidence(job)).verdicts == ()
+
+
+class TestConsequencesOfMismatches:
+    """Rank 1 passes another shape in the fifth collective, and its process is aborted there."""
+
+    @staticmethod
+    def _job() -> Job:
+        job = Job(2)
+        for _ in range(4):
+            job.call()
+        job.call(done=False)  # the last one
+        record = job.logs[1].collectives[-1]
+        job.logs[1].collectives[-1] = replace(record, inputs=Tensors(shape=(9,)).metas)
+        return job
+
+    def test_the_mismatch_is_told_before_the_death_in_it_and_that_both_came_is_not_told(self) -> None:
+        found = diagnose(evidence(self._job(), silent=frozenset({0, 1}), died_first=1)).verdicts
+        assert [verdict.kind for verdict in found] == ["mismatch", "died"]
+
+    def test_an_exception_in_it_is_told_after_it(self) -> None:
+        job = self._job()
+        job.raises(1, "RuntimeError", "op.preamble.length <= op.nbytes")
+        found = diagnose(evidence(job, silent=frozenset({0}))).verdicts
+        assert [verdict.kind for verdict in found][:2] == ["mismatch", "raised"]
+
+    def test_a_death_elsewhere_keeps_its_place(self) -> None:
+        job = Job(2)
+        job.call()
+        record = job.logs[1].collectives[-1]
+        job.logs[1].collectives[-1] = replace(record, inputs=Tensors(shape=(9,)).metas)
+        job.call()
+        job.call(without={1}, done=False)
+        found = diagnose(evidence(job, silent=frozenset({0, 1}), died_first=1)).verdicts
+        assert [verdict.kind for verdict in found] == ["mismatch", "died", "stopped"]
 
 
 class TestStragglers:

@@ -87,7 +87,15 @@ def test_a_rank_that_left_with_code_0_is_silent_where_the_job_failed(
     died = [{"rank": "1", "wall_ns": 9, "signal": 0, "code": 0}]
     supervisor(tmp_path, exit_code=exit_code, deaths=["1"], how_they_died=died)
 
-    assert gather(tmp_path).silent == silent
+    evidence = gather(tmp_path)
+
+    assert (evidence.silent, set(evidence.exit_codes)) == (silent, silent)
+    found = diagnose(evidence)
+    if silent:
+        assert "rank 1 ended with exit code 0, and neither with an exception" in found.verdicts[0].text
+    else:
+        (missing,) = [line for line in found.missing if line.startswith("the log of rank 1 breaks off: it ended with")]
+        assert "and its log has no end" in missing and found.summary.endswith("available logs of ranks 0 and 1")
 
 
 def test_the_rank_that_the_supervisor_saw_die_first(tmp_path: Path) -> None:

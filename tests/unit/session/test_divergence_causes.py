@@ -38,6 +38,10 @@ def call(name: str, kind: Kind) -> tuple[SourceCall, ...]:
         ),
         (replace(QUIET, calls=call("uuid.uuid4", Kind.ENTROPY)), "no replay can repeat: train.py:7 uuid.uuid4"),
         (replace(QUIET, calls=call("time.time", Kind.TIME)), "possible: the program reads the time, which is not"),
+        (
+            replace(QUIET, calls=call("os.path.exists", Kind.FILE)),
+            "files that it did not read, which a replay lacks: train.py:7 os.path.exists",
+        ),
         (replace(QUIET, calls=call("torch.empty", Kind.MEMORY)), "possible: a tensor is sent before all of it is writ"),
     ],
 )
@@ -123,3 +127,12 @@ def test_the_story_tells_them() -> None:
     told = render_divergence({**event, "causes": causes})
     assert "likely causes:\n  the time\nchecked and not found: changed files, another environment\n" in told
     assert "likely causes" not in render_divergence(event)
+
+
+def test_questions_about_files_are_found_in_the_source() -> None:
+    text = "import os.path as p\nfrom pathlib import Path\nif p.exists('a') or Path('b').is_file():\n    open('a')\n"
+    found = source_calls({"/job/t.py": text})
+    assert sorted((each.line, each.name.rpartition(".")[2], each.kind) for each in found) == [
+        (3, "exists", Kind.FILE),
+        (3, "is_file", Kind.FILE),
+    ]

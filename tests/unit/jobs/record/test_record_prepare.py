@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from prismdbg.errors import UsageError
 from prismdbg.jobs.record import record
 from prismdbg.jobs.record.incidents import parse_triggers
 from prismdbg.jobs.record.record import RecordRequest
@@ -94,3 +96,23 @@ def test_a_rank_that_serves_its_store_can_be_saved(
         monkeypatch.setenv(name, value)
     prefer_one_that_can_be_saved()
     assert os.environ.get("USE_LIBUV") == set_to
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_a_run_that_cannot_be_written_is_an_error_and_leaves_nothing(
+    was_there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a full file system, or with `ulimit -f`."""
+
+    def full(folder: Path) -> None:
+        folder.mkdir()
+        raise shutil.Error([("a", "b", "[Errno 27] File too large: 'b'")])
+
+    monkeypatch.setattr(record, "make_inject_folder", full)
+    (tmp_path / "sockets").mkdir()
+    if was_there:
+        (tmp_path / "run").mkdir()
+    with pytest.raises(UsageError, match=r"cannot be created: .*File too large"):
+        record.prepare(RecordRequest(output=tmp_path / "run", command=("true",), policy=Policy()))
+    assert not (tmp_path / "sockets").exists()
+    assert [path.name for path in tmp_path.rglob("*")] == (["run"] if was_there else [])

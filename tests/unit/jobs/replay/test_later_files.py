@@ -161,3 +161,14 @@ def test_a_folder_that_may_not_be_asked_for(tmp_path: Path, monkeypatch: pytest.
     with monkeypatch.context() as patch:
         patch.setattr(os, "stat", denied)
         assert later_files([str(tmp_path)], BEGAN_NS, known=()).paths == ()
+
+
+def test_recordings_are_not_looked_into_and_hidden_where_they_are_younger(tmp_path: Path) -> None:
+    for name in ("run", "older"):
+        put(tmp_path / name / "run.json", later=True)
+        put(tmp_path / name / "ranks" / "0" / "events", later=True)
+    put(tmp_path / "older" / "ranks" / "1" / "events", later=False)
+    put(tmp_path / "data.bin", later=False)
+    assert sorted(found(tmp_path)) == ["older", "run"], "made after the start, whatever time their files have"
+    after_both = max(birth_ns(str(tmp_path / name)) for name in ("run", "older"))
+    assert later_files([str(tmp_path)], after_both, known=[]).paths == ()
