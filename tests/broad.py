@@ -124,6 +124,11 @@ BROAD = {
     "test_same_bits.py": [
         "test_every_way_to_a_place_leads_to_the_same_bits[docker]",
     ],
+    "test_tour.py": [
+        "test_a_rank_replays_alone[python-0]",
+        "test_a_rank_replays_alone[python-2]",
+        "test_a_rank_replays_alone[python-3]",
+    ],
     "test_screen_in_tmux.py": [
         "test_a_rank_goes_back_dies_and_comes_back_by_keys[docker]",
     ],

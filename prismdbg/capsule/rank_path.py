@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 
 from prismdbg.capsule.limits import MAX_COMPONENTS, MAX_NAME_BYTES, MAX_PATH_BYTES
 from prismdbg.errors import CapsuleError
@@ -11,7 +12,7 @@ _KERNEL = ("/proc", "/sys", "/dev")
 _SHARED_MEMORY = "/dev/shm"
 # What the loader of every program reads before anything else: the replay's own programs would obey it.
 _LOADER = ("/etc/ld.so.preload",)
-LOADER_FOLDERS = frozenset(os.path.dirname(path) for path in _LOADER)  # noqa: PTH120
+_LOADER_FOLDERS = frozenset(os.path.dirname(path) for path in _LOADER)  # noqa: PTH120
 _HINT = "fetch the capsule again: this copy was altered"
 
 
@@ -25,6 +26,25 @@ def problem(path: str) -> str:
     if in_kernel and not path.startswith(f"{_SHARED_MEMORY}/") and path != _SHARED_MEMORY:
         return "belongs to the kernel"
     return ""
+
+
+def is_usual(folder: str, name: str) -> bool:
+    """Whether `folder/name` has no `problem`, told at once: a capsule lists tens of thousands of files. False for what
+    `problem` must look at in detail."""
+    return (
+        name.isascii()
+        and "/" not in name
+        and "\0" not in name
+        and name not in ("", ".", "..")
+        and len(name) <= MAX_NAME_BYTES
+        and _takes_any_name(folder)
+    )
+
+
+@lru_cache(maxsize=100_000)
+def _takes_any_name(folder: str) -> bool:
+    """Below the root and beside what the loader reads, one name has a problem that another one has not."""
+    return folder != "" and folder not in _LOADER_FOLDERS and not problem(f"{folder}/{'x' * MAX_NAME_BYTES}")
 
 
 def is_plain(path: str) -> bool:
@@ -62,5 +82,6 @@ def too_long(path: str) -> str:
 
 def require_outside_kernel(path: str) -> None:
     """`CapsuleError` for a path at which nothing of a rank can lie."""
-    if reason := problem(path):
+    folder, _, name = path.rpartition("/")
+    if not is_usual(folder, name) and (reason := problem(path)):
         raise CapsuleError(f"the capsule names {path[:80]!r}, which {reason}", hint=_HINT)

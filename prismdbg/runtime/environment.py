@@ -10,12 +10,12 @@ import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule import checked_json, rank_path
 from prismdbg.capsule.checked_json import Count, Fields, Word
-from prismdbg.capsule.limits import MAX_NAME_BYTES
 from prismdbg.errors import FacilityError
 
 _SAID_AT_MOST = 3
@@ -120,25 +120,19 @@ class Environment:
 def _read(fields: Fields, folder: str, entries: list[Any]) -> Iterator[InstalledFile]:
     """name, mode, size, time, and of a link where it leads. There are tens of thousands: what is as ever is told at
     once, and looked at in detail only where it is not."""
-    any_name = f"{folder}/{'x' * MAX_NAME_BYTES}"
-    is_usual = folder not in rank_path.LOADER_FOLDERS and not rank_path.problem(any_name)
     for entry in entries:
-        if not is_usual or not _is_usual(entry):
+        if not _is_usual(folder, entry):
             _check(fields, folder, entry)
         name, *others = entry
         yield InstalledFile(f"{folder}/{name}", *others)
 
 
-def _is_usual(entry: Any) -> bool:
+def _is_usual(folder: str, entry: Any) -> bool:
     if type(entry) is not list or tuple(map(type, entry)) not in _USUAL:
         return False
     name, mode, size_bytes, mtime_ns, *target = entry
     return (
-        name.isascii()
-        and "\0" not in name
-        and "/" not in name
-        and name not in ("", ".", "..")
-        and len(name) <= MAX_NAME_BYTES
+        rank_path.is_usual(folder, name)
         and 0 <= mode <= 0o7777
         and 0 <= size_bytes < 1 << 63
         and -1 << 63 < mtime_ns < 1 << 63
@@ -163,7 +157,7 @@ def _check(fields: Fields, folder: str, entry: Any) -> None:
 
 
 def of_files(files: Iterable[InstalledFile], *, extra: Iterable[str] = ()) -> Environment:
-    return Environment(tuple(sorted(files, key=lambda file: file.path)), frozenset(extra))
+    return Environment(tuple(sorted(files, key=attrgetter("path"))), frozenset(extra))
 
 
 def _change(file: InstalledFile) -> str:

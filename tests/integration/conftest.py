@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from chain import INCIDENTS, Taken, prismdbg, recording
-from jobs import EXAMPLES, Ended, run, torchrun
+from jobs import EXAMPLES, Ended, forked, run, torchrun
 from runtime_places import captured, case, daemon, new_session  # noqa: F401  fixtures of several files
 from terminal import Terminal
 
@@ -85,7 +85,7 @@ def nan_scores(new_session_folder: Callable[[str], Path]) -> Path:
 
 
 def _nan_job(scores: Path) -> list[str]:
-    return torchrun(INCIDENTS / "nan" / "train.py", "--steps", "44", "--scores", scores, ranks=4)
+    return forked(INCIDENTS / "nan" / "train.py", "--steps", "44", "--scores", scores, ranks=4)
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +106,7 @@ def nan_from_start(new_session_folder: Callable[[str], Path], nan_scores: Path) 
 
 @pytest.fixture(scope="session")
 def exception_with_checkpoints(new_session_folder: Callable[[str], Path]) -> Taken:
-    job_line = torchrun(INCIDENTS / "exception" / "train.py", "--batch", "3", ranks=4)
+    job_line = forked(INCIDENTS / "exception" / "train.py", "--batch", "3", ranks=4)
     with recording(job_line, new_session_folder("exception"), "--checkpoint-every", 5) as job:
         ended = job.end()
         assert len(job.capsules) == 1, ended.output[-3000:]

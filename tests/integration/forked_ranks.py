@@ -1,11 +1,14 @@
-"""Starts ranks as torchrun does, but forks them from one process that has imported torch, as notebook launchers do.
+"""Starts ranks as torchrun does, but forks them from one process that has imported torch, as notebook launchers do:
+under torchrun each rank, and torchrun itself, imports it anew, which is three quarters of what a short job costs.
 
-A rank has the environment, session, command line and `__main__` that it has under torchrun. There are no restarts.
-`forked_ranks.py RANKS SCRIPT [ARGUMENT...]`.
+A rank has the environment, session, command line and `__main__` that it has under torchrun. There are no restarts: what
+is about those, about torchrun, or about how a process starts takes torchrun. `forked_ranks.py RANKS SCRIPT
+[ARGUMENT...]`.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -13,21 +16,50 @@ import sys
 import time
 import types
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 TERM_BOUND_S = 30.0  # torchrun's
+# A program with one of these imports what compiles torch programs, only to be told that it is not compiled.
+COMPILES = ("optim.", "DistributedDataParallel", "fully_shard", "runpy")
 
 
 def main() -> None:
     count = int(sys.argv[1])
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does
     with socket.create_server(("localhost", 0)) as listener:
-        import torch.distributed  # noqa: F401
-
+        _import_torch(Path(sys.argv[2]))
         signal.signal(signal.SIGTERM, _interrupted)
         signal.signal(signal.SIGINT, _interrupted)
         ranks = {_forked(rank, count, listener) for rank in range(count)}
         sys.exit(_followed(ranks, listener))
+
+
+def _import_torch(script: Path) -> None:
+    """No other thread may be there afterwards: a forked rank would lack it, and keep its locks."""
+    import torch.distributed as dist
+
+    if any(word in script.read_text() for word in COMPILES):
+        import torch._dynamo  # noqa: F401
+    threads = list(Path("/proc/self/task").iterdir())
+    assert len(threads) == 1, f"a process with {len(threads)} threads must not fork ranks"
+    _keep_groups(dist.distributed_c10d)
+    gc.freeze()  # else each rank copies all that was imported when it ends: its garbage collector writes to it
+
+
+def _keep_groups(c10d: Any) -> None:
+    """Till the process ends. A group of gloo's (torch 2.13) that is freed waits for its threads, and may hold Python's
+    lock meanwhile; a thread that has not yet let go of its last tensor waits for that lock. Where
+    DistributedDataParallel outlives `destroy_process_group`, ranks of a busy machine hang so now and then, also under
+    torchrun."""
+    kept: list[Any] = []
+    make = c10d._new_process_group_helper
+
+    def made_and_kept(*arguments: Any, **options: Any) -> Any:
+        made = make(*arguments, **options)
+        kept.append(made)
+        return made
+
+    c10d._new_process_group_helper = made_and_kept
 
 
 def _forked(rank: int, count: int, listener: socket.socket) -> int:

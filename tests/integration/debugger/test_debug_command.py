@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from chain import Said, Taken, prismdbg, recording
-from jobs import EXAMPLES, torchrun
+from jobs import EXAMPLES, forked
 
 pytestmark = pytest.mark.job
 
@@ -23,7 +23,7 @@ def typed(capsule: Path, *lines: str, options: tuple[str, ...]) -> Said:
 def from_start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rank 1 of a job of two that has ended, from its program's start."""
     home = tmp_path_factory.mktemp("debug")
-    program = torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", 3, ranks=2)
+    program = forked(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", 3, ranks=2)
     with recording(program, home, "--window", "all", "--python-kernels") as job:
         assert job.end().code == 0
         said = prismdbg("capture", job.run.path, "--rank", 1, "--origin", "start", "-o", home / "capsule")

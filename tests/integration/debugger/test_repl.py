@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jobs import forked
 
 from prismdbg.cli.terminal.repl import run_repl
 from prismdbg.debugger.debugger import Debugger, OnlyForward, Settings
@@ -54,8 +54,7 @@ def job(tmp_path_factory: pytest.TempPathFactory, child_environment: dict[str, s
     make_inject_folder(folder / "inject")
     config = RankConfig(mode=Mode.RECORD, socket_dir=str(folder), run=str(folder), window_steps=-1, native=False)
     config.save(folder / "config.json")
-    script = (str(program / "train_ddp.py"), "--size", "tiny", "--steps", "3")
-    command = (sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={WORLD}", *script)
+    command = forked(program / "train_ddp.py", "--size", "tiny", "--steps", 3, ranks=WORLD)
     environment = job_environment(folder / "inject", folder / "config.json", child_environment)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

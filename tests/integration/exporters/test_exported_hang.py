@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from chain import INCIDENTS, prismdbg
-from jobs import plain_environment, recorded_by_command_line, torchrun
+from jobs import forked, plain_environment, recorded_by_command_line
 
 pytestmark = pytest.mark.job
 
 
 def test_torch_and_why_name_the_same_rank(tmp_path: Path) -> None:
-    job = torchrun(INCIDENTS / "hang" / "train.py", "--timeout", 5, "--out", tmp_path / "out", ranks=4)
+    job = forked(INCIDENTS / "hang" / "train.py", "--timeout", 5, "--out", tmp_path / "out", ranks=4)
     run = recorded_by_command_line(job, tmp_path / "run", "--trigger", "none").run.path
     stopped = next(v for v in prismdbg("why", run, "--json").json["verdicts"] if v["kind"] == "stopped")
 

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 from chain import PARTS, Recording, prismdbg, recording
-from jobs import EXAMPLES, ROOT, torchrun
+from jobs import EXAMPLES, ROOT, forked
 
 from prismdbg.capsule.stacks import FROM_AGENT, FROM_OUTSIDE
 from prismdbg.jobs.storage.kept_stacks import last_stacks
@@ -69,7 +69,7 @@ def _without_tracing(folder: Path) -> dict[str, Any]:
 def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
     """Rank 1 stands in native code with Python's lock. `why` is asked meanwhile; then the launcher is told to end."""
     home = tmp_path_factory.mktemp("held")
-    with recording(torchrun(SCRIPT, "gil", ranks=3), home, "--trigger", "hang=3s,exception", "--keep", 0) as job:
+    with recording(forked(SCRIPT, "gil", ranks=3), home, "--trigger", "hang=3s,exception", "--keep", 0) as job:
         job.wait_for(lambda: job.supervisor.get("incidents"), 120, "the hang to be seen")
         meanwhile = verdicts(job.run.path)
         unprivileged = [_without_tracing(job.run.latest(rank)) for rank in (0, 1)]
@@ -117,7 +117,7 @@ def test_ranks_that_were_ended_by_their_launcher_are_no_culprits(held: Held) -> 
 
 
 def test_a_collective_that_was_left_out_is_named_where_it_was(tmp_path: Path) -> None:
-    with recording(torchrun(SCRIPT, "skip", ranks=3), tmp_path, "--trigger", "none") as job:
+    with recording(forked(SCRIPT, "skip", ranks=3), tmp_path, "--trigger", "none") as job:
         assert job.end().code != 0
     first, *others = verdicts(job.run.path)
     assert (first["kind"], first["certainty"], first["ranks"], first["moment"]) == ("slip", "certain", [1], "5.1")
@@ -129,7 +129,7 @@ def test_a_collective_that_was_left_out_is_named_where_it_was(tmp_path: Path) ->
 @pytest.mark.criu
 def test_of_a_healthy_job_nothing_is_said(tmp_path: Path) -> None:
     """With a checkpoint every other step, for which the others wait; interrupted by its owner."""
-    job_line = torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", "100000", ranks=2)
+    job_line = forked(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", "100000", ranks=2)
     with recording(job_line, tmp_path, "--checkpoint-every", 2) as job:
         job.wait_for(lambda: len(job.supervisor.get("checkpoints", [])) >= 4, 180, "checkpoints")
         job.stop()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from chain import INCIDENTS, PARTS, Recording, Taken, altered, assert_identical, prismdbg, recording, replay, span
-from jobs import EXAMPLES, torchrun
+from jobs import EXAMPLES, forked
 from waiting import wait_for
 
 from prismdbg.capsule.capsule_dir import Capsule
@@ -84,7 +84,7 @@ def test_an_exception_is_raised_again(exception_with_checkpoints: Taken) -> None
 
 
 def test_a_rank_that_is_killed(tmp_path: Path) -> None:
-    job_line = torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", "100000", ranks=4)
+    job_line = forked(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", "100000", ranks=4)
     with recording(job_line, tmp_path, "--checkpoint-every", 10) as job:
         job.wait_for(lambda: _checkpointed(job, 1) and _checkpointed(job, 3), 120, "checkpoints of the ranks")
         job.wait_for_step(1, job.step(1) + 2)
@@ -121,7 +121,7 @@ def hung(
     home = tmp_path_factory.mktemp("hang")
     script = INCIDENTS / "hang" / "train.py"
     options = ["--trigger", "hang=5s", *(["--python-kernels"] if request.param == "python" else [])]
-    with recording(torchrun(script, "--out", home / "out", ranks=4), home, *options) as job:
+    with recording(forked(script, "--out", home / "out", ranks=4), home, *options) as job:
         job.wait_for(lambda: len(job.capsules) == 2, 120, "both sides of the hang to be captured")
         assert job.stop().code != 0
         yield job, {Capsule.open(path).manifest.rank: path for path in job.capsules}
@@ -222,7 +222,7 @@ def test_a_hang_with_a_past_is_compared_up_to_where_it_hangs(tmp_path: Path) -> 
     script = INCIDENTS / "hang" / "train.py"
     options = ("--checkpoint-every", 5, "--trigger", "hang=5s")  # of ten steps
     # Steps of about a second: checkpoints keep up with them.
-    job_line = torchrun(script, "--out", tmp_path / "out", "--size", "1m", "--batch", 32, ranks=4)
+    job_line = forked(script, "--out", tmp_path / "out", "--size", "1m", "--batch", 32, ranks=4)
     with recording(job_line, tmp_path, *options) as job:
         job.wait_for(lambda: len(job.capsules) == 2, 180, "both sides of the hang to be captured")
         assert job.stop().code != 0
@@ -243,7 +243,7 @@ def test_a_hang_with_a_past_is_compared_up_to_where_it_hangs(tmp_path: Path) -> 
 def test_a_death_counts_only_where_it_was_recorded(tmp_path: Path) -> None:
     """The rank ends itself without a word; an end of the replayed one elsewhere, or of something else, is another."""
     seen_alive = {"STEP_TAKES_S": "0.2"}  # by the supervisor: of a death that it did not see, the code is not known
-    line = torchrun(PARTS / "incidents.py", "exit", ranks=2)
+    line = forked(PARTS / "incidents.py", "exit", ranks=2)
     with recording(line, tmp_path, "--window", "all", env={**os.environ, **seen_alive}) as job:
         assert job.end().code == 1
         (capsule,) = job.capsules
@@ -275,7 +275,7 @@ OTHER_ENDS: list[tuple[dict[str, str], int, str, str]] = [
 
 
 def test_a_signal_to_the_supervisor_captures_every_rank(tmp_path: Path) -> None:
-    job_line = torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", "100000", ranks=2)
+    job_line = forked(PARTS / "until_told.py", tmp_path / "told", 0.02, ranks=2)
     with recording(job_line, tmp_path) as job:
         job.wait_for_step(1, 3)
         os.kill(job.job.process.pid, signal.SIGUSR1)
@@ -291,7 +291,7 @@ def test_a_signal_to_the_supervisor_captures_every_rank(tmp_path: Path) -> None:
 
 
 def test_a_signal_freezes_what_was_kept_before_it(tmp_path: Path) -> None:
-    job_line = torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", "100000", ranks=2)
+    job_line = forked(PARTS / "until_told.py", tmp_path / "told", 0.02, ranks=2)
     with recording(job_line, tmp_path, "--checkpoint-every", 20) as job:
         job.wait_for(lambda: _checkpointed(job, 0) and _checkpointed(job, 1), 120, "checkpoints of the ranks")
         os.kill(job.job.process.pid, signal.SIGUSR1)
@@ -307,7 +307,7 @@ def test_a_signal_freezes_what_was_kept_before_it(tmp_path: Path) -> None:
 
 
 def test_an_allocation_that_fails(tmp_path: Path) -> None:
-    with recording(torchrun(PARTS / "incidents.py", "oom", ranks=2), tmp_path, "--window", "all") as job:
+    with recording(forked(PARTS / "incidents.py", "oom", ranks=2), tmp_path, "--window", "all") as job:
         assert job.end().code == 1
         (capsule,) = job.capsules
     manifest = Capsule.open(capsule).manifest
@@ -320,7 +320,7 @@ def test_an_allocation_that_fails(tmp_path: Path) -> None:
 
 def test_a_step_that_takes_too_long(tmp_path: Path) -> None:
     options = ("--window", "all", "--trigger", "slow=20")
-    with recording(torchrun(PARTS / "incidents.py", "slow", ranks=2), tmp_path, *options) as job:
+    with recording(forked(PARTS / "incidents.py", "slow", ranks=2), tmp_path, *options) as job:
         assert job.end().code == 0
         (capsule,) = job.capsules
     manifest = Capsule.open(capsule).manifest
@@ -331,7 +331,7 @@ def test_a_step_that_takes_too_long(tmp_path: Path) -> None:
 
 def test_nothing_is_an_incident_where_nothing_happens(tmp_path: Path) -> None:
     triggers = "exception,nan,hang=60s,slow=1000,oom,signal"
-    job_line = torchrun(PARTS / "incidents.py", "not at all", ranks=2)
+    job_line = forked(PARTS / "incidents.py", "not at all", ranks=2)
     with recording(job_line, tmp_path, "--window", "all", "--trigger", triggers) as job:
         assert job.end().code == 0
         wait_for(lambda: "exit_code" in job.supervisor, 10, "the supervisor's last word")

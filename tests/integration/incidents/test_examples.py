@@ -1,15 +1,16 @@
-"""The examples under plain torchrun, without prismdbg: they learn, and the incidents happen where their READMEs say."""
+"""The examples without prismdbg, also under torchrun: they learn, and the incidents happen where their READMEs say."""
 
 from __future__ import annotations
 
 import math
-import os
 import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import jobs
 import pytest
 
 pytestmark = pytest.mark.job
@@ -29,24 +30,19 @@ class Run:
         return {int(step): float(loss) for step, loss in LOSS.findall(self.text)}
 
 
+def ran(line: list[str]) -> Run:
+    """Nothing of prismdbg is in the environment of the job."""
+    with tempfile.TemporaryDirectory() as folder:
+        ended = jobs.run(line, Path(folder) / "output.txt")
+    return Run(exit_code=ended.code, text=ended.output)
+
+
 def torchrun(script: str, *options: str) -> Run:
-    """Four ranks, one thread each, nothing of prismdbg in their environment; ended where they outlast BOUND_S."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PRISMDBG") and k != "PYTHONPATH"}
-    process = subprocess.Popen(
-        [*command, str(EXAMPLES / script), *options],
-        env=environment | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        text, _ = process.communicate(timeout=BOUND_S)
-    except subprocess.TimeoutExpired:
-        process.terminate()  # torchrun ends its ranks
-        text, _ = process.communicate(timeout=60)
-        pytest.fail(f"{script} did not end within {BOUND_S} s:\n{text}")
-    return Run(exit_code=process.returncode, text=text)
+    return ran(jobs.torchrun(EXAMPLES / script, *options, ranks=4))
+
+
+def forked(script: str, *options: str) -> Run:
+    return ran(jobs.forked(EXAMPLES / script, *options, ranks=4))
 
 
 def test_ddp_learns_goes_on_from_its_checkpoint_and_its_ranks_agree(tmp_path: Path) -> None:
@@ -95,7 +91,7 @@ def test_the_corrupt_record_can_be_placed(tmp_path: Path) -> None:
     place = ("--out", str(scores), "--rank", "1", "--step", "3", "--batch", "4")
     subprocess.run([sys.executable, str(EXAMPLES / "incidents/nan/scores.py"), *place], check=True, timeout=BOUND_S)
 
-    run = torchrun("incidents/nan/train.py", "--steps", "4", "--batch", "4", "--scores", str(scores))
+    run = forked("incidents/nan/train.py", "--steps", "4", "--batch", "4", "--scores", str(scores))
 
     assert [step for step, loss in run.losses.items() if math.isnan(loss)] == [3, 4]
 
@@ -111,7 +107,7 @@ def test_one_bit_made_the_shipped_scores_corrupt(tmp_path: Path) -> None:
 
 def test_parts_of_one_size_do_not_hang(tmp_path: Path) -> None:
     options = ("--parts", ".25", ".25", ".25", ".25", "--steps", "3", "--timeout", "30", "--out", str(tmp_path))
-    run = torchrun("incidents/hang/train.py", *options)
+    run = forked("incidents/hang/train.py", *options)
 
     assert run.exit_code == 0, run.text
     assert len(re.findall(r"rank \d sees model.pt", run.text)) == 4
@@ -126,7 +122,7 @@ def test_rank_1_raises_in_its_dataset() -> None:
 
 
 def test_what_runs_out_of_memory_under_a_cap_has_enough_without() -> None:
-    run = torchrun("incidents/memory/train.py", "--steps", "6")
+    run = forked("incidents/memory/train.py", "--steps", "6")
 
     assert run.exit_code == 0, run.text
     assert len(run.losses) == 6
@@ -136,8 +132,8 @@ def test_what_runs_out_of_memory_under_a_cap_has_enough_without() -> None:
 
 
 def test_what_is_archived_is_read_as_before() -> None:
-    plain = torchrun("incidents/slow/train.py", "--steps", "4", "--archived", "0", "0")
-    archived = torchrun("incidents/slow/train.py", "--steps", "4", "--archived", "4430", "4446")
+    plain = forked("incidents/slow/train.py", "--steps", "4", "--archived", "0", "0")
+    archived = forked("incidents/slow/train.py", "--steps", "4", "--archived", "4430", "4446")
 
     assert plain.exit_code == archived.exit_code == 0, plain.text + archived.text
     assert len(plain.losses) == 4 and archived.losses == plain.losses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from chain import INCIDENTS, Taken, assert_identical, prismdbg, recording, replay
-from jobs import torchrun
+from jobs import forked
 
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.model.moment import Moment
@@ -21,7 +21,7 @@ FIRST_ARCHIVED = SLOW_RANK * 2215 + SLOW_STEP * BATCH
 @pytest.fixture(scope="module")
 def taken(tmp_path_factory: pytest.TempPathFactory) -> Taken:
     archived = ("--archived", FIRST_ARCHIVED, FIRST_ARCHIVED + 400)
-    job_line = torchrun(TRAIN, "--batch", BATCH, "--steps", SLOW_STEP + 5, *archived, ranks=4)
+    job_line = forked(TRAIN, "--batch", BATCH, "--steps", SLOW_STEP + 5, *archived, ranks=4)
     options = ("--window", "all", "--trigger", "slow")  # as the walkthrough has it
     with recording(job_line, tmp_path_factory.mktemp("slow"), *options) as job:
         ended = job.end()

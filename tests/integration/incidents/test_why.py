@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from chain import INCIDENTS, Taken, prismdbg
-from jobs import recorded_by_command_line, torchrun
+from jobs import forked, recorded_by_command_line
 
 pytestmark = pytest.mark.job
 
@@ -31,7 +31,7 @@ def test_who_sent_the_first_nan(nan_from_start: Taken) -> None:
 def test_who_never_came(tmp_path: Path) -> None:
     """The others time out; the rank whose data ran out says nothing, for torchrun ends it."""
     script = INCIDENTS / "hang" / "train.py"
-    job = torchrun(script, "--timeout", 5, "--out", tmp_path / "out", ranks=4)
+    job = forked(script, "--timeout", 5, "--out", tmp_path / "out", ranks=4)
     recorded = recorded_by_command_line(job, tmp_path / "run", "--trigger", "none")
     assert recorded.ended.code == 1
     assert max(int(step) for step in re.findall(r"step (\d+) loss", recorded.ended.output)) == 20

@@ -3,6 +3,7 @@ on from where `restore_point` says."""
 
 import argparse
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -13,6 +14,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=20)
 parser.add_argument("--unregistered", default="")
 parser.add_argument("--raise-at", type=int, default=-1)
+parser.add_argument("--rest-s", type=float, default=0.0, help="after each step: what is tested meanwhile has the CPUs")
 arguments = parser.parse_args()
 
 dist.init_process_group("gloo")
@@ -46,6 +48,8 @@ for step in range(start, arguments.steps):
     dist.all_reduce(total)
     if rank == 0:
         print(f"step {step} loss {total.item():.6f}", flush=True)
+    if arguments.rest_s:
+        time.sleep(arguments.rest_s)
 checksum = sum(p.double().sum().item() for p in model.parameters())
 print(f"rank {rank} parameters {checksum:.12f}", file=sys.stderr)
 dist.destroy_process_group()

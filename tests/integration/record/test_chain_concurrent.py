@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from chain import PARTS, Recording, Said, assert_identical, prismdbg, recording, replay
-from jobs import torchrun
+from jobs import forked
 from test_chain_interrupted import capturing, payloads_are_off
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
@@ -21,7 +21,7 @@ PAIRS = int(os.environ.get("CAPTURE_PAIRS", "1"))
 def test_the_refused_capture_leaves_the_other_one_alone(tmp_path: Path) -> None:
     (tmp_path / "told").mkdir()
     made = []
-    with recording(torchrun(PARTS / "until_told.py", tmp_path / "told", ranks=2), tmp_path) as job:
+    with recording(forked(PARTS / "until_told.py", tmp_path / "told", ranks=2), tmp_path) as job:
         job.wait_for_step(RANK, 3)
         for number in range(PAIRS):
             made += two_at_once(job, tmp_path, number)
@@ -54,7 +54,7 @@ def two_at_once(job: Recording, home: Path, number: int) -> list[Path]:
 def test_a_capture_that_comes_during_the_dump(tmp_path: Path) -> None:
     """Its connection would be in the other one's image, which cannot be dumped then."""
     (tmp_path / "told").mkdir()
-    with recording(torchrun(PARTS / "until_told.py", tmp_path / "told", ranks=2), tmp_path) as job:
+    with recording(forked(PARTS / "until_told.py", tmp_path / "told", ranks=2), tmp_path) as job:
         job.wait_for_step(RANK, 3)
         with capturing(job, tmp_path / "first", WINDOW) as first:
             first.comes_to("dumping")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from chain import CLI, PARTS, Recording, assert_identical, prismdbg, recording, replay
-from jobs import ROOT, Ended, plain_environment, run, torchrun
+from jobs import ROOT, Ended, forked, plain_environment, run
 from waiting import wait_for
 
 from prismdbg.capsule.log_reader import read_log
@@ -78,7 +78,7 @@ def test_an_interrupted_capture_harms_nobody(tmp_path: Path) -> None:
     (tmp_path / "told").mkdir()
     capsules = tmp_path / "capsules"
     capsules.mkdir()
-    slowly = torchrun(PARTS / "until_told.py", tmp_path / "told", 0.02, ranks=2)  # the bare job takes as many steps
+    slowly = forked(PARTS / "until_told.py", tmp_path / "told", 0.02, ranks=2)  # the bare job takes as many steps
     with recording(slowly, tmp_path) as job:
         job.wait_for_step(RANK, 3)
         for number, (with_signal, point) in enumerate(SWEEP):
@@ -137,4 +137,4 @@ def bare(tmp_path: Path, steps: int) -> Ended:
     folder = tmp_path / "bare"
     folder.mkdir()
     (folder / "last").write_text(str(steps))
-    return run(torchrun(PARTS / "until_told.py", folder, 0, ranks=2), folder / "output.txt")
+    return run(forked(PARTS / "until_told.py", folder, 0, ranks=2), folder / "output.txt")

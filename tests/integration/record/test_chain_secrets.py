@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from chain import PARTS, Said, prismdbg, recording
-from jobs import plain_environment, torchrun
+from jobs import forked, plain_environment
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
@@ -112,7 +112,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
     (settings / "settings.yaml").write_text(SETTINGS)
     (settings / "broadcast.json").write_text(json.dumps(BROADCAST))
     paths = ":".join([*(str(home / name) for name in CREDENTIALS), str(settings / "settings.yaml")])
-    command = torchrun(PARTS / "tells_secrets.py", settings, paths, *ARGUMENTS, ranks=2)
+    command = forked(PARTS / "tells_secrets.py", settings, paths, *ARGUMENTS, ranks=2)
     words = base64.b64encode(RAISED.encode()).decode()
     env = plain_environment(**ENVIRONMENT, HOME=str(home), WORDS=words)
     with recording(command, folder, "--window", "all", env=env) as job:
@@ -254,7 +254,7 @@ def test_raw_memory_of_a_real_process(tmp_path: Path) -> None:
     netrc.write_text(CREDENTIALS[".netrc"])
     env = plain_environment(HOME=str(home), DB_PW=V["db_pw"])
     capsule = tmp_path / "capsule"
-    with recording(torchrun(PARTS / "reads_credentials.py", tmp_path, ranks=2), tmp_path, env=env) as job:
+    with recording(forked(PARTS / "reads_credentials.py", tmp_path, ranks=2), tmp_path, env=env) as job:
         job.wait_for_step(0, 3)
         said = prismdbg("capture", job.run.path, "--rank", 0, "--window", 20, "-o", capsule)
         (tmp_path / "last").touch()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from chain import PARTS, Recording, assert_identical, prismdbg, recording, replay, span
-from jobs import torchrun
+from jobs import forked
 from waiting import wait_for
 
 from prismdbg.jobs.capture.capture import LEFTOVER
@@ -22,7 +22,7 @@ def test_a_thread_on_its_way_into_a_collective(options: tuple[str, ...], tmp_pat
     told = tmp_path / "told"
     told.mkdir()
     capsules = [tmp_path / str(number) for number in range(CAPTURES)]
-    with recording(torchrun(PARTS / "two_threads.py", told, ranks=2), tmp_path, *options) as job:
+    with recording(forked(PARTS / "two_threads.py", told, ranks=2), tmp_path, *options) as job:
         job.wait_for_step(RANK, 2)
         for capsule in capsules:
             capture(job, capsule)

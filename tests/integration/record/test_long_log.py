@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from chain import PARTS, assert_identical, prismdbg, recording, replay
-from jobs import torchrun
+from jobs import forked
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_reader import event_segments
@@ -22,7 +22,7 @@ SEGMENT_BYTES = 4 << 20
 
 def test_a_log_within_its_budget(tmp_path: Path) -> None:
     (tmp_path / "told").mkdir()
-    job_line = torchrun(PARTS / "small_collectives.py", tmp_path / "told", ranks=1)
+    job_line = forked(PARTS / "small_collectives.py", tmp_path / "told", ranks=1)
     with recording(job_line, tmp_path, "--log-bytes", "4MiB") as job:
         folder = job.run.ranks / "0"
         job.wait_for_step(0, 1)
@@ -49,7 +49,7 @@ def test_a_log_within_its_budget(tmp_path: Path) -> None:
 def test_an_incident_of_a_job_whose_log_was_folded(tmp_path: Path) -> None:
     """Checkpoints lie within what is kept; a rank knows nothing of all this."""
     (tmp_path / "told").mkdir()
-    job_line = torchrun(PARTS / "small_collectives.py", tmp_path / "told", ranks=2)
+    job_line = forked(PARTS / "small_collectives.py", tmp_path / "told", ranks=2)
     with recording(job_line, tmp_path, "--log-bytes", "4MiB", "--checkpoint-every", "20") as job:
         job.wait_for_step(1, 1)
         folders = [job.run.ranks / name for name in ("0", "1")]

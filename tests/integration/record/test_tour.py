@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from bitwise import differences, load
 from gloo_works import expected_works
-from jobs import Recorded, plain_environment, record, replay, run, torchrun
+from jobs import Recorded, forked, plain_environment, record, replay, run
 
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.model.collective import Collective, State
@@ -31,7 +31,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of the tour without prismdbg, and `<rank>.json`: what reached the backend."""
     out = tmp_path_factory.mktemp("bare")
     ended = run(
-        torchrun(HERE / "witness.py", out, TOUR, ranks=len(RANKS)),
+        forked(HERE / "witness.py", out, TOUR, ranks=len(RANKS)),
         out / "output.txt",
         env=plain_environment(TOUR_OUT=str(out)),
     )
@@ -63,7 +63,7 @@ def tour_recorded_by(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str]
             pytest.skip(reason)
         out = tmp_path_factory.mktemp(recorder)
         done = record(
-            torchrun(TOUR, ranks=len(RANKS)),
+            forked(TOUR, ranks=len(RANKS)),
             out / "run",
             native=recorder == "native",
             env=plain_environment(TOUR_OUT=str(out)),

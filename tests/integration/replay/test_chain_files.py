@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from chain import PARTS, assert_identical, prismdbg, recording, replay
-from jobs import torchrun
+from jobs import forked
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
@@ -22,7 +22,7 @@ def resumable(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Pat
     out = home / "out"
     out.mkdir()
     (out / "settings.txt").write_text("rate 0.1\n")
-    with recording(torchrun(PARTS / "resumable.py", out, 900, ranks=2), home, "--window", "all") as job:
+    with recording(forked(PARTS / "resumable.py", out, 900, ranks=2), home, "--window", "all") as job:
         job.wait_for_step(0, 3)
         said = prismdbg("capture", job.run.path, "--rank", 0, "--window", 100, "-o", home / "image")
         assert said.code == 0, f"{said.err}\n{job.job.output[-2000:]}"
@@ -71,7 +71,7 @@ def overwritten(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     for name, text in (("state.json", '{"seed": 3}'), ("rate.txt", "0.25"), ("counter.txt", "12"), ("once.txt", "new")):
         (state / name).write_text(text)
     options = ["--window", "all", *(["--python-kernels"] if request.param == "python" else [])]
-    with recording(torchrun(PARTS / "overwrites.py", state, ranks=2), home, *options) as job:
+    with recording(forked(PARTS / "overwrites.py", state, ranks=2), home, *options) as job:
         assert job.end().code == 0
         capsules = [home / f"rank{rank}" for rank in range(2)]
         for rank, capsule in enumerate(capsules):
@@ -102,7 +102,7 @@ def test_a_program_that_chooses_among_files_sees_all_of_them(tmp_path: Path, run
         folder = data / f"class{number % 2}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{number}.txt").write_text(str(number))
-    with recording(torchrun(PARTS / "chooses_files.py", data, ranks=2), tmp_path, "--window", "all") as job:
+    with recording(forked(PARTS / "chooses_files.py", data, ranks=2), tmp_path, "--window", "all") as job:
         assert job.end().code == 0
         said = prismdbg("capture", job.run.path, "--rank", 0, "--origin", "start", "-o", capsule)
         assert said.code == 0, said.err

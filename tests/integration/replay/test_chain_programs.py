@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from chain import PARTS, Taken, assert_identical, prismdbg, recording, replay, span
-from jobs import EXAMPLES, torchrun
+from jobs import EXAMPLES, forked
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
@@ -16,16 +16,16 @@ Start = Callable[[], list[str]]
 STARTS: dict[str, tuple[int, Start]] = {
     "sharded and tensor parallel in bfloat16": (
         2,
-        lambda: torchrun(EXAMPLES / "train_fsdp_tp.py", "--size", "tiny", "--steps", "40", ranks=4),
+        lambda: forked(EXAMPLES / "train_fsdp_tp.py", "--size", "tiny", "--steps", "40", ranks=4),
     ),
     "with processes that load its data": (
         1,
-        lambda: torchrun(EXAMPLES / "train_ddp.py", "--size", "1m", "--steps", "60", "--workers", "2", ranks=2),
+        lambda: forked(EXAMPLES / "train_ddp.py", "--size", "1m", "--steps", "60", "--workers", "2", ranks=2),
     ),
     "one process without a launcher": (0, lambda: [sys.executable, str(PARTS / "works_in_flight.py"), "6000"]),
     "works in flight and several threads": (
         1,
-        lambda: torchrun(PARTS / "works_in_flight.py", "1500", ranks=2),
+        lambda: forked(PARTS / "works_in_flight.py", "1500", ranks=2),
     ),
 }
 

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from jobs import EXAMPLES, Ended, Recorded, Replayed, record, replay, run, torchrun
+from jobs import EXAMPLES, Ended, Recorded, Replayed, forked, record, replay, run
 
 pytestmark = pytest.mark.job
 
@@ -21,12 +21,12 @@ STEPS = 4
 
 def ddp(workers: int) -> list[str]:
     options = ["--size", "tiny", "--steps", STEPS, "--workers", workers, "--log-every", 1]
-    return torchrun(CHECKSUMS, EXAMPLES / "train_ddp.py", *options, ranks=2)
+    return forked(CHECKSUMS, EXAMPLES / "train_ddp.py", *options, ranks=2)
 
 
 def fsdp_tp() -> list[str]:
     options = ["--size", "tiny", "--steps", STEPS, "--tp", 2, "--log-every", 1]
-    return torchrun(CHECKSUMS, EXAMPLES / "train_fsdp_tp.py", *options, ranks=4)
+    return forked(CHECKSUMS, EXAMPLES / "train_fsdp_tp.py", *options, ranks=4)
 
 
 JOBS = {

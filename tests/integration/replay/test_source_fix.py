@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from chain import CLI, Said, Taken, prismdbg, recording
-from jobs import ROOT, plain_environment, torchrun
+from jobs import ROOT, forked, plain_environment
 
 pytestmark = [pytest.mark.job]
 
@@ -96,7 +96,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Repository]
             (made.path / name).write_text(text)
         made.git("add", ".")
         made.git("commit", "-q", "-m", subject)
-    with recording(torchrun(made.path / "train.py", ranks=2), home, "--window", "all") as job:
+    with recording(forked(made.path / "train.py", ranks=2), home, "--window", "all") as job:
         ended = job.end()
         assert len(job.capsules) == 1, ended.output[-3000:]
         shutil.copytree(job.capsules[0], made.capsule)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from chain import CLI, assert_identical, prismdbg, recording, replay
-from jobs import EXAMPLES, ROOT, Ended, Recorded, plain_environment, recorded_by_command_line, run, torchrun
+from jobs import EXAMPLES, ROOT, Ended, Recorded, forked, plain_environment, recorded_by_command_line, run
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
@@ -32,7 +32,7 @@ expect:
 
 
 def job(*options: object) -> list[str]:
-    return torchrun(PROGRAM, "--steps", STEPS, *options, ranks=2)
+    return forked(PROGRAM, "--steps", STEPS, *options, ranks=2)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_a_larger_window_begins_at_the_older_snapshot(recorded: Recorded, tmp_pa
 
 def test_a_job_that_runs_is_captured_and_verified(tmp_path: Path) -> None:
     """Nothing is asked of the ranks, and the job goes on."""
-    line = torchrun(PROGRAM, "--steps", 1_000_000, ranks=2)
+    line = forked(PROGRAM, "--steps", 1_000_000, "--rest-s", 0.02, ranks=2)
     with recording(line, tmp_path, "--state-every", 50, env=HOOKS) as live:
         live.wait_for_step(1, 120)
         capsule = captured(Recorded(run=live.run, ended=Ended(code=0, output="")), 1, tmp_path)
@@ -169,7 +169,7 @@ def test_the_debugger_begins_at_the_restore_point_and_comes_back_to_it(failed: P
     assert said.code == 0, said.err
     assert said.out.count("at the restore point, where the program gets the state of the snapshot") == 2
     at_restore, *_ = said.out.partition("(prismdbg) next")
-    assert "stateful_mlp.py:33 in <module>" in at_restore
+    assert "stateful_mlp.py:35 in <module>" in at_restore
     stopped, _, raised = said.out.partition("(prismdbg) continue")
     assert "print local.step\n8\n" in stopped
     assert "print local.step\n10\n" in raised and "ValueError: the loss is" in raised
@@ -197,7 +197,7 @@ def test_sharded_parameters_and_everything_else_that_a_step_depends_on(
     """FSDP2 x TP, dropout, gradient accumulation, a GradScaler, a schedule, and a loader with workers in mid-epoch."""
     program = PROGRAM.with_name("stateful_fsdp.py")
     env = {**HOOKS, "PYTHONPATH": f"{HOOKS['PYTHONPATH']}:{EXAMPLES}"}
-    line = torchrun(program, *how, ranks=4)
+    line = forked(program, *how, ranks=4)
     made = recorded_by_command_line(line, tmp_path / "run", "--state-every", "3", env=env)
     assert made.ended.code == 0, made.ended.output
     capsule = captured(made, rank, tmp_path)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from chain import CLI, prismdbg
 from counting import short_folder
-from jobs import ROOT, plain_environment, recorded_by_command_line, torchrun
+from jobs import ROOT, forked, plain_environment, recorded_by_command_line
 
 from prismdbg.jobs.injection import cache_dir
 
@@ -53,7 +53,7 @@ def readable(keep: Path) -> str:
 
 def test_another_user_without_criu_replays_what_root_recorded(user: pwd.struct_passwd, tmp_path: Path) -> None:
     env = plain_environment(PYTHONPATH=str(HOOKS))
-    line = torchrun(PROGRAM, "--steps", 14, ranks=2)
+    line = forked(PROGRAM, "--steps", 14, ranks=2)
     made = recorded_by_command_line(line, tmp_path / "run", "--state-every", "4", env=env)
     assert made.ended.code == 0, made.ended.output
     said = prismdbg("capture", made.run.path, "--rank", 1, "-o", tmp_path / "capsule")

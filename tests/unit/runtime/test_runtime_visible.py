@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.capsule.rank_path import problem
+from prismdbg.capsule.rank_path import is_usual, problem, require_outside_kernel
 from prismdbg.errors import CapsuleError
 from prismdbg.runtime import visible as visible_module
 from prismdbg.runtime.environment import Environment, InstalledFile, of_files
@@ -232,6 +232,43 @@ def test_where_no_file_of_a_rank_can_lie(path: str) -> None:
 @pytest.mark.parametrize("path", ["/dev/shm/a", "/home/u/data", "/process", "/sysroot/x", "/devel"])
 def test_where_one_can(path: str) -> None:
     assert problem(path) == ""
+
+
+FOLDERS = ["", "/", "/etc", "/proc", "/proc/1", "/dev", "/dev/shm", "/dev/shm/a", "//a", "/a/../proc", "/a/", "/a", "a"]
+NAMES = [
+    "b",
+    "",
+    ".",
+    "..",
+    "a/b",
+    "../b",
+    "dev",
+    "proc",
+    "ld.so.preload",
+    "shm",
+    "x" * 255,
+    "x" * 256,
+    "\0",
+    "\ud800",
+    "é",
+]
+
+
+@pytest.mark.parametrize("folder", [*FOLDERS, "/a" * 2000, f"/{'y' * 250}" * 16, f"/{'y' * 256}"])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_told_at_once_is_what_a_detailed_look_tells(folder: str, name: str) -> None:
+    """A path that is usual has no problem; the check refuses exactly the paths that have one."""
+    path = f"{folder}/{name}"
+    assert not (is_usual(folder, name) and problem(path))
+    if problem(path):
+        with pytest.raises(CapsuleError):
+            require_outside_kernel(path)
+    else:
+        require_outside_kernel(path)
+
+
+def test_a_file_of_a_package_is_told_at_once() -> None:
+    assert is_usual("/opt/venv/lib/python3.11/site-packages/torch", "functional.py")
 
 
 def test_links_are_followed_to_where_a_container_would_unpack() -> None:
