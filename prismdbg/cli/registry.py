@@ -46,6 +46,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("plan", "Estimate the ranks, time, storage and memory of an emulation."),
         Entry("emulate", "Run ranks of a large job among synthesized peers."),
         Entry("graph", "Build and simulate one iteration of the whole job."),
+        Entry("predict", "Predict time and memory of a training step from times of operators."),
         Entry("calibrate", "Measure collectives and write a cluster file for the simulation."),
     ),
     "Manage runs and capsules": (
