@@ -10,7 +10,7 @@ from prismdbg.cli.options import output_file
 from prismdbg.cli.options.launched_job import JOB, TAKES_JOB
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.emulate.request import EmulateRequest
-from prismdbg.emulate.sample import STEPS, Sampled, sample
+from prismdbg.emulate.sample import Sampled, sample
 from prismdbg.jobs.record.launch_line import parse
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
@@ -25,25 +25,17 @@ from prismdbg.simulate.graph.mesh import Mesh
     "--mesh", default="dp=1", show_default=True, metavar="AXES", help="Set the mesh axes and sizes of the whole job."
 )
 @click.option("--rank", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Emulate this rank.")
-@click.option(
-    "--steps",
-    type=click.IntRange(1),
-    default=STEPS,
-    show_default=True,
-    metavar="N",
-    help="Use the operators of step N.",
-)
 @click.option("--budget", type=seconds, default="40s", show_default=True, help="Stop timing operators after this time.")
-@click.option("--timeout", type=seconds, default="1h", show_default=True, help="Limit the time of the rank's run.")
+@click.option("--timeout", type=seconds, default="5m", show_default=True, help="Limit the time of the rank's run.")
 @JOB
-def command(
-    output: Path, mesh: str, rank: int, steps: int, budget: float, timeout: float, job: tuple[str, ...]
-) -> None:
+def command(output: Path, mesh: str, rank: int, budget: float, timeout: float, job: tuple[str, ...]) -> None:
     """Time each operator of COMMAND alone, and on other sizes.
 
-    One rank is emulated for a few steps, and the operators of its last step are noted, forward and backward, with the
-    shapes of their tensors. Then each of them is timed alone, first as it was called, then with each of its sizes
-    changed, until the budget is over. What is left out is counted. OPS gets a CSV file for each operator.
+    One rank is emulated for two steps. The operators of the second are noted, forward and backward, with the shapes of
+    their tensors. A program that communicates in its backward pass through c10d (DDP, FSDP) is refused.
+
+    Then each of them is timed alone, first as it was called, then with each of its sizes changed, until the
+    budget is over. What is left out is counted. OPS gets a CSV file for each operator.
 
     Run nothing else on the machine meanwhile.
     """
@@ -54,7 +46,6 @@ def command(
         world=parse(job).world or axes.world,
         mesh=axes,
         ranks=(rank,),
-        steps=steps,
         bound_s=timeout,
     )
     with output_file.whole_folder(output) as folder:

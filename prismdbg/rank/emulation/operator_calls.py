@@ -15,10 +15,12 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from prismdbg.errors import UsageError
 from prismdbg.rank.program.isolation import is_quiet
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _MADE = "unknown"
+_NO_BACKWARD = -1
 
 
 class OperatorCalls(TorchDispatchMode):  # type: ignore[misc]
@@ -34,6 +36,11 @@ class OperatorCalls(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         if not all(each in _PLAIN for each in types):
             return NotImplemented
+        if func.namespace == "c10d" and torch._C._current_graph_task_id() != _NO_BACKWARD:
+            raise UsageError(
+                f"{func} runs in the backward pass, where DDP's reducer would wait for it forever",
+                hint="leave DistributedDataParallel or FSDP out of the program that is sampled",
+            )
         if func.namespace == "aten" and not _is_view(func) and not is_quiet():
             self._step[_said(func, args, kwargs or {})] += 1
         return func(*args, **(kwargs or {}))

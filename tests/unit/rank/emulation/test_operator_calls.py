@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import torch
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from prismdbg.errors import UsageError
 from prismdbg.rank import operator_timing
 from prismdbg.rank.emulation.operator_calls import OperatorCalls
 
@@ -51,3 +55,17 @@ def test_when_the_time_is_over_the_rest_is_left_out(tmp_path: Path) -> None:
     operator_timing.main(tmp_path / "plan.json", tmp_path / "result.json")
     rows = json.loads((tmp_path / "result.json").read_text())["rows"]
     assert rows == [{"left_out": "the time was over"}] * 2
+
+
+def test_communication_in_the_backward_pass_is_refused(tmp_path: Path) -> None:
+    """DDP's reducer hangs if its works go through Python; forward it is no problem."""
+    dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    try:
+        x = torch.ones(4, requires_grad=True)
+        x.register_hook(lambda gradient: dist.all_reduce(gradient))
+        with OperatorCalls(tmp_path / "calls.json"):
+            dist.all_reduce(torch.ones(4))
+            with pytest.raises(UsageError, match="runs in the backward pass"):
+                x.sum().backward()
+    finally:
+        dist.destroy_process_group()
