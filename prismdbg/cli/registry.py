@@ -47,6 +47,8 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("emulate", "Run ranks of a large job among synthesized peers."),
         Entry("sweep", "Compare configurations of a job by their time and memory."),
         Entry("graph", "Build and simulate one iteration of the whole job."),
+        Entry("predict", "Predict time and memory of a training step from times of operators."),
+        Entry("sample", "Time each operator of a program alone."),
         Entry("calibrate", "Measure collectives and write a cluster file for the simulation."),
     ),
     "Manage runs and capsules": (

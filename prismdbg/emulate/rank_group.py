@@ -133,6 +133,7 @@ class RankGroup:
             until=until,
             donor_bytes=request.donor_bytes,
             schedule=str(self._paced.schedules.get(rank, "")) if self._paced is not None else "",
+            shapes=str(request.shapes or ""),
             clock=self._paced.clock if self._paced is not None else ClockKind.WALL,
         )
         return replace(self.shared, rank=rank, extra={"emulation": settings.to_json()})

@@ -21,6 +21,7 @@ class EmulateRequest:
 
     donor: an earlier run, real or emulated, whose values peers may send. bound_s: for each run of a rank.
     window_bytes: of what a rank received from others that ran; a replay makes everything else up again.
+    shapes: a file for the operators that the newest step called.
     classes: not these ranks, but one of each class, and at most `checks` second members; the axes along which ranks
     differ, empty where that is to be found out.
     """
@@ -43,6 +44,7 @@ class EmulateRequest:
     memory_cap: int = 0
     bound_s: float = 3600.0
     all_on_stderr: bool = False
+    shapes: Path | None = None
 
     def check(self) -> None:
         self.mesh.check_world(self.world)

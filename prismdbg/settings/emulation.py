@@ -86,6 +86,7 @@ class Emulation:
     donors, external: folders of donor values, this run's own and another run's. until: of its first turn.
     is_exact: only the very value that its sender sends will do; else one of another group over the same axes, too.
     schedule: a file, when peers are there (`model/schedule.py`); empty: at once. clock: which they go by.
+    shapes: a file for the operators of the newest step; empty: they are not noted.
     ask_fd, say_fd: pipes from and to whoever gives the turns.
     """
 
@@ -104,6 +105,7 @@ class Emulation:
     say_fd: int = -1
     donor_bytes: int = 1 << 30
     schedule: str = ""
+    shapes: str = ""
     clock: ClockKind = ClockKind.WALL
 
     def policy(self, axis: str, op: str) -> Policy:

@@ -23,6 +23,8 @@ from tests.bench.sections import (
     emulation,
     overview,
     pause,
+    predict,
+    predict_jobs,
     replay,
     screen,
     simulate,
@@ -55,6 +57,8 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Settings, Path], Measured]]] = {
     "emulation": (emulation.TITLE, emulation.measure),
     "emulated_time": (emulated_time.TITLE, emulated_time.measure),
     "emulated_memory": (emulated_memory.TITLE, emulated_memory.measure),
+    "predict": (predict.TITLE, predict.measure),
+    "predict_jobs": (predict_jobs.TITLE, predict_jobs.measure),
 }
 
 
@@ -66,6 +70,9 @@ def parse_args() -> argparse.Namespace:
         "--collectives", type=int, help="of each rank of the generated logs of `weeks`; its goals are for 10000000"
     )
     parser.add_argument("--late-runs", type=int, help="of each cause in `telemetry`; its goals are for 20")
+    parser.add_argument(
+        "--data", type=Path, help="the folder of measured figures that `predict` and `predict_jobs` are held against"
+    )
     parser.add_argument(
         "--output", type=Path, help=f"where the table goes; {RESULTS.name} beside this, none if --quick"
     )
@@ -82,6 +89,7 @@ def main() -> int:
         settings,
         long_log=args.collectives or settings.long_log,
         late_runs=args.late_runs or settings.late_runs,
+        data=args.data,
     )
     measured: dict[str, str] = {}
     failed = False

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`rounds` hold one block of every mode; of each block's steps the first `dropped_steps` do not count."""
+    """`rounds` hold one block of every mode; of each block's steps the first `dropped_steps` do not count.
+
+    data: the folder of measured figures that `predict` is held against; the project has none of them.
+    """
 
     size: str = "6m"
     batch: int = 8
@@ -35,6 +39,7 @@ class Settings:
     long_log: int = 1_000_000
     late_runs: int = 20
     late_steps: int = 40
+    data: Path | None = None
 
 
 FULL = Settings()

@@ -15,6 +15,7 @@ from prismdbg.rank.emulation import checkpoints
 from prismdbg.rank.emulation.clocks import WallClock
 from prismdbg.rank.emulation.notes import StoreNotes
 from prismdbg.rank.emulation.open_calls import PacedClock
+from prismdbg.rank.emulation.operator_calls import OperatorCalls
 from prismdbg.rank.emulation.pace import Pace
 from prismdbg.rank.emulation.peers import EmulatedPeers
 from prismdbg.rank.emulation.processor import ProcessorWaits
@@ -67,6 +68,10 @@ def _begin(config: RankConfig, serve: Serve) -> None:
     COUNTER.listen(recording.on_step)
     if beat.wall is not None:  # on a virtual clock nothing takes longer for it
         COUNTER.listen(ProcessorWaits(recording.note))
+    if settings.shapes:
+        calls = OperatorCalls(Path(settings.shapes))
+        calls.__enter__()  # for as long as the program runs
+        COUNTER.listen(calls.on_step)
     COUNTER.listen(StepLimit(settings.steps, lambda: _last_step(recording)))
     COUNTER.install()
     reads = Reads(lambda: peers.rests_on_assumptions)

@@ -243,6 +243,39 @@ def test_errors_of_an_emulated_iteration_are_those_of_the_results() -> None:
         assert re.search(rf"{ranks} ranks: real, against real \| [\d.]+ \| {mean_again} % \| {most_again} %", page)
 
 
+@pytest.mark.parametrize(
+    ("section", "what", "row"),
+    [
+        ("Prediction, against what was measured", "A100 operators: mean error of each", "forward and backward: .* {}"),
+        ("Prediction, against what was measured", "A100 collectives: mean error of each", "GPUs of a node: .* {}"),
+        (
+            "Predicted iterations, against measured ones",
+            "Megatron on Selene: time, mean error",
+            "time, mean error .* {}",
+        ),
+        (
+            "Predicted iterations, against measured ones",
+            "Megatron on Selene: time, largest error",
+            "largest error .* {}",
+        ),
+        ("Predicted iterations, against measured ones", "Megatron on Selene: memory, largest error", "memory .* {}"),
+        (
+            "Predicted iterations, against measured ones",
+            "vTrain, one node: mean error, each mesh left out",
+            "mesh .* {}",
+        ),
+        (
+            "Predicted iterations, against measured ones",
+            "vTrain, one node: mean error, each tp and pp left out",
+            "pair .* {}",
+        ),
+    ],
+)
+def test_errors_of_predictions_are_those_of_the_results(section: str, what: str, row: str) -> None:
+    page = (ROOT / "docs" / "prediction.md").read_text()
+    assert re.search(row.format(re.escape(measured(section, what, 2))), page)
+
+
 def test_causes_named_right_are_those_of_the_results() -> None:
     page = (ROOT / "docs" / "telemetry.md").read_text()
     text = RESULTS.partition("## Telemetry: why a rank was late\n")[2].partition("\n## ")[0]

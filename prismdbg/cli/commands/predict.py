@@ -1,0 +1,132 @@
+"""`prismdbg predict`: time and memory of a training step, from times of single operators. Nothing runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.cli.options import output_file
+from prismdbg.predict.fit.operator_times import OperatorTimes
+from prismdbg.predict.job.modelled_job import modelled_job
+from prismdbg.predict.model import model_file
+from prismdbg.predict.model.training import Recompute, Training
+from prismdbg.predict.samples.sample_folder import read_folder
+from prismdbg.render import console, prediction_text
+from prismdbg.simulate.cluster import cluster_file
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.mesh import Mesh
+
+
+@click.command()
+@click.argument("model", type=click.Path(path_type=Path), metavar="MODEL")
+@click.option(
+    "--ops",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="OPS",
+    help="Use the times of operators in this folder.",
+)
+@click.option(
+    "--cluster",
+    "cluster_path",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="YAML",
+    help="Simulate this cluster.",
+)
+@click.option("--mesh", required=True, metavar="AXES", help="Set the sizes of pp, dp, ep and tp, as in pp=4,dp=2,tp=8.")
+@click.option(
+    "--batch",
+    type=click.IntRange(1),
+    required=True,
+    metavar="N",
+    help="Set the samples of an iteration, of all ranks together.",
+)
+@click.option(
+    "--microbatch",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Set the samples of a microbatch.",
+)
+@click.option(
+    "--recompute",
+    type=click.Choice([*Recompute]),
+    default=Recompute.NONE,
+    show_default=True,
+    help="Recompute activations in the backward pass: the attention alone (selective), or all of each layer (full).",
+)
+@click.option("--sequence-parallel", is_flag=True, help="Divide the sequence among tp outside of the linears.")
+@click.option(
+    "--interleave",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Interleave N chunks of layers in each pipeline stage.",
+)
+@click.option(
+    "--zero",
+    type=click.IntRange(0, 2),
+    default=0,
+    show_default=True,
+    help="Divide among data-parallel ranks: optimizer states (1), gradients, too (2).",
+)
+@click.option(
+    "--gradient-bytes",
+    type=click.Choice(["2", "4"]),
+    default="4",
+    show_default=True,
+    help="Set the size of a gradient, as it is kept and sent.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Also write the job graph to FILE."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")
+def command(
+    model: Path,
+    ops: Path,
+    cluster_path: Path,
+    mesh: str,
+    batch: int,
+    microbatch: int,
+    recompute: str,
+    sequence_parallel: bool,
+    interleave: int,
+    zero: int,
+    gradient_bytes: str,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Predict time and memory of a training step from times of single operators.
+
+    MODEL is a YAML file with the sizes of a GPT, a Llama or a mixture of experts. OPS is a folder of CSV files, one for
+    each operator. Nothing runs: operators of other shapes are estimated, and those far from all samples are named. The
+    schedule is 1F1B. docs/prediction.md describes both formats and how large the errors are.
+    """
+    described = model_file.read(model)
+    training = Training(
+        mesh=Mesh.parse(mesh),
+        batch=batch,
+        microbatch=microbatch,
+        recompute=Recompute(recompute),
+        is_sequence_parallel=sequence_parallel,
+        interleave=interleave,
+        zero=zero,
+        gradient_bytes=int(gradient_bytes),
+    )
+    cluster = cluster_file.read(cluster_path)
+    training.check(described)
+    job = modelled_job(described, training, OperatorTimes(read_folder(ops)))
+    timeline = simulate(job.graph, cluster)
+    if output is not None:
+        with output_file.whole(output) as path:
+            graph_file.save(job.graph, path)
+        console.say(f"{output}: {job.graph.in_short}; next: prismdbg graph simulate {output}")
+    if as_json:
+        console.emit_json(prediction_text.values(described, training, job, timeline))
+    else:
+        console.emit("\n".join(prediction_text.lines(described, training, job, timeline)))

@@ -1,0 +1,1 @@
+"""Times of shapes that nobody measured, from those that somebody did."""

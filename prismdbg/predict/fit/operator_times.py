@@ -1,0 +1,82 @@
+"""Times of operators by the samples of OPS. A family is fitted when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from prismdbg.errors import UsageError
+from prismdbg.predict.fit.regressor import Regressor, fitted
+from prismdbg.predict.fit.roofline import SECOND_NS
+from prismdbg.predict.operators.work import Work
+from prismdbg.predict.samples.samples import Phase, Samples
+
+_BACKWARD = 2.0  # of a family that was not sampled, over its forward pass
+
+
+@dataclass(slots=True, kw_only=True)
+class Doubts:
+    """outside: shapes that no sample is near, with what is outside. unsampled: families that OPS does not have."""
+
+    outside: dict[str, str] = field(default_factory=dict)
+    unsampled: dict[str, str] = field(default_factory=dict)
+
+
+class OperatorTimes:
+    def __init__(self, samples: Mapping[str, Samples]) -> None:
+        self._families: dict[str, list[Samples]] = {}
+        for one in samples.values():
+            self._families.setdefault(one.work.family, []).append(one)
+        self._fitted: dict[tuple[str, Phase], Regressor] = {}
+        self._known: dict[tuple[str, Phase], int] = {}
+        self._bytes_per_s = 0.0
+        self.doubts = Doubts()
+
+    def time_ns(self, work: Work, phase: Phase) -> int:
+        """Of one shape."""
+        key = (work.shape(0), phase)
+        if key not in self._known:
+            self._known[key] = max(round(self._estimate(work, phase)), 1)
+        return self._known[key]
+
+    def is_sampled(self, family: str) -> bool:
+        return family in self._families
+
+    def _estimate(self, work: Work, phase: Phase) -> float:
+        if not any(phase in one.times_ns for one in self._families.get(work.family, ())):
+            return self._unsampled(work, phase)
+        regressor = self._regressor(work.family, phase)
+        outside = regressor.hull.outside(work)[0]
+        if outside:
+            self.doubts.outside[work.shape(0)] = outside
+        return float(regressor.time_ns(work)[0])
+
+    def _regressor(self, family: str, phase: Phase) -> Regressor:
+        if (family, phase) not in self._fitted:
+            self._fitted[family, phase] = fitted([s for s in self._families[family] if phase in s.times_ns], phase)
+        return self._fitted[family, phase]
+
+    def _unsampled(self, work: Work, phase: Phase) -> float:
+        """Its bytes at the best rate of any operator that only moves bytes."""
+        self.doubts.unsampled[work.family] = f"{work.family}: its bytes at the best rate that an operator reached"
+        if not self._bytes_per_s:
+            self._bytes_per_s = self._best_rate()
+        factor = _BACKWARD if phase is Phase.BACKWARD and work.family != "dropout" else 1.0
+        return float(work.moved_bytes[0]) / self._bytes_per_s * SECOND_NS * factor
+
+    def _best_rate(self) -> float:
+        rates = [
+            float(np.median(one.work.moved_bytes / times)) * SECOND_NS
+            for family in self._families.values()
+            for one in family
+            for phase, times in one.times_ns.items()
+            if phase is not Phase.BACKWARD and not one.work.flops.any() and one.work.has_tiles
+        ]
+        if not rates:
+            raise UsageError(
+                "OPS has no operator that only moves bytes, and the model needs some that it does not have",
+                hint="measure a norm, an activation or a residual, too",
+            )
+        return max(rates)

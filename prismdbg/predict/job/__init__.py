@@ -1,0 +1,1 @@
+"""The job graph of a model that is trained on a mesh."""

@@ -1,0 +1,58 @@
+"""The job graph of a model that is trained on a mesh: a class for each pipeline stage. Nothing ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from prismdbg.predict.fit.operator_times import Doubts, OperatorTimes
+from prismdbg.predict.job.stage_writer import StageWriter
+from prismdbg.predict.model.memory import StageMemory, stage_memory
+from prismdbg.predict.model.model import Model
+from prismdbg.predict.model.training import PP, Training
+from prismdbg.simulate.graph.job_graph import JobGraph, RankClass
+from prismdbg.simulate.graph.mesh import Ints, Mesh
+from prismdbg.simulate.graph.origin import Origin, Source
+from prismdbg.simulate.quantities import MILLION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ModelledJob:
+    """`memory`: by stage. doubts: what is not between samples, and what has none."""
+
+    graph: JobGraph
+    memory: tuple[StageMemory, ...]
+    doubts: Doubts
+
+
+def modelled_job(model: Model, training: Training, times: OperatorTimes) -> ModelledJob:
+    """UsageError where the model cannot be divided so."""
+    training.check(model)
+    memory = tuple(stage_memory(model, training, stage) for stage in range(training.pp))
+    classes = tuple(
+        RankClass(name=f"stage {held.stage}", entries=StageWriter(model, training, held, times).entries())
+        for held in memory
+    )
+    graph = JobGraph.placed(
+        training.mesh, classes, _class_at(training.mesh), np.full(training.mesh.world, MILLION, dtype=np.int64)
+    )
+    origin = Origin(source=Source.ARITHMETIC, doubts=_said(times.doubts))
+    return ModelledJob(graph=replace(graph, origin=origin), memory=memory, doubts=times.doubts)
+
+
+def _said(doubts: Doubts) -> tuple[str, ...]:
+    outside = f"times of {len(doubts.outside)} shapes of operators: they lie outside what was sampled"
+    return (
+        *((outside,) if doubts.outside else ()),
+        *(f"times of {what}; nothing of it was sampled" for what in doubts.unsampled.values()),
+    )
+
+
+def _class_at(mesh: Mesh) -> Ints:
+    at = np.zeros(mesh.sizes, dtype=np.int64)
+    if PP in mesh.names:
+        place = [1] * len(mesh.names)
+        place[mesh.axis(PP)] = mesh.size(PP)
+        at += np.arange(mesh.size(PP)).reshape(place)
+    return at.ravel()

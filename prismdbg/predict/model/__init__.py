@@ -1,0 +1,1 @@
+"""A model and how it is trained, and what each rank of it does and holds."""

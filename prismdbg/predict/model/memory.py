@@ -1,0 +1,97 @@
+"""What a rank holds, in bytes. Activations are those of Korthikanti et al., arXiv 2205.05198, equations 1 to 6, for one
+layer and one microbatch of 16-bit values; masks of dropout have a byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prismdbg.predict.model.model import Attention, Model
+from prismdbg.predict.model.training import Recompute, Training
+
+WEIGHT_BYTES = 2
+OPTIMIZER_BYTES = 12  # Adam: a 32-bit copy and two moments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageMemory:
+    """Of a rank of stage `stage`. expert_parameters: of `parameters`, those of experts. layer_activation_bytes,
+    recomputed_bytes: of a layer and a microbatch, kept until its backward pass, and again there while a layer is
+    recomputed."""
+
+    stage: int
+    parameters: int
+    expert_parameters: int
+    weight_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+    layer_activation_bytes: int
+    recomputed_bytes: int
+    head_bytes: int
+
+    @property
+    def fixed_bytes(self) -> int:
+        return self.weight_bytes + self.gradient_bytes + self.optimizer_bytes
+
+
+def stage_memory(model: Model, training: Training, stage: int) -> StageMemory:
+    tr = training
+    dense, experts = _parameters(model, tr, stage)
+    optimizer = OPTIMIZER_BYTES * _divided(dense, experts, tr, tr.zero >= 1)
+    gradients = tr.gradient_bytes * _divided(dense, experts, tr, tr.zero >= 2)
+    weights = WEIGHT_BYTES * _divided(dense, experts, tr, tr.zero >= 3)
+    kept = layer_activation_bytes(model, tr, tr.recompute)
+    whole = layer_activation_bytes(model, tr, Recompute.NONE)
+    return StageMemory(
+        stage=stage,
+        parameters=dense + experts,
+        expert_parameters=experts,
+        weight_bytes=weights,
+        gradient_bytes=gradients,
+        optimizer_bytes=optimizer,
+        layer_activation_bytes=kept,
+        recomputed_bytes=max(whole - kept, 0),
+        head_bytes=_head_bytes(model, tr) if stage == tr.pp - 1 else 0,
+    )
+
+
+def layer_activation_bytes(model: Model, training: Training, recompute: Recompute) -> int:
+    """Of a layer and a microbatch."""
+    size = model.sequence * training.microbatch * model.hidden
+    if recompute is Recompute.FULL:
+        return 2 * size
+    t, outside = training.tp, training.norm_parts
+    dropped = 1 if model.has_dropout else 0
+    qkv = model.qkv / model.hidden
+    attention = 2 * qkv + 2  # queries, keys, values; the input of the second linear
+    inner = model.ffn / model.hidden * (2 * (3 if model.is_gated else 2))
+    mlp = inner * (model.experts_per_token if model.experts else 1)
+    whole = 4 + 2 * dropped + 4  # inputs of two norms and of two linears, masks of two dropouts
+    core = 0.0
+    if recompute is Recompute.NONE and model.attention is Attention.UNFUSED:
+        core = (4 + dropped) * model.heads * model.sequence / model.hidden  # scores, softmax, mask
+    return round(size * (whole / outside + (attention + mlp + core) / t))
+
+
+def _parameters(model: Model, training: Training, stage: int) -> tuple[int, int]:
+    """Of a rank: outside of experts, and of experts."""
+    layers = model.layers // training.pp
+    tables = (stage == 0) + (stage == training.pp - 1 and not (model.is_tied and training.pp == 1))
+    attention = model.attention_parameters + (0 if model.experts else model.mlp_parameters)
+    router = model.hidden * model.experts
+    dense = (layers * attention + tables * model.table_parameters) // training.tp + layers * router
+    experts = layers * model.mlp_parameters * model.experts // (training.tp * training.ep)
+    return dense, experts
+
+
+def _divided(dense: int, experts: int, training: Training, is_divided: bool) -> int:
+    """Experts are the same on the ranks of dp alone."""
+    if not is_divided:
+        return dense + experts
+    return -(-dense // training.replicas) + -(-experts // (training.replicas // training.ep))
+
+
+def _head_bytes(model: Model, training: Training) -> int:
+    """The output layer's input and its 32-bit scores, while a microbatch is there."""
+    tokens = model.sequence * training.microbatch
+    return tokens * (2 * model.hidden + 4 * model.vocabulary // training.tp)

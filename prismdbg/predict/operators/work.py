@@ -1,0 +1,51 @@
+"""How much work an operator is: arithmetic, bytes moved, and the sizes that decide how well a machine does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Work:
+    """Of n shapes of one operator. Every array has shape (n,).
+
+    flops: floating-point operations of the forward pass. moved_bytes: what it must read and write at least.
+    sizes: by name, what a regressor sees of the shape. has_tiles: whether a kernel cuts the sizes into tiles, so that
+    it matters how round they are.
+    """
+
+    family: str
+    flops: Floats
+    moved_bytes: Floats
+    sizes: Mapping[str, Floats]
+    has_tiles: bool = True
+
+    def __len__(self) -> int:
+        return len(self.flops)
+
+    def shape(self, number: int) -> str:
+        """`linear k=4096 m=2048 n=12288`."""
+        return " ".join([self.family, *(f"{name}={size[number]:g}" for name, size in sorted(self.sizes.items()))])
+
+
+def matmul(family: str, *, m: Floats, n: Floats, k: Floats, batch: Floats | float = 1, item_bytes: int = 2) -> Work:
+    """`batch` products of (m, k) with (k, n): 2 m n k operations each."""
+    many = m * 0 + batch
+    sizes = {"m": m, "n": n, "k": k} | ({} if isinstance(batch, int | float) else {"batch": many})
+    return Work(
+        family=family,
+        flops=2 * many * m * n * k,
+        moved_bytes=item_bytes * many * (m * n + m * k + n * k),
+        sizes=sizes,
+    )
+
+
+def memory_bound(family: str, sizes: Mapping[str, Floats], *, items: Floats, ways: float, item_bytes: int = 2) -> Work:
+    """Reads and writes `items` elements, together `ways` times; its arithmetic does not count."""
+    return Work(family=family, flops=0 * items, moved_bytes=ways * item_bytes * items, sizes=sizes)

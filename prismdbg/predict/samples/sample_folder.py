@@ -1,0 +1,125 @@
+"""OPS: a folder with one CSV file for each operator, named after it. Columns are the sizes of a shape, then its times.
+
+    linear1.csv        mp,b,l,dim,forward_us,backward_us
+    RoPE_fp16.csv      mp,b,h,l,dim,F_dur(us),B_dur(us)        as arXiv 2509.22832 publishes them
+
+Numbers only, all above zero. What follows `_fp16` in a file's name says nothing: files of one operator are taken
+together, equal rows once. Files whose header has no known column of times are left out. Nothing is fitted before it is
+asked for, and nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.predict.operators.work import Floats
+from prismdbg.predict.samples.samples import Phase, Samples
+
+TIMES: Mapping[str, Phase] = {
+    "forward_us": Phase.FORWARD,
+    "backward_us": Phase.BACKWARD,
+    "whole_us": Phase.WHOLE,
+    "F_dur(us)": Phase.FORWARD,
+    "B_dur(us)": Phase.BACKWARD,
+    "dur(us)": Phase.WHOLE,
+}
+MOST_BYTES = 64 << 20
+_SUFFIX = "_fp16"
+_US = 1_000
+
+
+def read_folder(folder: Path) -> dict[str, Samples]:
+    """By operator. UsageError where there is no such folder or nothing in it; CapsuleError where a file is damaged."""
+    if not folder.is_dir():
+        raise UsageError(f"no such directory: {folder}", hint="give the folder with the CSV files of the operators")
+    known: dict[str, Samples] = {}
+    for path in sorted(folder.glob("*.csv")):
+        if (samples := read_file(path)) is not None:
+            before = known.get(samples.operator)
+            known[samples.operator] = samples if before is None else _together(path, before, samples)
+    if not known:
+        raise UsageError(
+            f"{folder} contains no times of operators", hint=f"add CSV files with a column {', '.join(TIMES)}"
+        )
+    return known
+
+
+def _together(path: Path, one: Samples, other: Samples) -> Samples:
+    if (set(one.columns), set(one.times_ns)) != (set(other.columns), set(other.times_ns)):
+        raise CapsuleError(
+            f"{path} has other columns than the files of {one.operator} before it", hint="give them the same columns"
+        )
+    mine, theirs = (
+        [*(each.columns[name] for name in one.columns), *(each.times_ns[phase] for phase in one.times_ns)]
+        for each in (one, other)
+    )
+    rows = np.unique(np.concatenate([np.stack(mine, 1), np.stack(theirs, 1)]), axis=0)
+    columns = dict(zip(one.columns, rows.T, strict=False))
+    times = dict(zip(one.times_ns, rows.T[len(columns) :], strict=True))
+    return Samples(operator=one.operator, columns=columns, times_ns=times)
+
+
+def read_file(path: Path) -> Samples | None:
+    """None where the header names no times."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise CapsuleError(f"{path} is larger than {MOST_BYTES >> 20} MiB", hint="leave samples out")
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.reader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise CapsuleError(f"{path} cannot be read: {error}", hint="give a CSV file of numbers") from error
+    header = [name.strip() for name in rows[0]] if rows else []
+    if not set(header) & set(TIMES):
+        return None
+    if len(set(header)) != len(header):
+        raise CapsuleError(f"{path}: a column occurs twice: {', '.join(header)}", hint="leave one")
+    table = _table(path, header, [row for row in rows[1:] if row])
+    return Samples(
+        operator=path.stem.partition(_SUFFIX)[0],
+        columns={name: table[:, at] for at, name in enumerate(header) if name not in TIMES},
+        times_ns={TIMES[name]: table[:, at] * _US for at, name in enumerate(header) if name in TIMES},
+    )
+
+
+def write_file(path: Path, samples: Samples) -> None:
+    names = {phase: f"{phase}_us" for phase in samples.times_ns}
+    columns = [*samples.columns.values(), *(times / _US for times in samples.times_ns.values())]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([*samples.columns, *names.values()])
+        writer.writerows([f"{value:.10g}" for value in row] for row in zip(*columns, strict=True))
+
+
+def _table(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]]) -> Floats:
+    if not rows:
+        raise CapsuleError(f"{path} contains no samples", hint="leave the file out, or measure it again")
+    table = np.array([_numbers(path, header, line, row) for line, row in enumerate(rows, 2)], dtype=np.float64)
+    return table
+
+
+def _numbers(path: Path, header: Sequence[str], line: int, row: Sequence[str]) -> list[float]:
+    if len(row) != len(header):
+        raise CapsuleError(
+            f"{path}, line {line}: {len(row)} values for {len(header)} columns", hint="give one for each column"
+        )
+    numbers = [_number(text) for text in row]
+    for name, text, number in zip(header, row, numbers, strict=True):
+        if not 0 < number < 1e18:
+            raise CapsuleError(
+                f"{path}, line {line}: {name} is {text[:40]!r}, not a number above zero",
+                hint="give a number above zero, or leave the line out",
+            )
+    return numbers
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

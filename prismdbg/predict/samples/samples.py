@@ -1,0 +1,40 @@
+"""Measured times of one operator at many shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from prismdbg.predict.operators.operators import work_of
+from prismdbg.predict.operators.work import Floats, Work
+
+
+class Phase(StrEnum):
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    WHOLE = "whole"  # an optimizer's step, a collective
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Samples:
+    """`columns`: the shapes, by name. times_ns: by phase. Every array has shape (n,)."""
+
+    operator: str
+    columns: Mapping[str, Floats]
+    times_ns: Mapping[Phase, Floats]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.times_ns.values())))
+
+    @property
+    def work(self) -> Work:
+        return work_of(self.operator, self.columns)
+
+    def chosen(self, rows: Floats) -> Samples:
+        """`rows`: a mask, or places."""
+        return Samples(
+            operator=self.operator,
+            columns={name: column[rows] for name, column in self.columns.items()},
+            times_ns={phase: times[rows] for phase, times in self.times_ns.items()},
+        )

@@ -1,0 +1,195 @@
+"""Time and memory of a training step from a description: samples are of a fake machine, 100 TFLOP/s and 1 TB/s."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prismdbg.errors import UsageError
+from prismdbg.predict.fit.operator_times import OperatorTimes
+from prismdbg.predict.job.modelled_job import ModelledJob, modelled_job
+from prismdbg.predict.model import model_file
+from prismdbg.predict.model.memory import stage_memory
+from prismdbg.predict.model.model import Attention, Model
+from prismdbg.predict.model.training import Recompute, Training
+from prismdbg.predict.operators.work import Work
+from prismdbg.predict.samples.samples import Phase, Samples
+from prismdbg.simulate.cluster.cluster import ideal
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.entries import PROVENANCES, Kind, Provenance
+from prismdbg.simulate.graph.mesh import Mesh
+
+GPT = """
+kind: gpt
+layers: 48
+hidden: 6144
+heads: 64
+vocabulary: 51200
+sequence: 2048
+attention: unfused
+"""
+GIB = 1 << 30
+
+
+class Known(OperatorTimes):
+    """A fake: every operator takes what its work says."""
+
+    def __init__(self) -> None:
+        pass_only = Samples(
+            operator="res_add",
+            columns={name: np.ones(1) for name in ("b", "l", "dim")},
+            times_ns={Phase.FORWARD: np.ones(1)},
+        )
+        super().__init__({"res_add": pass_only})
+
+    def _estimate(self, work: Work, phase: Phase) -> float:
+        once = max(work.flops[0] / 1e5, work.moved_bytes[0] / 1e3)
+        return once * (2 if phase is Phase.BACKWARD else 1)
+
+    def is_sampled(self, family: str) -> bool:
+        return family != "dropout"
+
+
+def training(mesh: str, batch: int, **more: object) -> Training:
+    return Training(mesh=Mesh.parse(mesh), batch=batch, **more)  # type: ignore[arg-type]
+
+
+def predicted(text: str, how: Training) -> ModelledJob:
+    return modelled_job(model_file.parse(text), how, Known())
+
+
+def computed_ns(job: ModelledJob, stage: int = 0) -> int:
+    entries = job.graph.classes[stage].entries
+    return int(entries.duration_ns[entries.kind == Kind.COMPUTE].sum())
+
+
+@pytest.mark.parametrize(
+    ("recompute", "is_sequence_parallel", "per_token"),
+    [
+        (Recompute.NONE, False, 10 + 24 / 8 + 5 * 64 * 2048 / (6144 * 8)),
+        (Recompute.NONE, True, 34 / 8 + 5 * 64 * 2048 / (6144 * 8)),
+        (Recompute.SELECTIVE, True, 34 / 8),
+        (Recompute.FULL, False, 2),
+    ],
+)
+def test_activations_are_those_of_the_paper(recompute: Recompute, is_sequence_parallel: bool, per_token: float) -> None:
+    """Korthikanti et al., arXiv 2205.05198, table 2."""
+    how = training("tp=8", 4, microbatch=4, recompute=recompute, is_sequence_parallel=is_sequence_parallel)
+    held = stage_memory(model_file.parse(GPT), how, 0)
+    assert held.layer_activation_bytes == pytest.approx(2048 * 4 * 6144 * per_token, rel=1e-6)
+
+
+def test_the_peak_is_what_the_first_stage_holds_of_its_microbatches() -> None:
+    """1F1B: as many microbatches as stages, and the fixed part."""
+    job = predicted(GPT, training("pp=4,tp=8", 16))
+    held = job.memory[0]
+    assert job.graph.peak_bytes[0] == held.fixed_bytes + 4 * 12 * held.layer_activation_bytes
+    assert job.graph.peak_bytes[-1] < job.graph.peak_bytes[0]
+
+
+def test_weights_gradients_and_optimizer_are_divided_as_asked() -> None:
+    model = model_file.parse(GPT)
+    plain, first, second = (stage_memory(model, training("dp=4,tp=8", 4, zero=zero), 0) for zero in (0, 1, 2))
+    assert plain.optimizer_bytes == 12 * plain.parameters and plain.gradient_bytes == 4 * plain.parameters
+    assert first.optimizer_bytes == pytest.approx(plain.optimizer_bytes / 4, rel=1e-6)
+    assert first.gradient_bytes == plain.gradient_bytes
+    assert second.gradient_bytes == pytest.approx(plain.gradient_bytes / 4, rel=1e-6)
+    assert plain.parameters == pytest.approx(model.parameters / 8, rel=1e-6)
+
+
+def test_full_recomputation_is_one_more_forward_pass() -> None:
+    times = {how: computed_ns(predicted(GPT, training("tp=8", 4, recompute=how))) for how in Recompute}
+    assert times[Recompute.FULL] / times[Recompute.NONE] == pytest.approx(4 / 3, rel=0.02)
+    assert times[Recompute.NONE] < times[Recompute.SELECTIVE] < times[Recompute.FULL]
+
+
+def test_tensor_parallelism_divides_the_linears() -> None:
+    whole, eighth = (computed_ns(predicted(GPT, training(mesh, 4))) for mesh in ("dp=1", "tp=8"))
+    assert 6 < whole / eighth < 8
+
+
+def test_interleaving_makes_the_iteration_shorter_and_the_memory_larger() -> None:
+    plain = predicted(GPT, training("pp=4", 8))
+    interleaved = predicted(GPT, training("pp=4", 8, interleave=2))
+    times = [simulate(job.graph, ideal()).iteration_ns for job in (plain, interleaved)]
+    assert times[1] < times[0]
+    assert interleaved.graph.peak_bytes[0] > plain.graph.peak_bytes[0]
+
+
+@pytest.mark.parametrize("kind", ["gpt", "llama"])
+@pytest.mark.parametrize("attention", ["flash", "unfused"])
+def test_every_mesh_makes_a_graph_that_simulates(kind: str, attention: str, tmp_path: Path) -> None:
+    text = GPT.replace("gpt", kind).replace("unfused", attention).replace("layers: 48", "layers: 8")
+    how = training("pp=2,dp=2,tp=2", 16, is_sequence_parallel=True, interleave=2, zero=1)
+    job = predicted(text, how)
+    graph_file.save(job.graph, tmp_path / "graph.npz")
+    assert simulate(graph_file.load(tmp_path / "graph.npz"), ideal()).iteration_ns > 0
+
+
+def test_experts_exchange_tokens_and_are_divided() -> None:
+    text = GPT.replace("kind: gpt", "kind: moe\nexperts: 8").replace("layers: 48", "layers: 4")
+    job = predicted(text, training("dp=2,ep=4", 8))
+    entries = job.graph.classes[0].entries
+    exchanges = [entries.texts[op] for op in entries.op[entries.kind == Kind.COLLECTIVE]].count("all_to_all")
+    assert exchanges == 4 * 4  # two each way in each layer
+    reduced = {entries.channels[entries.channel[row]] for row in np.flatnonzero(entries.kind == Kind.COLLECTIVE)}
+    assert reduced == {"ep", "dp,ep", "dp", "world"}
+    assert simulate(job.graph, ideal()).iteration_ns > 0
+    dense, divided = (stage_memory(model_file.parse(text), training(mesh, 8), 0) for mesh in ("dp=8", "dp=2,ep=4"))
+    assert divided.parameters < dense.parameters / 3
+
+
+def test_what_was_not_sampled_is_assumed() -> None:
+    entries = predicted(GPT, training("tp=8", 4)).graph.classes[0].entries
+    found = {PROVENANCES[p] for p in entries.provenance[entries.kind == Kind.COMPUTE].tolist()}
+    assert found == {Provenance.MODELLED, Provenance.ASSUMED}
+
+
+@pytest.mark.parametrize(
+    ("mesh", "batch", "more", "said"),
+    [
+        ("pp=5", 10, {}, "48 layers cannot be divided among 5"),
+        ("dp=3", 10, {}, "a batch of 10 cannot be divided among 3"),
+        ("tp=3", 4, {}, "64 heads cannot be divided among 3"),
+        ("cp=2", 4, {}, "no axis 'cp'"),
+        ("ep=2", 4, {}, "no experts"),
+        ("pp=4", 6, {"interleave": 2}, "cannot be interleaved"),
+        ("tp=8", 4, {"zero": 1}, "data-parallel ranks, and there is one"),
+    ],
+)
+def test_an_impossible_job_is_refused_by_name(mesh: str, batch: int, more: dict[str, int], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        predicted(GPT, training(mesh, batch, **more))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("kind: bert", "line 2: kind: 'bert' is not one of its values"),
+        ("heads: 7", "7 heads do not divide"),
+        ("kv_heads: 5", "5 do not divide 64 heads"),
+        ("experts: 4", "a gpt has no experts"),
+        ("tied: perhaps", "neither true nor false"),
+        ("layers: 0", "not a whole number from 1"),
+        ("layers: 99999999999", "more than"),
+        ("depth: 3", "is not a key"),
+    ],
+)
+def test_a_wrong_description_is_an_error_with_its_line(line: str, said: str) -> None:
+    name = line.partition(":")[0]
+    kept = [each for each in GPT.strip().splitlines() if not each.startswith(f"{name}:")]
+    with pytest.raises(UsageError, match=said):
+        model_file.parse("\n".join(["", line, *kept]))
+
+
+def test_the_kinds_differ_as_said() -> None:
+    gpt = model_file.parse(GPT)
+    llama = model_file.parse(GPT.replace("gpt", "llama").replace("attention: unfused", "kv_heads: 8"))
+    assert isinstance(gpt, Model) and gpt.has_dropout and gpt.is_tied and not gpt.is_gated
+    assert llama.is_gated and llama.has_rope and llama.attention is Attention.FLASH and not llama.is_tied
+    assert llama.qkv == 6144 + 2 * 8 * 96
+    assert replace(gpt, is_tied=False).parameters - gpt.parameters == 51200 * 6144

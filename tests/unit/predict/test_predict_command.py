@@ -1,0 +1,66 @@
+"""`prismdbg predict`, with samples of a fake machine, through the real fits."""
+
+from __future__ import annotations
+
+import csv
+import json
+from itertools import product
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from prismdbg.cli.commands.predict import command
+from prismdbg.errors import UsageError
+from prismdbg.simulate.graph import graph_file
+
+MODEL = "kind: llama\nlayers: 4\nhidden: 512\nheads: 8\nvocabulary: 1024\nsequence: 256\n"
+CLUSTER = "ranks_per_node: 8\ntiers:\n  link: {spans: job, latency: 1 us, bandwidth: 100 GB/s}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Linears at 10 TFLOP/s and norms at 100 GB/s."""
+    (tmp_path / "ops").mkdir()
+    rows = [(1, 1, length, dim) for length, dim in product((128, 256, 512), (256, 512, 1024))]
+    with (tmp_path / "ops/linear3.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["mp", "b", "l", "dim", "forward_us", "backward_us"])
+        writer.writerows([*row, 8 * row[2] * row[3] ** 2 / 1e7, 16 * row[2] * row[3] ** 2 / 1e7] for row in rows)
+    with (tmp_path / "ops/RMSlayernorm.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["b", "l", "dim", "forward_us", "backward_us"])
+        writer.writerows([*row[1:], row[2] * row[3] / 2.5e4, row[2] * row[3] / 1e4] for row in rows)
+    (tmp_path / "model.yaml").write_text(MODEL)
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    return tmp_path
+
+
+def run(folder: Path, *more: str) -> Result:
+    given = ["--ops", folder / "ops", "--cluster", folder / "cluster.yaml", folder / "model.yaml"]
+    return CliRunner().invoke(command, [*map(str, given), *more], catch_exceptions=False, standalone_mode=False)
+
+
+def test_time_and_memory_are_said_with_what_they_rest_on(folder: Path) -> None:
+    said = run(folder, "--mesh", "pp=2,dp=2", "--batch", "8").output
+    assert "on 4 ranks, pp=2,dp=2" in said and "tokens/s" in said
+    assert "stage 0: " in said and "stage 1: " in said and "optimizer" in said
+    assert "RMSlayernorm tokens=256 width=512" not in said  # between the samples
+    assert "linear k=512 m=256 n=512: n=512 (sampled: 1024 to 4096)" in said
+    assert "do not conclude: times of flash_atten: its bytes at the best rate" in said
+
+
+def test_the_graph_is_written_and_its_time_is_that_of_the_values(folder: Path) -> None:
+    ran = run(folder, "--mesh", "pp=2,dp=2", "--batch", "8", "--json", "-o", str(folder / "graph.npz"))
+    values = json.loads(ran.stdout)
+    graph = graph_file.load(folder / "graph.npz")
+    assert graph.mesh.world == values["world"] == 4
+    assert values["stages"][0]["peak_bytes"] == graph.peak_bytes[0]
+    linears = 4 / 2 * 4 * 6 * 256 * (512 * 1536 + 512 * 512 + 3 * 512 * 2048) / 1e13 * 1e9  # four microbatches
+    assert values["iteration_ns"] > linears
+
+
+def test_what_cannot_be_is_one_error_and_nothing_is_written(folder: Path) -> None:
+    with pytest.raises(UsageError, match="4 layers cannot be divided among 3"):
+        run(folder, "--mesh", "pp=3", "--batch", "3", "-o", str(folder / "graph.npz"))
+    assert not (folder / "graph.npz").exists()

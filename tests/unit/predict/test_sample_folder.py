@@ -1,0 +1,79 @@
+"""OPS: times of operators as CSV files, ours and those that were published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.predict.samples.sample_folder import read_folder, write_file
+from prismdbg.predict.samples.samples import Phase
+
+PUBLISHED = "mp,b,l,dim,F_dur(us),B_dur(us)\n1.0,2.0,1024.0,512.0,10.5,21.0\n2.0,2.0,1024.0,512.0,6.0,11.0\n"
+
+
+def test_a_published_file_is_read_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "linear1_fp16.csv").write_text(PUBLISHED)
+    (tmp_path / "published_errors.csv").write_text("Function,Best_error%\nlinear1,0.05\n")
+    found = read_folder(tmp_path)
+    assert list(found) == ["linear1"]
+    assert found["linear1"].times_ns[Phase.FORWARD].tolist() == [10_500, 6_000]
+    assert found["linear1"].work.shape(1) == "linear k=512 m=2048 n=768"
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    (tmp_path / "linear1_fp16.csv").write_text(PUBLISHED)
+    samples = read_folder(tmp_path)["linear1"]
+    again = tmp_path / "again"
+    again.mkdir()
+    write_file(again / "linear1.csv", samples)
+    found = read_folder(again)["linear1"]
+    assert list(found.columns) == list(samples.columns) and list(found.times_ns) == list(samples.times_ns)
+    assert all(np.array_equal(found.columns[name], samples.columns[name]) for name in samples.columns)
+    assert all(np.array_equal(found.times_ns[phase], samples.times_ns[phase]) for phase in samples.times_ns)
+
+
+def test_files_of_one_operator_are_taken_together_and_equal_rows_once(tmp_path: Path) -> None:
+    (tmp_path / "p2p_fp16_1_2.csv").write_text("shape,nodes,GPUsPerNode,dur(us)\n64,1,2,5\n")
+    (tmp_path / "p2p_fp16_2_1.csv").write_text("nodes,shape,GPUsPerNode,dur(us)\n2,64,1,50\n1,64,2,5\n")
+    found = read_folder(tmp_path)["p2p"]
+    assert sorted(zip(found.columns["nodes"], found.times_ns[Phase.WHOLE], strict=True)) == [(1, 5_000), (2, 50_000)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("m,n,k,forward_us\n1,2,3\n", "line 2: 3 values for 4 columns"),
+        ("m,n,k,forward_us\n1,2,3,4\n1,2,-3,4\n", "line 3: k is '-3'"),
+        ("m,n,k,forward_us\n1,2,3,nan\n", "forward_us is 'nan'"),
+        ("m,n,k,forward_us\n1,2,3,inf\n", "forward_us is 'inf'"),
+        ("m,n,k,forward_us\n1,2,x,4\n", "k is 'x'"),
+        ("m,m,k,forward_us\n1,2,3,4\n", "a column occurs twice"),
+        ("m,n,k,forward_us\n", "contains no samples"),
+        ("m,n,k,forward_us\n1,2,\xff\x00,4\n", "k is"),
+    ],
+)
+def test_a_damaged_file_is_one_clear_error(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "mm.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(CapsuleError, match=said):
+        read_folder(tmp_path)
+
+
+def test_bytes_that_are_no_text_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "mm.csv").write_bytes(b"m,n,k,forward_us\n\xff\xfe,1,1,1\n")
+    with pytest.raises(CapsuleError, match="cannot be read"):
+        read_folder(tmp_path)
+
+
+def test_a_column_that_an_operator_needs_is_named(tmp_path: Path) -> None:
+    (tmp_path / "linear1.csv").write_text("mp,b,l,forward_us\n1,2,3,4\n")
+    with pytest.raises(CapsuleError, match="operator linear1: column 'dim' is missing"):
+        _ = read_folder(tmp_path)["linear1"].work
+
+
+def test_a_folder_without_samples_is_a_usage_error(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "gone"):
+        with pytest.raises(UsageError):
+            read_folder(folder)
