@@ -45,7 +45,9 @@ class RealWork(WatchedWork):
         self._call = call
 
     def get_future(self) -> Any:
-        return self._call.inner.get_future()
+        future = self._call.inner.get_future()
+        future.add_done_callback(lambda _: self.let_go())
+        return future
 
 
 def told(recorder: PythonRecorder, call: Call, wrapped: Any, completion: Completion) -> Any:

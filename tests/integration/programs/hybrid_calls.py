@@ -75,4 +75,7 @@ value = mine.clone()
 if pair is not None and rank > 1:
     dist.all_reduce(value, group=pair)
 say("all_reduce of two real ones", value)
+if pair is not None and rank > 1:
+    value = dist.all_reduce(mine.clone(), group=pair, async_op=True).get_future().wait()[0]
+say("all_reduce of two real ones, by its future", value)
 dist.destroy_process_group()
