@@ -18,7 +18,8 @@ from prismdbg.model.plurals import counted
 from prismdbg.simulate.assessment.fidelity import say_size
 
 _LAST = Moment(10**9, 10**17)
-_REAL = (synthesis.DONOR, synthesis.OWN)
+RECEIVED = "really sent"  # by ranks that run at once
+_REAL = (synthesis.DONOR, synthesis.OWN, RECEIVED)
 UNPACED = "how long a step takes; use `--pace` or `prismdbg graph simulate` for that"
 
 
@@ -47,7 +48,7 @@ class EmulationWorth:
         total = sum(self.received_bytes.values())
         by_size = sorted(self.received_bytes.items(), key=lambda pair: -pair[1])
         ways = ", ".join(f"{size_bytes / total:.1%} {way or 'unknown'}" for way, size_bytes in by_size) if total else ""
-        waits = self.passed.line() if self.passed is not None else "none: peers answered immediately"
+        waits = self.passed.line() if self.passed is not None else self._unpaced_waits()
         ran = "ran" if self.passed is None else "ran paced"  # those that were only checked with ran before that
         return [
             f"fidelity: {self.ran:,} of {counted(self.world, 'rank')} {ran}; " + self._what_was_real(),
@@ -55,6 +56,10 @@ class EmulationWorth:
             f"transfers and waits: {waits}",
             *(f"do not conclude: {doubt}" for doubt in self._doubts()),
         ]
+
+    def _unpaced_waits(self) -> str:
+        none = "none: peers answered immediately"
+        return f"real between ranks that ran at once, else {none}" if RECEIVED in self.received_bytes else none
 
     def _what_was_real(self) -> str:
         if any(each.is_synthesized for each in self.shaping):
@@ -94,7 +99,7 @@ def worth_of(run: RunFolder, world: int) -> EmulationWorth:
 
 
 def _received(log: RankLog) -> Counter[str]:
-    made = {call.record_id: call.made for call in log.collectives}
+    made = {call.record_id: call.made if call.synthesized else RECEIVED for call in log.collectives}
     found: Counter[str] = Counter()
     for node in build_slice(log, Moment(0), _LAST).nodes:
         if node.received_bytes:

@@ -11,9 +11,11 @@ from statistics import median
 from prismdbg.emulate.emulated_rank import EmulatedRank
 from prismdbg.emulate.external_donors import write_external
 from prismdbg.emulate.fit import Fit, fit_of, logs_of, mesh_problem
+from prismdbg.emulate.kept_values import KeptValues
 from prismdbg.emulate.rank_group import RankGroup
 from prismdbg.emulate.rank_scheduler import RankScheduler
 from prismdbg.emulate.request import EmulateRequest
+from prismdbg.emulate.together import RanksAtOnce
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.builder import iteration_of
 from prismdbg.job_graph.cpu_waits import displaced
@@ -73,7 +75,8 @@ def _emulate(request: EmulateRequest, run: RunFolder, line: LaunchLine, say: Say
             count = write_external(RunFolder.existing(request.donor), request.mesh, run.path / "external")
             none = "" if count else ": no rank there sent what another one cannot synthesize, so it changes nothing"
             say(f"{counted(count, 'donor value')} in {request.donor}{none}")
-        found = _run_on_its_mesh(request, run, RankScheduler(crew.go))
+        at_once = RanksAtOnce(crew.give, crew.go, KeptValues(run.path / "donors"), request.bound_s)
+        found = _run_on_its_mesh(request, run, RankScheduler(at_once.go), at_once)
         if found is not None:
             crew.tell_ranks(tuple(sorted(found.ran)))
             _tell_ranks(run, sorted(found.ran))
@@ -106,10 +109,12 @@ def _told(run: RunFolder, ended: EmulatedRank) -> RankRun:
     )
 
 
-def _run_on_its_mesh(request: EmulateRequest, run: RunFolder, scheduler: RankScheduler) -> RankClasses | None:
+def _run_on_its_mesh(
+    request: EmulateRequest, run: RunFolder, scheduler: RankScheduler, at_once: RanksAtOnce
+) -> RankClasses | None:
     """What goes wrong on a mesh that is not the program's is said to be that."""
     try:
-        return _run(request, run, scheduler)
+        return _run(request, run, scheduler, at_once)
     except UsageError as error:
         wrong = mesh_problem(logs_of(run), request.mesh)
         if wrong is None:
@@ -117,10 +122,13 @@ def _run_on_its_mesh(request: EmulateRequest, run: RunFolder, scheduler: RankSch
         raise wrong from error
 
 
-def _run(request: EmulateRequest, run: RunFolder, scheduler: RankScheduler) -> RankClasses | None:
+def _run(request: EmulateRequest, run: RunFolder, scheduler: RankScheduler, at_once: RanksAtOnce) -> RankClasses | None:
     if request.classes is None:
-        for rank in request.ranks:
-            scheduler.complete(rank)
+        for circle in request.circles:
+            if len(circle) > 1:
+                at_once.complete(circle, scheduler.supply)
+            else:
+                scheduler.complete(circle[0])
         return None
 
     def iteration(rank: int) -> Entries:
@@ -147,8 +155,9 @@ def _prepare(request: EmulateRequest, run: RunFolder) -> None:
             "emulated": {
                 "world": request.world,
                 "mesh": dict(request.axes),
-                "ranks": list(request.ranks) if request.classes is None else [],  # found out by running some
+                "ranks": list(request.chosen) if request.classes is None else [],  # found out by running some
                 "classes": None if request.classes is None else list(request.classes),
+                "together": list(request.together),
                 "steps": request.steps,
                 "peers": [f"{rule.axis}:{rule.op}={rule.policy}" for rule in request.rules],
                 "seed": request.seed,

@@ -17,6 +17,7 @@ from shlex import quote
 
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.emulate.rank_scheduler import Ended, Event, Kept, MissingValue
+from prismdbg.emulate.rank_standing import NEVER_NS, raised_at_ns, standing_of
 from prismdbg.errors import CapsuleError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture.costs import image_bytes
 from prismdbg.jobs.injection import job_environment
@@ -74,17 +75,25 @@ class EmulatedRank:
     def turn(self, config: RankConfig, until: str) -> Event:
         """Starts it, or lets it go on, until it has sent that value, lacks one, or ends."""
         began = time.monotonic()
+        self.give_turn(config, until)
+        try:
+            found = first_event([self], began + self._program.bound_s)
+        finally:
+            self.wall_s += time.monotonic() - began
+        if found is None:
+            raise WaitTimeout(
+                f"waited {self._program.bound_s:g} s for rank {self.rank}'s program",
+                hint="give --steps, or a longer --timeout",
+            )
+        return found[1]
+
+    def give_turn(self, config: RankConfig, until: str) -> None:
+        """Does not wait: `first_event` does."""
         if self._process is None:
             self._start(config)
         else:
             os.write(self._go_fd, json.dumps({"until": until}).encode() + b"\n")
         self._has_turn = True
-        try:
-            event = self._next_event(began + self._program.bound_s)
-        finally:
-            self.wall_s += time.monotonic() - began
-        self._has_turn = False
-        return event
 
     def let_go(self) -> None:
         """Begins to end it: one that stands reads the end of its pipe, one that has its turn does not listen."""
@@ -139,24 +148,40 @@ class EmulatedRank:
             os.close(ask_fd)
             os.close(say_fd)
 
-    def _next_event(self, deadline: float) -> Event:
+    @property
+    def hear_fd(self) -> int:
+        return self._hear_fd
+
+    def open_end(self) -> int:
+        """A descriptor that can be read once the process has ended."""
         assert self._process is not None
-        end = os.pidfd_open(self._process.pid)
-        try:
-            while True:
-                ready, _, _ = select.select([self._hear_fd, end], [], [], max(deadline - time.monotonic(), 0.0))
-                if not ready:
-                    raise WaitTimeout(
-                        f"waited {self._program.bound_s:g} s for rank {self.rank}'s program",
-                        hint="give --steps, or a longer --timeout",
-                    )
-                if self._hear_fd in ready and (event := self._hear()) is not None:
-                    return event
-                if end in ready:
-                    self._check_end(self._process.wait(END_BOUND_S))
-                    return Ended()
-        finally:
-            os.close(end)
+        return os.pidfd_open(self._process.pid)
+
+    def event(self) -> Event | None:
+        """What it has said, as far as that is a whole line; its end, if that is all there is."""
+        assert self._process is not None
+        if select.select([self._hear_fd], [], [], 0)[0] and (said := self._hear()) is not None:
+            self._has_turn = False
+            return said
+        if self._process.poll() is None:
+            return None
+        self._has_turn = False
+        self._check_end(self._process.returncode)
+        return Ended()
+
+    @property
+    def failed_at(self) -> tuple[bool, int]:
+        """For the order of ranks that have failed: those that were killed, then by when their programs raised."""
+        code = self._process.poll() if self._process is not None else None
+        return not (code or 0) < 0, min(
+            (raised_at_ns(f) for f in self._folders()), default=NEVER_NS
+        ) if code else NEVER_NS
+
+    @property
+    def standing(self) -> str:
+        """Where it is, for a rank that does not come to its end."""
+        folders = self._folders()
+        return standing_of(folders[-1]) if folders else "has not issued a call yet"
 
     def _hear(self) -> Event | None:
         self._heard += os.read(self._hear_fd, LINE_BYTES)
@@ -220,6 +245,22 @@ class EmulatedRank:
             for folder in folders:
                 shutil.rmtree(folder)
         return RankLost(f"rank {self.rank}'s program {how}{raised}", hint=hint)
+
+
+def first_event(ranks: Sequence[EmulatedRank], deadline: float) -> tuple[EmulatedRank, Event] | None:
+    """Of any of them; None where nothing happens until then. A rank that was killed comes before those that miss it."""
+    with contextlib.ExitStack() as opened:
+        by_fd: dict[int, EmulatedRank] = {}
+        for rank in ranks:
+            end = rank.open_end()
+            opened.callback(os.close, end)
+            by_fd |= {rank.hear_fd: rank, end: rank}
+        while ready := select.select(list(by_fd), [], [], max(deadline - time.monotonic(), 0.0))[0]:
+            said = list({by_fd[descriptor].rank: by_fd[descriptor] for descriptor in ready}.values())
+            for rank in said if len(said) == 1 else sorted(said, key=lambda each: each.failed_at):
+                if (event := rank.event()) is not None:
+                    return rank, event
+    return None
 
 
 def how_it_ended(code: int) -> str:

@@ -61,6 +61,11 @@ class PaceRequest:
     def check(self) -> None:
         """What can be known before anything runs."""
         self.emulate.check()
+        if self.emulate.together:
+            raise UsageError(
+                "--together and --pace cannot be combined: ranks that run at once communicate as fast as they can",
+                hint="leave one of them out",
+            )
         for axis in self.alike:
             self.emulate.mesh.axis(axis)
         if 0 < self.emulate.steps < LEAST_STEPS:

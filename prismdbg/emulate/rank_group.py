@@ -48,6 +48,7 @@ class RankGroup:
         self._paced = paced
         self._run = run
         self._say = say
+        self._meeting = sockets
         self.ranks: dict[int, EmulatedRank] = {}
         self._chains: set[tuple[str, ...]] = set()
         self._sender_warning = SenderWarning(request.mesh)
@@ -65,7 +66,7 @@ class RankGroup:
             native=False,
             world_size=request.world,
         )
-        self.tell_ranks(() if request.classes is not None else request.ranks)
+        self.tell_ranks(() if request.classes is not None else request.chosen)
         self._program = Program(
             run=run,
             command=line.command,
@@ -81,15 +82,23 @@ class RankGroup:
         replace(self.shared, ranks=ranks).save(self._run.config)
 
     def go(self, number: int, until: str, since: MissingValue | None) -> Event:
-        rank = self.ranks.get(number)
-        if rank is None:
+        return self._known(number, since).turn(self._config(number, until), until)
+
+    def give(self, number: int) -> EmulatedRank:
+        """Starts the rank, or lets it go on, and does not wait for it."""
+        rank = self._known(number, None)
+        rank.give_turn(self._config(number, ""), "")
+        return rank
+
+    def _known(self, number: int, since: MissingValue | None) -> EmulatedRank:
+        if number not in self.ranks:
             why = f", because rank {since.rank} needs its data: {since.place}" if since is not None else ""
             if since is not None:
                 self._say_chain(since)
                 self._say_suppliers(since)
             self._say(f"{self._request.mesh.say(number)} of {self._request.world:,}{why}")
-            rank = self.ranks[number] = EmulatedRank(self._program, number)
-        return rank.turn(self._config(number, until), until)
+            self.ranks[number] = EmulatedRank(self._program, number)
+        return self.ranks[number]
 
     def _say_chain(self, since: MissingValue) -> None:
         """Before the first neighbour is started: it may need one in turn, and all of them stand at once."""
@@ -129,8 +138,10 @@ class RankGroup:
             asked=tuple(sorted({rank, *self.ranks, *request.wanted})),
             donors=str(self._run.path / "donors"),
             external=str(self._run.path / "external") if request.donor is not None else "",
-            is_exact=rank in request.ranks,
+            is_exact=rank in request.chosen,
             until=until,
+            together=request.together if rank in request.chosen else (),
+            meeting=str(self._meeting),
             donor_bytes=request.donor_bytes,
             schedule=str(self._paced.schedules.get(rank, "")) if self._paced is not None else "",
             shapes=str(request.shapes or ""),

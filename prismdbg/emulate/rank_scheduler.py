@@ -52,6 +52,10 @@ class RankScheduler:
                 self._look_for(event, last, (rank,))
                 last = event.key
 
+    def supply(self, lacks: MissingValue) -> None:
+        """For a rank that runs without a turn: returns once the sender has sent the value."""
+        self._look_for(lacks, "", (lacks.rank,))
+
     def _look_for(self, lacks: MissingValue, last: str, waiting: tuple[int, ...]) -> None:
         try:
             self._supply(lacks, last, waiting)
@@ -62,11 +66,11 @@ class RankScheduler:
     def _supply(self, lacks: MissingValue, last: str, waiting: tuple[int, ...]) -> None:
         """Runs the sender until it has sent the value. waiting: who waits for it, outermost first."""
         if lacks.source < 0:
-            raise _lost(lacks, "the sender is unknown")
+            raise lost(lacks, "the sender is unknown")
         if lacks.key == last:
-            raise _lost(lacks, f"rank {lacks.source} sends data of another size")
+            raise lost(lacks, f"rank {lacks.source} sends data of another size")
         if lacks.source in waiting:
-            raise _lost(lacks, f"rank {lacks.source} itself waits for rank {lacks.rank}")
+            raise lost(lacks, f"rank {lacks.source} itself waits for rank {lacks.rank}")
         last = ""
         while lacks.source not in self._ended:
             event = self._step(lacks.source, lacks.key, lacks)
@@ -75,7 +79,7 @@ class RankScheduler:
             if isinstance(event, MissingValue):
                 self._look_for(event, last, (*waiting, lacks.source))
                 last = event.key
-        raise _lost(lacks, f"rank {lacks.source}'s program ended or passed this place without sending it")
+        raise lost(lacks, f"rank {lacks.source}'s program ended or passed this place without sending it")
 
     def _step(self, rank: int, until: str, since: MissingValue | None) -> Event:
         event = self._go(rank, until, since)
@@ -84,7 +88,7 @@ class RankScheduler:
         return event
 
 
-def _lost(lacks: MissingValue, why: str) -> NotSentError:
+def lost(lacks: MissingValue, why: str) -> NotSentError:
     made_up = "" if lacks.caller else f", or set how it is synthesized: --peers {lacks.axis}:{lacks.collective}=zeros"
     return NotSentError(
         f"rank {lacks.rank} lacks a value that only its sender knows, {lacks.place}: {why}",

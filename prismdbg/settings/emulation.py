@@ -85,6 +85,7 @@ class Emulation:
     asked: the ranks whose run somebody wants; what peers would send them alone is kept for them.
     donors, external: folders of donor values, this run's own and another run's. until: of its first turn.
     is_exact: only the very value that its sender sends will do; else one of another group over the same axes, too.
+    together: axes whose ranks run at once, as real processes; meeting: the folder in which they find each other.
     schedule: a file, when peers are there (`model/schedule.py`); empty: at once. clock: which they go by.
     shapes: a file for the operators of the newest step; empty: they are not noted.
     ask_fd, say_fd: pipes from and to whoever gives the turns.
@@ -101,6 +102,8 @@ class Emulation:
     external: str = ""
     is_exact: bool = True
     until: str = ""
+    together: tuple[str, ...] = ()
+    meeting: str = ""
     ask_fd: int = -1
     say_fd: int = -1
     donor_bytes: int = 1 << 30
@@ -121,6 +124,7 @@ class Emulation:
         values = {name: value for name, value in data.items() if name in known}
         values["axes"] = tuple((str(name), int(size)) for name, size in data["axes"])
         values["clock"] = ClockKind(data.get("clock", ClockKind.WALL))
+        values["together"] = tuple(map(str, data.get("together", ())))
         values["asked"] = tuple(data.get("asked", ()))
         values["rules"] = tuple(Rule(**{**rule, "policy": Policy(rule["policy"])}) for rule in data.get("rules", ()))
         return cls(**values)

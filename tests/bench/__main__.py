@@ -18,9 +18,11 @@ from tests.bench.sections import (
     calls,
     checkpoints,
     debugger,
+    emulated_kinds,
     emulated_memory,
     emulated_time,
     emulation,
+    initialisation,
     overview,
     pause,
     predict,
@@ -54,8 +56,10 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Settings, Path], Measured]]] = {
     "telemetry": (telemetry.TITLE, telemetry.measure),
     "weeks": (weeks.TITLE, weeks.measure),
     "overview": (overview.TITLE, overview.measure),
+    "initialisation": (initialisation.TITLE, initialisation.measure),
     "emulation": (emulation.TITLE, emulation.measure),
     "emulated_time": (emulated_time.TITLE, emulated_time.measure),
+    "emulated_kinds": (emulated_kinds.TITLE, emulated_kinds.measure),
     "emulated_memory": (emulated_memory.TITLE, emulated_memory.measure),
     "predict": (predict.TITLE, predict.measure),
     "predict_jobs": (predict_jobs.TITLE, predict_jobs.measure),
@@ -68,6 +72,9 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a small model and few runs: shows that it works, no more")
     parser.add_argument(
         "--collectives", type=int, help="of each rank of the generated logs of `weeks`; its goals are for 10000000"
+    )
+    parser.add_argument(
+        "--kind", choices=emulated_kinds.KINDS, action="append", help="of `emulated_kinds`; may be given again"
     )
     parser.add_argument("--late-runs", type=int, help="of each cause in `telemetry`; its goals are for 20")
     parser.add_argument(
@@ -88,6 +95,7 @@ def main() -> int:
     settings = replace(
         settings,
         long_log=args.collectives or settings.long_log,
+        kinds=tuple(args.kind or ()),
         late_runs=args.late_runs or settings.late_runs,
         data=args.data,
     )

@@ -37,6 +37,13 @@ MOST_ROWS = 40
     "donor or balanced. The last matching rule wins.  [default: auto]",
 )
 @click.option(
+    "--together",
+    metavar="AXES",
+    default="",
+    help="Run all ranks along AXES at once with each of --ranks, as real processes that communicate over gloo, as in "
+    "tp or pp,tp. All other axes stay virtual.",
+)
+@click.option(
     "--donor",
     type=click.Path(path_type=Path),
     metavar="RUN",
@@ -65,6 +72,7 @@ MOST_ROWS = 40
 def command(
     whole: EmulateRequest,
     output: Path,
+    together: str,
     donor: Path | None,
     donor_bytes: int,
     window_bytes: int,
@@ -86,6 +94,7 @@ def command(
     request = replace(
         whole,
         output=output,
+        together=tuple(name.strip() for name in together.split(",") if name.strip()),
         seed=seed,
         memory=memory or memory_cap > 0,
         memory_cap=memory_cap,
@@ -96,7 +105,7 @@ def command(
     to_pace = pace_request(request, **paced)
     paces = pace(to_pace, console.announce) if to_pace is not None else None
     done = paces.emulated if paces is not None else emulate(request, console.announce)
-    _say_runs(done, request.ranks, on_virtual_clock=to_pace is not None and to_pace.clock is ClockKind.VIRTUAL)
+    _say_runs(done, request.chosen, on_virtual_clock=to_pace is not None and to_pace.clock is ClockKind.VIRTUAL)
     if done.classes is not None:
         console.emit("\n".join(class_lines(done.classes)))
     worth = worth_of(RunFolder.existing(output), request.world)

@@ -32,6 +32,7 @@ class EmulatedRun:
     steps: int
     peers: tuple[str, ...]
     seed: int
+    together: tuple[str, ...]
     command: tuple[str, ...]
 
     @property
@@ -120,6 +121,7 @@ class EmulatedRun:
         axes = ",".join(f"{name}={self.mesh.size(name)}" for name in self.mesh.order)
         words = ["prismdbg", "emulate", "-o", "NEW", "--world", str(self.world), "--mesh", axes, "--ranks", str(rank)]
         words += ["--steps", str(self.steps)] if self.steps else []
+        words += ["--together", ",".join(self.together)] if self.together else []
         words += ["--seed", str(self.seed)] if self.seed else []
         words += [word for rule in self.peers for word in ("--peers", rule)]
         return shlex.join([*words, "--", *self.command])
@@ -144,5 +146,6 @@ def read_emulated(run: RunFolder) -> EmulatedRun | None:
         steps=emulated.get("steps", 0),
         peers=tuple(emulated.get("peers", ())),
         seed=emulated.get("seed", 0),
+        together=tuple(emulated.get("together", ())),
         command=tuple(described.get("command", ())),
     )

@@ -76,6 +76,10 @@ class WatchedWork(dist.Work):  # type: ignore[misc]
         self._future.set_result(self._outputs)
         _alive.discard(self)
 
+    def let_go(self) -> None:
+        """It is complete, and nobody need wait for it."""
+        _alive.discard(self)
+
     def _source_rank(self) -> int:
         return self._source
 

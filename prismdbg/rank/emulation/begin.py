@@ -20,6 +20,7 @@ from prismdbg.rank.emulation.pace import Pace
 from prismdbg.rank.emulation.peers import EmulatedPeers
 from prismdbg.rank.emulation.processor import ProcessorWaits
 from prismdbg.rank.emulation.reads import Reads
+from prismdbg.rank.emulation.real_groups import RealGroups
 from prismdbg.rank.emulation.recorder import EmulatedRecorder
 from prismdbg.rank.emulation.scheduler_client import SchedulerClient
 from prismdbg.rank.emulation.store import StoreState
@@ -52,9 +53,10 @@ def begin_emulation(config: RankConfig, serve: Serve) -> None:
 def _begin(config: RankConfig, serve: Serve) -> None:
     settings = Emulation.from_json(config.extra["emulation"])
     turn = SchedulerClient(settings.ask_fd, settings.say_fd, settings.until)
-    peers = EmulatedPeers(settings, turn)
+    real = RealGroups(settings)
+    peers = EmulatedPeers(settings, turn, real)
     beat = _clock(settings, turn)
-    recorder = EmulatedRecorder(peers, beat)
+    recorder = EmulatedRecorder(peers, beat, real)
     recording = Recording(config, recorder, "emulated", serve)
     recording.now_ns = beat.now_ns
     if config.memory_cap and recording.memory is not None and recording.memory.missing:
@@ -63,7 +65,7 @@ def _begin(config: RankConfig, serve: Serve) -> None:
     recorder.mode(1)
     unknown_ops.install(unknown_ops.refuse)
     recording.opened_files.install()
-    _install_world(settings, peers, turn, recording)
+    _install_world(settings, peers, turn, recording, real)
     COUNTER.listen(beat.begin_step)
     COUNTER.listen(recording.on_step)
     if beat.wall is not None:  # on a virtual clock nothing takes longer for it
@@ -72,7 +74,7 @@ def _begin(config: RankConfig, serve: Serve) -> None:
         calls = OperatorCalls(Path(settings.shapes))
         calls.__enter__()  # for as long as the program runs
         COUNTER.listen(calls.on_step)
-    COUNTER.listen(StepLimit(settings.steps, lambda: _last_step(recording)))
+    COUNTER.listen(StepLimit(settings.steps, lambda: _last_step(recording, recorder)))
     COUNTER.install()
     reads = Reads(lambda: peers.rests_on_assumptions)
     reads.install()
@@ -80,11 +82,11 @@ def _begin(config: RankConfig, serve: Serve) -> None:
     os.register_at_fork(after_in_child=lambda: _in_child(recording))
 
 
-def _last_step(recording: Recording) -> None:
+def _last_step(recording: Recording, recorder: EmulatedRecorder) -> None:
     """What the program does on its way out is answered, and belongs to no step."""
     with ours():
         recording.hash_state()  # now: on the way out the optimizer may be gone
-    recording.recorder.mode(0)
+    recorder.leave()
 
 
 def _in_child(recording: Recording) -> None:
@@ -134,13 +136,19 @@ def _resources(recording: Recording) -> dict[str, int]:
     }
 
 
-def _install_world(settings: Emulation, peers: EmulatedPeers, turn: SchedulerClient, recording: Recording) -> None:
+def _install_world(
+    settings: Emulation, peers: EmulatedPeers, turn: SchedulerClient, recording: Recording, real: RealGroups
+) -> None:
+    partners = frozenset(real.circle) - {settings.rank}
+
     def note(kind: str, **data: Any) -> None:
         if recording.ensure_open():  # a rendezvous comes before the first collective
             recording.note(kind, **data)
 
     def lacks(key: str) -> None:
-        source = 0 if settings.rank else -1  # keys for everybody are set by rank 0
+        otherwise = 0 if settings.rank else -1  # keys for everybody are set by rank 0
+        partner = state.partner_of(key)
+        source = otherwise if partner is None else partner
         lacked = MissingValue(
             rank=settings.rank,
             source=source,
@@ -151,8 +159,14 @@ def _install_world(settings: Emulation, peers: EmulatedPeers, turn: SchedulerCli
         )
         turn.lacks(lacked)
 
-    others = StoreNotes(peers.inbox.store_value, note)
-    install_world(StoreState(settings.rank, settings.world, others.value, peers.outbox.keep_key, lacks))
+    def look(key: str) -> bytes | None:
+        if partners:  # they run at the same time
+            peers.inbox.refresh()
+        return peers.inbox.store_value(key)
+
+    others = StoreNotes(look, note)
+    state = StoreState(settings.rank, settings.world, others.value, peers.outbox.keep_key, lacks, partners)
+    install_world(state, real)
 
 
 def _clock(settings: Emulation, turn: SchedulerClient) -> PacedClock:

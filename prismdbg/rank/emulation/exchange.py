@@ -91,7 +91,7 @@ def wanted(call: Call, identity: Identity) -> dict[str, tuple[int, int]] | None:
         parts = call.parts_received
         sizes = {place: bytes_of([parts[place]]) for place in others}
         return {part_key(call, identity, p, call.rank): (p, size) for p, size in sizes.items() if size}
-    if call.reduce_op and (call.reduce_op not in _COMBINE or any(_is_tiny(t) for t in call.inputs)):
+    if call.reduce_op and (call.reduce_op not in _COMBINE or any(filling.is_tiny(t) for t in call.inputs)):
         return None
     size = bytes_of(call.inputs)
     return {contributed_key(call, identity, place): (place, size) for place in others if size}
@@ -118,13 +118,13 @@ def fill(
                 target.copy_(_combined(call, [parts[index] for parts in by_place]))
         case Movement.REDUCE_SCATTER:
             for index, target in enumerate(outputs):
-                shares = [_share(call, parts, index) for parts in by_place]
+                shares = [share(call, parts, index, call.rank) for parts in by_place]
                 target.copy_(_combined(call, shares).reshape(target.shape))
         case _:
-            _gathered(call, outputs, by_place)
+            gathered(call, outputs, by_place)
 
 
-def _gathered(call: Call, outputs: Sequence[torch.Tensor], by_place: Sequence[Sequence[torch.Tensor]]) -> None:
+def gathered(call: Call, outputs: Sequence[torch.Tensor], by_place: Sequence[Sequence[torch.Tensor]]) -> None:
     """A list holds for each member its inputs; the into-tensor forms one for all."""
     for index, target in enumerate(outputs):
         if call.spec.form is Form.FLAT:
@@ -134,10 +134,11 @@ def _gathered(call: Call, outputs: Sequence[torch.Tensor], by_place: Sequence[Se
             target.copy_(by_place[place][number].reshape(target.shape))
 
 
-def _share(call: Call, parts: Sequence[torch.Tensor], index: int) -> torch.Tensor:
+def share(call: Call, parts: Sequence[torch.Tensor], index: int, place: int) -> torch.Tensor:
+    """What of these inputs of a reduce-scatter goes into the output of the member at this place."""
     if call.spec.form is Form.LISTED:
-        return parts[index * call.size + call.rank]
-    return parts[index].reshape(call.size, -1)[call.rank]
+        return parts[index * call.size + place]
+    return parts[index].reshape(call.size, -1)[place]
 
 
 def _combined(call: Call, parts: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -154,8 +155,3 @@ def _poured(like: Sequence[torch.Tensor], data: bytes) -> list[torch.Tensor]:
         made.append(target)
         at += size
     return made
-
-
-def _is_tiny(tensor: torch.Tensor) -> bool:
-    """float8 knows no arithmetic."""
-    return bool(tensor.is_floating_point() and tensor.element_size() == 1)

@@ -1,14 +1,15 @@
 """Lets a program initialise torch.distributed with nobody else there: no rendezvous, no sockets.
 
-The user's backend name stays; behind it is torch's FakeProcessGroup, which the kernels above never reach.
+The user's backend name stays; behind it is torch's FakeProcessGroup, which the kernels above never reach. Groups of
+ranks that run at once have a real backend.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
@@ -23,10 +24,18 @@ class IsolatedStore(dist.HashStore):  # type: ignore[misc]
                 self.set(key, "")
 
 
+class Real(Protocol):
+    """Who decides which groups have a real backend."""
+
+    def make(self, ranks: Sequence[int], timeout: timedelta, build: Callable[[Any], Any]) -> Any:
+        """Calls `build` once, with the store of a real group, or with None for a fake one, and returns what it does."""
+        ...
+
+
 _keep: list[Any] = []
 
 
-def install(make_store: Callable[[], Any] = IsolatedStore) -> None:
+def install(make_store: Callable[[], Any] = IsolatedStore, real: Real | None = None) -> None:
     """From here on `init_process_group` and `new_group` need no peer. `make_store` gives each group its store."""
     import torch.testing._internal.distributed.fake_pg  # noqa: F401  registers the backend "fake"
 
@@ -37,7 +46,7 @@ def install(make_store: Callable[[], Any] = IsolatedStore) -> None:
 
     c10d.rendezvous = _rendezvous(store)
     c10d._store_based_barrier = lambda *_, **__: None
-    c10d._new_process_group_helper = _without_sockets(c10d._new_process_group_helper, store)
+    c10d._new_process_group_helper = _without_sockets(c10d._new_process_group_helper, store, real)
 
 
 def _rendezvous(store: Callable[[], Any]) -> Callable[..., Iterator[tuple[Any, int, int]]]:
@@ -51,7 +60,9 @@ def _rendezvous(store: Callable[[], Any]) -> Callable[..., Iterator[tuple[Any, i
     return rendezvous
 
 
-def _without_sockets(original: Callable[..., Any], store_of: Callable[[], Any]) -> Callable[..., Any]:
+def _without_sockets(
+    original: Callable[..., Any], store_of: Callable[[], Any], real: Real | None
+) -> Callable[..., Any]:
     def helper(
         group_size: int,
         group_rank: int,
@@ -63,7 +74,17 @@ def _without_sockets(original: Callable[..., Any], store_of: Callable[[], Any]) 
     ) -> Any:
         kwargs.pop("backend_options", None)
         lone = store_of()
-        group, _ = original(group_size, group_rank, ranks, dist.Backend("fake"), lone, *args, **kwargs)
+
+        def build(meeting: Any) -> Any:
+            kind = dist.Backend("fake" if meeting is None else "gloo")
+            given = lone if meeting is None else meeting
+            return original(group_size, group_rank, ranks, kind, given, *args, **kwargs)[0]
+
+        is_member = group_rank is not None and group_rank >= 0
+        if real is None or not is_member:
+            group = build(None)
+        else:
+            group = real.make(ranks or range(group_size), kwargs["timeout"], build)
         if group is not None and group in c10d._world.pg_map:
             name = str(backend)
             shown = "gloo" if name == "undefined" or ":" in name else name

@@ -33,18 +33,24 @@ def echo(call: Call, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) ->
             pass
 
 
-def combine(call: Call, tensor: torch.Tensor) -> None:
-    """The reduction of as many equal tensors as the group has members. MIN, MAX, AVG, BAND, BOR change nothing."""
+def is_tiny(tensor: torch.Tensor) -> bool:
+    """float8 knows no arithmetic."""
+    return bool(tensor.is_floating_point() and tensor.element_size() == 1)
+
+
+def combine(call: Call, tensor: torch.Tensor, times: int = 0) -> None:
+    """The reduction of as many equal tensors, 0 for the group's size. MIN, MAX, AVG, BAND, BOR change nothing."""
+    times = times or call.size
     if tensor.dtype == torch.bool:
         return
     if call.reduce_op in ("SUM", "PREMUL_SUM"):
-        if tensor.dtype.is_floating_point and tensor.element_size() == 1:  # float8 knows no arithmetic
-            tensor.copy_((tensor.float() * call.size).to(tensor.dtype))
+        if is_tiny(tensor):
+            tensor.copy_((tensor.float() * times).to(tensor.dtype))
         else:
-            tensor.mul_(call.size)
+            tensor.mul_(times)
     elif call.reduce_op == "PRODUCT":
-        tensor.pow_(call.size)
-    elif call.reduce_op == "BXOR" and call.size % 2 == 0:
+        tensor.pow_(times)
+    elif call.reduce_op == "BXOR" and times % 2 == 0:
         tensor.zero_()
 
 
@@ -111,7 +117,7 @@ def noise(outputs: list[torch.Tensor], seed: int, mean: float = 0.0, deviation: 
             tensor.zero_()
             continue
         generator = generators.setdefault(tensor.device, torch.Generator(tensor.device).manual_seed(seed))
-        if tensor.is_floating_point() and tensor.element_size() == 1:
+        if is_tiny(tensor):
             values = torch.empty(tensor.shape, device=tensor.device).normal_(mean, deviation, generator=generator)
             tensor.copy_(values.to(tensor.dtype))
         else:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,8 +14,10 @@ from prismdbg.model.collective import Identity
 from prismdbg.model.ops import ONLY_THE_SENDER_KNOWS, Movement
 from prismdbg.rank.c10d.call import Call, bytes_of
 from prismdbg.rank.emulation import checkpoints, exchange, filling
+from prismdbg.rank.emulation.answers import Answered, Asked
 from prismdbg.rank.emulation.control import holds_it_already, is_control, object_call
 from prismdbg.rank.emulation.outbox import OBJECT_GATHERS, Inbox, KeptAlready, Outbox, ValueAddress
+from prismdbg.rank.emulation.real_groups import RealGroups
 from prismdbg.rank.emulation.scheduler_client import SchedulerClient, program_line
 from prismdbg.rank.program.isolation import unseen
 from prismdbg.settings.donor_value import DonorValue
@@ -26,42 +26,13 @@ from prismdbg.settings.mesh_axes import Axes
 from prismdbg.settings.missing_value import MissingValue
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """How it was answered, one of `synthesis.WAYS`.
-
-    source: the sender of a receive from any. fill: to be called when it is waited for, because nobody said it yet.
-    later: to be called by whoever carries it. like: mean and deviation of noise like the donor's.
-    """
-
-    how: str
-    source: int = -1
-    fill: Callable[[], None] | None = None
-    later: Callable[[], None] | None = None
-    like: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """One collective to be answered, and the policy that holds for it."""
-
-    call: Call
-    identity: Identity
-    axis: str
-    policy: Policy
-    members: list[int]
-    outputs: list[torch.Tensor]
-    inputs: list[torch.Tensor]
-    can_be_later: bool = False
-    meets: bool = False
-
-
 class EmulatedPeers:
     """`answer` is called once for every collective, on the issuing thread."""
 
-    def __init__(self, settings: Emulation, turn: SchedulerClient) -> None:
+    def __init__(self, settings: Emulation, turn: SchedulerClient, real: RealGroups) -> None:
         self._settings = settings
         self._turn = turn
+        self._real = real
         self._axes = Axes(settings.axes)
         self.inbox = Inbox(settings)
         turn.after.append(self.inbox.refresh)
@@ -92,12 +63,23 @@ class EmulatedPeers:
                 inputs=[t.detach() for t in call.inputs],
                 can_be_later=can_be_later,
             )
-            answered = self._given(asked) if call.spec.movement in ONLY_THE_SENDER_KNOWS else self._joined(asked)
+            answered = self._with_partners(asked) or self._alone(asked)
         entry = axis, call.spec.label, answered.how
         self._counts[entry] += 1
         self._bytes[entry] += bytes_of(call.received)
         self._note_shaping(call, axis, answered.how)
         return answered
+
+    def _with_partners(self, asked: Asked) -> Answered | None:
+        """Together with the members that run at once, where there are any."""
+        partners = self._real.partners(asked.call.group_name)
+        answered = None if partners is None else partners.answer(asked, lambda: self._alone(asked))
+        if answered is not None and answered.how == synthesis.ECHO_AND_DONOR:
+            self.rests_on_assumptions = True
+        return answered
+
+    def _alone(self, asked: Asked) -> Answered:
+        return self._given(asked) if asked.call.spec.movement in ONLY_THE_SENDER_KNOWS else self._joined(asked)
 
     def _note_shaping(self, call: Call, axis: str, how: str) -> None:
         """Counts that nobody sent, or that peers computed from values that nobody sent: sizes follow from them."""

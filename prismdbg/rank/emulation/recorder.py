@@ -10,29 +10,48 @@ from prismdbg.capsule import log_format as fmt
 from prismdbg.model.collective import Identity
 from prismdbg.rank.c10d.call import Call, Redispatch, identity_key
 from prismdbg.rank.c10d.works import Completion
+from prismdbg.rank.emulation import real_calls
 from prismdbg.rank.emulation.issued import Facts
 from prismdbg.rank.emulation.notes import noise_note, parts_note
 from prismdbg.rank.emulation.open_calls import OpenCall, PacedClock, work_for
 from prismdbg.rank.emulation.pace import Due
 from prismdbg.rank.emulation.peers import EmulatedPeers
+from prismdbg.rank.emulation.real_groups import RealGroups
 from prismdbg.rank.program.isolation import unseen
 from prismdbg.rank.recording.python_recorder import PythonRecorder
 from prismdbg.rank.tracing import tracer
 
 
 class EmulatedRecorder(PythonRecorder):
-    """No call ever reaches a backend, also when recording is off or lost."""
+    """No call reaches a backend, also when recording is off or lost, but those of real groups until the rank leaves."""
 
-    def __init__(self, peers: EmulatedPeers, beat: PacedClock) -> None:
+    def __init__(self, peers: EmulatedPeers, beat: PacedClock, real: RealGroups) -> None:
         super().__init__()
         self._peers = peers
+        self._real = real
+        self._is_leaving = False
         self._clock = beat
         self._facts = Facts(peers.members_of)
         self._answering = threading.local()
         self.now_ns = beat.now_ns
         self._sequences: Counter[tuple[str, str, int, int]] = Counter()
 
+    def leave(self) -> None:
+        """What the program does from here on is answered, and not recorded."""
+        self.mode(0)
+        self._real.leave()
+        self._is_leaving = True
+
+    def _is_real(self, call: Call) -> bool:
+        return self._real.is_real(call.group_name) and not self._is_leaving
+
+    def _takes_fingerprint(self, call: Call) -> bool:
+        return self._is_real(call)
+
     def collective(self, call: Call, redispatch: Redispatch) -> Any:
+        if self._is_real(call):
+            self._answering.arrived_ns = self._clock.now_ns()
+            return super().collective(call, redispatch)
         due = self._clock.issue(self._facts.of(call)) if self._mode == 1 and self._clock.pace is not None else None
         self._answering.arrived_ns = self._clock.now_ns() if due is None else due.arrived_ns
         try:
@@ -68,6 +87,8 @@ class EmulatedRecorder(PythonRecorder):
 
     def _wrapped(self, call: Call, result: Any, completion: Completion) -> Any:
         """What it is given waits by itself: only the log is told."""
+        if not call.synthesized:
+            return real_calls.told(self, call, super()._wrapped(call, result, completion), completion)
         self._answering.call.opened(completion, self._answering.source)
         del self._answering.call
         return result

@@ -17,7 +17,8 @@ _NUMBER = re.compile(r"\d+")
 
 
 class StoreState:
-    """The keys. others: what another rank has set. lacks: returns when there is reason to look again."""
+    """The keys. others: what another rank has set. lacks: returns when there is reason to look again. partners: ranks
+    that set their keys themselves."""
 
     def __init__(
         self,
@@ -26,12 +27,14 @@ class StoreState:
         others: Callable[[str], bytes | None],
         tell: Callable[[str, bytes], None],
         lacks: Callable[[str], None],
+        partners: frozenset[int] = frozenset(),
     ) -> None:
         self._rank = rank
         self._world = world
         self._others = others
         self._tell = tell
         self._lacks = lacks
+        self._partners = partners
         self.own: dict[str, bytes] = {}
         self._sums: dict[str, int] = {}
 
@@ -60,12 +63,21 @@ class StoreState:
         return base + self._sums[key] * self._world
 
     def _as_a_peer(self, key: str) -> bytes | None:
-        """A peer sets under its number what this rank sets under its own."""
+        """A virtual peer sets under its number what this rank sets under its own."""
+        like = self._set_like(key)
+        return None if like is None or like[0] in self._partners else self.own[like[1]]
+
+    def partner_of(self, key: str) -> int | None:
+        """The partner that sets this key itself, as far as its name tells."""
+        like = self._set_like(key)
+        return like[0] if like is not None and like[0] in self._partners else None
+
+    def _set_like(self, key: str) -> tuple[int, str] | None:
+        """Whose number is in this key, and the key that this rank has set under its own."""
         for number in _NUMBER.finditer(key):
-            if int(number[0]) < self._world:
-                own = f"{key[: number.start()]}{self._rank}{key[number.end() :]}"
-                if own in self.own:
-                    return self.own[own]
+            own = f"{key[: number.start()]}{self._rank}{key[number.end() :]}"
+            if int(number[0]) < self._world and own in self.own:
+                return int(number[0]), own
         return None
 
     def remove(self, key: str) -> bool:

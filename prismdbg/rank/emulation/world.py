@@ -14,9 +14,9 @@ from prismdbg.rank.emulation import fake_world
 from prismdbg.rank.emulation.store import EmulatedStore, StoreState
 
 
-def install_world(state: StoreState) -> None:
-    """From here on torch.distributed needs nobody else."""
-    fake_world.install(lambda: EmulatedStore(state))
+def install_world(state: StoreState, real: fake_world.Real | None = None) -> None:
+    """From here on torch.distributed needs nobody else, but for the groups of `real`."""
+    fake_world.install(lambda: EmulatedStore(state), real)
 
     def lone_store(*_: Any, **__: Any) -> EmulatedStore:
         return EmulatedStore(state)

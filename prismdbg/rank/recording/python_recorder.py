@@ -228,6 +228,9 @@ class PythonRecorder:
             self._events += 1
         return Completion(self, call, record_id)
 
+    def _takes_fingerprint(self, call: Call) -> bool:
+        return self._fingerprints
+
     def _encoder(self, log: LogWriter, call: Call) -> Callable[[int, Moment, Identity], bytes]:
         """Looks at the call; what it gives writes the record, quickly."""
         sent = dense_parts(call.sent)
@@ -235,7 +238,7 @@ class PythonRecorder:
             0,
             (fmt.IssueFlag.ASYNC if call.is_async else 0) | (fmt.IssueFlag.P2P if call.spec.is_p2p else 0),
         )
-        if sent and self._fingerprints:
+        if sent and self._takes_fingerprint(call):
             value, flags = fingerprint.of(sent), flags | fmt.IssueFlag.HAS_FINGERPRINT
         if sent and self._nan_check and fingerprint.nonfinite(sent):
             flags |= fmt.IssueFlag.SENT_NONFINITE

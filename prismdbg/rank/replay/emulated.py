@@ -19,6 +19,7 @@ from prismdbg.rank.emulation.checkpoints import accept_partial_plans
 from prismdbg.rank.emulation.control import is_control, object_call
 from prismdbg.rank.emulation.notes import NOISE_NOTE, STORE_NOTE
 from prismdbg.rank.emulation.outbox import OBJECT_GATHERS
+from prismdbg.rank.emulation.real_groups import circle_of
 from prismdbg.rank.emulation.store import StoreState
 from prismdbg.rank.emulation.world import StepLimit, install_world
 from prismdbg.rank.program.isolation import quiet
@@ -30,7 +31,8 @@ from prismdbg.settings.emulation import Emulation
 def begin_again(settings: Emulation, notes: Sequence[Note], sources: list[PeerSource]) -> None:
     """The world as it was, for a replay whose answers come from `sources`."""
     store = StoreAsEmulated(notes)
-    install_world(StoreState(settings.rank, settings.world, store.value, lambda *_: None, store.lacks))
+    partners = frozenset(circle_of(settings)) - {settings.rank}
+    install_world(StoreState(settings.rank, settings.world, store.value, lambda *_: None, store.lacks, partners))
     sources.insert(0, PeersAsEmulated(settings, notes))
     COUNTER.listen(StepLimit(settings.steps, lambda: None))
 

@@ -8,20 +8,21 @@ import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from pathlib import Path
 from statistics import fmean, median
 
-from prismdbg.capsule.log_reader import read_log
 from prismdbg.emulate.emulate import emulate
 from prismdbg.emulate.pacing import PaceRequest, Paces, pace, run_paced
 from prismdbg.emulate.rank_group import Paced
 from prismdbg.emulate.request import EmulateRequest
+from prismdbg.job_graph.builder import iteration_of
 from prismdbg.jobs.record.calibrate import CalibrateRequest, calibrate
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.model.dtypes import ITEM_BYTES
+from prismdbg.log.rank_log import read_log
 from prismdbg.settings.emulation import ClockKind
 from prismdbg.simulate.cluster.cluster import ClusterModel
+from prismdbg.simulate.cluster.transfer import SEND
+from prismdbg.simulate.graph.entries import Kind
 from prismdbg.simulate.graph.mesh import Mesh
 from prismdbg.simulate.quantities import MILLION
 from tests.bench.jobs import PROGRAMS, BenchError, environment, run
@@ -32,27 +33,28 @@ from tests.bench.table import Measured, Row
 TITLE = "Iteration time of an emulated rank"
 WARM_UP_STEPS = 5  # the reducer's buckets are made anew after the first
 GOAL_SHARE = 0.005
+MOST_SIZES = 8
 JUDGED_RANKS = 2  # more share processors here, and the emulated one does not
 BOUND_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """`out`: where each run's step times go. pinned: a processor for each rank."""
+    """`name`: of its rows; told: what it is. mesh: of as many ranks. program: with its arguments; it writes each run's
+    step times into `out`, and pins each rank to a processor. passes: of the emulation, at most."""
 
-    settings: Settings
+    name: str
+    told: str
     ranks: int
+    mesh: str
+    program: tuple[str, ...]
     out: Path
-
-    def command(self) -> list[str]:
-        s = self.settings
-        words = ["--size", s.paced_size, "--batch", s.batch, "--steps", s.paced_steps, "--out", self.out]
-        return [str(PROGRAMS / "pinned_steps.py"), *map(str, words)]
+    passes: int
 
     def real(self, folder: Path) -> list[float]:
         """Milliseconds of an iteration on each rank."""
         launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        run([*launcher, "--nproc-per-node", str(self.ranks), *self.command()], folder / "real.txt")
+        run([*launcher, "--nproc-per-node", str(self.ranks), *self.program], folder / "real.txt")
         return [self._taken(rank) for rank in range(self.ranks)]
 
     def _taken(self, rank: int) -> float:
@@ -61,10 +63,10 @@ class Job:
 
     def emulated(self) -> EmulateRequest:
         return EmulateRequest(
-            output=self.out.parent / f"run-{self.ranks}",
-            command=(sys.executable, *self.command()),
+            output=self.out.parent / f"run-{self.out.name}",
+            command=(sys.executable, *self.program),
             world=self.ranks,
-            mesh=Mesh.parse(f"dp={self.ranks}"),
+            mesh=Mesh.parse(self.mesh),
             ranks=tuple(range(self.ranks)),
             bound_s=BOUND_S,
         )
@@ -83,44 +85,71 @@ def measure(settings: Settings, folder: Path) -> Measured:
     os.environ.update(environment())  # what emulated ranks are started with
     rows, notes = [], []
     for ranks, count in ((JUDGED_RANKS, settings.paced_pairs), (4, max(settings.paced_pairs // 4, 1))):
-        out = folder / f"out-{ranks}"
-        out.mkdir()
-        job = Job(settings=settings, ranks=ranks, out=out)
-        paces, cluster = _paced(job, folder)
-        pairs = _pairs(job, paces, count, folder)
-        rows += _rows(job, pairs)
-        notes += _notes(job, paces, pairs, cluster)
+        found = compared(_ddp(settings, ranks, folder), count, folder, is_judged=ranks == JUDGED_RANKS)
+        rows += found.rows
+        notes += found.notes
     return Measured(rows=rows, notes=notes)
+
+
+def _ddp(settings: Settings, ranks: int, folder: Path) -> Job:
+    out = folder / f"out-{ranks}"
+    out.mkdir()
+    size, batch, steps = settings.paced_size, settings.batch, settings.paced_steps
+    words = ["--size", size, "--batch", batch, "--steps", steps, "--out", out]
+    return Job(
+        name=f"{ranks} ranks",
+        told=f"GPT {size}, batch {batch}, DDP over gloo, one thread a rank, pinned; median of "
+        f"{steps - WARM_UP_STEPS} iterations, as the program itself times them.",
+        ranks=ranks,
+        mesh=f"dp={ranks}",
+        program=(str(PROGRAMS / "pinned_steps.py"), *map(str, words)),
+        out=out,
+        passes=settings.paced_passes,
+    )
+
+
+def compared(job: Job, count: int, folder: Path, *, is_judged: bool) -> Measured:
+    """`count` times: real, real again, and emulated as a pass of the emulation says."""
+    paces, cluster = _paced(job, folder)
+    pairs = _pairs(job, paces, count, folder)
+    return Measured(rows=_rows(job, pairs, is_judged), notes=_notes(job, paces, pairs, cluster, is_judged))
 
 
 def _paced(job: Job, folder: Path) -> tuple[Paces, ClusterModel]:
     """From the emulation and a calibration alone: no real run of the job is looked at."""
     request = job.emulated()
-    sizes = _sizes(job, folder)
+    ops, sizes = _communicated(job, folder)
     measured = calibrate(
-        CalibrateRequest(groups=(job.ranks,), sizes=sizes, ops=("all_reduce",), pin=True, bound_s=30.0), lambda _: None
+        CalibrateRequest(groups=(job.ranks,), sizes=sizes, ops=ops, pin=True, bound_s=30.0), lambda _: None
     )
     if measured is None:
         raise BenchError("calibration found nothing")
-    overlap_ppm = MILLION + round(_share(max(sizes), job.ranks, folder) * MILLION)
+    overlap_ppm = MILLION + round(_share(max(sizes), job, folder) * MILLION)
     cluster = replace(measured.calibrated.cluster, compute_overlap_ppm=overlap_ppm, transfer_overlap_ppm=overlap_ppm)
-    found = pace(PaceRequest(emulate=request, cluster=cluster, until=0.005, passes=4), lambda _: None)
+    found = pace(PaceRequest(emulate=request, cluster=cluster, until=0.005, passes=job.passes), lambda _: None)
     return found, cluster
 
 
-def _sizes(job: Job, folder: Path) -> tuple[int, ...]:
-    """What the job reduces, in bytes: from one short emulation of it."""
-    request = replace(job.emulated(), output=folder / f"sizes-{job.ranks}", steps=4, ranks=(0,))
+def _communicated(job: Job, folder: Path) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """The operations of an iteration, and at most `MOST_SIZES` of the sizes, in bytes: from one short emulation."""
+    request = replace(job.emulated(), output=folder / f"sizes-{job.out.name}", steps=4)
     emulate(request, lambda _: None)
-    log = read_log(RunFolder.existing(request.output).latest(0))
-    calls = [c for c in log.collectives if c.moment.step >= 2]
-    return tuple(sorted({sum(prod(t.shape) * ITEM_BYTES[t.dtype] for t in call.inputs) for call in calls}))
+    run_folder, ops, sizes = RunFolder.existing(request.output), set(), set()
+    for rank in request.ranks:
+        entries = iteration_of(read_log(run_folder.latest(rank)), request.mesh)
+        for place in entries.communicates.nonzero()[0]:
+            is_collective = entries.kind[place] == Kind.COLLECTIVE
+            ops.add(entries.texts[entries.op[place]] if is_collective else SEND)
+            sizes.add(int(entries.size_bytes[place]))
+    ordered = sorted(sizes - {0})
+    step = -(-len(ordered) // MOST_SIZES)
+    return tuple(sorted(ops)), tuple(sorted({*ordered[::step], ordered[-1]}))
 
 
-def _share(size_bytes: int, ranks: int, folder: Path) -> float:
+def _share(size_bytes: int, job: Job, folder: Path) -> float:
     """Of a transfer's time, what a rank's processor works for it."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    result = folder / f"share-{ranks}.json"
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(job.ranks)]
+    result = folder / f"share-{job.out.name}.json"
     run([*launcher, str(PROGRAMS / "transfer_share.py"), str(size_bytes), "25", str(result)], folder / "share.txt")
     return float(json.loads(result.read_text()))
 
@@ -147,29 +176,27 @@ def _emulated(job: Job, paces: Paces) -> float:
     return job._taken(0)
 
 
-def _rows(job: Job, pairs: Pairs) -> list[Row]:
-    name = f"{job.ranks} ranks"
+def _rows(job: Job, pairs: Pairs, is_judged: bool) -> list[Row]:
+    name = job.name
     return [
         Row(what=f"{name}: real", values=pairs.real, unit="ms", digits=2),
         Row(what=f"{name}: real again", against="real", values=pairs.again, unit="ms", digits=2,
             ratios=ratios(pairs.again, pairs.real)),
         Row(what=f"{name}: emulated", against="real", values=pairs.emulated, unit="ms", digits=2,
-            ratios=ratios(pairs.emulated, pairs.real), goal=1 + GOAL_SHARE if job.ranks == JUDGED_RANKS else None),
+            ratios=ratios(pairs.emulated, pairs.real), goal=1 + GOAL_SHARE if is_judged else None),
     ]  # fmt: skip
 
 
-def _notes(job: Job, paces: Paces, pairs: Pairs, cluster: ClusterModel) -> list[str]:
+def _notes(job: Job, paces: Paces, pairs: Pairs, cluster: ClusterModel, is_judged: bool) -> list[str]:
     last = paces.passes[-1]
     own = last.ranks[0]
     said = ", ".join(f"{kind} {_errors(of, pairs.real)}" for kind, of in (("emulated", pairs.emulated),
                                                                           ("real again", pairs.again)))  # fmt: skip
     return [
-        f"{job.ranks} ranks, against real in pairs: {said}.{_judged(pairs) if job.ranks == JUDGED_RANKS else ''}",
-        f"{job.ranks} ranks: a pass of the emulation says {own.simulated_ns / 1e6:.2f} ms simulated, "
+        f"{job.name}, against real in pairs: {said}.{_judged(pairs)}",
+        f"{job.name}: a pass of the emulation says {own.simulated_ns / 1e6:.2f} ms simulated, "
         f"{own.emulated_ns / 1e6:.2f} ms emulated after {len(paces.passes)} passes; a transfer takes "
-        f"{cluster.compute_overlap_ppm / MILLION - 1:.0%} of a core. GPT {job.settings.paced_size}, batch "
-        f"{job.settings.batch}, DDP over gloo, one thread a rank, pinned; median of "
-        f"{job.settings.paced_steps - WARM_UP_STEPS} iterations, as the program itself times them.",
+        f"{cluster.compute_overlap_ppm / MILLION - 1:.0%} of a core. {job.told}",
     ]
 
 

@@ -1,9 +1,8 @@
-"""8,192 ranks end to end from the example's script: what initialisation takes, then each command, then 65,536 ranks."""
+"""8,192 ranks end to end from the example's script: each command, then 65,536 ranks."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -18,8 +17,7 @@ from tests.bench.table import Measured, Row
 
 TITLE = "8,192 ranks of a GPT, end to end"
 EXAMPLE = ROOT / "examples" / "emulation"
-INIT = ROOT / "tests" / "integration" / "programs" / "emulated_init.py"
-INIT_GOAL_S, INIT_GOAL_MB, GRAPH_GOAL_MB = 10.0, 500.0, 100.0
+GRAPH_GOAL_MB = 100.0
 MEGABYTE = 10**6
 BOUND_S = 3600.0
 
@@ -61,7 +59,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
     program = [sys.executable, str(EXAMPLE / "train.py"), "--pp", job.pp, "--tp", job.tp, *job.program]
     cluster = ("--cluster", EXAMPLE / "cluster.yaml")
     wide = run / "wide.npz"
-    rows = _init(job, folder, settings.replays)
+    rows: list[Row] = []
     stages: list[tuple[str, Sequence[object]]] = [
         ("plan, with the rank that it tries", ("plan", *job.where, "--classes", "--", *program)),
         ("emulate --classes", ("emulate", "-o", run, *job.where, "--classes", "--", *program)),
@@ -89,30 +87,6 @@ def measure(settings: Settings, folder: Path) -> Measured:
             "The larger world is made of the same logs: nothing ran again.",
         ],
     )
-
-
-def _init(job: Job, folder: Path, repeats: int) -> list[Row]:
-    """Of one rank: torch.distributed, a mesh, and all groups of its axes, as Megatron makes them."""
-    seconds, more = [], []
-    for number in range(repeats):
-        large = _said(folder / f"init-{number}", *job.where, "--ranks", job.world // 2 + 1)
-        alone = _said(folder / f"alone-{number}", "--world", 1, "--mesh", "tp=1")
-        seconds.append(large["seconds"])
-        more.append((large["total"] - alone["total"]) / MEGABYTE)
-    title = f"{job.world:,} ranks: one rank's init"
-    return [
-        Row(what=title, values=seconds, unit="s", goal=INIT_GOAL_S, digits=2),
-        Row(what=f"{title}, memory over a world of 1", values=more, unit="MB", goal=INIT_GOAL_MB),
-    ]
-
-
-def _said(output: Path, *options: object) -> dict[str, float]:
-    words = prismdbg("emulate", "-o", output, *options, "--", sys.executable, INIT)
-    done = subprocess.run(words, capture_output=True, text=True, timeout=BOUND_S, check=False)
-    if done.returncode:
-        raise BenchError(f"{' '.join(words)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[0])  # then what the emulation is worth
-    return found
 
 
 def _stage(title: str, words: Sequence[object], folder: Path) -> list[Row]:

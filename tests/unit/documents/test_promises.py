@@ -170,6 +170,7 @@ DEBUGGER = "The debugger: ways back, stops and tracing"
 SCREEN = "The screen over a million collectives"
 JOB = "8,192 ranks of a GPT, end to end"
 EMULATED = "Iteration time of an emulated rank"
+INIT = "Initialisation of an emulated rank"
 
 
 @pytest.mark.parametrize(
@@ -210,6 +211,20 @@ EMULATED = "Iteration time of an emulated rank"
         (
             "the whole job of 8,192 ranks simulated, .* {} s, {} s",
             [(JOB, "8,192 ranks: graph simulate", 2, 1, 1), (JOB, "65,536 ranks: graph simulate", 2, 1, 1)],
+        ),
+        (
+            "rank of 8,192 takes {} s .* {} MB",
+            [
+                (INIT, "8,192 ranks: one rank's init", 2, 1, 1),
+                (INIT, "8,192 ranks: one rank's init, memory over a world of 1", 2, 1, 1),
+            ],
+        ),
+        (
+            "rank of 65,536 takes {} s and {} MB",
+            [
+                (INIT, "65,536 ranks: one rank's init", 2, 1, 1),
+                (INIT, "65,536 ranks: one rank's init, memory over a world of 1", 2, 1, 1),
+            ],
         ),
         ("2 ranks: emulated, against real .* {} .*", [(EMULATED, "2 ranks: emulated", 3, 1, 3)]),
         ("2 ranks: real, against real .* {} .*", [(EMULATED, "2 ranks: real again", 3, 1, 3)]),

@@ -14,6 +14,7 @@ from prismdbg.errors import UsageError
 from prismdbg.simulate.graph.mesh import Mesh
 
 MESH = Mesh.parse("pp=4,dp=8,tp=2")
+WIDE = Mesh.parse("pp=4,dp=64,tp=2")
 TORCHRUN = ("python", "-m", "torch.distributed.run")
 REQUEST = EmulateRequest(output=Path("run"), command=("python", "train.py"), world=64, mesh=MESH)
 
@@ -24,6 +25,9 @@ REQUEST = EmulateRequest(output=Path("run"), command=("python", "train.py"), wor
         ({"world": 65}, "has 4 x 8 x 2 = 64 ranks", "a world of 64"),
         ({"ranks": (0, 64)}, "rank 64 is not in the mesh", "0 to 63"),
         ({"classes": ("pp", "cp")}, "axis 'cp' is not in the mesh", "give one of: pp, dp, tp"),
+        ({"together": ("cp",)}, "axis 'cp' is not in the mesh", "give one of: pp, dp, tp"),
+        ({"together": ("tp",), "classes": ()}, "--together and --classes cannot be combined", "give --ranks"),
+        ({"world": 512, "mesh": WIDE, "together": ("tp", "dp")}, "would run 128 ranks of", "at most 64 ranks"),
         ({"classes": (), "steps": 1}, "--steps 1 leaves no complete step", "--steps 2 or more"),
         (
             {"command": (*TORCHRUN, "--nproc-per-node", "6", "x.py")},
@@ -87,3 +91,11 @@ def test_the_world_may_be_left_to_torchrun_or_the_mesh(capsys: pytest.CaptureFix
     assert main.run([*plan, *TORCHRUN, "--nnodes=2", "--nproc-per-node=8", "train.py"]) == 0
     assert main.run([*plan, *TORCHRUN, "--nnodes=4", "--nproc-per-node=8", "train.py"]) == 2
     assert "has 8 x 2 = 16 ranks, and the world has 32 ranks" in capsys.readouterr().err
+
+
+def test_the_ranks_that_run_at_once_are_those_along_the_axes() -> None:
+    asked = replace(REQUEST, ranks=(5, 4, 17), together=("tp",))
+    assert asked.circles == ((4, 5), (16, 17))
+    assert asked.chosen == asked.wanted == (4, 5, 16, 17)
+    assert replace(asked, ranks=(5,), together=("tp", "pp")).circles == ((4, 5, 20, 21, 36, 37, 52, 53),)
+    assert replace(asked, together=()).circles == ((5,), (4,), (17,))
