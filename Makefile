@@ -113,14 +113,7 @@ frameworks: setup ## Test state snapshots of the newest transformers, Accelerate
 
 # Nothing of it is started on this machine: the tests run it in namespaces of their own.
 slurm: compiled ## Test jobs of two nodes under a real Slurm (Debian: munge, slurmctld, slurmd), which it installs.
-	@export PATH="$$PATH:/usr/sbin:/sbin"; packages=(munge slurmctld slurmd slurm-client); \
-	if command -v munged slurmctld slurmd sbatch >/dev/null; then exit 0; fi; \
-	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
-		echo "missing: $${packages[*]} (as root on Debian: apt-get install $${packages[*]})" >&2; exit 2; fi; \
-	echo "installing with apt-get: $${packages[*]}" >&2; \
-	export DEBIAN_FRONTEND=noninteractive; \
-	apt-get update -qq >&2; \
-	apt-get install -y -qq --no-install-recommends "$${packages[@]}" >&2
+	@$(MAKE) --no-print-directory system PROGRAMS="munged=munge slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client"
 	@$(BIN)/python -m pytest tests/integration/slurm $(ARGS)
 
 dist: setup ## Build an sdist and a wheel in ./dist, and test each in a new virtual environment, with and without a compiler.
