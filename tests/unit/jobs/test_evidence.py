@@ -292,7 +292,8 @@ class TestAJobThatWasToldToEnd:
         raised = {"kind": "exception", "text": "ValueError: no", "moment": "0.2", "ranks": [0], "attempt": 0}
         supervisor(tmp_path, exit_code=0, incidents=[raised, {"kind": "damaged"}, 7])
 
-        assert [verdict.text for verdict in diagnose(gather(tmp_path)).verdicts] == ["exception: ValueError: no"]
+        verdicts = diagnose(gather(tmp_path)).verdicts
+        assert [verdict.text for verdict in verdicts] == ["exception (attempt 1): ValueError: no"]
 
 
 def test_what_is_missing_in_a_run_folder_is_named(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from prismdbg.jobs.record import membership
 from prismdbg.jobs.record.membership import Member, enter
 from prismdbg.jobs.record.shared_job import SharedJob
 from prismdbg.jobs.storage.job_nodes import node_folders, node_states
+from prismdbg.jobs.storage.job_restarts import begin_restart
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 
 JOB = SharedJob(id="torchrun 1", supervisors=2)
@@ -160,6 +161,14 @@ def test_a_job_that_was_lost_before_it_made_its_run_makes_it_when_started_again(
         fill(again)
         with enter(tmp_path / "run", AGAIN, say_nothing) as second:
             assert not second.made
+
+
+def test_who_began_a_restart_is_waited_for_until_it_has_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended_job(tmp_path / "run")
+    assert begin_restart(RunFolder(tmp_path / "run"), AGAIN.restart)
+    monkeypatch.setattr(membership, "JOIN_BOUND_S", 0.5)
+    with pytest.raises(UsageError, match="none of its supervisors"), enter(tmp_path / "run", AGAIN, say_nothing):
+        pass
 
 
 def test_a_run_may_begin_with_a_restart(tmp_path: Path) -> None:
