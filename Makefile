@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup system compiled check format fix lint types layers test broad soak pairs faults kills fuzz compat frameworks dist vscode demo pictures bench golden docs man clean
+.PHONY: help setup system compiled check format fix lint types layers test broad soak pairs faults kills fuzz compat frameworks slurm dist vscode demo pictures bench golden docs man clean
 
 PYTHON ?= python3
 # Where pip finds a CPU build of torch, if its own configuration does not lead there.
@@ -74,7 +74,7 @@ compiled: setup
 # A test that passes only when it is run again is named in the last lines. It does not make the run fail, not in CI
 # either: that machine is shared, and a bound that holds on a quiet one may be missed there. Mend it all the same.
 test: compiled ## Run all tests except the broad ones, files in parallel. A skipped test names what this machine lacks.
-	@$(TESTS) -m "not broad and not frameworks" $(ARGS) || { code=$$?; [ $$code = 1 ] || exit $$code; \
+	@$(TESTS) -m "not broad and not frameworks and not slurm" $(ARGS) || { code=$$?; [ $$code = 1 ] || exit $$code; \
 		echo "=== some tests failed: these once more, with the machine to themselves; what passes now is unstable ==="; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --name-unstable $(ARGS); }
 
@@ -110,6 +110,11 @@ compat: setup ## Test another torch (TORCH=2.14.1) in a virtual environment unde
 
 frameworks: setup ## Test state snapshots of the newest transformers, Accelerate, Lightning and torchtitan. Needs gigabytes.
 	$(BIN)/python tests/frameworks/table.py
+
+# Nothing of it is started on this machine: the tests run it in namespaces of their own.
+slurm: compiled ## Test jobs of two nodes under a real Slurm (Debian: munge, slurmctld, slurmd), which it installs.
+	@$(MAKE) --no-print-directory system PROGRAMS="munged=munge slurmctld=slurmctld slurmd=slurmd sbatch=slurm-client"
+	@$(BIN)/python -m pytest tests/integration/slurm $(ARGS)
 
 dist: setup ## Build an sdist and a wheel in ./dist, and test each in a new virtual environment, with and without a compiler.
 	$(BIN)/python tests/dist.py

@@ -27,7 +27,8 @@ class SeenIncident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilentNode:
-    """A node whose supervisor has given no heartbeat for too long. goes_on: its ranks have recorded something since."""
+    """A node whose supervisor has given no heartbeat for too long. ranks: those whose logs say no end. goes_on: its
+    ranks have recorded something since."""
 
     name: str
     ranks: tuple[int, ...]

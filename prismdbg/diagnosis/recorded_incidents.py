@@ -27,10 +27,12 @@ _ASKED_FOR = (IncidentKind.REQUEST, IncidentKind.SIGNAL)  # nothing was wrong
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedIncident(Verdict):
-    """`stands`: where the ranks stood, as far as their stacks were taken. attempt: of the job, from 0."""
+    """`stands`: where the ranks stood, as far as their stacks were taken. attempt: of the job, from 0; is_earlier:
+    the job was restarted since."""
 
     incident: Incident
     attempt: int
+    is_earlier: bool
     stands: tuple[str, ...]
 
     kind = "incident"
@@ -41,7 +43,7 @@ class RecordedIncident(Verdict):
 
     @property
     def text(self) -> str:
-        before = f" (attempt {self.attempt + 1})" if self.attempt else ""
+        before = f" (attempt {self.attempt + 1})" if self.attempt or self.is_earlier else ""
         return f"{self.incident.kind}{before}: {self.incident.text}"
 
     @property
@@ -76,5 +78,6 @@ def _recorded_incident(evidence: Evidence, seen: SeenIncident) -> RecordedIncide
         ranks=seen.ranks,
         incident=seen.incident,
         attempt=seen.attempt,
+        is_earlier=seen.attempt < evidence.attempt,
         stands=tuple(position_lines(evidence.stacks)) if is_hang else (),
     )

@@ -100,10 +100,12 @@ def _of_run(path: Path, whole: bool) -> Evidence:
     if not folders:
         raise _no_log(run, supervisor)
     emulated = _emulated(run)
+    said_an_end = frozenset(rank for rank, log in logs.items() if _says_its_end(log))
     alive = {
         rank_of(folder)
         for folder in folders
-        if "exit_code" not in supervisor and _may_be_alive(folder, places.get(folder.name))
+        if "exit_code" not in supervisor
+        and _may_be_alive(folder, places.get(folder.name), rank_of(folder) in said_an_end)
     }
     told_to_end = interrupted_at(supervisor, logs, attempt) if not alive else None
     if told_to_end is not None:
@@ -144,14 +146,15 @@ def _of_run(path: Path, whole: bool) -> Evidence:
         telemetry=telemetry,
         folders={rank_of(folder): folder.name for folder in folders},
         nodes=on_nodes,
-        silent_nodes=tuple(_silent(node, folders) for node in nodes if node.is_lost),
+        silent_nodes=tuple(_silent(node, folders, said_an_end) for node in nodes if node.is_lost),
         exit_codes={rank: code for rank, code in codes.items() if rank in silent},
     )
 
 
-def _silent(node: NodeState, folders: Sequence[Path]) -> SilentNode:
+def _silent(node: NodeState, folders: Sequence[Path], said_an_end: Set[int]) -> SilentNode:
     ranks = tuple(rank_of(folder) for folder in folders if folder.name in node.ranks)
-    return SilentNode(name=node.name, ranks=ranks, silent_s=node.silent_s or 0.0, goes_on=node.goes_on)
+    lost = tuple(rank for rank in ranks if rank not in said_an_end)
+    return SilentNode(name=node.name, ranks=lost, silent_s=node.silent_s or 0.0, goes_on=node.goes_on)
 
 
 def _nodes(run: RunFolder) -> list[NodeState]:
@@ -291,22 +294,27 @@ def _read(folder: Path, newest_bytes: int | None = None) -> tuple[RankLog | None
     return rank_log(columns), str(columns.damage or "")
 
 
-def _may_be_alive(folder: Path, node: NodeState | None) -> bool:
+def _may_be_alive(folder: Path, node: NodeState | None, said_an_end: bool) -> bool:
     """Also where nobody can see from here whether it is. `node`: of a job with several supervisors."""
     try:
         process = RankProcess(folder)
         if node is not None and process.is_out_of_sight:
-            return node.has(folder.name)
+            return node.has(folder.name) and not said_an_end
         return process.is_out_of_sight or process.is_alive()
     except CapsuleError:  # a damaged rank.json, or half of one
         return False
+
+
+def _says_its_end(log: RankLog) -> bool:
+    """An exit, or an exception that nobody caught. That of a thread ends no process."""
+    return any(n.kind == "exit" or (n.kind == "incident" and not n.data.get("thread")) for n in log.notes)
 
 
 def _ended_without_a_word(log: RankLog, death: Death | None, ended_well: bool) -> bool:
     """`death`: as the supervisor saw it. `ended_well`: the job did. A rank whose recording ended before it, for want of
     disk say, had no word left to say: it counts only where it is known to have failed. Exit code 0 is a failure where
     the job failed: the rank may have left its peers."""
-    if any(n.kind == "exit" or (n.kind == "incident" and not n.data.get("thread")) for n in log.notes):
+    if _says_its_end(log):
         return False
     code = death.code if death is not None else None
     if any(n.kind == "lost" for n in log.notes):

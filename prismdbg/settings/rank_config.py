@@ -31,6 +31,7 @@ class RankConfig:
     seeds: what random generators begin with (`rank/recording/seeds.py`).
     state_every: a state snapshot every so many steps, 0: none.
     node: the name of the rank's node in a job of several supervisors; empty in any other.
+    first_attempt: which number its first log folders have, in a job that its scheduler has started again.
     socket_dir: where agents listen, `<rank>[.<attempt>].sock`; short, for a Unix socket path ends at 108 bytes.
     """
 
@@ -54,6 +55,7 @@ class RankConfig:
     payload_segment_bytes: int = 64 << 20
     log: str = ""
     node: str = ""
+    first_attempt: int = 0
     rank: int = -1
     world_size: int = 0
     seeds: dict[str, Any] = field(default_factory=dict)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
 from prismdbg.checkpoint import choice
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.errors import UsageError
+from prismdbg.jobs.capture.reach import Reach, reach_of_ranks
 from prismdbg.jobs.injection import cache_dir
+from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.render import console
 from prismdbg.runtime.facilities import Facility, facilities
 
@@ -16,12 +21,24 @@ _OPTIONAL = frozenset({"gpu", "sensors", "gpu sensors"})
 
 
 @click.command()
+@click.option(
+    "--job",
+    "run",
+    metavar="RUN",
+    type=click.Path(path_type=Path),
+    help="Check instead what can be captured of each rank of a job that is recorded into RUN.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def command(as_json: bool) -> int:
+def command(run: Path | None, as_json: bool) -> int:
     """Check each facility of this machine, and show its purpose, its state and the fix if it is missing.
 
     The exit code is 0 if no required facility is missing, and 4 otherwise.
+
+    With --job, it shows for each rank whether it can be captured now, from here, and with which origin. The exit code
+    is 4 if a rank cannot be captured at all.
     """
+    if run is not None:
+        return _of_job(run, as_json)
     found = facilities(cache_dir(), choice.NAME, lambda: choice.find().program.version)
     lacking = [f for f in found if not f.ok and f.name.lower() not in _OPTIONAL]
     if as_json:
@@ -35,6 +52,38 @@ def command(as_json: bool) -> int:
     for origin, can in _origins(found).items():
         console.say(f"capsules whose origin is the {origin}: {'yes' if can else 'no'}")
     return ExitCode.LACKING if lacking else ExitCode.OK
+
+
+def _of_job(run: Path, as_json: bool) -> int:
+    ranks = reach_of_ranks(RunFolder.existing(run))
+    if not ranks:
+        raise UsageError(f"{run} contains no data of any rank", hint="wait until a rank has issued a collective")
+    if as_json:
+        console.emit_json({"run": str(run), "ranks": [{**asdict(rank), "any": rank.is_any} for rank in ranks]})
+    else:
+        header = ("rank", "node", "program's start", "state snapshot", "checkpoint")
+        console.emit(console.columns(header, [_row(rank) for rank in ranks]))
+        for line in _reasons(ranks):
+            console.say(line)
+    return ExitCode.OK if all(rank.is_any for rank in ranks) else ExitCode.LACKING
+
+
+def _row(rank: Reach) -> tuple[str, ...]:
+    checkpoint = "no" if rank.checkpoint else f"by node {rank.node}" if rank.checked_there else "yes"
+    return rank.folder, rank.node or "-", "no" if rank.start else "yes", "no" if rank.state else "yes", checkpoint
+
+
+def _reasons(ranks: Iterable[Reach]) -> Iterator[str]:
+    """Each once, with the ranks that it holds for."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for rank in ranks:
+        for origin, why in (("start", rank.start), ("state snapshot", rank.state), ("checkpoint", rank.checkpoint)):
+            if why:
+                found.setdefault((origin, why), []).append(rank.folder)
+    for (origin, why), folders in found.items():
+        yield f"no {origin} of rank{'s' if len(folders) > 1 else ''} {', '.join(folders)}: {why}"
+    if nodes := sorted({rank.node for rank in ranks if rank.checked_there and not rank.checkpoint}):
+        yield f"run `prismdbg doctor` on {', '.join(nodes)} to see whether checkpoints work there"
 
 
 def _origins(found: tuple[Facility, ...]) -> dict[str, bool]:

@@ -104,8 +104,8 @@ def is_elsewhere(folder: Path, here: str = "") -> bool:
 def captured_elsewhere(run: RunFolder, folder: Path, output: Path, asked: RequestJson, say: Say) -> Capsule:
     """The capsule at `output`, made by the supervisor of the rank's node. `asked`: what it is to do. Raises what failed
     there as if it had failed here, and `RankLost` where that supervisor is gone."""
-    state = _state_of(run, folder)
-    _refuse_lost(folder, state)
+    state = state_of(run, folder)
+    refuse_lost(folder, state)
     with _published(run, asked) as request:
         made = _awaited(run, folder, request, asked, say)
         if made.resolve().parent != run.capsules:
@@ -149,7 +149,7 @@ def _awaited(run: RunFolder, folder: Path, request: RequestFolder, asked: Reques
             say(f"rank {folder.name} runs on node {node}; waiting up to {TAKEN_BOUND_S:g} s for its supervisor")
         if time.monotonic() - looked > LOOK_S:
             looked = time.monotonic()
-            _refuse_lost(folder, _state_of(run, folder))
+            refuse_lost(folder, state_of(run, folder))
             file_system_now(request.path)
         if waited > (TAKEN_BOUND_S if request.is_open() else bound_s):
             raise WaitTimeout(
@@ -159,7 +159,7 @@ def _awaited(run: RunFolder, folder: Path, request: RequestFolder, asked: Reques
         time.sleep(POLL_S)
 
 
-def _state_of(run: RunFolder, folder: Path) -> NodeState:
+def state_of(run: RunFolder, folder: Path) -> NodeState:
     for state in node_states(run):
         if folder.name in state.ranks:
             return state
@@ -169,7 +169,7 @@ def _state_of(run: RunFolder, folder: Path) -> NodeState:
     )
 
 
-def _refuse_lost(folder: Path, node: NodeState) -> None:
+def refuse_lost(folder: Path, node: NodeState) -> None:
     if node.silent_s is None:
         hint = "run `prismdbg why RUN`, which reads its log, or capture a rank that is alive"
         raise RankLost(f"rank {folder.name} has ended, and so has its part of the job on node {node.name}", hint=hint)

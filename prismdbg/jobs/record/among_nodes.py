@@ -61,6 +61,7 @@ class AmongNodes:
         self.supervisor_json = member.node.supervisor_json
         self._node = member.node
         self._run = member.run
+        self._restart = member.node.restart
         self._heart = member.heart
         self._known: dict[str, bool] = {}  # whether a log folder is of this node
         self._looked_s = 0.0
@@ -92,9 +93,12 @@ class AmongNodes:
 
     def settle(self) -> None:
         """How ranks end once a supervisor was told to end is no incident, on whichever node."""
-        if self._decisions.is_open and any(self._was_told(node) for node in node_folders(self._run)):
+        if self._decisions.is_open and any(self._was_told(node) for node in self._peers()):
             self._decisions.drop()
         self._decisions.settle()
+
+    def _peers(self) -> list[NodeFolder]:
+        return node_folders(self._run, self._restart)
 
     def _was_told(self, node: NodeFolder) -> bool:
         with suppress(CapsuleError):

@@ -73,6 +73,7 @@ class NeighbourWatch:
         self._run = run
         self._own = own
         self._tell = tell
+        self._restart = own.restart
         self._gone: set[str] = set()
         self._watched: tuple[str, int, int] = "", -1, 0  # name, beat, since when it is the same
         self._looked_ns = 0
@@ -95,7 +96,7 @@ class NeighbourWatch:
             self._tell(self._text(node, (now_ns - since_ns) / 1e9))
 
     def _next(self) -> NodeFolder | None:
-        nodes = node_folders(self._run)
+        nodes = node_folders(self._run, self._restart)
         later = [node for node in nodes if node.name > self._own.name]
         others = [*later, *(node for node in nodes if node.name < self._own.name)]
         for node in others:

@@ -21,8 +21,10 @@ from prismdbg.errors import UsageError
 from prismdbg.jobs.record.heartbeat import Heartbeat, beat_of, has_ended
 from prismdbg.jobs.record.shared_job import SharedJob
 from prismdbg.jobs.storage.job_nodes import NodeFolder, file_system_now, is_shared, job_file, node_folders
+from prismdbg.jobs.storage.job_restarts import begin_restart, first_attempt, latest_restart, restart_folder
 from prismdbg.jobs.storage.ranks_alive import start_ticks
 from prismdbg.jobs.storage.run_folder import RunFolder, cannot_be_made, not_empty, read_json, write_json
+from prismdbg.model.plurals import counted
 from prismdbg.settings.boot import boot_id
 
 JOIN_BOUND_S = 60.0
@@ -35,12 +37,14 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """This supervisor in a RUN with others. `made`: it is the first one, and fills RUN with what all need."""
+    """This supervisor in a RUN with others. `made`: it is the first one, and fills RUN with what all need.
+    first_attempt: as the logs of its ranks are counted, which is not 0 in a job that was started again."""
 
     run: RunFolder
     node: NodeFolder
     heart: Heartbeat
     made: bool
+    first_attempt: int = 0
 
 
 @contextmanager
@@ -50,12 +54,11 @@ def enter(path: Path, job: SharedJob, say: Say) -> Iterator[Member]:
     run = RunFolder.shared(path)
     try:
         if not is_shared(run) and (node := _found(run, path, job)) is not None:
-            member = Member(run=run, node=node, heart=Heartbeat(node), made=True)
+            first = first_attempt(run, job.restart)
+            member = Member(run=run, node=node, heart=Heartbeat(node), made=True, first_attempt=first)
         else:
             _refuse_another_job(run, path, job)
-            _await_others(run, path, say)
-            own = _joined(run)
-            member = Member(run=run, node=own, heart=Heartbeat(own), made=False)
+            member = _join(run, path, job, say)
     except OSError as error:
         raise cannot_be_made(path, error) from error
     member.heart.once()
@@ -64,6 +67,18 @@ def enter(path: Path, job: SharedJob, say: Say) -> Iterator[Member]:
         yield member
     finally:
         member.heart.end()
+
+
+def _join(run: RunFolder, path: Path, job: SharedJob, say: Say) -> Member:
+    """As one of those who are there, or as the first one of a job that was started again."""
+    if job.restart > latest_restart(run) and begin_restart(run, job.restart):
+        made = not run.run_json.is_file()  # who made RUN may not have come as far
+    else:
+        _await_others(run, path, job.restart, say)
+        made = False
+    own = _joined(run, job.restart)
+    first = first_attempt(run, job.restart)
+    return Member(run=run, node=own, heart=Heartbeat(own), made=made, first_attempt=first)
 
 
 def _found(run: RunFolder, path: Path, job: SharedJob) -> NodeFolder | None:
@@ -76,9 +91,11 @@ def _found(run: RunFolder, path: Path, job: SharedJob) -> NodeFolder | None:
     coming.mkdir(mode=0o700)
     try:
         write_json(job_file(coming), {"id": job.id, "supervisors": job.supervisors})
-        node = NodeFolder(coming / _own_name())
+        if job.restart:
+            restart_folder(coming, job.restart).mkdir(mode=0o700)
+        node = NodeFolder(coming / _own_name(job.restart))
         node.path.mkdir(mode=0o700)
-        _describe(node)
+        _describe(node, job.restart)
         coming.rename(run.nodes)
     except OSError:
         shutil.rmtree(coming, ignore_errors=True)
@@ -95,16 +112,22 @@ def _refuse_another_job(run: RunFolder, path: Path, job: SharedJob) -> None:
             f"{path} is the RUN of another job ({there}; this one is {job.id})",
             hint="choose a new folder, or give the same --job-id on all nodes",
         )
+    if (latest := latest_restart(run)) > job.restart:
+        raise UsageError(
+            f"{path} belongs to this job, which has been restarted {counted(latest, 'time')} since",
+            hint="choose a new folder; `prismdbg status` shows what this one contains",
+        )
 
 
-def _await_others(run: RunFolder, path: Path, say: Say) -> None:
+def _await_others(run: RunFolder, path: Path, restart: int, say: Say) -> None:
     """Until somebody's heart beats and RUN is filled."""
     began, said = time.monotonic(), False
-    seen = {node.name: beat_of(node) for node in node_folders(run)}
+    seen = {node.name: beat_of(node) for node in node_folders(run, restart)}
     while True:
         file_system_now(run.nodes)  # what others have made is asked for again
-        living = [node for node in node_folders(run) if not has_ended(node)]
-        if not living:
+        there = node_folders(run, restart)  # none while who began the restart has not yet joined
+        living = [node for node in there if not has_ended(node)]
+        if there and not living:
             raise not_empty(path)
         beats = any(beat_of(node) not in (-1, seen.get(node.name, -1)) for node in living)
         if beats and run.run_json.is_file():
@@ -121,23 +144,25 @@ def _await_others(run: RunFolder, path: Path, say: Say) -> None:
         time.sleep(POLL_S)
 
 
-def _joined(run: RunFolder) -> NodeFolder:
+def _joined(run: RunFolder, restart: int) -> NodeFolder:
     """A name that nobody has: a second supervisor of a node, or of another node of that host name, has a number."""
-    name, number = _own_name(), 1
+    name, number = _own_name(restart), 1
     while True:
         node = NodeFolder(run.nodes / (name if number == 1 else f"{name}-{number}"))
         with suppress(FileExistsError):
             node.path.mkdir(mode=0o700)
-            _describe(node)
+            _describe(node, restart)
             return node
         number += 1
 
 
-def _own_name() -> str:
-    return re.sub(r"[^A-Za-z0-9-]+", "-", platform.node())[:60].strip("-") or "node"
+def _own_name(restart: int) -> str:
+    """`n1`, and `n1.restart2` of a job that was started again twice: no host name becomes that."""
+    name = re.sub(r"[^A-Za-z0-9-]+", "-", platform.node())[:60].strip("-") or "node"
+    return f"{name}.restart{restart}" if restart else name
 
 
-def _describe(node: NodeFolder) -> None:
+def _describe(node: NodeFolder, restart: int) -> None:
     namespaces = {}
     for kind in ("pid", "mnt", "net", "user"):
         with suppress(OSError):
@@ -146,6 +171,7 @@ def _describe(node: NodeFolder) -> None:
         node.about,
         {
             "host": platform.node(),
+            "restart": restart,
             "boot_id": boot_id(),
             "namespaces": namespaces,
             "uid": os.getuid(),

@@ -100,7 +100,12 @@ def _environment_among_others(request: RecordRequest, member: Member, sockets: P
             _fill(run, request, str(sockets))
         config = RankConfig.load(run.config)
         own = replace(
-            config, run=str(run.path), socket_dir=str(sockets), cache_dir=str(cache_dir()), node=member.node.name
+            config,
+            run=str(run.path),
+            socket_dir=str(sockets),
+            cache_dir=str(cache_dir()),
+            node=node.name,
+            first_attempt=member.first_attempt,
         )
         own.save(node.config)
     except OSError as error:

@@ -16,17 +16,19 @@ _LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedJob:
     """`id`: the same wherever a part of this job is started, and in no other job. `supervisors`: how many it will
-    have, 0 if that is not known."""
+    have, 0 if that is not known. restart: how often its scheduler has started it again."""
 
     id: str
     supervisors: int = 0
+    restart: int = 0
 
 
 def shared_job(command: Sequence[str], environment: Mapping[str, str], given: str = "") -> SharedJob | None:
     """None for a job whose supervisor is the only one. `given`: the job's id as the user names it."""
     launched = _launched(command, environment)
     if given:
-        return SharedJob(id=f"given {given}", supervisors=launched.supervisors if launched else 0)
+        supervisors = launched.supervisors if launched else 0
+        return SharedJob(id=f"given {given}", supervisors=supervisors, restart=_restart(environment))
     return _step(environment) or launched
 
 
@@ -35,9 +37,13 @@ def _step(environment: Mapping[str, str]) -> SharedJob | None:
     tasks = _number(environment.get("SLURM_STEP_NUM_TASKS", ""))
     if tasks < 2:
         return None
-    names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
-    job = ".".join(environment.get(name, "0") for name in names)
-    return SharedJob(id=f"slurm {job}", supervisors=tasks)
+    job = ".".join(environment.get(name, "0") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID"))
+    return SharedJob(id=f"slurm {job}", supervisors=tasks, restart=_restart(environment))
+
+
+def _restart(environment: Mapping[str, str]) -> int:
+    """Slurm counts how often it has requeued a job, and gives it the same number again."""
+    return _number(environment.get("SLURM_RESTART_COUNT", ""))
 
 
 def _launched(command: Sequence[str], environment: Mapping[str, str]) -> SharedJob | None:

@@ -88,7 +88,7 @@ def _unite(source: Path, target: Path, first: str, name: str) -> None:
     for path in source.iterdir():
         if not (target / path.name).exists():
             path.rename(target / path.name)
-        elif target.name in ("ranks", "nodes") and path.is_dir():
+        elif target.name in ("ranks", "nodes") and path.is_dir() and not path.name.startswith("."):
             raise UsageError(
                 f"{target.name}/{path.name} is in {first} and in {name}",
                 hint="give each node once; host names must differ, and so must the ranks",

@@ -19,6 +19,7 @@ from typing import Any
 
 from prismdbg.capsule.checked_json import checked
 from prismdbg.errors import CapsuleError
+from prismdbg.jobs.storage.job_restarts import latest_restart
 from prismdbg.jobs.storage.run_files import KINDS
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, read_json
 from prismdbg.model.durations import duration
@@ -27,6 +28,7 @@ SILENT_S = 10.0  # without a heartbeat, and a supervisor counts as gone
 _JOB = "job.json"
 _ABOUT = "node.json"
 _BEAT = ".beat.json"
+_OF_THE_END = ("exit_code", "ended_wall_ns", "interrupted")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -57,6 +59,11 @@ class NodeFolder:
         """Beside the folders: whoever renews its own there has also asked a file server for those of others."""
         return self.path.with_name(f"{self.name}{_BEAT}")
 
+    @property
+    def restart(self) -> int:
+        """How often the job had been started again when this supervisor joined it."""
+        return int(read_json(self.about).get("restart", 0))
+
     def owns(self, rank_folder: Path) -> bool:
         """Whether this rank runs on this node. Not before it has described itself."""
         return node_of(rank_folder) == self.name
@@ -64,13 +71,15 @@ class NodeFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
-    """`silent_s`: since its last heartbeat; None where it has ended. `exit_code`: of its part of the job, if that has
-    ended. ranks: log folders; gone: those whose processes were, when its heart beat last."""
+    """`silent_s`: since its last heartbeat; None where it is over. `exit_code`: of its part of the job, if that has
+    ended and its supervisor has seen it; else `end` says how it was over. ranks: log folders; gone: those whose
+    processes were, when its heart beat last."""
 
     name: str
     ranks: tuple[str, ...]
     exit_code: int | None
     silent_s: float | None
+    end: str = ""
     records_s: float | None = None
     gone: frozenset[str] = frozenset()
 
@@ -93,7 +102,7 @@ class NodeState:
     @property
     def state(self) -> str:
         if self.silent_s is None:
-            return "ended" if not self.exit_code else f"ended with {self.exit_code}"
+            return self.end or ("ended" if not self.exit_code else f"ended with {self.exit_code}")
         if not self.is_lost:
             return "running"
         return "supervisor lost" if self.goes_on else "lost"
@@ -127,12 +136,13 @@ def job_file(nodes: Path) -> Path:
     return nodes / _JOB
 
 
-def node_folders(run: RunFolder) -> list[NodeFolder]:
-    """In the order of their names; those that have described themselves."""
+def node_folders(run: RunFolder, restart: int | None = None) -> list[NodeFolder]:
+    """In the order of their names; those that have described themselves. restart: only those of this one."""
     if not run.nodes.is_dir():
         return []
     found = [path for path in run.nodes.iterdir() if _NAME.fullmatch(path.name) and (path / _ABOUT).is_file()]
-    return [NodeFolder(path) for path in sorted(found)]
+    nodes = [NodeFolder(path) for path in sorted(found)]
+    return nodes if restart is None else [node for node in nodes if node.restart == restart]
 
 
 def node_of(rank_folder: Path) -> str:
@@ -169,25 +179,39 @@ def node_states(run: RunFolder) -> list[NodeState]:
     folders = node_folders(run)
     if not folders:
         return []
-    now_s, owners = file_system_now(run.nodes), nodes_of_ranks(run)
+    now_s, owners, latest = file_system_now(run.nodes), nodes_of_ranks(run), latest_restart(run)
     return [
-        _state(run, node, [name for name, owner in owners.items() if owner == node.name], now_s) for node in folders
+        _state(run, node, [name for name, owner in owners.items() if owner == node.name], now_s, latest)
+        for node in folders
     ]
 
 
-def _state(run: RunFolder, node: NodeFolder, ranks: Sequence[str], now_s: float) -> NodeState:
+def _state(run: RunFolder, node: NodeFolder, ranks: Sequence[str], now_s: float, latest: int) -> NodeState:
     supervisor = read_json(node.supervisor_json)
-    silent_s = None if "exit_code" in supervisor else now_s - _modified_s(node.beat)
+    quiet_s = now_s - _modified_s(node.beat)
+    end = _end_unseen(supervisor, quiet_s, node.restart < latest)
+    silent_s = None if end or "exit_code" in supervisor else quiet_s
     gone = last_beat(node).get("gone", ())
     is_late = silent_s is not None and silent_s > SILENT_S
     return NodeState(
         name=node.name,
         ranks=tuple(ranks),
         exit_code=supervisor.get("exit_code"),
+        end=end,
         silent_s=silent_s,
         records_s=now_s - max((_recorded_s(run.ranks / name) for name in ranks), default=0.0) if is_late else None,
         gone=frozenset(gone),
     )
+
+
+def _end_unseen(supervisor: Mapping[str, Any], silent_s: float, was_restarted: bool) -> str:
+    """How a node's part of the job was over though its supervisor has not seen that; empty where it has, or where the
+    part may go on. A scheduler tells all to end, and kills what has not ended after a while."""
+    if "exit_code" in supervisor:
+        return ""
+    if silent_s > SILENT_S and supervisor.get("interrupted"):
+        return "killed after it was told to end"
+    return "lost before the job was restarted" if was_restarted else ""
 
 
 def last_beat(node: NodeFolder) -> dict[str, Any]:
@@ -209,11 +233,19 @@ def _recorded_s(folder: Path) -> float:
 
 def supervisor_report(run: RunFolder, clocks: Mapping[str, int] = MappingProxyType({})) -> dict[str, Any]:
     """`supervisor.json` of a job with one supervisor; of several the same fields of all of them. Without `exit_code`
-    while a part of the job may go on. clocks: of each node, how many ns its clock is ahead."""
+    while a part of the job may go on. clocks: of each node, how many ns its clock is ahead. How a job ended that was
+    started again is how it ended then."""
     if not is_shared(run):
         return read_json(run.supervisor_json)
-    reports = [(node.name, read_json(node.supervisor_json)) for node in node_folders(run)]
-    return merged([(name, _moved(report, clocks.get(name, 0))) for name, report in reports])
+    latest, reports = latest_restart(run), []
+    for node in node_folders(run):
+        report = _moved(read_json(node.supervisor_json), clocks.get(node.name, 0))
+        if node.restart < latest:
+            report = {**{name: value for name, value in report.items() if name not in _OF_THE_END}, "exit_code": 0}
+        reports.append((node.name, report))
+    if latest and not node_folders(run, latest):  # who began the restart has not yet joined
+        reports.append(("", {}))
+    return merged(reports)
 
 
 def _moved(report: dict[str, Any], ahead_ns: int) -> dict[str, Any]:

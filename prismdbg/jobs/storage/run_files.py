@@ -57,6 +57,14 @@ class JobJson(TypedDict):
     supervisors: NotRequired[Count]
 
 
+class NodeJson(TypedDict, total=False):
+    restart: Count
+
+
+class RestartJson(TypedDict, total=False):
+    first_attempt: Count
+
+
 class BeatJson(TypedDict, total=False):
     beat: Count
     pid: Count
@@ -98,6 +106,8 @@ KINDS: dict[str, Any] = {
     "supervisor.json": SupervisorJson,
     "config.json": ConfigJson,
     "job.json": JobJson,
+    "node.json": NodeJson,
+    "restart.json": RestartJson,
     "beat.json": BeatJson,
     "rank.json": RankJson,
     "checkpoint.json": CheckpointJson,

@@ -91,7 +91,7 @@ class Recording:
             self.recorder.mode(0)
             tracer.disarm()
             return
-        folder = _claim_folder(Path(self.config.run) / "ranks", self.rank)
+        folder = _claim_folder(Path(self.config.run) / "ranks", self.rank, self.config.first_attempt)
         config = self.config
         self.recorder.open(
             str(folder),
@@ -302,14 +302,15 @@ def _rank_number() -> int:
     return int(os.environ.get("RANK", "0"))
 
 
-def _claim_folder(ranks: Path, rank: int) -> Path:
+def _claim_folder(ranks: Path, rank: int, first_attempt: int = 0) -> Path:
     """`<rank>`, or `<rank>.<n>` for the n-th restart of that rank; mkdir decides between two that ask at once.
 
     torchrun says which it is: a rank that never got as far as its first collective was restarted all the same.
+    first_attempt: of a job that was started again as a whole, where torchrun counts from 0 again.
     """
     ranks.mkdir(parents=True, exist_ok=True)
     count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
-    attempt = int(count) if count.isdecimal() else 0
+    attempt = first_attempt + (int(count) if count.isdecimal() else 0)
     while True:
         folder = ranks / (f"{rank}.{attempt}" if attempt else str(rank))
         try:

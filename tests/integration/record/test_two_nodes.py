@@ -141,10 +141,36 @@ def test_a_hang_is_told_by_the_node_that_knows_who_never_came(tmp_path: Path) ->
         assert "rank 3 never came" in why.out and f"node {there.name}" in why.out, why.out
 
 
+def test_a_job_that_torchrun_restarts_on_both_nodes_has_logs_of_each_attempt(tmp_path: Path) -> None:
+    job = job_line(JOBS.with_name("chain_jobs") / "fails_once.py", tmp_path / "shared" / "failed")
+    job.insert(job.index("--nproc-per-node"), "--max-restarts=1")
+    with on_two_nodes(tmp_path, job, "--window", "all") as two:
+        assert two.end() == (0, 0), two.output
+        ranks = {folder.name: node_of(folder) for folder in two.run.rank_folders()}
+        assert sorted(ranks) == ["0", "0.1", "1", "1.1", "2", "2.1", "3", "3.1"]
+        assert {ranks[f"{rank}.1"] for rank in range(4)} == {"n1", "n2"}
+        report = supervisor_report(two.run)
+        (incident,) = report["incidents"]
+        assert (incident["ranks"], incident["attempt"]) == ([1], 0), incident
+        assert incident["text"] == "RuntimeError: the first attempt fails"
+        (capsule,) = report["capsules"]
+        status = two.nodes[1].prismdbg("status", two.run.path)
+        assert status.out.count(" ended ") == 4 and " 1.1 " in f" {status.out} ".replace("\n", " "), status.out
+        why = two.nodes[1].prismdbg("why", two.run.path)
+        assert why.out.startswith("certain: exception (attempt 1): RuntimeError: the first attempt fails"), why.out
+        assert "node n1: rank 1" in why.out and "this is attempt 2" in why.out, why.out
+        verdict = two.nodes[1].prismdbg("replay", capsule, "--runtime", "local", "--json")
+        assert verdict.json["raised"]["text"] == "the first attempt fails", verdict.err
+        assert_identical(verdict.json, Path(capsule))
+
+
 @pytest.mark.criu
 def test_a_rank_is_captured_from_the_other_node(two: OnTwo, tmp_path: Path) -> None:
     there, here = two.of_rank(3)
     capsule = two.run.path.parent / "taken"
+    reach = {rank["folder"]: rank for rank in here.prismdbg("doctor", "--job", two.run.path, "--json").json["ranks"]}
+    assert {name for name, rank in reach.items() if rank["checked_there"]} == {"2", "3"}, reach
+    assert {rank["checkpoint"] for rank in reach.values()} == {""} and reach["3"]["node"] == there.name, reach
     said = here.prismdbg("capture", two.run.path, "--rank", 3, "--window", 2, "-o", capsule)
     assert said.code == 0, f"{said.err}\n{two.output}"
     assert f"node {there.name}: rank 3: checkpoint of" in said.err, said.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
@@ -299,7 +300,8 @@ class TestAJobThatWasToldToEnd:
         raised = {"kind": "exception", "text": "ValueError: no", "moment": "0.2", "ranks": [0], "attempt": 0}
         supervisor(tmp_path, exit_code=0, incidents=[raised, {"kind": "damaged"}, 7])
 
-        assert [verdict.text for verdict in diagnose(gather(tmp_path)).verdicts] == ["exception: ValueError: no"]
+        verdicts = diagnose(gather(tmp_path)).verdicts
+        assert [verdict.text for verdict in verdicts] == ["exception (attempt 1): ValueError: no"]
 
 
 def test_what_is_missing_in_a_run_folder_is_named(tmp_path: Path) -> None:
@@ -353,3 +355,22 @@ def test_a_capsule_says_what_its_own_log_and_the_stacks_say(packed: bool, tmp_pa
     assert found.verdicts[0].lines == (f"rank 1 was at {frame}, holding the GIL",)
     assert found.missing[0] == "a capsule contains only the log of its own rank, here rank 0"
     assert found.ranks == (0,)
+
+
+@pytest.mark.parametrize(("note", "lost"), [("exit", ()), ("incident", ()), ("", (1,))])
+def test_a_rank_that_said_its_end_is_not_lost_with_its_node(note: str, lost: tuple[int, ...], tmp_path: Path) -> None:
+    """Its supervisor alone was killed; and it is not alive, though nobody can see that from here."""
+    (tmp_path / "nodes" / "n2").mkdir(parents=True)
+    (tmp_path / "nodes" / "job.json").write_text('{"id": "x"}')
+    (tmp_path / "nodes" / "n2" / "node.json").write_text("{}")
+    log = rank_folder(tmp_path, "1")
+    if note:
+        log.note(note, code=1)
+    elsewhere = {"pid": 1, "node": "n2", "boot_id": "another", "world_size": 2}
+    (log.folder / "rank.json").write_text(json.dumps(elsewhere))
+
+    assert gather(tmp_path).is_running is not bool(note), "it has just written"
+    long_ago = log.path.stat().st_mtime - 60
+    os.utime(log.path, (long_ago, long_ago))
+    (silent,) = gather(tmp_path).silent_nodes
+    assert silent.ranks == lost

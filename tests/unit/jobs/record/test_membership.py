@@ -14,9 +14,11 @@ from prismdbg.jobs.record import membership
 from prismdbg.jobs.record.membership import Member, enter
 from prismdbg.jobs.record.shared_job import SharedJob
 from prismdbg.jobs.storage.job_nodes import node_folders, node_states
+from prismdbg.jobs.storage.job_restarts import begin_restart
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 
 JOB = SharedJob(id="torchrun 1", supervisors=2)
+AGAIN = SharedJob(id=JOB.id, supervisors=2, restart=1)
 
 
 def say_nothing(_text: str) -> None:
@@ -103,3 +105,76 @@ def test_a_node_is_described_by_more_than_its_host_name(tmp_path: Path) -> None:
     with enter(tmp_path / "run", JOB, say_nothing) as first:
         about = json.loads(first.node.about.read_text())
     assert about["boot_id"] and about["namespaces"]["pid"] and RunFolder(tmp_path / "run").nodes.is_dir()
+
+
+def ended_job(run: Path, *, ranks: tuple[str, ...] = ("0", "1.2")) -> None:
+    with enter(run, JOB, say_nothing) as first:
+        fill(first)
+    write_json(first.node.supervisor_json, {"exit_code": 1})
+    for name in ranks:
+        (run / "ranks" / name).mkdir(parents=True)
+
+
+def test_a_job_that_is_started_again_goes_on_in_its_run(tmp_path: Path) -> None:
+    ended_job(tmp_path / "run")
+    with enter(tmp_path / "run", AGAIN, say_nothing) as first:
+        assert not first.made and first.node.name.endswith(".restart1") and first.first_attempt == 3
+        (tmp_path / "run" / "ranks" / "0.3").mkdir()  # another node may be that fast
+        with enter(tmp_path / "run", AGAIN, say_nothing) as second:
+            assert second.first_attempt == 3 and second.node.name == f"{first.node.name}-2"
+    write_json(first.node.supervisor_json, {"exit_code": 0})
+    write_json(second.node.supervisor_json, {"exit_code": 0})
+    with pytest.raises(UsageError, match="not empty"), enter(tmp_path / "run", AGAIN, print):
+        pass
+    with pytest.raises(UsageError, match="restarted 1 time since"), enter(tmp_path / "run", JOB, print):
+        pass
+    assert len(node_folders(first.run)) == 3, "who was refused leaves nothing"
+
+
+def test_of_many_that_start_it_again_all_count_alike(tmp_path: Path) -> None:
+    """Those of whom one is first, while ranks of its node have begun."""
+    ended_job(tmp_path / "run")
+    attempts: list[int] = []
+    everybody = threading.Barrier(6)
+
+    def supervise() -> None:
+        everybody.wait(20)
+        with enter(tmp_path / "run", AGAIN, say_nothing) as member:
+            (member.run.ranks / f"0.{member.first_attempt}").mkdir(exist_ok=True)
+            attempts.append(member.first_attempt)
+            everybody.wait(60)
+
+    threads = [threading.Thread(target=supervise) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(90)
+    assert attempts == [3] * 6
+    assert not list((tmp_path / "run" / "nodes").glob(".coming*"))
+
+
+def test_a_job_that_was_lost_before_it_made_its_run_makes_it_when_started_again(tmp_path: Path) -> None:
+    with enter(tmp_path / "run", JOB, say_nothing):
+        pass
+    with enter(tmp_path / "run", AGAIN, say_nothing) as again:
+        assert again.made and again.first_attempt == 1
+        fill(again)
+        with enter(tmp_path / "run", AGAIN, say_nothing) as second:
+            assert not second.made
+
+
+def test_who_began_a_restart_is_waited_for_until_it_has_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended_job(tmp_path / "run")
+    assert begin_restart(RunFolder(tmp_path / "run"), AGAIN.restart)
+    monkeypatch.setattr(membership, "JOIN_BOUND_S", 0.5)
+    with pytest.raises(UsageError, match="none of its supervisors"), enter(tmp_path / "run", AGAIN, say_nothing):
+        pass
+
+
+def test_a_run_may_begin_with_a_restart(tmp_path: Path) -> None:
+    """The folder was removed, or the start before got nowhere."""
+    with enter(tmp_path / "run", AGAIN, say_nothing) as first:
+        assert first.made and first.first_attempt == 1
+        fill(first)
+        with enter(tmp_path / "run", AGAIN, say_nothing) as second:
+            assert not second.made and second.first_attempt == 1

@@ -48,10 +48,13 @@ def test_the_environment_may_say_how_many_nodes() -> None:
     assert elastic is not None and elastic.supervisors == 0
 
 
-def test_a_step_of_slurm_is_a_job_and_its_restart_another() -> None:
+def test_a_step_of_slurm_is_a_job_and_goes_on_when_it_is_requeued() -> None:
     step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}
     first, again = shared_job(TWO, step), shared_job(TWO, {**step, "SLURM_RESTART_COUNT": "1"})
-    assert first is not None and again is not None and first.id == "slurm 7.0.0" != again.id
+    assert first is not None and again is not None and first.id == again.id == "slurm 7.0"
+    assert (first.restart, again.restart) == (0, 1)
+    given = shared_job(TWO, {**step, "SLURM_RESTART_COUNT": "2"}, "mine")
+    assert given is not None and (given.id, given.restart) == ("given mine", 2)
     assert shared_job(("python", "train.py"), {**step, "SLURM_STEP_NUM_TASKS": "1"}) is None
 
 

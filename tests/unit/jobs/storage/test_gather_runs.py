@@ -12,6 +12,7 @@ from prismdbg.errors import FacilityError, PrismError, UsageError
 from prismdbg.jobs.storage import gather as gathering
 from prismdbg.jobs.storage.gather import gather
 from prismdbg.jobs.storage.job_nodes import node_folders, supervisor_report
+from prismdbg.jobs.storage.job_restarts import latest_restart
 
 needs_rsync = pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is not installed")
 
@@ -48,6 +49,17 @@ def test_all_of_each_node_is_in_the_whole(tmp_path: Path) -> None:
     assert "node n1: /tmp/x is full" in report["problems"]
     assert [text.split("/")[-1] for text in told] == ["of-n1", "of-n2"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all", "of-n1", "of-n2"]
+
+
+@needs_rsync
+def test_a_job_that_was_requeued_is_gathered_as_any_other(tmp_path: Path) -> None:
+    """Each node's supervisor has begun the restart in its own RUN."""
+    sources = [of_node(tmp_path, name, rank, f"{rank}.1") for name, rank in (("n1", "0"), ("n2", "1"))]
+    for source in sources:
+        (Path(source) / "nodes" / ".restart.1").mkdir()
+    run = gather(sources, tmp_path / "all", print)
+    assert [folder.name for folder in run.rank_folders()] == ["0", "0.1", "1", "1.1"]
+    assert latest_restart(run) == 1
 
 
 @needs_rsync

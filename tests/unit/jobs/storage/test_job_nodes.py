@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.errors import UsageError
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.storage.inventory import remove
 from prismdbg.jobs.storage.job_nodes import SILENT_S, NodeState, is_shared, merged, node_states, supervisor_report
-from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 
 
 def node(run: RunFolder, name: str, *, silent_s: float, **supervisor: object) -> None:
@@ -55,6 +55,46 @@ def test_each_node_has_a_state_and_its_ranks(tmp_path: Path) -> None:
     assert not states["n2"].has("2") and states["n3"].has("3")
     assert states["n2"].text.startswith("node n2 (rank 2): lost, no heartbeat for 50 s"), states["n2"].text
     assert "its ranks go on" in states["n3"].text
+
+
+def test_what_was_before_a_restart_is_over(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    told = {"signal": 15, "wall_ns": 5}
+    node(run, "n1", silent_s=90, exit_code=1, ended_wall_ns=7, interrupted=told, capsules=["a"])
+    node(run, "n2", silent_s=90)
+    (run.nodes / ".restart.1").mkdir()
+    assert "exit_code" not in supervisor_report(run), "nobody has joined yet"
+    node(run, "n1.restart1", silent_s=1)
+    (run.nodes / "n1.restart1" / "node.json").write_text('{"restart": 1}')
+    assert {state.name: state.state for state in node_states(run)} == {
+        "n1": "ended with 1",
+        "n1.restart1": "running",
+        "n2": "lost before the job was restarted",
+    }
+    report = supervisor_report(run)
+    assert "exit_code" not in report and not report["interrupted"] and report["capsules"] == ["a"]
+    (run.nodes / "n1.restart1" / "supervisor.json").write_text('{"exit_code": 0, "ended_wall_ns": 3}')
+    report = supervisor_report(run)
+    assert (report["exit_code"], report["ended_wall_ns"]) == (0, 3), "how it ended then"
+
+
+def test_a_node_that_was_told_to_end_and_killed_is_not_lost(tmp_path: Path) -> None:
+    """As schedulers do with a job that takes long to end."""
+    run = RunFolder(tmp_path)
+    told = {"signal": 15, "wall_ns": 5}
+    node(run, "n1", silent_s=SILENT_S + 40, interrupted=told)
+    node(run, "n2", silent_s=SILENT_S - 5, interrupted=told)
+    node(run, "n3", silent_s=SILENT_S + 40, interrupted={})
+    states = {state.name: state.state for state in node_states(run)}
+    assert states == {"n1": "killed after it was told to end", "n2": "running", "n3": "lost"}
+
+
+@pytest.mark.parametrize("name", ["node.json", "restart.json"])
+def test_damaged_files_of_a_restart_are_one_error(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text('{"restart": "x", "first_attempt": -3}')
+    with pytest.raises(CapsuleError, match=name):
+        read_json(path)
 
 
 def test_a_job_with_one_supervisor_has_its_own_report(tmp_path: Path) -> None:

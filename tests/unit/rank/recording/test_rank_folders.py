@@ -21,3 +21,9 @@ def test_the_launcher_says_which_attempt_it_is(
     """So that attempts of different ranks have the same number, also where one did not get far enough to be logged."""
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", count)
     assert _claim_folder(tmp_path, 1).name == name
+
+
+def test_a_job_that_was_started_again_counts_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank that the earlier start did not get as far as to log, too."""
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert _claim_folder(tmp_path, 1, first_attempt=2).name == "1.3"

@@ -1,0 +1,81 @@
+"""What can be captured of a rank, said before it is needed: by each origin, and why not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from prismdbg.checkpoint import choice
+from prismdbg.errors import PrismError
+from prismdbg.jobs.capture.assemble import kept_from_the_start
+from prismdbg.jobs.capture.capture import socket_of
+from prismdbg.jobs.capture.requests import is_elsewhere, refuse_lost, state_of
+from prismdbg.jobs.capture.states import list_states
+from prismdbg.jobs.storage.job_nodes import node_of
+from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
+from prismdbg.log.columns import LAST_BYTES, read_whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """Of one rank. `start`, `state`, `checkpoint`: why it cannot be captured with this origin, empty where it can.
+    checked_there: a supervisor of another node takes the checkpoint, and only that node knows what it lacks."""
+
+    folder: str
+    node: str
+    start: str
+    state: str
+    checkpoint: str
+    checked_there: bool = False
+
+    @property
+    def is_any(self) -> bool:
+        return not (self.start and self.state and self.checkpoint)
+
+
+def reach_of_ranks(run: RunFolder) -> list[Reach]:
+    """In rank order, of the last attempt of each rank. `CapsuleError` where RUN is damaged."""
+    latest = {rank_of(folder): folder for folder in run.rank_folders()}
+    return [_reach(run, folder) for folder in latest.values()]
+
+
+def _reach(run: RunFolder, folder: Path) -> Reach:
+    elsewhere = is_elsewhere(folder)
+    why_not = _no_checkpoint_elsewhere(run, folder) if elsewhere else _no_checkpoint_here(folder)
+    return Reach(
+        folder=folder.name,
+        node=node_of(folder),
+        start="" if kept_from_the_start(folder) else "not all payloads since the start are kept (--window all)",
+        state="" if list_states(run, folder) else _no_state(run),
+        checkpoint=why_not or _lives_in_nccl(folder),
+        checked_there=elsewhere,
+    )
+
+
+def _no_state(run: RunFolder) -> str:
+    if not read_json(run.config).get("state_every"):
+        return "recorded without --state-every"
+    return "no snapshot so far: nothing is registered, or no step has come to it"
+
+
+def _no_checkpoint_here(folder: Path) -> str:
+    try:
+        socket_of(folder)
+        choice.find()
+    except PrismError as error:
+        return str(error)
+    return ""
+
+
+def _no_checkpoint_elsewhere(run: RunFolder, folder: Path) -> str:
+    try:
+        refuse_lost(folder, state_of(run, folder))
+    except PrismError as error:
+        return str(error)
+    return ""
+
+
+def _lives_in_nccl(folder: Path) -> str:
+    """Asked of a rank whose agent is known, and which therefore has a log."""
+    groups = read_whole(folder, LAST_BYTES).groups.values()
+    return "it has an NCCL communicator" if any("nccl" in group.backend for group in groups) else ""
