@@ -45,7 +45,7 @@ def test_a_breakpoint_by_key_its_mark_and_its_end(tmp_path: Path) -> None:
         await stands(app, pilot, "1.2")
         assert app.state.hits == {1: 1} and app.state.hit_here == (1,)
         named = "breakpoint 1: if step == 1 and collective == 2"
-        assert named in str(app.panes.header.content) and f"stopped at 1.2 ({named})" in said(app)
+        assert named in str(app.panes.status.content) and f"stopped at 1.2 ({named})" in said(app)
         assert asked(rank, "stops")[0]["stops"] == [
             {"kind": "collective", "number": 1, "condition": "step == 1 and collective == 2", "seq": None}
         ]

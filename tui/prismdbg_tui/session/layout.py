@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from prismdbg_tui.session.panes import Panes
-from prismdbg_tui.session.visible_panes import Room, VisiblePanes, arrange, room, timeline_height
+from prismdbg_tui.session.visible_panes import LEAST_FOR_TIMELINE, Room, VisiblePanes, arrange, room, timeline_height
+from prismdbg_tui.widgets.pane import fold
 
 if TYPE_CHECKING:
     from prismdbg_tui.session.app import PrismApp
@@ -22,6 +23,11 @@ class Layout:
     def pane(self) -> str:
         """The chosen one."""
         return self._visible_panes.pane
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """Of panes that share a place those in front; the chosen one is the last."""
+        return (*sorted(self._visible_panes.front - {self.pane}), self.pane)
 
     def focused(self, pane: str) -> None:
         """Somebody went there by mouse."""
@@ -52,13 +58,16 @@ class Layout:
     def apply(self) -> None:
         width, height = self._app.size
         size = room(width, height)
-        shown = self._visible_panes.seen(size, live=self._app.live is not None)
+        shown = self._visible_panes.seen(size, live=self._app.live is not None, lines=height)
         screen = self._app.screen_stack[0]
         screen.set_class(size is Room.NARROW and not self._visible_panes.maximised, "-narrow")
         screen.set_class(size is Room.AMPLE, "-ample")
+        screen.set_class(size is not Room.NARROW and not self._visible_panes.maximised, "-folds")
+        self._panes.incident.display = self._panes.incident.found and height >= LEAST_FOR_TIMELINE
         hidden = not self._panes.memory.display
         arrange(screen, shown, timeline_height(self._panes.timeline.lanes, size, height))
         self._panes.name_places(shown if size in (Room.SNUG, Room.WIDE) else ())
+        fold(screen.query_one("#foot"))
         self._panes.tabs.show(self._visible_panes.pane)
         if hidden and self._panes.memory.display:
             self._app.views.look_at_memory()
