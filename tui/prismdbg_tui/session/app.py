@@ -101,7 +101,6 @@ class PrismApp(App[int]):
             self.panes.console.say(line, "event")
         if self._above:
             self.panes.console.say(f"esc, from the table, or {self.keys_shown['leave']}: back to all ranks", "event")
-        self.panes.collectives.focus()
         self.notes.restore_panes()
         if self._unread:
             self.panes.console.say(self._unread, "error")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from prismdbg_tui.session.panes import Panes
@@ -39,6 +40,14 @@ class Layout:
         self._visible_panes = self._visible_panes.choosing(pane)
         self.apply()
         self._app.screen.set_focus(self._panes.focus_of(pane))
+
+    def restore(self, panes: Sequence[str]) -> None:
+        """As they were chosen, one after the other; only the last one gets the keys."""
+        known = [pane for pane in panes if self._app.live is not None or pane != "output"]
+        for pane in known:
+            self._visible_panes = self._visible_panes.choosing(pane)
+        if known:
+            self.choose(known[-1])
 
     def begin_command(self) -> None:
         """Focus the console's line. It keeps the keys, command after command, until `end_command`."""

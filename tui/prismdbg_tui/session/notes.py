@@ -36,8 +36,7 @@ class Notes:
         self._is_restored |= len(state.stops) >= stops and len(state.watches) >= verbs.count(Verb.WATCH)
 
     def restore_panes(self) -> None:
-        for pane in self._kept.panes:
-            self._app.layout.choose(pane)
+        self._app.layout.restore(self._kept.panes or ("collectives",))
 
     def set(self, moment: Moment, text: str | None) -> None:
         """None takes it away."""
@@ -59,7 +58,9 @@ class Notes:
     def keep(self) -> None:
         """Nothing is written where nothing changed, nor for the panes alone."""
         now = self._now()
-        if (now.notes, now.lines, now.history) == (self._kept.notes, self._kept.lines, self._kept.history):
+        if now == self._kept or not any(
+            each.notes or each.history or each.lines is not None for each in (now, self._kept)
+        ):
             return
         try:
             self._sidecar.write(now)
