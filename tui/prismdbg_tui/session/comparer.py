@@ -51,7 +51,7 @@ def _rank(recording: Recording, number: int) -> Rank:
         there = ", ".join(map(str, sorted(recording.ranks)))
         raise UsageError(
             f"{recording.path} has no rank {number}",
-            hint=f"it has: {there}; write for instance: {recording.path} rank 0",
+            hint=f"name one of its ranks ({there}): {recording.path} rank N",
         )
     return recording[number]
 

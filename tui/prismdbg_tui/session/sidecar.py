@@ -122,7 +122,7 @@ def _json(kept: Kept) -> dict[str, Any]:
 
 def _kept(found: Any) -> Kept:
     if found["version"] != VERSION:
-        raise ValueError(f"it has version {found['version']!r}, and this prismdbg reads {VERSION}")
+        raise ValueError(f"it has version {found['version']!r}, and this version reads {VERSION}")
     notes = {Moment.parse(moment): _text(text) for moment, text in found["notes"].items()}
     if len(notes) > MAX_NOTES:
         raise ValueError(f"it has more than {MAX_NOTES} notes")
@@ -135,5 +135,5 @@ def _kept(found: Any) -> Kept:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or len(value) > MAX_LINE:
-        raise ValueError(f"{str(value)[:80]!r} is no text of at most {MAX_LINE} characters")
+        raise ValueError(f"{str(value)[:80]!r} is not a text of at most {MAX_LINE} characters")
     return value
