@@ -76,7 +76,7 @@ class Sidecar:
                 partial.unlink()
             raise FacilityError(
                 f"notes and breakpoints cannot be kept: {error}",
-                hint="move the capsule to a folder that you can write to",
+                hint="give the capsule a folder that you can write to",
             ) from error
 
     def _unreadable(self, why: str) -> CapsuleError:
