@@ -54,11 +54,35 @@ class FirstNonfinite(Verdict):
         where = f"{call.name}, group {self.group.title} {self.key}, {call.moment}{place(call)}"
         match self.birth:
             case Birth.SENT:
-                return f"rank {self.call.rank} sent the first NaN or Inf: {where}"
+                return f"{self._what}: {where}"
             case Birth.UNSEEN:
-                return f"the first NaN or Inf came from {_one_of(self.suspects)}, without a log, in {where}"
+                return f"{self._what}, without a log, in {where}"
             case Birth.REDUCED:
-                return f"the first NaN or Inf was produced by a reduction: every rank sent finite values, {where}"
+                return f"{self._what}: every rank sent finite values, {where}"
+
+    @property
+    def _what(self) -> str:
+        match self.birth:
+            case Birth.SENT:
+                return f"rank {self.call.rank} sent the first NaN or Inf"
+            case Birth.UNSEEN:
+                return f"the first NaN or Inf came from {_one_of(self.suspects)}"
+            case Birth.REDUCED:
+                return "the first NaN or Inf was produced by a reduction"
+
+    @property
+    def brief(self) -> str:
+        call, source = self.call.collective, self.call.collective.source
+        where = f"{source.filename.rpartition('/')[2]}:{source.line}" if source is not None else ""
+        return " · ".join(filter(None, (self._what, call.name, where)))
+
+    @property
+    def aside(self) -> str:
+        if self.birth is not Birth.SENT:
+            return ""
+        if self.suspects:
+            return f"{rank_list(self.suspects)} may have sent it earlier"
+        return f"only received by {rank_list(call.rank for call in self.received)}" if self.received else ""
 
     @property
     def lines(self) -> tuple[str, ...]:

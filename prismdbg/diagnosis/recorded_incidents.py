@@ -62,12 +62,16 @@ def find_recorded_incidents(evidence: Evidence, verdicts: Sequence[Verdict]) -> 
     for seen in evidence.incidents:
         if seen.incident.kind in _ASKED_FOR:
             continue
-        ways = _TOLD_BY.get(seen.incident.kind, ())
         only_one_log = evidence.of_capsule and seen.incident.kind is IncidentKind.HANG
         follows = seen.incident.kind in _RAISED and followers.issuperset(seen.ranks)
-        is_told = follows or bool(told.intersection(ways))
+        is_told = follows or bool(told.intersection(ways_to_tell(seen.incident)))
         if seen.attempt != evidence.attempt or only_one_log or not is_told:
             yield _recorded_incident(evidence, seen)
+
+
+def ways_to_tell(incident: Incident) -> tuple[str, ...]:
+    """The kinds of verdicts that tell of it."""
+    return _TOLD_BY.get(incident.kind, ())
 
 
 def _recorded_incident(evidence: Evidence, seen: SeenIncident) -> RecordedIncident:

@@ -16,7 +16,7 @@ from prismdbg.diagnosis.failures import first_dead, last_call
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.diagnosis.stack_positions import stack_line, stack_position
 from prismdbg.diagnosis.stalls import Stall, Wait, causes, find_stalls
-from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
+from prismdbg.diagnosis.verdict import Call, Certainty, Verdict, without_folders
 from prismdbg.diagnosis.wording import and_list, duration, headline, rank_list
 from prismdbg.log.columns import NOT_ENDED
 from prismdbg.model.collective import Collective, State
@@ -83,11 +83,31 @@ class Stopped(Verdict):
     @property
     def text(self) -> str:
         stall, call = self.stall, self.stall.first.collective
-        failed = all(wait.collective.state is State.FAILED for wait in stall.waits)
-        for_long = f" {'after' if failed else 'for'} {duration(self.waited_ns)}" if self.waited_ns is not None else ""
-        verb = "failed" if failed else "waits" if len(stall.waits) == 1 else "wait"
         where = f"{call.name}, group {stall.group.title} {stall.key}, {call.moment}"
-        return f"{rank_list(stall.waiting_ranks)} {verb} in {where}{for_long}; {self._who()}"
+        return f"{self._waiting} in {where}{self._for_long}; {self._who()}"
+
+    @property
+    def _waiting(self) -> str:
+        verb = "failed" if self._failed else "waits" if len(self.stall.waits) == 1 else "wait"
+        return f"{rank_list(self.stall.waiting_ranks)} {verb}"
+
+    @property
+    def _failed(self) -> bool:
+        return all(wait.collective.state is State.FAILED for wait in self.stall.waits)
+
+    @property
+    def _for_long(self) -> str:
+        return f" {'after' if self._failed else 'for'} {duration(self.waited_ns)}" if self.waited_ns is not None else ""
+
+    @property
+    def brief(self) -> str:
+        """Who never came, and where the first of them is."""
+        stands = f": {without_folders(self.absent[0].did)}" if len(self.absent) == 1 else ""
+        return f"{self._who()}{stands}"
+
+    @property
+    def aside(self) -> str:
+        return f"{self._waiting} in {self.stall.first.collective.name}{self._for_long}"
 
     def _who(self) -> str:
         parts = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -11,6 +12,7 @@ from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 
 _TENSORS_SHOWN = 3
+_FOLDERS = re.compile(r"(?<![^\s(])/(?:[^\s:/]+/)+(?=[^\s:/]+:\d)")  # of a file with a line
 
 
 class Certainty(StrEnum):
@@ -93,6 +95,16 @@ class Verdict:
         """What stands below the sentence."""
         return ()
 
+    @property
+    def brief(self) -> str:
+        """The sentence for one line of a screen. Like `aside`, it says nothing that `text` and `lines` do not say."""
+        return without_folders(self.text)
+
+    @property
+    def aside(self) -> str:
+        """What matters most of `lines`, in a few words; empty where nothing does."""
+        return ""
+
     def details(self) -> dict[str, Any]:
         """What programs want besides: group, sequence, calls."""
         return {}
@@ -107,6 +119,11 @@ class Verdict:
             "lines": list(self.lines),
             **self.details(),
         }
+
+
+def without_folders(text: str) -> str:
+    """`train.py:61` in place of `/opt/train/train.py:61`."""
+    return _FOLDERS.sub("", text)
 
 
 def in_order(verdicts: list[Verdict]) -> tuple[Verdict, ...]:

@@ -20,13 +20,14 @@ class Watch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
     """What a watch is at a stop. `value` as the rank rendered it, or `error`. `changed`: since the stop before, None
-    where that is not known."""
+    where that is not known. `before`: the value at the stop before, None where it had none."""
 
     number: int
     text: str
     value: dict[str, Any] | None = None
     error: str = ""
     changed: bool | None = None
+    before: dict[str, Any] | None = None
 
 
 class WatchList:
@@ -34,6 +35,7 @@ class WatchList:
         self._watches: dict[int, Watch] = {}
         self._next = 1
         self._digests: dict[int, str] = {}
+        self._values: dict[int, dict[str, Any]] = {}
 
     @property
     def all(self) -> tuple[Watch, ...]:
@@ -63,4 +65,6 @@ class WatchList:
         before = self._digests.get(watch.number)
         self._digests[watch.number] = digest
         changed = None if before is None or not digest else before != digest
-        return Watched(number=watch.number, text=watch.text, value=value, changed=changed)
+        shown = self._values.get(watch.number)
+        self._values[watch.number] = value
+        return Watched(number=watch.number, text=watch.text, value=value, changed=changed, before=shown)

@@ -36,6 +36,10 @@ class Terminal:
         """As tmux names them; what is no name is typed."""
         self._run("send-keys", *keys)
 
+    def mouse(self, button: int, column: int, line: int, *, up: bool = False) -> None:
+        """As a terminal reports it (SGR): 0 is the left button, 32 more while it moves, 64 and 65 the wheel."""
+        self._run("send-keys", "-l", f"\x1b[<{button};{column};{line}{'m' if up else 'M'}")
+
     def type_line(self, text: str) -> None:
         self._run("send-keys", "-l", text)
         self.keys("Enter")

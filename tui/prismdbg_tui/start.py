@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.errors import PrismError
 from prismdbg.model.moment import Moment
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from prismdbg.jobs.run_overview import RunOverview
     from prismdbg.session.trace_place import TracePlace
     from prismdbg_tui.session.live import LiveRank
+    from prismdbg_tui.session.sidecar import Sidecar
 
 END_BOUND_S = 30.0
 WEB_DRIVER = "prismdbg_tui.browser.driver:EndingWebDriver"
@@ -32,8 +35,11 @@ def on_terminal() -> bool:
     ) not in ("dumb", "")
 
 
-def look(capsule: Capsule, name: str, at: Moment | None = None, *, above: bool = False) -> int:
-    """The exit code. `above`: there is a screen to go back to."""
+def look(
+    capsule: Capsule, name: str, at: Moment | None = None, *, above: bool = False, path: Path | None = None
+) -> int:
+    """The exit code. `above`: there is a screen to go back to. path: as it was named, a folder or a packed file; what
+    is kept of this session lies beside it."""
     if not on_terminal():
         from prismdbg_tui.session.plain_table import write_table
 
@@ -41,8 +47,10 @@ def look(capsule: Capsule, name: str, at: Moment | None = None, *, above: bool =
         return 0
     from prismdbg_tui.session.app import PrismApp
     from prismdbg_tui.session.keymap import config_file, read_keys
+    from prismdbg_tui.session.sidecar import Sidecar, beside
 
-    return PrismApp(capsule, name, keys=read_keys(config_file()), at=at, above=above).run() or 0
+    sidecar = Sidecar(beside(path) if path is not None else None)
+    return PrismApp(capsule, name, keys=read_keys(config_file()), at=at, above=above, sidecar=sidecar).run() or 0
 
 
 def overview(view: JobView, into: Callable[[int, bool], None]) -> int:
@@ -100,14 +108,20 @@ def debug(
     at: Moment | None = None,
     *,
     above: bool = False,
+    path: Path | None = None,
 ) -> int:
     """Runs the rank under the screen, at first to `at`; when this returns nothing of the replay is left. `bound_s`: how
-    long the rank may run without another collective. `above`: there is a screen to go back to."""
+    long the rank may run without another collective. `above`: there is a screen to go back to. path: as in `look`."""
+    from prismdbg.session.breakpoint_line import first_breakpoints
     from prismdbg_tui.session.app import PrismApp
     from prismdbg_tui.session.keymap import config_file, read_keys
+    from prismdbg_tui.session.sidecar import Sidecar, beside
 
-    live = live_rank(request, bound_s, at)
-    app = PrismApp(request.capsule, name, live=live, keys=read_keys(config_file()), at=at, above=above)
+    sidecar = Sidecar(beside(path) if path is not None else None)
+    first = first_breakpoints(request.capsule.manifest.incident.kind)
+    live = live_rank(request, bound_s, at, _kept_lines(sidecar, first))
+    keys = read_keys(config_file())
+    app = PrismApp(request.capsule, name, live=live, keys=keys, at=at, above=above, sidecar=sidecar, first_lines=first)
     try:
         code = app.run() or 0
     finally:
@@ -118,7 +132,23 @@ def debug(
     return code or app.state.exit_code
 
 
-def live_rank(request: ReplayRequest, bound_s: float = 600.0, at: Moment | None = None) -> LiveRank:
+def _kept_lines(sidecar: Sidecar, first: tuple[str, ...]) -> tuple[str, ...]:
+    """What sets the breakpoints and watches of the last session; `first` where none was kept. The screen says what is
+    wrong with a damaged file."""
+    try:
+        kept = sidecar.read().lines
+    except PrismError:
+        return first
+    return first if kept is None else kept
+
+
+def live_rank(
+    request: ReplayRequest,
+    bound_s: float = 600.0,
+    at: Moment | None = None,
+    lines: tuple[str, ...] | None = None,
+) -> LiveRank:
+    """`lines`: carried out at first; None: those that lead to the incident."""
     from prismdbg.debugger.debugger import debug as debug_capsule
     from prismdbg.debugger.driver import Settings, Tell
     from prismdbg.debugger.time_travel import open_travel
@@ -129,7 +159,8 @@ def live_rank(request: ReplayRequest, bound_s: float = 600.0, at: Moment | None 
         settings = Settings(bound_s=bound_s)
         return debug_capsule(travel, tell, settings=settings, how_it_ended=lambda: _how_it_ended(travel))
 
-    first = (*first_breakpoints(request.capsule.manifest.incident.kind), *((f"goto {at}",) if at else ()))
+    begun = first_breakpoints(request.capsule.manifest.incident.kind) if lines is None else lines
+    first = (*begun, *((f"goto {at}",) if at else ()))
     return LiveRank(lambda say: open_travel(request, say), debugger, first, _trace)
 
 
@@ -139,8 +170,6 @@ def _trace(debugger: Debugger) -> TracePlace:
 
 
 def _how_it_ended(travel: Travel) -> str:
-    from prismdbg.errors import PrismError
-
     try:
         return f"its process ended with {travel.running.wait(END_BOUND_S)}"
     except PrismError as error:

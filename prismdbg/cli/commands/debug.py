@@ -112,7 +112,7 @@ def command(
             with_files=by_path(whole, with_files),
             limits=limits,
         )
-        code = None if plain else _on_screen(request, capsule.name, timeout, at)
+        code = None if plain else _on_screen(request, capsule.absolute(), timeout, at)
         return _on_lines(request, timeout, at) if code is None else code
 
 
@@ -135,14 +135,16 @@ def _on_lines(request: ReplayRequest, bound_s: float, at: Moment | None) -> int:
         return by_lines(travel, chain(first, lines), bound_s=bound_s, echo=not typed, patient=typed, passing=passing)
 
 
-def _on_screen(request: ReplayRequest, name: str, bound_s: float, at: Moment | None) -> int | None:
+def _on_screen(request: ReplayRequest, path: Path, bound_s: float, at: Moment | None) -> int | None:
     """None where there is no terminal for it."""
     served = "TEXTUAL_DRIVER" in os.environ  # in a browser
     if not served and not (sys.stdin.isatty() and sys.stdout.isatty()):  # a pipe waits for no screen's libraries
         return None
     from prismdbg_tui import start
 
-    return start.debug(request, name, sys.stderr, bound_s, at) if start.on_terminal() else None
+    if not start.on_terminal():
+        return None
+    return start.debug(request, path.name, sys.stderr, bound_s, at, path=path)
 
 
 def _in_browser(

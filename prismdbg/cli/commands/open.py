@@ -71,7 +71,7 @@ def command(
     from prismdbg_tui import start
 
     with opened(capsule, keys) as whole:
-        return start.look(whole, capsule.name or str(capsule), at)
+        return start.look(whole, capsule.name or str(capsule), at, path=capsule.absolute())
 
 
 def _all_ranks(path: Path, cluster: Path | None) -> int:
@@ -82,9 +82,11 @@ def _all_ranks(path: Path, cluster: Path | None) -> int:
     def into(rank: int, runs: bool) -> None:
         with opened(capsule_at(path, rank)) as whole:
             if runs:
-                start.debug(ReplayRequest(capsule=whole), whole.path.name, sys.stderr, LONGEST_S, above=True)
+                start.debug(
+                    ReplayRequest(capsule=whole), whole.path.name, sys.stderr, LONGEST_S, above=True, path=whole.path
+                )
             else:
-                start.look(whole, whole.path.name, above=True)
+                start.look(whole, whole.path.name, above=True, path=whole.path)
 
     return start.overview(view, into)
 
@@ -95,8 +97,16 @@ def _all_recorded(path: Path) -> int:
     def open_rank(rank: int, runs: bool, at: Moment | None) -> None:
         with opened(capsule_at(path, rank)) as whole:
             if runs:
-                start.debug(ReplayRequest(capsule=whole), whole.path.name, sys.stderr, LONGEST_S, at, above=True)
+                start.debug(
+                    ReplayRequest(capsule=whole),
+                    whole.path.name,
+                    sys.stderr,
+                    LONGEST_S,
+                    at,
+                    above=True,
+                    path=whole.path,
+                )
             else:
-                start.look(whole, whole.path.name, at, above=True)
+                start.look(whole, whole.path.name, at, above=True, path=whole.path)
 
     return start.recorded_job(lambda: read_overview(path), open_rank)

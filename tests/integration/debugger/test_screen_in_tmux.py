@@ -22,14 +22,49 @@ def test_open_walk_resize_and_quit(terminal: Terminal, tmp_path: Path, prismdbg_
     terminal.keys("/", "1.2", "Enter")
     terminal.until("match 1 of 1")
     terminal.resize(80, 24)
-    shown = terminal.until("Collectives  Memory  Source")
+    shown = terminal.until("1 Calls  2 Mem  3 Source")
     assert "▲ 1.2" in shown and "q quit" in shown
     terminal.keys("?")
-    terminal.until("Keys")
+    terminal.until("Help")
     terminal.keys("Escape")
     terminal.until_gone("esc closes")
     terminal.keys("q")
     terminal.until("ended with 0")
+
+
+def test_the_mouse_in_a_real_terminal(terminal: Terminal, tmp_path: Path, prismdbg_command: tuple[str, ...]) -> None:
+    """A click on a collective and on a key's word, the wheel and a drag over the timeline."""
+    capsule = make_capsule(tmp_path / "capsule", steps=8).path
+    python, option, code = prismdbg_command
+    terminal.start(f"{python} {option} '{code}' open {capsule}", 120, 36)
+    shown = terminal.until("▲ 2.2").splitlines()
+    (line,) = (number for number, text in enumerate(shown, 1) if "│ 1.1 " in text)
+    terminal.mouse(0, 8, line)
+    terminal.mouse(0, 8, line, up=True)
+    terminal.until("▲ 1.1")
+    column, lane = 80, next(number for number, text in enumerate(shown, 1) if "world 0 1" in text)
+    whole = timeline(terminal)
+    terminal.mouse(64, column, lane)
+    terminal.mouse(64, column, lane)
+    wait_for(lambda: timeline(terminal) != whole, BOUND_S, "the wheel to zoom in")
+    part = timeline(terminal)
+    terminal.mouse(0, column, lane)
+    for x in range(column, column - 40, -8):
+        terminal.mouse(32, x, lane)
+    terminal.mouse(0, column - 40, lane, up=True)
+    wait_for(lambda: timeline(terminal) not in (whole, part), BOUND_S, "the timeline to be dragged")
+    for _ in range(6):
+        terminal.mouse(65, column, lane)
+    wait_for(lambda: timeline(terminal) == whole, BOUND_S, "the wheel to zoom out")
+    quit_at = terminal.seen.splitlines()[-1].index("q quit") + 1
+    terminal.mouse(0, quit_at, 36)
+    terminal.mouse(0, quit_at, 36, up=True)
+    terminal.until("ended with 0")
+
+
+def timeline(terminal: Terminal) -> str:
+    """Its ruler and lanes, as they are seen."""
+    return "\n".join(terminal.seen.splitlines()[3:7])
 
 
 @pytest.mark.job
@@ -61,7 +96,7 @@ def test_a_rank_goes_back_dies_and_comes_back_by_keys(
     terminal.keys("n")
     terminal.until(f"stopped   {incident} ")
     terminal.resize(80, 24)
-    shown = terminal.until("Collectives  Memory  Source")
+    shown = terminal.until("1 Calls  2 Mem  3 Source")
     assert f"▲ {incident}" in shown
     terminal.keys("q")
     terminal.until("ended with 0")

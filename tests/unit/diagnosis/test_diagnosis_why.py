@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -38,7 +39,12 @@ def evidence(
 
 def only(diagnosis: Diagnosis, kind: type[V]) -> V:
     (verdict,) = (verdict for verdict in diagnosis.verdicts if isinstance(verdict, kind))
+    assert words(verdict.brief, verdict.aside) <= words(verdict.text, *verdict.lines), "a line says no more than why"
     return verdict
+
+
+def words(*texts: str) -> set[str]:
+    return {word for text in texts for word in re.findall(r"[\w.]+", text)} - {"by", "to", "rank", "ranks", "and"}
 
 
 def test_of_emulated_ranks_nothing_is_said_of_values_and_of_waiting() -> None:

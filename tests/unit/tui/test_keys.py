@@ -21,6 +21,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from prismdbg.model.moment import Moment
+from prismdbg.session.breakpoint_line import parse_breakpoint
 from prismdbg.session.checkpoint import Checkpoint
 
 STANDS = State(
@@ -102,6 +103,9 @@ def on_screen(
         ("left_parenthesis right_parenthesis", ["back", "forward"]),
         ("B n a n ( o u t ) enter", ["break all_reduce on world if nan(out)"]),
         ("w l o s s enter", ["watch loss"]),
+        ("H", ["tbreak 1.1"]),
+        ("W l o s s enter", ["who wrote loss"]),
+        ("W enter n", ["next"]),
         ("w escape n", ["next"]),
         ("colon n e x t space 3 enter escape n", ["next 3", "next"]),
         ("colon enter enter", []),
@@ -116,6 +120,29 @@ def test_keys_that_the_session_carries_out(tmp_path: Path, keys: str, lines: lis
         await until(lambda: len(heard.lines) >= len(lines), pilot)
 
     assert on_screen(tmp_path, part).lines == lines
+
+
+@pytest.mark.parametrize(
+    ("line", "cursor", "number"),
+    [("1.1", 2, 4), ("all_reduce", 5, 4), ("nan", 2, None), ("exception", 2, None)],
+)
+def test_keys_of_the_breakpoint_here(tmp_path: Path, line: str, cursor: int, number: int | None) -> None:
+    """Of the one on just this collective, or on such collectives; the last one is hit here, wherever it is."""
+
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        heard.show(replace(STANDS, stops=(replace(parse_breakpoint(line), number=4),)))
+        await until(lambda: app.state.stops, pilot)
+        app.navigation.move(cursor)
+        await pilot.press("P", "1", "2", "enter", "L")
+        if number is None:
+            assert [note.message for note in app._notifications][-1] == "no breakpoint here: press b to set one"
+            heard.show(replace(app.state, hit_here=(4,)))
+            await until(lambda: app.state.hit_here, pilot)
+            await pilot.press("L")
+        await until(lambda: heard.lines, pilot)
+
+    heard = on_screen(tmp_path, part)
+    assert heard.lines == (["logpoint 4"] if number is None else ["ignore 4 12", "logpoint 4"])
 
 
 def test_frames_and_pause(tmp_path: Path) -> None:

@@ -135,8 +135,9 @@ def test_help_names_every_key() -> None:
     async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
         await pilot.press("question_mark")
         await until(lambda: isinstance(app.screen, JobHelp), pilot)
-        text = on_screen(app)
-        assert all(action.title in text for action in JOB_ACTIONS)
+        cells = [str(cell) for column in app.screen._of_keys().columns for cell in column.cells]
+        assert all(action.title in cells for action in JOB_ACTIONS)
+        assert "inside a collective" in on_screen(app), "what the columns are, beside them"
         await pilot.press("escape")
         await until(lambda: not isinstance(app.screen, JobHelp), pilot)
 

@@ -45,7 +45,7 @@ def test_a_breakpoint_by_key_its_mark_and_its_end(tmp_path: Path) -> None:
         await stands(app, pilot, "1.2")
         assert app.state.hits == {1: 1} and app.state.hit_here == (1,)
         named = "breakpoint 1: if step == 1 and collective == 2"
-        assert named in str(app.panes.header.content) and f"stopped at 1.2 ({named})" in said(app)
+        assert named in str(app.panes.status.content) and f"stopped at 1.2 ({named})" in said(app)
         assert asked(rank, "stops")[0]["stops"] == [
             {"kind": "collective", "number": 1, "condition": "step == 1 and collective == 2", "seq": None}
         ]
@@ -210,7 +210,7 @@ def test_between_two_collectives_the_panes_show_the_rank(tmp_path: Path) -> None
         await pilot.press("c")
         await stands(app, pilot, "2.0")
         assert app.cursor == app.here == 3 and app.views.at_rank
-        assert app.state.frame == 1 and app.panes.stack._frames
+        assert app.state.frame == 1 and app.panes.stack._folds
         assert "loss" in str(app.panes.values._last[1])
 
     screen_of(part, tmp_path, PlayedRank([stopped("2.0", 2, "exception") | {"collective": {}}]))
@@ -262,7 +262,7 @@ def test_what_a_captured_rank_waits_in_is_no_past_yet(tmp_path: Path) -> None:
         assert timeline._paint().present == timeline._range.begin(0)
         await pilot.press("n")
         await until(lambda: app.state.reason == "next", pilot)
-        assert app.panes.collectives._verdicts.of(app.recording, 0).text == "= as recorded"
+        assert app.panes.collectives._verdicts.of(app.recording, 0).text == "= identical"
         assert timeline._paint().present == timeline._range.end(0)
 
     screen_of(part, tmp_path, rank)

@@ -68,3 +68,8 @@ class MemoryView:
     uncounted_bytes: int | None = 0
     growth_bytes: int = 0
     nodes: tuple[MemoryNode, ...] = ()
+
+    @property
+    def total_bytes(self) -> int:
+        """What the nodes are shares of: everything that is live. At least 1."""
+        return max(self.program_bytes + self.backend_bytes, 1)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
+from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.overview.keys import TABLE
 from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session.actions import Action
@@ -25,7 +26,9 @@ class OverviewHelp(Help):
     def __init__(self, keys: Mapping[str, str], actions: Sequence[Action]) -> None:
         super().__init__(keys, live=False, actions=actions)
 
-    def _end(self, text: Text, accent: str) -> None:
-        text.append("Numbers\n", f"bold {accent}")
+    def _beside(self) -> Text:
+        text = Text()
+        text.append("Numbers\n", f"bold {color(self.app, 'accent')}")
         text.append(_NUMBERS)
         text.append(f"\nTo change keys: ~/.config/prismdbg/keys.toml, below a line [{TABLE}]\n", "dim")
+        return text

@@ -19,6 +19,7 @@ from prismdbg.jobs.run_overview import RankRow, RunOverview
 from prismdbg.model.moment import Moment
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.drawing.finding_signs import SIGNS
 from prismdbg_tui.drawing.picture import picture
 from prismdbg_tui.drawing.themes import THEMES
 from prismdbg_tui.overview.keys import bindings
@@ -123,7 +124,7 @@ class JobApp(App[OpenRank | None]):
         self._keybar.paint()
 
     def _show_findings(self) -> None:
-        colors = {name: color(self, name) for _, name in words.SIGNS.values()}
+        colors = {name: color(self, name) for _, name in SIGNS.values()}
         room = min(_MOST_FINDINGS, max(self.size.height // 3, 3))
         text = words.findings(self.job, self.finding, colors, room)
         self._findings.styles.height = min(len(text.split()), room) + 2

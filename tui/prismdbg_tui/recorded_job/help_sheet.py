@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
+from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, TABLE
 from prismdbg_tui.screens.help import Help
 
@@ -23,7 +24,9 @@ class JobHelp(Help):
     def __init__(self, keys: Mapping[str, str]) -> None:
         super().__init__(keys, live=True, actions=JOB_ACTIONS)
 
-    def _end(self, text: Text, accent: str) -> None:
-        text.append("Columns\n", f"bold {accent}")
+    def _beside(self) -> Text:
+        text = Text()
+        text.append("Columns\n", f"bold {color(self.app, 'accent')}")
         text.append(_COLUMNS)
         text.append(f"\nTo change keys: ~/.config/prismdbg/keys.toml, below a line [{TABLE}]\n", "dim")
+        return text

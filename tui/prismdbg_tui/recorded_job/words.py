@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 from rich.text import Text
 
-from prismdbg.diagnosis.verdict import Certainty, Verdict
+from prismdbg.diagnosis.verdict import Verdict, without_folders
 from prismdbg.jobs.run_overview import Floats, RankRow, RunOverview
 from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.finding_signs import SIGNS
 
-SIGNS = {Certainty.CERTAIN: ("✕", "error"), Certainty.LIKELY: ("!", "warning"), Certainty.HINT: ("·", "accent")}
-_FOLDERS = re.compile(r"(?<![^\s(])/(?:[^\s:/]+/)+(?=[^\s:/]+:\d)")  # of a file with a line: `why` has them
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
@@ -58,7 +56,7 @@ def _finding(verdict: Verdict, is_chosen: bool, colors: dict[str, str]) -> Text:
 
 
 def _brief(text: str) -> str:
-    return _FOLDERS.sub("", figures.clean(text))
+    return without_folders(figures.clean(text))
 
 
 def cells(row: RankRow, strip: int, marked: str) -> list[Text]:

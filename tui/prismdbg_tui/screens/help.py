@@ -1,19 +1,23 @@
-"""Every action with its key, and why some of them cannot be had here."""
+"""Every action with its key, beside it every command of the console, and why some of them cannot be had here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from prismdbg.session.line import VERBS
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.session import pattern
 from prismdbg_tui.session.actions import ACTIONS, Action, Section, unavailable
+
+_TWO_COLUMNS = 100  # cells of the terminal; with fewer the commands are below the keys
 
 
 class Help(ModalScreen[None]):
@@ -24,33 +28,58 @@ class Help(ModalScreen[None]):
         self._actions = actions
         self._keys = dict(keys)
         self._live = live
+        self._left, self._right = Static(id="help-keys"), Static(id="help-commands")
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="sheet") as sheet:
-            sheet.border_title = "Keys"
+            sheet.border_title = "Help"
             sheet.border_subtitle = "esc closes · ctrl+p: every action by name"
-            yield Static(self._text())
+            with Horizontal(id="help-columns"):
+                yield self._left
+                yield self._right
 
     def on_mount(self) -> None:
         self.query_one("#sheet").focus()
+        self._left.update(self._of_keys())
+        self._right.update(self._beside())
+        self.on_resize()
 
-    def _text(self) -> Text:
-        accent = color(self.app, "accent")
-        text = Text()
+    def on_resize(self) -> None:
+        self.query_one("#help-columns").set_class(self.app.size.width < _TWO_COLUMNS, "-one")
+
+    def _of_keys(self) -> Table:
+        accent, sheet = color(self.app, "accent"), _columns(11)
         for section in dict.fromkeys(action.section for action in self._actions):
-            text.append(f"{section}\n", f"bold {accent}")
+            sheet.add_row("", Text(section, f"bold {accent}"))
             for action in (a for a in self._actions if a.section is section):
                 reason = unavailable(action, live=self._live)
-                text.append(f"  {self._keys[action.name]:<14}", "dim" if reason else "bold")
-                text.append(f"{action.title}\n", "dim" if reason else "")
+                look = "dim" if reason else ""
+                sheet.add_row(Text(self._keys[action.name], look or "bold"), Text(action.title, look))
             if section is Section.RUN and not self._live:
-                text.append("  dim: not available in a read-only view of the recording\n", "dim italic")
-            text.append("\n")
-        self._end(text, accent)
-        return text
+                sheet.add_row("", Text("dim: not available in a read-only view of the recording", "dim italic"))
+            sheet.add_row("", "")
+        return sheet
 
-    def _end(self, text: Text, accent: str) -> None:
-        text.append("Search and filter\n", f"bold {accent}")
-        text.append((pattern.__doc__ or "").split("\n\n", 1)[1].strip("\n") + "\n")
-        text.append('\nTo change keys: ~/.config/prismdbg/keys.toml, lines like  next = "f10"\n', "dim")
-        text.append("  actions: " + " ".join(a.name for a in ACTIONS), "dim")
+    def _beside(self) -> Table | Text:
+        """The other column: the commands of the console."""
+        accent, sheet = color(self.app, "accent"), _columns(21)
+        sheet.add_row("", Text("Commands of the console", f"bold {accent}"))
+        for verb, usage in VERBS.items():
+            name = f"{verb} ({usage.short})" if usage.short else str(verb)
+            sheet.add_row(Text(name, "bold"), Text(usage.meaning))
+        sheet.add_row("", "")
+        sheet.add_row("", Text("Search and filter", f"bold {accent}"))
+        for line in (pattern.__doc__ or "").split("\n\n", 1)[1].strip("\n").splitlines():
+            sheet.add_row("", line)
+        sheet.add_row("", "")
+        sheet.add_row("", Text('To change keys: ~/.config/prismdbg/keys.toml, lines like  next = "f10"', "dim"))
+        sheet.add_row("", Text("actions: " + " ".join(a.name for a in ACTIONS), "dim"))
+        return sheet
+
+
+def _columns(width: int) -> Table:
+    """`width`: of what is explained, in cells."""
+    table = Table.grid(padding=(0, 1, 0, 0), expand=True)
+    table.add_column(width=width)
+    table.add_column(ratio=1)
+    return table

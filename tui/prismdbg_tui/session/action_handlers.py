@@ -8,10 +8,10 @@ from prismdbg.errors import UsageError
 from prismdbg_tui.memory.treemap_walk import Side
 from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session.actions import BY_NAME, unavailable
-from prismdbg_tui.session.breakpoint_rows import breakpoint_at
+from prismdbg_tui.session.breakpoint_rows import breakpoint_at, rows_of_breakpoint
 from prismdbg_tui.session.messages import Asked, Purpose
 from prismdbg_tui.session.views import Phase
-from prismdbg_tui.session.visible_panes import behind, panes
+from prismdbg_tui.session.visible_panes import NUMBERED, behind, panes
 
 if TYPE_CHECKING:
     from prismdbg_tui.session.app import PrismApp
@@ -34,6 +34,8 @@ class ActionHandlers:
                 app.refuse(reason)
             elif hasattr(self, name):
                 getattr(self, name)()
+            elif name.startswith("pane_"):
+                self._numbered(int(name.removeprefix("pane_")))
             else:
                 app.type_line(action.verb)
         except UsageError as error:
@@ -77,6 +79,9 @@ class ActionHandlers:
         if (here := self._position.here) is None:
             raise UsageError("no rank is running here")
         self._app.navigation.move(here)
+
+    def incident(self) -> None:
+        self._app.incident.go()
 
     def earlier(self) -> None:
         self._app.panes.collectives.action_move(-1)
@@ -183,9 +188,56 @@ class ActionHandlers:
         self._app.condition_of = known.number if known is not None else None
         self._app.panes.prompt.ask(Purpose.CONDITION)
 
+    def temporary(self) -> None:
+        self._app.type_line(f"tbreak {self._position.moment}")
+
+    def ignore(self) -> None:
+        self._app.condition_of = self._breakpoint_here()
+        self._app.panes.prompt.ask(Purpose.IGNORE)
+
+    def logpoint(self) -> None:
+        self._app.type_line(f"logpoint {self._breakpoint_here()}")
+
+    def _breakpoint_here(self) -> int:
+        """The one on just this collective, else one that was hit here, or that is about it among others."""
+        position, state = self._position, self._app.state
+        known = breakpoint_at(position.recording, state.stops, position.cursor)
+        if known is not None:
+            return known.number
+        if state.hit_here and position.cursor == position.here:
+            return state.hit_here[0]
+        for stop in state.stops:
+            if position.cursor in rows_of_breakpoint(position.recording, stop):
+                return stop.number
+        raise UsageError(f"no breakpoint here: press {self._app.keys_shown['breakpoint']} to set one")
+
+    def who_wrote(self) -> None:
+        self._app.panes.prompt.ask(Purpose.WHO)
+
+    def note(self) -> None:
+        self._app.panes.prompt.ask(Purpose.NOTE, self._app.notes.all.get(self._position.moment, ""))
+
+    def bookmark(self) -> None:
+        moment = self._position.moment
+        self._app.notes.set(moment, None if moment in self._app.notes.all else "")
+
+    def next_note(self) -> None:
+        self._app.navigation.go_to(self._app.notes.following(self._position.moment))
+
+    def compare(self) -> None:
+        self._app.panes.prompt.ask(Purpose.COMPARE)
+
     def asked(self, message: Asked) -> None:
         """What was typed into the prompt."""
         match message.purpose:
+            case Purpose.WHO if message.text:
+                self._app.type_line(f"who wrote {message.text}")
+            case Purpose.NOTE:
+                self._app.notes.set(self._position.moment, message.text or None)
+            case Purpose.COMPARE if message.text:
+                self._app.views.compare(message.text)
+            case Purpose.IGNORE if message.text:
+                self._app.type_line(f"ignore {self._app.condition_of} {message.text}")
             case Purpose.WATCH if message.text:
                 self._app.type_line(f"watch {message.text}")
             case Purpose.CONDITION:
@@ -218,6 +270,12 @@ class ActionHandlers:
     def pane_before(self) -> None:
         self._pane(-1)
 
+    def _numbered(self, number: int) -> None:
+        pane = NUMBERED[number - 1]
+        if pane not in panes(live=self._app.live is not None):
+            raise UsageError("nothing runs here, so nothing is printed")
+        self._app.layout.choose(pane)
+
     def _pane(self, by: int) -> None:
         every = panes(live=self._app.live is not None)
         at = every.index(self._app.layout.pane)
@@ -231,9 +289,17 @@ class ActionHandlers:
         self._app.layout.maximise()
 
     def copy_moment(self) -> None:
-        moment = str(self._position.moment)
-        self._app.copy_to_clipboard(moment)
-        self._app.notify(f"{moment} copied to the terminal's clipboard", timeout=2)
+        """A value, where the pane of values is chosen: the first one of it, which was asked for last."""
+        if self._app.layout.pane == "values":
+            title, text = self._app.panes.values.first()
+            self._copy(text, title)
+        else:
+            moment = str(self._position.moment)
+            self._copy(moment, moment)
+
+    def _copy(self, text: str, name: str) -> None:
+        self._app.copy_to_clipboard(text)
+        self._app.notify(f"{name} copied to the terminal's clipboard".replace("[", r"\["), timeout=2)
 
     def theme(self) -> None:
         names = sorted(self._app.available_themes)

@@ -8,6 +8,8 @@ from functools import partial
 
 from textual.binding import Binding, BindingType
 
+from prismdbg_tui.session.visible_panes import NUMBERED, TITLES, key_of
+
 TREEMAP = "treemap"
 
 
@@ -66,12 +68,14 @@ ACTIONS: tuple[Action, ...] = (
     _run("back", "left_parenthesis", "previous location", "back"),
     _run("forward", "right_parenthesis", "next location", "forward"),
     _run("origin", "O", "back to the origin of the first NaN or infinity", "origin"),
+    _run("who_wrote", "W", "back to the last write of a tensor", "who wrote"),
     _run("memory", "M", "trace memory: replay from the start moment to here", "memory"),
     _run("pause", "p", "stop at the next collective; cancel a long command", "pause"),
     _run("restart", "R", "go to the last checkpoint at or before the cursor; also after the rank is lost", "restart"),
     _look("up", "u", "up one frame", "up"),
     _look("down", "d", "down one frame", "down"),
     _look("here", "h", "cursor to the rank's position"),
+    _look("incident", "I", "cursor to the incident"),
     _look("earlier", "left,k", "cursor to the previous collective"),
     _look("later", "right,j", "cursor to the next collective"),
     _look("first", "g,home", "cursor to the first collective"),
@@ -80,6 +84,10 @@ ACTIONS: tuple[Action, ...] = (
     _look("filter", "ampersand", "show only matching collectives; an empty line shows all"),
     _look("previous_hit", "comma", "cursor to the previous match"),
     _look("next_hit", "full_stop", "cursor to the next match"),
+    _look("compare", "D", "difference to another run or capsule, or to another rank"),
+    _look("note", "a", "write a note on this moment, kept beside the capsule"),
+    _look("bookmark", "K", "toggle a bookmark on this moment"),
+    _look("next_note", "apostrophe", "cursor to the next note or bookmark"),
     _look("memory_by", "i", "live memory by stack, module, size, age, operator"),
     _look("memory_mark", "x", "memory: difference between here and the cursor, or all live memory again"),
     _look("memory_step", "X", "memory: difference to the same place one step before"),
@@ -101,14 +109,18 @@ ACTIONS: tuple[Action, ...] = (
     _line("axis", "o", "scale by time, or equal width for each collective"),
     _stops("breakpoint", "b", "toggle a breakpoint here", "break", "break"),
     _stops("condition", "B", "edit its condition; without a breakpoint here, set one on all such collectives", "break"),
+    _stops("temporary", "H", "set a temporary breakpoint here: it is deleted at its first hit", "tbreak"),
+    _stops("ignore", "P", "ignore the next hits of the breakpoint here", "ignore"),
+    _stops("logpoint", "L", "make the breakpoint here a logpoint, or a breakpoint again", "logpoint"),
     _stops("watch", "w", "watch an expression: show it at each stop", "watch", "watch"),
     _stops("checkpoint", "m", "save a checkpoint of the rank", "checkpoint"),
     _screen("command", "colon", "type a command", "command"),
     _screen("pane_after", "tab", "next pane", "pane"),
     _screen("pane_before", "shift+tab", "previous pane"),
+    *(_screen(f"pane_{key_of(pane)}", key_of(pane), f"pane: {TITLES[pane]}") for pane in NUMBERED),
     _screen("swap", "v", "switch tab: collectives or memory, peers or breakpoints"),
     _screen("maximise", "z", "maximize this pane, or restore it", "zoom"),
-    _screen("copy_moment", "y", "copy the moment under the cursor"),
+    _screen("copy_moment", "y", "copy the moment under the cursor, or the first value if the pane of values is chosen"),
     _screen("theme", "T", "next theme"),
     _screen("help", "question_mark,f1", "this help", "help"),
     _screen("leave", "q", "quit", "quit"),
@@ -123,7 +135,9 @@ def unavailable(action: Action, *, live: bool) -> str:
     return ""
 
 
-OPENS_A_LINE = frozenset({"search", "filter", "command", "condition", "watch"})
+OPENS_A_LINE = frozenset(
+    {"search", "filter", "command", "condition", "watch", "who_wrote", "ignore", "compare", "note"}
+)
 
 
 def bindings() -> list[Binding]:

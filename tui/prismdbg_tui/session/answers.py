@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from prismdbg.render import stop_text
 from prismdbg.render.answer_text import answer_text
 from prismdbg.render.stop_text import notice_text, stop_line
 from prismdbg.session import answers as told
 from prismdbg.session import notices
-from prismdbg.session.line import VERBS
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.session.views import Json, ValueView
-
-MOST_OF_WHY = 48
 
 
 def answer(found: told.Answer, asked: str = "") -> str:
@@ -19,12 +15,6 @@ def answer(found: told.Answer, asked: str = "") -> str:
     if isinstance(found, told.Arrived):
         return stop_line(found.stop, beginning=found.beginning, asked=asked) if found.stop is not None else ""
     return answer_text(found)
-
-
-def why(stop: notices.Stopped) -> str:
-    """Which stops it stands at, in as many words as the header has room for."""
-    text = stop_text.why(stop)
-    return text if len(text) <= MOST_OF_WHY else f"{text[: MOST_OF_WHY - 1]}…"
 
 
 def notice(found: notices.Notice) -> str:
@@ -41,10 +31,6 @@ def is_bad(found: notices.Notice) -> bool:
 def progress(doing: notices.Progress) -> str:
     """`returning to 12.3`, `running, at 12.3`."""
     return doing.text if str(doing.moment) in doing.text else f"{doing.text}, at {doing.moment}"
-
-
-def help_text() -> str:
-    return answer_text(told.Help(verbs=tuple(VERBS)))
 
 
 def opened(title: str, value: Json) -> list[ValueView]:

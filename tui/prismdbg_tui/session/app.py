@@ -13,28 +13,31 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.errors import PrismError
 from prismdbg.model.moment import Moment
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.drawing.picture import picture
 from prismdbg_tui.drawing.themes import THEMES
-from prismdbg_tui.session import actions, answers, keymap, messages
+from prismdbg_tui.screens.differences import Differences
+from prismdbg_tui.session import actions, keymap, messages
 from prismdbg_tui.session.action_handlers import ActionHandlers
 from prismdbg_tui.session.cursor import CursorPosition
 from prismdbg_tui.session.cursor_views import CursorViews
 from prismdbg_tui.session.debugger_messages import moment_of
 from prismdbg_tui.session.facts import facts
+from prismdbg_tui.session.incident import IncidentLead
 from prismdbg_tui.session.layout import Layout
 from prismdbg_tui.session.live import Live
 from prismdbg_tui.session.navigation import CursorNavigation
+from prismdbg_tui.session.notes import Notes
 from prismdbg_tui.session.palette import Actions
 from prismdbg_tui.session.panes import Panes
 from prismdbg_tui.session.reader import CapsuleReader
-from prismdbg_tui.session.views import Phase, State
+from prismdbg_tui.session.sidecar import Kept, Sidecar
+from prismdbg_tui.session.views import BUSY, Phase, State
 from prismdbg_tui.session.visible_panes import PANES
 from prismdbg_tui.timeline.recording import Recording
 from prismdbg_tui.widgets.key_bar import KeyBar
-
-BUSY = (Phase.STARTING, Phase.RUNNING)
 
 
 class PrismApp(App[int]):
@@ -59,8 +62,17 @@ class PrismApp(App[int]):
         keys: Mapping[str, str] | None = None,
         at: Moment | None = None,
         above: bool = False,
+        sidecar: Sidecar | None = None,
+        first_lines: tuple[str, ...] = (),
     ) -> None:
+        """`first_lines`: what the rank was told at first, where nothing else was kept in `sidecar`."""
         super().__init__()
+        self.first_lines = first_lines
+        sidecar = sidecar or Sidecar(None)
+        try:
+            kept, self._unread = sidecar.read(), ""
+        except PrismError as error:
+            kept, self._unread = Kept(), f"{error}\n  try: {error.hint}"
         self.capsule = capsule
         self.live = live
         self._above = above
@@ -73,6 +85,8 @@ class PrismApp(App[int]):
         self.layout = Layout(self, self.panes)
         self.views = CursorViews(self, self.panes, CapsuleReader(capsule))
         self.navigation = CursorNavigation(self, self.panes, self.views)
+        self.incident = IncidentLead(self, self.panes)
+        self.notes = Notes(self, self.panes, sidecar, kept)
         self._handlers = ActionHandlers(self)
 
     def compose(self) -> ComposeResult:
@@ -87,7 +101,10 @@ class PrismApp(App[int]):
             self.panes.console.say(line, "event")
         if self._above:
             self.panes.console.say(f"esc, from the table, or {self.keys_shown['leave']}: back to all ranks", "event")
-        self.panes.collectives.focus()
+        self.notes.restore_panes()
+        if self._unread:
+            self.panes.console.say(self._unread, "error")
+            self.panes.status.fail(self._unread)
         self.views.read()
         if self.live is not None:
             self.live.start(self.post_message)
@@ -141,11 +158,25 @@ class PrismApp(App[int]):
         for line in message.recording.whereabouts:
             self.panes.console.say(line, "event")
         self.navigation.show_state(self.state, follow=True)
+        self.views.diagnose()
+
+    def on_finding_read(self, message: messages.FindingRead) -> None:
+        self.incident.found(message.finding)
+        self.layout.apply()
+
+    def on_compared(self, message: messages.Compared) -> None:
+        shown = Differences(message.title, message.lines, message.equal, message.moment)
+        self.push_screen(shown, self._go_to_difference)
+
+    def _go_to_difference(self, moment: Moment | None) -> None:
+        if moment is not None:
+            self.navigation.go_to(moment)
 
     def on_failed(self, message: messages.Failed) -> None:
         text = f"{message.text}\ntry: {message.hint}" if message.hint else message.text
         self.notify(_plain(text), severity="error", timeout=12)
         self.panes.console.say(text, "error")
+        self.panes.status.fail(text)
 
     def on_rows_found(self, message: messages.RowsFound) -> None:
         self.navigation.found(message)
@@ -158,14 +189,19 @@ class PrismApp(App[int]):
 
     def on_state_changed(self, message: messages.StateChanged) -> None:
         before, self.state = self.state, message.state
+        self.notes.observe(self.state)
         self.panes.header.show(self.state)
+        self.panes.status.show(self.state)
         if self.state.phase is Phase.LOST and before.phase is not Phase.LOST:
             self._tell_of_loss()
         arrived = self.state.phase in (Phase.STOPPED, Phase.FINISHED) and self.state.moment != before.moment
         self.navigation.show_state(self.state, follow=arrived or before.phase is not self.state.phase)
+        self.incident.again()
 
     def on_said(self, message: messages.Said) -> None:
         self.panes.console.say(message.text, message.kind)
+        if message.kind == "error":
+            self.panes.status.fail(message.text)
 
     def on_output_grew(self, message: messages.OutputGrew) -> None:
         self.panes.output.add(message.data, message.start_bytes)
@@ -276,20 +312,24 @@ class PrismApp(App[int]):
     def type_line(self, text: str) -> None:
         """To the rank; where nothing runs only help and quit have a meaning."""
         if text:
+            self.panes.status.fail("")
             self.panes.console.say(f"› {text}", "asked")
         if text in ("q", "quit"):
             self.leave()
+        elif text in ("h", "help"):
+            self.act("help")
         elif self.live is not None:
             if text:
                 if self._busy:
                     self.panes.console.say(f"  queued: runs after {self.state.doing or 'the start'}", "event")
                 self.live.type_line(text)
-        elif text in ("h", "help"):
-            self.panes.console.say(answers.help_text(), "said")
         elif text:
             self.panes.console.say(
                 "read-only view of the recording; `prismdbg debug` runs it; a moment moves the cursor", "error"
             )
+
+    def on_unmount(self) -> None:
+        self.notes.keep()
 
     def leave(self) -> None:
         if self.live is not None:

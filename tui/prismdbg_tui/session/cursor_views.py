@@ -11,6 +11,7 @@ from textual.message import Message
 from textual.timer import Timer
 
 from prismdbg_tui.memory.choices import MemoryChoices
+from prismdbg_tui.session.comparer import compared
 from prismdbg_tui.session.messages import RecordedRead
 from prismdbg_tui.session.panes import Panes
 from prismdbg_tui.session.reader import CapsuleReader
@@ -77,6 +78,12 @@ class CursorViews:
 
     def read(self) -> None:
         self._work(self._reader.read, "read")
+
+    def diagnose(self) -> None:
+        self._work(self._reader.finding, "diagnose")
+
+    def compare(self, what: str) -> None:
+        self._work(lambda: compared(self._app.capsule, what), "compare", exclusive=True)
 
     def find(self, pattern: str, *, keeps: bool) -> None:
         if (position := self._app.position) is not None:

@@ -15,7 +15,7 @@ from textual.message import Message
 from prismdbg.errors import Defect, PrismError, UsageError
 from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
-from prismdbg.render.stop_text import standing_text
+from prismdbg.render.stop_text import standing_text, why
 from prismdbg.session import answers as told
 from prismdbg.session import notices
 from prismdbg.session.checkpoint import Checkpoint
@@ -187,13 +187,15 @@ class DebuggerMessages:
             self._say(render_divergence(session.divergence.story), "error")
             looked["story"] = headline(session.divergence.story)
         if isinstance(answer, told.Arrived | told.Wrote | told.Allocated | told.Originated):
-            looked["watches"] = answer.watched or tuple(replace(watch, changed=None) for watch in self.state.watches)
+            looked["watches"] = answer.watched or tuple(
+                replace(watch, changed=None, before=None) for watch in self.state.watches
+            )
         self._show(
             phase=Phase.STOPPED,
             moment=stop.moment,
             reason=stop.reason,
             hit_here=stop.stops,
-            why=answers.why(stop),
+            why=why(stop),
             collective=stop.collective,
             tally=self._debugger.tally(),
             can_look=can_look,

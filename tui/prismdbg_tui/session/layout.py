@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from prismdbg_tui.session.panes import Panes
-from prismdbg_tui.session.visible_panes import Room, VisiblePanes, arrange, room, timeline_height
+from prismdbg_tui.session.visible_panes import LEAST_FOR_TIMELINE, Room, VisiblePanes, arrange, room, timeline_height
+from prismdbg_tui.widgets.pane import fold
 
 if TYPE_CHECKING:
     from prismdbg_tui.session.app import PrismApp
@@ -23,6 +25,11 @@ class Layout:
         """The chosen one."""
         return self._visible_panes.pane
 
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """Of panes that share a place those in front; the chosen one is the last."""
+        return (*sorted(self._visible_panes.front - {self.pane}), self.pane)
+
     def focused(self, pane: str) -> None:
         """Somebody went there by mouse."""
         self._visible_panes = self._visible_panes.choosing(pane)
@@ -33,6 +40,14 @@ class Layout:
         self._visible_panes = self._visible_panes.choosing(pane)
         self.apply()
         self._app.screen.set_focus(self._panes.focus_of(pane))
+
+    def restore(self, panes: Sequence[str]) -> None:
+        """As they were chosen, one after the other; only the last one gets the keys."""
+        known = [pane for pane in panes if self._app.live is not None or pane != "output"]
+        for pane in known:
+            self._visible_panes = self._visible_panes.choosing(pane)
+        if known:
+            self.choose(known[-1])
 
     def begin_command(self) -> None:
         """Focus the console's line. It keeps the keys, command after command, until `end_command`."""
@@ -52,13 +67,16 @@ class Layout:
     def apply(self) -> None:
         width, height = self._app.size
         size = room(width, height)
-        shown = self._visible_panes.seen(size, live=self._app.live is not None)
+        shown = self._visible_panes.seen(size, live=self._app.live is not None, lines=height)
         screen = self._app.screen_stack[0]
         screen.set_class(size is Room.NARROW and not self._visible_panes.maximised, "-narrow")
         screen.set_class(size is Room.AMPLE, "-ample")
+        screen.set_class(size is not Room.NARROW and not self._visible_panes.maximised, "-folds")
+        self._panes.incident.display = self._panes.incident.found and height >= LEAST_FOR_TIMELINE
         hidden = not self._panes.memory.display
         arrange(screen, shown, timeline_height(self._panes.timeline.lanes, size, height))
         self._panes.name_places(shown if size in (Room.SNUG, Room.WIDE) else ())
+        fold(screen.query_one("#foot"))
         self._panes.tabs.show(self._visible_panes.pane)
         if hidden and self._panes.memory.display:
             self._app.views.look_at_memory()

@@ -7,6 +7,7 @@ from typing import Any
 
 from textual.message import Message
 
+from prismdbg.jobs.leading_finding import LeadingFinding
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg_tui.memory.view import MemoryView
@@ -21,6 +22,10 @@ class Purpose(StrEnum):
     FILTER = "show only"
     CONDITION = "condition"
     WATCH = "watch"
+    WHO = "who wrote"
+    IGNORE = "ignore hits"
+    COMPARE = "compare with"
+    NOTE = "note"
 
 
 class RecordingRead(Message):
@@ -39,6 +44,26 @@ class Failed(Message):
         self.text = text
         self.hint = hint
         self.fatal = fatal
+        super().__init__()
+
+
+class FindingRead(Message):
+    """What `why` says of the capsule; None where it finds nothing."""
+
+    def __init__(self, finding: LeadingFinding | None) -> None:
+        self.finding = finding
+        super().__init__()
+
+
+class Compared(Message):
+    """This recording beside another one. `equal`: None where nothing could be compared. `moment`: of the first
+    difference on this side; None where there is none."""
+
+    def __init__(self, title: str, lines: tuple[str, ...], *, equal: bool | None, moment: Moment | None) -> None:
+        self.title = title
+        self.lines = lines
+        self.equal = equal
+        self.moment = moment
         super().__init__()
 
 

@@ -42,6 +42,7 @@ class CursorNavigation:
         before = self.position.cursor
         self.position.move(row)
         self._panes.place(self.position)
+        self._app.incident.again()
         self._views.again(elsewhere=before != self.position.cursor)
 
     def go_to(self, moment: Moment) -> None:
@@ -79,13 +80,13 @@ class CursorNavigation:
     def show_state(self, state: State, *, follow: bool) -> None:
         """`follow`: the cursor goes to where the rank stands."""
         if self.position is None:
-            self._panes.stops.show(state)
+            self._panes.stops.show(state, self._app.notes.all)
             return
         position = self.position
         standing = state.phase not in (Phase.LOOKING, Phase.STARTING) and state.runtime
         position.here = position.row_of(state.moment) if standing else None
         position.is_parked = state.phase is Phase.STOPPED and state.reason == StopReason.PARKED
-        self._panes.show_session(state, position, verdicts_of(position, state))
+        self._panes.show_session(state, position, verdicts_of(position, state), self._app.notes.all)
         self.move(position.here if follow and position.here is not None else position.cursor)
 
     def _keep(self, rows: NDArray[np.int64] | None, pattern: str) -> None:

@@ -9,6 +9,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
 from prismdbg.capsule.manifest import Manifest
+from prismdbg.model.moment import Moment
 from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.frames import own_names
 from prismdbg_tui.session import messages
@@ -16,12 +17,13 @@ from prismdbg_tui.session.breakpoint_rows import rows_of_breakpoint
 from prismdbg_tui.session.cursor import CursorPosition, Ints
 from prismdbg_tui.session.verdicts import Verdicts
 from prismdbg_tui.session.views import State
-from prismdbg_tui.session.visible_panes import TITLES, behind, panes
+from prismdbg_tui.session.visible_panes import TITLES, behind, key_of, numbered, panes
 from prismdbg_tui.timeline.recording import Recording
 from prismdbg_tui.widgets.breakpoints import Breakpoints
 from prismdbg_tui.widgets.collectives import Collectives
 from prismdbg_tui.widgets.console import Console
 from prismdbg_tui.widgets.header import Header
+from prismdbg_tui.widgets.incident_line import IncidentLine
 from prismdbg_tui.widgets.key_bar import KeyBar
 from prismdbg_tui.widgets.memory import Memory
 from prismdbg_tui.widgets.output import Output
@@ -29,6 +31,7 @@ from prismdbg_tui.widgets.peers import Peers
 from prismdbg_tui.widgets.prompt import Prompt
 from prismdbg_tui.widgets.source import Source
 from prismdbg_tui.widgets.stack import Stack
+from prismdbg_tui.widgets.status_line import StatusLine
 from prismdbg_tui.widgets.tabs import Tabs
 from prismdbg_tui.widgets.timeline import Timeline
 from prismdbg_tui.widgets.values import Values
@@ -36,18 +39,21 @@ from prismdbg_tui.widgets.values import Values
 
 class Panes:
     def __init__(self, name: str, manifest: Manifest, keys: Mapping[str, str], *, live: bool) -> None:
-        self.header = Header(name, manifest)
+        self.header, self.incident = Header(name, manifest), IncidentLine(manifest.incident)
         self.timeline, self.collectives, self.memory = Timeline(), Collectives(), Memory()
         self.source, self.stack, self.values = Source(), Stack(), Values()
         self.peers, self.stops = Peers(), Breakpoints()
         self.console, self.output = Console(), Output()
-        self.prompt, self.tabs = Prompt(), Tabs(live=live)
+        self.prompt, self.tabs, self.status = Prompt(), Tabs(live=live), StatusLine()
         self.keys = KeyBar(keys, live=live)
         self._there = panes(live=live)
+        for pane, widget in self._all.items():
+            widget.border_title = numbered(pane, TITLES[pane])
         self._stop_rows: dict[BreakpointSpec, Ints] = {}
 
     def compose(self) -> ComposeResult:
         yield self.header
+        yield self.incident
         yield self.timeline
         yield self.tabs
         with Horizontal(id="body"):
@@ -65,6 +71,7 @@ class Panes:
                     yield self.peers
                     yield self.stops
         yield self.prompt
+        yield self.status
         yield self.keys
 
     def focus_of(self, pane: str) -> Widget:
@@ -77,7 +84,8 @@ class Panes:
         for pane, widget in self._all.items():
             if other := behind(pane):
                 hides = pane in shown and other not in shown and other in self._there
-                widget.border_title = TITLES[pane] + (f" [dim]· {TITLES[other]}[/]" if hides else "")
+                behind_it = f" [dim]· {key_of(other)} {TITLES[other]}[/]" if hides else ""
+                widget.border_title = numbered(pane, TITLES[pane]) + behind_it
 
     @property
     def _all(self) -> dict[str, Widget]:
@@ -113,15 +121,17 @@ class Panes:
         under the cursor is told as it was recorded."""
         self.source.show(state.source)
         self.stack.show(state.frames, state.frame)
-        self.values.show(state.values, own_names(state.names), "of the rank, now")
+        self.values.show(state.values, own_names(state.names), "of the rank, now", state.watches)
         self.console.line.completion.names = tuple(str(name["name"]) for name in state.names)
         if state.peers:
             self.peers.show_live(state.peers)
         elif position is not None and len(position.recording):
             self.peers.show_recorded(position.recording, position.cursor)
 
-    def show_session(self, state: State, position: CursorPosition, verdicts: Verdicts) -> None:
-        """Breakpoints, checkpoints and verdicts, wherever the cursor is."""
+    def show_session(
+        self, state: State, position: CursorPosition, verdicts: Verdicts, notes: Mapping[Moment, str]
+    ) -> None:
+        """Breakpoints, checkpoints, verdicts and notes, wherever the cursor is."""
         recording = position.recording
         for stop in state.stops:
             if stop not in self._stop_rows:
@@ -129,17 +139,20 @@ class Panes:
         stops = sorted({int(row) for stop in state.stops for row in self._stop_rows[stop]})
         checkpoints = tuple(position.row_at(checkpoint.moment) for checkpoint in state.checkpoints)
         self.timeline.mark(checkpoints, tuple(stops))
-        self.collectives.judge(verdicts, frozenset(stops))
-        self.stops.show(state)
+        noted = frozenset(row for moment in notes if (row := recording.exact_row(moment)) is not None)
+        self.collectives.judge(verdicts, frozenset(stops), noted)
+        self.stops.show(state, notes)
 
     def repaint(self, state: State) -> None:
         """What was mixed from the theme's colours is mixed again."""
         self.header.show(state)
+        self.incident.again()
+        self.status.show(state)
         self.keys.paint()
         self.source.again()
         self.console.log_pane.again()
         self.output.again()
         self.memory.again()
-        self.stops.show(state)
+        self.stops.again()
         self.timeline.repaint()
         self.collectives.refresh()

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.errors import PrismError, UsageError
+from prismdbg.jobs.leading_finding import leading_finding
 from prismdbg.model.collective import Frame
 from prismdbg.session.frames import own_frame
 from prismdbg_tui.memory.reader import MemoryReader, MemoryRequest
-from prismdbg_tui.session.messages import Failed, MemoryRead, RecordedRead, RecordingRead, RowsFound
+from prismdbg_tui.session.messages import Failed, FindingRead, MemoryRead, RecordedRead, RecordingRead, RowsFound
 from prismdbg_tui.session.pattern import rows_of
 from prismdbg_tui.session.recorded_call import Sources, received
 from prismdbg_tui.session.views import SourceView
@@ -36,6 +37,12 @@ class CapsuleReader:
         except PrismError as error:
             return Failed(str(error), error.hint, fatal=True)
         return RecordingRead(recording, time.monotonic() - begun)
+
+    def finding(self) -> FindingRead | Failed:
+        try:
+            return FindingRead(leading_finding(self._capsule))
+        except PrismError as error:
+            return Failed(f"no diagnosis: {error}", error.hint)
 
     def find(self, recording: Recording, pattern: str, *, keeps: bool) -> Told:
         try:

@@ -48,7 +48,7 @@ class StopViews:
 
     def of_stop(self, kept: tuple[str, ...], *, in_collective: bool) -> dict[str, Any]:
         """`kept`: expressions that were printed, shown again at each stop."""
-        values = self._values((*kept, *(SHOWN_AT_STOPS if in_collective else ())))
+        values = self._values(kept, SHOWN_AT_STOPS if in_collective else ())
         peers = (attempt(self._debugger.peers) or {}) if in_collective else {}
         return {**(attempt(self.of_frame) or {}), "values": values, "peers": peers}
 
@@ -69,11 +69,11 @@ class StopViews:
             note="as the rank sees it",
         )
 
-    def _values(self, wanted: tuple[str, ...]) -> tuple[ValueView, ...]:
+    def _values(self, kept: tuple[str, ...], of_call: tuple[str, ...]) -> tuple[ValueView, ...]:
         found: list[ValueView] = []
-        for text in wanted:
+        for place, text in enumerate((*kept, *of_call)):
             if (value := attempt(lambda text=text: self._debugger.evaluate(text))) is not None:  # type: ignore[misc]
-                found += opened(text, value)
+                found += [replace(view, of_call=place >= len(kept)) for view in opened(text, value)]
         outputs = [number for number, view in enumerate(found) if view.title.startswith("out[")]
         for number in outputs[:MAX_COMPARED]:
             found[number] = replace(found[number], differs=self._difference(found[number].title))

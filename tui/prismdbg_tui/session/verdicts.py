@@ -49,7 +49,7 @@ class Verdicts:
             return Verdict("≠ diverged", bad=True)
         if moment in self.synthesized:
             return Verdict("~ synthesized")
-        return Verdict("= as recorded", good=True)
+        return Verdict("= identical", good=True)
 
 
 def _recorded(recording: Recording, row: int) -> Verdict:

@@ -32,11 +32,13 @@ class SourceView:
 
 @dataclass(frozen=True, slots=True)
 class ValueView:
-    """A value as an agent renders it, under the name it was asked by, and how it differs from the recorded one."""
+    """A value as an agent renders it, under the name it was asked by, and how it differs from the recorded one.
+    of_call: what the collective takes or gives; nobody asked for it."""
 
     title: str
     value: Json
     differs: Differs | None = None
+    of_call: bool = False
 
 
 class Phase(StrEnum):
@@ -48,6 +50,9 @@ class Phase(StrEnum):
     STOPPED = "stopped"
     FINISHED = "finished"
     LOST = "lost"
+
+
+BUSY = (Phase.STARTING, Phase.RUNNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,8 @@ _BOXES = {
     "left": ("collectives", "memory", "console", "output"),
     "right": ("source", "stack", "values", "peers", "stops"),
 }
+NUMBERED = PANES[1:]  # each has a digit as its key
+LEAST_FOR_TIMELINE = 14  # lines of the terminal, where it stands above another pane
 NO_OUTPUT = tuple(pane for pane in PANES if pane != "output")  # nothing runs, nothing is printed
 
 
@@ -61,14 +63,25 @@ class VisiblePanes:
     def maximising(self) -> VisiblePanes:
         return VisiblePanes(pane=self.pane, front=self.front, maximised=not self.maximised)
 
-    def seen(self, size: Room, *, live: bool) -> Sequence[str]:
-        if self.maximised:
+    def seen(self, size: Room, *, live: bool, lines: int = LEAST_FOR_TIMELINE) -> Sequence[str]:
+        """`lines` of the terminal."""
+        if self.maximised or (size is Room.NARROW and lines < LEAST_FOR_TIMELINE):
             return (self.pane,)
         if size is Room.NARROW:
             return ("timeline", self.pane if self.pane != "timeline" else "collectives")
         places = {Room.SNUG: _SHARED, Room.WIDE: _SHARED[:-1]}.get(size, ())
         hidden = {pane for place in places for pane in place if pane not in self.front}
         return [pane for pane in panes(live=live) if pane not in hidden]
+
+
+def key_of(pane: str) -> str:
+    """`3`; empty for the timeline, which is always there."""
+    return str(NUMBERED.index(pane) + 1) if pane in NUMBERED else ""
+
+
+def numbered(pane: str, title: str) -> str:
+    """The title with its key, as markup."""
+    return f"[dim]{key_of(pane)}[/] {title}" if pane in NUMBERED else title
 
 
 def panes(*, live: bool) -> Sequence[str]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from rich.text import Text
 from textual import events
 
+from prismdbg.model.moment import Moment
 from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
@@ -14,14 +18,24 @@ from prismdbg_tui.session.views import State
 from prismdbg_tui.widgets.pane import Pane
 
 
+@dataclass(frozen=True, slots=True)
+class Note:
+    moment: Moment
+
+
 class Breakpoints(Pane):
     def __init__(self) -> None:
         super().__init__("stops", "Breakpoints")
         self._state = State()
+        self._notes: Mapping[Moment, str] = {}
         self._lines: list[object] = []  # what each line is about
 
-    def show(self, state: State) -> None:
-        self._state = state
+    def show(self, state: State, notes: Mapping[Moment, str]) -> None:
+        self._state, self._notes = state, notes
+        self.again()
+
+    def again(self) -> None:
+        state = self._state
         self._lines = []
         text = Text(no_wrap=True, overflow="ellipsis")
         for stop in state.stops:
@@ -55,13 +69,16 @@ class Breakpoints(Pane):
                 ),
                 checkpoint,
             )
+        for moment, note in self._notes.items():
+            line = Text.assemble(("⚑ ", color(self.app, "accent")), (f"{moment}  ", "bold"), figures.clean(note))
+            self._line(text, line, Note(moment))
         if not self._lines:
-            text.append("no breakpoints, watch expressions or checkpoints yet", "dim")
+            text.append("no breakpoints, watch expressions, checkpoints or notes yet", "dim")
         text.rstrip()
-        self.put(text, figures.plural(len(state.stops), "breakpoint"))
+        self.put(text, figures.plural(len(state.stops), "breakpoint"), is_empty=not self._lines)
 
     def on_resize(self) -> None:
-        self.show(self._state)
+        self.again()
 
     def _line(self, text: Text, line: Text, about: object) -> None:
         text.append_text(line)
@@ -83,6 +100,6 @@ class Breakpoints(Pane):
         )
 
     def on_click(self, event: events.Click) -> None:
-        line = int(event.get_content_offset_capture(self).y + self.scroll_offset.y)
+        line = self.line_of(event)
         if 0 <= line < len(self._lines) and (moment := getattr(self._lines[line], "moment", None)) is not None:
             self.post_message(MomentChosen(moment))

@@ -21,6 +21,7 @@ from prismdbg_tui.timeline.op_families import FAMILIES, NONFINITE
 from prismdbg_tui.timeline.recording import Recording
 
 Ints = NDArray[np.int64]
+_DITTO = {"group": "″", "source": "″", "verdict": "″"}
 
 
 class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
@@ -44,6 +45,7 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
         self._laid_out = Size(0, 0)
         self._verdicts = Verdicts()
         self._stops: frozenset[int] = frozenset()
+        self._noted: frozenset[int] = frozenset()
         self._pattern = ""
 
     def show(self, recording: Recording) -> None:
@@ -66,9 +68,11 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
         self._show_cursor()
         self._tell()
 
-    def judge(self, verdicts: Verdicts, stops: frozenset[int] = frozenset()) -> None:
-        """`stops`: rows that the session's stops are about."""
-        self._verdicts, self._stops = verdicts, stops
+    def judge(
+        self, verdicts: Verdicts, stops: frozenset[int] = frozenset(), noted: frozenset[int] = frozenset()
+    ) -> None:
+        """`stops`: rows that the session's stops are about. noted: rows with a note or a bookmark."""
+        self._verdicts, self._stops, self._noted = verdicts, stops, noted
         self.refresh()
 
     @property
@@ -118,9 +122,10 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def _tell(self) -> None:
-        shown = figures.count(self.count)
+        shown = figures.plural(self.count, "call")
         if self._rows is not None and self._recording is not None:
-            shown = f"{shown} of {figures.count(len(self._recording))}: {figures.cut(self._pattern, 30)}"
+            every = figures.plural(len(self._recording), "call")
+            shown = f"{figures.count(self.count)} of {every}: {figures.cut(self._pattern, 30)}"
         if len(self._hits):
             at = int(np.searchsorted(self._hits, self._cursor, side="right"))
             shown += f" · match {figures.count(at)} of {figures.count(len(self._hits))}"
@@ -157,17 +162,26 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
         line = self.scroll_offset.y + y - 1
         if self._recording is None or line >= self.count:
             return Strip.blank(width, base)
-        return self._line(self.row(line), columns, width, base)
+        above = self.row(line - 1) if y > 1 else None
+        below = self.row(line + 1) if line + 1 < self.count else None
+        return self._line(self.row(line), above, below, columns, width, base)
 
-    def _line(self, row: int, columns: list[Column], width: int, base: Style) -> Strip:
+    def _line(
+        self, row: int, above: int | None, below: int | None, columns: list[Column], width: int, base: Style
+    ) -> Strip:
+        """`above` and `below`: the rows of the lines around it, None at the edges of what is seen."""
         assert self._recording is not None
         dim = not self._recording.first <= row < self._recording.beyond
+        if below is not None and self._recording.columns.step[below] != self._recording.columns.step[row]:
+            base = base + Style(underline=True)  # a rule below each step, which takes no line
         if row == self._cursor:
             ground = color(self.app, "primary" if self.has_focus else "surface-lighten-2")
             base = base + Style(bgcolor=ground, color=readable(ground), bold=True)
         segments = [self._pointer(row, base)]
         for column in columns:
             text, own = self._cell(column.name, row)
+            if column.name in _DITTO and text and row != self._cursor and above is not None:
+                text, own = self._once(column.name, text, own, above)
             if column.name == "moment" and self._is_hit(row):
                 own = color(self.app, "accent")
             look = base + Style(dim=True) if dim and row != self._cursor else base
@@ -176,10 +190,16 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
             segments += [Segment(fitted(text, column), look), Segment(" ", base)]
         return Strip(segments).adjust_cell_length(width, base)
 
+    def _once(self, name: str, text: str, own: str, above: int) -> tuple[str, str]:
+        """What the line above says, too, is not said again."""
+        return (_DITTO[name], own) if self._cell(name, above)[0] == text else (text, own)
+
     def _pointer(self, row: int, base: Style) -> Segment:
-        """Where the rank stands, else a stop."""
+        """Where the rank stands, else a stop, else a note."""
         if self._verdicts.pointer(row) == " " and row in self._stops:
             return Segment("●", base + Style(color=color(self.app, "error")))
+        if self._verdicts.pointer(row) == " " and row in self._noted:
+            return Segment("⚑", base + Style(color=color(self.app, "accent")))
         return Segment(self._verdicts.pointer(row), base)
 
     def _is_hit(self, row: int) -> bool:

@@ -50,6 +50,7 @@ class KeyBar(Static):
         for _, key, word in self._entries:
             text.append(key, f"bold {accent}")
             text.append(word + " " * _GAP, "dim")
+        text.rstrip()
         self.update(text)
 
     def on_click(self, event: events.Click) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from rich.markup import escape
 from rich.style import Style
 from rich.text import Text
@@ -21,7 +23,17 @@ from prismdbg_tui.widgets.treemap import Treemap
 
 _BAR = 8
 _MOST_OPEN = 3  # so many of the largest are open at first
+_NUMBERS = 24  # cells: gaps, a sign, size and count of blocks, a scrollbar
+_LEAST_NAME = 12
 _Path = tuple[str, ...]  # labels from the root on
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What the longest bar stands for, and what all blocks are together; 0 for a difference."""
+
+    most_bytes: int
+    total_bytes: int
 
 
 class CurvePane(Static):
@@ -63,6 +75,8 @@ class Blocks(Tree[_Path]):
         super().__init__("", data=(), id="blocks")
         self.show_root = False
         self.guide_depth = 2
+        self._scale = Scale(1, 0)
+        self._filled: tuple[tuple[MemoryNode, ...], int] = ((), 0)
 
     def render_label(self, node: TreeNode[_Path], base_style: Style, style: Style) -> Text:
         """In its own colours also under the cursor; what cannot be opened stands where the others do."""
@@ -71,44 +85,57 @@ class Blocks(Tree[_Path]):
         label.stylize(Style(bgcolor=style.bgcolor))
         return label
 
-    def fill(self, nodes: tuple[MemoryNode, ...], *, signed: bool) -> None:
+    def fill(self, nodes: tuple[MemoryNode, ...], total_bytes: int = 0) -> None:
+        """`total_bytes`: what all of it is; 0 for a difference, whose parts are no shares of anything."""
+        self._filled = (nodes, total_bytes)
         known = {node.data: node.is_expanded for node in self.root.children}
         chosen = self.cursor_node.data if self.cursor_node is not None else None
         self.clear()
-        most = max((abs(node.size_bytes) for node in nodes), default=0) or 1
+        self._scale = Scale(max((abs(node.size_bytes) for node in nodes), default=0) or 1, total_bytes)
         for number, node in enumerate(nodes):
-            self._add(self.root, node, most, signed=signed, is_open=known.get((node.label,), number < _MOST_OPEN))
+            self._add(self.root, node, is_open=known.get((node.label,), number < _MOST_OPEN))
         self.root.expand()
         if nodes:
             self.cursor_line = self._line_of(chosen)
+
+    def on_resize(self) -> None:
+        """Names have another width."""
+        if self._filled[0]:
+            self.fill(*self._filled)
 
     def _line_of(self, path: _Path | None) -> int:
         """0 for what is not there, or not seen."""
         rows = (self.get_node_at_line(line) for line in range(self.last_line + 1))
         return next((line for line, node in enumerate(rows) if node is not None and node.data == path), 0)
 
-    def _add(self, parent: TreeNode[_Path], node: MemoryNode, most: int, *, signed: bool, is_open: bool) -> None:
-        label = self._label(node, most, _BAR if parent.is_root else _BAR - self.guide_depth, signed=signed)
+    def _add(self, parent: TreeNode[_Path], node: MemoryNode, *, is_open: bool) -> None:
+        label = self._label(node, 0 if parent.is_root else self.guide_depth)
         path = (*(parent.data or ()), node.label)
         if not node.children:
             parent.add_leaf(label, path)
             return
         branch = parent.add(label, path, expand=is_open)
         for child in node.children:
-            self._add(branch, child, most, signed=signed, is_open=False)
+            self._add(branch, child, is_open=False)
 
-    def _label(self, node: MemoryNode, most: int, width: int, *, signed: bool) -> Text:
+    def _label(self, node: MemoryNode, indent: int) -> Text:
+        """A bar, its share, the name, then the numbers, which end in the same column in all lines."""
+        signed, most = not self._scale.total_bytes, self._scale.most_bytes
         ink = "error" if signed and node.size_bytes > 0 else "success" if signed else "primary"
         size = figures.size(abs(node.size_bytes))
         if signed:
             size = f"{'+' if node.size_bytes > 0 else '-'}{size}"
+        width = _BAR - indent
         full = round(abs(node.size_bytes) / most * width * 8)
         bar = "█" * (full // 8) + ("▏▎▍▌▋▊▉"[full % 8 - 1] if full % 8 else "")
+        share = "" if signed else f"{node.size_bytes / self._scale.total_bytes:>4.0%} "
+        name = max(self.size.width - _BAR - len(share) - _NUMBERS, _LEAST_NAME)
         return Text.assemble(
             (f"{bar:<{width}} ", color(self.app, ink)),
+            (share, "bold"),
+            (f"{figures.cut(figures.clean(node.label), name):<{name}} ", "dim" if node.quiet else ""),
             (f"{size:>10} ", "dim" if node.quiet else "bold"),
-            (f"{node.blocks:>6} ", "dim"),
-            (figures.clean(node.label), "dim" if node.quiet else ""),
+            (f"{node.blocks:>6}", "dim"),
             no_wrap=True,
         )
 
@@ -153,7 +180,8 @@ class Memory(Vertical):
         return escape(figures.clean(f"{inside} › {label}" if inside else label))
 
     def show(self, view: MemoryView) -> None:
-        same = view.nodes == self.shown.nodes and (view.since is None) == (self.shown.since is None)
+        since, total = self.shown.since, self.shown.total_bytes
+        same = view.nodes == self.shown.nodes and (view.since is None, view.total_bytes) == (since is None, total)
         self._show(view, fill=not same)
 
     def _show(self, view: MemoryView, *, fill: bool) -> None:
@@ -165,7 +193,10 @@ class Memory(Vertical):
         self.note.update(self._note(view))
         self.curve.show(view)
         if fill:
-            (self.map if self.as_map else self.blocks).fill(view.nodes, signed=view.since is not None)
+            if self.as_map:
+                self.map.fill(view.nodes, signed=view.since is not None)
+            else:
+                self.blocks.fill(view.nodes, 0 if view.since is not None else view.total_bytes)
         self.border_subtitle = "" if view.curve is None else self._place(f"by {view.by}")
 
     def again(self) -> None:

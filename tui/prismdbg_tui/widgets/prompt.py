@@ -15,6 +15,10 @@ _HINTS = {
     Purpose.FILTER: _PATTERN,
     Purpose.CONDITION: "bytes > 1MiB and nan(out)    max(abs(input[0])) > 1e3    empty: always",
     Purpose.WATCH: "loss    out[0]    model.layers[3].weight    nan(model.head.weight)",
+    Purpose.WHO: "a tensor: model.layers[3].weight    out[0]    loss",
+    Purpose.COMPARE: "a RUN or CAPSULE, another rank of it: runs/good rank 1, or of this run: rank 1",
+    Purpose.NOTE: "a note on this moment, kept beside the capsule; empty: no note",
+    Purpose.IGNORE: "how many of the next hits of this breakpoint to ignore: 10",
 }
 
 

@@ -11,6 +11,7 @@ from rich.text import Span, Text
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.session.views import SourceView
+from prismdbg_tui.session.visible_panes import numbered
 from prismdbg_tui.widgets.pane import Pane
 
 _ABOVE = 0.4  # how much of the pane lies above the marked line
@@ -28,9 +29,10 @@ class Source(Pane):
             return
         self._shown = source
         name = PurePath(source.filename).name
-        self.border_title = f"{name}:{source.line} {source.function}".replace("[", r"\[") if source.line else "Source"
+        place = f"{name}:{source.line} {source.function}".replace("[", r"\[") if source.line else "Source"
+        self.border_title = numbered("source", place)
         if not source.lines:
-            self.put(Text(source.note or "no Python frame of the program here", "dim"))
+            self.put(Text(source.note or "no Python frame of the program here", "dim"), is_empty=True)
             return
         self._to_aim = True
         self.put(self._syntax(source), source.note)

@@ -1,8 +1,9 @@
-"""The Python stack, innermost frame last as in a traceback; frames of libraries are quiet."""
+"""The Python stack, innermost frame last as in a traceback. Frames of libraries are one line, unless one is chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from rich.text import Text
 from textual import events
@@ -14,33 +15,58 @@ from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.session.messages import FrameChosen
 from prismdbg_tui.widgets.pane import Pane
 
+Fold = tuple[int, ...]  # numbers of frames in one line, outermost first
+
 
 class Stack(Pane):
     def __init__(self) -> None:
         super().__init__("stack", "Stack")
-        self._frames: tuple[Frame, ...] = ()
+        self._folds: list[Fold] = []
 
     def show(self, frames: Sequence[Frame], chosen: int) -> None:
-        self._frames = tuple(frames)
+        self._folds = list(folds(frames, chosen))
         if not frames:
-            self.put(Text("no Python frame of the program here", "dim"))
+            self.put(Text("no Python frame of the program here", "dim"), is_empty=True)
             return
         text = Text(no_wrap=True, overflow="ellipsis")
-        accent = color(self.app, "accent")
-        for number in reversed(range(len(frames))):
-            frame, here = frames[number], number == chosen
-            place = f"{frame.filename.rsplit('/', 1)[-1]}:{frame.line}"
-            look = "bold" if here else "dim" if is_library(frame) else ""
-            text.append("▶" if here else " ", accent)
-            text.append(f"{number:>3} ", "dim")
-            text.append(f"{figures.clean(frame.name):<22} ", look)
-            text.append(f"{figures.clean(place)}\n", look if here or is_library(frame) else accent)
+        for fold in self._folds:
+            text.append_text(self._frame(frames[fold[0]], fold[0], chosen) if len(fold) == 1 else _folded(frames, fold))
+            text.append("\n")
         text.rstrip()
         self.put(text, f"frame {chosen} of {len(frames)}")
-        line = len(frames) - 1 - chosen
+        line = next(line for line, fold in enumerate(self._folds) if chosen in fold)
         self.call_after_refresh(lambda: self.scroll_to(y=max(line - self.size.height + 2, 0), animate=False))
 
+    def _frame(self, frame: Frame, number: int, chosen: int) -> Text:
+        accent, here = color(self.app, "accent"), number == chosen
+        place = f"{frame.filename.rsplit('/', 1)[-1]}:{frame.line}"
+        look = "bold" if here else "dim" if is_library(frame) else ""
+        return Text.assemble(
+            ("▶" if here else " ", accent),
+            (f"{number:>3} ", "dim"),
+            (f"{figures.clean(frame.name):<22} ", look),
+            (figures.clean(place), look if here or is_library(frame) else accent),
+        )
+
     def on_click(self, event: events.Click) -> None:
-        line = int(event.get_content_offset_capture(self).y + self.scroll_offset.y)
-        if 0 <= line < len(self._frames):
-            self.post_message(FrameChosen(len(self._frames) - 1 - line))
+        """On a fold: its innermost frame, which opens it."""
+        line = self.line_of(event)
+        if 0 <= line < len(self._folds):
+            self.post_message(FrameChosen(self._folds[line][-1]))
+
+
+def folds(frames: Sequence[Frame], chosen: int) -> Iterator[Fold]:
+    """The lines, outermost first: frames of libraries that follow each other are one, unless `chosen` is among them."""
+    numbers = reversed(range(len(frames)))
+    for library, run in groupby(numbers, key=lambda number: is_library(frames[number])):
+        together = tuple(run)
+        if library and len(together) > 1 and chosen not in together:
+            yield together
+        else:
+            yield from ((number,) for number in together)
+
+
+def _folded(frames: Sequence[Frame], fold: Fold) -> Text:
+    inner = frames[fold[-1]]
+    place = f"{inner.filename.rsplit('/', 1)[-1]}:{inner.line}"
+    return Text(f"   ⋯ {len(fold)} frames of libraries, to {figures.clean(f'{inner.name} {place}')}", "dim")

@@ -8,10 +8,11 @@ from textual.widgets import Static
 
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.session.messages import PaneChosen
-from prismdbg_tui.session.visible_panes import TITLES, panes
+from prismdbg_tui.session.visible_panes import TITLES, key_of, panes
 
 _SLIGHTLY = {"stops": "Breaks"}  # 80 columns hold all of them
 _SHORT = _SLIGHTLY | {"collectives": "Calls", "memory": "Mem", "console": "Cons", "output": "Out"}
+_AROUND = 4  # a digit, a space, two spaces after it
 
 
 class Tabs(Static):
@@ -25,7 +26,9 @@ class Tabs(Static):
         accent = color(self.app, "accent")
         text = Text(no_wrap=True)
         for pane, title in self._titles():
-            text.append(f" {title} ", f"bold reverse {accent}" if pane == chosen else "dim")
+            text.append(f"{key_of(pane)} {title}", f"bold reverse {accent}" if pane == chosen else "dim")
+            text.append("  ")
+        text.rstrip()
         self.update(text)
 
     def on_resize(self) -> None:
@@ -34,7 +37,7 @@ class Tabs(Static):
     def on_click(self, event: events.Click) -> None:
         column = 0
         for pane, title in self._titles():
-            column += len(title) + 2
+            column += len(title) + _AROUND
             if event.x < column:
                 self.post_message(PaneChosen(pane))
                 return
@@ -42,6 +45,6 @@ class Tabs(Static):
     def _titles(self) -> list[tuple[str, str]]:
         for short in ({}, _SLIGHTLY):
             titles = [(pane, short.get(pane, TITLES[pane])) for pane in self._panes]
-            if sum(len(title) + 2 for _, title in titles) <= self.size.width:
+            if sum(len(title) + _AROUND for _, title in titles) <= self.size.width + 2:
                 return titles
         return [(pane, _SHORT.get(pane, TITLES[pane])) for pane in self._panes]

@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from rich.console import Group
 from rich.text import Text
 
+from prismdbg.errors import UsageError
+from prismdbg.render.value_text import value_text
+from prismdbg.session.watches import Watched
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.value_drawing import draw
+from prismdbg_tui.drawing.watch_drawing import draw_watches, draw_wrong
 from prismdbg_tui.session.views import Json, ValueView
 from prismdbg_tui.widgets.pane import Pane
 
@@ -16,15 +20,36 @@ from prismdbg_tui.widgets.pane import Pane
 class Values(Pane):
     def __init__(self) -> None:
         super().__init__("values", "Values")
-        self._last: tuple[Sequence[ValueView], Sequence[Json], str] = ((), (), "")
+        self._last: tuple[Sequence[ValueView], Sequence[Json], str, Sequence[Watched]] = ((), (), "", ())
 
-    def show(self, values: Sequence[ValueView], names: Sequence[Json], note: str) -> None:
-        """`names` of the frame, a line each, below the values."""
-        self._last = (values, names, note)
-        parts = [draw(view.title, view.value, self.ink, view.differs) for view in values]
+    def show(
+        self, values: Sequence[ValueView], names: Sequence[Json], note: str, watches: Sequence[Watched] = ()
+    ) -> None:
+        """What is watched comes first, then what was printed, the `names` of the frame, and what the collective
+        gives and takes; of that, what is wrong is told before the names."""
+        self._last = (values, names, note, watches)
+        asked = [view for view in values if not view.of_call]
+        of_call = [view for view in values if view.of_call]
+        parts = [draw_watches(watches, self.ink)] if watches else []
+        if wrong := [line for view in of_call if (line := draw_wrong(view, self.ink)) is not None]:
+            parts.append(Text("\n").join(wrong))
+        parts += [draw(view.title, view.value, self.ink, view.differs) for view in asked]
         if names:
             parts.append(self._names(names))
-        self.put(Group(*_spaced(parts)) if parts else Text("nothing here", "dim"), note)
+        parts += [draw(view.title, view.value, self.ink, view.differs) for view in of_call]
+        content = Group(*_spaced(parts)) if parts else Text("nothing here", "dim")
+        self.put(content, note, is_empty=not parts)
+
+    def first(self) -> tuple[str, str]:
+        """The name of the first value and its text: what was printed last, else what the collective gives."""
+        values, _, _, watches = self._last
+        asked = [view for view in values if not view.of_call]
+        for view in (*asked, *values):
+            return view.title, _plain(view.value)
+        for watch in watches:
+            if watch.value is not None:
+                return watch.text, _plain(watch.value)
+        raise UsageError("no value here: print one in the console")
 
     def _names(self, names: Sequence[Json]) -> Text:
         width = min(max(len(str(name["name"])) for name in names), 20)
@@ -41,3 +66,7 @@ class Values(Pane):
 
 def _spaced(parts: Sequence[Text]) -> list[Text]:
     return [piece for part in parts for piece in (part, Text())][:-1]
+
+
+def _plain(value: Json) -> str:
+    return figures.clean(str(value["text"]) if value.get("kind") == "note" else value_text(value))

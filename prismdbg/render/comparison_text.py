@@ -1,0 +1,76 @@
+"""Two recordings compared, as text: the first difference, tensor by tensor, and both sides' times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prismdbg.diagnosis.rank_comparison import Aspect, Comparison, Difference, TensorDifference
+from prismdbg.model.collective import Collective, Group, group_title
+from prismdbg.model.plurals import counted
+from prismdbg.render.console import columns
+
+TIMINGS_SHOWN = 12
+Sides = tuple[Mapping[str, Group], Mapping[str, Group]]
+
+
+def comparison_lines(compared: Comparison, groups: Sides, *, same_rank: bool) -> list[str]:
+    """`groups`: of either side, by name. same_rank: both sides are one rank, of two runs."""
+    how = (
+        f"{counted(compared.calls, 'collective')} compared, {compared.sent} by what was sent, "
+        if same_rank
+        else (f"{counted(compared.calls, 'collective')} compared, ")
+    )
+    how += f"{compared.received} by what was received"
+    if compared.difference is None:
+        if not compared.calls:
+            return ["nothing to compare: A and B have no collective in common"]
+        return [f"no difference: {how}", *_timing_lines(compared)]
+    return [*_difference_lines(compared.difference, groups), how, *_timing_lines(compared)]
+
+
+def _difference_lines(difference: Difference, groups: Sides) -> list[str]:
+    lines = [f"first difference: {difference.what}"]
+    lines += [f"  {side}: {_call(call, of)}" for side, call, of in zip("AB", difference.calls, groups, strict=True)]
+    lines += [f"  output[{each.number}] {each.meta}: {_tensor(each)}" for each in difference.tensors]
+    if difference.aspect is Aspect.SENT:
+        lines.append(
+            "  all data that it received and that was kept is equal up to here: the rank computed something else"
+        )
+    return lines
+
+
+def _call(call: Collective | None, groups: Mapping[str, Group]) -> str:
+    if call is None:
+        return "no such call"
+    return f"{call.moment} {call.name} in group {group_title(groups, call.group)} at {call.place or '?'}"
+
+
+def _tensor(found: TensorDifference) -> str:
+    parts = [f"{counted(found.differing, 'element')} differ{'s' if found.differing == 1 else ''}"]
+    if found.max_abs is not None:
+        parts.append(f"by at most {found.max_abs:.3g}")
+    if found.max_rel is not None:
+        parts.append(f"relatively {found.max_rel:.3g}")
+    parts.append(f"the largest at {list(found.at)}")
+    if any(found.nans):
+        parts.append(f"NaN {found.nans[0]} and {found.nans[1]}")
+    return ", ".join(parts)
+
+
+def _timing_lines(compared: Comparison) -> list[str]:
+    if not compared.timings:
+        return []
+    rows = [
+        (each.name, each.group, str(each.counts[0]), *map(_duration, each.medians_ns), _ratio(each.medians_ns))
+        for each in compared.timings[:TIMINGS_SHOWN]
+    ]
+    return ["", columns(("collective", "group", "calls", "A median", "B median", "B / A"), rows)]
+
+
+def _duration(median_ns: int | None) -> str:
+    return "-" if median_ns is None else f"{median_ns / 1e6:.3f} ms"
+
+
+def _ratio(medians_ns: tuple[int | None, int | None]) -> str:
+    a, b = medians_ns
+    return f"{b / a:.2f}" if a and b is not None else "-"

@@ -1,0 +1,102 @@
+"""The line that the screen of a capsule leads with: what `why` says, and where one can go from it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from capsules import MANIFEST, make_capsule
+from played import PlayedRank, live_over, screen_of_app, small_capsule, stopped, until
+from prismdbg_tui.session.app import PrismApp
+from prismdbg_tui.session.views import Phase
+from textual.pilot import Pilot
+from tiny_log import write_training
+
+from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.jobs.leading_finding import leading_finding
+
+
+def run_around(folder: Path, *, sends: int, same_process: bool = True) -> Capsule:
+    """A run of two ranks whose rank `sends` sends a NaN at 3.1, and a capsule of rank 0 in it."""
+    run = folder / "run"
+    for rank in range(2):
+        log = write_training(run / "ranks" / str(rank), rank=rank)
+        flags = fmt.IssueFlag.HAS_FINGERPRINT | (fmt.IssueFlag.SENT_NONFINITE if rank == sends else 0)
+        log.complete(log.issue(3, 1, flags=flags), flags=fmt.CompleteFlag.RECEIVED_NONFINITE)
+        (run / "ranks" / str(rank) / "rank.json").write_text(json.dumps({"rank": rank, "world_size": 2, "pid": 1}))
+        if not same_process and rank == 0:
+            segment = bytearray(log.path.read_bytes())
+            fmt.HEADER.pack_into(segment, 0, fmt.MAGIC, fmt.VERSION, 0, 0, 4711, 10**18 + 7, 10**9, log.segment_bytes)
+            log.path.write_bytes(segment)
+    (run / "run.json").write_text(json.dumps({"command": ["python"], "started_wall_ns": 10**18}))
+    (run / "supervisor.json").write_text(json.dumps({"exit_code": 0, "ended_wall_ns": 10**18 + 10**10}))
+    return make_capsule(run / "capsules" / "nan-rank0", MANIFEST)
+
+
+def shown(app: PrismApp) -> str:
+    return str(app.panes.incident.content)
+
+
+def test_of_a_run_it_says_what_why_says(tmp_path: Path) -> None:
+    found = leading_finding(run_around(tmp_path, sends=0))
+    assert found is not None and str(found.moment) == "2.2", "where it is on this rank is the capsule's word"
+    assert found.verdict.brief.startswith("rank 0 sent the first NaN or Inf · all_reduce")
+    assert found.verdict.aside == "only received by rank 1"
+
+
+def test_a_run_of_another_process_is_not_asked(tmp_path: Path) -> None:
+    found = leading_finding(run_around(tmp_path, sends=0, same_process=False))
+    assert found is not None and found.verdict.kind == "incident"
+
+
+def test_a_capsule_in_which_nothing_went_wrong_has_no_line(tmp_path: Path) -> None:
+    asked = replace(MANIFEST, incident=Incident(kind=IncidentKind.REQUEST, text="captured on request"))
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.recording is not None, pilot)
+        await app.workers.wait_for_complete()
+        await pilot.pause()
+        assert not app.panes.incident.display
+        await pilot.press("I")
+        assert [note.message for note in app._notifications] == ["no finding names a collective of this recording"]
+
+    screen_of_app(PrismApp(make_capsule(tmp_path / "capsule", asked), "capsule"), part)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_it_leads_to_the_incident_and_on(tmp_path: Path, size: tuple[int, int]) -> None:
+    """Where the rank is not yet, t goes there; from elsewhere the cursor is brought back first."""
+    capsule = small_capsule(tmp_path)
+    rank = PlayedRank([stopped("2.2", 2, "until")])
+    app = PrismApp(capsule, "capsule", live=live_over(capsule, rank))
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED and app.incident.finding, pilot)
+        assert shown(app).startswith(" ✕ 2.2  nan: all_reduce in world")
+        assert app.cursor == 0 and "I show it" in shown(app) and "O find its origin" in shown(app)
+        await pilot.click(app.panes.incident, (shown(app).index("show it"), 0))
+        await until(lambda: app.cursor == 5, pilot)
+        assert "t go there" in shown(app) and "show it" not in shown(app)
+        await pilot.press("t")
+        await until(lambda: str(app.state.moment) == "2.2", pilot)
+        await until(lambda: "go there" not in shown(app), pilot)
+        await pilot.press("g", "I")
+        assert app.cursor == 5
+        await pilot.press("g")
+        await pilot.click(app.panes.incident, (8, 0))
+        await until(lambda: app.cursor == 5, pilot)
+
+    screen_of_app(app, part, size)
+
+
+def test_a_low_terminal_keeps_the_table(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.incident.finding is not None, pilot)
+        await pilot.pause()
+        assert not app.panes.incident.display and app.panes.collectives.size.height > 3
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part, (40, 10))

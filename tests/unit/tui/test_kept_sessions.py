@@ -1,0 +1,171 @@
+"""Notes, bookmarks and sessions: kept in a file beside the capsule, and there again when it is opened again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from played import PlayedRank, live_over, screen_of_app, small_capsule, stopped, until
+from prismdbg_tui.session.app import PrismApp
+from prismdbg_tui.session.sidecar import MAX_BYTES, SUFFIX, Kept, Sidecar, beside, lines_of
+from prismdbg_tui.session.views import Phase
+from prismdbg_tui.start import _kept_lines
+from textual.pilot import Pilot
+
+from prismdbg.errors import CapsuleError
+from prismdbg.model.moment import Moment
+from prismdbg.session.breakpoint_line import parse_breakpoint
+
+FIRST = ("break nan",)
+
+
+def looking(capsule: Path) -> PrismApp:
+    return PrismApp(small_capsule(capsule.parent), "capsule", sidecar=Sidecar(beside(capsule)))
+
+
+def debugging(folder: Path, path: Path) -> PrismApp:
+    capsule, sidecar = small_capsule(folder), Sidecar(beside(path))
+    rank = PlayedRank([stopped("0.1", 2)])
+    live = live_over(capsule, rank, first_lines=_kept_lines(sidecar, FIRST))
+    return PrismApp(capsule, "capsule", live=live, sidecar=sidecar, first_lines=FIRST)
+
+
+def test_notes_and_bookmarks_are_there_again(tmp_path: Path) -> None:
+    path = tmp_path / "one" / "capsule"
+
+    async def write(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("g", "a", *"begins here", "enter")
+        for row, keys in ((2, "K"), (3, "KK")):
+            app.navigation.move(row)
+            await pilot.press(*keys)
+        assert app.panes.collectives.render_line(1).text.startswith("⚑0.1")
+        await pilot.press("7")
+        await until(lambda: "begins here" in str(app.panes.stops._body.content), pilot)
+
+    screen_of_app(looking(path), write, (80, 24))
+    assert json.loads(beside(path).read_text())["notes"] == {"0.1": "begins here", "1.1": ""}
+    again = PrismApp(small_capsule(tmp_path / "two"), "capsule", sidecar=Sidecar(beside(path)))
+
+    async def read(app: PrismApp, pilot: Pilot[int]) -> None:
+        assert app.layout.pane == "stops", "where one was"
+        await pilot.press("apostrophe")
+        assert app.cursor == 0
+        await pilot.press("apostrophe")
+        assert app.cursor == 2
+        app.navigation.move(0)
+        await pilot.press("a", *["backspace"] * 12, "enter")
+        assert list(map(str, app.notes.all)) == ["1.1"]
+
+    screen_of_app(again, read)
+    assert json.loads(beside(path).read_text())["notes"] == {"1.1": ""}
+
+
+def test_a_screen_in_which_nothing_was_left_leaves_no_file(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        if app.live is not None:
+            await until(lambda: len(app.state.stops) == 1, pilot)
+        await pilot.press("g", "G", "3")
+
+    screen_of_app(looking(tmp_path / "one" / "capsule"), part)
+    screen_of_app(debugging(tmp_path / "two", tmp_path / "two" / "capsule"), part)
+    assert not list(tmp_path.rglob(f"*{SUFFIX}"))
+
+
+def test_breakpoints_watches_and_history_are_there_again(tmp_path: Path) -> None:
+    path = tmp_path / "capsule"
+
+    async def leave(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED and len(app.state.stops) == 1, pilot)
+        for line in ("delete 1", "break all_reduce on world if step > 1", "ignore 2 3", "watch loss"):
+            app.panes.console.line.remember(line)
+            app.type_line(line)
+        await until(lambda: app.state.watches and app.state.stops[0].ignore == 3, pilot)
+
+    screen_of_app(debugging(tmp_path / "one", path), leave)
+
+    async def come_back(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.watches and app.state.stops and app.state.stops[0].ignore == 3, pilot)
+        assert [stop.title for stop in app.state.stops] == ["all_reduce on world if step > 1"], "and no nan"
+        assert [watch.text for watch in app.state.watches] == ["loss"]
+        await pilot.press("colon", "up")
+        assert app.panes.console.line.value == "watch loss"
+
+    screen_of_app(debugging(tmp_path / "two", path), come_back)
+
+
+def test_a_screen_that_is_left_before_its_rank_stood_forgets_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "capsule"
+    Sidecar(beside(path)).write(Kept(lines=("break all_reduce", "watch loss")))
+
+    async def part(app: PrismApp, _pilot: Pilot[int]) -> None:
+        app.state = replace(app.state, phase=Phase.RUNNING, runtime="played", stops=(), watches=())
+        app.notes._is_restored = False
+        app.notes.keep()
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule", sidecar=Sidecar(beside(path))), part)
+    assert json.loads(beside(path).read_text())["lines"] == ["break all_reduce", "watch loss"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["nan", "all_reduce on dp #3", "train.py:61", "exception", "peer 2", "allocation if bytes > 4096", "change loss"],
+)
+def test_a_breakpoint_is_the_same_again(line: str) -> None:
+    spec = replace(parse_breakpoint(line), number=7, once=True, ignore=2, log_only=True)
+    first, *more = lines_of((spec,), ())
+    verb, _, typed = first.partition(" ")
+    assert verb == "tbreak" and parse_breakpoint(typed) == parse_breakpoint(line)
+    assert more == ["ignore 1 2", "logpoint 1"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "null", "[]", "{}", '{"version": 2}', "[" * 100_000, "x" * (MAX_BYTES + 1),
+        '{"version": 1, "notes": {"x": ""}, "lines": null, "panes": [], "history": []}',
+        '{"version": 1, "notes": {"1.1": 3}, "lines": null, "panes": [], "history": []}',
+        '{"version": 1, "notes": {}, "lines": ["quit"], "panes": [], "history": []}',
+        '{"version": 1, "notes": {}, "lines": ["memory export /etc/passwd"], "panes": [], "history": []}',
+        '{"version": 1, "notes": {}, "lines": 3, "panes": [], "history": []}',
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_told_and_left_as_it_is(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "capsule"
+    beside(path).write_text(text)
+    with pytest.raises(CapsuleError) as told:
+        Sidecar(beside(path)).read()
+    assert str(beside(path)) in str(told.value) and told.value.hint
+    assert _kept_lines(Sidecar(beside(path)), FIRST) == FIRST
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: "cannot be read" in str(app.panes.status.content), pilot)
+        await pilot.press("K")
+
+    screen_of_app(PrismApp(small_capsule(tmp_path / "in"), "capsule", sidecar=Sidecar(beside(path))), part)
+    assert beside(path).read_text() == text and not list(tmp_path.glob(".*"))
+
+
+def test_where_it_cannot_be_written_that_is_told_once_and_nothing_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / "capsule"
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("K")
+        assert "cannot be kept" in [note.message for note in app._notifications][-1]
+        assert app.notes.all == {Moment(2, 2): ""}, "as long as the screen is there"
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule", sidecar=Sidecar(beside(path))), part)
+    assert not path.parent.exists()
+
+
+def test_a_value_is_copied(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        copied: list[str] = []
+        app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
+        await until(lambda: app.panes.values._last[0], pilot)
+        await pilot.press("5", "y", "1", "y")
+        assert copied[0].startswith("tensor") or "float32[4]" in copied[0]
+        assert copied[1] == "2.2"
+
+    screen_of_app(looking(tmp_path / "one" / "capsule"), part)

@@ -1,0 +1,226 @@
+"""What each pane leads with, leaves out and folds: the table, the stack, values, memory; digits, empty panes, help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from played import PlayedRank, live_over, resized, screen_of_app, small_capsule, stopped, until
+from prismdbg_tui.drawing.table_columns import columns_for
+from prismdbg_tui.memory.view import CurveView, MemoryNode, MemoryView
+from prismdbg_tui.screens.help import Help
+from prismdbg_tui.session.app import PrismApp
+from prismdbg_tui.session.messages import MemoryRead
+from prismdbg_tui.session.views import Phase, SourceView
+from prismdbg_tui.session.visible_panes import NUMBERED
+from prismdbg_tui.widgets.stack import folds
+from textual.pilot import Pilot
+
+from prismdbg.model.moment import Moment
+from prismdbg.session.frames import Frame
+from prismdbg.session.watches import WatchList
+
+LIBRARY = "/v/lib/python3.11/site-packages/torch/x.py"
+
+
+def looking(folder: Path) -> PrismApp:
+    return PrismApp(small_capsule(folder), "capsule")
+
+
+def debugging(folder: Path, *batches: list) -> PrismApp:
+    capsule = small_capsule(folder)
+    return PrismApp(capsule, "capsule", live=live_over(capsule, PlayedRank(*batches)))
+
+
+def values(app: PrismApp) -> list[str]:
+    return [
+        line.text.strip() for line in app.panes.values._body.render_lines(app.panes.values._body.region.reset_offset)
+    ]
+
+
+@pytest.mark.parametrize("width", range(40, 200, 7))
+def test_the_source_is_left_out_last_but_for_what_a_row_is(width: int) -> None:
+    columns = columns_for(width)
+    names = {column.name for column in columns}
+    assert {"moment", "op", "waited", "verdict"} <= names
+    assert "source" in names or not names & {"seq", "bar", "group", "bytes"}
+    assert sum(column.width + 1 for column in columns) < max(width, 50)
+
+
+def test_the_table_counts_calls_rules_off_steps_and_says_nothing_twice(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        table = app.panes.collectives
+        await pilot.press("g")
+        assert str(table.border_subtitle) == "6 calls"
+        lines = [table.render_line(y) for y in range(1, 7)]
+        ruled = [any(s.style and s.style.underline for s in line) for line in lines]
+        assert ruled == [False, True, False, True, False, False], "below the last call of each step but the last"
+        assert "world" in lines[0].text and "world" not in lines[3].text and "″" in lines[3].text
+        await pilot.press("j", "j", "j")
+        assert "world" in table.render_line(4).text, "the row under the cursor is whole"
+        await pilot.press("ampersand", *"1.", "enter")
+        await until(lambda: str(table.border_subtitle) == "2 of 6 calls: 1.", pilot)
+
+    screen_of_app(looking(tmp_path), part, (160, 45))
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen", "expected"),
+    [
+        ("llpp", 2, [(3,), (2,), (1, 0)]),
+        ("llpp", 0, [(3,), (2,), (1,), (0,)]),
+        ("lplp", 1, [(3,), (2,), (1,), (0,)]),
+        ("lll", 1, [(2,), (1,), (0,)]),
+        ("p", 0, [(0,)]),
+        ("", 0, []),
+    ],
+)
+def test_frames_of_libraries_fold_unless_one_is_chosen(
+    names: str, chosen: int, expected: list[tuple[int, ...]]
+) -> None:
+    frames = [Frame(LIBRARY if name == "l" else "/job/train.py", 1, name) for name in names]
+    found = list(folds(frames, chosen))
+    assert found == expected
+    assert sorted(number for fold in found for number in fold) == list(range(len(frames)))
+
+
+def test_a_click_opens_a_fold(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        stack = app.panes.stack
+        await until(lambda: app.panes.values._last[0], pilot)
+        app.panes.show_recorded = lambda *_: None  # type: ignore[method-assign]
+        stack.show([Frame(LIBRARY, 1, "a"), Frame(LIBRARY, 2, "b"), Frame("/job/train.py", 3, "c")], 2)
+        await pilot.pause()
+        await until(lambda: stack.outer_size.height > 3, pilot)
+        chosen: list[int] = []
+        app.views.choose_frame = lambda by: chosen.append(app.views.frame + by)  # type: ignore[method-assign]
+        await pilot.click(stack, (5, 2))
+        await until(lambda: chosen == [0], pilot)
+
+    screen_of_app(looking(tmp_path), part)
+
+
+def test_values_lead_with_watches_and_what_they_were(tmp_path: Path) -> None:
+    app = debugging(tmp_path, [stopped("0.1", 2)], [stopped("0.2", 3)])
+    counts = iter(range(100))
+    rank = app.live._opens(lambda _: None).__enter__().client  # type: ignore[union-attr]
+    plain = rank.answers["evaluate"]
+
+    def evaluate(asked: dict) -> dict:
+        if asked["expression"] != "count":
+            return plain(asked)
+        number = next(counts)
+        return {"value": {"kind": "scalar", "type": "int", "value": number, "digest": str(number)}}
+
+    rank.answers["evaluate"] = evaluate
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("n")
+        await until(lambda: str(app.state.moment) == "0.1", pilot)
+        await pilot.press("w", *"count", "enter", "n")
+        await until(lambda: str(app.state.moment) == "0.2" and "→" in values(app)[0], pilot)
+        shown = values(app)
+        assert shown[0].split() == ["◉", "count", "0", "→", "1"]
+        wrong = next(line for line, text in enumerate(shown) if text.startswith("✕"))
+        names = shown.index("names of this frame")
+        assert wrong < names < next(line for line, text in enumerate(shown) if text.startswith("input[0]"))
+        assert "nan 1" in shown[wrong]
+
+    screen_of_app(app, part, (160, 60))
+
+
+def test_a_watch_keeps_what_it_was_before() -> None:
+    watches = WatchList()
+    watch = watches.add("loss")
+    first, second = (watches.seen(watch, {"value": n, "digest": str(n)}) for n in (1, 2))
+    assert (first.before, first.changed) == (None, None)
+    assert second.before == {"value": 1} and second.changed
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_each_pane_has_a_digit(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        for number, pane in enumerate(NUMBERED, 1):
+            await pilot.press(str(number))
+            await pilot.pause()
+            shown = app.query_one(f"#{pane}")
+
+            assert app.layout.pane == pane and shown.display and shown.size.height > 0
+            assert f"[dim]{number}[/" in str(shown.border_title), pane
+
+    screen_of_app(debugging(tmp_path), part, size)
+
+
+def test_where_nothing_runs_there_is_no_output(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("9")
+        assert [note.message for note in app._notifications] == ["nothing runs here, so nothing is printed"]
+
+    screen_of_app(looking(tmp_path), part)
+
+
+def test_empty_panes_give_their_room_to_others(tmp_path: Path) -> None:
+    """Also where they fill a box alone; a pane that is the only one seen is never small."""
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        stack, source = app.panes.stack, app.panes.source
+        await until(lambda: app.panes.values._last[0], pilot)
+        app.panes.show_recorded = lambda *_: None  # type: ignore[method-assign]
+        source.show(SourceView(filename="/job/train.py", line=1, lines=("a()", "b()")))
+        stack.show([Frame("/job/train.py", 1, "main")], 0)
+        await until(lambda: stack.outer_size.height > 3, pilot)
+        before = source.size.height
+        stack.show((), 0)
+        await until(lambda: stack.outer_size.height == 3 and source.size.height > before, pilot)
+        await pilot.press("7")
+        await until(lambda: app.query_one("#foot").outer_size.height == 3, pilot)
+        await pilot.press("6")
+        await until(lambda: app.query_one("#foot").outer_size.height > 3, pilot)
+        await pilot.press("4", "z")
+        await until(lambda: stack.outer_size.height > 20, pilot)
+        await pilot.press("z")
+        await resized(app, pilot, (80, 24))
+        await until(lambda: stack.outer_size.height > 5, pilot)
+
+    screen_of_app(looking(tmp_path), part, (120, 36))
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_memory_rows_are_bars_shares_names_and_then_sizes(tmp_path: Path, width: int) -> None:
+    nodes = (
+        MemoryNode(label="model.py:53 in forward", size_bytes=3 << 20, blocks=7),
+        MemoryNode(label="a name that is far too long for any pane " * 9, size_bytes=1 << 20, blocks=1),
+    )
+    curve = CurveView(low_bytes=(1, 2), high_bytes=(1, 2), steps=(), moments=(Moment(0), Moment(1)), peak=1, here=1)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("2")
+        await app.workers.wait_for_complete()
+        app.post_message(MemoryRead(MemoryView(curve=curve, program_bytes=4 << 20, nodes=nodes)))
+        blocks = app.panes.memory.blocks
+        await until(lambda: len(blocks.root.children) == 2, pilot)
+        await pilot.pause()
+        lines = [blocks.render_line(y).text for y in range(2)]
+        for line, share, size in zip(lines, ("75%", "25%"), ("3.0 MiB", "1.0 MiB"), strict=True):
+            assert line.index("█") < line.index(share) < line.index(size)
+        assert len({line.index("MiB") for line in lines}) == 1 and "…" in lines[1]
+        app.post_message(MemoryRead(MemoryView(curve=curve, since=Moment(0), nodes=nodes)))
+        await until(lambda: "%" not in blocks.render_line(0).text and "+3.0 MiB" in blocks.render_line(0).text, pilot)
+
+    screen_of_app(looking(tmp_path), part, (width, 36))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_help_is_an_overlay_of_keys_and_commands(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("colon", *"help", "enter")
+        await until(lambda: isinstance(app.screen, Help), pilot)
+        await pilot.pause()
+        keys, commands = (app.screen.query_one(name).region for name in ("#help-keys", "#help-commands"))
+        beside = commands.x > keys.x
+        assert beside == (size[0] >= 100) and (beside or commands.y >= keys.bottom)
+        await pilot.press("escape")
+        await until(lambda: not isinstance(app.screen, Help), pilot)
+
+    screen_of_app(debugging(tmp_path), part, size)

@@ -1,0 +1,75 @@
+"""The line above the keys: what runs and how long, the last error, why the rank stands, at every size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from played import PlayedRank, resized, screen_of, screen_of_app, small_capsule, stopped, until
+from prismdbg_tui.session.app import PrismApp
+from prismdbg_tui.session.messages import StateChanged
+from prismdbg_tui.session.views import Phase, State
+from textual.pilot import Pilot
+
+from prismdbg.model.moment import Moment
+
+
+def status(app: PrismApp) -> str:
+    """As it is seen."""
+    return app.panes.status.render_line(0).text.strip()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (40, 10)])
+def test_what_runs_how_long_and_how_to_end_it(tmp_path: Path, size: tuple[int, int]) -> None:
+    rank = PlayedRank([])
+    rank.answers["pause"] = lambda _: rank.tell(stopped("0.2", 2, "paused")) or {}
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("c")
+        await until(lambda: "0 s  continue" in status(app) and "esc cancels it" in status(app), pilot)
+        await pilot.press("escape")
+        await until(lambda: status(app) == "paused", pilot)
+
+    screen_of(part, tmp_path, rank, size=size)
+
+
+def test_progress_is_shown_where_it_is_known(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        app.post_message(StateChanged(State(phase=Phase.RUNNING, doing="origin", done=1, total=4)))
+        await until(lambda: "origin" in status(app) and "25%" in status(app), pilot)
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
+
+
+def test_the_last_error_stays_until_something_else_is_asked_for(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("colon", *"unwatch 3", "enter", "escape")
+        await until(lambda: status(app) == "✕ no watch expression number 3", pilot)
+        await pilot.press("g", "G")
+        await resized(app, pilot, (80, 24))
+        await until(lambda: status(app) == "✕ no watch expression number 3", pilot)
+        await pilot.press("n")
+        await until(lambda: status(app) == "stopped at 0.1", pilot)
+
+    screen_of(part, tmp_path, PlayedRank([stopped("0.1", 2)]))
+
+
+def test_a_lost_rank_is_told_for_good(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("n")
+        await until(lambda: status(app).startswith("✕ the rank is lost: its process ended with 137"), pilot)
+
+    screen_of(part, tmp_path, PlayedRank([None]))
+
+
+def test_control_characters_of_a_rank_do_not_steer_the_terminal(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        hostile = State(phase=Phase.STOPPED, moment=Moment(1, 1), reason="\x1b[31mred\nsecond line", can_look=False)
+        app.post_message(StateChanged(hostile))
+        await until(lambda: "red" in status(app), pilot)
+        assert "\x1b" not in status(app) and "second" not in status(app)
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)

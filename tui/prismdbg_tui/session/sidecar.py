@@ -1,0 +1,139 @@
+"""What a person leaves at a capsule: notes on moments, breakpoints, watches, the chosen panes, typed lines.
+
+It lies in a file beside the capsule, which is not changed, and is read when the capsule is opened again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from prismdbg.errors import CapsuleError, FacilityError, PrismError
+from prismdbg.model.moment import Moment
+from prismdbg.session.breakpoint_line import parse_breakpoint
+from prismdbg.session.breakpoints import BreakpointSpec
+from prismdbg.session.line import MAX_LINE, Verb
+from prismdbg_tui.session.visible_panes import PANES
+
+SUFFIX = ".session.json"
+VERSION = 1
+MAX_BYTES = 1 << 20
+MAX_NOTES, MAX_LINES = 1000, 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """`notes`: the text of each moment, empty for a bookmark. lines: they set breakpoints and watches again; None where
+    no rank ran. panes: those chosen, the last one at the end. history: of the console, oldest first."""
+
+    notes: Mapping[Moment, str] = field(default_factory=dict)
+    lines: tuple[str, ...] | None = None
+    panes: tuple[str, ...] = ()
+    history: tuple[str, ...] = ()
+
+
+class Sidecar:
+    """`path`: None where there is no place for it; then nothing is read or kept."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._damaged = False
+
+    def read(self) -> Kept:
+        """`CapsuleError` where the file is damaged; then it is left as it is."""
+        if self.path is None:
+            return Kept()
+        try:
+            with self.path.open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
+        except FileNotFoundError:
+            return Kept()
+        except OSError as error:
+            raise self._unreadable(str(error)) from error
+        try:
+            if len(data) > MAX_BYTES:
+                raise ValueError(f"it is larger than {MAX_BYTES} bytes")
+            return _kept(json.loads(data))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, PrismError) as error:
+            raise self._unreadable(str(error)) from error
+
+    def write(self, kept: Kept) -> None:
+        """All of it or nothing. `FacilityError` where it cannot be written."""
+        if self.path is None or self._damaged:
+            return
+        data = json.dumps(_json(kept), indent=1)
+        partial = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        try:
+            partial.write_text(data + "\n", "utf-8")
+            partial.replace(self.path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise FacilityError(
+                f"notes and breakpoints cannot be kept: {error}",
+                hint="give the capsule a folder that you can write to",
+            ) from error
+
+    def _unreadable(self, why: str) -> CapsuleError:
+        self._damaged = True
+        return CapsuleError(f"{self.path} cannot be read: {why}", hint="remove it to begin without notes")
+
+
+def beside(capsule: Path) -> Path:
+    """Of a capsule that is a folder or a packed file."""
+    return capsule.with_name(f"{capsule.name}{SUFFIX}")
+
+
+def lines_of(stops: tuple[BreakpointSpec, ...], watches: tuple[str, ...]) -> tuple[str, ...]:
+    """They are carried out in a session that has none yet: its breakpoints get the numbers 1, 2, ..."""
+    lines: list[str] = []
+    number = 0
+    for stop in stops:
+        try:
+            again = parse_breakpoint(stop.title)
+        except PrismError:
+            continue  # not one that can be typed
+        if again.title != stop.title:
+            continue
+        number += 1
+        lines.append(f"{Verb.TBREAK if stop.once else Verb.BREAK} {stop.title}")
+        lines += [f"{Verb.IGNORE} {number} {stop.ignore}"] if stop.ignore else []
+        lines += [f"{Verb.LOG_ONLY} {number}"] if stop.log_only else []
+    return (*lines, *(f"{Verb.WATCH} {text}" for text in watches))
+
+
+_RESTORED = (Verb.BREAK, Verb.TBREAK, Verb.IGNORE, Verb.LOG_ONLY, Verb.WATCH)
+
+
+def _json(kept: Kept) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "notes": {str(moment): text for moment, text in sorted(kept.notes.items())},
+        "lines": None if kept.lines is None else list(kept.lines),
+        "panes": list(kept.panes),
+        "history": list(kept.history[-MAX_LINES:]),
+    }
+
+
+def _kept(found: Any) -> Kept:
+    if found["version"] != VERSION:
+        raise ValueError(f"it has version {found['version']!r}, and this version reads {VERSION}")
+    notes = {Moment.parse(moment): _text(text) for moment, text in found["notes"].items()}
+    if len(notes) > MAX_NOTES:
+        raise ValueError(f"it has more than {MAX_NOTES} notes")
+    lines = None if found["lines"] is None else tuple(_text(line) for line in found["lines"][:MAX_LINES])
+    if lines is not None and (wrong := next((line for line in lines if line.split(" ")[0] not in _RESTORED), None)):
+        raise ValueError(f"{wrong[:80]!r} sets no breakpoint and no watch expression")
+    panes = tuple(pane for pane in map(_text, found["panes"]) if pane in PANES)
+    return Kept(notes=notes, lines=lines, panes=panes, history=tuple(map(_text, found["history"]))[-MAX_LINES:])
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > MAX_LINE:
+        raise ValueError(f"{str(value)[:80]!r} is not a text of at most {MAX_LINE} characters")
+    return value

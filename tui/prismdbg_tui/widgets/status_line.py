@@ -1,0 +1,88 @@
+"""The line above the keys: what runs and how long, the last error, or why the rank stands where it is."""
+
+from __future__ import annotations
+
+import time
+
+from rich.text import Text
+from textual.widgets import Static
+
+from prismdbg.model.breakpoints import ON_THE_WAY
+from prismdbg.session.line import Verb
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.session.views import BUSY, Phase, State
+
+_BAR = 12  # cells
+_SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+class StatusLine(Static):
+    def __init__(self) -> None:
+        super().__init__("", id="status")
+        self._state = State()
+        self._error = ""
+
+    def on_mount(self) -> None:
+        self.set_interval(0.12, self._spin)
+
+    def show(self, state: State) -> None:
+        self._state = state
+        self.again()
+
+    def fail(self, error: str) -> None:
+        """It stays until something else is asked for, then `error` is empty."""
+        self._error = error
+        self.again()
+
+    def again(self) -> None:
+        self.update(self._text())
+
+    def _spin(self) -> None:
+        if self._state.phase in BUSY:
+            self.again()
+
+    def _text(self) -> Text:
+        text = Text(" ", no_wrap=True, overflow="ellipsis")
+        if self._state.phase in BUSY:
+            return text.append_text(self._doing())
+        if self._state.phase is Phase.LOST:
+            return text.append(f"✕ the rank is lost: {_line(self._state.lost_because)}", color(self.app, "error"))
+        if self._error:
+            return text.append(f"✕ {_line(self._error)}", color(self.app, "error"))
+        return text.append(_line(self._standing()), "dim")
+
+    def _doing(self) -> Text:
+        state, since_s = self._state, time.monotonic() - self._state.since_s
+        turn = _SPIN[int(time.monotonic() * 8) % len(_SPIN)]
+        what = _line(state.doing or str(state.phase))
+        text = Text.assemble((f"{turn} {since_s:.0f} s  ", f"bold {color(self.app, 'warning')}"), what, self._share())
+        return text.append_text(Text.assemble(("   esc", f"bold {color(self.app, 'accent')}"), (" cancels it", "dim")))
+
+    def _share(self) -> str:
+        """How far it came, where that is known."""
+        state = self._state
+        if not state.total:
+            return ""
+        share = min(state.done / state.total, 1.0)
+        full = round(share * _BAR * 8)
+        bar = "█" * (full // 8) + ("▏▎▍▌▋▊▉"[full % 8 - 1] if full % 8 else "")
+        return f"  ▕{bar:<{_BAR}}▏ {share:.0%}"
+
+    def _standing(self) -> str:
+        """Why it stands there, where that is not simply what was asked for."""
+        state = self._state
+        if state.phase is Phase.LOOKING:
+            return "read-only view of the recording; `prismdbg debug` runs the rank"
+        if state.story:
+            return state.story
+        if state.hit_here:
+            return f"stopped at {state.why}"
+        if state.reason in (*Verb, *ON_THE_WAY):
+            return f"stopped at {state.moment}"
+        return state.reason
+
+
+def _line(text: str) -> str:
+    """The first line of it."""
+    return figures.clean(text).strip().split("\n", 1)[0]
