@@ -64,7 +64,7 @@ def write_trace(
     for rank, calls in kept.items():
         log = logs[rank]
         parent = packets.track(f"rank {rank}", place=rank)
-        _Lanes(packets, log, parent, has_flows=len(logs) > 1, arrivals=arrivals).write(calls)
+        _Lanes(packets, rank, log, parent, has_flows=len(logs) > 1, arrivals=arrivals).write(calls)
         _write_steps(packets, log, parent, calls)
         _write_notes(packets, log, parent)
         if rank in traces:
@@ -92,9 +92,11 @@ class _Lanes:
     """The calls of one rank, by group: those that overlap are in tracks of one name, which Perfetto shows as one."""
 
     def __init__(
-        self, packets: Packets, log: RankLog, parent: int, *, has_flows: bool, arrivals: Arrivals | None
+        self, packets: Packets, rank: int, log: RankLog, parent: int, *, has_flows: bool, arrivals: Arrivals | None
     ) -> None:
+        """`rank`: whose log it is; a damaged one may name another."""
         self._packets = packets
+        self._rank = rank
         self._log = log
         self._parent = parent
         self._has_flows = has_flows
@@ -114,7 +116,7 @@ class _Lanes:
         ]
         self._write("waits of threads", 6, of_threads, is_wait=True)
         if self._arrivals is not None:
-            waits = [(call, self._arrivals.wait(self._log.rank, call)) for call in calls]
+            waits = [(call, self._arrivals.wait(self._rank, call)) for call in calls]
             spans = [
                 _Span(name=w.text, begin_ns=w.begin_ns, end_ns=w.end_ns, call=c) for c, w in waits if w is not None
             ]

@@ -32,6 +32,10 @@ def messages() -> ModuleType:
     return module
 
 
+def _as_time(time_ns: int) -> int:
+    return min(max(time_ns, 0), _LAST)
+
+
 class Packets:
     """Writes packets into `file` as they are made."""
 
@@ -49,7 +53,7 @@ class Packets:
         """All times are nanoseconds since 1970, on the trace's own clock."""
         packet = self._packet()
         for clock in (self._proto.BUILTIN_CLOCK_BOOTTIME, self._proto.BUILTIN_CLOCK_REALTIME):
-            packet.clock_snapshot.clocks.add(clock_id=clock, timestamp=wall_ns)
+            packet.clock_snapshot.clocks.add(clock_id=clock, timestamp=_as_time(wall_ns))
         self._write(packet)
 
     def track(self, name: str, parent: int = 0, *, place: int = 0, unit_bytes: bool = False) -> int:
@@ -157,7 +161,7 @@ class Packets:
         packet.trusted_packet_sequence_id = _SEQUENCE
         packet.sequence_flags = self._proto.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
         if time_ns is not None:
-            packet.timestamp = min(max(time_ns, 0), _LAST)
+            packet.timestamp = _as_time(time_ns)
         return packet
 
     def _write(self, packet: Any) -> None:

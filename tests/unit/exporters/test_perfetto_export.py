@@ -4,7 +4,7 @@ and stacks by their numbers, slices by track, flows by their ids."""
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from traces import TraceBuilder
 
 from prismdbg.capsule import log_format as fmt
 from prismdbg.cli.main import cli, run
+from prismdbg.exporters.perfetto import write_trace
+from prismdbg.log.rank_log import columns_of, rank_log, read_log
 
 WALL_NS = 10**18 - 10**9  # of a TinyLog's clock
 TRAIN = ("/job/train.py", 40, "step")
@@ -220,3 +222,14 @@ def test_without_the_package_it_is_said(
 def perfetto_packets_cleared() -> None:
     perfetto_packets = sys.modules["prismdbg.exporters.perfetto_packets"]
     perfetto_packets.messages.cache_clear()
+
+
+def test_damaged_logs_that_name_another_rank_or_times_before_1970_are_written(tmp_path: Path) -> None:
+    write_training(tmp_path / "log")
+    log = read_log(tmp_path / "log")
+    other = rank_log(replace(columns_of(log), rank=16711680, wall_offset_ns=-(1 << 61)))
+    with (tmp_path / "out").open("wb") as file:
+        written = write_trace({0: log, 1: other}, {}, file, last=100)
+    assert written.calls == 2 * len(log.collectives)
+    found = read(tmp_path / "out")
+    assert len(found.of(1, "world")) == len(found.of(0, "world")) == len(log.collectives)
