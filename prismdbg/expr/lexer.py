@@ -23,6 +23,7 @@ _SIGNS = re.compile(r"\*\*|//|==|!=|<=|>=|[-+*/%<>()\[\],.:]")
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][-+]?\d+)?")
 _NAME = re.compile(r"[^\W\d]\w*")
 _TEXT = re.compile(r"'((?:[^'\\\n]|\\.)*)'|\"((?:[^\"\\\n]|\\.)*)\"")
+_SPACES = " \t\n\r\f"  # as in Python: other spaces of Unicode are none
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 
@@ -52,7 +53,7 @@ def tokens(text: str) -> list[Token]:
     found: list[Token] = []
     column = 0
     while column < len(text):
-        if text[column].isspace():
+        if text[column] in _SPACES:
             column += 1
             continue
         token = _token(text, column)

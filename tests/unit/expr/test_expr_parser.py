@@ -162,6 +162,7 @@ def test_garbage_is_read_or_refused_and_nothing_else(text: str) -> None:
 
 @given(st.lists(PIECES, max_size=12).map(" ".join))
 @example("²")
+@example("+ \u2028 0")
 def test_what_is_accepted_is_python_but_for_sizes(text: str) -> None:
     """The grammar is a part of Python's, so that nobody has to learn it."""
     try:
