@@ -22,7 +22,7 @@ def page(results: Sequence[Result], cap_bytes: int) -> str:
         table(sweep_text.HEADER, sweep_text.rows(results, cap_bytes), right=sweep_text.NUMBERS),
         *_time_against_memory(results, cap_bytes),
         tag("h2", "Fidelity"),
-        tag("ul", *(tag("li", line) for line in sweep_text.worth(results))),
+        tag("ul", *(tag("li", line) for line in sweep_text.worth(results, cap_bytes))),
     )
     head = tag(
         "head",

@@ -1,8 +1,13 @@
-"""What a run of one configuration says: its iteration simulated step by step, or as it was measured."""
+"""What a run of one configuration says: its iteration simulated step by step, or as it was measured. What a prediction
+says of one that does not run."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from prismdbg.emulate.steps_alike import steps_alike
+from prismdbg.errors import UsageError
 from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.log.rank_log import read_log
@@ -12,8 +17,11 @@ from prismdbg.simulate.engine.engine import Keep
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.report.report import by_axis
-from prismdbg.sweep.request import How, Trial
+from prismdbg.sweep.request import How, SweepRequest, Trial, tokens_of
 from prismdbg.sweep.result import Result, State
+from prismdbg.sweep.space import Configuration
+
+PREDICTION_ERROR = 0.052  # mean, against measured iterations that nothing was fitted to (docs/prediction.md, Selene)
 
 
 def evaluate(trial: Trial) -> Result:
@@ -40,7 +48,22 @@ def evaluate(trial: Trial) -> Result:
         marks = [{mark.step: mark.time_ns for mark in log.steps} for log in logs]
         each_ns = [max(of[step + 1] - of[step] for of in marks) for step in alike.steps]
         middle_ns = alike.median_ns
-    return _result(trial, typical, middle_ns, each_ns)
+    return _result(
+        trial.configuration, typical, middle_ns, each_ns, tokens=trial.tokens, has_memory=trial.request.memory
+    )
+
+
+def predict(request: SweepRequest, one: Configuration) -> Result:
+    """Impossible where the model cannot be divided so."""
+    assert request.predicted is not None and one.mesh is not None
+    try:
+        timeline = request.predicted(one.words(request.command, folder=""), one.mesh)
+    except UsageError as error:
+        return Result(name=one.name, values=one.values, state=State.IMPOSSIBLE, mesh=str(one.mesh), why=str(error))
+    error_ns = round(PREDICTION_ERROR * timeline.iteration_ns)
+    each_ns = [timeline.iteration_ns - error_ns, timeline.iteration_ns + error_ns]
+    tokens = tokens_of(one, request.tokens)
+    return _result(one, timeline, timeline.iteration_ns, each_ns, tokens=tokens, has_memory=True)
 
 
 def _cluster(trial: Trial) -> ClusterModel:
@@ -52,20 +75,37 @@ def _simulated_ns(trial: Trial, step: int, cluster: ClusterModel) -> int:
     return simulate(build_graph(GraphRequest(run=trial.run, step=step)), cluster, keep=Keep.NONE).iteration_ns
 
 
-def _result(trial: Trial, timeline: Timeline, middle_ns: int, each_ns: list[int]) -> Result:
+def _result(
+    configuration: Configuration,
+    timeline: Timeline,
+    middle_ns: int,
+    each_ns: list[int],
+    *,
+    tokens: int,
+    has_memory: bool,
+) -> Result:
     rows, whole_ns = by_axis(timeline), max(timeline.iteration_ns, 1)
     peaks = [rank_class.entries.peak_bytes() for rank_class in timeline.graph.classes]
     return Result(
-        name=trial.configuration.name,
-        values=trial.configuration.values,
+        name=configuration.name,
+        values=configuration.values,
         state=State.DONE,
-        mesh=str(trial.mesh),
+        mesh=str(configuration.mesh),
         middle_ns=middle_ns,
         iteration_ns=tuple(each_ns),
         idle_share=timeline.bubble_share,
-        exposed={row.channel: row.shown_ns / whole_ns for row in rows},
-        late={row.channel: row.late_ns / whole_ns for row in rows},
-        peak_bytes=max(peaks) if trial.request.memory else None,
+        exposed=_by_axes({row.channel: row.shown_ns / whole_ns for row in rows}),
+        late=_by_axes({row.channel: row.late_ns / whole_ns for row in rows}),
+        peak_bytes=max(peaks) if has_memory else None,
         worth=timeline.fidelity.summary(),
-        tokens=trial.tokens,
+        tokens=tokens,
     )
+
+
+def _by_axes(shares: Mapping[str, float]) -> dict[str, float]:
+    """Of `pp+1#f` and `pp-1#b` together: `pp`."""
+    found: dict[str, float] = {}
+    for channel, share in shares.items():
+        axes = re.split(r"[\[#+-]", channel, maxsplit=1)[0]
+        found[axes] = found.get(axes, 0.0) + share
+    return found

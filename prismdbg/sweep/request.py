@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import prod
 from pathlib import Path
 
 from prismdbg.emulate.request import USUAL_STEPS
+from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.graph.mesh import Mesh
 from prismdbg.sweep.space import Configuration, Space
 
@@ -19,12 +22,14 @@ FOLDER = "folder"  # {folder}: of the configuration alone, for what its program 
 class How(StrEnum):
     EMULATE = "emulate"
     RECORD = "record"
+    PREDICT = "predict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRequest:
     """command: with `{name}` for what is tried. classes: the axes along which ranks differ; empty: found out. jobs: so
-    many configurations at once. tokens: of an iteration, numbers and `{name}`s joined by `*`; empty: not known."""
+    many configurations at once. tokens: of an iteration, numbers and `{name}`s joined by `*`; empty: not known.
+    predicted: what a command, which does not run then, is predicted to take on a mesh."""
 
     output: Path
     space: Space
@@ -37,6 +42,7 @@ class SweepRequest:
     bound_s: float = 3600.0
     cluster: Path | None = None
     tokens: str = ""
+    predicted: Callable[[Sequence[str], Mesh], Timeline] | None = None
 
     @property
     def digest(self) -> str:
@@ -68,8 +74,9 @@ class Trial:
 
     @property
     def tokens(self) -> int:
-        factors = self.configuration.words(self.request.tokens.split("*")) if self.request.tokens else ("0",)
-        product = 1
-        for factor in factors:
-            product *= int(factor)
-        return product
+        return tokens_of(self.configuration, self.request.tokens)
+
+
+def tokens_of(configuration: Configuration, text: str) -> int:
+    """0 where it is not known."""
+    return prod(int(factor) for factor in configuration.words(text.split("*"))) if text else 0

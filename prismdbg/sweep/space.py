@@ -90,15 +90,16 @@ class Space:
             raise UsageError(f"these are {count:,} configurations", hint=f"try at most {MOST_CONFIGURATIONS:,}")
         return space
 
-    def check(self, command: Sequence[str], *more: str) -> None:
-        """That the command has each name that is tried, and no unknown one. more: what else it may have."""
+    def check(self, command: Sequence[str], *more: str, is_told_mesh: bool = False) -> None:
+        """That the command has each name that is tried, and no unknown one. more: what else it may have. is_told_mesh:
+        it gets the mesh anyway."""
         tried = {dimension.name for dimension in self.dimensions}
         known = tried | set(self.axes) | {"world"} | set(more)
         found = {name for word in command for name in _PLACEHOLDER.findall(word)}
         if unknown := sorted(found - known):
             names = ", ".join(f"{{{name}}}" for name in sorted(known))
             raise UsageError(f"the command has {{{unknown[0]}}}, which is not tried", hint=f"use one of {names}")
-        if unused := sorted(tried - found):
+        if unused := sorted(tried - found - (set(self.axes) if is_told_mesh else set())):
             raise UsageError(
                 f"--try {unused[0]} changes nothing: the command has no {{{unused[0]}}}",
                 hint=f"write it into the command, as in --{unused[0]} {{{unused[0]}}}",

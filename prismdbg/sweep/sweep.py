@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -11,9 +12,9 @@ from prismdbg.errors import PrismError
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.model.durations import duration
 from prismdbg.model.plurals import counted
-from prismdbg.sweep.evaluate import evaluate
+from prismdbg.sweep.evaluate import evaluate, predict
 from prismdbg.sweep.folder import SweepFolder
-from prismdbg.sweep.request import FOLDER, SweepRequest, Trial
+from prismdbg.sweep.request import FOLDER, How, SweepRequest, Trial
 from prismdbg.sweep.result import Result, State
 from prismdbg.sweep.space import Configuration
 from prismdbg.sweep.trial_process import start
@@ -25,9 +26,11 @@ _LAST_BYTES = 4096  # of what one printed, in which its error is looked for
 
 def sweep(request: SweepRequest, say: Say) -> list[Result]:
     """One result for each configuration, in their order. What has run before is not run again."""
-    request.space.check(request.command, FOLDER)
+    request.space.check(request.command, FOLDER, is_told_mesh=request.how is How.PREDICT)
     if request.tokens:
         request.space.check_product(request.tokens)
+    if request.how is How.PREDICT:
+        return list(_all_predicted(request, say))
     folder = SweepFolder.open(request)
     trials = [(one, folder.trial(one) if one.mesh is not None else None) for one in request.space.configurations()]
     missing = [trial for _, trial in trials if trial is not None and not folder.has_run(trial)]
@@ -37,9 +40,29 @@ def sweep(request: SweepRequest, say: Say) -> list[Result]:
     return [_result(folder, one, trial, why) for one, trial in trials]
 
 
+def _all_predicted(request: SweepRequest, say: Say) -> Iterator[Result]:
+    tried = list(request.space.configurations())
+    for number, one in enumerate(tried, 1):
+        yield _predicted(request, one)
+        say(f"{one.name}: predicted; {len(tried) - number} to go")
+
+
+def _predicted(request: SweepRequest, one: Configuration) -> Result:
+    if one.mesh is None:
+        return _impossible(one)
+    try:
+        return predict(request, one)
+    except PrismError as error:
+        return Result(name=one.name, values=one.values, state=State.FAILED, mesh=str(one.mesh), why=str(error))
+
+
+def _impossible(one: Configuration) -> Result:
+    return Result(name=one.name, values=one.values, state=State.IMPOSSIBLE, why=one.impossible)
+
+
 def _result(folder: SweepFolder, one: Configuration, trial: Trial | None, why: dict[str, str]) -> Result:
     if trial is None:
-        return Result(name=one.name, values=one.values, state=State.IMPOSSIBLE, why=one.impossible)
+        return _impossible(one)
     failed = Result(name=one.name, values=one.values, state=State.FAILED, mesh=str(one.mesh))
     if one.name in why:
         return failed.because(why[one.name])

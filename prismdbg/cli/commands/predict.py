@@ -54,8 +54,8 @@ from prismdbg.simulate.graph.mesh import Mesh
 )
 @click.option(
     "--recompute",
-    type=click.Choice([*Recompute]),
-    default=Recompute.NONE,
+    type=click.Choice([each.value for each in Recompute]),
+    default=Recompute.NONE.value,
     show_default=True,
     help="Recompute activations in the backward pass: the attention alone (selective), or all of each layer (full).",
 )
@@ -108,16 +108,7 @@ def command(
     schedule is 1F1B. docs/prediction.md describes both formats and how large the errors are.
     """
     described = model_file.read(model)
-    training = Training(
-        mesh=Mesh.parse(mesh),
-        batch=batch,
-        microbatch=microbatch,
-        recompute=Recompute(recompute),
-        is_sequence_parallel=sequence_parallel,
-        interleave=interleave,
-        zero=zero,
-        gradient_bytes=int(gradient_bytes),
-    )
+    training = _training(mesh, batch, microbatch, recompute, sequence_parallel, interleave, zero, gradient_bytes)
     cluster = cluster_file.read(cluster_path)
     training.check(described)
     job = modelled_job(described, training, OperatorTimes(read_folder(ops)))
@@ -130,3 +121,34 @@ def command(
         console.emit_json(prediction_text.values(described, training, job, timeline))
     else:
         console.emit("\n".join(prediction_text.lines(described, training, job, timeline)))
+
+
+def _training(
+    mesh: str,
+    batch: int,
+    microbatch: int,
+    recompute: str,
+    sequence_parallel: bool,
+    interleave: int,
+    zero: int,
+    gradient_bytes: str,
+) -> Training:
+    return Training(
+        mesh=Mesh.parse(mesh),
+        batch=batch,
+        microbatch=microbatch,
+        recompute=Recompute(recompute),
+        is_sequence_parallel=sequence_parallel,
+        interleave=interleave,
+        zero=zero,
+        gradient_bytes=int(gradient_bytes),
+    )
+
+
+def read_words(words: list[str]) -> tuple[Path, Training]:
+    """The model's file and how it is trained, of the command's own arguments."""
+    given = dict(command.make_context("predict", words).params)
+    model = given.pop("model")
+    for name in ("ops", "cluster_path", "output", "as_json"):
+        given.pop(name)
+    return model, _training(**given)

@@ -7,16 +7,20 @@ from pathlib import Path
 
 import click
 
+from prismdbg.cli.commands.predict import read_words
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options import output_file
 from prismdbg.cli.options.launched_job import JOB, TAKES_JOB
 from prismdbg.cli.options.param_types import seconds, size
+from prismdbg.cli.options.predicted_words import Predictor
 from prismdbg.emulate.request import USUAL_STEPS
+from prismdbg.errors import UsageError
 from prismdbg.job_graph.job_view import ASSUMED_CLUSTER
 from prismdbg.render import console, sweep_text
 from prismdbg.render.sweep_page import page
 from prismdbg.simulate.cluster import cluster_file
 from prismdbg.simulate.graph.mesh import LARGEST_WORLD
+from prismdbg.sweep.evaluate import PREDICTION_ERROR
 from prismdbg.sweep.request import How, SweepRequest
 from prismdbg.sweep.result import Result, State, fastest, pareto
 from prismdbg.sweep.space import Space
@@ -25,7 +29,7 @@ from prismdbg.sweep.sweep import sweep
 
 @click.command(context_settings=TAKES_JOB)
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="S",
+    "-o", "--output", type=click.Path(path_type=Path), metavar="S",
     help="Write to this folder. If it contains a sweep with the same options, continue it.",
 )  # fmt: skip
 @click.option(
@@ -41,7 +45,7 @@ from prismdbg.sweep.sweep import sweep
 )  # fmt: skip
 @click.option(
     "--how", type=click.Choice([how.value for how in How]), default=How.EMULATE.value, show_default=True,
-    help="Emulate each configuration and simulate its job, or record the real job on this machine.",
+    help="Emulate each configuration and simulate its job, record the real job on this machine, or predict it.",
 )  # fmt: skip
 @click.option("--cluster", type=click.Path(path_type=Path), metavar="YAML", help="Simulate this cluster.")
 @click.option("--classes", default="", metavar="AXES", help="The axes along which ranks differ, if you know them.")
@@ -49,6 +53,9 @@ from prismdbg.sweep.sweep import sweep
     "--steps", type=click.IntRange(2), default=USUAL_STEPS, show_default=True, metavar="N",
     help="Emulate N steps of each configuration.",
 )  # fmt: skip
+@click.option(
+    "--ops", type=click.Path(path_type=Path), metavar="OPS", help="With --how predict, use the times of operators here."
+)
 @click.option("--memory", is_flag=True, help="Trace memory, too. This makes steps longer.")
 @click.option(
     "--memory-cap", type=size, default=0, metavar="SIZE", help="Mark what needs more memory. Implies --memory."
@@ -68,12 +75,13 @@ from prismdbg.sweep.sweep import sweep
 @click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")
 @JOB
 def command(
-    output: Path,
+    output: Path | None,
     world: int,
     mesh: str,
     tried: tuple[str, ...],
     how: str,
     cluster: Path | None,
+    ops: Path | None,
     classes: str,
     steps: int,
     memory: bool,
@@ -94,12 +102,17 @@ def command(
     and {folder} for a folder of this configuration alone. With --how record, COMMAND starts all ranks itself, as
     torchrun does.
 
+    With --how predict, nothing runs, and COMMAND is what `prismdbg predict` takes: a model's file and options, as in
+    -- llama.yaml --batch 512 --microbatch {mbs}.
+
     A configuration whose mesh does not fit N is not run. One that fails does not end the others; then the exit code is
     1. If the intervals of the fastest ones overlap, there is no winner. The same line again continues what was
     interrupted, and another --cluster is simulated without running anything.
     """
+    if output is None and how != How.PREDICT:
+        raise UsageError("no folder for the runs was given", hint="give a new folder with -o")
     request = SweepRequest(
-        output=output,
+        output=output or Path(),
         space=Space.parse(world, mesh, tried),
         command=job,
         how=How(how),
@@ -110,6 +123,7 @@ def command(
         bound_s=timeout,
         cluster=cluster,
         tokens=tokens,
+        predicted=Predictor(read_words, ops, cluster) if how == How.PREDICT else None,
     )
     if cluster is not None:
         cluster_file.read(cluster)  # what is wrong with it is an error before anything runs
@@ -121,7 +135,10 @@ def command(
         console.emit_json(_values(results, memory_cap))
     else:
         console.emit(console.columns(sweep_text.HEADER, sweep_text.rows(results, memory_cap), right=sweep_text.NUMBERS))
-        console.emit("\n".join(["", *sweep_text.conclusion(results, memory_cap), *sweep_text.worth(results)]))
+        said = [*sweep_text.conclusion(results, memory_cap), *sweep_text.worth(results, memory_cap)]
+        if request.how is How.PREDICT:
+            said.append(sweep_text.PREDICTED.format(error=PREDICTION_ERROR))
+        console.emit("\n".join(["", *said]))
     if cluster is None and request.how is How.EMULATE:
         console.say(ASSUMED_CLUSTER)
     return ExitCode.FAILED if any(each.state is State.FAILED for each in results) else ExitCode.OK

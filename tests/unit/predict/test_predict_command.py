@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from prismdbg.cli.commands.predict import command
+from prismdbg.cli.commands.sweep import command as sweep_command
 from prismdbg.errors import UsageError
 from prismdbg.simulate.graph import graph_file
 
@@ -64,3 +65,51 @@ def test_what_cannot_be_is_one_error_and_nothing_is_written(folder: Path) -> Non
     with pytest.raises(UsageError, match="4 layers cannot be divided among 3"):
         run(folder, "--mesh", "pp=3", "--batch", "3", "-o", str(folder / "graph.npz"))
     assert not (folder / "graph.npz").exists()
+
+
+def sweep(folder: Path, *more: str, ops: bool = True, words: tuple[str, ...] = ()) -> Result:
+    given = ["--how", "predict", "--world", "8", "--mesh", "pp,dp,tp", "--try", "pp=1,2,4", "--try", "tp=1,4"]
+    given += ["--try", "rc=none,full", "--memory-cap", "1GB"]
+    given += ["--cluster", str(folder / "cluster.yaml"), *(["--ops", str(folder / "ops")] if ops else [])]
+    job = ["--", str(folder / "model.yaml"), "--batch", "8", "--recompute", "{rc}", *words]
+    return CliRunner().invoke(sweep_command, [*given, *more, *job], catch_exceptions=False, standalone_mode=False)
+
+
+def test_a_sweep_predicts_each_configuration_as_the_command_does_and_runs_nothing(folder: Path) -> None:
+    values = json.loads(sweep(folder, "--json", "--tokens", "8*256").stdout)
+    by_name = {each["name"]: each for each in values["results"]}
+    assert by_name["pp=4,tp=4,rc=none"]["state"] == "impossible", "16 ranks"
+    one = by_name["pp=2,tp=1,rc=full"]
+    alone = run(folder, "--mesh", "pp=2,dp=4,tp=1", "--batch", "8", "--recompute", "full", "--json")
+    predicted = json.loads(alone.stdout)
+    assert one["middle_ns"] == predicted["iteration_ns"]
+    assert one["peak_bytes"] == max(stage["peak_bytes"] for stage in predicted["stages"])
+    low_ns, high_ns = one["interval_ns"]
+    assert low_ns < 0.95 * one["middle_ns"] and high_ns > 1.05 * one["middle_ns"], "the error of predictions"
+    assert set(one["exposed"]) <= {"pp", "dp", "tp", "world"}
+    assert by_name["pp=2,tp=1,rc=full"]["peak_bytes"] < by_name["pp=2,tp=1,rc=none"]["peak_bytes"]
+    assert sorted(path.name for path in folder.iterdir()) == ["cluster.yaml", "model.yaml", "ops"]
+
+
+def test_a_model_that_cannot_be_divided_is_impossible_and_the_table_says_so(folder: Path) -> None:
+    (folder / "model.yaml").write_text(MODEL.replace("layers: 4", "layers: 6"))
+    said = sweep(folder).output
+    assert "impossible: 6 layers cannot be divided among 4 chunks of stages" in said
+    assert "the interval of a predicted time is 5.2%" in said
+
+
+def test_a_sweep_of_predictions_needs_samples(folder: Path) -> None:
+    with pytest.raises(UsageError, match="needs --ops and --cluster"):
+        sweep(folder, ops=False)
+
+
+@pytest.mark.parametrize("kind", ["none", "selective", "full"])
+def test_every_kind_of_recomputation_can_be_written_as_its_help_says(folder: Path, kind: str) -> None:
+    assert run(folder, "--mesh", "pp=2,dp=2", "--batch", "8", "--recompute", kind).exit_code == 0
+
+
+def test_a_value_that_the_command_does_not_take_is_said_of_its_configuration_alone(folder: Path) -> None:
+    values = json.loads(sweep(folder, "--json", "--try", "z=0,7", words=("--zero", "{z}")).stdout)
+    states = {(each["values"]["z"], each["state"]) for each in values["results"] if each["values"]["pp"] == "1"}
+    assert states == {("0", "done"), ("7", "impossible")}
+    assert any("7 is not in the range" in each["why"] for each in values["results"])
