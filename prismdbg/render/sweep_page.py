@@ -54,13 +54,14 @@ def _time_against_memory(results: Sequence[Result], cap_bytes: int) -> list[Mark
         title = f"{each.name}: {duration(each.time.middle)}, {size(each.peak_bytes or 0)}"
         fill = "currentColor" if each.name in best else "none"
         dot = tag("circle", tag("title", title), cx=x(each.time.middle), cy=at_y, r=5, fill=fill, stroke="currentColor")
-        label = tag("text", each.name, x=x(each.time.middle) + 8, y=at_y - 6, fill="currentColor", font_size="11")
         line = tag("line", x1=x(each.time.low), x2=x(each.time.high), y1=at_y, y2=at_y, stroke="currentColor")
-        marks += [line, dot, label]
+        marks += [line, dot, *([_label(each.name, x(each.time.middle), at_y)] if each.name in best else [])]
     if cap_bytes:
         cap_y = y(cap_bytes)
         marks.append(tag("line", x1=_EDGE, x2=_WIDTH - _EDGE, y1=cap_y, y2=cap_y, stroke="#c33", stroke_dasharray="4"))
     axes = [
+        tag("line", x1=_EDGE, x2=_WIDTH - _EDGE, y1=_HEIGHT - _EDGE, y2=_HEIGHT - _EDGE, stroke="currentColor"),
+        tag("line", x1=_EDGE, x2=_EDGE, y1=_EDGE, y2=_HEIGHT - _EDGE, stroke="currentColor"),
         tag("text", f"iteration, up to {duration(most_ns)}", x=_EDGE, y=_HEIGHT - 12, fill="currentColor"),
         tag("text", f"peak memory, up to {size(most_bytes)}", x=_EDGE, y=20, fill="currentColor"),
     ]
@@ -72,3 +73,10 @@ def _time_against_memory(results: Sequence[Result], cap_bytes: int) -> list[Mark
         tag("p", about),
         tag("svg", *axes, *marks, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", width=_WIDTH, height=_HEIGHT, role="img"),
     ]
+
+
+def _label(name: str, at_x: float, at_y: float) -> Markup:
+    """Beside its mark, on the side with room."""
+    is_right = at_x > 0.6 * _WIDTH
+    anchor, shift = ("end", -8) if is_right else ("start", 8)
+    return tag("text", name, x=at_x + shift, y=at_y + 4, fill="currentColor", font_size="11", text_anchor=anchor)
