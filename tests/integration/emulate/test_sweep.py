@@ -42,7 +42,7 @@ def test_configurations_are_compared_and_continued(tmp_path: Path) -> None:
     text = (ROOT / "examples" / "emulation" / "cluster.yaml").read_text()
     cluster.write_text(text.replace("8 GB/s", "8 MB/s"))
     page = tmp_path / "page.html"
-    cap = ["--memory-cap", 3 << 20, "--tokens", "512*{dp}", "--html", page]
+    cap = ["--memory-cap", 3 << 19, "--tokens", "512*{dp}", "--html", page]
     again = prismdbg(*line(tmp_path / "s", "--cluster", cluster, *cap, tried="tp=1,2"))
     assert again.code == 0 and "2 configurations ran before; 0 to go" in again.err
     assert {path: path.stat().st_mtime_ns for path in ran} == ran, "simulated again, not run"
@@ -56,12 +56,12 @@ def test_configurations_are_compared_and_continued(tmp_path: Path) -> None:
 def test_what_is_interrupted_leaves_no_process_and_can_be_continued(tmp_path: Path) -> None:
     command = [*CLI, *map(str, line(tmp_path / "s", "--jobs", 2, tried="tp=1,2"))]
     with started(command, tmp_path / "out.txt", env=plain_environment()) as job:
-        sweeping = psutil.Process(job.pid)
+        sweeping = psutil.Process(job.process.pid)
         wait_for(lambda: list((tmp_path / "s").glob("trials/*/run/ranks/*/rank.json")), 120, "a rank to run")
         family = sweeping.children(recursive=True)
         assert family
         sweeping.send_signal(signal.SIGINT)
-        sweeping.wait(60)
+        assert job.wait(60).code == 130
     _, alive = psutil.wait_procs(family, 30)
     assert not alive
     said = prismdbg(*line(tmp_path / "s", "--jobs", 2, "--json", tried="tp=1,2"), bound_s=600)
