@@ -44,6 +44,13 @@ def imported(name: str) -> None:
     _began[name] = read(module)
     if _listener is not None:
         _listener(name, _began[name])
+    if name == "random":  # after its own hook, which seeds it anew in a child
+        os.register_at_fork(after_in_child=_seeded_anew)
+
+
+def _seeded_anew() -> None:
+    """A launcher's forked child may become a rank: it begins with what the operating system gave it."""
+    _began["random"] = _read_random(sys.modules["random"])
 
 
 def began() -> dict[str, Seed]:

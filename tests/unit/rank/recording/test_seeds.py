@@ -75,3 +75,22 @@ def test_the_programs_own_seeds_come_later(started: object) -> None:
     random.seed(5)
     expected = f"{random.random()} {numpy.random.RandomState(5).rand()}\n"
     assert started(SEEDS_ITSELF, seed_settings.of_number(1)) == expected == started(SEEDS_ITSELF, None)
+
+
+def test_a_forked_child_begins_with_what_it_was_seeded_with_anew() -> None:
+    """Python seeds `random` in it; a launcher's child that becomes a rank has no other beginning."""
+    program = (
+        "import os, random\n"
+        "from prismdbg.rank.recording import seeds\n"
+        "seeds.prepare()\n"
+        "before = seeds.began()['random']\n"
+        "if os.fork():\n"
+        "    os.wait()\n"
+        "    print(before == seeds.began()['random'], flush=True)\n"
+        "else:\n"
+        "    now = seeds.began()['random']\n"
+        "    print(now == before, now == list(random.getstate()[1]), flush=True)\n"
+    )
+    line = [sys.executable, "-c", program]
+    done = subprocess.run(line, cwd=PACKAGE.parent, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines() == ["False True", "True"]
