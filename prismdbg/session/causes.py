@@ -63,6 +63,7 @@ def likely_causes(facts: Facts) -> Causes:
     looked_for = {
         **({"unregistered state": tuple(_state(facts))} if facts.from_state else {}),
         "changed files": tuple(_files(facts)),
+        "files that were only asked about": tuple(_asked(facts)),
         "another environment": tuple(_environment(facts)),
         "unseeded random numbers": tuple(_random(facts)),
         "the time": tuple(_time(facts)),
@@ -85,10 +86,13 @@ def _files(facts: Facts) -> Iterator[str]:
     if facts.changed_files:
         yield f"files were changed after the rank read them: {_some(facts.changed_files)}"
     yield from (f"possible: {text}" for text in not_hidden(facts.unhidden))
-    if facts.from_start and (calls := _of(facts, Kind.FILE)):
-        yield f"possible: the program asks about files that it did not read, which a replay lacks: {_some(calls)}"
     if undated := facts.unhidden.undated:
         yield f"possible: files were created after the start moment, but have an older time: {_some(undated)}"
+
+
+def _asked(facts: Facts) -> Iterator[str]:
+    if facts.from_start and (calls := _of(facts, Kind.FILE)):
+        yield f"possible: the program asks about files that it did not read, which a replay lacks: {_some(calls)}"
 
 
 def not_hidden(unhidden: Unhidden) -> tuple[str, ...]:

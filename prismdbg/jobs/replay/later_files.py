@@ -21,7 +21,18 @@ from prismdbg.session.causes import Unhidden
 
 MOST_UNDATED = 100  # of which a few are named
 MOST_ENTRIES = 50_000  # of all folders together: a place to work in may hold a whole data set
-LEFT_OUT = frozenset((".git", "__pycache__", "node_modules"))
+LEFT_OUT = frozenset(
+    (
+        ".git",
+        "__pycache__",
+        "node_modules",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".pytest_cache",
+        ".import_linter_cache",
+        ".hypothesis",
+    )
+)
 
 
 class LaterFiles(NamedTuple):
@@ -147,8 +158,10 @@ def _is_kernels(folder: str) -> bool:
 
 
 def _is_left_out(entry: os.DirEntry[str]) -> bool:
-    """A virtual environment has tens of thousands of files: what is installed is compared with the capsule's list."""
-    return entry.name in LEFT_OUT or os.path.lexists(f"{entry.path}/pyvenv.cfg")
+    """A virtual environment has tens of thousands of files: what is installed is compared with the capsule's list. No
+    program reads the recorder's copy."""
+    is_recorder = os.path.lexists(f"{entry.path}/sitecustomize.py") and os.path.lexists(f"{entry.path}/prismdbg/rank")
+    return is_recorder or entry.name in LEFT_OUT or os.path.lexists(f"{entry.path}/pyvenv.cfg")
 
 
 def _is_run(entry: os.DirEntry[str]) -> bool:

@@ -172,3 +172,11 @@ def test_recordings_are_not_looked_into_and_hidden_where_they_are_younger(tmp_pa
     assert sorted(found(tmp_path)) == ["older", "run"], "made after the start, whatever time their files have"
     after_both = max(birth_ns(str(tmp_path / name)) for name in ("run", "older"))
     assert later_files([str(tmp_path)], after_both, known=[]).paths == ()
+
+
+def test_the_recorders_copy_is_not_looked_into(tmp_path: Path) -> None:
+    put(tmp_path / "inject" / "sitecustomize.py", later=True)
+    put(tmp_path / "inject" / "prismdbg" / "rank" / "boot.py", later=True)
+    put(tmp_path / "new.pt", later=True)
+    put(tmp_path / "data.bin", later=False)
+    assert found(tmp_path) == ["new.pt"]
