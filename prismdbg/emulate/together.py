@@ -10,6 +10,7 @@ from prismdbg.emulate.emulated_rank import EmulatedRank, first_event
 from prismdbg.emulate.kept_values import KeptValues
 from prismdbg.emulate.rank_scheduler import Ended, Event, Go, Kept, MissingValue, NotSentError, lost
 from prismdbg.errors import RankLost, WaitTimeout
+from prismdbg.settings.emulation import STORE_KEY
 
 LOOK_S = 0.02  # how often it is looked whether a partner has sent a value
 
@@ -80,11 +81,23 @@ class RanksAtOnce:
         if not is_there and self._is_of_partners(value):
             self._standing[rank.rank] = value
             return
-        if not is_there:
-            began = time.monotonic()
+        if is_there or self._is_supplied(value, supply):
+            self._go_on(rank.rank)
+        else:
+            self._standing[rank.rank] = value
+
+    def _is_supplied(self, value: MissingValue, supply: Supply) -> bool:
+        """False where another rank does not have it, and one that runs at once may: any of them may set a key."""
+        began = time.monotonic()
+        try:
             supply(value)
+        except NotSentError:
+            if value.collective != STORE_KEY or not self._circle - {value.rank}:
+                raise
+            return False
+        finally:
             self._deadline += time.monotonic() - began  # that has a bound of its own
-        self._go_on(rank.rank)
+        return True
 
     def _senders(self, value: MissingValue) -> frozenset[int]:
         return (self._circle - {value.rank}) | ({value.source} - {-1})

@@ -12,6 +12,7 @@ from prismdbg.errors import UsageError
 from prismdbg.model.ops import OPS
 
 WORLD = "world"
+STORE_KEY = "key of the store"  # what a rank lacks that it does not receive in a call
 RANK_PROCESS = "PRISMDBG_RANK_PROCESS"  # in the environment of a rank: its process, for those that it starts
 LEFT_EXIT = 93  # of a rank that was run for its values only, and is needed no more
 _RULE = re.compile(r"(?:(?P<axis>[^:=]*))(?::(?P<op>[^:=]*))?=(?P<policy>[a-z]+)")

@@ -30,7 +30,7 @@ from prismdbg.rank.recording import exception_hooks
 from prismdbg.rank.recording.recorded_rank import Recording, Serve
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.settings.donor_value import store_key
-from prismdbg.settings.emulation import RANK_PROCESS, WORLD, ClockKind, Emulation
+from prismdbg.settings.emulation import RANK_PROCESS, STORE_KEY, WORLD, ClockKind, Emulation
 from prismdbg.settings.missing_value import MissingValue
 from prismdbg.settings.rank_config import RankConfig
 
@@ -153,7 +153,7 @@ def _install_world(
             rank=settings.rank,
             source=source,
             key=store_key(key),
-            collective="key of the store",
+            collective=STORE_KEY,
             axis=WORLD,
             identity=repr(key),
         )
