@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from pathlib import Path
@@ -80,6 +81,8 @@ def _begin(config: RankConfig, serve: Serve) -> None:
     reads.install()
     exception_hooks.install(_Witness(recording, peers, reads))
     os.register_at_fork(after_in_child=lambda: _in_child(recording))
+    if settings.together:
+        atexit.register(real.settle)  # after all that the program has registered
 
 
 def _last_step(recording: Recording, recorder: EmulatedRecorder) -> None:

@@ -7,9 +7,10 @@ other groups, and the program's own store, know nothing of it.
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from prismdbg.settings.mesh_axes import Axes
 INTERFACE = "GLOO_SOCKET_IFNAME"
 LEAST_TO_MEET = timedelta(minutes=5)  # ranks of one machine start one after another
 TO_LEAVE = timedelta(minutes=5)
+TO_SETTLE_S, LOOK_S, QUIET_LOOKS = 5.0, 0.01, 3
 
 
 class RealGroups:
@@ -66,6 +68,14 @@ class RealGroups:
         if self._all is not None:
             self._all.barrier(opts=_within(TO_LEAVE)).wait()
 
+    def settle(self) -> None:
+        """Before the interpreter ends. A thread of gloo drops the tensors of a work just after it is complete,
+        and needs the interpreter for that: where that is gone, it ends the process by `std::terminate`."""
+        end, quiet = time.monotonic() + TO_SETTLE_S, 0
+        while quiet < QUIET_LOOKS and time.monotonic() < end:
+            time.sleep(LOOK_S)  # without the interpreter's lock
+            quiet = 0 if _runs_gloo() else quiet + 1
+
     def _built_really(self, build: Callable[[Any], Any], here: tuple[int, ...], timeout: timedelta) -> Any:
         with _over_the_loopback():
             group = build(self._store(here, timeout))
@@ -97,6 +107,16 @@ class RealGroups:
         for name, size, one, other in zip(self._axes.names, self._axes.sizes, own, theirs, strict=True):
             number = number * size + (other if name in self._together else one)
         return number
+
+
+def _runs_gloo() -> bool:
+    """Whether a thread of gloo has something to do."""
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # it has ended
+            name, _, state = (task / "stat").read_text().partition("(")[2].rpartition(")")
+            if name.startswith("pt_gloo") and state.split()[0] != "S":
+                return True
+    return False
 
 
 def circle_of(settings: Emulation) -> tuple[int, ...]:
