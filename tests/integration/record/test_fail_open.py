@@ -256,7 +256,7 @@ def test_somebody_else_fills_the_disk_under_a_mapped_log(
     small_disk: Path, options: tuple[str, ...], tmp_path: Path
 ) -> None:
     """What is mapped was allocated before: it takes records to its end, and no page of it can be missing."""
-    subprocess.run(["mount", "-o", "remount,size=16m", str(small_disk)], check=True)
+    subprocess.run(["mount", "-o", "remount,size=24m", str(small_disk)], check=True)
     with standing(tmp_path, 500, *options, home=small_disk) as (job, folder):
         with (small_disk / "of somebody else").open("wb", buffering=0) as file, suppress(OSError):
             while True:
