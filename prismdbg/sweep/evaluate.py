@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from statistics import median
 
 from prismdbg.emulate.steps_alike import steps_alike
 from prismdbg.errors import UsageError
@@ -17,7 +18,8 @@ from prismdbg.simulate.engine.engine import Keep
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.report.report import by_axis
-from prismdbg.sweep.request import How, SweepRequest, Trial, tokens_of
+from prismdbg.sweep.predictor import Described, Predictor
+from prismdbg.sweep.request import How, Trial
 from prismdbg.sweep.result import Result, State
 from prismdbg.sweep.space import Configuration
 
@@ -47,22 +49,20 @@ def evaluate(trial: Trial) -> Result:
     else:
         marks = [{mark.step: mark.time_ns for mark in log.steps} for log in logs]
         each_ns = [max(of[step + 1] - of[step] for of in marks) for step in alike.steps]
-        middle_ns = alike.median_ns
+        middle_ns = round(median(each_ns))
     return _result(
         trial.configuration, typical, middle_ns, each_ns, tokens=trial.tokens, has_memory=trial.request.memory
     )
 
 
-def predict(request: SweepRequest, one: Configuration) -> Result:
+def predicted(predictor: Predictor, one: Configuration, described: Described, tokens: int) -> Result:
     """Impossible where the model cannot be divided so."""
-    assert request.predicted is not None and one.mesh is not None
     try:
-        timeline = request.predicted(one.words(request.command, folder=""), one.mesh)
+        timeline = predictor.predict(described)
     except UsageError as error:
         return Result(name=one.name, values=one.values, state=State.IMPOSSIBLE, mesh=str(one.mesh), why=str(error))
     error_ns = round(PREDICTION_ERROR * timeline.iteration_ns)
     each_ns = [timeline.iteration_ns - error_ns, timeline.iteration_ns + error_ns]
-    tokens = tokens_of(one, request.tokens)
     return _result(one, timeline, timeline.iteration_ns, each_ns, tokens=tokens, has_memory=True)
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -31,8 +35,23 @@ class SweepFolder:
     request: SweepRequest
 
     @classmethod
-    def open(cls, request: SweepRequest) -> SweepFolder:
-        """A new folder, or the one of an earlier start of this sweep. `UsageError` where it holds anything else."""
+    @contextmanager
+    def opened(cls, request: SweepRequest) -> Iterator[SweepFolder]:
+        """A new folder, or the one of an earlier start of this sweep, for this process alone. `UsageError` where it
+        holds anything else, or another sweep goes on in it."""
+        folder = cls._of(request)
+        descriptor = os.open(request.output / "sweep.json", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield folder
+        except BlockingIOError:
+            hint = "wait until it has ended, or give another folder with -o"
+            raise UsageError(f"another sweep runs in {request.output}", hint=hint) from None
+        finally:
+            os.close(descriptor)
+
+    @classmethod
+    def _of(cls, request: SweepRequest) -> SweepFolder:
         folder = cls(request.output, request)
         described = request.output / "sweep.json"
         if not described.is_file():
@@ -43,7 +62,7 @@ class SweepFolder:
         stored = checked_json.checked(_Described, checked_json.read(described).value, str(described))
         if stored["format"] != FORMAT or stored["digest"] != request.digest:
             raise UsageError(
-                f"{request.output} contains a sweep of another command, or with other options",
+                f"{request.output} contains a sweep of another command, with other options, or of an older program",
                 hint="give its own command line again to continue it, or another folder with -o; --try may differ",
             )
         return folder
@@ -63,7 +82,7 @@ class SweepFolder:
     def begin(self, trial: Trial) -> None:
         """Removes what an interrupted start of it left."""
         shutil.rmtree(trial.output.parent, ignore_errors=True)
-        trial.output.parent.mkdir(parents=True)
+        trial.folder.mkdir(parents=True)
 
     def has_run(self, trial: Trial) -> bool:
         return _ran(trial).is_file()

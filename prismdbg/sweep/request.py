@@ -5,14 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import prod
 from pathlib import Path
 
 from prismdbg.emulate.request import USUAL_STEPS
-from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.graph.mesh import Mesh
 from prismdbg.sweep.space import Configuration, Space
 
@@ -29,7 +27,7 @@ class How(StrEnum):
 class SweepRequest:
     """command: with `{name}` for what is tried. classes: the axes along which ranks differ; empty: found out. jobs: so
     many configurations at once. tokens: of an iteration, numbers and `{name}`s joined by `*`; empty: not known.
-    predicted: what a command, which does not run then, is predicted to take on a mesh."""
+    bound_s: of each rank that is emulated, of each job that is recorded."""
 
     output: Path
     space: Space
@@ -42,12 +40,13 @@ class SweepRequest:
     bound_s: float = 3600.0
     cluster: Path | None = None
     tokens: str = ""
-    predicted: Callable[[Sequence[str], Mesh], Timeline] | None = None
 
     @property
     def digest(self) -> str:
-        """Of what a run of a configuration depends on; what only its simulation depends on is left out."""
-        said = (self.command, self.how, self.steps, self.classes, self.memory, self.space.world, self.space.axes)
+        """Of what a run of a configuration depends on, as far as the command names it: also what its files contain.
+        What only the simulation depends on is left out."""
+        files = [hashlib.sha256(Path(word).read_bytes()).hexdigest() for word in self.command if _is_script(word)]
+        said = (self.command, self.how, self.steps, self.classes, self.memory, self.space.world, self.space.axes, files)
         return hashlib.sha256(json.dumps([said, str(Path.cwd())], default=str).encode()).hexdigest()
 
 
@@ -66,15 +65,21 @@ class Trial:
         return self.configuration.mesh
 
     @property
+    def folder(self) -> Path:
+        """Its own, for what the program writes."""
+        return self.output.parent / FOLDER
+
+    @property
     def command(self) -> tuple[str, ...]:
-        """With a folder of its own for what the program writes."""
-        folder = self.output.parent / FOLDER
-        folder.mkdir(exist_ok=True)
-        return self.configuration.words(self.request.command, folder=os.fspath(folder.absolute()))
+        return self.configuration.words(self.request.command, folder=os.fspath(self.folder.absolute()))
 
     @property
     def tokens(self) -> int:
         return tokens_of(self.configuration, self.request.tokens)
+
+
+def _is_script(word: str) -> bool:
+    return word.endswith((".py", ".sh", ".yaml", ".yml", ".json", ".toml")) and Path(word).is_file()
 
 
 def tokens_of(configuration: Configuration, text: str) -> int:

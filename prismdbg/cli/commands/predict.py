@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from prismdbg.cli.options import output_file
+from prismdbg.errors import UsageError
 from prismdbg.predict.fit.operator_times import OperatorTimes
 from prismdbg.predict.job.modelled_job import modelled_job
 from prismdbg.predict.model import model_file
@@ -86,21 +89,7 @@ from prismdbg.simulate.graph.mesh import Mesh
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Also write the job graph to FILE."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")
-def command(
-    model: Path,
-    ops: Path,
-    cluster_path: Path,
-    mesh: str,
-    batch: int,
-    microbatch: int,
-    recompute: str,
-    sequence_parallel: bool,
-    interleave: int,
-    zero: int,
-    gradient_bytes: str,
-    output: Path | None,
-    as_json: bool,
-) -> None:
+def command(model: Path, ops: Path, cluster_path: Path, output: Path | None, as_json: bool, **trained: Any) -> None:
     """Predict time and memory of a training step from times of single operators.
 
     MODEL is a YAML file with the sizes of a GPT, a Llama or a mixture of experts. OPS is a folder of CSV files, one for
@@ -108,7 +97,7 @@ def command(
     schedule is 1F1B. docs/prediction.md describes both formats and how large the errors are.
     """
     described = model_file.read(model)
-    training = _training(mesh, batch, microbatch, recompute, sequence_parallel, interleave, zero, gradient_bytes)
+    training = _training(**trained)
     cluster = cluster_file.read(cluster_path)
     training.check(described)
     job = modelled_job(described, training, OperatorTimes(read_folder(ops)))
@@ -123,31 +112,24 @@ def command(
         console.emit("\n".join(prediction_text.lines(described, training, job, timeline)))
 
 
-def _training(
-    mesh: str,
-    batch: int,
-    microbatch: int,
-    recompute: str,
-    sequence_parallel: bool,
-    interleave: int,
-    zero: int,
-    gradient_bytes: str,
-) -> Training:
+def _training(*, mesh: str, recompute: str, sequence_parallel: bool, gradient_bytes: str, **numbers: int) -> Training:
     return Training(
         mesh=Mesh.parse(mesh),
-        batch=batch,
-        microbatch=microbatch,
         recompute=Recompute(recompute),
         is_sequence_parallel=sequence_parallel,
-        interleave=interleave,
-        zero=zero,
         gradient_bytes=int(gradient_bytes),
+        **numbers,
     )
 
 
-def read_words(words: list[str]) -> tuple[Path, Training]:
-    """The model's file and how it is trained, of the command's own arguments."""
-    given = dict(command.make_context("predict", words).params)
+def read_words(words: Sequence[str], mesh: Mesh) -> tuple[Path, Training]:
+    """The model's file and how it is trained on a mesh, of arguments of this command without OPS and YAML.
+    `UsageError` where it would not take them."""
+    line = [*words, "--mesh", str(mesh), "--ops", "-", "--cluster", "-"]
+    try:
+        given = dict(command.make_context("predict", line).params)
+    except click.ClickException as error:
+        raise UsageError(error.format_message(), hint="see `prismdbg predict --help`") from error
     model = given.pop("model")
     for name in ("ops", "cluster_path", "output", "as_json"):
         given.pop(name)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,7 +14,6 @@ from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options import output_file
 from prismdbg.cli.options.launched_job import JOB, TAKES_JOB
 from prismdbg.cli.options.param_types import seconds, size
-from prismdbg.cli.options.predicted_words import Predictor
 from prismdbg.emulate.request import USUAL_STEPS
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.job_view import ASSUMED_CLUSTER
@@ -21,10 +22,11 @@ from prismdbg.render.sweep_page import page
 from prismdbg.simulate.cluster import cluster_file
 from prismdbg.simulate.graph.mesh import LARGEST_WORLD
 from prismdbg.sweep.evaluate import PREDICTION_ERROR
+from prismdbg.sweep.predictor import Predictor
 from prismdbg.sweep.request import How, SweepRequest
 from prismdbg.sweep.result import Result, State, fastest, pareto
 from prismdbg.sweep.space import Space
-from prismdbg.sweep.sweep import sweep
+from prismdbg.sweep.sweep import sweep, sweep_of_predictions
 
 
 @click.command(context_settings=TAKES_JOB)
@@ -70,28 +72,26 @@ from prismdbg.sweep.sweep import sweep
     "--jobs", type=click.IntRange(1), default=None, metavar="N",
     help="Run N configurations at once.  [default: the CPUs with emulate, 1 with record]",
 )  # fmt: skip
-@click.option("--timeout", type=seconds, default="1h", show_default=True, help="Limit the time of each run of a rank.")
+@click.option(
+    "--timeout",
+    type=seconds,
+    default="1h",
+    show_default=True,
+    help="Limit the time of each emulated rank, or recorded job.",
+)
 @click.option("--html", "page_path", type=click.Path(path_type=Path), metavar="FILE", help="Also write a page to FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")
 @JOB
 def command(
     output: Path | None,
-    world: int,
-    mesh: str,
-    tried: tuple[str, ...],
     how: str,
     cluster: Path | None,
     ops: Path | None,
-    classes: str,
-    steps: int,
-    memory: bool,
     memory_cap: int,
-    tokens: str,
-    jobs: int | None,
-    timeout: float,
     page_path: Path | None,
     as_json: bool,
     job: tuple[str, ...],
+    **asked: Any,
 ) -> int:
     """Try configurations of COMMAND and compare their times and memory.
 
@@ -105,43 +105,76 @@ def command(
     With --how predict, nothing runs, and COMMAND is what `prismdbg predict` takes: a model's file and options, as in
     -- llama.yaml --batch 512 --microbatch {mbs}.
 
-    A configuration whose mesh does not fit N is not run. One that fails does not end the others; then the exit code is
-    1. If the intervals of the fastest ones overlap, there is no winner. The same line again continues what was
-    interrupted, and another --cluster is simulated without running anything.
+    A configuration whose mesh does not fit N is not run. One that fails does not end the others. The exit code is 1 if
+    one failed, or if none has a time. If the intervals of the fastest ones overlap, there is no winner. The same line
+    again continues what was interrupted, and another --cluster is simulated without running anything.
     """
-    if output is None and how != How.PREDICT:
-        raise UsageError("no folder for the runs was given", hint="give a new folder with -o")
-    request = SweepRequest(
-        output=output or Path(),
-        space=Space.parse(world, mesh, tried),
-        command=job,
-        how=How(how),
-        steps=steps,
-        classes=tuple(name.strip() for name in classes.split(",") if name.strip()),
-        memory=memory or memory_cap > 0,
-        jobs=jobs or (len(os.sched_getaffinity(0)) if how == How.EMULATE else 1),
-        bound_s=timeout,
-        cluster=cluster,
-        tokens=tokens,
-        predicted=Predictor(read_words, ops, cluster) if how == How.PREDICT else None,
-    )
-    if cluster is not None:
-        cluster_file.read(cluster)  # what is wrong with it is an error before anything runs
-    results = sweep(request, console.announce)
+    request = _request(How(how), output, cluster, job, memory_cap=memory_cap, **asked)
+    if request.how is How.PREDICT:
+        results = sweep_of_predictions(request, _predictor(ops, cluster), console.announce)
+    else:
+        if cluster is not None:
+            cluster_file.read(cluster)  # what is wrong with it is an error before anything runs
+        results = sweep(request, console.announce)
     if page_path is not None:
         with output_file.whole(page_path) as path:
             path.write_text(page(results, memory_cap), encoding="utf-8")
     if as_json:
         console.emit_json(_values(results, memory_cap))
     else:
-        console.emit(console.columns(sweep_text.HEADER, sweep_text.rows(results, memory_cap), right=sweep_text.NUMBERS))
-        said = [*sweep_text.conclusion(results, memory_cap), *sweep_text.worth(results, memory_cap)]
-        if request.how is How.PREDICT:
-            said.append(sweep_text.PREDICTED.format(error=PREDICTION_ERROR))
-        console.emit("\n".join(["", *said]))
+        _show(results, memory_cap, request.how)
     if cluster is None and request.how is How.EMULATE:
         console.say(ASSUMED_CLUSTER)
-    return ExitCode.FAILED if any(each.state is State.FAILED for each in results) else ExitCode.OK
+    states = {each.state for each in results}
+    return ExitCode.FAILED if State.FAILED in states or State.DONE not in states else ExitCode.OK
+
+
+def _request(
+    how: How,
+    output: Path | None,
+    cluster: Path | None,
+    job: tuple[str, ...],
+    *,
+    world: int,
+    mesh: str,
+    tried: tuple[str, ...],
+    classes: str,
+    steps: int,
+    memory: bool,
+    memory_cap: int,
+    tokens: str,
+    jobs: int | None,
+    timeout: float,
+) -> SweepRequest:
+    if output is None and how is not How.PREDICT:
+        raise UsageError("no folder for the runs was given", hint="give a new folder with -o")
+    return SweepRequest(
+        output=output or Path(),
+        space=Space.parse(world, mesh, tried),
+        command=job,
+        how=how,
+        steps=steps,
+        classes=tuple(name.strip() for name in classes.split(",") if name.strip()),
+        memory=memory or memory_cap > 0,
+        jobs=jobs or (len(os.sched_getaffinity(0)) if how is How.EMULATE else 1),
+        bound_s=timeout,
+        cluster=cluster,
+        tokens=tokens,
+    )
+
+
+def _predictor(ops: Path | None, cluster: Path | None) -> Predictor:
+    if ops is None or cluster is None:
+        raise UsageError("--how predict needs --ops and --cluster", hint="give both, as for `prismdbg predict`")
+    return Predictor(read_words, ops, cluster)
+
+
+def _show(results: Sequence[Result], cap_bytes: int, how: How) -> None:
+    console.emit(console.columns(sweep_text.HEADER, sweep_text.rows(results, cap_bytes), right=sweep_text.NUMBERS))
+    said = [*sweep_text.conclusion(results, cap_bytes), *sweep_text.worth(results, cap_bytes)]
+    if how is How.PREDICT:
+        said.append(sweep_text.PREDICTED.format(error=PREDICTION_ERROR))
+    console.emit("\n".join(["", *said]))
 
 
 def _values(results: list[Result], cap_bytes: int) -> dict[str, object]:

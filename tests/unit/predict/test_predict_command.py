@@ -14,6 +14,8 @@ from prismdbg.cli.commands.predict import command
 from prismdbg.cli.commands.sweep import command as sweep_command
 from prismdbg.errors import UsageError
 from prismdbg.simulate.graph import graph_file
+from prismdbg.sweep.evaluate import PREDICTION_ERROR
+from prismdbg.sweep.predictor import Predictor
 
 MODEL = "kind: llama\nlayers: 4\nhidden: 512\nheads: 8\nvocabulary: 1024\nsequence: 256\n"
 CLUSTER = "ranks_per_node: 8\ntiers:\n  link: {spans: job, latency: 1 us, bandwidth: 100 GB/s}\n"
@@ -108,8 +110,35 @@ def test_every_kind_of_recomputation_can_be_written_as_its_help_says(folder: Pat
     assert run(folder, "--mesh", "pp=2,dp=2", "--batch", "8", "--recompute", kind).exit_code == 0
 
 
-def test_a_value_that_the_command_does_not_take_is_said_of_its_configuration_alone(folder: Path) -> None:
-    values = json.loads(sweep(folder, "--json", "--try", "z=0,7", words=("--zero", "{z}")).stdout)
-    states = {(each["values"]["z"], each["state"]) for each in values["results"] if each["values"]["pp"] == "1"}
-    assert states == {("0", "done"), ("7", "impossible")}
-    assert any("7 is not in the range" in each["why"] for each in values["results"])
+@pytest.mark.parametrize(
+    ("words", "tried", "named"),
+    [
+        (("--zero", "{z}"), "z=0,7", "7 is not in the range"),
+        (("--microbtch", "1"), "", "--microbtch"),
+        (("--zero", "1"), "", "model.yaml"),
+    ],
+)
+def test_what_is_wrong_with_the_command_is_one_error_and_nothing_is_predicted(
+    folder: Path, words: tuple[str, ...], tried: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if named == "model.yaml":
+        (folder / "model.yaml").unlink()
+    monkeypatch.setattr(Predictor, "predict", lambda *_: pytest.fail("it predicts"))
+    with pytest.raises(UsageError, match=named):
+        sweep(folder, *(["--try", tried] if tried else []), words=words)
+
+
+def test_the_error_of_a_prediction_is_the_one_in_the_documentation() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "prediction.md").read_text()
+    (row,) = [line for line in text.splitlines() if line.startswith("| time, mean error |")]
+    assert f"{PREDICTION_ERROR:.1%}" == f"{float(row.split('|')[2].strip().removesuffix('%')) / 100:.1%}"
+
+
+@pytest.mark.parametrize(("layers", "code"), [(4, 0), (3, 1)])
+def test_where_nothing_has_a_time_the_exit_code_says_so(folder: Path, layers: int, code: int) -> None:
+    (folder / "model.yaml").write_text(MODEL.replace("layers: 4", f"layers: {layers}"))
+    given = ["--how", "predict", "--world", "8", "--mesh", "pp,dp", "--try", "pp=2,4", "--ops", folder / "ops"]
+    given += ["--cluster", folder / "cluster.yaml", "--", folder / "model.yaml", "--batch", "8"]
+    done = CliRunner().invoke(sweep_command, [*map(str, given)], catch_exceptions=False, standalone_mode=False)
+    assert done.return_value == code
+    assert ("no configuration has a time" in done.output) is bool(code)

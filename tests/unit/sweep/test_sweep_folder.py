@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +10,10 @@ import pytest
 
 from prismdbg.errors import UsageError
 from prismdbg.sweep.folder import SweepFolder
-from prismdbg.sweep.request import SweepRequest, Trial
+from prismdbg.sweep.request import How, SweepRequest, Trial
 from prismdbg.sweep.result import Result, State
 from prismdbg.sweep.space import Space
-from prismdbg.sweep.sweep import _last_error
+from prismdbg.sweep.trial_group import TrialGroup, last_error
 
 SPACE = Space.parse(4, "pp,dp", ["pp=1,2"])
 COMMAND = ("python", "train.py", "--pp", "{pp}", "--api-key", "sk-very-secret-0123456789")
@@ -20,6 +21,11 @@ COMMAND = ("python", "train.py", "--pp", "{pp}", "--api-key", "sk-very-secret-01
 
 def request(path: Path, **more: object) -> SweepRequest:
     return replace(SweepRequest(output=path / "s", space=SPACE, command=COMMAND), **more)  # type: ignore[arg-type]
+
+
+def opened(asked: SweepRequest) -> SweepFolder:
+    with SweepFolder.opened(asked) as folder:
+        return folder
 
 
 def trial(folder: SweepFolder) -> Trial:
@@ -30,7 +36,7 @@ DONE = Result(name="pp=1", values={"pp": "1"}, state=State.DONE, middle_ns=5, it
 
 
 def test_what_ran_is_found_again_and_what_was_cut_off_is_not(tmp_path: Path) -> None:
-    folder = SweepFolder.open(request(tmp_path))
+    folder = opened(request(tmp_path))
     first = trial(folder)
     folder.begin(first)
     (first.output.parent / "run").mkdir()
@@ -39,20 +45,20 @@ def test_what_ran_is_found_again_and_what_was_cut_off_is_not(tmp_path: Path) -> 
     assert not (first.output.parent / "run").exists()
     folder.ran(first)
     folder.keep(first, DONE)
-    again = SweepFolder.open(request(tmp_path, jobs=7, space=Space.parse(4, "pp,dp", ["pp=1,2,4"])))
+    again = opened(request(tmp_path, jobs=7, space=Space.parse(4, "pp,dp", ["pp=1,2,4"])))
     assert again.has_run(first) and again.result(first) == DONE
 
 
 def test_another_cluster_or_tokens_need_no_other_run(tmp_path: Path) -> None:
     cluster = tmp_path / "c.yaml"
     cluster.write_text("one")
-    folder = SweepFolder.open(request(tmp_path, cluster=cluster))
+    folder = opened(request(tmp_path, cluster=cluster))
     folder.begin(trial(folder))
     folder.ran(trial(folder))
     folder.keep(trial(folder), DONE)
     assert folder.result(trial(folder)) == DONE
     cluster.write_text("two")
-    for other in (folder, SweepFolder.open(request(tmp_path)), SweepFolder.open(request(tmp_path, tokens="1"))):
+    for other in (folder, opened(request(tmp_path)), opened(request(tmp_path, tokens="1"))):
         assert other.has_run(trial(other)) and other.result(trial(other)) is None
 
 
@@ -60,22 +66,38 @@ def test_another_cluster_or_tokens_need_no_other_run(tmp_path: Path) -> None:
     "more", [{"command": ("python", "{pp}")}, {"steps": 9}, {"memory": True}, {"classes": ("pp",)}]
 )
 def test_a_folder_of_another_sweep_is_refused(tmp_path: Path, more: dict[str, object]) -> None:
-    SweepFolder.open(request(tmp_path))
+    opened(request(tmp_path))
     with pytest.raises(UsageError, match="contains a sweep of another command") as raised:
-        SweepFolder.open(request(tmp_path, **more))
+        opened(request(tmp_path, **more))
     assert "another folder with -o" in raised.value.hint
+
+
+def test_two_sweeps_do_not_run_in_one_folder(tmp_path: Path) -> None:
+    with SweepFolder.opened(request(tmp_path)), pytest.raises(UsageError, match="another sweep runs in"):
+        opened(request(tmp_path))
+    opened(request(tmp_path))
+
+
+def test_a_program_that_was_changed_is_another_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("lr = 1")
+    opened(request(tmp_path))
+    opened(request(tmp_path))
+    Path("train.py").write_text("lr = 2")
+    with pytest.raises(UsageError, match="of an older program"):
+        opened(request(tmp_path))
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "thesis.tex").write_text("mine")
     with pytest.raises(UsageError):
-        SweepFolder.open(request(tmp_path))
+        opened(request(tmp_path))
     assert [path.name for path in (tmp_path / "s").iterdir()] == ["thesis.tex"]
 
 
 def test_secrets_of_the_command_are_not_written(tmp_path: Path) -> None:
-    SweepFolder.open(request(tmp_path))
+    opened(request(tmp_path))
     assert "very-secret" not in (tmp_path / "s" / "sweep.json").read_text()
 
 
@@ -90,4 +112,19 @@ def test_secrets_of_the_command_are_not_written(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_failure_is_said_in_one_line(tmp_path: Path, printed: str, said: str) -> None:
     (tmp_path / "out").write_text(printed)
-    assert _last_error(tmp_path / "out") == said
+    assert last_error(tmp_path / "out") == said
+
+
+def test_a_job_that_takes_too_long_is_ended_and_the_others_go_on(tmp_path: Path) -> None:
+    """Two real jobs of one process each, of which the first never ends."""
+    program = "import sys, time; time.sleep(float(sys.argv[1]))"
+    command = (sys.executable, "-c", program, "{seconds}")
+    space = Space.parse(1, "dp", ["seconds=600,0"])
+    asked = request(tmp_path, command=command, space=space, how=How.RECORD, bound_s=3.0)
+    said: list[str] = []
+    with SweepFolder.opened(asked) as folder:
+        trials = [folder.trial(one) for one in space.configurations()]
+        why = TrialGroup(folder, 2, asked.bound_s, said.append).run(trials)
+        assert [folder.has_run(each) for each in trials] == [False, True]
+    assert why == {"seconds=600": "it did not end within 3 seconds (--timeout)"}
+    assert [line for line in said if line.startswith("seconds=600 failed after")]

@@ -1,0 +1,47 @@
+"""Configurations that do not run: each is a prediction from times of single operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from prismdbg.predict.fit.operator_times import OperatorTimes
+from prismdbg.predict.job.modelled_job import modelled_job
+from prismdbg.predict.model import model_file
+from prismdbg.predict.model.model import Model
+from prismdbg.predict.model.training import Training
+from prismdbg.predict.samples.sample_folder import read_folder
+from prismdbg.simulate.cluster import cluster_file
+from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.engine.timeline import Timeline
+from prismdbg.simulate.graph.mesh import Mesh
+
+Read = Callable[[Sequence[str], Mesh], tuple[Path, Training]]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What is predicted."""
+
+    model: Model
+    training: Training
+
+
+class Predictor:
+    """`read`: the file of a model and how it is trained, from the words of a command line. ops, cluster: files, which
+    are read at once."""
+
+    def __init__(self, read: Read, ops: Path, cluster: Path) -> None:
+        self._read = read
+        self._times = OperatorTimes(read_folder(ops))
+        self._cluster = cluster_file.read(cluster)
+
+    def describe(self, words: Sequence[str], mesh: Mesh) -> Described:
+        """`UsageError` where the words or the model's file are wrong."""
+        path, training = self._read(words, mesh)
+        return Described(model_file.read(path), training)
+
+    def predict(self, described: Described) -> Timeline:
+        """`UsageError` where the model cannot be divided so."""
+        return simulate(modelled_job(described.model, described.training, self._times).graph, self._cluster)
