@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,16 +81,7 @@ def _of_run(path: Path, whole: bool) -> Evidence:
     run = RunFolder(path.resolve())
     found = run.rank_folders()
     folders = _of_one_job(_last_attempt(found), found)
-    newest_bytes = None if whole else max(READ_BYTES // max(len(folders), 1), LAST_BYTES)
-    attempt = max((attempt_of(folder.name) for folder in folders), default=0)
-    logs: dict[int, RankLog] = {}
-    damaged: dict[int, str] = {}
-    for folder in folders:
-        log, damage = _read(folder, newest_bytes)
-        if log is not None:
-            logs[rank_of(folder)] = log
-        if damage:
-            damaged[rank_of(folder)] = damage
+    logs, damaged = _logs(folders, whole)
     nodes = _nodes(run)
     places = {name: node for node in nodes for name in node.ranks}
     on_nodes = {rank_of(folder): places[folder.name].name for folder in folders if folder.name in places}
@@ -99,7 +90,65 @@ def _of_run(path: Path, whole: bool) -> Evidence:
     supervisor = _supervisor(run, clocks)
     if not folders:
         raise _no_log(run, supervisor)
-    emulated = _emulated(run)
+    ends = _ends(folders, logs, supervisor, places)
+    emulated, taken, telemetry = _emulated(run), _stacks(run, ends.attempt), read_telemetry(run.telemetry)
+    died_first, seen_late = _died_first(supervisor, ends.silent, ends.attempt)
+    was_told, is_running = ends.told_to_end_ns is not None, bool(ends.alive)
+    return Evidence(
+        logs=ends.logs,
+        world_size=max((int(_json(folder / "rank.json").get("world_size", 0)) for folder in folders), default=0),
+        damaged={**_without_end(ends), **damaged},
+        silent=ends.silent,
+        died_first=died_first,
+        deaths_seen_late=seen_late,
+        is_running=is_running,
+        ended_wall_ns=time.time_ns() if is_running else ends.told_to_end_ns or int(supervisor.get("ended_wall_ns", 0)),
+        asked_only=() if emulated else tuple(_json(run.config).get("ranks", ())),
+        gaps=() if emulated else tuple(_gaps(run, supervisor, is_running, was_told, telemetry)),
+        emulated=emulated,
+        attempt=ends.attempt,
+        incidents=ends.incidents,
+        stacks=taken.ranks if taken is not None else {},
+        stacks_wall_ns=taken.taken_wall_ns if taken is not None else 0,
+        interrupted=was_told,
+        telemetry=telemetry,
+        folders={rank_of(folder): folder.name for folder in folders},
+        nodes=on_nodes,
+        silent_nodes=tuple(_silent(node, folders, ends.said_an_end) for node in nodes if node.is_lost),
+        exit_codes={rank: code for rank, code in ends.codes.items() if rank in ends.silent},
+    )
+
+
+def _logs(folders: Sequence[Path], whole: bool) -> tuple[dict[int, RankLog], dict[int, str]]:
+    """Of each rank what can be read, and why that is not all."""
+    newest_bytes = None if whole else max(READ_BYTES // max(len(folders), 1), LAST_BYTES)
+    read = {rank_of(folder): _read(folder, newest_bytes) for folder in folders}
+    logs = {rank: log for rank, (log, _) in read.items() if log is not None}
+    return logs, {rank: damage for rank, (_, damage) in read.items() if damage}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ends:
+    """How ranks ended. `logs`: up to `told_to_end_ns`, where the job was told to. codes: of those that ended by
+    themselves, as far as it was seen."""
+
+    attempt: int
+    logs: Mapping[int, RankLog]
+    alive: Set[int]
+    said_an_end: Set[int]
+    silent: frozenset[int]
+    codes: Mapping[int, int]
+    incidents: tuple[SeenIncident, ...]
+    told_to_end_ns: int | None
+
+
+def _ends(
+    folders: Sequence[Path],
+    logs: Mapping[int, RankLog],
+    supervisor: Mapping[str, Any],
+    places: Mapping[str, NodeState],
+) -> _Ends:
+    attempt = max((attempt_of(folder.name) for folder in folders), default=0)
     said_an_end = frozenset(rank for rank, log in logs.items() if _says_its_end(log))
     alive = {
         rank_of(folder)
@@ -107,47 +156,29 @@ def _of_run(path: Path, whole: bool) -> Evidence:
         if "exit_code" not in supervisor
         and _may_be_alive(folder, places.get(folder.name), rank_of(folder) in said_an_end)
     }
-    told_to_end = interrupted_at(supervisor, logs, attempt) if not alive else None
-    if told_to_end is not None:
-        logs = {rank: _before(log, told_to_end) for rank, log in logs.items()}
-    deaths = deaths_of(supervisor, attempt)
+    told_ns = interrupted_at(supervisor, logs, attempt) if not alive else None
+    if told_ns is not None:
+        logs = {rank: _before(log, told_ns) for rank, log in logs.items()}
+    deaths, incidents = deaths_of(supervisor, attempt), tuple(_incidents(supervisor))
     ended_well = supervisor.get("exit_code") == 0
     silent = frozenset(
         rank
         for rank, log in logs.items()
         if rank not in alive and _ended_without_a_word(log, deaths.get(rank), ended_well)
     )
-    incidents = tuple(_incidents(supervisor))
-    if told_to_end is not None:
-        gone_before = {rank for rank, death in deaths.items() if death.wall_ns < told_to_end}
+    if told_ns is not None:
+        gone_before = {rank for rank, death in deaths.items() if death.wall_ns < told_ns}
         silent &= gone_before
         incidents = tuple(seen for seen in incidents if not _was_told(seen, attempt, gone_before))
-    taken = _stacks(run, attempt)
-    telemetry = read_telemetry(run.telemetry)
-    died_first, seen_late = _died_first(supervisor, silent, attempt)
-    codes = {rank: death.code for rank, death in deaths.items() if death.signal == 0 and death.code is not None}
-    return Evidence(
-        logs=logs,
-        world_size=max((int(_json(folder / "rank.json").get("world_size", 0)) for folder in folders), default=0),
-        damaged={**_without_end(logs, silent | alive, codes), **damaged},
-        silent=silent,
-        died_first=died_first,
-        deaths_seen_late=seen_late,
-        is_running=bool(alive),
-        ended_wall_ns=time.time_ns() if alive else told_to_end or int(supervisor.get("ended_wall_ns", 0)),
-        asked_only=() if emulated else tuple(_json(run.config).get("ranks", ())),
-        gaps=() if emulated else tuple(_gaps(run, supervisor, bool(alive), told_to_end is not None, telemetry)),
-        emulated=emulated,
+    return _Ends(
         attempt=attempt,
+        logs=logs,
+        alive=alive,
+        said_an_end=said_an_end,
+        silent=silent,
+        codes={rank: death.code for rank, death in deaths.items() if death.signal == 0 and death.code is not None},
         incidents=incidents,
-        stacks=taken.ranks if taken is not None else {},
-        stacks_wall_ns=taken.taken_wall_ns if taken is not None else 0,
-        interrupted=told_to_end is not None,
-        telemetry=telemetry,
-        folders={rank_of(folder): folder.name for folder in folders},
-        nodes=on_nodes,
-        silent_nodes=tuple(_silent(node, folders, said_an_end) for node in nodes if node.is_lost),
-        exit_codes={rank: code for rank, code in codes.items() if rank in silent},
+        told_to_end_ns=told_ns,
     )
 
 
@@ -322,14 +353,14 @@ def _ended_without_a_word(log: RankLog, death: Death | None, ended_well: bool) -
     return not (ended_well and code == 0)
 
 
-def _without_end(logs: Mapping[int, RankLog], others: Set[int], codes: Mapping[int, int]) -> dict[int, str]:
+def _without_end(ends: _Ends) -> dict[int, str]:
     """Ranks that ended by themselves, with no fault of the job, and of which the log does not say so: it was closed by
     the program, say."""
-    ended = (
-        rank for rank, log in logs.items() if not any(note.kind in ("exit", "incident", "lost") for note in log.notes)
-    )
+    open_logs = {
+        rank for rank, log in ends.logs.items() if not any(n.kind in ("exit", "incident", "lost") for n in log.notes)
+    }
     why = "it ended with exit code {}, and its log has no end (closed by the program, or it left by os._exit)"
-    return {rank: why.format(codes[rank]) for rank in ended if rank in codes and rank not in others}
+    return {rank: why.format(ends.codes[rank]) for rank in (open_logs & ends.codes.keys()) - ends.silent - ends.alive}
 
 
 def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int) -> tuple[int | None, bool]:
