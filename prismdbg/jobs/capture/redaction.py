@@ -12,9 +12,9 @@ from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.files import Place, RankFile
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Manifest
+from prismdbg.capsule.secret_shapes import Found
 from prismdbg.capsule.secrets import (
     REDACTED,
-    Found,
     hidden,
     is_secret_setting,
     known_values,
