@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.diagnosis.cause import LateCause, lines_of
 from prismdbg.diagnosis.cross_rank import at_seqs, rows_of
 from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.lateness.cause import LateCause, lines_of
 from prismdbg.diagnosis.stragglers import FEWEST_COLLECTIVES, LEAST_LATENESS_NS, waits_by_group
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import duration

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.diagnosis.cause import LateCause, lines_of
 from prismdbg.diagnosis.cross_rank import groups, met, rows_of
 from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.lateness.cause import LateCause, lines_of
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.wording import duration
 from prismdbg.log.columns import NOT_ENDED, LogColumns

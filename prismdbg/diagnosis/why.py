@@ -12,7 +12,7 @@ from prismdbg.diagnosis.desync import find_desyncs
 from prismdbg.diagnosis.earlier_waits import find_earlier_waits
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import find_failures
-from prismdbg.diagnosis.late_cause import why_late
+from prismdbg.diagnosis.lateness.late_cause import why_late
 from prismdbg.diagnosis.lost_nodes import find_lost_nodes, unseen_ends
 from prismdbg.diagnosis.mismatches import find_mismatches
 from prismdbg.diagnosis.nonfinite import find_nonfinite

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from prismdbg.diagnosis.cause import LateCause, Why
 from prismdbg.diagnosis.delays import Delay
+from prismdbg.diagnosis.lateness.cause import LateCause, Why
 from prismdbg.diagnosis.stragglers import Straggler
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.jobs.evidence import gather

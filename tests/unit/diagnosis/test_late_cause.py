@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from logs import MILLISECOND_NS, Job
 
-from prismdbg.diagnosis.cause import LateCause, Why
 from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.lateness.cause import LateCause, Why
 from prismdbg.diagnosis.stragglers import Straggler
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.telemetry import sensor as names

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from prismdbg.diagnosis.cause import LateCause, Why
-from prismdbg.diagnosis.device_cause import device_throttle
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.late_span import LateSpan, in_collectives_ns, late_span
-from prismdbg.diagnosis.rank_shares import NotAvailable, RankTimes, times_of
-from prismdbg.diagnosis.rivals import clock_ratio, rivals, why_no_clock
+from prismdbg.diagnosis.lateness.cause import LateCause, Why
+from prismdbg.diagnosis.lateness.device_cause import device_throttle
+from prismdbg.diagnosis.lateness.late_span import LateSpan, in_collectives_ns, late_span
+from prismdbg.diagnosis.lateness.rank_shares import NotAvailable, RankTimes, times_of
+from prismdbg.diagnosis.lateness.rivals import clock_ratio, rivals, why_no_clock
 from prismdbg.diagnosis.wording import and_list, duration
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.sensor import rank_subject

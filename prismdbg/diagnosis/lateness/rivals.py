@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.late_span import LateSpan
-from prismdbg.diagnosis.rank_shares import RankTimes
+from prismdbg.diagnosis.lateness.late_span import LateSpan
+from prismdbg.diagnosis.lateness.rank_shares import RankTimes
 from prismdbg.diagnosis.wording import duration
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.sensor import HOST, cpu_subject, rank_subject

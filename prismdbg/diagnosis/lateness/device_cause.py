@@ -7,8 +7,8 @@ from statistics import median
 
 import numpy as np
 
-from prismdbg.diagnosis.cause import LateCause, Why
-from prismdbg.diagnosis.late_span import LateSpan
+from prismdbg.diagnosis.lateness.cause import LateCause, Why
+from prismdbg.diagnosis.lateness.late_span import LateSpan
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.sensor import Provenance, rank_subject
 from prismdbg.telemetry.series import Series, Telemetry
