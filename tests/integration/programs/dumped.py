@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -25,6 +26,7 @@ def main(folder: Path, what: str) -> None:
         if rank < 2:
             dist.all_reduce(values, group=pair)
     if what == "fine":
+        wait_for_torch()
         dump(folder, rank)
         return
     work = None
@@ -40,6 +42,15 @@ def main(folder: Path, what: str) -> None:
     del work
     sys.stdout.flush()
     os._exit(0)  # gloo would wait for the call that never comes
+
+
+def wait_for_torch() -> None:
+    """A thread of torch's notes that a call is complete a moment after it."""
+    for _ in range(600):
+        if all(entry["retired"] for entry in json.loads(_dump_fr_trace_json())["entries"]):
+            return
+        threading.Event().wait(0.05)
+    raise TimeoutError("torch has not noted the end of all calls within 30 s")
 
 
 def dump(folder: Path, rank: int) -> None:
