@@ -116,6 +116,8 @@ def test_back_to_where_the_nan_was_born_by_keys(
         f"the first NaN was already in the inputs of {birth.op},",
     ):
         terminal.until(seen)
+    answers = [line for line in terminal.seen.splitlines() if line.startswith(" the first NaN was already in")]
+    assert len(answers) == 1, "above the keys, whatever panes are shown"
     terminal.keys("q")
     terminal.until("ended with 0")
 

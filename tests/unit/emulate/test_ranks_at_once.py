@@ -14,14 +14,15 @@ from prismdbg.emulate.kept_values import KeptValues
 from prismdbg.emulate.rank_scheduler import Ended, Event, Kept, MissingValue, RankScheduler
 from prismdbg.emulate.together import RanksAtOnce
 from prismdbg.errors import RankLost, WaitTimeout
+from prismdbg.settings.emulation import STORE_KEY
 
 Turn = tuple[str, Event | Exception | None]  # the value that it keeps before, or none; what it says, None if it hangs
 Turns = dict[int, list[Turn]]
 END: Turn = ("", Ended())
 
 
-def lacks(rank: int, source: int, key: str, **more: Any) -> MissingValue:
-    return MissingValue(rank=rank, source=source, key=key, collective="recv", axis="pp", identity=key, **more)
+def lacks(rank: int, source: int, key: str, collective: str = "recv", **more: Any) -> MissingValue:
+    return MissingValue(rank=rank, source=source, key=key, collective=collective, axis="pp", identity=key, **more)
 
 
 class FakeRank:
@@ -119,6 +120,25 @@ def test_a_rank_that_runs_alone_gets_what_one_of_them_sends(tmp_path: Path) -> N
     )
     job.complete()
     assert job.alone == [9, 9]
+
+
+def test_a_key_that_a_rank_outside_does_not_set_may_be_a_partners(tmp_path: Path) -> None:
+    """Rank 9 runs to its end without it; rank 1 sets it later."""
+    waits: list[Turn] = [("", lacks(0, 9, "a", STORE_KEY)), END]
+    sets: list[Turn] = [("", lacks(1, 9, "b")), ("a", Ended())]
+    job = Job(tmp_path, {0: waits, 1: sets}, first=Ended())
+    job.complete()
+    assert [rank.taken for rank in job.ranks.values()] == [2, 2] and job.alone == [9, 9]
+
+
+@pytest.mark.parametrize(("collective", "waits"), [(STORE_KEY, True), ("recv", False)])
+def test_what_nobody_sets_is_an_error_and_only_a_key_is_waited_for(
+    collective: str, waits: bool, tmp_path: Path
+) -> None:
+    job = Job(tmp_path, {0: [("", lacks(0, 9, "a", collective))], 1: [END]}, first=Ended())
+    with pytest.raises(RankLost, match="lacks a value that only its sender knows") as caught:
+        job.complete()
+    assert ("the ranks that run with it have ended without sending it" in str(caught.value)) is waits
 
 
 @pytest.mark.parametrize(

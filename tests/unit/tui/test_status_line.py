@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,17 @@ def test_progress_is_shown_where_it_is_known(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         app.post_message(StateChanged(State(phase=Phase.RUNNING, doing="origin", done=1, total=4)))
         await until(lambda: "origin" in status(app) and "25%" in status(app), pilot)
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
+
+
+def test_what_a_search_found_is_told_where_it_came_to(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        here = State(phase=Phase.STOPPED, moment=Moment.parse("0.1.5"), reason="origin")
+        app.post_message(StateChanged(replace(here, found="the first NaN was produced by aten::log, 0.1.5\nmore")))
+        await until(lambda: status(app) == "the first NaN was produced by aten::log, 0.1.5", pilot)
+        app.post_message(StateChanged(here))
+        await until(lambda: status(app) == "stopped at 0.1.5", pilot)
 
     screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
 

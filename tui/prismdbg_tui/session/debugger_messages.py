@@ -186,6 +186,7 @@ class DebuggerMessages:
         if stop.reason == StopReason.DIVERGED and session.divergence is not None:
             self._say(render_divergence(session.divergence.story), "error")
             looked["story"] = headline(session.divergence.story)
+        looked["found"] = answers.answer(answer) if isinstance(answer, _SEARCHED) else ""
         if isinstance(answer, told.Arrived | told.Wrote | told.Allocated | told.Originated):
             looked["watches"] = answer.watched or tuple(
                 replace(watch, changed=None, before=None) for watch in self.state.watches
@@ -220,6 +221,7 @@ class DebuggerMessages:
         self._tell(Said(text, kind))
 
 
+_SEARCHED = (told.Wrote, told.Allocated, told.Originated)
 _PHASES = {
     SessionPhase.RUNNING: Phase.RUNNING,
     SessionPhase.STOPPED: Phase.STOPPED,

@@ -60,7 +60,7 @@ class State:
     """Where the rank is and everything that was asked of it there. `since`: monotonic seconds of the phase's begin.
 
     doing: what takes its time, `done` of `total` of it where that is known. hit_here: the stops that were hit here,
-    why: what these are.
+    why: what these are. found: what the search that came here found.
     """
 
     phase: Phase = Phase.LOOKING
@@ -90,6 +90,7 @@ class State:
     checkpoints: tuple[Checkpoint, ...] = ()
     trace: TracePlace = field(default_factory=TracePlace)
     story: str = ""
+    found: str = ""
     lost_because: str = ""
     can_look: bool = False
     differs: bool = False

@@ -1,4 +1,4 @@
-"""The line above the keys: what runs and how long, the last error, or why the rank stands where it is."""
+"""The line above the keys: what runs and how long, the last error, what a search found, or why the rank is there."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class StatusLine(Static):
         state = self._state
         if state.phase is Phase.LOOKING:
             return "read-only view of the recording; `prismdbg debug` runs the rank"
-        if state.story:
-            return state.story
+        if state.story or state.found:
+            return state.story or state.found
         if state.hit_here:
             return f"stopped at {state.why}"
         if state.reason in (*Verb, *ON_THE_WAY):
