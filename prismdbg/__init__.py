@@ -23,9 +23,11 @@ __version__ = "0.1.0"
 def open(path: str | Path) -> Recording:
     """Opens a RUN, a capsule (a folder or packed) or a folder of Flight Recorder dumps for reading.
 
-        >>> with prismdbg.open("capsule") as recording:  # doctest: +SKIP
-        ...     recording.why().verdicts
-        ...     recording[2].to_pandas()
+        >>> with prismdbg.open("capsule") as recording:
+        ...     print(recording.why().verdicts[0].text)
+        ...     print(recording[2].at("39.1").name)
+        rank 2 sent the first NaN or Inf: all_reduce, group world ...
+        all_reduce
 
     Raises `prismdbg.errors.UsageError` where there is nothing to read, `CapsuleError` where it is damaged.
     """
@@ -44,9 +46,9 @@ def replay(
 ) -> AbstractContextManager[Replay]:
     """Runs the rank in `capsule` among virtual peers, for as long as the `with` block lasts.
 
-        >>> with prismdbg.replay("capsule") as rank:  # doctest: +SKIP
-        ...     rank.run_to("11.1")
-        ...     rank.value("loss")
+        >>> with prismdbg.replay("capsule") as rank:
+        ...     print(rank.run_to("39.1"), rank.print("nan(scores)"))
+        39.1 True
 
     runtime: docker, local or plain; by default the first that this machine has. timeout_s: how long one run may take
     without a collective. say: is given progress as texts. Errors are `prismdbg.errors.PrismError`s.

@@ -45,6 +45,9 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if "PYTEST_XDIST_WORKER" in os.environ:
         _take_own_cache()
+    os.environ["XDG_CONFIG_HOME"] = str(
+        ROOT / "tests" / "no-config"
+    )  # a developer's own defaults are none of the tests'
     for name in ("COLUMNS", "LINES"):  # a worker has them, and a screen would believe them, not its terminal
         os.environ.pop(name, None)
     if config.getoption("name_unstable"):

@@ -126,6 +126,10 @@ class Rank:
     def __repr__(self) -> str:
         return f"<rank {self.number}: {len(self.collectives)} collectives>"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: a timeline of its last collectives."""
+        return f"<p>{escape(repr(self))}</p>{timeline_svg({self.number: self.log})}"
+
 
 class Recording:
     """The logs of a job's ranks, by rank, with the incidents and a diagnosis. `prismdbg.open` returns one.

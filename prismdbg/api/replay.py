@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from prismdbg.debugger.debugger import Debugger, Settings, debug
 from prismdbg.debugger.time_travel import Travel, open_travel
@@ -15,6 +18,7 @@ from prismdbg.jobs.storage.pack import opened
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.render.answer_text import answer_text
+from prismdbg.render.stop_text import source_lines
 from prismdbg.session.answers import Answer, Arrived, BreakpointSet, Phase
 from prismdbg.session.notices import Notice, Stopped
 
@@ -105,6 +109,11 @@ class Replay:
         its shape, dtype, statistics and first values, another object a text. Long values are cut."""
         return _plain(self._debugger.evaluate(expression))
 
+    def tensor(self, expression: str) -> np.ndarray[Any, np.dtype[Any]]:
+        """All elements of a tensor, with its shape. bfloat16 becomes float32, without loss. Raises `UsageError` if
+        NumPy has no such element type."""
+        return self._debugger.exports.array(expression)
+
     def stack(self) -> tuple[Frame, ...]:
         """The frames, innermost first."""
         return self._debugger.stack().frames
@@ -115,6 +124,14 @@ class Replay:
 
     def __repr__(self) -> str:
         return f"<replay at {self.moment}: {self.phase}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: where the rank is stopped, and its source lines there."""
+        where = f"<p>{escape(str(self.phase))} at <b>{self.moment}</b></p>"
+        if self.stop is None:
+            return where
+        lines = "\n".join(source_lines(self._debugger.source()))
+        return f"{where}<pre>{escape(lines)}</pre>"
 
 
 @contextmanager

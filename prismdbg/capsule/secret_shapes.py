@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from prismdbg.capsule import own_rules
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -124,3 +126,5 @@ def find_shapes(text: str) -> Iterator[Found]:
             group = match.lastindex or 0
             if what == "private key" or not TEMPLATE.search(match[group]):
                 yield Found(what, match[group], match.start(group))
+    for start, value in own_rules.find_values(text):
+        yield Found("a value of your own rules", value, start)

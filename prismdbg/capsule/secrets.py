@@ -15,6 +15,7 @@ from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
 
+from prismdbg.capsule import own_rules
 from prismdbg.capsule.secret_shapes import TEMPLATE, Found, find_shapes
 
 REDACTED = "<redacted>"
@@ -110,9 +111,13 @@ _NO_PASSWORD = re.compile(
 Finder = Callable[[str], Iterable[Found]]
 
 
-@lru_cache(maxsize=4096)
 def strength(name: str) -> Strength:
     """How much the name of a variable, an option or a field says that its value is secret."""
+    return Strength.STRONG if own_rules.is_secret_name(name) else _strength(name)
+
+
+@lru_cache(maxsize=4096)
+def _strength(name: str) -> Strength:
     words = _words(name)
     if "PUBLIC" in words or name.upper() in _HARMLESS:
         return Strength.NONE

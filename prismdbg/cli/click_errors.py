@@ -25,15 +25,15 @@ class WrongValue(click.BadParameter):
         self.hint = hint
 
 
-def show(error: click.ClickException, say: Callable[[str, str], None]) -> None:
-    """Prints the help where a command was given nothing at all."""
+def show(error: click.ClickException, say: Callable[[str, str], None], origin: str = "") -> None:
+    """Prints the help where a command was given nothing at all. origin: of a wrong value, in brackets."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
     else:
-        say(*told(error))
+        say(*told(error, origin))
 
 
-def told(error: click.ClickException) -> tuple[str, str]:
+def told(error: click.ClickException, origin: str = "") -> tuple[str, str]:
     """The message and the hint."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     hint = f"see `{context.command_path} --help`" if context else ""
@@ -49,7 +49,7 @@ def told(error: click.ClickException) -> tuple[str, str]:
         message = pattern.sub(plain, message)
     message = message[:1].lower() + message[1:].rstrip(".")
     if isinstance(error, click.BadParameter) and (name := _named(error)):
-        return f"{name}: {message}", error.hint if isinstance(error, WrongValue) else hint
+        return f"{name}{origin}: {message}", error.hint if isinstance(error, WrongValue) else hint
     return message, hint
 
 

@@ -18,10 +18,13 @@ import click
 from click.shell_completion import CompletionItem
 
 import prismdbg
+from prismdbg.capsule import own_rules
 from prismdbg.cli import click_errors, registry
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.cli.options.config_defaults import apply_defaults, origin_of, require_commands
 from prismdbg.errors import PrismError, UsageError, quoted, suggestion
 from prismdbg.render import console
+from prismdbg.settings.user_config import user_config
 
 
 class _HasEnough(Exception):
@@ -60,7 +63,13 @@ class LazyGroup(click.Group):
         if args and not args[0].startswith("-") and args[0] not in registry.entries():
             near = suggestion(args[0], registry.entries())
             raise UsageError(f"unknown command {quoted(args[0])}{near}", hint="see `prismdbg --help`")
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None:
+            config = user_config()
+            require_commands(config, registry.entries())
+            own_rules.use(config.secret_names, config.secret_values)
+            apply_defaults(ctx, name, command, config)
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, entries in registry.SECTIONS.items():
@@ -119,7 +128,7 @@ def run(arguments: Sequence[str]) -> int:
         _say_error(str(error), error.hint)
         return _failed(error.exit_code, arguments)
     except click.ClickException as error:
-        click_errors.show(error, _say_error)
+        click_errors.show(error, _say_error, origin_of(error))
         return _failed(error.exit_code, arguments)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)

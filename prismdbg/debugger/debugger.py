@@ -16,6 +16,7 @@ from prismdbg.capsule.stacks import capsule_stacks
 from prismdbg.debugger.arrivals import Arrivals
 from prismdbg.debugger.breakpoint_verbs import StopVerbs
 from prismdbg.debugger.driver import Driver, Interrupted, Settings, Tell, Travel
+from prismdbg.debugger.export_verb import ExportVerb
 from prismdbg.debugger.history_queries import HistoryQueries
 from prismdbg.debugger.inspection import Inspection
 from prismdbg.debugger.known_names import known_names
@@ -77,6 +78,7 @@ class Debugger:
         )  # called where an interrupt begins to be of what `do` was given
         routes = Routes(self.driver)
         self.inspection = Inspection(self.driver, routes.need_trace, arrivals)
+        self.exports = ExportVerb(self.driver, self.inspection)
         self._navigation = Navigation(self.driver, self.inspection, routes)
         self._memory = MemoryVerbs(self.driver, routes, memory)
         self._verbs: dict[Verb, Callable[[Line], Answer]] = {
@@ -84,6 +86,7 @@ class Debugger:
             **self.inspection.verbs(),
             **StopVerbs(self.driver, self.inspection, known).verbs(),
             **self._memory.verbs(),
+            **self.exports.verbs(),
             **HistoryQueries(self.driver, self.inspection, routes).verbs(),
             Verb.HELP: _help,
             Verb.QUIT: lambda _: answers.Ended(),

@@ -419,6 +419,8 @@ class TensorBytes(TypedDict):
     count: Count
     bytes: Count
     address: Annotated[Any, lambda value: "" if isinstance(value, int) and 0 <= value < 2**64 else "is not an address"]
+    dtype: NotRequired[Name]
+    shape: NotRequired[Sizes]
 
 
 class _Block(Found):

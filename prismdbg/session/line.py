@@ -48,6 +48,7 @@ class Verb(StrEnum):
     PRINT = "print"
     STATS = "stats"
     DIFF = "diff"
+    EXPORT = "export"
     LOCALS = "locals"
     PEERS = "peers"
     MEMORY = "memory"
@@ -73,6 +74,7 @@ class Takes(StrEnum):
     WHERE = "[from nan]"
     MEMORY = "[peak | diff M1 M2 | export FILE | ...]"
     SWITCH = "[on | off]"
+    EXPORT = "EXPRESSION FILE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,9 @@ VERBS: dict[Verb, Usage] = {
     Verb.PRINT: Usage(Takes.EXPRESSION, "p", "show a value: print out[0][3:8], print nan(model.head.weight)"),
     Verb.STATS: Usage(Takes.EXPRESSION, "", "show statistics and a histogram of a tensor, without its values"),
     Verb.DIFF: Usage(Takes.EXPRESSION, "", "compare a tensor of this collective with the recording: diff out[0]"),
+    Verb.EXPORT: Usage(
+        Takes.EXPORT, "", "write a tensor into a file, .npy, .pt or .safetensors: export out[0] out.npy"
+    ),
     Verb.LOCALS: Usage(Takes.NOTHING, "", "show the names of this frame"),
     Verb.PEERS: Usage(Takes.NOTHING, "", "show the ranks of this collective, how each is played, and when it arrived"),
     Verb.MEMORY: Usage(
@@ -152,6 +157,7 @@ OTHER_NAMES = {  # of other debuggers, and of earlier versions
 
 _NEEDED = (
     Takes.MOMENT, Takes.EXPRESSION, Takes.STOP, Takes.CONDITION, Takes.COUNT, Takes.ONE, Takes.WHO,
+    Takes.EXPORT,
 )  # fmt: skip
 _NUMBERS = (Takes.NUMBER, Takes.LINE, Takes.ONE)
 

@@ -46,11 +46,11 @@ def look(
         write_table(capsule, sys.stdout)
         return 0
     from prismdbg_tui.session.app import PrismApp
-    from prismdbg_tui.session.keymap import config_file, read_keys
+    from prismdbg_tui.session.keymap import own_keys
     from prismdbg_tui.session.sidecar import Sidecar, beside
 
     sidecar = Sidecar(beside(path) if path is not None else None)
-    return PrismApp(capsule, name, keys=read_keys(config_file()), at=at, above=above, sidecar=sidecar).run() or 0
+    return PrismApp(capsule, name, keys=own_keys(), at=at, above=above, sidecar=sidecar).run() or 0
 
 
 def overview(view: JobView, into: Callable[[int, bool], None]) -> int:
@@ -65,9 +65,9 @@ def overview(view: JobView, into: Callable[[int, bool], None]) -> int:
         return 0
     from prismdbg_tui.overview.app import OverviewApp
     from prismdbg_tui.overview.keys import OVERVIEW_ACTIONS, TABLE
-    from prismdbg_tui.session.keymap import config_file, read_keys
+    from prismdbg_tui.session.keymap import own_keys
 
-    keys, rank = read_keys(config_file(), OVERVIEW_ACTIONS, TABLE), None
+    keys, rank = own_keys(OVERVIEW_ACTIONS, TABLE), None
     while True:
         app = OverviewApp(job, keys=keys, at=rank)
         drop = app.run()
@@ -88,9 +88,9 @@ def recorded_job(read: Callable[[], RunOverview], open_rank: Callable[[int, bool
         return 0
     from prismdbg_tui.recorded_job.app import JobApp
     from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, TABLE
-    from prismdbg_tui.session.keymap import config_file, read_keys
+    from prismdbg_tui.session.keymap import own_keys
 
-    keys, rank = read_keys(config_file(), JOB_ACTIONS, TABLE), -1
+    keys, rank = own_keys(JOB_ACTIONS, TABLE), -1
     while True:
         app = JobApp(job, read, keys=keys, at=rank)
         chosen = app.run()
@@ -114,13 +114,13 @@ def debug(
     long the rank may run without another collective. `above`: there is a screen to go back to. path: as in `look`."""
     from prismdbg.session.breakpoint_line import first_breakpoints
     from prismdbg_tui.session.app import PrismApp
-    from prismdbg_tui.session.keymap import config_file, read_keys
+    from prismdbg_tui.session.keymap import own_keys
     from prismdbg_tui.session.sidecar import Sidecar, beside
 
     sidecar = Sidecar(beside(path) if path is not None else None)
     first = first_breakpoints(request.capsule.manifest.incident.kind)
     live = live_rank(request, bound_s, at, _kept_lines(sidecar, first))
-    keys = read_keys(config_file())
+    keys = own_keys()
     app = PrismApp(request.capsule, name, live=live, keys=keys, at=at, above=above, sidecar=sidecar, first_lines=first)
     try:
         code = app.run() or 0

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from prismdbg.errors import UsageError
+from prismdbg.rank.debug.tensor_summary import dtype_name
 from prismdbg.rank.program.tensor_parts import chunks, countable
 
 MOST_BYTES = 1 << 20
@@ -25,6 +26,7 @@ def read_bytes(part: torch.Tensor, offset: int, count: int) -> dict[str, Any]:
     address = part.data_ptr() + first if part.is_contiguous() and part.numel() else 0
     return {
         "data": base64.b64encode(data).decode(), "count": len(data), "bytes": total, "address": address,
+        "dtype": dtype_name(part), "shape": list(part.shape),
     }  # fmt: skip
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from textual.app import App
 from textual.theme import Theme
+
+from prismdbg.errors import UsageError, quoted, suggestion
+from prismdbg.settings.user_config import user_config
 
 THEMES = (
     Theme(
@@ -36,3 +42,16 @@ THEMES = (
         variables={"surface-lighten-2": "#c9d3e4", "border": "#c9d3e4"},
     ),
 )
+
+
+def use_themes(app: App[Any]) -> None:
+    """Makes them known, and begins with the one in the user's `config.toml`, if there is one."""
+    for theme in THEMES:
+        app.register_theme(theme)
+    chosen = user_config().theme or THEMES[0].name
+    if chosen not in app.available_themes:
+        raise UsageError(
+            f"{user_config().path}: unknown theme {quoted(chosen)}{suggestion(chosen, app.available_themes)}",
+            hint=f"use one of: {' '.join(sorted(app.available_themes))}",
+        )
+    app.theme = chosen

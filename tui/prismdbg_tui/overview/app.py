@@ -22,7 +22,7 @@ from prismdbg.simulate.report import report
 from prismdbg.simulate.report.report import PathRow
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.drawing.picture import picture
-from prismdbg_tui.drawing.themes import THEMES
+from prismdbg_tui.drawing.themes import use_themes
 from prismdbg_tui.overview import words
 from prismdbg_tui.overview.heat_map import HeatMap
 from prismdbg_tui.overview.help_sheet import OverviewHelp
@@ -80,9 +80,7 @@ class OverviewApp(App[Drop | None]):
         yield self._keybar
 
     def on_mount(self) -> None:
-        for theme in THEMES:
-            self.register_theme(theme)
-        self.theme = THEMES[0].name
+        use_themes(self)
         self._iteration.border_title = "The iteration"
         self._arrange()
         self.map.focus()

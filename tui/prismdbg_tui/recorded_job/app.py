@@ -21,7 +21,7 @@ from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.drawing.finding_signs import SIGNS
 from prismdbg_tui.drawing.picture import picture
-from prismdbg_tui.drawing.themes import THEMES
+from prismdbg_tui.drawing.themes import use_themes
 from prismdbg_tui.overview.keys import bindings
 from prismdbg_tui.recorded_job import words
 from prismdbg_tui.recorded_job.help_sheet import JobHelp
@@ -91,9 +91,7 @@ class JobApp(App[OpenRank | None]):
         yield self._keybar
 
     def on_mount(self) -> None:
-        for theme in THEMES:
-            self.register_theme(theme)
-        self.theme = THEMES[0].name
+        use_themes(self)
         self._findings.border_title = "Findings"
         self.table.focus()
         self._repaint()

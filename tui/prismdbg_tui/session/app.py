@@ -17,7 +17,7 @@ from prismdbg.errors import PrismError
 from prismdbg.model.moment import Moment
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.drawing.picture import picture
-from prismdbg_tui.drawing.themes import THEMES
+from prismdbg_tui.drawing.themes import use_themes
 from prismdbg_tui.screens.differences import Differences
 from prismdbg_tui.session import actions, keymap, messages
 from prismdbg_tui.session.action_handlers import ActionHandlers
@@ -93,9 +93,7 @@ class PrismApp(App[int]):
         yield from self.panes.compose()
 
     def on_mount(self) -> None:
-        for theme in THEMES:
-            self.register_theme(theme)
-        self.theme = THEMES[0].name
+        use_themes(self)
         self.layout.apply()
         for line in facts(self.capsule.manifest):
             self.panes.console.say(line, "event")

@@ -6,15 +6,15 @@ until = ["t", "ctrl+g"]
 
 from __future__ import annotations
 
-import os
-import tomllib
 import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from textual.keys import Keys, _character_to_key, format_key
 
 from prismdbg.errors import UsageError
+from prismdbg.settings.user_config import folder, tables_of, user_config
 from prismdbg_tui.session.actions import ACTIONS, Action
 
 TABLES = ("overview", "job")
@@ -24,26 +24,26 @@ _MODIFIERS = frozenset(["ctrl", "shift", "alt", "super", "hyper", "meta"])
 _NAMES = frozenset(key.value.rpartition("+")[2] for key in Keys) | {_character_to_key(chr(c)) for c in range(32, 127)}
 
 
-def config_file() -> Path:
-    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(home) / "prismdbg" / "keys.toml"
-
-
-def read_keys(path: Path, actions: Sequence[Action] = ACTIONS, table: str = "") -> dict[str, str]:
-    """Keys by action, as Textual wants them; empty where there is no file. `UsageError` names what is wrong.
+def own_keys(actions: Sequence[Action] = ACTIONS, table: str = "") -> dict[str, str]:
+    """Keys by action, as Textual wants them, of `keys.toml` or of `[keys]` in `config.toml`. `UsageError` names what is
+    wrong there.
 
     table: one of `TABLES`, for screens of their own.
     """
-    try:
-        text = path.read_text("utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
-    try:
-        written = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: {error}", hint='write lines like: next = "f10"') from error
+    config, path = user_config(), folder() / "keys.toml"
+    written = tables_of(path)
+    if written and config.keys:
+        raise UsageError(f"{path} and {config.path} both choose keys", hint="keep the keys in one of them")
+    return chosen_keys(path if written else config.path, written or config.keys, actions, table)
+
+
+def read_keys(path: Path, actions: Sequence[Action] = ACTIONS, table: str = "") -> dict[str, str]:
+    return chosen_keys(path, tables_of(path), actions, table)
+
+
+def chosen_keys(
+    path: Path, written: Mapping[str, Any], actions: Sequence[Action] = ACTIONS, table: str = ""
+) -> dict[str, str]:
     chosen = written.get(table, {}) if table else {name: v for name, v in written.items() if name not in TABLES}
     if not isinstance(chosen, dict):
         raise UsageError(

@@ -92,7 +92,7 @@ GOOD_REPLIES: dict[str, Any] = {
     "source": {"filename": "x", "line": 1, "first": 1, "lines": ["a"], "function": "f", "length": 3},
     "locals": {"locals": [{"from": "local", "name": "x", "type": "int", "text": "1"}]},
     "evaluate": {"value": VALUE},
-    "bytes": {"data": "AAA=", "count": 2, "bytes": 8, "address": 4096},
+    "bytes": {"data": "AAA=", "count": 2, "bytes": 8, "address": 4096, "dtype": "int8", "shape": [8]},
     "difference": {"equal": False, "differing": 1, "elements": 2, "largest": 0.5, "value": TENSOR},
     "address": {"address": 1 << 63},
     "block": {"block": {"moment": "1.1", "op": "x", "frames": [FRAME], "size_bytes": 1, "is_before": False}},

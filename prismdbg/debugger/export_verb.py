@@ -1,0 +1,96 @@
+"""`export`: a tensor of the stopped rank, written into a file of this machine."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prismdbg.capsule.partial import partial_name
+from prismdbg.debugger.driver import PROGRESS_S, Driver
+from prismdbg.debugger.inspection import Inspection
+from prismdbg.debugger.tensor_files import TensorShape, numpy_dtype, require_writer, widen
+from prismdbg.errors import RuntimeFailure, UsageError
+from prismdbg.memory.snapshot import check_place
+from prismdbg.model import dtypes
+from prismdbg.protocol.wire import InvalidMessage
+from prismdbg.session import answers
+from prismdbg.session.answers import Answer
+from prismdbg.session.line import Line, Verb
+
+PIECE_BYTES = 1 << 20  # the most that a rank gives at once
+
+
+class ExportVerb:
+    def __init__(self, driver: Driver, inspection: Inspection) -> None:
+        self._driver, self._inspection = driver, inspection
+
+    def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
+        return {Verb.EXPORT: self._export}
+
+    def _export(self, line: Line) -> Answer:
+        expression, _, name = line.text.rpartition(" ")
+        if not expression:
+            raise UsageError("export needs an EXPRESSION and a FILE", hint="type for example: export out[0] out.npy")
+        path = Path(name).expanduser()
+        write = require_writer(path)
+        check_place(path)
+        if path.exists():
+            raise UsageError(f"{path} already exists", hint="choose another name")
+        tensor, pieces = self.tensor(expression.strip())
+        partial = partial_name(path, "export")
+        try:
+            write(partial, expression.strip(), tensor, pieces)
+            partial.rename(path)
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror}", hint="choose another place") from None
+        finally:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+        return answers.Done(what=f"{path}: {tensor.dtype}[{', '.join(map(str, tensor.shape))}]")
+
+    def tensor(self, expression: str) -> tuple[TensorShape, Iterator[bytes]]:
+        """Its bytes come in C order. `InvalidMessage` where what the rank says of them does not fit together."""
+        first = self._inspection.tensor_bytes(expression, 0, PIECE_BYTES)
+        if "dtype" not in first:
+            raise RuntimeFailure(
+                "the prismdbg in this capsule's process does not say what its tensors are",
+                hint="capture the rank again with this version",
+            )
+        tensor = TensorShape(dtype=str(first["dtype"]), shape=tuple(first["shape"]))
+        if tensor.dtype not in dtypes.ITEM_BYTES or tensor.size_bytes != first["bytes"]:
+            raise InvalidMessage(f"the rank gave {first['bytes']} bytes of a {tensor.dtype}{list(tensor.shape)}")
+        return tensor, self._pieces(expression, tensor.size_bytes, _decoded(first))
+
+    def array(self, expression: str) -> np.ndarray[Any, np.dtype[Any]]:
+        tensor, pieces = self.tensor(expression)
+        dtype = numpy_dtype(tensor)
+        data = b"".join(widen(piece) if tensor.dtype == "bfloat16" else piece for piece in pieces)
+        return np.frombuffer(data, dtype).reshape(tensor.shape)
+
+    def _pieces(self, expression: str, size_bytes: int, piece: bytes) -> Iterator[bytes]:
+        done, told = len(piece), time.monotonic()
+        yield piece
+        while done < size_bytes:
+            found = self._inspection.tensor_bytes(expression, done, PIECE_BYTES)
+            piece = _decoded(found)
+            if not piece or len(piece) > size_bytes - done:
+                raise InvalidMessage("the rank gave other bytes of a tensor than it has")
+            yield piece
+            done += len(piece)
+            if time.monotonic() - told > PROGRESS_S:
+                told = time.monotonic()
+                text = f"exporting: {done >> 20} of {size_bytes >> 20} MiB"
+                self._driver.say_progress(text, self._driver.session.moment)
+
+
+def _decoded(found: dict[str, Any]) -> bytes:
+    try:
+        return base64.b64decode(found["data"], validate=True)
+    except ValueError:
+        raise InvalidMessage("the rank gave bytes of a tensor that are not base64") from None

@@ -1,0 +1,142 @@
+"""The user's `config.toml` and variables: defaults of options, the order of the three, and what is wrong in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from prismdbg_tui.drawing.themes import use_themes
+from prismdbg_tui.session.keymap import own_keys
+
+from prismdbg.capsule import own_rules, secrets
+from prismdbg.cli import main, registry
+from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.cli.options.config_defaults import apply_defaults
+from prismdbg.errors import UsageError
+from prismdbg.settings.user_config import user_config
+
+WHOLE_LINES = {"replay": ["."], "record": ["-o", "RUN", "x"], "graph": ["simulate", "x"]}
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "prismdbg").mkdir()
+    return tmp_path / "prismdbg" / "config.toml"
+
+
+def given(name: str, command: click.Command, *arguments: str) -> dict[str, object]:
+    """What the command's function would be called with."""
+    context = click.Context(click.Group("prismdbg"), info_name="prismdbg")
+    apply_defaults(context, name, command, user_config())
+    return command.make_context(name, list(arguments), parent=context).params
+
+
+def test_the_line_comes_before_a_variable_and_a_variable_before_the_file(
+    config: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    replay = registry.entries()["replay"].load()
+    config.write_text('[replay]\nruntime = "local"\ntimeout = 30\n')
+    found = given("replay", replay, str(tmp_path))
+    assert (found["runtime"], found["timeout"]) == ("local", 30.0)
+    monkeypatch.setenv("PRISMDBG_REPLAY_RUNTIME", "docker")
+    assert given("replay", replay, str(tmp_path))["runtime"] == "docker"
+    assert given("replay", replay, str(tmp_path), "--runtime", "plain")["runtime"] == "plain"
+
+
+def test_flags_lists_and_subcommands(config: Path) -> None:
+    @click.group()
+    def top() -> None: ...
+
+    @top.command()
+    @click.option("--all", "everything", is_flag=True)
+    @click.option("--try", "tried", multiple=True)
+    def inner(everything: bool, tried: tuple[str, ...]) -> None: ...
+
+    config.write_text('[top.inner]\nall = true\ntry = ["pp=1", "tp=2"]\n')
+    context = click.Context(click.Group("prismdbg"), info_name="prismdbg")
+    apply_defaults(context, "top", top, user_config())
+    below = top.make_context("top", ["inner"], parent=context)
+    assert inner.make_context("inner", [], parent=below).params == {"everything": True, "tried": ("pp=1", "tp=2")}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[replai]\n", "unknown command 'replai'; did you mean 'replay'?"),
+        ("[list]\nruntim = 1\n", "[list]: unknown option 'runtim'"),
+        ("[list]\njson = []\n", "json has a value that no option takes"),
+        ("runtime = 1\n", "runtime stands outside a table"),
+        ("theme = 1\n", "theme must be a name"),
+        ("[secrets]\nvalues = ['(']\n", "values in [secrets]"),
+        ("[secrets]\nname = ['x']\n", "unknown 'name' in [secrets]"),
+        ("[replay\n", "config.toml: Expected"),
+        ("[list]\njson = 'x'\n", "config.toml): "),
+    ],
+)
+def test_what_is_wrong_is_one_error_that_names_the_file(
+    config: Path, capfd: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    config.write_text(text)
+    assert main.run(["list", str(config.parent)]) == ExitCode.USAGE
+    written = capfd.readouterr().err
+    assert said in written and "config.toml" in written and "Traceback" not in written
+
+
+def test_a_wrong_variable_is_named(
+    config: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRISMDBG_LIST_JSON", "perhaps")
+    assert main.run(["list", str(config.parent)]) == ExitCode.USAGE
+    assert "--json (in PRISMDBG_LIST_JSON): " in capfd.readouterr().err
+
+
+def test_the_example_of_the_documentation_is_right(config: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
+    lines = page[page.index("    theme =") :].splitlines()
+    config.write_text("\n".join(line[4:] for line in lines if line.startswith("    ")))
+    read = user_config()
+    for name in read.commands:
+        given(name, registry.entries()[name].load(), *WHOLE_LINES[name])
+    assert set(read.commands) == {"replay", "record", "graph"} and read.theme and own_keys()
+
+
+def test_help_is_shown_whatever_stands_in_the_file_of_another_command(
+    config: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text("[replay]\nruntime = 'nonsense'\n")
+    assert main.run(["list", "--help"]) == main.run(["replay", "--help"]) == ExitCode.OK
+
+
+def test_own_rules_for_secrets(config: Path) -> None:
+    config.write_text("[secrets]\nnames = ['ACME_LIC.*']\nvalues = ['acme-[0-9]{4}', 'seat:(\\w+)']\n")
+    assert not secrets.is_secret_setting("ACME_LICENSE", "abc")
+    try:
+        main.run(["list", str(config.parent)])
+        assert secrets.is_secret_setting("ACME_LICENSE", "abc") and not secrets.is_secret_setting("OTHER", "abc")
+        assert secrets.redact_text("at acme-1234, seat:bob7") == "at <redacted>, seat:<redacted>"
+        assert secrets.redact({"A": "acme-1234", "B": "x"}).redacted == ("A",)
+    finally:
+        own_rules.use((), ())
+
+
+def test_keys_and_the_theme_of_the_screen(config: Path) -> None:
+    from textual.app import App
+
+    config.write_text('theme = "nord"\n[keys]\nnext = "f10"\n[keys.job]\nsort = "o"\n')
+    assert own_keys() == {"next": "f10"}
+    app: App[None] = App()
+    use_themes(app)
+    assert app.theme == "nord"
+
+
+def test_keys_in_two_files_and_an_unknown_theme(config: Path) -> None:
+    from textual.app import App
+
+    config.write_text('theme = "nort"\n[keys]\nnext = "f10"\n')
+    config.with_name("keys.toml").write_text('next = "f9"\n')
+    with pytest.raises(UsageError, match="both choose keys"):
+        own_keys()
+    with pytest.raises(UsageError, match=r"unknown theme 'nort'; did you mean 'nord'"):
+        use_themes(App())
