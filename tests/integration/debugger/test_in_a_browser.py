@@ -68,6 +68,34 @@ def test_a_rank_of_an_emulated_run_is_seen_at_a_page_of_its_own(
     assert server.wait(BOUND_S) in (0, 130), talk.read_text()
 
 
+def test_a_moment_has_a_page_of_its_own(tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...]) -> None:
+    capsule, talk = make_capsule(tmp_path / "capsule").path, tmp_path / "talk"
+    with talk.open("w") as stderr:
+        command = (*prismdbg_command, "open", str(capsule), "--web", "--port", str(free_port()))
+        server = spawn(*command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
+    said = wait_for(lambda: re.search(r"(http://\S+)/\?(key=\S+) ", talk.read_text()), BOUND_S, "the address")
+    page, lines = asyncio.run(at_moment(said[1], said[2], "1.1", server.pid))
+    assert "googleapis" not in page and f"{said[1].removeprefix('http')}/at/1.1/ws" in page
+    assert any(line[-2:] == ["--at", "1.1"] for line in lines)
+    server.send_signal(signal.SIGINT)
+    assert server.wait(BOUND_S) in (0, 130), talk.read_text()
+
+
+async def at_moment(address: str, key: str, moment: str, server: int) -> tuple[str, list[list[str]]]:
+    """The page, and the command lines of what draws its screen."""
+    async with asyncio.timeout(BOUND_S), aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        await first_page(session, f"{address}/?{key}")
+        async with session.get(f"{address}/at/{moment}") as page:
+            assert page.status == 200
+            text = await page.text()
+        shown = b""
+        async with session.ws_connect(f"{address.replace('http', 'ws')}/at/{moment}/ws?width=100&height=30") as socket:
+            while LOOKING not in shown:
+                message = await socket.receive()
+                shown += message.data if isinstance(message.data, bytes) else b""
+            return text, [screen.cmdline() for screen in psutil.Process(server).children(recursive=True)]
+
+
 def test_one_browser_may_see_two_screens() -> None:
     """It keeps a cookie for all ports of a machine: the second server's takes the place of none of the first's."""
 

@@ -11,6 +11,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from copy import copy
+from pathlib import Path
 from typing import TextIO
 from urllib.parse import urlsplit
 
@@ -27,7 +28,9 @@ KEY = "key"
 _DRIVER = ("exec", "env", f"TEXTUAL_DRIVER={WEB_DRIVER}")
 _PRISMDBG = (*_DRIVER, sys.executable, "-c", "from prismdbg.cli.main import main; main()")
 _RANK = "/{command:open|debug}/{rank:[0-9]{1,8}}"
+_MOMENT = "/at/{moment:[0-9]{1,9}(?:[.][0-9]{1,9}){0,2}}"
 _SOCKET = "/ws"
+_PAGES = Path(__file__).with_name("pages")
 
 
 def serve(arguments: Sequence[str], port: int, talk: TextIO, run: str = "") -> int:
@@ -46,7 +49,7 @@ def serve(arguments: Sequence[str], port: int, talk: TextIO, run: str = "") -> i
 
 class GuardedServer(Server):
     def __init__(self, command: Sequence[str], port: int, key: str, run: str = "") -> None:
-        super().__init__(shlex.join(command), host=HOST, port=port, title="prismdbg")
+        super().__init__(shlex.join(command), host=HOST, port=port, title="prismdbg", templates_path=_PAGES)
         self._key = key
         self._cookie = f"{KEY}-{port}"  # a browser keeps one of each name for all ports of this machine
         self._run = run
@@ -65,22 +68,25 @@ class GuardedServer(Server):
     async def _make_app(self) -> web.Application:
         app: web.Application = await super()._make_app()
         app.middlewares.append(self._guard)
-        if self._run:
-            app.add_routes([web.get(_RANK, self._rank_index), web.get(_RANK + _SOCKET, self._rank_socket)])
+        for page in (_MOMENT, *((_RANK, _RANK + _MOMENT) if self._run else ())):
+            app.add_routes([web.get(page, self._page), web.get(page + _SOCKET, self._page_socket)])
         return app
 
-    async def _rank_index(self, request: web.Request) -> web.StreamResponse:
-        """The page of all ranks, with another connection."""
+    async def _page(self, request: web.Request) -> web.StreamResponse:
+        """The first page, with another connection."""
         page = await self.handle_index(request)
         assert isinstance(page, web.Response)
         own = urlsplit(self.public_url).netloc
         page.text = (page.text or "").replace(f"//{own}{_SOCKET}", f"//{own}{request.path}{_SOCKET}")
         return page
 
-    async def _rank_socket(self, request: web.Request) -> web.StreamResponse:
+    async def _page_socket(self, request: web.Request) -> web.StreamResponse:
         chosen = request.match_info
         server = copy(self)
-        server.command = shlex.join([*_PRISMDBG, chosen["command"], self._run, "--rank", chosen["rank"]])
+        if "rank" in chosen:
+            server.command = shlex.join([*_PRISMDBG, chosen["command"], self._run, "--rank", chosen["rank"]])
+        if "moment" in chosen:
+            server.command += f" --at {chosen['moment']}"
         return await server.handle_websocket(request)
 
     @web.middleware
