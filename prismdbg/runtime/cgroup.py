@@ -37,6 +37,9 @@ class Group:
         enter = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo $$ > "$1/cgroup.procs"; shift; n=$((n-1)); done; exec "$@"'
         return ["/bin/sh", "-ec", enter, "sh", str(len(self.folders)), *map(str, self.folders), *command]
 
+    def limits_met(self) -> tuple[str, ...]:
+        return tuple(name for name, path, key in self.events if _count(Path(path), key))
+
     def remove(self) -> None:
         deadline = time.monotonic() + _REMOVE_S
         for folder in self.folders:
@@ -47,6 +50,14 @@ class Group:
                     if time.monotonic() > deadline:
                         return
                     time.sleep(0.01)
+
+
+def _count(path: Path, key: str) -> int:
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(words[1]) for line in lines if (words := line.split())[:1] == [key]), 0)
 
 
 def make_group(name: str, limits: Limits) -> Group | None:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import socket
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +25,7 @@ from prismdbg.runtime.spec import Bind
 LABEL, OWNER_LABEL = "prismdbg", "prismdbg.owner"
 _NOT_STARTED = ["created", "exited", "dead"]  # what runs ends with its client, and then removes itself
 _CALL_S, _IMPORT_S = 60, 1800
+_TOLD_S = 3.0  # from the death of a process until Docker tells of it
 _HINT = "install docker.io and start it, or use --runtime local"
 
 P = ParamSpec("P")
@@ -164,6 +166,16 @@ class Engine:
             return cast(Mapping[str, Any], self._api.inspect_container(container)["State"])
         except NotFound:
             return None
+
+    @_ours
+    def ran_out_of_memory(self, container: str) -> bool:
+        """Whether anything in it was killed for that. Waits a little: Docker tells of it when it has heard of it."""
+        deadline = time.monotonic() + _TOLD_S
+        while time.monotonic() < deadline:
+            wanted = {"container": container, "event": "oom"}
+            if any(self._client.events(since=0, until=int(time.time()) + 1, filters=wanted, decode=True)):
+                return True
+        return False
 
     @_ours
     def inspect(self, container: str) -> Mapping[str, Any]:

@@ -31,6 +31,7 @@ from prismdbg.runtime.starter_spec import (
 from prismdbg.runtime.status_socket import StatusSocket
 from prismdbg.runtime.tar_stream import stream
 
+KILLED = 137
 _STARTER = "starter"
 _PRELOAD = "/etc/ld.so.preload"
 _NO_LABELS = "label=disable"  # SELinux would hide the session from the container
@@ -106,10 +107,15 @@ class ContainerPlace:
         if self._code is None and not self._removed:
             state = self._engine.state(self._container)
             if state is None:
-                self._code = 137
+                self._code = KILLED
             elif state["Status"] in ("exited", "dead"):
                 self._code = int(state["ExitCode"])
         return self._code
+
+    def limits_met(self) -> tuple[str, ...]:
+        """A killed container has removed itself, with its counters: Docker's events still tell of it."""
+        killed = self._code == KILLED and not self._removed
+        return ("memory",) if killed and self._engine.ran_out_of_memory(self._container) else ()
 
     def remove(self) -> None:
         if not self._removed:

@@ -27,6 +27,9 @@ class Place(Protocol):
     def ended(self) -> int | None:
         """The starter's exit code; None while it runs."""
 
+    def limits_met(self) -> tuple[str, ...]:
+        """As this machine counted them, once the starter has ended; before `remove`."""
+
     def remove(self) -> None:
         """Kills what runs and removes what was made. Harmless when called again."""
 
@@ -45,6 +48,7 @@ class StartedRank:
         self._place = place
         self._lifeline = lifeline
         self._code: int | None = None
+        self._met: tuple[str, ...] = ()  # where the starter was killed itself, as the next victim of a full memory
 
     def until_running(self) -> StartedRank:
         """Returns itself when the rank runs (or has run and ended); otherwise removes the place and raises."""
@@ -70,6 +74,7 @@ class StartedRank:
             # The starter writes its last line before it ends, so a second look decides.
             said = self._progress().exit_code
             self._code = ended if said is None else said
+            self._met = self._place.limits_met() if said is None else ()
         return self._code
 
     def describe(self) -> str:
@@ -100,14 +105,14 @@ class StartedRank:
     def require_within_limits(self) -> None:
         """`LimitReached` where it ended, and not well, after it had met a limit."""
         said = self._progress()
-        if self.exit_code() and said.limits:
-            raise reached(said.limits[0], self._spec.limits)
+        if self.exit_code() and (limits := said.limits or self._met):
+            raise reached(limits[0], self._spec.limits)
 
     def require_no_limit_met(self, *, ends: bool) -> None:
         deadline = time.monotonic() + (_END_S if ends else 0)
         while self.exit_code() is None and time.monotonic() < deadline:
             time.sleep(_POLL_S)
-        if limits := self._progress().limits:
+        if limits := self._progress().limits or self._met:
             raise reached(limits[0], self._spec.limits)
 
     def _progress(self) -> Progress:

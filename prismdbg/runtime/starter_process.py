@@ -31,6 +31,9 @@ class StarterProcess:
         code = self._process.poll()
         return code if code is None or code >= 0 else 128 - code
 
+    def limits_met(self) -> tuple[str, ...]:
+        return self._group.limits_met() if self._group is not None else ()
+
     def remove(self) -> None:
         """The starter is asked first: it ends what it started and reaps it; the kernel does if it is killed."""
         if self._process.poll() is None:

@@ -55,7 +55,9 @@ def tables_of(path: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", hint="check its permissions and its encoding, or remove it") from error
+        raise UsageError(
+            f"{path} cannot be read: {error}", hint="check its permissions and its encoding, or remove it"
+        ) from error
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: {error}", hint="write TOML at this line") from error
 

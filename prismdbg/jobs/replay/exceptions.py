@@ -18,10 +18,12 @@ _ASTERISKS = re.compile(rf"\*{{{LEAST_WORD},}}")
 
 
 def text_of(told: Mapping[str, Any] | None) -> str:
-    """As `Type: text`, without what our own cap on memory adds where a rank is recorded: the way to its trace."""
+    """As `Type: text`, without what our own cap on memory adds where a rank is recorded: the way to its trace. Half a
+    character is a question mark: a log and an agent's message write it differently."""
     if told is None:
         return ""
-    return f"{told.get('type')}: {str(told.get('text')).partition(CAP_DETAILS)[0].rstrip()}"
+    text = str(told.get("text")).partition(CAP_DETAILS)[0].rstrip()
+    return f"{told.get('type')}: {text}".replace("\ufffd", "?").encode("utf-8", "replace").decode()
 
 
 def recorded_text(told: Mapping[str, Any]) -> str:

@@ -51,7 +51,7 @@ def _imported(name: str) -> None:
 if os.environ.get("PRISMDBG_CONFIG"):
     from prismdbg.rank.frameworks import adapters
     from prismdbg.rank.program.imports import AfterImport
-    from prismdbg.rank.recording import seeds
+    from prismdbg.rank.recording import seeds, started_in  # noqa: F401  the latter sees where we are now
     from prismdbg.settings.seeds import MODULES
 
     # The package is known from here on. An import of the program's must not ask the server of RUN's file system.

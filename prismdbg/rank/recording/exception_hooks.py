@@ -38,7 +38,7 @@ class Witness(Protocol):
 
 def describe(error: BaseException) -> dict[str, Any]:
     """`incident`, type, text and traceback lines of an exception, innermost frame last; bounded, no secrets."""
-    kind, text = meant(type(error).__qualname__, str(error))
+    kind, text = meant(type(error).__qualname__, _text(error))
     known = known_values(os.environ, sys.orig_argv)
     return {
         "incident": "oom" if any(map(_is_out_of_memory, _causes(error))) else "exception",
@@ -46,6 +46,14 @@ def describe(error: BaseException) -> dict[str, Any]:
         "text": _bounded(text, MOST_TEXT, known),
         "traceback": _traceback(error, known),
     }
+
+
+def _text(error: BaseException) -> str:
+    """As a traceback has it, also where the program's own `__str__` fails."""
+    try:
+        return str(error)
+    except BaseException:
+        return "<exception str() failed>"
 
 
 def _traceback(error: BaseException, known: Iterable[str]) -> list[str]:
@@ -72,7 +80,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, MemoryError) or any(word in str(error) for word in OUT_OF_MEMORY_WORDS)
+    return isinstance(error, MemoryError) or any(word in _text(error) for word in OUT_OF_MEMORY_WORDS)
 
 
 def _tell(witness: Witness, error: BaseException, **more: Any) -> None:

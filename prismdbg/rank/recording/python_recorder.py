@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from typing import Any
 
 import torch
 
+from prismdbg.capsule import json_text
 from prismdbg.capsule import log_format as fmt
 from prismdbg.model import synthesis
 from prismdbg.model.collective import Failure, Frame, Identity
@@ -287,7 +287,7 @@ class PythonRecorder:
         if self._log is not None and failure is not None:
             note = {"kind": "failed", "time_ns": now, "record_id": record_id, "at_issue": failure.at_issue}
             note |= {"type": failure.type, "text": failure.text[:LONGEST_TEXT]}
-            self._log.append(fmt.Kind.NOTE, json.dumps(note).encode())
+            self._log.append(fmt.Kind.NOTE, json_text.dump(note).encode())
         if self._log is not None:
             made = synthesis.NUMBERS[call.made]
             body = fmt.COMPLETE.pack(record_id, now, offset, size, segment, source, status, flags, made, 0)
@@ -346,7 +346,7 @@ class PythonRecorder:
     def _note_lost(self, log: LogWriter) -> None:
         moment = Moment(self._counters.step, self._counters.collective)
         note = {"kind": "lost", "time_ns": self.now_ns(), "moment": str(moment), "text": self._lost[:400]}
-        log.append(fmt.Kind.NOTE, json.dumps(note).encode())
+        log.append(fmt.Kind.NOTE, json_text.dump(note).encode())
 
 
 def python_stack(depth: int = STACK_DEPTH) -> tuple[Frame, ...]:

@@ -7,7 +7,6 @@ children inherit the environment and never get that far.
 from __future__ import annotations
 
 import contextlib
-import json
 import multiprocessing
 import os
 import platform
@@ -25,9 +24,10 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 import prismdbg
+from prismdbg.capsule import json_text
 from prismdbg.capsule.limits import MAX_STRING_BYTES
 from prismdbg.capsule.log_format import Kind, StepSource
-from prismdbg.rank.recording import seeds, state_hash
+from prismdbg.rank.recording import seeds, started_in, state_hash
 from prismdbg.rank.recording.opened_files import OpenedFiles
 from prismdbg.rank.recording.recorder import Recorder
 from prismdbg.rank.recording.steps import COUNTER
@@ -77,7 +77,7 @@ class Recording:
             self._open(direct) if direct else bounded(partial(self._open, direct))
         except Exception as error:
             with self._publishing:
-                self.give_up(f"the log could not be opened: {error}")
+                self.give_up(f"the log could not be opened: {error}", is_said=True)
         finally:
             self._opening = False
         return self.is_open
@@ -126,16 +126,19 @@ class Recording:
         self.opened_files.listen(self._note_path)
         self._serve(self, socket_path)
 
-    def give_up(self, reason: str) -> None:
-        """Recording ends here; the training goes on. Said once, in the log where there is one, else on stderr."""
+    def give_up(self, reason: str, *, is_said: bool = False) -> None:
+        """Recording ends here; the training goes on. Said once, in the log where there is one, else on stderr.
+
+        is_said: on stderr as well, for the log is one that nobody can read.
+        """
         if self.lost:
             return
         self.lost = reason
         with contextlib.suppress(Exception):
             self.recorder.mode(0)
-        if self.folder is None:
+        if self.folder is None or is_said:
             print(f"prismdbg: rank {self.rank} is not recorded: {reason}", file=sys.stderr)
-        else:
+        if self.folder is not None:
             self.note("lost", text=reason)
 
     def note(self, kind: str, **data: Any) -> None:
@@ -144,7 +147,7 @@ class Recording:
             return
         with contextlib.suppress(Exception):
             body = {"kind": kind, "time_ns": self.now_ns(), "moment": self.moment, **data}
-            self.recorder.append(Kind.NOTE, json.dumps(body).encode())
+            self.recorder.append(Kind.NOTE, json_text.dump(body).encode())
 
     def _note_path(self, kind: str, path: str, seen_ns: int) -> None:
         """`seen_ns`: paths from before the log was there are noted later; it says nothing on a virtual clock."""
@@ -160,7 +163,7 @@ class Recording:
         """Before the first record of a group: opens the log, then says who is in the group."""
         try:
             if self.ensure_open():
-                self.recorder.append(Kind.GROUP, json.dumps(describe_group(group)).encode())
+                self.recorder.append(Kind.GROUP, json_text.dump(describe_group(group)).encode())
         except Exception as error:
             self.give_up(f"a group could not be described: {error}")
 
@@ -237,7 +240,7 @@ def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, A
         "base_prefix": sys.base_prefix,
         "orig_argv": sys.orig_argv,
         "argv": sys.argv,
-        "cwd": str(Path.cwd()),
+        "cwd": started_in.folder,
         "sys_path": [entry for entry in sys.path if not entry.endswith("/inject")],
         "environment": program_environment(),
         "socket": str(socket_path),
@@ -322,6 +325,6 @@ def _claim_folder(ranks: Path, rank: int, first_attempt: int = 0) -> Path:
 
 def _write_json(path: Path, data: dict[str, Any]) -> None:
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(data, indent=1))
+    temporary.write_text(json_text.dump(data, indent=1))
     temporary.chmod(0o600)
     temporary.replace(path)

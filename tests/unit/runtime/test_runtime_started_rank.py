@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from prismdbg.errors import CheckpointError, RuntimeFailure, WaitTimeout
+from prismdbg.runtime.limits import LimitReached
 from prismdbg.runtime.parent_death_fifo import ParentDeathFifo
 from prismdbg.runtime.spec import CONTROL_FOLDER, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, StarterEngine
 from prismdbg.runtime.started_rank import StartedRank
@@ -16,8 +17,9 @@ from prismdbg.runtime.starter_spec import Isolation, clear_start, make_folders, 
 
 
 class FakePlace:
-    def __init__(self, code: int | None = None) -> None:
+    def __init__(self, code: int | None = None, met: tuple[str, ...] = ()) -> None:
         self.code = code
+        self.met = met
         self.removed = 0
 
     def outer_pid(self) -> int | None:
@@ -25,6 +27,10 @@ class FakePlace:
 
     def ended(self) -> int | None:
         return self.code
+
+    def limits_met(self) -> tuple[str, ...]:
+        assert not self.removed, "the counters go with the place"
+        return self.met
 
     def remove(self) -> None:
         self.removed += 1
@@ -95,6 +101,18 @@ def test_the_ranks_own_code_counts_and_not_the_starters(tmp_path: Path) -> None:
     say(tmp_path, {"event": "restored", "pid": 7}, {"event": "exited", "code": 0})
     rank = started(tmp_path, FakePlace(code=1)).until_running()
     assert rank.wait(1) == 0
+
+
+def test_a_limit_is_told_where_the_starter_was_killed_at_it_as_well(tmp_path: Path) -> None:
+    """Memory that a killed rank has not yet given back: the next victim is the starter, which then says nothing."""
+    say(tmp_path, {"event": "started", "pid": 12})
+    with pytest.raises(LimitReached, match="limit of memory"):
+        started(tmp_path, FakePlace(code=137, met=("memory",))).wait(1)
+
+
+def test_what_the_starter_says_of_limits_comes_first(tmp_path: Path) -> None:
+    say(tmp_path, {"event": "started", "pid": 12}, {"event": "exited", "code": 1, "limits": []})
+    assert started(tmp_path, FakePlace(code=1, met=("memory",))).wait(1) == 1
 
 
 def test_a_rank_that_came_back_has_not_ended(tmp_path: Path) -> None:

@@ -140,3 +140,17 @@ def test_a_hook_from_before_is_still_another_than_pythons(tmp_path: Path) -> Non
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (1, "own hook\n", "")
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_an_exception_whose_text_fails_is_noted_as_python_prints_it() -> None:
+    assert describe(caught(Unprintable()))["text"] == "<exception str() failed>"
+    try:
+        raise RuntimeError("wrapped") from Unprintable()
+    except RuntimeError as error:
+        told = describe(error)
+    assert (told["type"], told["text"], told["incident"]) == ("RuntimeError", "wrapped", "exception")
