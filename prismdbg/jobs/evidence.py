@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from prismdbg.capsule import layout
@@ -21,6 +22,7 @@ from prismdbg.jobs.record.deaths import ASKED, Death, likely_first, perhaps_firs
 from prismdbg.jobs.record.interruption import deaths_of, interrupted_at
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.emulated_run import read_emulated
+from prismdbg.jobs.storage.fresh_logs import ask_for_logs, log_folders
 from prismdbg.jobs.storage.job_nodes import NodeState, node_states, supervisor_report
 from prismdbg.jobs.storage.kept_stacks import last_stacks
 from prismdbg.jobs.storage.pack import opened
@@ -79,10 +81,11 @@ def of_capsule(capsule: Capsule) -> Evidence:
 
 def _of_run(path: Path, whole: bool) -> Evidence:
     run = RunFolder(path.resolve())
-    found = run.rank_folders()
+    nodes = _nodes(run)
+    unanswered = ask_for_logs(run, nodes)
+    found = log_folders(run, nodes)
     folders = _of_one_job(_last_attempt(found), found)
     logs, damaged = _logs(folders, whole)
-    nodes = _nodes(run)
     places = {name: node for node in nodes for name in node.ranks}
     on_nodes = {rank_of(folder): places[folder.name].name for folder in folders if folder.name in places}
     clocks = clock_offsets({rank: columns_of(log) for rank, log in logs.items()}, on_nodes) if on_nodes else {}
@@ -104,7 +107,9 @@ def _of_run(path: Path, whole: bool) -> Evidence:
         is_running=is_running,
         ended_wall_ns=time.time_ns() if is_running else ends.told_to_end_ns or int(supervisor.get("ended_wall_ns", 0)),
         asked_only=() if emulated else tuple(_json(run.config).get("ranks", ())),
-        gaps=() if emulated else tuple(_gaps(run, supervisor, is_running, was_told, telemetry)),
+        gaps=()
+        if emulated
+        else (*_gaps(run, supervisor, is_running, was_told, telemetry), *_not_here(run, nodes, unanswered)),
         emulated=emulated,
         attempt=ends.attempt,
         incidents=ends.incidents,
@@ -185,7 +190,13 @@ def _ends(
 def _silent(node: NodeState, folders: Sequence[Path], said_an_end: Set[int]) -> SilentNode:
     ranks = tuple(rank_of(folder) for folder in folders if folder.name in node.ranks)
     lost = tuple(rank for rank in ranks if rank not in said_an_end)
-    return SilentNode(name=node.name, ranks=lost, silent_s=node.silent_s or 0.0, goes_on=node.goes_on)
+    return SilentNode(
+        name=node.name,
+        ranks=lost,
+        silent_s=node.silent_s or 0.0,
+        goes_on=node.goes_on,
+        keeps_logs=bool(node.left) and not node.visible,
+    )
 
 
 def _nodes(run: RunFolder) -> list[NodeState]:
@@ -285,6 +296,15 @@ def _gaps(
         yield f"telemetry is damaged, and read only in part: {telemetry.damage}"
     if not _json(run.config).get("nan_check", True):
         yield "NaN and Inf were not checked: recorded without the trigger nan"
+
+
+def _not_here(run: RunFolder, nodes: Sequence[NodeState], unanswered: Sequence[str]) -> Iterator[str]:
+    """Logs that nodes keep, and did not bring into RUN."""
+    for node in nodes:
+        if node.left and not node.visible:
+            yield f"{node.left}: run `prismdbg publish {quote(str(run.path))}` there"
+    for name in unanswered:
+        yield f"node {name} did not copy the logs of its ranks: they are as they were when it last did"
 
 
 def _last_attempt(folders: Iterable[Path]) -> list[Path]:
