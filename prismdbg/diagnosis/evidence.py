@@ -12,6 +12,7 @@ from prismdbg.capsule.stacks import RankStacks
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.log.columns import LogColumns
 from prismdbg.log.rank_log import columns_of
+from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Group
 from prismdbg.telemetry.series import Telemetry
 
@@ -78,6 +79,9 @@ class Evidence:
     nodes: Mapping[int, str] = field(default_factory=dict)
     silent_nodes: tuple[SilentNode, ...] = ()
     exit_codes: Mapping[int, int] = field(default_factory=dict)
+    rows_by_group: dict[tuple[str, bool], dict[int, Ints]] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )  # what `cross_rank` has found
     _columns: dict[int, LogColumns] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property

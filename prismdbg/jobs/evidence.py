@@ -29,6 +29,7 @@ from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_files import whole_incidents
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_json
+from prismdbg.jobs.storage.run_report import MANY
 from prismdbg.log.columns import LAST_BYTES, read_columns
 from prismdbg.log.rank_log import columns_of, decoded, rank_log
 from prismdbg.model.moment import Moment
@@ -36,6 +37,7 @@ from prismdbg.telemetry.reader import read_telemetry
 from prismdbg.telemetry.series import Telemetry
 
 READ_BYTES = 192 << 20  # of all ranks' logs together: 800,000 collectives, in 400 MiB of memory
+READ_ROWS, LEAST_ROWS = 800_000, 256  # the same where there are many ranks, of all together and of each
 
 
 def gather(path: Path, keys: Keys = NO_KEYS, *, whole: bool = False) -> Evidence:
@@ -127,7 +129,8 @@ def _of_run(path: Path, whole: bool) -> Evidence:
 def _logs(folders: Sequence[Path], whole: bool) -> tuple[dict[int, RankLog], dict[int, str]]:
     """Of each rank what can be read, and why that is not all."""
     newest_bytes = None if whole else max(READ_BYTES // max(len(folders), 1), LAST_BYTES)
-    read = {rank_of(folder): _read(folder, newest_bytes) for folder in folders}
+    newest_rows = max(READ_ROWS // len(folders), LEAST_ROWS) if len(folders) > MANY and not whole else None
+    read = {rank_of(folder): _read(folder, newest_bytes, newest_rows) for folder in folders}
     logs = {rank: log for rank, (log, _) in read.items() if log is not None}
     return logs, {rank: damage for rank, (_, damage) in read.items() if damage}
 
@@ -334,10 +337,10 @@ def _meeting_place(folder: Path) -> str:
     return f"{environment.get('MASTER_ADDR', '')}:{port}" if port else ""
 
 
-def _read(folder: Path, newest_bytes: int | None = None) -> tuple[RankLog | None, str]:
+def _read(folder: Path, newest_bytes: int | None = None, newest_rows: int | None = None) -> tuple[RankLog | None, str]:
     """What there is up to the first damage, and the damage."""
     try:
-        columns = read_columns(folder, newest_bytes)
+        columns = read_columns(folder, newest_bytes, newest_rows)
     except CapsuleError as error:
         return None, str(error)
     if columns.rank < 0:

@@ -80,6 +80,7 @@ class AmongNodes:
         self._requests = RequestAnswers(member.run, member.node, tell)
         self._publisher = None if member.run.local is None else Publisher(member.run, member.node, member.heart, tell)
         self._progress = RankProgress()
+        self._living: tuple[list[str], list[str]] = [], []
         self._told_s = 0.0
 
     def own(self, *, at_once: bool) -> list[Path]:
@@ -96,22 +97,25 @@ class AmongNodes:
 
     def look(self, processes: Mapping[str, RankProcess]) -> None:
         living = [name for name, process in processes.items() if process.is_alive()]
-        gone = sorted(processes.keys() - set(living))
-        if self._publisher is None:
-            self._heart.tell(living, gone)
-        elif time.monotonic() - self._told_s > LOOK_S:
+        self._living = living, sorted(processes.keys() - set(living))
+        if time.monotonic() - self._told_s > LOOK_S:
             self._told_s = time.monotonic()
-            self._heart.tell(living, gone, self._progress.to_json(self.own(at_once=False)))
-            self._publisher.look()
+            self._tell()
+            if self._publisher is not None:
+                self._publisher.look()
         self._neighbours.look()
         self._requests.look()
 
+    def _tell(self) -> None:
+        self._heart.tell(*self._living, self._progress.to_json(self.own(at_once=False)))
+
     def feed(self, name: str, event: Event) -> None:
-        if self._publisher is not None:
-            self._progress.feed(name, event)
+        self._progress.feed(name, event)
 
     def publish(self) -> None:
-        """What the ranks have left on this node, once they have ended."""
+        """How far the ranks came, once they have ended, and what they have left on this node."""
+        self._living = [], sorted({*self._living[0], *self._living[1]})
+        self._tell()
         if self._publisher is not None:
             self._publisher.finish()
 

@@ -33,7 +33,7 @@ class Heartbeat:
 
     def tell(self, living: list[str], gone: list[str], progress: Mapping[str, Any] | None = None) -> None:
         """What others cannot see: the log folders of ranks whose processes are there, and of those that are not.
-        progress: of each rank, where its log is not in RUN."""
+        progress: of each rank, for who does not read the logs of all."""
         self._ranks = {"living": living, "gone": gone} | ({"progress": progress} if progress else {})
 
     def tell_published(self, token: str) -> None:
@@ -44,7 +44,9 @@ class Heartbeat:
         Thread(target=self._run, name="prismdbg-heartbeat", daemon=True).start()
 
     def end(self) -> None:
+        """What was told last stays there."""
         self._ended.set()
+        self.once()
 
     def once(self) -> None:
         self._beat += 1

@@ -182,13 +182,23 @@ def node_of(rank_folder: Path) -> str:
 
 
 def nodes_of_ranks(run: RunFolder) -> dict[str, str]:
-    """By log folder, as far as they say it."""
-    found = {}
-    for folder in run.rank_folders() if is_shared(run) else ():
+    """By log folder, as far as the supervisors or the ranks themselves say it."""
+    if not is_shared(run):
+        return {}
+    found = {name: node.name for node in node_folders(run) for name in _told_of(node)}
+    for folder in run.rank_folders():
+        if folder.name in found:
+            continue
         with contextlib.suppress(CapsuleError):  # a damaged rank.json hides no other
             if node := node_of(folder):
                 found[folder.name] = node
     return found
+
+
+def _told_of(node: NodeFolder) -> Sequence[str]:
+    with contextlib.suppress(CapsuleError):
+        return list(last_beat(node).get("progress", ()))
+    return ()
 
 
 def file_system_now(folder: Path) -> float:

@@ -70,7 +70,7 @@ class RestartJson(TypedDict, total=False):
 
 
 class ProgressJson(TypedDict):
-    """Of a rank whose log is not in RUN so far."""
+    """How far a rank came, as its supervisor saw it."""
 
     moment: MomentText
     collectives: Count

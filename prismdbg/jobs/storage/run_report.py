@@ -25,6 +25,8 @@ from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 
+MANY = 64  # ranks, and what their supervisors told last is shown in place of what their logs say
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankState:
@@ -52,12 +54,13 @@ def rank_states(run: RunFolder, nodes: Sequence[NodeState] = ()) -> list[RankSta
     places = dict(chain.from_iterable(((name, node) for name in node.ranks) for node in nodes))
     folders = [folder for folder in run.rank_folders() if (folder / "rank.json").exists()]
     has_ended = cache(lambda: "exit_code" in supervisor_report(run))
-    return [_state(folder, places.get(folder.name), has_ended) for folder in folders]
+    are_many = len(folders) > MANY
+    return [_state(folder, places.get(folder.name), has_ended, are_many=are_many) for folder in folders]
 
 
-def _state(folder: Path, node: NodeState | None, has_ended: Callable[[], bool]) -> RankState:
-    """`has_ended`: whether all of the job has."""
-    if node is not None and node.local and not node.visible and folder.name in node.progress:
+def _state(folder: Path, node: NodeState | None, has_ended: Callable[[], bool], *, are_many: bool) -> RankState:
+    """`has_ended`: whether all of the job has. are_many: to read all of their logs takes long."""
+    if node is not None and folder.name in node.progress and (are_many or (node.local and not node.visible)):
         return _told(folder, node, node.progress[folder.name])
     return _read(folder if node is None else node.logs_of(folder), node, has_ended)
 
@@ -72,7 +75,7 @@ def _told(folder: Path, node: NodeState, told: Mapping[str, Any]) -> RankState:
         collectives=told["collectives"],
         in_flight=told["in_flight"],
         steps=Moment.parse(str(told["moment"])).step,
-        window="?",
+        window="?" if told["payload_bytes"] else "-",
         log_bytes=told["log_bytes"],
         payload_bytes=told["payload_bytes"],
         lost=str(told["lost"]),

@@ -80,14 +80,14 @@ def _seen(settings: Settings, folder: Path) -> Row:
 
 
 def _read(command: Sequence[str], what: str, goal: float, settings: Settings) -> list[Row]:
-    used = [_used(command) for _ in range(settings.replays)]
+    used = [used(command) for _ in range(settings.replays)]
     return [
         Row(what=what, values=[seconds for seconds, _ in used], unit="s", goal=goal, digits=2),
         Row(what=f"{what}: memory", values=[mib for _, mib in used], unit="MiB", goal=MEMORY_GOAL_MIB, digits=0),
     ]
 
 
-def _used(command: Sequence[str]) -> tuple[float, float]:
+def used(command: Sequence[str]) -> tuple[float, float]:
     """Seconds of processor time, and MiB at most."""
     process = subprocess.Popen(prismdbg(*command), stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
