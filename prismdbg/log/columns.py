@@ -534,6 +534,7 @@ class _Reading:
             ),
             summary=np.concatenate(self.rows),
             read_from_later=self.read_from_later,
+            whole_from=0,
         )
 
 

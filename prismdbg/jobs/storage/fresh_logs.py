@@ -88,7 +88,7 @@ def _is_gone(node: NodeFolder, state: NodeState) -> bool:
     own = Path("/proc/self/ns/pid").stat().st_ino
     if not state.visible or about.get("namespaces", {}).get("pid") != own:
         return False
-    return start_ticks(about.get("supervisor_pid", 0)) != about.get("supervisor_ticks", 0)
+    return start_ticks(int(about.get("supervisor_pid", 0))) != int(about.get("supervisor_ticks", 0))
 
 
 def _publish(run: RunFolder, node: NodeFolder, say: Say) -> None:
