@@ -4,6 +4,7 @@ whoever watches it needs to know how far each rank came, not every collective as
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from prismdbg.capsule.log_events import Event
 from prismdbg.capsule.log_reader import LogReader
 
 _Issued = tuple[int, int, bytes]  # begun ns, step, the record for whoever asks
+
+# Of the two records what is looked at here: all fields take a third longer.
+_ISSUE = struct.Struct("<Qq8xQQI4xII8xii5xB10x")  # record, begun, thread, seq, step, op, group, root, tag, flags
+_COMPLETE = struct.Struct("<Qq25xB6x")  # record, ended, flags
 
 _P2P = int(fmt.IssueFlag.P2P)  # numbers: an enumeration's operators take longer than all the rest
 _SENT_NONFINITE = int(fmt.IssueFlag.SENT_NONFINITE)
@@ -80,8 +85,7 @@ class LogFollower(LogReader):
 
     def _follow_issue(self, body: bytes) -> Batch | None:
         """The batch, where it begins with this record."""
-        (record_id, begun_ns, _, thread, seq, step, _, op, group, _, _,
-         root, tag, _, _, flags, _, _, _) = fmt.ISSUE.unpack_from(body)  # fmt: skip
+        record_id, begun_ns, thread, seq, step, op, group, root, tag, flags = _ISSUE.unpack_from(body)
         begins = self._batch is None
         batch = self._batch = self._batch or Batch()
         name = self._records.texts.get(group, "")
@@ -103,7 +107,7 @@ class LogFollower(LogReader):
         return batch if begins else None
 
     def _follow_completion(self, body: bytes) -> Batch | None:
-        record_id, ended_ns, _, _, _, _, _, flags, _, _ = fmt.COMPLETE.unpack_from(body)
+        record_id, ended_ns, flags = _COMPLETE.unpack_from(body)
         issued = self._issued.pop(record_id, None)
         if issued is None:
             return None

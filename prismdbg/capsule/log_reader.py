@@ -127,21 +127,21 @@ class LogReader:
     def _read_chunk(self, chunk: bytes, end: int, path: Path, events: list[Event]) -> tuple[bool | None, int]:
         """Whether the segment is closed, or what is read of it ends here; None where it goes on, and then the bytes
         that are wanted next. This loop is what following a job costs."""
-        base, at, last = self._offset, 0, len(chunk) - fmt.RECORD.size
+        base, at, length, head = self._offset, 0, len(chunk), fmt.RECORD.size
         unpack, handlers = fmt.RECORD.unpack_from, self._handlers
-        while at <= last:
+        while at + head <= length:
             size, kind, _ = unpack(chunk, at)
             if size == 0:
                 return False, 0
-            if size % 8 or size < fmt.RECORD.size or base + at + size > end:
+            if size % 8 or size < head or base + at + size > end:
                 what = f"{path} is damaged at offset {base + at}, in a record of {size} bytes"
                 raise CapsuleError(what, hint=DAMAGED)
-            if at + size > len(chunk):
+            if at + size > length:
                 return None, max(size, _CHUNK_BYTES)
             handler = handlers.get(kind)
             if handler is not None:  # else of a newer writer: skipped
                 try:
-                    event = handler(chunk[at + fmt.RECORD.size : at + size])
+                    event = handler(chunk[at + head : at + size])
                 except (CapsuleError, ValueError, struct.error) as error:
                     raise CapsuleError(f"{path} is damaged at offset {base + at}: {error}", hint=DAMAGED) from error
                 if event is not None:

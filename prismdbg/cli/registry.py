@@ -53,6 +53,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
     ),
     "Manage runs and capsules": (
         Entry("gather", "Combine the runs of a job's nodes into one, over ssh."),
+        Entry("publish", "Copy logs that a lost supervisor left on its node into the run."),
         Entry("list", "List runs and capsules with their sizes."),
         Entry("inspect", "Show the contents of a capsule."),
         Entry("verify", "Check that a capsule is complete, unaltered and replayable."),

@@ -5,7 +5,7 @@ Texts and stacks have numbers of their own in each log; here they get common one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -60,13 +60,25 @@ def groups(evidence: Evidence) -> list[str]:
 
 def rows_of(evidence: Evidence, group: str, *, p2p: bool = False) -> dict[int, Ints]:
     """By rank the rows of a group's collectives, or of its messages; ranks without any are left out."""
-    found = {}
-    for rank, log in evidence.columns.items():
-        of_group = np.isin(log.group, [number for number, text in log.texts.items() if text == group])
-        rows = np.flatnonzero(of_group & (log.is_p2p == p2p))
-        if len(rows):
-            found[rank] = rows
-    return found
+    if not evidence.rows_by_group:
+        for rank, log in evidence.columns.items():
+            for key, rows in _by_group(log):
+                evidence.rows_by_group.setdefault(key, {})[rank] = rows
+    return dict(evidence.rows_by_group.get((group, p2p), {}))
+
+
+def _by_group(log: LogColumns) -> Iterator[tuple[tuple[str, bool], Ints]]:
+    """A job has hundreds of groups: each log is gone through once for all of them."""
+    if not len(log):
+        return
+    named = Numbers()
+    key = named.of(log.group, lambda number: log.texts.get(number, "")) * 2 + log.is_p2p
+    order = np.argsort(key, kind="stable")
+    names = list(named.known)
+    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+    for start, rows in zip(starts, np.split(order, starts[1:]), strict=True):
+        group, is_p2p = divmod(int(key[order[start]]), 2)
+        yield (str(names[group]), bool(is_p2p)), rows
 
 
 def met(evidence: Evidence, rows: Picked) -> tuple[Ints, dict[int, Ints]]:

@@ -12,6 +12,7 @@ from prismdbg.capsule.stacks import RankStacks
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.log.columns import LogColumns
 from prismdbg.log.rank_log import columns_of
+from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Group
 from prismdbg.telemetry.series import Telemetry
 
@@ -28,12 +29,13 @@ class SeenIncident:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilentNode:
     """A node whose supervisor has given no heartbeat for too long. ranks: those whose logs say no end. goes_on: its
-    ranks have recorded something since."""
+    ranks have recorded something since. keeps_logs: they lie on the node, and nobody here sees them."""
 
     name: str
     ranks: tuple[int, ...]
     silent_s: float
     goes_on: bool = False
+    keeps_logs: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,9 @@ class Evidence:
     nodes: Mapping[int, str] = field(default_factory=dict)
     silent_nodes: tuple[SilentNode, ...] = ()
     exit_codes: Mapping[int, int] = field(default_factory=dict)
+    rows_by_group: dict[tuple[str, bool], dict[int, Ints]] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )  # what `cross_rank` has found
     _columns: dict[int, LogColumns] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.evidence import Evidence, SilentNode
 from prismdbg.diagnosis.failures import last_call
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import rank_list
@@ -16,9 +16,11 @@ from prismdbg.model.moment import Moment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostNode(Verdict):
-    """`ranks`: those of the node that did not end by themselves; `last`: their last calls."""
+    """`ranks`: those of the node that did not end by themselves; `last`: their last calls. kept_there: their logs are
+    on the node, and cannot be read."""
 
     node: str
+    kept_there: bool
     silent_s: float
     last: tuple[Call, ...]
 
@@ -30,9 +32,10 @@ class LostNode(Verdict):
 
     @property
     def text(self) -> str:
+        since = "their logs are on it" if self.kept_there else "its ranks have recorded nothing since"
         return (
             f"node {self.node} with {rank_list(self.ranks)} is lost: no heartbeat for {duration(self.silent_s)}, "
-            "and its ranks have recorded nothing since"
+            f"and {since}"
         )
 
     @property
@@ -45,11 +48,14 @@ class LostNode(Verdict):
 
 def find_lost_nodes(evidence: Evidence) -> Iterator[LostNode]:
     for node in evidence.silent_nodes:
-        ranks = tuple(rank for rank in node.ranks if rank in evidence.logs and not _has_ended(evidence, rank))
-        if ranks and not node.goes_on:
-            calls = (last_call(evidence.logs[rank]) for rank in ranks)
+        known = [rank for rank in node.ranks if rank in evidence.logs]
+        kept_there = node.keeps_logs and _others_failed(evidence, node)
+        ranks = node.ranks if kept_there else tuple(rank for rank in known if not _has_ended(evidence, rank))
+        if ranks and not node.goes_on and (kept_there or not node.keeps_logs):
+            calls = (last_call(evidence.logs[rank]) for rank in known)
             yield LostNode(
-                certainty=Certainty.CERTAIN,
+                certainty=Certainty.LIKELY if kept_there else Certainty.CERTAIN,
+                kept_there=kept_there,
                 began_wall_ns=0,  # its clock is another one; the failures of others follow from it
                 ranks=ranks,
                 node=node.name,
@@ -67,6 +73,12 @@ def unseen_ends(evidence: Evidence) -> Iterator[str]:
                 f"the supervisor of node {node.name} is lost (no heartbeat for {duration(node.silent_s)}): "
                 "the ends of its ranks were not seen"
             )
+
+
+def _others_failed(evidence: Evidence, node: SilentNode) -> bool:
+    """Without it, the ranks of a node whose logs nobody sees may go on without their supervisor."""
+    others = [log for rank, log in evidence.logs.items() if rank not in node.ranks]
+    return any(note.kind == "incident" for log in others for note in log.notes)
 
 
 def _has_ended(evidence: Evidence, rank: int) -> bool:

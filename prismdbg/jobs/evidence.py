@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from prismdbg.capsule import layout
@@ -21,12 +22,14 @@ from prismdbg.jobs.record.deaths import ASKED, Death, likely_first, perhaps_firs
 from prismdbg.jobs.record.interruption import deaths_of, interrupted_at
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.emulated_run import read_emulated
+from prismdbg.jobs.storage.fresh_logs import ask_for_logs, log_folders
 from prismdbg.jobs.storage.job_nodes import NodeState, node_states, supervisor_report
 from prismdbg.jobs.storage.kept_stacks import last_stacks
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_files import whole_incidents
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_json
+from prismdbg.jobs.storage.run_report import MANY
 from prismdbg.log.columns import LAST_BYTES, read_columns
 from prismdbg.log.rank_log import columns_of, decoded, rank_log
 from prismdbg.model.moment import Moment
@@ -34,6 +37,7 @@ from prismdbg.telemetry.reader import read_telemetry
 from prismdbg.telemetry.series import Telemetry
 
 READ_BYTES = 192 << 20  # of all ranks' logs together: 800,000 collectives, in 400 MiB of memory
+READ_ROWS, LEAST_ROWS = 800_000, 256  # the same where there are many ranks, of all together and of each
 
 
 def gather(path: Path, keys: Keys = NO_KEYS, *, whole: bool = False) -> Evidence:
@@ -79,10 +83,11 @@ def of_capsule(capsule: Capsule) -> Evidence:
 
 def _of_run(path: Path, whole: bool) -> Evidence:
     run = RunFolder(path.resolve())
-    found = run.rank_folders()
+    nodes = _nodes(run)
+    unanswered = ask_for_logs(run, nodes)
+    found = log_folders(run, nodes)
     folders = _of_one_job(_last_attempt(found), found)
     logs, damaged = _logs(folders, whole)
-    nodes = _nodes(run)
     places = {name: node for node in nodes for name in node.ranks}
     on_nodes = {rank_of(folder): places[folder.name].name for folder in folders if folder.name in places}
     clocks = clock_offsets({rank: columns_of(log) for rank, log in logs.items()}, on_nodes) if on_nodes else {}
@@ -104,7 +109,9 @@ def _of_run(path: Path, whole: bool) -> Evidence:
         is_running=is_running,
         ended_wall_ns=time.time_ns() if is_running else ends.told_to_end_ns or int(supervisor.get("ended_wall_ns", 0)),
         asked_only=() if emulated else tuple(_json(run.config).get("ranks", ())),
-        gaps=() if emulated else tuple(_gaps(run, supervisor, is_running, was_told, telemetry)),
+        gaps=()
+        if emulated
+        else (*_gaps(run, supervisor, is_running, was_told, telemetry), *_not_here(run, nodes, unanswered)),
         emulated=emulated,
         attempt=ends.attempt,
         incidents=ends.incidents,
@@ -122,7 +129,8 @@ def _of_run(path: Path, whole: bool) -> Evidence:
 def _logs(folders: Sequence[Path], whole: bool) -> tuple[dict[int, RankLog], dict[int, str]]:
     """Of each rank what can be read, and why that is not all."""
     newest_bytes = None if whole else max(READ_BYTES // max(len(folders), 1), LAST_BYTES)
-    read = {rank_of(folder): _read(folder, newest_bytes) for folder in folders}
+    newest_rows = max(READ_ROWS // len(folders), LEAST_ROWS) if len(folders) > MANY and not whole else None
+    read = {rank_of(folder): _read(folder, newest_bytes, newest_rows) for folder in folders}
     logs = {rank: log for rank, (log, _) in read.items() if log is not None}
     return logs, {rank: damage for rank, (_, damage) in read.items() if damage}
 
@@ -185,7 +193,13 @@ def _ends(
 def _silent(node: NodeState, folders: Sequence[Path], said_an_end: Set[int]) -> SilentNode:
     ranks = tuple(rank_of(folder) for folder in folders if folder.name in node.ranks)
     lost = tuple(rank for rank in ranks if rank not in said_an_end)
-    return SilentNode(name=node.name, ranks=lost, silent_s=node.silent_s or 0.0, goes_on=node.goes_on)
+    return SilentNode(
+        name=node.name,
+        ranks=lost,
+        silent_s=node.silent_s or 0.0,
+        goes_on=node.goes_on,
+        keeps_logs=bool(node.left) and not node.visible,
+    )
 
 
 def _nodes(run: RunFolder) -> list[NodeState]:
@@ -287,6 +301,15 @@ def _gaps(
         yield "NaN and Inf were not checked: recorded without the trigger nan"
 
 
+def _not_here(run: RunFolder, nodes: Sequence[NodeState], unanswered: Sequence[str]) -> Iterator[str]:
+    """Logs that nodes keep, and did not bring into RUN."""
+    for node in nodes:
+        if node.left and not node.visible:
+            yield f"{node.left}: run `prismdbg publish {quote(str(run.path))}` there"
+    for name in unanswered:
+        yield f"node {name} did not copy the logs of its ranks: they are as they were when it last did"
+
+
 def _last_attempt(folders: Iterable[Path]) -> list[Path]:
     """A launcher restarts all ranks together: those without a folder of the last attempt were not recorded in it."""
     attempts: dict[int, list[Path]] = {}
@@ -314,10 +337,10 @@ def _meeting_place(folder: Path) -> str:
     return f"{environment.get('MASTER_ADDR', '')}:{port}" if port else ""
 
 
-def _read(folder: Path, newest_bytes: int | None = None) -> tuple[RankLog | None, str]:
+def _read(folder: Path, newest_bytes: int | None = None, newest_rows: int | None = None) -> tuple[RankLog | None, str]:
     """What there is up to the first damage, and the damage."""
     try:
-        columns = read_columns(folder, newest_bytes)
+        columns = read_columns(folder, newest_bytes, newest_rows)
     except CapsuleError as error:
         return None, str(error)
     if columns.rank < 0:

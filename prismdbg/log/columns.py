@@ -57,6 +57,7 @@ _DECODED = frozenset(map(int, (fmt.Kind.TEXT, fmt.Kind.STACK, fmt.Kind.GROUP, fm
 _WAIT = {"record_id": 0, "waited_ns": 1, "waiting_thread": 2}
 LAST_BYTES = fmt.EVENT_SEGMENT_BYTES + 1  # a whole segment at least: the newest one may have just begun
 _SEGMENTS_HELD = 8  # of 4 MiB
+_SINGLE_READS = 64  # of a segment, before it is read as a whole and held
 _TRIES = 3
 
 
@@ -68,7 +69,8 @@ class LogColumns:
     `waiting_thread` began to wait for it, NOT_ENDED where that is not known. payload_segment: of what was received, if
     `has_payload`, else -1. reduce_op: by its number in the log's format. tensors: equal where the tensors of two
     collectives are. fingerprint: where `has_fingerprint`, as 64 bits with a sign. rank: -1 where no header is written.
-    summary: of the steps before, where the log begins later, or was read from later on: `read_from_later`.
+    summary: of the steps before, where the log begins later, or was read from later on: `read_from_later`. whole_from:
+    the record from which on all are here; of those before only what is open, and the first with NaN or Inf.
     """
 
     rank: int
@@ -110,6 +112,7 @@ class LogColumns:
     bodies: Bodies = field(repr=False)
     summary: step_rows.Rows = field(default_factory=lambda: step_rows.NO_ROWS, repr=False)
     read_from_later: bool = False
+    whole_from: int = 0
 
     def __len__(self) -> int:
         return len(self.record_id)
@@ -139,7 +142,8 @@ class LogColumns:
     def first_step_read(self) -> int:
         """From which on the collectives are there one by one; of this step itself perhaps not all."""
         from_summary = 0 if self.read_from_later else -1
-        return int(self.step[self.bodies.issue_segment > from_summary].min(initial=np.iinfo(np.int64).max))
+        is_read = (self.bodies.issue_segment > from_summary) & (self.record_id >= self.whole_from)
+        return int(self.step[is_read].min(initial=np.iinfo(np.int64).max))
 
     @property
     def issued(self) -> int:
@@ -167,6 +171,33 @@ class LogColumns:
         notes = [note for note in self.notes if note.time_ns < end_ns]
         summary = self.summary[self.summary["begun_ns"] < end_ns]
         return replace(left, **taken, ended_ns=ended_ns, steps=steps, notes=notes, summary=summary)
+
+    def newest(self, count: int) -> LogColumns:
+        """With so many of its last rows, and a summary of what is before, as a summary of a segment is."""
+        if len(self) <= count:
+            return self
+        whole_from = int(self.record_id[-count])
+        before = self.record_id < whole_from
+        stays = ~before | (self.ended_ns == NOT_ENDED)
+        for is_nonfinite in (self.sent_nonfinite, self.received_nonfinite):
+            stays[np.flatnonzero(is_nonfinite)[:1]] = True
+        rows = np.flatnonzero(before & (self.record_id >= self._summarized))
+        summary = np.concatenate([self.summary, self._rows_of_steps(rows)])
+        return replace(self.only(np.flatnonzero(stays)), summary=summary, whole_from=whole_from)
+
+    def _rows_of_steps(self, rows: Ints) -> step_rows.Rows:
+        ended = np.where(self.ended_ns[rows] == NOT_ENDED, -1, self.ended_ns[rows])
+        return step_rows.rows_of_calls(
+            step=self.step[rows],
+            begun=self.begun_ns[rows],
+            ended=ended,
+            size_bytes=self.size_bytes[rows],
+            nonfinite=self.sent_nonfinite[rows] | self.received_nonfinite[rows],
+            failed=self.failed[rows],
+            stack=self.stack[rows],
+            payload=self.payload_segment[rows],
+            nth=self.nth[rows],
+        )
 
     def only(self, rows: Ints) -> LogColumns:
         """With these of its rows; all else is as it was."""
@@ -198,6 +229,7 @@ class Bodies:
     complete_slot: Ints
     kept: dict[int, seg.Words] = field(default_factory=dict)
     _held: OrderedDict[int, seg.Words] = field(default_factory=OrderedDict)
+    _asked: dict[int, int] = field(default_factory=dict)
 
     def of(self, row: int) -> tuple[bytes, bytes | None]:
         issue = self._body(int(self.issue_segment[row]), int(self.issue_slot[row]))
@@ -218,6 +250,12 @@ class Bodies:
         return f"{self.paths[int(self.issue_segment[row])]} at offset {int(self.issue_slot[row]) * seg.SLOT_BYTES}"
 
     def _body(self, segment: int, slot: int) -> bytes:
+        if segment not in self.kept and segment not in self._held:
+            self._asked[segment] = self._asked.get(segment, 0) + 1
+            if (
+                self._asked[segment] <= _SINGLE_READS
+            ):  # of each of a thousand ranks one: no memory has all their segments
+                return _readable(self.paths[segment], lambda path: seg.read_body(path, slot))
         words = self._words(segment)
         if slot >= len(words):
             raise CapsuleError(f"{self.paths[segment]} was truncated while it was read", hint="read another rank's log")
@@ -249,12 +287,23 @@ def _readable(path: Path, look: Callable[[Path], T]) -> T:
         raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint=DAMAGED) from error
 
 
-def read_columns(folder: Path, newest_bytes: int | None = None) -> LogColumns:
+def read_columns(folder: Path, newest_bytes: int | None = None, newest_rows: int | None = None) -> LogColumns:
     """`CapsuleError` where there is no log; `damage` says where a damaged one ends early.
 
     newest_bytes: read only so much of its end, and the summary in place of what is before, as far as there is one.
+    newest_rows: so many of the last collectives, in place of bytes.
     """
-    return while_folded(lambda: _read_segments(folder, newest_bytes))
+    if newest_rows is None:
+        return while_folded(lambda: _read_segments(folder, newest_bytes))
+    return while_folded(lambda: _read_newest(folder, newest_rows))
+
+
+def _read_newest(folder: Path, rows: int) -> LogColumns:
+    """Mostly the newest segment has them."""
+    columns = _read_segments(folder, 1)
+    if columns.read_from_later and len(columns) < rows:
+        columns = _read_segments(folder, LAST_BYTES)
+    return columns.newest(rows)
 
 
 def while_folded(read: Callable[[], T]) -> T:
@@ -485,6 +534,7 @@ class _Reading:
             ),
             summary=np.concatenate(self.rows),
             read_from_later=self.read_from_later,
+            whole_from=0,
         )
 
 

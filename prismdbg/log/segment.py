@@ -62,6 +62,17 @@ def read_words(path: Path) -> Words:
     return np.frombuffer(data, dtype="<u8", count=whole)
 
 
+def read_body(path: Path, slot: int) -> bytes:
+    """The bytes of one record after its header, and nothing else of its segment."""
+    with open_plain(path) as file:
+        file.seek(slot * SLOT_BYTES)
+        head = file.read(SLOT_BYTES)
+        size_bytes = int.from_bytes(head[:4], "little")
+        if len(head) < SLOT_BYTES or not SLOT_BYTES <= size_bytes <= MAX_SEGMENT_BYTES:
+            raise CapsuleError(f"{path} was truncated while it was read", hint="read another rank's log")
+        return file.read(size_bytes - SLOT_BYTES)
+
+
 def find_records(words: Words, path: Path) -> Places:
     """As far as can be seen at once, then from record to record."""
     found, slot = walk(words, fmt.HEADER.size // SLOT_BYTES)

@@ -38,19 +38,45 @@ def rows_of(words: seg.Words, places: seg.Places) -> Rows:
     issues = places.issues
     if not len(issues):
         return NO_ROWS
-    step = seg.field(words, issues, fmt.ISSUE, 5)
-    order = np.argsort(step, kind="stable")
-    starts = np.flatnonzero(np.diff(step[order], prepend=-1))
-    begun = seg.field(words, issues, fmt.ISSUE, 1)
     ended, ending_flags, failed, payload = _endings(words, places.completions, seg.field(words, issues, fmt.ISSUE, 0))
     sent = seg.field(words, issues, fmt.ISSUE, 15) & int(fmt.IssueFlag.SENT_NONFINITE)
-    nonfinite = (sent | (ending_flags & int(fmt.CompleteFlag.RECEIVED_NONFINITE))) > 0
-    stack = seg.field(words, issues, fmt.ISSUE, 9)[order]
-    columns = {
-        "collectives": np.ones(len(issues), dtype=np.int64),
-        "size_bytes": seg.tensor_bytes(
+    return rows_of_calls(
+        step=seg.field(words, issues, fmt.ISSUE, 5),
+        begun=seg.field(words, issues, fmt.ISSUE, 1),
+        ended=ended,
+        size_bytes=seg.tensor_bytes(
             words, issues, seg.field(words, issues, fmt.ISSUE, 17), seg.field(words, issues, fmt.ISSUE, 18)
         ),
+        nonfinite=(sent | (ending_flags & int(fmt.CompleteFlag.RECEIVED_NONFINITE))) > 0,
+        failed=failed,
+        stack=seg.field(words, issues, fmt.ISSUE, 9),
+        payload=payload,
+        nth=seg.field(words, issues, fmt.ISSUE, 6),
+    )
+
+
+def rows_of_calls(
+    *,
+    step: Ints,
+    begun: Ints,
+    ended: Ints,
+    size_bytes: Ints,
+    nonfinite: NDArray[np.bool_],
+    failed: NDArray[np.bool_],
+    stack: Ints,
+    payload: Ints,
+    nth: Ints,
+) -> Rows:
+    """Of collectives that were issued one after another. ended: -1 where one did not complete; payload: its segment, -1
+    where there is none."""
+    if not len(step):
+        return NO_ROWS
+    order = np.argsort(step, kind="stable")
+    starts = np.flatnonzero(np.diff(step[order], prepend=-1))
+    stack = stack[order]
+    columns = {
+        "collectives": np.ones(len(step), dtype=np.int64),
+        "size_bytes": size_bytes,
         "waited_ns": np.where(ended >= 0, ended - begun, 0),
         "nonfinite": nonfinite.astype(np.int64),
         "failed": failed.astype(np.int64),
@@ -66,7 +92,7 @@ def rows_of(words: seg.Words, places: seg.Places) -> Rows:
     first = np.minimum.reduceat(place, starts)
     has = first != _NONE
     at = np.where(has, first, 0)
-    rows["payload_nth"] = np.where(has, seg.field(words, issues, fmt.ISSUE, 6)[order][at], 0)
+    rows["payload_nth"] = np.where(has, nth[order][at], 0)
     rows["payload_segment"] = np.where(has, payload[order][at], -1)
     return rows
 

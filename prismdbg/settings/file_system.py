@@ -21,17 +21,27 @@ _LOCAL = frozenset(
 
 def is_local(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
     """Without asking the file system itself: it may be what does not answer."""
+    return type_of(folder, mounts) in _LOCAL
+
+
+def is_memory(folder: Path) -> bool:
+    """Whether files there take up this machine's memory."""
+    return type_of(folder) in ("tmpfs", "ramfs")
+
+
+def type_of(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
+    """Of the file system in which a folder is, as the kernel names it; empty where that is not known."""
     folder, found = folder.absolute(), ("", "")
     try:
         lines = mounts.read_text("utf-8", "surrogateescape").rstrip("\n").split("\n")
     except OSError:
-        return False
+        return ""
     for line in lines:
         fields = line.split(" ")
         point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])
         if len(point) >= len(found[0]) and folder.is_relative_to(point):  # the last one lies on top
             found = point, fields[fields.index("-", 6) + 1]
-    return found[1] in _LOCAL
+    return found[1]
 
 
 def bounded(action: Callable[[], T], bound_s: float = LONGEST_WAIT_S) -> T:

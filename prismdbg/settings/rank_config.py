@@ -31,6 +31,7 @@ class RankConfig:
     seeds: what random generators begin with (`rank/recording/seeds.py`).
     state_every: a state snapshot every so many steps, 0: none.
     node: the name of the rank's node in a job of several supervisors; empty in any other.
+    local: a folder of this node, laid out as RUN, that takes what the rank writes; empty: RUN takes it.
     first_attempt: which number its first log folders have, in a job that its scheduler has started again.
     socket_dir: where agents listen, `<rank>[.<attempt>].sock`; short, for a Unix socket path ends at 108 bytes.
     """
@@ -38,6 +39,7 @@ class RankConfig:
     mode: Mode
     socket_dir: str
     run: str = ""
+    local: str = ""
     cache_dir: str = ""
     ranks: tuple[int, ...] = ()
     window_steps: int = 0
@@ -60,6 +62,11 @@ class RankConfig:
     world_size: int = 0
     seeds: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def home(self) -> str:
+        """Where this rank's log and all else that it writes lie."""
+        return self.local or self.run
 
     @property
     def payload_window(self) -> tuple[bool, int, int]:

@@ -40,6 +40,7 @@ class Settings:
     kinds: tuple[str, ...] = ()
     kind_pairs: int = 10
     long_log: int = 1_000_000
+    many_ranks: int = 1024
     late_runs: int = 20
     late_steps: int = 40
     data: Path | None = None
@@ -70,6 +71,7 @@ QUICK = Settings(
     paced_steps=12,
     paced_passes=1,
     kind_pairs=1,
+    many_ranks=32,
     long_log=10_000,
     late_runs=1,
     late_steps=20,

@@ -9,6 +9,7 @@ from shlex import quote
 import click
 
 from prismdbg.cli.options import output_file
+from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.exporters import flight_recorder, perfetto
 from prismdbg.exporters.perfetto_packets import messages
@@ -21,7 +22,7 @@ _PERFETTO, _DUMPS, _JSON_DUMPS = "perfetto", "flight-recorder", "flight-recorder
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path), metavar="RUN|CAPSULE")
+@click.argument("path", type=Fetched(), metavar="RUN|CAPSULE")
 @click.option(
     "--format",
     "kind",

@@ -6,26 +6,29 @@ from pathlib import Path
 
 import click
 
+from prismdbg.cli.options.addresses import Written, written
 from prismdbg.jobs.storage.gather import SSH, gather
 from prismdbg.jobs.storage.job_nodes import node_folders
+from prismdbg.jobs.storage.object_store import Address, fetch
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
 
 
 @click.command()
 @click.argument("sources", nargs=-1, required=True, metavar="HOST:RUN...")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="RUN", help="Write to this new folder."
-)
+@click.option("-o", "--output", type=Written(), required=True, metavar="RUN", help="Write to this new folder.")
 @click.option("--ssh", default=SSH, metavar="COMMAND", help="Connect with this command, as in 'ssh -p 2222'.")
-def command(sources: tuple[str, ...], output: Path, ssh: str) -> None:
+def command(sources: tuple[str, ...], output: Path | Address, ssh: str) -> None:
     """Copy the RUN of each node over ssh and combine them into one.
 
     Example: `prismdbg gather node1:/tmp/run node2:/tmp/run -o RUN`
 
     Use it when the job has ended, if its nodes see no common folder and each recorded into one of its own. A source
-    without HOST is a folder on this machine. rsync must be installed on both sides.
+    without HOST is a folder on this machine, and s3://BUCKET/RUN one in an object store. rsync must be installed on
+    both sides. The output may be such an address, too: `gather RUN -o s3://BUCKET/RUN` uploads a run.
     """
-    run = gather(sources, output, console.announce, ssh)
-    console.say(f"{counted(len(node_folders(run)), 'node')}, {counted(len(run.rank_folders()), 'rank')}")
+    local = [source if (at := Address.of(source)) is None else str(fetch(at, console.announce)) for source in sources]
+    with written(output) as path:
+        run = gather(local, path, console.announce, ssh)
+        console.say(f"{counted(len(node_folders(run)), 'node')}, {counted(len(run.rank_folders()), 'rank')}")
     console.emit(str(output))

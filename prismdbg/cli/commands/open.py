@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys, as_options
 from prismdbg.cli.options.capsule_or_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.param_types import moment
@@ -24,7 +25,7 @@ LONGEST_S = 600.0  # without a collective or a command
 
 
 @click.command()
-@click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN|GRAPH")
+@click.argument("capsule", type=Fetched(), metavar="CAPSULE|RUN|GRAPH")
 @RANK_OF_RUN
 @click.option(
     "--cluster",

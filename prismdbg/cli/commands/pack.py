@@ -10,22 +10,24 @@ import click
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.cli.options.addresses import Fetched, Written, written
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.errors import UsageError
 from prismdbg.jobs.capture.secret_search import report
 from prismdbg.jobs.capture.share import masked, require_shareable
 from prismdbg.jobs.storage.archive_crypto import ENCRYPTED_SUFFIX, Keys, signature_path
+from prismdbg.jobs.storage.object_store import Address, is_fetched
 from prismdbg.jobs.storage.pack import Seal, opened, pack
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
 
 
 @click.command()
-@click.argument("capsule", type=click.Path(path_type=Path))
+@click.argument("capsule", type=Fetched())
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=Written(),
     metavar="FILE",
     help="Write to FILE.  [default: CAPSULE.tar.zst, or .tar.zst.age]",
 )
@@ -44,7 +46,7 @@ from prismdbg.render import console
 @archive_keys
 def command(
     capsule: Path,
-    output: Path | None,
+    output: Path | Address | None,
     share: bool,
     redact: bool,
     share_anyway: bool,
@@ -66,22 +68,26 @@ def command(
     if share_anyway and (share or redact):
         raise UsageError("--share and --share-anyway cannot be combined", hint="give one of them")
     target = output or _default_target(capsule, is_encrypted=bool(encrypt_to))
+    if sign is not None and isinstance(target, Address):
+        raise UsageError(
+            "--sign writes a second file, FILE.sig", hint="write to a local file with -o, then upload both"
+        )
     with opened(capsule, keys) as whole:
-        with _chosen(whole, share=share, redact=redact) as packed:
-            size_bytes = _pack(packed, target, Seal(recipients=encrypt_to, key=sign))
+        with written(target) as path, _chosen(whole, share=share, redact=redact) as packed:
+            size_bytes = _pack(packed, path, Seal(recipients=encrypt_to, key=sign))
         kept = len(report(whole).kept) if share_anyway else None
     console.say(f"{console.size(whole.manifest.size_bytes)} packed into {console.size(size_bytes)}")
     _warn(whole, kept)
-    if sign is not None:
+    if sign is not None and isinstance(target, Path):
         console.say(f"signed: {signature_path(target)}")
     console.emit(str(target))
 
 
 def _default_target(capsule: Path, *, is_encrypted: bool) -> Path:
-    """Beside the capsule, which may be a packed file itself."""
+    """Beside the capsule, which may be a packed file itself; here where it was fetched."""
     suffix = layout.PACKED_SUFFIX + (ENCRYPTED_SUFFIX if is_encrypted else "")
     named = capsule.resolve().name.removesuffix(ENCRYPTED_SUFFIX).removesuffix(layout.PACKED_SUFFIX)
-    return capsule.resolve().with_name(named + suffix)
+    return (Path.cwd() if is_fetched(capsule) else capsule.resolve().parent) / (named + suffix)
 
 
 def _warn(capsule: Capsule, kept: int | None) -> None:

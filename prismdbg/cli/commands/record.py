@@ -91,6 +91,13 @@ DEFAULT_PERIOD = "50ms"
     "need none.",
 )
 @click.option(
+    "--local",
+    default="",
+    metavar="DIR|none",
+    help="Let the ranks write into DIR on their own node, and copy their logs into RUN at incidents and at the end.  "
+    "[default: a folder of the node, if the job has several nodes and RUN is on a file server]",
+)
+@click.option(
     "--on-incident",
     default="",
     metavar="CMD",
@@ -113,6 +120,7 @@ def command(
     keep: int,
     telemetry: int | None,
     job_id: str,
+    local: str,
     on_incident: str,
     memory: bool,
     memory_cap: int,
@@ -135,6 +143,10 @@ def command(
 
     On several nodes, give the same line on each, and a RUN that all of them see: the first one makes it, the others
     join.
+
+    With --local, only what other nodes must see is written into RUN while the job runs: which nodes there are, how far
+    each rank came, incidents and capsules. Use it where RUN is on a slow file server. If a supervisor is killed, the
+    logs of its node stay in DIR: `status` names the folder, and `publish` copies them.
 
     With --memory-cap, an allocation raises torch.OutOfMemoryError if the program itself would then hold more than SIZE.
     The memory of the communication backend does not count.
@@ -164,6 +176,7 @@ def command(
         memory=memory or memory_cap > 0,
         memory_cap=memory_cap,
         job_id=job_id,
+        local=local,
         policy=policy,
     )
     if dry_run:

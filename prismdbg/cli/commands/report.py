@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from prismdbg.cli.options import output_file
+from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.exporters.about import about
 from prismdbg.exporters.incident_page import incident_page
@@ -18,7 +19,7 @@ from prismdbg.render import console
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path), metavar="RUN|CAPSULE")
+@click.argument("path", type=Fetched(), metavar="RUN|CAPSULE")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE.")
 @archive_keys
 def command(path: Path, output: Path, keys: Keys) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from prismdbg.cli.options.addresses import Fetched
 from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.job_nodes import node_states
@@ -17,7 +18,7 @@ from prismdbg.render import console
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=Fetched())
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(run: Path, as_json: bool) -> None:
     """Show the state of each rank of RUN, while the job runs or afterwards.

@@ -8,28 +8,30 @@ from pathlib import Path
 import click
 
 from prismdbg.capsule import layout
+from prismdbg.cli.options.addresses import Fetched, Written, written
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.param_types import size
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.archive_crypto import ENCRYPTED_SUFFIX, Keys
 from prismdbg.jobs.storage.archive_reader import Limits
+from prismdbg.jobs.storage.object_store import Address, is_fetched
 from prismdbg.jobs.storage.pack import read_manifest, unpack
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=Fetched())
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=Written(),
     metavar="CAPSULE",
     help="Write to this new folder.  [default: FILE without .tar.zst]",
 )
 @click.option("--max-size", type=size, help="Refuse contents larger than SIZE.  [default: the free space on the disk]")
 @archive_keys
-def command(file: Path, output: Path | None, max_size: int | None, keys: Keys) -> None:
+def command(file: Path, output: Path | Address | None, max_size: int | None, keys: Keys) -> None:
     """Unpack FILE, written by `prismdbg pack`, into a capsule folder and print its path.
 
     A damaged or hostile file gives one error and exit code 3, and leaves nothing behind. If FILE is signed, the output
@@ -37,8 +39,8 @@ def command(file: Path, output: Path | None, max_size: int | None, keys: Keys) -
     """
     target = output or _default_target(file)
     total_bytes = read_manifest(file, replace(keys, say=lambda _: None)).size_bytes
-    with console.byte_progress("unpacking", total_bytes) as progress:
-        capsule = unpack(file, target, Limits(total_bytes=max_size), progress, keys)
+    with written(target) as path, console.byte_progress("unpacking", total_bytes) as progress:
+        capsule = unpack(file, path, Limits(total_bytes=max_size), progress, keys)
     console.say(f"{counted(len(capsule.manifest.files), 'file')}, {console.size(total_bytes)}")
     console.emit(str(target))
 
@@ -47,4 +49,5 @@ def _default_target(file: Path) -> Path:
     name = file.name.removesuffix(ENCRYPTED_SUFFIX)
     if not name.endswith(layout.PACKED_SUFFIX):
         raise UsageError(f"{file} does not end in {layout.PACKED_SUFFIX}", hint="give the new folder with -o")
-    return file.with_name(name.removesuffix(layout.PACKED_SUFFIX))
+    named = name.removesuffix(layout.PACKED_SUFFIX)
+    return Path.cwd() / named if is_fetched(file) else file.with_name(named)

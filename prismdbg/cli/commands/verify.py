@@ -9,6 +9,7 @@ import click
 from prismdbg.capsule.verify import Finding, Severity
 from prismdbg.cli.commands.replay import CODES
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import RUNTIME
@@ -26,7 +27,7 @@ _WORDS = {Severity.FATAL: "bad ", Severity.INCOMPLETE: "lack", Severity.NOTE: "n
 
 
 @click.command()
-@click.argument("capsule", type=click.Path(path_type=Path))
+@click.argument("capsule", type=Fetched())
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option("--state", is_flag=True, help="Replay the steps after the newest state snapshot of a rank of this RUN.")
 @click.option(

@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.why import Diagnosis, diagnose
@@ -21,7 +22,7 @@ _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), metavar="RUN|CAPSULE|DUMPS")
+@click.argument("run", type=Fetched(), metavar="RUN|CAPSULE|DUMPS")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.option(
     "--whole",

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
+from prismdbg.cli.options.addresses import Fetched
 from prismdbg.jobs.rank_capsule import capsule_of
 from prismdbg.render import console
 
-CAPSULE_OR_RUN = click.argument("capsule", type=click.Path(path_type=Path), metavar="CAPSULE|RUN")
+CAPSULE_OR_RUN = click.argument("capsule", type=Fetched(), metavar="CAPSULE|RUN")
 RANK_OF_RUN = click.option(
     "--rank",
     type=click.IntRange(min=0),

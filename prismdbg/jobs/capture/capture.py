@@ -29,7 +29,7 @@ from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_
 from prismdbg.jobs.capture.capture_state import capture_state
 from prismdbg.jobs.capture.costs import predict_image
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
-from prismdbg.jobs.capture.requests import RequestJson, captured_elsewhere, is_elsewhere
+from prismdbg.jobs.capture.requests import RequestJson, captured_elsewhere, has_local_logs, is_elsewhere
 from prismdbg.jobs.storage.ranks_alive import is_alive, start_ticks, still_runs
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.log.columns import LAST_BYTES
@@ -105,7 +105,7 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
         raise UsageError(f"{request.output} exists", hint="choose a new name")
     folder = request.run.latest(request.rank)
     incident = request.incident or Incident(kind=IncidentKind.REQUEST, text="captured by hand")
-    if request.origin is Origin.START:
+    if request.origin is Origin.START and (request.node or not has_local_logs(folder)):
         return _capture_from_start(request, folder, incident)
     if is_elsewhere(folder, request.node):
         asked: RequestJson = {

@@ -9,7 +9,7 @@ from prismdbg.checkpoint import choice
 from prismdbg.errors import PrismError
 from prismdbg.jobs.capture.assemble import kept_from_the_start
 from prismdbg.jobs.capture.capture import socket_of
-from prismdbg.jobs.capture.requests import is_elsewhere, refuse_lost, state_of
+from prismdbg.jobs.capture.requests import has_local_logs, is_elsewhere, refuse_lost, state_of
 from prismdbg.jobs.capture.states import list_states
 from prismdbg.jobs.storage.job_nodes import node_of
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
@@ -41,6 +41,8 @@ def reach_of_ranks(run: RunFolder) -> list[Reach]:
 
 def _reach(run: RunFolder, folder: Path) -> Reach:
     elsewhere = is_elsewhere(folder)
+    if elsewhere and has_local_logs(folder):
+        return _reach_of_local(run, folder)
     why_not = _no_checkpoint_elsewhere(run, folder) if elsewhere else _no_checkpoint_here(folder)
     return Reach(
         folder=folder.name,
@@ -49,6 +51,20 @@ def _reach(run: RunFolder, folder: Path) -> Reach:
         state="" if list_states(run, folder) else _no_state(run),
         checkpoint=why_not or _lives_in_nccl(folder),
         checked_there=elsewhere,
+    )
+
+
+def _reach_of_local(run: RunFolder, folder: Path) -> Reach:
+    """Of a rank whose log its node keeps: by what it was recorded with."""
+    config, lost = read_json(run.config), _no_checkpoint_elsewhere(run, folder)
+    keeps_all = config.get("window_steps", 0) == -1
+    return Reach(
+        folder=folder.name,
+        node=node_of(folder),
+        start=lost or ("" if keeps_all else "not all payloads since the start are kept (--window all)"),
+        state=lost or ("" if config.get("state_every") else "recorded without --state-every"),
+        checkpoint=lost,
+        checked_there=True,
     )
 
 

@@ -20,7 +20,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.checked_json import Count, Word, between
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
-from prismdbg.jobs.storage.job_nodes import NodeState, file_system_now, node_of, node_states
+from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, file_system_now, node_of, node_states
 from prismdbg.jobs.storage.ranks_alive import pid_here
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 
@@ -96,9 +96,17 @@ def requests_in(run: RunFolder) -> list[RequestFolder]:
 
 
 def is_elsewhere(folder: Path, here: str = "") -> bool:
-    """Whether the rank of this log folder belongs to a supervisor, and cannot be seen from here. `here`: the node whose
-    supervisor wants to know it."""
-    return node_of(folder) not in ("", here) and pid_here(read_json(folder / "rank.json")) is None
+    """Whether the rank of this log folder belongs to a supervisor, and cannot be seen from here, or its log is not in
+    RUN so far. `here`: the node whose supervisor wants to know it."""
+    node = node_of(folder)
+    if node in ("", here):
+        return False
+    return has_local_logs(folder) or pid_here(read_json(folder / "rank.json")) is None
+
+
+def has_local_logs(folder: Path) -> bool:
+    """Whether the node of the rank keeps what it writes, and RUN gets it later. `folder`: in RUN."""
+    return NodeFolder(folder.parent.parent / "nodes" / node_of(folder)).local is not None
 
 
 def captured_elsewhere(run: RunFolder, folder: Path, output: Path, asked: RequestJson, say: Say) -> Capsule:

@@ -52,7 +52,7 @@ def list_states(run: RunFolder, folder: Path) -> list[KeptState]:
 def pinned(run: RunFolder, folder: Path, state: KeptState) -> Iterator[tuple[Path, Path]]:
     """The rank's log folder and the snapshot's under other names: what the live rank drops meanwhile stays there. As
     they are where the file system has no second names."""
-    with partial_folder(run.path / "pinned") as partial:
+    with partial_folder(run.home / "pinned") as partial:
         log, states = partial / folder.name, partial / STATES
         try:
             _link(folder, log)

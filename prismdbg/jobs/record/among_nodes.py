@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from prismdbg.capsule.log_events import Event
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.diagnosis.stalls import Stall
 from prismdbg.errors import CapsuleError
@@ -15,6 +16,8 @@ from prismdbg.jobs.record.decisions import Decisions
 from prismdbg.jobs.record.heartbeat import NeighbourWatch
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.record.membership import Member
+from prismdbg.jobs.record.publisher import Publisher
+from prismdbg.jobs.record.rank_progress import RankProgress
 from prismdbg.jobs.record.request_answers import RequestAnswers
 from prismdbg.jobs.storage.job_nodes import NodeFolder, node_folders
 from prismdbg.jobs.storage.ranks_alive import RankProcess
@@ -29,6 +32,7 @@ class OnlyNode:
 
     name = ""
     has_to_decide = False
+    left_in = ""
 
     def __init__(self, run: RunFolder) -> None:
         self._run = run
@@ -37,8 +41,14 @@ class OnlyNode:
     def own(self, *, at_once: bool) -> list[Path]:
         return self._run.rank_folders()
 
+    def feed(self, name: str, event: Event) -> None:
+        """Nobody is told of it."""
+
     def look(self, processes: Mapping[str, RankProcess]) -> None:
         """There is nobody to look after."""
+
+    def publish(self) -> None:
+        """Everything is in RUN."""
 
     def settle(self) -> None:
         """Nothing is left open."""
@@ -66,8 +76,12 @@ class AmongNodes:
         self._known: dict[str, bool] = {}  # whether a log folder is of this node
         self._looked_s = 0.0
         self._decisions = Decisions(member.run, member.node.name)
-        self._neighbours = NeighbourWatch(member.run, member.node, tell)
+        self._neighbours = NeighbourWatch(RunFolder(member.run.path), member.node, tell)
         self._requests = RequestAnswers(member.run, member.node, tell)
+        self._publisher = None if member.run.local is None else Publisher(member.run, member.node, member.heart, tell)
+        self._progress = RankProgress()
+        self._living: tuple[list[str], list[str]] = [], []
+        self._told_s = 0.0
 
     def own(self, *, at_once: bool) -> list[Path]:
         """Log folders of this node's ranks. All are looked through once a second: they may be thousands, on a file
@@ -83,9 +97,32 @@ class AmongNodes:
 
     def look(self, processes: Mapping[str, RankProcess]) -> None:
         living = [name for name, process in processes.items() if process.is_alive()]
-        self._heart.tell(living, sorted(processes.keys() - set(living)))
+        self._living = living, sorted(processes.keys() - set(living))
+        if time.monotonic() - self._told_s > LOOK_S:
+            self._told_s = time.monotonic()
+            self._tell()
+            if self._publisher is not None:
+                self._publisher.look()
         self._neighbours.look()
         self._requests.look()
+
+    def _tell(self) -> None:
+        self._heart.tell(*self._living, self._progress.to_json(self.own(at_once=False)))
+
+    def feed(self, name: str, event: Event) -> None:
+        self._progress.feed(name, event)
+
+    def publish(self) -> None:
+        """How far the ranks came, once they have ended, and what they have left on this node."""
+        self._living = [], sorted({*self._living[0], *self._living[1]})
+        self._tell()
+        if self._publisher is not None:
+            self._publisher.finish()
+
+    @property
+    def left_in(self) -> str:
+        """The folder of this node that has what RUN lacks; empty where RUN lacks nothing."""
+        return "" if self._publisher is None else self._publisher.left_in
 
     @property
     def has_to_decide(self) -> bool:

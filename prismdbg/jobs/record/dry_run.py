@@ -122,15 +122,8 @@ def _origin(request: RecordRequest) -> str:
     return "at the program's start" if request.window_steps < 0 else "nowhere: most incidents cannot be replayed"
 
 
-def _most_bytes(request: RecordRequest) -> int:
-    """Of one rank, without checkpoints and capsules; 0 where nothing bounds it."""
-    if not request.policy.log_bytes:
-        return 0
-    return request.policy.log_bytes + (request.window_bytes if request.window_steps or request.state_every else 0)
-
-
 def _disk(request: RecordRequest, ranks: int, free_bytes: int) -> str:
-    if not (each := _most_bytes(request)):
+    if not (each := request.most_bytes):
         most = "logs grow with the job"
     else:
         most = f"at most {size(each)} per rank" + (f", {size(each * ranks)} in all" if ranks else "")
@@ -148,7 +141,7 @@ def _doubts(request: RecordRequest, ranks: int, free_bytes: int) -> Iterator[str
             choice.find()
         except PrismError as error:
             yield f"no checkpoint can be taken on this machine: {error}"
-    if (most := _most_bytes(request) * max(ranks, 1)) > free_bytes:
+    if (most := request.most_bytes * max(ranks, 1)) > free_bytes:
         yield f"the disk may become full: {size(most)} may be written, {size(free_bytes)} are free"
     if request.policy.triggers and _origin(request).startswith("nowhere"):
         yield "most incidents will not be replayable: add --checkpoint-every, --state-every or --window all"

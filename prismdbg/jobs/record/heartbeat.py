@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Event, Thread
+from typing import Any
 
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.job_nodes import SILENT_S, NodeFolder, last_beat, node_folders, nodes_of_ranks
@@ -27,22 +28,33 @@ class Heartbeat:
         self._node = node
         self._ended = Event()
         self._beat = 0
-        self._ranks: dict[str, list[str]] = {}
+        self._ranks: dict[str, Any] = {}
+        self._published = ""
 
-    def tell(self, living: list[str], gone: list[str]) -> None:
-        """What others cannot see: the log folders of ranks whose processes are there, and of those that are not."""
-        self._ranks = {"living": living, "gone": gone}
+    def tell(self, living: list[str], gone: list[str], progress: Mapping[str, Any] | None = None) -> None:
+        """What others cannot see: the log folders of ranks whose processes are there, and of those that are not.
+        progress: of each rank, for who does not read the logs of all."""
+        self._ranks = {"living": living, "gone": gone} | ({"progress": progress} if progress else {})
+
+    def tell_published(self, token: str) -> None:
+        """That the logs are in RUN which somebody asked for by this token."""
+        self._published = token
 
     def begin(self) -> None:
         Thread(target=self._run, name="prismdbg-heartbeat", daemon=True).start()
 
     def end(self) -> None:
+        """What was told last stays there."""
         self._ended.set()
+        self.once()
 
     def once(self) -> None:
         self._beat += 1
         with suppress(OSError):  # the next one may get there; the supervisor says what is wrong with RUN
-            write_json(self._node.beat, {"beat": self._beat, "pid": os.getpid(), **self._ranks})
+            write_json(self._node.beat, {"beat": self._beat, "pid": os.getpid(), **self._ranks, **self._answer()})
+
+    def _answer(self) -> dict[str, str]:
+        return {"published": self._published} if self._published else {}
 
     def _run(self) -> None:
         while True:

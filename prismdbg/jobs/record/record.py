@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import subprocess
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.capture.agent_sockets import make_socket_dir
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.injection import cache_dir, job_environment, make_inject_folder
+from prismdbg.jobs.record import local_storage
 from prismdbg.jobs.record.membership import Member, enter
 from prismdbg.jobs.record.shared_job import SharedJob, shared_job
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
@@ -27,7 +29,7 @@ NOT_STARTED = 127  # as a shell says it
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRequest:
     """`window_steps`: 0 none, -1 everything. `state_every`: steps, 0 never. `job_id`: of a
-    job of several supervisors, where its launcher does not tell it."""
+    job of several supervisors, where its launcher does not tell it. `local`: as `local_storage.chosen` takes it."""
 
     output: Path
     command: tuple[str, ...]
@@ -39,12 +41,23 @@ class RecordRequest:
     memory: bool = False
     memory_cap: int = 0
     job_id: str = ""
+    local: str = ""
     policy: Policy
+
+    @property
+    def most_bytes(self) -> int:
+        """Of one rank, without checkpoints and capsules; 0 where nothing bounds it."""
+        if not self.policy.log_bytes:
+            return 0
+        return self.policy.log_bytes + (self.window_bytes if _keeps_payloads(self) else 0)
 
 
 def record(request: RecordRequest, say: Say) -> int:
     """Runs the job to its end; its exit code is the answer."""
-    if (shared := shared_job(request.command, os.environ, request.job_id)) is not None:
+    shared = shared_job(request.command, os.environ, request.job_id)
+    if shared is None and request.local not in ("", local_storage.NONE):
+        shared = SharedJob(id=f"alone {secrets.token_hex(8)}", supervisors=1)  # RUN is shared with those who read it
+    if shared is not None:
         return _record_among_others(request, shared, if_possible(say))
     was_there = request.output.exists()
     run = prepare(request)
@@ -77,9 +90,12 @@ def _record_among_others(request: RecordRequest, shared: SharedJob, say: Say) ->
             "--telemetry records the sensors of one machine, and this job has several supervisors",
             hint="leave --telemetry out",
         )
+    below = local_storage.chosen(request.local, request.output.resolve(), os.environ)
     sockets = make_socket_dir()
     try:
         with enter(request.output, shared, say) as member:
+            if below is not None:
+                member = replace(member, run=local_storage.made(below, member.run, member.node))
             environment = _environment_among_others(request, member, sockets)
             try:
                 job = subprocess.Popen(request.command, env=environment)
@@ -96,12 +112,14 @@ def _environment_among_others(request: RecordRequest, member: Member, sockets: P
     run, node = member.run, member.node
     try:
         if member.made:
-            run.ranks.mkdir()
-            _fill(run, request, str(sockets))
+            shared = RunFolder(run.path)
+            shared.ranks.mkdir()
+            _fill(shared, request, str(sockets))
         config = RankConfig.load(run.config)
         own = replace(
             config,
             run=str(run.path),
+            local=str(run.local or ""),
             socket_dir=str(sockets),
             cache_dir=str(cache_dir()),
             node=node.name,
@@ -117,6 +135,8 @@ def _watch_among_others(request: RecordRequest, member: Member, job: subprocess.
     try:
         others = "" if member.made else ", which another supervisor has made"
         say(f"recording into {request.output}{others}, as node {member.node.name}")
+        if member.run.local is not None:
+            say(local_storage.said(member.run.local, request.most_bytes))
         supervisor = Supervisor(member.run, request.policy, job, say, member)
         return supervisor.watch(lambda: _finish(member.run, request.output, say, member.node))
     except (KeyboardInterrupt, SystemExit):  # before signals were passed on
@@ -158,11 +178,12 @@ def _empty(folder: Path) -> None:
 def _finish(run: RunFolder, output: Path, say: Say, node: NodeFolder | None = None) -> None:
     """The job's exit code is the answer, whatever became of the run folder. `node`: of several, which alone is told."""
     try:
-        _drop_unclaimed_traces(run)
+        if run.local is None:  # else only what is claimed came into RUN
+            _drop_unclaimed_traces(run)
     except OSError as error:
         say(f"unclaimed traces cannot be removed: {error}")
     try:
-        for line in report(output, is_told=True) if node is None else report_of_node(run, node, output):
+        for line in report(output, is_told=True) if node is None else report_of_node(RunFolder(run.path), node, output):
             say(line)
     except (PrismError, OSError) as error:
         say(str(error))

@@ -39,7 +39,7 @@ class RequestAnswers:
     def _consider(self, request: RequestFolder) -> None:
         try:
             asked = request.request()
-            if self._node.owns(self._run.latest(asked["rank"])):
+            if self._node.owns(RunFolder(self._run.path).latest(asked["rank"])):
                 self._begun.add(request.path.name)
                 Thread(target=self._answer, args=(request, asked), name="prismdbg-request", daemon=True).start()
         except PrismError as error:  # a damaged one, or of a rank that nobody knows: who asked has a bound
@@ -84,5 +84,4 @@ class RequestAnswers:
 
 
 def _origin(name: str) -> Origin:
-    """Of those that need the rank's node."""
-    return Origin.STATE if name == Origin.STATE else Origin.IMAGE
+    return next((origin for origin in Origin if name == origin), Origin.IMAGE)

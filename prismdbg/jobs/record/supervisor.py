@@ -129,12 +129,17 @@ class Supervisor:
         try:
             self._only_writes = True
             if why := why_unfinished(follower, self._run.path, self._say_it_writes):
-                self._say(f"{self._run.path} {why}: the end of the job and the last events are not written there")
+                self._say(f"{self._run.path} {why}: {self._not_written()}")
             self._only_writes = False
         except _NotWaitedFor:
             self._say(f"interrupted: the last events of the job may be missing in {self._run.path}")
         self._on_incident.end()
         return _as_shells_say(code)
+
+    def _not_written(self) -> str:
+        if left := self._nodes.left_in:
+            return f"the logs of this node stay in {left}: run `prismdbg publish {self._run.path}` here when it answers"
+        return "the end of the job and the last events are not written there"
 
     def _say_it_writes(self) -> None:
         if sys.stderr.isatty():  # a log of the job is as it was
@@ -151,6 +156,7 @@ class Supervisor:
         while self._nodes.has_to_decide:
             self._guarded(self._nodes.settle)
             time.sleep(POLL_S)
+        self._guarded(self._nodes.publish)
         self._ledger.note(
             exit_code=self._job.returncode,
             ended_wall_ns=wall_ns(),
@@ -191,6 +197,7 @@ class Supervisor:
         now_ns = time.monotonic_ns()
         self._folders = self._nodes.own(at_once=ended)
         for name, event in self._new_events():
+            self._nodes.feed(name, event)
             self._incidents.feed(name, event, now_ns)
             self._hangs.feed(name, event)
             if isinstance(event, StepMark):

@@ -12,7 +12,7 @@ import re
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 from prismdbg.capsule.checked_json import checked
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.job_restarts import latest_restart
+from prismdbg.jobs.storage.local_logs import LocalFolder
 from prismdbg.jobs.storage.run_files import KINDS
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, read_json
 from prismdbg.model.durations import duration
@@ -60,6 +61,17 @@ class NodeFolder:
         return self.path.with_name(f"{self.name}{_BEAT}")
 
     @property
+    def published(self) -> Path:
+        """There once the logs of its ranks are in RUN, all of them."""
+        return self.path / "published.json"
+
+    @property
+    def local(self) -> LocalFolder | None:
+        """Where its ranks write, while that is not RUN: by what RUN says, and on the node itself."""
+        named = str(read_json(self.about).get("local", ""))
+        return LocalFolder(Path(named)) if named and not self.published.exists() else None
+
+    @property
     def restart(self) -> int:
         """How often the job had been started again when this supervisor joined it."""
         return int(read_json(self.about).get("restart", 0))
@@ -73,7 +85,9 @@ class NodeFolder:
 class NodeState:
     """`silent_s`: since its last heartbeat; None where it is over. `exit_code`: of its part of the job, if that has
     ended and its supervisor has seen it; else `end` says how it was over. ranks: log folders; gone: those whose
-    processes were, when its heart beat last."""
+    processes were, when its heart beat last. local: where on the node its ranks' logs are, empty where they are in RUN;
+    visible: that it is this machine, and they can be read there; progress: how far its ranks were at its last
+    heartbeat."""
 
     name: str
     ranks: tuple[str, ...]
@@ -82,6 +96,22 @@ class NodeState:
     end: str = ""
     records_s: float | None = None
     gone: frozenset[str] = frozenset()
+    local: str = ""
+    visible: bool = False
+    progress: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def left(self) -> str:
+        """`the logs of rank 2, rank 3 are on node n2, in /tmp/prismdbg-x`: of a node that does not publish them any
+        more."""
+        if not self.local or (self.silent_s is not None and not self.is_lost):
+            return ""
+        ranks = ", ".join(f"rank {name}" for name in self.ranks)
+        return f"the logs of {ranks} are on node {self.name}, in {self.local}"
+
+    def logs_of(self, folder: Path) -> Path:
+        """Where the log of a rank of it can be read from here. `folder`: in RUN."""
+        return Path(self.local) / "ranks" / folder.name if self.visible else folder
 
     @property
     def is_lost(self) -> bool:
@@ -124,6 +154,7 @@ class NodeState:
             "ranks": list(self.ranks),
             "exit_code": self.exit_code,
             "silent_s": None if self.silent_s is None else round(self.silent_s, 1),
+            **({"local": self.local} if self.local else {}),
         }
 
 
@@ -151,13 +182,23 @@ def node_of(rank_folder: Path) -> str:
 
 
 def nodes_of_ranks(run: RunFolder) -> dict[str, str]:
-    """By log folder, as far as they say it."""
-    found = {}
-    for folder in run.rank_folders() if is_shared(run) else ():
+    """By log folder, as far as the supervisors or the ranks themselves say it."""
+    if not is_shared(run):
+        return {}
+    found = {name: node.name for node in node_folders(run) for name in _told_of(node)}
+    for folder in run.rank_folders():
+        if folder.name in found:
+            continue
         with contextlib.suppress(CapsuleError):  # a damaged rank.json hides no other
             if node := node_of(folder):
                 found[folder.name] = node
     return found
+
+
+def _told_of(node: NodeFolder) -> Sequence[str]:
+    with contextlib.suppress(CapsuleError):
+        return list(last_beat(node).get("progress", ()))
+    return ()
 
 
 def file_system_now(folder: Path) -> float:
@@ -191,16 +232,21 @@ def _state(run: RunFolder, node: NodeFolder, ranks: Sequence[str], now_s: float,
     quiet_s = now_s - _modified_s(node.beat)
     end = _end_unseen(supervisor, quiet_s, node.restart < latest)
     silent_s = None if end or "exit_code" in supervisor else quiet_s
-    gone = last_beat(node).get("gone", ())
+    beat, local = last_beat(node), node.local
     is_late = silent_s is not None and silent_s > SILENT_S
+    is_visible = local is not None and local.is_of(run.path, node.name)
+    logs = local.ranks if local is not None and is_visible else run.ranks
     return NodeState(
         name=node.name,
         ranks=tuple(ranks),
         exit_code=supervisor.get("exit_code"),
         end=end,
         silent_s=silent_s,
-        records_s=now_s - max((_recorded_s(run.ranks / name) for name in ranks), default=0.0) if is_late else None,
-        gone=frozenset(gone),
+        records_s=now_s - max((_recorded_s(logs / name) for name in ranks), default=0.0) if is_late else None,
+        gone=frozenset(beat.get("gone", ())),
+        local=str(local.path) if local is not None else "",
+        visible=is_visible,
+        progress=beat.get("progress", {}),
     )
 
 

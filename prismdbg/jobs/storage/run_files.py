@@ -59,10 +59,26 @@ class JobJson(TypedDict):
 
 class NodeJson(TypedDict, total=False):
     restart: Count
+    local: Word
+    supervisor_pid: Count
+    supervisor_ticks: Count
+    namespaces: dict[str, Count]
 
 
 class RestartJson(TypedDict, total=False):
     first_attempt: Count
+
+
+class ProgressJson(TypedDict):
+    """How far a rank came, as its supervisor saw it."""
+
+    moment: MomentText
+    collectives: Count
+    in_flight: Count
+    log_bytes: Count
+    payload_bytes: Count
+    lost: str
+    word: str
 
 
 class BeatJson(TypedDict, total=False):
@@ -70,6 +86,16 @@ class BeatJson(TypedDict, total=False):
     pid: Count
     living: list[Attempt]
     gone: list[Attempt]
+    progress: dict[str, ProgressJson]
+    published: str
+
+
+class PublishJson(TypedDict):
+    asked: str
+
+
+class PublishedJson(TypedDict, total=False):
+    by: str
 
 
 class ConfigJson(TypedDict, total=False):
@@ -109,6 +135,8 @@ KINDS: dict[str, Any] = {
     "node.json": NodeJson,
     "restart.json": RestartJson,
     "beat.json": BeatJson,
+    "publish.json": PublishJson,
+    "published.json": PublishedJson,
     "rank.json": RankJson,
     "checkpoint.json": CheckpointJson,
     "needs.json": NeedsJson,

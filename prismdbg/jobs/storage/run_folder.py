@@ -26,9 +26,16 @@ from prismdbg.settings.state_folders import STATES
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """Paths below RUN. Nothing is created by looking."""
+    """Paths below RUN. Nothing is created by looking. local: the folder of this node that takes what its ranks write,
+    in a job that has one; RUN gets it later."""
 
     path: Path
+    local: Path | None = None
+
+    @property
+    def home(self) -> Path:
+        """Where the ranks write."""
+        return self.local or self.path
 
     @property
     def run_json(self) -> Path:
@@ -53,7 +60,7 @@ class RunFolder:
 
     @property
     def ranks(self) -> Path:
-        return self.path / "ranks"
+        return self.home / "ranks"
 
     @property
     def checkpoints(self) -> Path:
@@ -62,12 +69,12 @@ class RunFolder:
     @property
     def states(self) -> Path:
         """State snapshots of the ranks, and their prologues."""
-        return self.path / STATES
+        return self.home / STATES
 
     @property
     def overwritten(self) -> Path:
         """What files were when ranks read them, of those that ranks wrote to later: `rank/recording/overwritten.py`."""
-        return self.path / FOLDER
+        return self.home / FOLDER
 
     @property
     def capsules(self) -> Path:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from shlex import quote
@@ -23,6 +24,8 @@ from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, LogColumns, read_whole
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
+
+MANY = 64  # ranks, and what their supervisors told last is shown in place of what their logs say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,22 +53,56 @@ def rank_states(run: RunFolder, nodes: Sequence[NodeState] = ()) -> list[RankSta
     """`nodes`: of a job with several supervisors, else none."""
     places = dict(chain.from_iterable(((name, node) for name in node.ranks) for node in nodes))
     folders = [folder for folder in run.rank_folders() if (folder / "rank.json").exists()]
-    return [_state(folder, places.get(folder.name)) for folder in folders]
+    has_ended = cache(lambda: "exit_code" in supervisor_report(run))
+    are_many = len(folders) > MANY
+    return [_state(folder, places.get(folder.name), has_ended, are_many=are_many) for folder in folders]
 
 
-def _state(folder: Path, node: NodeState | None) -> RankState:
+def _state(folder: Path, node: NodeState | None, has_ended: Callable[[], bool], *, are_many: bool) -> RankState:
+    """`has_ended`: whether all of the job has. are_many: to read all of their logs takes long."""
+    if node is not None and folder.name in node.progress and (are_many or (node.local and not node.visible)):
+        return _told(folder, node, node.progress[folder.name])
+    return _read(folder if node is None else node.logs_of(folder), node, has_ended)
+
+
+def _told(folder: Path, node: NodeState, told: Mapping[str, Any]) -> RankState:
+    """As its node's last heartbeat says: the log is not in RUN so far, or older there."""
+    return RankState(
+        name=folder.name,
+        node=node.name,
+        state=_word_told(folder, node, str(told["word"])),
+        moment=str(told["moment"]),
+        collectives=told["collectives"],
+        in_flight=told["in_flight"],
+        steps=Moment.parse(str(told["moment"])).step,
+        window="?" if told["payload_bytes"] else "-",
+        log_bytes=told["log_bytes"],
+        payload_bytes=told["payload_bytes"],
+        lost=str(told["lost"]),
+    )
+
+
+def _word_told(folder: Path, node: NodeState, word: str) -> str:
+    if word in ("failed", "ended"):
+        return word
+    if node.has(folder.name):
+        return word or "running"
+    return "lost" if node.is_lost else "died"
+
+
+def _read(folder: Path, node: NodeState | None, has_ended: Callable[[], bool]) -> RankState:
     log = read_whole(folder, LAST_BYTES)
     return RankState(
         name=folder.name,
         node="" if node is None else node.name,
-        state=_word(folder, log, node),
+        state=_word(folder, log, node, has_ended),
         moment=str(log.last_moment),
         collectives=log.issued,
         in_flight=int((log.ended_ns == NOT_ENDED).sum()),
         steps=_steps(log),
         window=_window(folder, log),
-        log_bytes=_used(folder, "events.*.seg") + _used(folder, SUMMARY),
-        payload_bytes=_used(folder, "payload.*.seg"),
+        log_bytes=log_bytes(folder),
+        payload_bytes=payload_bytes(folder),
         lost="; ".join(str(n.data.get("text", "")) for n in log.notes if n.kind in ("lost", "no_agent")),
     )
 
@@ -93,12 +130,20 @@ def _window(folder: Path, log: LogColumns) -> str:
     return f"{first}..{last}"
 
 
+def log_bytes(folder: Path) -> int:
+    return _used(folder, "events.*.seg") + _used(folder, SUMMARY)
+
+
+def payload_bytes(folder: Path) -> int:
+    return _used(folder, "payload.*.seg")
+
+
 def _used(folder: Path, pattern: str) -> int:
     """Bytes on disk, not the size reserved."""
     return sum(path.lstat().st_blocks * 512 for path in folder.glob(pattern))
 
 
-def _word(folder: Path, log: LogColumns, node: NodeState | None) -> str:
+def _word(folder: Path, log: LogColumns, node: NodeState | None, has_ended: Callable[[], bool]) -> str:
     kinds = [note.kind for note in log.notes]
     process = RankProcess(folder)
     if was_replaced(folder):
@@ -112,8 +157,7 @@ def _word(folder: Path, log: LogColumns, node: NodeState | None) -> str:
         return "ended"
     if node is not None and process.is_out_of_sight:
         return "running" if node.has(folder.name) else "lost" if node.is_lost else "died"
-    has_job_ended = "exit_code" in supervisor_report(RunFolder(folder.parent.parent))
-    return "not visible from here" if process.is_out_of_sight and not has_job_ended else "died"
+    return "not visible from here" if process.is_out_of_sight and not has_ended() else "died"
 
 
 def report(
@@ -143,6 +187,7 @@ def report(
     lines.append(f"{path}: {ranks}, {counted(collectives, 'collective')}, {size(disk_bytes(path))}")
     lines += [f"rank {s.name}: {s.lost}" for s in states if s.lost]
     lines += [node.text for node in nodes]
+    lines += [f"{node.left}: run `prismdbg publish {quote(str(path))}` there" for node in nodes if node.left]
     if (emulated := read_emulated(run)) is not None:
         return [*lines, *_emulated(path, emulated, states)]
     supervisor = supervisor_report(run)

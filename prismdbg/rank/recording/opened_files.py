@@ -45,11 +45,11 @@ Listener = Callable[[Kind, str, int], None]
 class OpenedFiles:
     """Collects each path once, as the interpreter's audit events name it; what native code does is not seen.
 
-    What is installed and what lies in `own_folder`, the run's, is left out. `listener` gets every path found so far
-    when it is set, later ones as they come, with the monotonic time at which it was named.
+    What is installed and what lies in `own_folder`, the run's, and in `others` is left out. `listener` gets every path
+    found so far when it is set, later ones as they come, with the monotonic time at which it was named.
     """
 
-    def __init__(self, own_folder: str) -> None:
+    def __init__(self, own_folder: str, *others: str) -> None:
         self._seen: dict[Kind, set[str]] = {kind: set() for kind in Kind}
         self._waiting: list[tuple[Kind, str, int]] = []
         self._listener: Listener | None = None
@@ -57,7 +57,7 @@ class OpenedFiles:
         self._overwritten = Overwritten(own_folder)
         installed = {os.path.join(p, "lib") for p in (sys.prefix, sys.base_prefix)}
         ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-        self._left_out = (*_SYSTEM, *(f"{folder}/" for folder in (*installed, ours, own_folder)))
+        self._left_out = (*_SYSTEM, *(f"{folder}/" for folder in (*installed, ours, own_folder, *others)))
 
     def install(self) -> None:
         """What was opened before torch was imported is not told by anybody; modules and the script are known."""

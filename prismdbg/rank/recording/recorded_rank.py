@@ -58,7 +58,7 @@ class Recording:
         self.is_child = False
         self.now_ns: Callable[[], int] = time.monotonic_ns
         self.hash_at: set[int] = set()
-        self.opened_files = OpenedFiles(config.run)
+        self.opened_files = OpenedFiles(config.home, config.run)
         self.memory = MemoryFromStart(config, start_ticks()) if config.memory else None
         self._opening = False
         self._publishing = threading.Lock()  # either the log is open, or the program goes on without
@@ -72,9 +72,12 @@ class Recording:
         if self.folder is not None or self.lost or self._opening:
             return self.is_open
         self._opening = True
-        direct = is_local(Path(self.config.run))
+        direct = is_local(Path(self.config.home))
         try:
-            self._open(direct) if direct else bounded(partial(self._open, direct))
+            if direct and is_local(Path(self.config.run)):
+                self._open(direct)
+            else:
+                bounded(partial(self._open, direct))
         except Exception as error:
             with self._publishing:
                 self.give_up(f"the log could not be opened: {error}", is_said=True)
@@ -91,8 +94,12 @@ class Recording:
             self.recorder.mode(0)
             tracer.disarm()
             return
-        folder = _claim_folder(Path(self.config.run) / "ranks", self.rank, self.config.first_attempt)
         config = self.config
+        claimed = _claim_folder(Path(config.run) / "ranks", self.rank, config.first_attempt)
+        folder = claimed
+        if config.local:  # the name is the job's, the log is this node's
+            folder = Path(config.local) / "ranks" / claimed.name
+            folder.mkdir(mode=0o700, parents=True)
         self.recorder.open(
             str(folder),
             self.rank,
@@ -108,7 +115,8 @@ class Recording:
             if in_time:
                 self.folder, self.name = folder, folder.name
         if not in_time:  # the program went on without: a log that ends here would be a death's
-            shutil.rmtree(folder, ignore_errors=True)
+            for made in {folder, claimed}:
+                shutil.rmtree(made, ignore_errors=True)
             return
         self.recorder.window(*config.payload_window)
         if config.checkpoint_every or config.state_every:  # payloads since the older of two; later it is said which
@@ -118,7 +126,8 @@ class Recording:
         told: dict[str, Any] = {"emulation": config.extra["emulation"]} if "emulation" in config.extra else {}
         told |= {"memory_cap": config.memory_cap} if config.memory_cap else {}
         told |= {"node": config.node} if config.node else {}
-        _write_json(folder / "rank.json", {**described, "inject": str(Path(config.run) / "inject"), **told})
+        for place in dict.fromkeys((folder, claimed)):  # others know a rank by what is in RUN
+            _write_json(place / "rank.json", {**described, "inject": str(Path(config.run) / "inject"), **told})
         self.note("begin", recorder=self.kind)
         if self.memory is not None:
             self.note("memory", **self.memory.claim(folder))

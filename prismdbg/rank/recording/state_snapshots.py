@@ -201,7 +201,7 @@ class StateSnapshots:
 
     @property
     def _home(self) -> Path:
-        return Path(self._recording.config.run) / STATES / self._folder.name
+        return Path(self._recording.config.home) / STATES / self._folder.name
 
     def _guarded(self, action: Callable[[], None]) -> None:
         try:

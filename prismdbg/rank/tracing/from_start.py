@@ -21,7 +21,7 @@ class MemoryFromStart:
 
     def __init__(self, config: RankConfig, started_ticks: int) -> None:
         self._config = config
-        self._folder = Path(config.run) / RANK_MEMORY / f"{os.getpid()}.{started_ticks}"
+        self._folder = Path(config.home) / RANK_MEMORY / f"{os.getpid()}.{started_ticks}"
         self.missing = ""
         try:
             tracer.arm(self._folder, cache_dir=Path(config.cache_dir), from_start=True)

@@ -28,6 +28,13 @@ LOG_BYTES = 256 << 20  # as `record` keeps by default
 CAPTURED = 600  # collectives that a capsule has after its start
 MEMORY_GOAL_MIB = 500.0
 COMMANDS = {"status": 1.0, "why": 10.0}  # goals in seconds of processor time
+_WAITING = """
+import os, sys
+null = os.open(os.devnull, os.O_WRONLY)
+pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, null, 1)])
+_, status, used = os.wait4(pid, 0)
+print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss)
+"""
 RATES = {200: 1.0, 10_000: None}  # collectives per second and rank; goals in percent of a processor
 
 
@@ -80,21 +87,22 @@ def _seen(settings: Settings, folder: Path) -> Row:
 
 
 def _read(command: Sequence[str], what: str, goal: float, settings: Settings) -> list[Row]:
-    used = [_used(command) for _ in range(settings.replays)]
+    used = [used(command) for _ in range(settings.replays)]
     return [
         Row(what=what, values=[seconds for seconds, _ in used], unit="s", goal=goal, digits=2),
         Row(what=f"{what}: memory", values=[mib for _, mib in used], unit="MiB", goal=MEMORY_GOAL_MIB, digits=0),
     ]
 
 
-def _used(command: Sequence[str]) -> tuple[float, float]:
-    """Seconds of processor time, and MiB at most."""
-    process = subprocess.Popen(prismdbg(*command), stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode not in (0, 1):
-        raise BenchError(f"prismdbg {' '.join(command)}: exit code {process.returncode}")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+def used(command: Sequence[str]) -> tuple[float, float]:
+    """Seconds of processor time, and MiB at most. A small process starts it: the kernel counts the memory of who starts
+    a process as that process's own."""
+    line = [sys.executable, "-S", "-c", _WAITING, *map(str, prismdbg(*command))]
+    said = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    code, seconds, peak_kib = int(said[0]), float(said[1]), int(said[2])
+    if code not in (0, 1):
+        raise BenchError(f"prismdbg {' '.join(command)}: exit code {code}")
+    return seconds, peak_kib / 1024
 
 
 def _captured(runs: Mapping[Path, int], what: str, settings: Settings) -> Row:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.jobs.storage import run_report
 from prismdbg.jobs.storage.inventory import remove
 from prismdbg.jobs.storage.job_nodes import SILENT_S, NodeState, is_shared, merged, node_states, supervisor_report
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
@@ -146,3 +147,31 @@ def test_a_run_is_not_removed_while_another_node_records_into_it(tmp_path: Path)
 def test_only_silence_is_a_loss(silent_s: float | None, lost: bool) -> None:
     state = NodeState(name="n", ranks=(), exit_code=None, silent_s=silent_s)
     assert state.is_lost is lost and state.has("0") is (silent_s is not None and not lost)
+
+
+def test_of_many_ranks_the_status_is_what_their_supervisors_told(tmp_path: Path) -> None:
+    """No log is read, and no description of a rank."""
+    run, most = RunFolder(tmp_path), run_report.MANY + 2
+    (tmp_path / "run.json").write_text("{}")
+    node(run, "n1", silent_s=1)
+    told = {"moment": "7.3", "collectives": 31, "in_flight": 1, "log_bytes": 9, "payload_bytes": 0, "lost": ""}
+    progress = {str(number): {**told, "word": "failed" if number == 3 else ""} for number in range(most)}
+    (run.nodes / "n1.beat.json").write_text(json.dumps({"beat": 3, "gone": ["1"], "progress": progress}))
+    for number in range(most):
+        (run.ranks / str(number)).mkdir(parents=True)
+        (run.ranks / str(number) / "rank.json").write_text("damaged")
+    states = run_report.rank_states(run, node_states(run))
+    assert [state.state for state in states[:5]] == ["running", "died", "running", "failed", "running"]
+    assert {(state.moment, state.collectives, state.in_flight, state.window) for state in states} == {
+        ("7.3", 31, 1, "-")
+    }
+    assert states[0].node == "n1" and len(states) == most
+
+
+@pytest.mark.parametrize("progress", [[], {"0": {}}, {"0": {"moment": "x"}}])
+def test_damaged_progress_is_one_error(progress: object, tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    node(run, "n1", silent_s=1)
+    (run.nodes / "n1.beat.json").write_text(json.dumps({"beat": 3, "progress": progress}))
+    with pytest.raises(CapsuleError, match="progress"):
+        node_states(run)

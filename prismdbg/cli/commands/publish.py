@@ -1,0 +1,25 @@
+"""`prismdbg publish`: the logs that a node still keeps come into RUN, where its supervisor can no longer do it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from prismdbg.jobs.storage.fresh_logs import publish_left
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.render import console
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+def command(run: Path) -> None:
+    """Copy what ranks wrote on this node into RUN, if their supervisor was killed or could not do it.
+
+    Example: `prismdbg publish RUN`, on each node that `status` names
+
+    It is for jobs recorded with --local. The folder on the node is removed when all of its ranks have ended and their
+    logs are in RUN. While one of them still runs, its log is copied as it is, and the folder stays.
+    """
+    publish_left(RunFolder.existing(run), console.announce)
+    console.emit(str(run))

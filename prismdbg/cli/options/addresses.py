@@ -1,0 +1,49 @@
+"""Arguments that are a path of this machine or an address of an object store."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from prismdbg.jobs.storage.object_store import Address, fetch, push, require_free
+from prismdbg.render import console
+
+
+class Fetched(click.Path):
+    """What a command reads. An address is fetched first, and the command gets the path of the copy."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        address = Address.of(value) if isinstance(value, str) else None
+        return super().convert(value, param, context) if address is None else fetch(address, console.announce)
+
+
+class Written(click.ParamType[Path | Address]):
+    """What a command writes: a path, or an address."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Path | Address:
+        if isinstance(value, Path | Address):
+            return value
+        return Address.of(value) or Path(value)
+
+
+@contextmanager
+def written(target: Path | Address) -> Iterator[Path]:
+    """Where to write; what is there when the block ends well is put to the address."""
+    if isinstance(target, Path):
+        yield target
+        return
+    require_free(target)
+    with tempfile.TemporaryDirectory(prefix="prismdbg-") as folder:
+        path = Path(folder) / target.name
+        yield path
+        push(path, target, console.announce)

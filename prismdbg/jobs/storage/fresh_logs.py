@@ -1,0 +1,118 @@
+"""What RUN lacks while ranks write into folders of their nodes: it is asked of the supervisors by a file in RUN, and
+copied by hand where a supervisor is gone."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from prismdbg.capsule.log_reader import iter_logs
+from prismdbg.errors import CapsuleError, FacilityError, UsageError
+from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, file_system_now, last_beat, node_folders, node_states
+from prismdbg.jobs.storage.local_logs import publish_all, publish_logs
+from prismdbg.jobs.storage.ranks_alive import start_ticks, still_runs
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
+
+ANSWER_BOUND_S = 20.0
+POLL_S = 0.1
+_ASKED = "publish.json"
+
+Say = Callable[[str], None]
+
+
+def asked_token(run: RunFolder) -> str:
+    """What was asked for last; empty where nobody has asked."""
+    return str(read_json(run.nodes / _ASKED).get("asked", ""))
+
+
+def ask_for_logs(run: RunFolder, nodes: Sequence[NodeState]) -> list[str]:
+    """Has the logs of other nodes' living ranks brought into RUN, as they are now. Names the nodes that did not do so
+    within `ANSWER_BOUND_S`."""
+    waited_for = {node.name for node in nodes if node.local and node.silent_s is not None and not node.is_lost}
+    waited_for -= {node.name for node in nodes if node.visible}
+    if not waited_for:
+        return []
+    token = secrets.token_hex(8)
+    try:
+        write_json(run.nodes / _ASKED, {"asked": token})
+    except OSError:  # a reader who may not write: what is there is shown
+        return sorted(waited_for)
+    end = time.monotonic() + ANSWER_BOUND_S
+    while waited_for and time.monotonic() < end:
+        time.sleep(POLL_S)
+        file_system_now(run.nodes)
+        waited_for = {name for name in waited_for if not _has_answered(NodeFolder(run.nodes / name), token)}
+    return sorted(waited_for)
+
+
+def _has_answered(node: NodeFolder, token: str) -> bool:
+    with suppress(CapsuleError):
+        return node.published.exists() or last_beat(node).get("published", "") == token
+    return False
+
+
+def log_folders(run: RunFolder, nodes: Sequence[NodeState]) -> list[Path]:
+    """Of all ranks, each where its log can be read from here."""
+    places = {name: node for node in nodes for name in node.ranks}
+    return [places[folder.name].logs_of(folder) if folder.name in places else folder for folder in run.rank_folders()]
+
+
+def publish_left(run: RunFolder, say: Say) -> int:
+    """Copies what lies in folders of this machine into RUN, of nodes whose supervisors no longer do it. How many nodes
+    that were; `UsageError` where RUN misses nothing, `FacilityError` where what it misses is elsewhere."""
+    states = {state.name: state for state in node_states(run)}
+    missing = [node for node in node_folders(run) if node.local is not None]
+    if not missing:
+        raise UsageError(f"{run.path} is complete: no log is missing in it", hint="run `prismdbg status RUN`")
+    done = 0
+    for node in missing:
+        state = states[node.name]
+        if state.silent_s is not None and not state.is_lost and not _is_gone(node, state):
+            say(f"node {node.name}: its supervisor runs, and copies the logs when its part of the job ends")
+        elif state.visible:
+            _publish(run, node, say)
+            done += 1
+        else:
+            say(f"node {node.name}: {state.left or 'its logs'} are not on this machine: run the same command there")
+    if not done:
+        raise FacilityError(f"no log was copied into {run.path}", hint="run `prismdbg publish RUN` on the nodes named")
+    return done
+
+
+def _is_gone(node: NodeFolder, state: NodeState) -> bool:
+    """Whether the node's supervisor can be seen to be gone, though its last heartbeat is young."""
+    about = read_json(node.about)
+    own = Path("/proc/self/ns/pid").stat().st_ino
+    if not state.visible or about.get("namespaces", {}).get("pid") != own:
+        return False
+    return start_ticks(int(about.get("supervisor_pid", 0))) != int(about.get("supervisor_ticks", 0))
+
+
+def _publish(run: RunFolder, node: NodeFolder, say: Say) -> None:
+    local = node.local
+    assert local is not None, "it was asked"
+    names = [path.name for path in iter_logs(local.ranks)]
+    living = [name for name in names if still_runs(read_json(local.ranks / name / "rank.json"))]
+    try:
+        if living:
+            publish_logs(local, run.path)
+        else:
+            publish_all(local, run.path)
+            write_json(node.published, {"by": "hand"})
+    except OSError as error:
+        raise FacilityError(
+            f"the logs of node {node.name} cannot be copied into {run.path}: {error.strerror}",
+            hint=f"check its space and permissions, then run this again; the logs stay in {local.path}",
+        ) from error
+    if living:
+        say(f"node {node.name}: {_ranks(living)} still runs; run this again when the job has ended")
+        return
+    local.remove()
+    say(f"node {node.name}: copied the logs of {_ranks(names)}, and removed {local.path}")
+
+
+def _ranks(names: Sequence[str]) -> str:
+    return ", ".join(f"rank {name}" for name in names)

@@ -1,0 +1,160 @@
+"""Logs that lie in a folder of their node, and how they come into RUN: each file is renamed to its place, and a reader
+finds what a rank had written at some moment, never less than it found before.
+
+RUN says where such a folder is. RUN may be foreign: a folder counts only if it is ours and says the same of itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.checked_json import Word, checked
+from prismdbg.capsule.log_reader import event_segments, iter_logs
+from prismdbg.capsule.transfer import CHUNK_BYTES, FILE_MODE, open_plain, write_sparse
+from prismdbg.errors import CapsuleError
+from prismdbg.jobs.storage.peak import FILE as PEAK
+from prismdbg.jobs.storage.run_folder import read_json, write_json
+from prismdbg.settings.overwritten_copies import FOLDER as OVERWRITTEN
+from prismdbg.settings.rank_config import RANK_MEMORY
+from prismdbg.settings.state_folders import STATES
+
+PREFIX = "prismdbg-"
+_ABOUT = "local.json"
+_OF_A_RANK = re.compile(r"(payload\.[0-9]{5,9}\.seg|peak\.json|rank\.json)")
+
+
+class LocalJson(TypedDict):
+    run: Word
+    node: Word
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFolder:
+    """What one node's ranks write of one job: laid out as RUN."""
+
+    path: Path
+
+    @property
+    def ranks(self) -> Path:
+        return self.path / "ranks"
+
+    def describe(self, run: Path, node: str) -> None:
+        write_json(self.path / _ABOUT, {"run": str(run), "node": node})
+
+    def is_of(self, run: Path, node: str) -> bool:
+        """Whether it is here, ours, and of this node of this run."""
+        try:
+            status = self.path.lstat()
+            if not self.path.name.startswith(PREFIX) or self.path.is_symlink() or status.st_uid != os.geteuid():
+                return False
+            about = checked(LocalJson, read_json(self.path / _ABOUT), str(self.path / _ABOUT))
+        except (OSError, CapsuleError):
+            return False
+        return (about["run"], about["node"]) == (str(run), node)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def publish_logs(local: LocalFolder, run: Path) -> None:
+    """What `why` reads, of ranks that may go on: the event segments and their summaries."""
+    for folder in _rank_folders(local):
+        target = run / "ranks" / folder.name
+        target.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _publish_log(folder, target)
+
+
+def publish_all(local: LocalFolder, run: Path) -> None:
+    """Everything, of ranks that have ended."""
+    publish_logs(local, run)
+    for folder in _rank_folders(local):
+        target = run / "ranks" / folder.name
+        for path in sorted(folder.iterdir()):
+            if path.is_symlink():
+                _publish_link(path, target / path.name)
+            elif _OF_A_RANK.fullmatch(path.name):
+                _publish(path, target / path.name)
+    for tree in _claimed(local):
+        _publish_tree(tree, run / tree.relative_to(local.path))
+
+
+def _rank_folders(local: LocalFolder) -> list[Path]:
+    return list(iter_logs(local.ranks)) if local.ranks.is_dir() else []
+
+
+def _claimed(local: LocalFolder) -> list[Path]:
+    """Launchers and workers leave traces, too, until they turn out to be no ranks."""
+    memory = local.path / RANK_MEMORY
+    traces = [(folder / RANK_MEMORY).resolve() for folder in _rank_folders(local)]
+    trees = [trace for trace in traces if trace.is_dir() and trace.parent == memory.resolve()]
+    return [*trees, *(local.path / name for name in (STATES, OVERWRITTEN) if (local.path / name).is_dir())]
+
+
+def _publish_log(folder: Path, target: Path) -> None:
+    """From the summary to the newest segment, then back to the oldest: the rank goes on meanwhile, and so each segment
+    is copied after all that follow it, and holds what they refer to. Last the preface, which says what was dropped."""
+    for name in (fmt.SUMMARY, PEAK):
+        with suppress(FileNotFoundError):
+            _publish(folder / name, target / name)
+    for number, path in reversed(event_segments(folder)):
+        if number:
+            with suppress(FileNotFoundError):  # dropped since: the preface says so
+                _publish(path, target / path.name)
+    there = {path.name for _, path in event_segments(folder)}
+    with suppress(FileNotFoundError):
+        _publish(folder / fmt.event_segment(0), target / fmt.event_segment(0))
+    for _, path in event_segments(target):
+        if path.name not in there:
+            path.unlink()
+
+
+def _publish_tree(source: Path, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for path in sorted(source.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            _publish_tree(path, target / path.name)
+        elif path.is_file() and not path.name.startswith("."):
+            _publish(path, target / path.name)
+
+
+def _publish_link(source: Path, target: Path) -> None:
+    """As that from a rank's folder to its trace: inside the run."""
+    to = source.readlink()
+    if to.is_absolute() or target.is_symlink():
+        return
+    target.symlink_to(to)
+
+
+def _publish(source: Path, target: Path) -> None:
+    """Copies it, unless it is there as it is. The copy has the time that the file had before it was copied: what is
+    written meanwhile is seen the next time."""
+    with open_plain(source) as read:
+        status = os.fstat(read.fileno())
+        if _is_as(target, status):
+            return
+        new = target.with_name(f".{target.name}.new")
+        try:
+            with os.fdopen(os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, FILE_MODE), "wb") as out:
+                while chunk := read.read(CHUNK_BYTES):
+                    write_sparse(out, chunk)
+                out.truncate(max(out.tell(), status.st_size))
+            os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
+            new.rename(target)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
+
+
+def _is_as(target: Path, source: os.stat_result) -> bool:
+    try:
+        there = target.lstat()
+    except OSError:
+        return False
+    return (there.st_size, there.st_mtime_ns) == (source.st_size, source.st_mtime_ns)

@@ -1,0 +1,273 @@
+"""Folders and files in object stores, by address (`s3://bucket/run`): fetched into a cache folder, or written.
+
+What lies there is foreign: names, numbers and sizes are checked before anything is written here. Who writes puts a list
+of sizes and digests beside the files, last: a folder without all that it lists is not complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, TypedDict
+
+from prismdbg.capsule import checked_json
+from prismdbg.capsule.checked_json import Count, Word
+from prismdbg.capsule.partial import partial_folder
+from prismdbg.capsule.transfer import hash_file
+from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
+from prismdbg.jobs.injection import cache_dir
+from prismdbg.model.plurals import counted
+from prismdbg.model.sizes import size
+
+PROTOCOLS = ("s3", "gs", "az", "abfs", "memory", "file")
+SIGNATURE_SUFFIX = ".sig"
+MOST_FILES = 200_000
+FREE_LEFT_BYTES = 1 << 30  # on the disk of the cache
+KEPT = 8  # fetched folders, the newest
+LISTED = ".prismdbg-files.json"
+_ADDRESS = re.compile(r"([a-z0-9]+)://(.*)", re.DOTALL)
+_SAID = 300  # characters of what a store says
+
+Say = Callable[[str], None]
+
+
+def _is_sha256(text: str) -> str:
+    return "" if re.fullmatch("[0-9a-f]{64}", text) else "is not a sha256 in hexadecimal"
+
+
+class FileJson(TypedDict):
+    size: Count
+    sha256: Annotated[str, _is_sha256]
+
+
+class ListedJson(TypedDict):
+    files: dict[str, FileJson]
+    links: dict[str, Word]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One of an object store, as the user wrote it."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def name(self) -> str:
+        return self.text.rstrip("/").rpartition("/")[2]
+
+    @classmethod
+    def of(cls, text: str) -> Address | None:
+        """None where it is a path. `UsageError` where it is an address that is not read here."""
+        if (match := _ADDRESS.fullmatch(text)) is None:
+            return None
+        if match[1] not in PROTOCOLS or not match[2].strip("/"):
+            known = ", ".join(f"{name}://" for name in PROTOCOLS)
+            raise UsageError(f"{text} is not a supported address", hint=f"give a path, or an address: {known}")
+        return cls(text)
+
+
+def fetch(address: Address, say: Say) -> Path:
+    """A file or folder here, that has what is at the address now. `UsageError` where nothing is."""
+    with _store(address) as (system, root):
+        is_file = system.isfile(root)
+        there = _listing(address, system, root, is_file=is_file)
+        target = _cache() / f"{_key(address, there)}" / address.name
+        if _is_whole(target):
+            target.parent.touch()
+            return target
+        _require_room(address, there)
+        total = sum(size_bytes for size_bytes, _ in there.values())
+        say(f"fetching {address.text}: {counted(len(there), 'file')}, {size(total)}")
+        with partial_folder(target.parent) as partial:
+            _download(system, root, there, partial / address.name, is_file=is_file)
+            _verify(address, partial / address.name, is_file=is_file)
+            (partial / "digests.json").write_text(json.dumps(_digests(partial / address.name)))
+            shutil.rmtree(target.parent, ignore_errors=True)
+            partial.rename(target.parent)
+    _drop_oldest()
+    return target
+
+
+def push(source: Path, address: Address, say: Say) -> None:
+    """Writes a file or folder there. `UsageError` where something is there already: nothing is overwritten."""
+    with _store(address) as (system, root):
+        require_free(address)
+        if source.is_file():
+            say(f"writing {address.text}: {size(source.stat().st_size)}")
+            _put(system, source, root)
+            return
+        files, links = _contents(source)
+        say(f"writing {address.text}: {counted(len(files), 'file')}, {size(sum(f.stat().st_size for f in files))}")
+        listed = {}
+        for path in files:
+            name = path.relative_to(source).as_posix()
+            entry = hash_file(path)
+            listed[name] = {"size": entry.size_bytes, "sha256": entry.sha256}
+            _put(system, path, f"{root}/{name}")
+        system.pipe_file(f"{root}/{LISTED}", json.dumps({"files": listed, "links": links}).encode())
+
+
+def _put(system: Any, source: Path, target: str) -> None:
+    if "file" in system.protocol:  # others have no folders, or make them
+        system.makedirs(target.rpartition("/")[0], exist_ok=True)
+    system.put_file(str(source), target)
+
+
+def require_free(address: Address) -> None:
+    with _store(address) as (system, root):
+        if system.exists(root):
+            raise UsageError(f"{address.text} already exists", hint="choose a new address")
+
+
+def _contents(source: Path) -> tuple[list[Path], dict[str, str]]:
+    """Its files, and its links that lead to another place in it."""
+    files, links = [], {}
+    for path in sorted(source.rglob("*")):
+        if path.is_symlink():
+            to = path.readlink()
+            if not to.is_absolute() and path.resolve().is_relative_to(source.resolve()):
+                links[path.relative_to(source).as_posix()] = str(to)
+        elif path.is_file():
+            files.append(path)
+    return files, links
+
+
+def _listing(address: Address, system: Any, root: str, *, is_file: bool) -> dict[str, tuple[int, str]]:
+    """By name the size, and what changes when the content does. A file's signature comes with it."""
+    alone = (path for path in (root, f"{root}{SIGNATURE_SUFFIX}") if is_file and system.isfile(path))
+    found = {path: system.info(path) for path in alone} if is_file else system.find(root, detail=True)
+    if not found:
+        raise UsageError(f"nothing is at {address.text}", hint="check the address, and your credentials for it")
+    if len(found) > MOST_FILES:
+        raise CapsuleError(f"{address.text} has more than {MOST_FILES:,} files", hint="give the address of one RUN")
+    there = {}
+    for path, about in found.items():
+        name = path.rpartition("/")[2] if is_file else path.removeprefix(root).lstrip("/")
+        _require_plain(address, name)
+        tag = about.get("ETag") or about.get("etag") or about.get("mtime") or about.get("created") or ""
+        there[name] = int(about.get("size") or 0), str(tag)
+    return there
+
+
+def _require_plain(address: Address, name: str) -> None:
+    parts = PurePosixPath(name).parts
+    if not parts or name.startswith("/") or ".." in parts or "\0" in name or str(PurePosixPath(name)) != name:
+        raise CapsuleError(f"{address.text} contains a file of the name {name[:80]!r}", hint="fetch it by other means")
+
+
+def _key(address: Address, there: Mapping[str, tuple[int, str]]) -> str:
+    told = json.dumps([address.text.rstrip("/"), sorted(there.items())])
+    return hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _require_room(address: Address, there: Mapping[str, tuple[int, str]]) -> None:
+    needed = sum(size_bytes for size_bytes, _ in there.values())
+    free = shutil.disk_usage(_cache()).free - FREE_LEFT_BYTES
+    if needed > free:
+        raise FacilityError(
+            f"{address.text} has {size(needed)}, and {_cache()} has room for {size(max(free, 0))}",
+            hint="free some space, or set XDG_CACHE_HOME to a larger disk",
+        )
+
+
+def _download(system: Any, root: str, there: Mapping[str, tuple[int, str]], target: Path, *, is_file: bool) -> None:
+    for name, (size_bytes, _) in there.items():
+        path = target.with_name(name) if is_file else target / name
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        system.get_file(f"{root.rpartition('/')[0] if is_file else root}/{name}", str(path))
+        path.chmod(0o600)
+        if path.stat().st_size != size_bytes:
+            raise CapsuleError(f"{name} changed while it was fetched", hint="try again after the upload has ended")
+
+
+def _verify(address: Address, target: Path, *, is_file: bool) -> None:
+    """By the list that `push` wrote; what others put there has none."""
+    if is_file or not (target / LISTED).exists():
+        return
+    data = checked_json.read(target / LISTED).value
+    listed = checked_json.checked(ListedJson, data, f"{address.text}/{LISTED}")
+    for name, about in listed["files"].items():
+        _require_plain(address, name)
+        path = target / name
+        if not path.is_file() or hash_file(path).sha256 != about["sha256"]:
+            raise CapsuleError(
+                f"{address.text}/{name} is missing, or not what was written there",
+                hint="write it again: it is not complete, or was altered",
+            )
+    for name, to in listed["links"].items():
+        _require_plain(address, name)
+        link = target / name
+        if Path(to).is_absolute() or not (link.parent / to).resolve().is_relative_to(target.resolve()):
+            raise CapsuleError(f"{address.text}: {name} leads out of it", hint="fetch it by other means")
+        link.symlink_to(to)
+    (target / LISTED).unlink()
+
+
+def _digests(target: Path) -> dict[str, str]:
+    files = [target] if target.is_file() else [p for p in target.rglob("*") if p.is_file() and not p.is_symlink()]
+    return {str(path.relative_to(target.parent)): hash_file(path).sha256 for path in sorted(files)}
+
+
+def _is_whole(target: Path) -> bool:
+    """Whether it was fetched before, and is as it was."""
+    kept = target.with_name("digests.json")
+    if not kept.is_file():
+        return False
+    try:
+        recorded = dict(json.loads(kept.read_text()))
+        return all(hash_file(target.parent / name).sha256 == digest for name, digest in recorded.items())
+    except (OSError, ValueError, TypeError, PrismError):
+        return False
+
+
+def is_fetched(path: Path) -> bool:
+    """Whether it is a copy in the cache: nothing of the user's belongs beside it."""
+    return path.resolve().is_relative_to(_cache().resolve())
+
+
+def _cache() -> Path:
+    folder = cache_dir() / "fetched"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+def _drop_oldest() -> None:
+    folders = [path for path in _cache().iterdir() if not path.name.startswith(".")]
+    for path in sorted(folders, key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _store(address: Address) -> Iterator[tuple[Any, str]]:
+    """The file system of fsspec, and the path in it. What it raises becomes an error of ours."""
+    try:
+        import fsspec
+
+        system, root = fsspec.core.url_to_fs(address.text, use_listings_cache=False)
+    except ImportError as error:
+        raise FacilityError(
+            f"{address.text} needs a package that is not installed: {error}",
+            hint="pip install 'prismdbg[remote]', or the package that the message names",
+        ) from error
+    try:
+        yield system, root.rstrip("/")
+    except PrismError:
+        raise
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"nothing is at {address.text}", hint="check the address, and your credentials for it"
+        ) from error
+    except Exception as error:
+        said = str(error)[:_SAID] or type(error).__name__
+        raise FacilityError(
+            f"{address.text} cannot be reached: {said}", hint="check network and credentials"
+        ) from error

@@ -1,0 +1,146 @@
+"""Logs of a node that come into RUN: a reader finds a whole beginning of each at any time, and nobody is robbed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiny_log import TinyLog
+
+from prismdbg.capsule.log_reader import read_log
+from prismdbg.errors import FacilityError, UsageError
+from prismdbg.jobs.storage import local_logs
+from prismdbg.jobs.storage.fresh_logs import publish_left
+from prismdbg.jobs.storage.job_nodes import NodeFolder, node_states
+from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_logs
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.log.columns import read_columns
+from prismdbg.log.folding import fold
+from prismdbg.log.summary import summarize
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    run = RunFolder(tmp_path / "run")
+    run.ranks.mkdir(parents=True)
+    (run.nodes / "n1").mkdir(parents=True)
+    (run.nodes / "job.json").write_text('{"id": "x"}')
+    write_json(run.run_json, {"command": ["train"]})
+    return run
+
+
+@pytest.fixture
+def local(tmp_path: Path, run: RunFolder) -> LocalFolder:
+    folder = LocalFolder(tmp_path / "prismdbg-abc")
+    folder.ranks.mkdir(parents=True)
+    folder.describe(run.path, "n1")
+    write_json(run.nodes / "n1" / "node.json", {"local": str(folder.path)})
+    return folder
+
+
+def issue(log: TinyLog, count: int = 1) -> None:
+    for _ in range(count):
+        log.complete(log.issue(1 + log.records // 10, 1 + log.records % 10))
+
+
+def issued(run: RunFolder) -> int:
+    return read_columns(run.ranks / "0").issued
+
+
+def test_a_log_is_copied_again_as_it_grows_and_is_folded(run: RunFolder, local: LocalFolder) -> None:
+    log = TinyLog(local.ranks / "0")
+    for number in range(1, 6):
+        issue(log, 5)
+        publish_logs(local, run.path)
+        assert issued(run) == 10 * number - 5
+        issue(log, 5)
+        log.next_segment()
+        summarize(log.folder)
+        fold(log.folder, 2 << 16)
+    publish_logs(local, run.path)
+    assert sorted(p.name for p in (run.ranks / "0").iterdir()) == sorted(p.name for p in log.folder.iterdir())
+    assert issued(run) == read_columns(log.folder).issued
+
+
+def test_what_is_written_while_a_log_is_copied_leaves_no_hole(
+    run: RunFolder, local: LocalFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before each file is copied the rank fills a segment, and the supervisor folds what is too much."""
+    log = TinyLog(local.ranks / "0")
+    for _ in range(4):
+        issue(log, 5)
+        log.next_segment()
+    copy = local_logs._publish
+
+    def goes_on(source: Path, target: Path) -> None:
+        issue(log, 5)
+        log.next_segment()
+        summarize(log.folder)
+        fold(log.folder, 3 << 16)
+        copy(source, target)
+        if target.parent == run.ranks / "0" and any(target.parent.glob("events.*.seg")):
+            found = read_columns(target.parent)
+            ids = found.record_id.tolist()
+            assert ids == list(range(ids[0], ids[0] + len(ids))) if ids else True
+
+    monkeypatch.setattr(local_logs, "_publish", goes_on)
+    for _ in range(3):
+        publish_logs(local, run.path)
+        found = read_columns(run.ranks / "0")
+        assert found.damage is None and found.record_id.tolist() == sorted(set(found.record_id.tolist()))
+
+
+def test_everything_of_a_rank_that_has_ended_comes_along(run: RunFolder, local: LocalFolder) -> None:
+    log = TinyLog(local.ranks / "0")
+    issue(log, 3)
+    (log.folder / "payload.00000.seg").write_bytes(b"1234")
+    (log.folder / "payload.spare").write_bytes(b"")
+    trace = local.path / "memory" / "12.34"
+    trace.mkdir(parents=True)
+    (trace / "memory.00000.seg").write_bytes(b"5")
+    (trace.parent / "13.35").mkdir()
+    (log.folder / "memory").symlink_to("../../memory/12.34")
+    (local.path / "states" / "0" / "7").mkdir(parents=True)
+    (local.path / "states" / "0" / "7" / "state.json").write_text("{}")
+    publish_all(local, run.path)
+    found = run.ranks / "0"
+    assert read_log(found).collectives and (found / "payload.00000.seg").read_bytes() == b"1234"
+    assert not (found / "payload.spare").exists()
+    assert (found / "memory" / "memory.00000.seg").read_bytes() == b"5"
+    assert not (run.path / "memory" / "13.35").exists(), "of a process that is no rank"
+    assert (run.states / "0" / "7" / "state.json").read_text() == "{}"
+
+
+def test_left_logs_are_copied_and_removed_once(run: RunFolder, local: LocalFolder) -> None:
+    issue(TinyLog(local.ranks / "0"))
+    write_json(local.ranks / "0" / "rank.json", {"rank": 0, "pid": 1 << 22, "node": "n1"})
+    write_json(run.nodes / "n1" / "supervisor.json", {"exit_code": 0})
+    said: list[str] = []
+    assert publish_left(run, said.append) == 1
+    assert issued(run) == 1 and not local.path.exists() and "copied the logs of rank 0" in said[-1]
+    with pytest.raises(UsageError, match="no log is missing"):
+        publish_left(run, said.append)
+
+
+@pytest.mark.parametrize("claims", [None, {"run": "/another", "node": "n1"}, {"run": "RUN", "node": "n2"}, {"run": 3}])
+def test_a_folder_that_does_not_say_that_it_is_ours_is_left_alone(
+    claims: dict[str, object] | None, run: RunFolder, local: LocalFolder
+) -> None:
+    """RUN may be foreign, and name any folder."""
+    (local.ranks / "0").mkdir()
+    (local.path / "local.json").unlink()
+    if claims is not None:
+        write_json(local.path / "local.json", {**claims, **({"run": str(run.path)} if claims["run"] == "RUN" else {})})
+    write_json(run.nodes / "n1" / "supervisor.json", {"exit_code": 0})
+    assert [state.visible for state in node_states(run)] == [False]
+    with pytest.raises(FacilityError, match="no log was copied"):
+        publish_left(run, lambda _: None)
+    assert local.path.exists() and not run.rank_folders()
+
+
+def test_a_folder_behind_a_link_or_of_another_name_is_none(run: RunFolder, local: LocalFolder, tmp_path: Path) -> None:
+    (tmp_path / "prismdbg-link").symlink_to(local.path)
+    other = local.path.rename(tmp_path / "other")
+    for path in (tmp_path / "prismdbg-link", other):
+        assert not LocalFolder(path).is_of(run.path, "n1")
+    assert NodeFolder(run.nodes / "n1").local == local

@@ -1,0 +1,156 @@
+"""Folders and files by address: what comes back is what was written, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prismdbg.errors import CapsuleError, FacilityError, UsageError
+from prismdbg.jobs.storage import object_store
+from prismdbg.jobs.storage.object_store import LISTED, Address, fetch, push
+
+fsspec = pytest.importorskip("fsspec")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(object_store, "cache_dir", lambda: tmp_path / "cache")
+    return tmp_path / "cache" / "fetched"
+
+
+@pytest.fixture(params=["memory", "file"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Address:
+    if request.param == "memory":
+        memory = fsspec.filesystem("memory")
+        memory.store.clear()
+        memory.pseudo_dirs[:] = [""]
+    return Address(f"memory://bucket/{tmp_path.name}" if request.param == "memory" else f"file://{tmp_path}/store/run")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    (folder / "ranks" / "0").mkdir(parents=True)
+    (folder / "run.json").write_text("{}")
+    (folder / "ranks" / "0" / "events.00000.seg").write_bytes(bytes(1000))
+    (folder / "memory" / "1.2").mkdir(parents=True)
+    (folder / "memory" / "1.2" / "memory.00000.seg").write_bytes(b"m")
+    (folder / "ranks" / "0" / "memory").symlink_to("../../memory/1.2")
+    (folder / "away").symlink_to("/etc/passwd")
+    return folder
+
+
+def put(address: Address, name: str, data: bytes) -> None:
+    with fsspec.open(f"{address.text}/{name}", "wb", auto_mkdir=True) as file:
+        file.write(data)
+
+
+def said(_: str) -> None:
+    """Nobody listens."""
+
+
+def test_what_was_written_comes_back(address: Address, folder: Path) -> None:
+    push(folder, address, said)
+    found = fetch(address, said)
+    assert (found / "run.json").read_text() == "{}" and not (found / LISTED).exists()
+    assert (found / "ranks" / "0" / "memory" / "memory.00000.seg").read_bytes() == b"m"
+    assert not (found / "away").is_symlink(), "what leads out of it is not written"
+    assert found.parent.stat().st_mode & 0o077 == 0
+    lines: list[str] = []
+    assert fetch(address, lines.append) == found and not lines, "once"
+    (found / "run.json").write_text("{ }")
+    assert (fetch(address, lines.append) / "run.json").read_text() == "{}" and lines, "an altered copy is none"
+    with pytest.raises(UsageError, match="already exists"):
+        push(folder, address, said)
+
+
+def test_what_changes_there_is_fetched_again(address: Address) -> None:
+    put(address, "run.json", b"{}")
+    first = fetch(address, said)
+    put(address, "run.json", b'{"command": []}')
+    assert (fetch(address, said) / "run.json").read_text() == '{"command": []}'
+    assert first != fetch(address, said)
+
+
+def test_a_file_is_fetched_alone(address: Address, tmp_path: Path) -> None:
+    (tmp_path / "one.tar.zst").write_bytes(b"packed")
+    put(address, "beside", b"")
+    one = Address(f"{address.text}/one.tar.zst")
+    push(tmp_path / "one.tar.zst", one, said)
+    assert fetch(one, said).name == "one.tar.zst" and fetch(one, said).read_bytes() == b"packed"
+    assert not (fetch(one, said).parent / "beside").exists()
+    put(address, "one.tar.zst.sig", b"signature")
+    assert fetch(one, said).with_name("one.tar.zst.sig").read_bytes() == b"signature"
+
+
+@pytest.mark.parametrize("harm", ["altered", "missing"])
+def test_a_folder_that_was_altered_is_refused(harm: str, address: Address, folder: Path, cache: Path) -> None:
+    push(folder, address, said)
+    if harm == "altered":
+        put(address, "run.json", b"[]")
+    else:
+        system, root = fsspec.core.url_to_fs(address.text)
+        system.rm_file(f"{root}/run.json")
+    with pytest.raises(CapsuleError, match=r"run\.json is missing, or not what was written"):
+        fetch(address, said)
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize("to", ["/etc/passwd", "../../../../etc/passwd"])
+def test_a_link_that_leads_out_is_refused(to: str, address: Address) -> None:
+    put(address, "run.json", b"{}")
+    put(address, LISTED, json.dumps({"files": {}, "links": {"ranks": to}}).encode())
+    with pytest.raises(CapsuleError, match="leads out of it"):
+        fetch(address, said)
+
+
+@pytest.mark.parametrize("listed", [b"[]", b"{", b'{"files": {"a": {"size": -1, "sha256": ""}}, "links": {}}'])
+def test_a_damaged_list_is_one_error(listed: bytes, address: Address) -> None:
+    put(address, "a", b"")
+    put(address, LISTED, listed)
+    with pytest.raises(CapsuleError):
+        fetch(address, said)
+
+
+@pytest.mark.parametrize("name", ["../out", "a/../../out", "a\0", "a//b", ""])
+def test_a_name_that_leads_out_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hostile:
+        def isfile(self, _: str) -> bool:
+            return False
+
+        def find(self, root: str, *, detail: bool) -> dict[str, Any]:
+            return {f"{root}/{name}": {"size": 1, "ETag": "x"}, f"{root}/b": {"size": 1}}
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", lambda *_, **__: (Hostile(), "bucket/run"))
+    with pytest.raises(CapsuleError, match="of the name"):
+        fetch(Address("s3://bucket/run"), said)
+
+
+def test_what_does_not_fit_on_the_disk_is_refused(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(address, "a", bytes(100))
+    monkeypatch.setattr(object_store, "FREE_LEFT_BYTES", 1 << 60)
+    with pytest.raises(FacilityError, match="has room for 0"):
+        fetch(address, said)
+
+
+def test_an_address_is_told_from_a_path() -> None:
+    assert Address.of("runs/one") is None and Address.of("host:/runs/one") is None
+    assert Address.of("s3://bucket/one") == Address("s3://bucket/one")
+    for text in ("http://host/one", "s3://", "file:///"):
+        with pytest.raises(UsageError, match="not a supported address"):
+            Address.of(text)
+
+
+def test_where_nothing_is_the_error_says_so(address: Address) -> None:
+    with pytest.raises(UsageError, match="nothing is at"):
+        fetch(address, said)
+
+
+def test_only_the_newest_copies_are_kept(address: Address, cache: Path) -> None:
+    for number in range(object_store.KEPT + 3):
+        put(address, "a", bytes(number + 1))
+        fetch(address, said)
+    assert len(list(cache.iterdir())) == object_store.KEPT

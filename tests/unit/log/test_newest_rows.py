@@ -1,0 +1,73 @@
+"""Of each of many ranks the last collectives, and a summary of what is before, within a segment too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_log import TinyLog
+
+from prismdbg.capsule import log_format as fmt
+from prismdbg.log.columns import NOT_ENDED, read_columns
+from prismdbg.log.summary import summarize
+
+PER_STEP = 4
+
+
+def written(folder: Path, steps: int, *, open_at: tuple[int, ...] = (), nan_at: tuple[int, ...] = ()) -> TinyLog:
+    log = TinyLog(folder)
+    for step in range(steps):
+        log.step(step)
+        for nth in range(1, PER_STEP + 1):
+            flags = fmt.IssueFlag.HAS_FINGERPRINT | (fmt.IssueFlag.SENT_NONFINITE if log.records in nan_at else 0)
+            record = log.issue(step, nth, flags=flags)
+            if record not in open_at:
+                log.complete(record)
+    return log
+
+
+def test_what_is_before_is_in_the_summary(tmp_path: Path) -> None:
+    written(tmp_path, 10)
+    whole, newest = read_columns(tmp_path), read_columns(tmp_path, newest_rows=6)
+    assert newest.record_id.tolist() == whole.record_id[-6:].tolist()
+    assert (newest.issued, newest.unknown, newest.last_moment) == (40, 0, whole.last_moment)
+    assert newest.summary["collectives"].tolist() == [4] * 8 + [2]
+    assert newest.summary["size_bytes"].sum() + newest.size_bytes.sum() == whole.size_bytes.sum()
+    assert newest.first_step_read == 8
+
+
+def test_what_is_open_and_the_first_nan_stay(tmp_path: Path) -> None:
+    written(tmp_path, 10, open_at=(3, 39), nan_at=(7, 9, 38))
+    newest = read_columns(tmp_path, newest_rows=4)
+    assert newest.record_id.tolist() == [3, 7, 36, 37, 38, 39]
+    assert newest.record_id[newest.ended_ns == NOT_ENDED].tolist() == [3, 39]
+    assert newest.first_step_read == 9 and newest.issued == 40 and newest.unknown == 0
+    assert newest.collective(0).record_id == 3
+
+
+@pytest.mark.parametrize("rows", [1, 5, 13, 100])
+def test_it_goes_on_from_the_summary_of_the_segments_before(rows: int, tmp_path: Path) -> None:
+    log = written(tmp_path, 6)
+    log.next_segment()
+    for step in range(6, 9):
+        for nth in range(1, PER_STEP + 1):
+            log.complete(log.issue(step, nth))
+    summarize(tmp_path)
+    newest = read_columns(tmp_path, newest_rows=rows)
+    assert newest.issued == 36 and newest.unknown == 0
+    assert newest.record_id.tolist() == list(range(36 - min(rows, 36), 36))
+    assert int(newest.summary["collectives"].sum()) >= 36 - min(rows, 36)
+
+
+def test_a_log_without_collectives_has_none(tmp_path: Path) -> None:
+    TinyLog(tmp_path).note("begin")
+    assert not len(read_columns(tmp_path, newest_rows=5))
+
+
+def test_a_record_that_is_read_alone_is_the_same(tmp_path: Path) -> None:
+    written(tmp_path, 10)
+    columns = read_columns(tmp_path)
+    alone = [read_columns(tmp_path).collective(row) for row in range(len(columns))]
+    assert [columns.collective(row) for row in range(len(columns))] == alone
+    assert np.array_equal(columns.record_id, [each.record_id for each in alone])
