@@ -20,6 +20,7 @@ from aiohttp.test_utils import make_mocked_request
 from capsules import make_capsule
 from prismdbg_tui.browser.server import GuardedServer
 from prismdbg_tui.session.views import Phase
+from prismdbg_tui.start import WEB_DRIVER
 from spawning import Spawn
 from waiting import wait_for
 
@@ -129,6 +130,29 @@ def test_screens_end_with_their_server(
     assert screens
     server.wait(BOUND_S)
     wait_for(lambda: not any(screen.is_running() for screen in screens), BOUND_S, "the screen to end")
+
+
+BUSY = """
+import prismdbg_tui.browser.driver as driver
+from textual.app import App
+driver.LONGEST_END_S = 0.5
+class Busy(App):
+    def on_mount(self):
+        while True: pass
+Busy().run()
+"""
+
+
+def test_a_screen_that_is_busy_for_ever_ends_once_nobody_is_there(
+    spawn: Spawn, child_environment: dict[str, str]
+) -> None:
+    screen = spawn(
+        sys.executable, "-c", BUSY, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={**child_environment, "TEXTUAL_DRIVER": WEB_DRIVER},
+    )  # fmt: skip
+    assert screen.stdin is not None
+    screen.stdin.close()
+    assert screen.wait(BOUND_S) == 1
 
 
 async def screens_of(address: str, server: subprocess.Popen[str], number: int) -> list[psutil.Process]:

@@ -6,11 +6,14 @@ Textual's own waits for ever once the server that started it is gone: its input 
 from __future__ import annotations
 
 import os
+import threading
 from functools import partial
 from typing import Any
 
 from textual.drivers.web_driver import WebDriver
 from textual.messages import ExitApp
+
+LONGEST_END_S = 60.0  # a screen that is busy for ever ends as well; whoever it started ends with it
 
 
 class EndingWebDriver(WebDriver):
@@ -29,3 +32,6 @@ class EndingWebDriver(WebDriver):
         super().run_input_thread()
         if not self.exit_event.is_set():
             self._app.post_message(ExitApp())
+        last = threading.Timer(LONGEST_END_S, os._exit, (1,))
+        last.daemon = True
+        last.start()
