@@ -21,7 +21,7 @@ _PERFETTO, _DUMPS, _JSON_DUMPS = "perfetto", "flight-recorder", "flight-recorder
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path), metavar="RUN|CAPSULE")
+@click.argument("path", type=click.Path(path_type=Path), metavar="RUN|CAPSULE|TRACES")
 @click.option(
     "--format",
     "kind",

@@ -21,7 +21,7 @@ _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), metavar="RUN|CAPSULE|DUMPS")
+@click.argument("run", type=click.Path(path_type=Path), metavar="RUN|CAPSULE|TRACES")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.option(
     "--whole",
@@ -34,8 +34,8 @@ def command(run: Path, as_json: bool, whole: bool, keys: Keys) -> None:
 
     It finds ranks that raised an exception or died, ranks that never reached a collective and their position,
     mismatched collectives, the first NaN, and stragglers. It reads the ranks' logs and the stacks that were taken at a
-    hang. A CAPSULE, a folder or a packed file, contains the log of one rank. DUMPS is a folder with the dumps of
-    PyTorch's Flight Recorder, one per rank.
+    hang. A CAPSULE, a folder or a packed file, contains the log of one rank. TRACES is a folder with one file per rank
+    from another tool: dumps of PyTorch's Flight Recorder, or traces of torch.profiler.
 
     The most certain findings come first. A finding is `certain` if the logs show it, `likely` if it explains the logs,
     and a `hint` if it is worth a check.
