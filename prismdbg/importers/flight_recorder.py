@@ -104,8 +104,8 @@ def _chosen(rank: int, dumps: list[Path]) -> Path:
 def _is_dump(file: Path) -> bool:
     head = _head(file)
     if _is_json(head):
-        if b'"schemaVersion"' in head or b'"traceEvents"' in head:
-            return False  # a profiler's trace, which describes groups by the same names
+        if b'"schemaVersion"' in head or b'"traceEvents"' in head or b'"schema"' in head:
+            return False  # traces of torch.profiler, which describe groups by the same names
         return b'"entries"' in head or b'"comm_lib_version"' in head or b'"pg_config"' in head
     return head.startswith(b"\x80") and b"version" in head[:64]
 

@@ -32,7 +32,7 @@ _DAMAGED = "fetch the file again: it is damaged, or it was not written by the to
 def head(path: Path, size_bytes: int) -> bytes:
     """The first bytes of a file, unpacked; empty if it is no regular file or cannot be read."""
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             return file.read(size_bytes)
     except (CapsuleError, OSError, EOFError, zlib.error):
         return b""
@@ -42,14 +42,14 @@ def members(path: Path, arrays: Container[str]) -> Iterator[tuple[str, Any]]:
     """The fields of the object in the file, as they come; for a field in `arrays` each item of its list by itself.
     Raises `CapsuleError` for what is damaged, too large, or no JSON object."""
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             yield from _Reader(file, str(path)).members(arrays)
     except (OSError, EOFError, zlib.error) as error:
         raise CapsuleError(f"{path} cannot be read: {error}", hint=_DAMAGED) from None
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def opened(path: Path) -> Iterator[BinaryIO]:
     """A pipe, a device or a link is never opened."""
     if not stat.S_ISREG(path.lstat().st_mode):
         raise CapsuleError(f"{path} is not a regular file", hint=_DAMAGED)

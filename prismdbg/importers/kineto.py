@@ -97,8 +97,8 @@ def is_trace(file: Path) -> bool:
     return head.lstrip().startswith(b"{") and (b'"traceEvents"' in head or b'"schemaVersion"' in head)
 
 
-def read_trace(path: Path) -> TracedRank:
-    """One rank's trace. Raises `CapsuleError` for what is damaged, too large, or does not say its rank."""
+def read_trace(path: Path, rank: int) -> TracedRank:
+    """The trace of a rank. Raises `CapsuleError` for what is damaged, too large, or does not say its rank."""
     found = _Found()
     for name, value in json_stream.members(path, {"traceEvents"}):
         if name == "traceEvents":
@@ -110,7 +110,7 @@ def read_trace(path: Path) -> TracedRank:
     if found.has_functions and calls:
         _add_frames(path, calls)
     return TracedRank(
-        rank=distributed["rank"],
+        rank=rank,
         calls=calls,
         groups=_groups(distributed, found),
         steps=_steps(found),
@@ -266,6 +266,7 @@ def _call(op: str, spec: OpSpec, span: _Span, comms: _Span | None, found: _Found
         left_ns=span.end_ns,
         ended_ns=work.end_ns if work is not None else queued,
         thread=span.thread & (2**63 - 1),
+        function_id=_number(span, "Record function id"),
     )
 
 

@@ -28,7 +28,8 @@ _NOT_TOLD = "not told"
 class TracedCall:
     """One call of an operator of c10d. `group`: empty where the trace does not say it. seq: in its group, None where
     that is not told. root: of the group, or the peer; -1 for none. `left_ns`: when the call returned; `ended_ns`: when
-    its transfer was over, None where that is not told."""
+    its transfer was over, None where that is not told. function_id: torch's number of the call, the same in all traces
+    of one run."""
 
     op: str
     group: str
@@ -43,6 +44,7 @@ class TracedCall:
     ended_ns: int | None
     thread: int
     frames: tuple[Frame, ...] = ()
+    function_id: int | None = None
 
     @property
     def is_p2p(self) -> bool:
@@ -77,7 +79,7 @@ def join(ranks: Sequence[TracedRank], damaged: Mapping[int, str]) -> ImportedJob
         gaps.append("calls are not numbered: the first call of each rank in a group is taken for the same one")
     logs = {traced.rank: _log(traced, kept[traced.rank], groups) for traced in ranks}
     unknown = sum(call.ended_ns is None for calls in kept.values() for call, _ in calls)
-    if unknown:
+    if unknown and any(traced.wall_offset_ns is not None for traced in ranks):
         gaps.append(f"when {counted(unknown, 'call')} ended is unknown: they end with the call itself here")
     is_timed = all(traced.wall_offset_ns is not None and traced.host for traced in ranks)
     is_timed &= unknown <= _FEW_UNKNOWN * sum(map(len, kept.values()))
