@@ -10,6 +10,9 @@ import pytest
 from chain import prismdbg
 from jobs import plain_environment, run, torchrun
 
+from prismdbg import open as prismdbg_open
+from prismdbg.model.collective import TensorMeta
+
 pytestmark = pytest.mark.job
 
 PROGRAM = Path(__file__).parent.parent / "programs" / "profiled.py"
@@ -30,6 +33,15 @@ def traces(profiled: Path) -> Path:
     folder = profiled / "traces"
     folder.mkdir()
     for trace in profiled.glob("trace_*.json.gz"):
+        trace.rename(folder / trace.name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def executions(profiled: Path) -> Path:
+    folder = profiled / "executions"
+    folder.mkdir()
+    for trace in profiled.glob("et_*.json"):
         trace.rename(folder / trace.name)
     return folder
 
@@ -72,3 +84,28 @@ def test_torchs_analyser_reads_what_is_written_of_it(traces: Path, tmp_path: Pat
     again = why(tmp_path / "dumps")
     assert again["verdicts"] == []
     assert again["ranks"] == [0, 1]
+
+
+def test_execution_traces_are_read_alone_and_with_a_profilers(traces: Path, executions: Path, tmp_path: Path) -> None:
+    assert why(executions)["verdicts"] == []
+    for file in (*traces.iterdir(), *executions.iterdir()):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    both, alone = prismdbg_open(tmp_path), prismdbg_open(traces)
+    gathered = [call for call in both[0].collectives if call.op == "allgather_"]
+    assert {call.outputs for call in gathered} == {(TensorMeta((2,), "float32"),) * 2}
+    assert [call.duration_ns for call in both[0].collectives] == [call.duration_ns for call in alone[0].collectives]
+    alone_in_them = prismdbg_open(executions)
+    for rank in (0, 1):
+        told = [(call.moment, call.op, call.inputs) for call in alone_in_them[rank].collectives]
+        assert told == [(call.moment, call.op, call.inputs) for call in both[rank].collectives]
+
+
+def test_chakra_traces_of_it_are_read_back(traces: Path, tmp_path: Path) -> None:
+    said = prismdbg("export", traces, "--format", "chakra", "-o", tmp_path / "nodes")
+    assert said.code == 0, said.err
+    assert why(tmp_path / "nodes")["verdicts"] == []
+    first, again = prismdbg_open(traces), prismdbg_open(tmp_path / "nodes")
+    for rank in (0, 1):
+        assert [(c.op, c.inputs) for c in again[rank].collectives] == [
+            (c.op, c.inputs) for c in first[rank].collectives
+        ]
