@@ -35,7 +35,7 @@ from prismdbg.model.ops import OPS, Movement
 GROUPS_FILE = "comm_groups.json"
 NAME = "chakra"
 _NS_PER_US = 1000
-_TYPES = {
+TYPES = {
     Movement.ALL_REDUCE: "ALL_REDUCE",
     Movement.REDUCE: "REDUCE",
     Movement.REDUCE_SCATTER: "REDUCE_SCATTER",
@@ -179,7 +179,7 @@ def _call(log: RankLog, number: int, call: Collective, numbers: _Numbers) -> Any
         for name, value in (("comm_src", source), ("comm_dst", target), ("comm_tag", call.tag)):
             node.attr.add(name=name, int32_val=value)
     else:
-        node.attr.add(name="comm_type", int64_val=COLLECTIVES.index(_TYPES[spec.movement]))
+        node.attr.add(name="comm_type", int64_val=COLLECTIVES.index(TYPES[spec.movement]))
         node.attr.add(name="seq", int64_val=call.identity.seq)
         if call.root >= 0:
             node.attr.add(name="root", int64_val=call.root)
