@@ -143,7 +143,7 @@ class Recording:
         try:
             self.manifest: Manifest | None = None
             folders: dict[int, Path] = {}
-            if (path.is_file() and not _is_dump(path)) or (path / layout.MANIFEST).is_file():
+            if (path.is_file() and not _is_imported(path)) or (path / layout.MANIFEST).is_file():
                 capsule = self._open.enter_context(opened(path, keys))
                 self.manifest = capsule.manifest
                 self._evidence: Evidence = gather(capsule.path)
@@ -198,10 +198,10 @@ class Recording:
         return f"<h4>{escape(self.path.name)}</h4>{verdicts}{timeline_svg(self._evidence.logs)}"
 
 
-def _is_dump(path: Path) -> bool:
-    from prismdbg.importers.flight_recorder import find_dumps
+def _is_imported(path: Path) -> bool:
+    from prismdbg.importers.formats import is_imported
 
-    return bool(find_dumps(path))
+    return is_imported(path)
 
 
 def _array(data: bytes, meta: TensorMeta) -> Array:
@@ -220,7 +220,9 @@ def _array(data: bytes, meta: TensorMeta) -> Array:
 
 
 def open_recording(path: str | Path, keys: Keys = NO_KEYS) -> Recording:
-    """Opens a RUN, a capsule or Flight Recorder dumps. Raises `UsageError` or `CapsuleError` if it is none of them."""
+    """Opens a RUN, a capsule or another tool's files. Raises `UsageError` or `CapsuleError` if it is none of them."""
     if not (found := Path(path)).exists():
-        raise UsageError(f"no such file or directory: {path}", hint="give a RUN, a capsule, or a folder of dumps")
+        raise UsageError(
+            f"no such file or directory: {path}", hint="give a RUN, a capsule, or a folder of dumps or traces"
+        )
     return Recording(found, keys)

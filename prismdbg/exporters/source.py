@@ -12,7 +12,7 @@ from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.errors import CapsuleError, UsageError
-from prismdbg.importers.flight_recorder import find_dumps
+from prismdbg.importers.formats import is_imported
 from prismdbg.jobs.capture.packed_memory import packed_trace
 from prismdbg.jobs.evidence import gather, of_capsule
 from prismdbg.jobs.storage.archive_crypto import Keys
@@ -35,10 +35,10 @@ class Source:
 
 @contextmanager
 def source_at(path: Path, keys: Keys) -> Iterator[Source]:
-    """Of a RUN, a folder of logs, a capsule (a folder or packed) or Flight Recorder's dumps. `UsageError` where there
+    """Of a RUN, a folder of logs, a capsule (a folder or packed) or another tool's files. `UsageError` where there
     is no log that can be read. What was unpacked is there until the block ends."""
-    is_dumps = not RunFolder(path).run_json.exists() and bool(find_dumps(path))
-    if not is_dumps and (path.is_file() or (path / layout.MANIFEST).is_file()):
+    is_foreign = not RunFolder(path).run_json.exists() and is_imported(path)
+    if not is_foreign and (path.is_file() or (path / layout.MANIFEST).is_file()):
         with opened(path, keys) as capsule:
             trace = packed_trace(capsule)
             traces = {capsule.manifest.rank: trace} if trace is not None else {}

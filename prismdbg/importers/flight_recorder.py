@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
@@ -20,10 +19,12 @@ from prismdbg.capsule.checked_json import Count
 from prismdbg.capsule.limits import MAX_RANKS
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.importers.plain_pickle import read_pickle
+from prismdbg.importers.torch_names import OPS_BY_TITLE, dtype_of
 from prismdbg.model.collective import Collective, Frame, Group, Identity, State, TensorMeta
 from prismdbg.model.moment import Moment
-from prismdbg.model.ops import OPS, Movement, ops_of
+from prismdbg.model.ops import Movement, ops_of
 
 MAX_DUMP_BYTES = 32 << 20  # 20,000 collectives with their stacks
 MOST_ENTRIES = 100_000  # torch keeps 2,000 where nobody asks for more
@@ -33,38 +34,6 @@ _RANK = re.compile(r"(\d{1,8})(?:\.\w+)*$")
 _HEAD_BYTES = 4096
 _DEFAULT_GROUP = "default_pg"
 
-# torch's profiling titles, without the backend: what `c10d::` operator the program called.
-_OPS = {spec.label: name for name, spec in OPS.items()} | {
-    "_broadcast_oop": "broadcast_",
-    "_reduce_oop": "reduce_",
-    "_all_gather_base": "_allgather_base_",
-    "all_gather_single": "_allgather_base_",
-    "all_gather_v": "allgather_",
-    "ALLGATHER_coalesced": "allgather_into_tensor_coalesced_",
-    "_reduce_scatter_base": "_reduce_scatter_base_",
-    "reduce_scatter_single": "_reduce_scatter_base_",
-    "reduce_scatter_v": "reduce_scatter_",
-    "REDUCE_SCATTER_coalesced": "reduce_scatter_tensor_coalesced_",
-    "all_to_all_v_single": "alltoall_base_",
-    "all_reduce_barrier": "barrier",
-    "allreduce_coalesced": "allreduce_coalesced_",
-    "sparse_all_reduce": "allreduce_",
-    "recvAnySource": "recv_any_source_",
-}
-# c10::toString of an element type, where it is not the name in lower case.
-_DTYPES = {
-    "byte": "uint8",
-    "char": "int8",
-    "short": "int16",
-    "int": "int32",
-    "long": "int64",
-    "half": "float16",
-    "float": "float32",
-    "double": "float64",
-    "complexhalf": "complex32",
-    "complexfloat": "complex64",
-    "complexdouble": "complex128",
-}
 # One that is over for one member was called by all.
 _CALLED_BY_ALL = ops_of(
     Movement.ALL_REDUCE, Movement.ALL_GATHER, Movement.REDUCE_SCATTER, Movement.ALL_TO_ALL, Movement.BARRIER
@@ -107,15 +76,6 @@ class _Dump(TypedDict):
     pg_config: NotRequired[dict[str, dict[str, str]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DumpedJob:
-    """`logs` by rank. `damaged`: why a rank's dump cannot be read. `gaps`: sentences on what the dumps do not say."""
-
-    logs: Mapping[int, RankLog]
-    damaged: Mapping[int, str]
-    gaps: tuple[str, ...]
-
-
 def find_dumps(path: Path) -> dict[int, Path]:
     """The dump of each rank in a folder, or the one in a file; empty where there is none. The rank is the number at the
     end of the file's name, as in torch's `nccl_trace_rank_3`. Of a rank with a pickle and a JSON text the pickle is
@@ -144,6 +104,8 @@ def _chosen(rank: int, dumps: list[Path]) -> Path:
 def _is_dump(file: Path) -> bool:
     head = _head(file)
     if _is_json(head):
+        if b'"schemaVersion"' in head or b'"traceEvents"' in head or b'"schema"' in head:
+            return False  # traces of torch.profiler, which describe groups by the same names
         return b'"entries"' in head or b'"comm_lib_version"' in head or b'"pg_config"' in head
     return head.startswith(b"\x80") and b"version" in head[:64]
 
@@ -160,7 +122,7 @@ def _head(file: Path) -> bytes:
         return b""
 
 
-def read_dumps(dumps: Mapping[int, Path]) -> DumpedJob:
+def read_dumps(dumps: Mapping[int, Path]) -> ImportedJob:
     """What all dumps together say. A dump that cannot be read is damaged; the others speak without it."""
     read: dict[int, _Dump] = {}
     damaged: dict[int, str] = {}
@@ -172,7 +134,7 @@ def read_dumps(dumps: Mapping[int, Path]) -> DumpedJob:
     groups, inferred = _groups(read)
     over = frozenset(_over(entry) for dump in read.values() for entry in dump["entries"] if _is_over(entry))
     logs = {rank: _log(rank, dump, groups, over) for rank, dump in read.items()}
-    return DumpedJob(logs=logs, damaged=damaged, gaps=tuple(_gaps(read, logs, inferred)))
+    return ImportedJob(logs=logs, damaged=damaged, gaps=tuple(_gaps(read, logs, inferred)))
 
 
 def _read(path: Path) -> _Dump:
@@ -286,7 +248,7 @@ class _Call(NamedTuple):
 def _call(entry: _Entry) -> _Call:
     label, _, ends = entry["profiling_name"].rpartition(":")[2].partition(" ")
     peer = int(found["peer"]) if (found := _PEER.fullmatch(ends)) else -1
-    return _Call(entry["process_group"][0], _OPS.get(label, label), peer)
+    return _Call(entry["process_group"][0], OPS_BY_TITLE.get(label, label), peer)
 
 
 def _collective(record_id: int, entry: _Entry, call: _Call, nth: int, is_over: bool) -> Collective:
@@ -319,12 +281,7 @@ def _collective(record_id: int, entry: _Entry, call: _Call, nth: int, is_over: b
 
 def _tensors(sizes: list[list[int]], dtypes: list[str]) -> tuple[TensorMeta, ...]:
     names = [*dtypes, *[""] * len(sizes)]
-    return tuple(TensorMeta(tuple(shape), _dtype(name)) for shape, name in zip(sizes, names, strict=False))
-
-
-def _dtype(name: str) -> str:
-    lower = name.lower()
-    return _DTYPES.get(lower, lower or "unknown")
+    return tuple(TensorMeta(tuple(shape), dtype_of(name)) for shape, name in zip(sizes, names, strict=False))
 
 
 def _gaps(dumps: Mapping[int, _Dump], logs: Mapping[int, RankLog], inferred: frozenset[str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.importers.formats import is_imported
 from prismdbg.job_graph import rank_end, synthesized
 from prismdbg.job_graph.as_recorded import as_recorded
 from prismdbg.job_graph.cpu_waits import displaced
@@ -17,6 +18,7 @@ from prismdbg.job_graph.origin import origin_of
 from prismdbg.job_graph.recorded_step import last_whole_step, near, recorded_step, traced_in
 from prismdbg.job_graph.replicated_ranks import replicate
 from prismdbg.job_graph.slice_entries import Source, entries_of
+from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.classes_file import read_classes
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
 from prismdbg.log.columns import LAST_BYTES
@@ -57,9 +59,21 @@ class GraphRequest:
     as_recorded: bool = False
 
 
-def build_graph(request: GraphRequest) -> JobGraph:
-    """UsageError where ranks do not fit together, where they would wait for each other in a circle, and where a rank's
-    end cut the step short; an end after it is among the doubts of the graph's origin."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """`folders`: of the ranks' logs; empty for another tool's files, of which `gaps` says what they lack."""
+
+    run: RunFolder
+    emulated: object
+    mesh: Mesh
+    folders: Mapping[int, Path]
+    logs: dict[int, RankLog]
+    gaps: tuple[str, ...] = ()
+
+
+def _logs_of(request: GraphRequest) -> _Job:
+    if not RunFolder(request.run).run_json.is_file() and is_imported(request.run):
+        return _imported(request)
     run = RunFolder.existing(request.run)
     emulated = read_json(run.run_json).get("emulated")
     mesh = request.mesh or _mesh_of(run, emulated)
@@ -67,20 +81,39 @@ def build_graph(request: GraphRequest) -> JobGraph:
     if not folders:
         raise UsageError(f"{run.path} contains no rank's log", hint="give the folder that `record` or `emulate` wrote")
     logs = {rank: _log_in(folder, rank, None if emulated else LAST_BYTES) for rank, folder in folders.items()}
+    return _Job(run=run, emulated=emulated, mesh=mesh, folders=folders, logs=logs)
+
+
+def _imported(request: GraphRequest) -> _Job:
+    found = gather(request.run)
+    if found.damaged:
+        rank, why = next(iter(found.damaged.items()))
+        raise CapsuleError(f"the file of rank {rank} cannot be read: {why}", hint="fetch it again, or remove it")
+    run = RunFolder(request.run)
+    mesh = request.mesh or _mesh_of(run, None)
+    return _Job(run=run, emulated=None, mesh=mesh, folders={}, logs=dict(found.logs), gaps=found.gaps)
+
+
+def build_graph(request: GraphRequest) -> JobGraph:
+    """UsageError where ranks do not fit together, where they would wait for each other in a circle, and where a rank's
+    end cut the step short; an end after it is among the doubts of the graph's origin."""
+    job = _logs_of(request)
+    run, emulated, mesh, folders, logs = job.run, job.emulated, job.mesh, job.folders, job.logs
     step = last_whole_step(logs.values()) if request.step is None else request.step
     if not emulated:
-        logs = {rank: near(_reaching(log, folders[rank], step), range(step, step + 1)) for rank, log in logs.items()}
+        whole = {rank: _reaching(log, folders[rank], step) if folders else log for rank, log in logs.items()}
+        logs = {rank: near(log, range(step, step + 1)) for rank, log in whole.items()}
     rank_end.check_whole(mesh, logs, step)
-    doubts = rank_end.doubts_of(mesh, logs, step)
+    doubts = job.gaps or rank_end.doubts_of(mesh, logs, step)
     if request.as_recorded:
-        recorded_graph = as_recorded(mesh, logs, step, folders)
+        recorded_graph = as_recorded(mesh, logs, step, folders or None)
         return replace(recorded_graph, origin=replace(recorded_graph.origin, doubts=doubts))
     provenance = Provenance.REAL if emulated else Provenance.RECORDED
     classes = read_classes(run, mesh) if not request.alike and request.mesh is None else None
     chosen = logs if classes is None else {base: _log_of(logs, base, run) for base in classes.kinds.bases()}
     steps = _steps(request, step, is_emulated=bool(emulated))
     told = {rank: _told(log, mesh, steps, provenance) for rank, log in chosen.items()}
-    recorded = {rank: _usual(chosen[rank], mesh, folders[rank], each, provenance) for rank, each in told.items()}
+    recorded = {rank: _usual(chosen[rank], mesh, folders.get(rank), each, provenance) for rank, each in told.items()}
     spreads: list[Spread] = []
     if emulated:
         checked = {rank: _told(log, mesh, steps, provenance) for rank, log in _checked(logs, classes).items()}
@@ -171,11 +204,13 @@ def _told(log: RankLog, mesh: Mesh, steps: Sequence[int], provenance: Provenance
     }
 
 
-def _usual(log: RankLog, mesh: Mesh, folder: Path, told: Mapping[int, Iteration], provenance: Provenance) -> Entries:
+def _usual(
+    log: RankLog, mesh: Mesh, folder: Path | None, told: Mapping[int, Iteration], provenance: Provenance
+) -> Entries:
     """The last of the steps as it usually goes, with its own operators and memory where they were traced."""
     iterations = list(told.values())
     times = typical_iteration(iterations)
-    if not is_trace(folder / RANK_MEMORY):
+    if folder is None or not is_trace(folder / RANK_MEMORY):
         return times
     parts = iteration_of(log, mesh, list(told)[-1], provenance, folder)
     return parts if times is iterations[0].entries else shared_out(times, parts)

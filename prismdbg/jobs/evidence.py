@@ -17,7 +17,8 @@ from prismdbg.capsule.stacks import JobStacks, capsule_stacks
 from prismdbg.diagnosis.clocks import clock_offsets
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident, SilentNode
 from prismdbg.errors import CapsuleError, PrismError, UsageError
-from prismdbg.importers.flight_recorder import find_dumps, read_dumps
+from prismdbg.importers.formats import read_job
+from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.jobs.record.deaths import ASKED, Death, likely_first, perhaps_first
 from prismdbg.jobs.record.interruption import deaths_of, interrupted_at
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
@@ -41,10 +42,10 @@ READ_ROWS, LEAST_ROWS = 800_000, 256  # the same where there are many ranks, of 
 
 
 def gather(path: Path, keys: Keys = NO_KEYS, *, whole: bool = False) -> Evidence:
-    """Of a run folder, of a folder with logs, of a capsule, or of Flight Recorder dumps. `CapsuleError` where no log is
+    """Of a run folder, of a folder with logs, of a capsule, or of another tool's files. `CapsuleError` where no log is
     there. whole: read all of long logs, not their ends and the summaries of what is before."""
-    if not RunFolder(path).run_json.exists() and (dumps := find_dumps(path)):
-        return _of_dumps(dumps)
+    if not RunFolder(path).run_json.exists() and (job := read_job(path)) is not None:
+        return _of_import(job)
     if path.is_file() or (path / layout.MANIFEST).is_file():
         with opened(path, keys) as capsule:
             found = of_capsule(capsule)  # what was unpacked for it goes with it
@@ -52,9 +53,20 @@ def gather(path: Path, keys: Keys = NO_KEYS, *, whole: bool = False) -> Evidence
     return _of_run(path, whole)
 
 
-def _of_dumps(dumps: Mapping[int, Path]) -> Evidence:
-    job = read_dumps(dumps)
-    return Evidence(logs=job.logs, damaged=job.damaged, gaps=job.gaps, clocks_agree=False)
+def _of_import(job: ImportedJob) -> Evidence:
+    """Times of ranks are compared where the files say on which machines they ran."""
+    clocks = clock_offsets({rank: columns_of(log) for rank, log in job.logs.items()}, job.hosts)
+    ahead_ns = {rank: clocks.get(host, 0) for rank, host in job.hosts.items()}
+    return Evidence(
+        logs={
+            rank: replace(log, wall_offset_ns=log.wall_offset_ns - ahead_ns.get(rank, 0))
+            for rank, log in job.logs.items()
+        },
+        world_size=job.world_size,
+        damaged=job.damaged,
+        gaps=job.gaps,
+        clocks_agree=bool(job.hosts),
+    )
 
 
 def of_capsule(capsule: Capsule) -> Evidence:

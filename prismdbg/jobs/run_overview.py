@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prismdbg.capsule import layout
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.stragglers import waits_by_group
 from prismdbg.diagnosis.why import Diagnosis, diagnose
+from prismdbg.importers.formats import is_imported
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.peak import peak_of
@@ -49,19 +51,23 @@ class RankRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOverview:
-    """`ranks`: of the last attempt, by number. lasted_ns: what the logs cover of the job, PARTS equal parts."""
+    """`ranks`: of the last attempt, by number. lasted_ns: what the logs cover of the job, PARTS equal parts.
+    is_imported: of another tool's files, from which no rank can be opened."""
 
     path: Path
     ranks: tuple[RankRow, ...]
     diagnosis: Diagnosis
     is_running: bool
     lasted_ns: int
+    is_imported: bool = False
 
 
 def is_recorded_job(path: Path) -> bool:
-    """A run that was recorded, not emulated, and of more than one rank."""
+    """A run that was recorded, not emulated, and of more than one rank; or another tool's files."""
     run = RunFolder(path)
-    if not run.run_json.is_file() or read_emulated(run) is not None:
+    if not run.run_json.is_file():
+        return path.exists() and not (path / layout.MANIFEST).is_file() and is_imported(path)
+    if read_emulated(run) is not None:
         return False
     return len({rank_of(folder) for folder in run.rank_folders()}) > 1
 
@@ -72,10 +78,33 @@ def read_overview(path: Path) -> RunOverview:
 
 
 def _read(path: Path) -> RunOverview:
+    if not RunFolder(path).run_json.is_file():
+        return _of_import(path)
     run = RunFolder.existing(path)
     evidence = gather(path)
     states = {rank_of(Path(state.name)): state for state in rank_states(run)}  # the last attempt of a rank comes last
     return overview_of(path, evidence, states, {rank: peak_of(run.latest(rank)) for rank in states})
+
+
+def _of_import(path: Path) -> RunOverview:
+    evidence = gather(path)
+    states = {rank: _traced(rank, log) for rank, log in evidence.columns.items()}
+    return replace(overview_of(path, evidence, states, {}), is_imported=True)
+
+
+def _traced(rank: int, log: LogColumns) -> RankState:
+    return RankState(
+        name=str(rank),
+        state="imported",
+        moment=str(log.last_moment),
+        collectives=log.issued,
+        in_flight=int((log.ended_ns == NOT_ENDED).sum()),
+        steps=len(log.steps),
+        window="-",
+        log_bytes=0,
+        payload_bytes=0,
+        lost="",
+    )
 
 
 def overview_of(
@@ -85,7 +114,8 @@ def overview_of(
     begun_ns, ended_ns = _span(evidence)
     edges = np.linspace(begun_ns, ended_ns, PARTS + 1)
     waits = {rank: Wait() for rank in evidence.columns}
-    _add_waits(evidence, waits)
+    if evidence.clocks_agree:
+        _add_waits(evidence, waits)
     rows = [
         _row(rank, log, states[rank], waits[rank], peaks.get(rank, 0), edges)
         for rank, log in sorted(evidence.columns.items())

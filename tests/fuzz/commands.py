@@ -48,6 +48,8 @@ def _lines(made: Made, path: str, out: str, corpus: Corpus) -> list[list[str]]:
         case "graph":
             return [["graph", "simulate", path], ["graph", "critical-path", path], ["open", path], ["list", path],
                     ["graph", "what-if", path, "--slow-rank", "0=2"]]  # fmt: skip
+        case "profiles" | "executions" | "nodes":
+            return _of_traces(path, out)
         case "cluster":
             graph = str(corpus.bases["graph"])
             return [["graph", "simulate", graph, "--cluster", path], ["open", graph, "--cluster", path]]
@@ -86,7 +88,19 @@ def _of_run(path: str, out: str) -> list[list[str]]:
         ["graph", "build", path, "--as-recorded", "-o", f"{out}.2.npz"], ["open", path], ["open", path, "--rank", "1"],
         ["export", path, "--format", "flight-recorder", "-o", f"{out}.dumps"],
         ["export", path, "--format", "perfetto", "-o", f"{out}.pftrace"], ["report", path, "-o", f"{out}.html"],
+        ["export", path, "--format", "chakra", "-o", f"{out}.nodes"],
         ["telemetry", path], ["telemetry", path, "--export", "csv", "-o", f"{out}.csv"],
+    ]  # fmt: skip
+
+
+def _of_traces(path: str, out: str) -> list[list[str]]:
+    return [
+        ["why", path], ["why", path, "--json"], ["open", path],
+        ["graph", "build", path, "--mesh", "dp=2", "-o", f"{out}.npz"],
+        ["graph", "build", path, "--mesh", "dp=2", "--as-recorded", "-o", f"{out}.2.npz"],
+        ["export", path, "--format", "chakra", "-o", f"{out}.nodes"], ["report", path, "-o", f"{out}.html"],
+        ["export", path, "--format", "perfetto", "-o", f"{out}.pftrace"], ["diff", path, "--rank", "0", "--rank", "1"],
+        ["export", path, "--format", "flight-recorder", "-o", f"{out}.dumps"],
     ]  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""The whole things that inputs are made from: capsules of each origin, a run, a graph, a cluster file, a script."""
+"""The whole things that inputs are made from: capsules of each origin, a run, a graph, a cluster file, a script, other
+tools' files."""
 
 # ruff: noqa: E402  the makers of logs and traces are found only once their folder is on the path
 
@@ -35,6 +36,7 @@ from prismdbg.simulate.graph.mesh import Mesh
 from prismdbg.telemetry.sensor import Kind, Sensor
 from prismdbg.telemetry.writer import TelemetryWriter
 from tests.fuzz.process_image import write_images
+from tests.fuzz.traced import write_executions, write_nodes, write_profiles
 from tests.fuzz.traps import Traps, make_traps
 
 ROOT = Path(__file__).parents[2]
@@ -66,6 +68,8 @@ def make_corpus(folder: Path) -> Corpus:
         made["image"] = _capsule(folder / "image", IMAGE, traps)
     made["run"] = _run(folder / "run")
     made["emulated"] = _emulated(folder / "emulated")
+    made |= {"profiles": write_profiles(folder / "profiles"), "executions": write_executions(folder / "executions")}
+    made["nodes"] = write_nodes(folder / "nodes", made["run"])
     made |= {"graph": folder / "graph.npz", "cluster": folder / "cluster.yaml", "script": folder / "checks.yaml"}
     shape = GptShape(layers=2, hidden=8, sequence=4, microbatches=2)
     graph_file.save(gpt_job(Mesh.parse("pp=2,dp=2,tp=2"), shape), made["graph"])

@@ -11,22 +11,22 @@ import click
 from prismdbg.cli.options import output_file
 from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
-from prismdbg.exporters import flight_recorder, perfetto
+from prismdbg.exporters import chakra, flight_recorder, perfetto
 from prismdbg.exporters.perfetto_packets import messages
 from prismdbg.exporters.source import Source, source_at
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
 
-_PERFETTO, _DUMPS, _JSON_DUMPS = "perfetto", "flight-recorder", "flight-recorder-json"
+_PERFETTO, _DUMPS, _JSON_DUMPS, _CHAKRA = "perfetto", "flight-recorder", "flight-recorder-json", "chakra"
 
 
 @click.command()
-@click.argument("path", type=Fetched(), metavar="RUN|CAPSULE")
+@click.argument("path", type=Fetched(), metavar="RUN|CAPSULE|TRACES")
 @click.option(
     "--format",
     "kind",
-    type=click.Choice([_PERFETTO, _DUMPS, _JSON_DUMPS]),
+    type=click.Choice([_PERFETTO, _DUMPS, _JSON_DUMPS, _CHAKRA]),
     required=True,
     help="Write this format.",
 )
@@ -50,12 +50,16 @@ def command(path: Path, kind: str, output: Path, last: int, keys: Keys) -> None:
 
     flight-recorder: a new folder with a dump of each rank, as PyTorch's Flight Recorder writes them.
     flight-recorder-json: the same as JSON, which torchfrtrace does not read.
+
+    chakra: a new folder with a Chakra execution trace of each rank, for ASTRA-sim, and the members of the groups.
     """
     if kind == _PERFETTO:
         messages()  # whether it is installed
     with source_at(path, keys) as source:
         if kind == _PERFETTO:
             lines = list(_write_trace(source, output, last))
+        elif kind == _CHAKRA:
+            lines = list(_write_chakra(source, output, last))
         else:
             lines = list(_write_dumps(source, output, last, as_json=kind == _JSON_DUMPS))
     for line in lines:
@@ -85,6 +89,15 @@ def _write_dumps(source: Source, output: Path, last: int, *, as_json: bool) -> I
         yield f"no log of rank {few}: torchfrtrace needs --allow-incomplete-ranks"
     if not as_json:
         yield f"next: torchfrtrace {'--allow-incomplete-ranks ' if absent else ''}{quote(str(output))}"
+
+
+def _write_chakra(source: Source, output: Path, last: int) -> Iterator[str]:
+    with output_file.whole_folder(output) as folder:
+        written = chakra.write_traces(source.evidence.logs, folder, last=last)
+    what = f"{counted(len(written.ranks), 'trace')} with {counted(written.calls, 'call')}"
+    yield f"{output}: {what}, and {chakra.GROUPS_FILE}"
+    yield from (f"left out: {counted(count, 'call')}: {why}" for why, count in sorted(written.left_out.items()))
+    yield from _earlier(written.earlier)
 
 
 def _earlier(calls: int) -> Iterator[str]:

@@ -14,6 +14,7 @@ import click
 from prismdbg.cli.commands import graph_build, graph_gpt
 from prismdbg.cli.options import output_file, what_if_options
 from prismdbg.errors import UsageError
+from prismdbg.exporters.chakra_graph import write_graph
 from prismdbg.job_graph.job_view import ASSUMED_CLUSTER
 from prismdbg.jobs.storage.pass_errors import with_passes
 from prismdbg.model.plurals import counted
@@ -167,7 +168,12 @@ def what_if_command(
 @_CLUSTER
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE.")
 @click.option(
-    "--format", "kind", type=click.Choice(["perfetto"]), default="perfetto", show_default=True, help="Use this format."
+    "--format",
+    "kind",
+    type=click.Choice(["perfetto", "chakra"]),
+    default="perfetto",
+    show_default=True,
+    help="Use this format.",
 )
 @click.option(
     "--rank",
@@ -175,13 +181,18 @@ def what_if_command(
     multiple=True,
     type=int,
     metavar="N",
-    help="Add this rank to the ranks that represent the classes.",
+    help="Add this rank to the ranks that represent the classes; for chakra, write only the given ranks.",
 )
 def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: str, ranks: tuple[int, ...]) -> None:
-    """Write the timeline for Perfetto (ui.perfetto.dev).
+    """Write the timeline for Perfetto (ui.perfetto.dev), or the graph for ASTRA-sim.
 
-    The file has one process for each class, whatever the number of ranks.
+    perfetto: a file with one process for each class, whatever the number of ranks.
+
+    chakra: a new folder FILE with a Chakra execution trace of each rank. Nothing is simulated.
     """
+    if kind == "chakra":
+        _export_chakra(_read(graph), output, ranks)
+        return
     timeline = _simulated(graph, cluster_path, keep=Keep.ALL if ranks else Keep.FIRST, trace=True)
     with output_file.whole(output) as path:
         perfetto.write(timeline, path, ranks, critical_path(timeline))
@@ -190,6 +201,12 @@ def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: s
     of = counted(timeline.graph.mesh.world, "rank")
     console.say(f"{output}: {kind}, {classes} of {of}, {console.size(output.stat().st_size)}")
     console.say("\n".join(timeline.fidelity.lines()))
+
+
+def _export_chakra(graph: JobGraph, output: Path, ranks: tuple[int, ...]) -> None:
+    with output_file.whole_folder(output) as folder:
+        nodes = write_graph(graph, folder, ranks)
+    console.say(f"{output}: chakra, {counted(len(ranks) or graph.mesh.world, 'rank')}, {counted(nodes, 'node')}")
 
 
 def _read(path: Path) -> JobGraph:

@@ -14,6 +14,7 @@ from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME_OF_CAPSULE
 from prismdbg.errors import UsageError
+from prismdbg.importers.formats import is_imported
 from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.job_graph.captured_rank import CapturedRequest, captured_graph, with_captured
 from prismdbg.jobs.storage.archive_crypto import Keys
@@ -27,7 +28,7 @@ GRAPH_SUFFIX = Path(graph_file.FILE_NAME).suffix
 
 
 @click.command("build")
-@click.argument("path", type=click.Path(path_type=Path, exists=True), metavar="RUN|CAPSULE")
+@click.argument("path", type=click.Path(path_type=Path, exists=True), metavar="RUN|CAPSULE|TRACES")
 @click.option(
     "--mesh",
     "mesh_text",
@@ -50,7 +51,7 @@ GRAPH_SUFFIX = Path(graph_file.FILE_NAME).suffix
 @click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Limit the time of a replay.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
-    help="Write to FILE.  [default: RUN/graph.npz or CAPSULE.graph.npz]",
+    help="Write to FILE.  [default: RUN/graph.npz, CAPSULE.graph.npz or TRACES.graph.npz]",
 )  # fmt: skip
 @archive_keys
 def command(
@@ -74,6 +75,8 @@ def command(
     trace, each operator is a computation with its memory: record RUN with --memory for that. A CAPSULE is replayed with
     tracing on. Its times between collectives are the recorded ones; the replay only divides them among the operators.
     Operators shorter than 1/2000 of the step are merged with their neighbours.
+
+    TRACES are files of another tool that `prismdbg why` reads; they need --mesh.
 
     A CAPSULE alone represents ranks that all do the same work: --mesh dp=64,tp=8 --alike dp,tp. If ranks have roles,
     such as pipeline stages, put the capsule into the graph of a run that includes each role: RUN --with CAPSULE.
@@ -103,7 +106,8 @@ def command(
     else:
         graph = captured_graph(replayed, mesh, axes, console.say)
     graph = _changed(graph, stretch, [replace(replayed, capsule=capsule) for capsule in captured])
-    _save(graph, output or (path / graph_file.FILE_NAME if is_run else path.with_name(f"{path.name}.graph.npz")))
+    inside = RunFolder(path).run_json.is_file()
+    _save(graph, output or (path / graph_file.FILE_NAME if inside else path.with_name(f"{path.name}.graph.npz")))
 
 
 def _changed(graph: JobGraph, stretch: Sequence[str], captured: Iterable[CapturedRequest]) -> JobGraph:
@@ -123,7 +127,7 @@ def _is_run(path: Path) -> bool:
             f"{path} is a graph, not a run or a capsule",
             hint="give the RUN or CAPSULE from which it was built, and another file with -o",
         )
-    is_run = RunFolder(path).run_json.is_file()
+    is_run = RunFolder(path).run_json.is_file() or (not (path / layout.MANIFEST).is_file() and is_imported(path))
     if not is_run and path.is_dir() and not (path / layout.MANIFEST).is_file():
         raise UsageError(f"{path} is neither a run folder nor a capsule", hint="run `prismdbg list` to see what exists")
     return is_run

@@ -13,6 +13,7 @@ from prismdbg.cli.options.limit_options import limits
 from prismdbg.cli.options.param_types import moment as moment_type
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME_OF_CAPSULE
+from prismdbg.errors import UsageError
 from prismdbg.jobs.capture.packed_memory import packed_trace
 from prismdbg.jobs.replay.memory_trace import modelled_backend, recorded_trace, traced_replay
 from prismdbg.jobs.replay.replay import ReplayRequest
@@ -23,6 +24,7 @@ from prismdbg.jobs.storage.pack import opened
 from prismdbg.memory.backend import BackendModel
 from prismdbg.memory.curve import curve
 from prismdbg.memory.difference import diff
+from prismdbg.memory.flame import write_flame
 from prismdbg.memory.grouping import By, Entry, grouped
 from prismdbg.memory.live import Live, live_at
 from prismdbg.memory.peak import Peak, peak
@@ -71,6 +73,12 @@ _BYS = [by.value for by in By]
 @click.option(
     "--export", type=click.Path(path_type=Path), metavar="FILE", help="Write a snapshot for memory_viz to FILE."
 )
+@click.option(
+    "--flame",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a flame graph of the live blocks, at the peak or at --at, for speedscope to FILE.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @RUNTIME_OF_CAPSULE
 @ALLOW_WRITES
@@ -101,6 +109,7 @@ def command(
     with_backend: bool,
     top: int,
     export: Path | None,
+    flame: Path | None,
     as_json: bool,
     runtime: str | None,
     allow_writes: bool,
@@ -117,29 +126,39 @@ def command(
     own. If not all of them are known, the sums are lower bounds. The memory of the communication backend is listed
     separately. An emulated rank has no backend, so the staging memory of a real one is modelled.
     """
-    if export is not None:
-        check_place(export)
+    for place in filter(None, (export, flame)):
+        check_place(place)
     read = _trace(path, rank, runtime or "", until, keep, timeout, allow_writes=allow_writes, keys=keys, limits=limits)
     read.trace.require(*(between or ()), *([at] if at is not None else []))
     if export is not None:
         write_snapshot(read.trace, export)
         console.say(f"{export}: open it at https://pytorch.org/memory_viz")
     shown = _Shown(by=By(by), top=top, as_json=as_json)
+    if between is not None and flame is not None:
+        raise UsageError("--flame shows the blocks of one moment", hint="give --at MOMENT instead of --diff")
     if between is not None:
         _show_growth(read.trace, between, shown)
         return
     if at is not None:
+        _write_flame(live_at(read.trace, at), f"live at {at}", flame)
         _show_live(read.trace, at, shown)
         return
     highest = peak(read.trace, begin, end, made_inside=made_inside, with_backend=with_backend)
     if highest is None:
         console.say("nothing was traced in this range")
         return
+    _write_flame(highest.live, f"live at the peak, {highest.moment}", flame)
     backend = modelled_backend(path, rank)
     if not as_json:
         drawn = curve(read.trace, memory_text.curve_points(), begin, end, with_backend=with_backend)
         console.emit(memory_text.curve_text(drawn))
     _show_peak(read, highest, backend, shown)
+
+
+def _write_flame(live: Live, name: str, path: Path | None) -> None:
+    if path is not None:
+        write_flame(live, name, path)
+        console.say(f"{path}: open it at https://www.speedscope.app, left heavy or sandwich")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ LONGEST_S = 600.0  # without a collective or a command
 
 
 @click.command()
-@click.argument("capsule", type=Fetched(), metavar="CAPSULE|RUN|GRAPH")
+@click.argument("capsule", type=Fetched(), metavar="CAPSULE|RUN|GRAPH|TRACES")
 @RANK_OF_RUN
 @click.option(
     "--cluster",
@@ -43,7 +43,8 @@ def command(
     """View CAPSULE, a folder or a packed file: its timeline, collectives, stacks and received data.
 
     A recorded RUN opens as a table of all ranks, with what `prismdbg why` finds: how far each rank came, how long it
-    waited, and how long the others waited for it. With --rank or --at, one rank opens.
+    waited, and how long the others waited for it. With --rank or --at, one rank opens. TRACES, files of another tool
+    that `prismdbg why` reads, open as such a table, too.
 
     An emulated RUN, or a GRAPH from `prismdbg graph build`, opens as a map of all ranks by mesh coordinates. From there
     you can open each rank. With --rank, only that rank opens.

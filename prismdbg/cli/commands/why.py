@@ -12,41 +12,57 @@ from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.why import Diagnosis, diagnose
+from prismdbg.importers.nccl_log import read_nccl_logs
 from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.log.columns import while_folded
 from prismdbg.render import console
+from prismdbg.render.nccl_text import nccl_json, nccl_lines
 
 _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.HINT: "cyan"}
 
 
 @click.command()
-@click.argument("run", type=Fetched(), metavar="RUN|CAPSULE|DUMPS")
+@click.argument("run", type=Fetched(), metavar="RUN|CAPSULE|TRACES")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.option(
     "--whole",
     is_flag=True,
     help="Read long logs completely. By default, only their ends and a summary of earlier steps.",
 )
+@click.option(
+    "--nccl-log",
+    "nccl_logs",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Add what the output of NCCL_DEBUG=INFO in FILE says: channels, rings, transports, warnings.",
+)
 @archive_keys
-def command(run: Path, as_json: bool, whole: bool, keys: Keys) -> None:
+def command(run: Path, as_json: bool, whole: bool, nccl_logs: tuple[Path, ...], keys: Keys) -> None:
     """Diagnose a crash, hang, NaN or straggler from the logs of RUN, while the job runs or afterwards.
 
     It finds ranks that raised an exception or died, ranks that never reached a collective and their position,
     mismatched collectives, the first NaN, and stragglers. It reads the ranks' logs and the stacks that were taken at a
-    hang. A CAPSULE, a folder or a packed file, contains the log of one rank. DUMPS is a folder with the dumps of
-    PyTorch's Flight Recorder, one per rank.
+    hang. A CAPSULE, a folder or a packed file, contains the log of one rank. TRACES is a folder with one file per rank
+    from another tool: dumps of PyTorch's Flight Recorder, traces of torch.profiler, PyTorch execution traces, or
+    Chakra traces.
 
     The most certain findings come first. A finding is `certain` if the logs show it, `likely` if it explains the logs,
     and a `hint` if it is worth a check.
     """
     remove_dead_sockets()
+    nccl = read_nccl_logs(nccl_logs) if nccl_logs else None
     diagnosis = while_folded(lambda: diagnose(gather(run, keys, whole=whole)))
     if as_json:
-        console.emit_json({"run": str(run), **diagnosis.to_json()})
+        more = {"nccl": nccl_json(nccl)} if nccl is not None else {}
+        console.emit_json({"run": str(run), **diagnosis.to_json(), **more})
         return
-    _show(diagnosis, Console(highlight=False, soft_wrap=True))
+    terminal = Console(highlight=False, soft_wrap=True)
+    _show(diagnosis, terminal)
+    for line in nccl_lines(nccl) if nccl is not None else ():
+        terminal.print(Text(f"nccl: {console.plain(line)}"))
 
 
 def _show(diagnosis: Diagnosis, terminal: Console) -> None:

@@ -140,7 +140,11 @@ def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
         ("record -o run --ranks 3-1 -- true", "--ranks: '3-1' is in descending order", "write 1-3"),
         ("replay x --timeout soon", "--timeout: 'soon' is not a duration", "write 600, 30s, 10m or 1h"),
         ("doctor now", "unexpected argument now", "see `prismdbg doctor --help`"),
-        ("graph build no-such", "RUN|CAPSULE: no such file or directory: no-such", "see `prismdbg graph build --help`"),
+        (
+            "graph build no-such",
+            "RUN|CAPSULE|TRACES: no such file or directory: no-such",
+            "see `prismdbg graph build --help`",
+        ),
     ],
 )
 def test_a_wrong_line_is_told_as_every_other_error(

@@ -17,8 +17,8 @@ from prismdbg.cli.main import cli
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.errors import UsageError
 from prismdbg.exporters import flight_recorder
-from prismdbg.importers.flight_recorder import _OPS
 from prismdbg.importers.plain_pickle import read_pickle
+from prismdbg.importers.torch_names import OPS_BY_TITLE
 from prismdbg.jobs.evidence import gather
 from prismdbg.model.collective import State, TensorMeta
 
@@ -206,7 +206,7 @@ def test_a_folder_with_something_in_it_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_titles_are_those_that_the_reader_knows() -> None:
-    assert set(flight_recorder._TITLES.values()) <= set(_OPS)
+    assert set(flight_recorder._TITLES.values()) <= set(OPS_BY_TITLE)
 
 
 def test_a_receive_from_any_rank_is_left_out_and_it_is_said(tmp_path: Path) -> None:

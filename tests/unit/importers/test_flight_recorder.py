@@ -13,7 +13,7 @@ import pytest
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.errors import UsageError
-from prismdbg.importers import flight_recorder
+from prismdbg.importers import flight_recorder, torch_names
 from prismdbg.importers.flight_recorder import find_dumps, read_dumps
 from prismdbg.jobs.evidence import gather
 from prismdbg.model.collective import State
@@ -202,4 +202,4 @@ def test_names_that_do_not_say_which_rank(tmp_path: Path) -> None:
 
 
 def test_every_title_is_an_operator() -> None:
-    assert set(flight_recorder._OPS.values()) == set(OPS)
+    assert set(torch_names.OPS_BY_TITLE.values()) == set(OPS)

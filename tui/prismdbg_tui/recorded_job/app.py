@@ -205,7 +205,9 @@ class JobApp(App[OpenRank | None]):
 
     def _leave(self, *, runs: bool) -> None:
         """In a browser the rank has a page of its own; the way back is the browser's."""
-        if self.is_web:
+        if self.job.is_imported:
+            self.refuse("another tool's files contain no capsule: a rank of them cannot be opened")
+        elif self.is_web:
             self.open_url(f"/{'debug' if runs else 'open'}/{self.rank}", new_tab=False)
         else:
             self.exit(OpenRank(self.rank, runs, self._moment()))

@@ -69,7 +69,7 @@ class Job:
         (home / "ranks" / "0").mkdir(parents=True)
         self.recording: Any = SimpleNamespace(
             recorder=self.recorder,
-            config=SimpleNamespace(run=str(home), window_steps=0, window_bytes=9),
+            config=SimpleNamespace(home=str(home), run=str(home), window_steps=0, window_bytes=9),
             folder=home / "ranks" / "0",
             rank=0,
             lost="",

@@ -1,0 +1,97 @@
+"""Which tool wrote the files at a path, and what they say of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.importers import chakra, execution_trace, flight_recorder, kineto
+from prismdbg.importers.imported_job import ImportedJob
+from prismdbg.importers.traced_job import TracedRank, join
+
+MOST_FILES = 16_384
+
+
+def is_imported(path: Path) -> bool:
+    """Whether files of another tool are there, which `read_job` reads."""
+    known = (kineto.is_trace, execution_trace.is_trace, chakra.is_trace)
+    return any(is_of(file) for file in _files(path) for is_of in known) or bool(flight_recorder.find_dumps(path))
+
+
+def read_job(path: Path) -> ImportedJob | None:
+    """None where no file of another tool is there. Raises `CapsuleError` if none of them can be read, and `UsageError`
+    if it is not clear which belong together."""
+    traces = _by_rank([file for file in _files(path) if kineto.is_trace(file)], kineto.rank_of)
+    executions = _by_rank([file for file in _files(path) if execution_trace.is_trace(file)], execution_trace.rank_of)
+    if traces:
+        job = _of_traces(traces, executions)
+    elif executions:
+        job = _joined(*_read(executions, execution_trace.read_trace), tuple(execution_trace.gaps()))
+    elif nodes := _by_rank([file for file in _files(path) if chakra.is_trace(file)], chakra.rank_of):
+        job = _joined(*_read(nodes, chakra.read_trace), tuple(chakra.gaps()))
+    elif dumps := flight_recorder.find_dumps(path):
+        job = flight_recorder.read_dumps(dumps)
+    else:
+        return None
+    if not job.logs and job.damaged:
+        raise CapsuleError(next(iter(job.damaged.values())), hint="fetch the files again, or give those of other ranks")
+    return job
+
+
+def _files(path: Path) -> Iterator[Path]:
+    files = [path] if path.is_file() else sorted(islice(path.iterdir(), MOST_FILES)) if path.is_dir() else []
+    return (file for file in files if file.is_file() and not file.is_symlink())
+
+
+def _by_rank(files: list[Path], rank_of: Callable[[Path], int]) -> dict[int, Path]:
+    found: dict[int, Path] = {}
+    for file in files:
+        rank = rank_of(file)
+        if rank in found:
+            hint = "keep one in the folder: a trace for each cycle of the profiler's schedule is a folder of its own"
+            raise UsageError(f"rank {rank} has several traces: {found[rank].name}, {file.name}", hint=hint)
+        found[rank] = file
+    return found
+
+
+def _of_traces(traces: Mapping[int, Path], executions: Mapping[int, Path]) -> ImportedJob:
+    """With the sizes of all tensors from execution traces of the same run, where they are there."""
+    ranks, damaged = _read(traces, kineto.read_trace)
+    more, unread = _read(executions, execution_trace.read_trace)
+    told = {each.rank: each for each in more}
+    for traced in ranks:
+        if traced.rank in told:
+            _complete(traced, told[traced.rank])
+    lines = [f"the execution trace of rank {rank} cannot be read: {why}" for rank, why in unread.items()]
+    return _joined(ranks, damaged, (*kineto.gaps(ranks), *lines))
+
+
+def _read(
+    paths: Mapping[int, Path], read: Callable[[Path, int], TracedRank]
+) -> tuple[list[TracedRank], dict[int, str]]:
+    """What can be read, and why the rest cannot."""
+    ranks, damaged = [], {}
+    for rank, path in sorted(paths.items()):
+        try:
+            ranks.append(read(path, rank))
+        except CapsuleError as error:
+            damaged[rank] = str(error)
+    return ranks, damaged
+
+
+def _joined(ranks: list[TracedRank], damaged: Mapping[int, str], gaps: tuple[str, ...]) -> ImportedJob:
+    job = join(ranks, damaged)
+    return replace(job, gaps=(*gaps, *job.gaps))
+
+
+def _complete(traced: TracedRank, told: TracedRank) -> None:
+    """Both observers number the calls alike, if they ran together."""
+    by_number = {call.function_id: call for call in told.calls if call.function_id is not None}
+    for call in traced.calls:
+        same = by_number.get(call.function_id) if call.function_id is not None else None
+        if same is not None and same.op == call.op:
+            call.inputs = same.inputs or call.inputs
+            call.outputs = same.outputs or call.outputs

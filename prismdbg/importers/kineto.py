@@ -1,0 +1,413 @@
+"""Traces of torch.profiler (Kineto's Chrome JSON, plain or gzip, one file a rank) as the logs of a job.
+
+Each call of a `c10d::` operator is an event. Backends that describe their transfers (NCCL's do) add an event
+`record_param_comms` inside it, with group, sequence number and sizes; gloo adds one of the transfer's time. Steps are
+those of the profiler's schedule, or else counted by the ends of the optimizer's steps.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+from prismdbg.capsule import checked_json
+from prismdbg.capsule.checked_json import Count
+from prismdbg.capsule.limits import MAX_RANKS
+from prismdbg.capsule.log_events import StepMark
+from prismdbg.capsule.log_format import StepSource
+from prismdbg.errors import CapsuleError
+from prismdbg.importers import json_stream
+from prismdbg.importers.torch_names import OPS_BY_COMMS_NAME, OPS_BY_TITLE, UNKNOWN, known_dtype
+from prismdbg.importers.traced_job import TracedCall, TracedRank
+from prismdbg.model.collective import Frame, Group, TensorMeta
+from prismdbg.model.ops import OPS, OpSpec
+
+MOST_CALLS = 200_000
+MOST_FRAMES = 1 << 21
+MOST_MARKS = 1 << 20
+_HEAD_BYTES = 4096
+_MAX_NS = 1 << 62
+_OF_OPS = "c10d::"
+_OF_COMMS = "record_param_comms"
+_STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
+_OPTIMIZER = "Optimizer.step#"
+_FUNCTION = re.compile(r"(?P<file>[^(]+)\((?P<line>\d{1,9})\): (?P<name>.+)$")
+# Of these the annotation's end is that of the transfer. NCCL's ends when its kernel is queued.
+_BACKENDS_ON_CPU = ("gloo:", "mpi:", "ucc:")
+_MOST_INNER = 64  # events of a rank's stack at one call
+
+
+class _Group(TypedDict):
+    pg_name: str
+    pg_desc: NotRequired[str]
+    backend_config: NotRequired[str]
+    pg_size: NotRequired[Count]
+    ranks: NotRequired[list[Count]]
+
+
+class _Distributed(TypedDict):
+    rank: Count
+    world_size: NotRequired[Count]
+    pg_config: NotRequired[list[_Group]]
+
+
+class _Event(TypedDict):
+    name: str
+    ts: float
+    dur: NotRequired[float]
+    tid: int
+    args: NotRequired[dict[str, Any]]
+
+
+@dataclass(slots=True)
+class _Span:
+    """An event: times in ns since the trace's base."""
+
+    name: str
+    begin_ns: int
+    end_ns: int
+    thread: int
+    args: Mapping[str, Any]
+
+    def contains(self, other: _Span) -> bool:
+        return self.thread == other.thread and self.begin_ns <= other.begin_ns and other.end_ns <= self.end_ns
+
+
+@dataclass(slots=True)
+class _Found:
+    """Of one file, before its events are put together. transfers: by the id of the function that they are, or of the
+    external id of the call that queued them."""
+
+    header: dict[str, Any] = field(default_factory=dict)
+    calls: list[_Span] = field(default_factory=list)
+    comms: list[_Span] = field(default_factory=list)
+    annotated: dict[int, _Span] = field(default_factory=dict)
+    queued: dict[int, int] = field(default_factory=dict)
+    steps: list[_Span] = field(default_factory=list)
+    optimizer: list[_Span] = field(default_factory=list)
+    has_functions: bool = False
+
+
+def is_trace(file: Path) -> bool:
+    head = json_stream.head(file, _HEAD_BYTES)
+    return head.lstrip().startswith(b"{") and (b'"traceEvents"' in head or b'"schemaVersion"' in head)
+
+
+def read_trace(path: Path, rank: int) -> TracedRank:
+    """The trace of a rank. Raises `CapsuleError` for what is damaged, too large, or does not say its rank."""
+    found = _Found()
+    for name, value in json_stream.members(path, {"traceEvents"}):
+        if name == "traceEvents":
+            _take(found, value, str(path))
+        elif name in ("distributedInfo", "baseTimeNanoseconds", "host_name"):
+            found.header[name] = value
+    distributed = _distributed(found.header, path)
+    calls = [call for _, call in sorted(_calls(found), key=lambda pair: pair[0])]
+    if found.has_functions and calls:
+        _add_frames(path, calls)
+    return TracedRank(
+        rank=rank,
+        calls=calls,
+        groups=_groups(distributed, found),
+        steps=_steps(found),
+        wall_offset_ns=_base_ns(found.header, path),
+        host=_text(found.header.get("host_name")),
+        world_size=distributed.get("world_size", 0),
+    )
+
+
+def gaps(ranks: Iterable[TracedRank]) -> Iterator[str]:
+    """Sentences on what such traces do not say."""
+    yield "profiler traces contain no values, no exits and not the whole job: hangs, crashes and NaN are not found"
+    traced = list(ranks)
+    if bare := [each.rank for each in traced if not each.steps]:
+        few = ", ".join(map(str, bare[:8]))
+        yield f"the trace of rank {few} has no steps: record with a schedule and profiler.step()"
+    if bare := [each.rank for each in traced if each.calls and not any(call.frames for call in each.calls)]:
+        yield f"the trace of rank {', '.join(map(str, bare[:8]))} has no stacks: record with with_stack=True"
+
+
+def rank_of(path: Path) -> int:
+    """As the trace says it, from its beginning: torch writes it before the events."""
+    for name, value in json_stream.members(path, {"traceEvents"}):
+        if name == "distributedInfo":
+            return _distributed({name: value}, path)["rank"]
+        if name == "traceEvents":
+            break
+    raise _no_rank(path)
+
+
+def _no_rank(path: Path) -> CapsuleError:
+    return CapsuleError(
+        f"{path} does not say its rank: it has no distributedInfo",
+        hint="record a rank of a job that has called init_process_group, with torch 2.1 or newer",
+    )
+
+
+def _distributed(header: Mapping[str, Any], path: Path) -> _Distributed:
+    if "distributedInfo" not in header:
+        raise _no_rank(path)
+    found = checked_json.checked(_Distributed, header["distributedInfo"], f"{path}: distributedInfo")
+    ranks = (rank for group in found.get("pg_config", []) for rank in group.get("ranks", []))
+    if max(found["rank"], found.get("world_size", 0), *ranks, 0) > MAX_RANKS:
+        raise CapsuleError(f"{path}: distributedInfo has a rank above {MAX_RANKS}", hint="record the trace again")
+    return found
+
+
+def _base_ns(header: Mapping[str, Any], path: Path) -> int | None:
+    base = header.get("baseTimeNanoseconds")
+    return None if base is None else checked_json.checked(int, base, f"{path}: baseTimeNanoseconds")
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _take(found: _Found, value: Any, where: str) -> None:
+    """Keeps an event that says something of calls."""
+    name = value.get("name") if isinstance(value, dict) and value.get("ph") == "X" else None
+    if not isinstance(name, str):
+        return
+    if value.get("cat") == "python_function":
+        found.has_functions = True
+    elif name.startswith(_OF_OPS):
+        _keep(found.calls, value, where)
+    elif name == _OF_COMMS:
+        _keep(found.comms, value, where)
+    elif name.startswith(_BACKENDS_ON_CPU):
+        if (span := _span(value, where)) and (number := _number(span, "Record function id")) is not None:
+            found.annotated[number] = span
+    elif value.get("cat") == "kernel" and "Collective name" in (value.get("args") or ()):
+        if (span := _span(value, where)) and (number := _number(span, "External id")) is not None:
+            found.queued[number] = max(found.queued.get(number, 0), span.end_ns)
+    elif _STEP.match(name):
+        _keep(found.steps, value, where)
+    elif name.startswith(_OPTIMIZER):
+        _keep(found.optimizer, value, where)
+
+
+def _keep(spans: list[_Span], value: Any, where: str) -> None:
+    if len(spans) >= MOST_CALLS:
+        raise CapsuleError(f"{where} has more than {MOST_CALLS} calls", hint="record fewer steps")
+    spans.append(_span(value, where))
+
+
+def _span(value: Any, where: str) -> _Span:
+    event = checked_json.checked(_Event, value, f"{where}: {str(value.get('name'))[:60]!r}")
+    begin_ns, lasted_ns = round(event["ts"] * 1000), round(event.get("dur", 0.0) * 1000)
+    if not 0 <= begin_ns <= _MAX_NS or not 0 <= lasted_ns <= _MAX_NS:
+        raise CapsuleError(
+            f"{where}: {event['name'][:60]!r} has a time out of bounds", hint="record it again: it is damaged"
+        )
+    return _Span(event["name"], begin_ns, begin_ns + lasted_ns, event["tid"], event.get("args", {}))
+
+
+def _number(span: _Span, name: str) -> int | None:
+    """A whole number of 64 bits."""
+    value = span.args.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MAX_NS else None
+
+
+def _calls(found: _Found) -> Iterator[tuple[tuple[int, int], TracedCall]]:
+    """With what they are sorted by: time and place."""
+    inside = _by_outer(found)
+    described = {id(comms) for comms in inside.values()}
+    for place, span in enumerate(found.calls):
+        if (spec := OPS.get(op := span.name.removeprefix(_OF_OPS))) is None:
+            continue  # no transfer: `c10d::record_param_comms_`, say
+        yield (span.begin_ns, place), _call(op, spec, span, inside.get(place), found)
+    for place, comms in enumerate(found.comms):  # of a program that calls a backend by itself
+        op = OPS_BY_COMMS_NAME.get(_text(comms.args.get("Collective name")), "")
+        if id(comms) not in described and op:
+            yield (comms.begin_ns, len(found.calls) + place), _call(op, OPS[op], comms, comms, found)
+
+
+def _by_outer(found: _Found) -> dict[int, _Span]:
+    """For each call, by its place, the first description inside it that is of a call (not of a wait)."""
+    found.comms.sort(key=lambda span: (span.thread, span.begin_ns))
+    keys = [(span.thread, span.begin_ns) for span in found.comms]
+    inside = {}
+    for place, call in enumerate(found.calls):
+        for at in range(bisect_left(keys, (call.thread, call.begin_ns)), len(keys)):
+            comms = found.comms[at]
+            if not call.contains(comms):
+                break
+            if _text(comms.args.get("Collective name")) in OPS_BY_COMMS_NAME:
+                inside[place] = comms
+                break
+    return inside
+
+
+def _call(op: str, spec: OpSpec, span: _Span, comms: _Span | None, found: _Found) -> TracedCall:
+    work = _work(span, spec, found)
+    dtype = known_dtype(_text(comms.args.get("dtype"))) if comms is not None else UNKNOWN
+    inputs, outputs = _tensors(span, spec.inputs, dtype), _tensors(span, spec.outputs, dtype)
+    if work is not None:
+        inputs = _typed(inputs, work)
+        outputs = _typed(outputs, work)
+    if comms is not None:
+        inputs = inputs or _flat(comms, "In msg nelems", dtype, spec.inputs)
+        outputs = outputs or _flat(comms, "Out msg nelems", dtype, spec.outputs)
+    queued = found.queued.get(_number(comms, "External id") or -1) if comms is not None else None
+    return TracedCall(
+        op=op,
+        group=_text(comms.args.get("Process Group Name")) if comms is not None else "",
+        seq=_number(comms, "Seq") if comms is not None and not spec.is_p2p else None,
+        root=_root(span, spec, comms),
+        tag=_argument(span, spec.tag) or 0,
+        is_async=_is_async(span, spec, comms),
+        inputs=inputs,
+        outputs=outputs,
+        issued_ns=span.begin_ns,
+        left_ns=span.end_ns,
+        ended_ns=work.end_ns if work is not None else queued,
+        thread=span.thread & (2**63 - 1),
+        function_id=_number(span, "Record function id"),
+    )
+
+
+def _work(span: _Span, spec: OpSpec, found: _Found) -> _Span | None:
+    """The transfer that gloo made of it: the next function that was recorded, if it has that title."""
+    number = _number(span, "Record function id")
+    work = found.annotated.get(number + 1) if number is not None else None
+    if work is None or OPS[OPS_BY_TITLE.get(work.name.partition(":")[2], "barrier")].movement is not spec.movement:
+        return None
+    return work
+
+
+def _argument(span: _Span, place: int | None) -> int | None:
+    """A number that the operator was called with."""
+    values = span.args.get("Concrete Inputs")
+    if place is None or not isinstance(values, list) or place >= len(values):
+        return None
+    text = values[place]
+    is_number = isinstance(text, str) and re.fullmatch(r"-?\d{1,9}", text)
+    return int(text) if is_number else None
+
+
+def _root(span: _Span, spec: OpSpec, comms: _Span | None) -> int:
+    if spec.root is None:
+        return -1
+    given = _argument(span, spec.root)
+    if given is None and comms is not None:
+        names = ("Dst Rank", "Src Rank") if spec.is_p2p else ("Rank",)
+        given = next((number for name in names if (number := _number(comms, name)) is not None), None)
+    return -1 if given is None or not 0 <= given < MAX_RANKS else given
+
+
+def _is_async(span: _Span, spec: OpSpec, comms: _Span | None) -> bool:
+    values = span.args.get("Concrete Inputs")
+    if spec.async_op is not None and isinstance(values, list) and spec.async_op < len(values):
+        return bool(values[spec.async_op] == "True")
+    return bool(_number(comms, "Is asynchronized op")) if comms is not None else spec.is_p2p
+
+
+def _tensors(span: _Span, place: int | None, dtype: str) -> tuple[TensorMeta, ...]:
+    """Of one argument: a tensor, or a list of them of which only the sizes are told."""
+    sizes, types = span.args.get("Input Dims"), span.args.get("Input type")
+    if place is None or not isinstance(sizes, list) or not isinstance(types, list):
+        return ()
+    if place >= min(len(sizes), len(types)) or not isinstance(kind := types[place], str) or not kind:
+        return ()
+    shapes = sizes[place] if kind == "TensorList" else [sizes[place]]
+    named = known_dtype(kind)
+    return tuple(
+        TensorMeta(tuple(shape), dtype if named == UNKNOWN else named)
+        for shape in (shapes if isinstance(shapes, list) else ())
+        if isinstance(shape, list) and all(isinstance(size, int) and 0 <= size < _MAX_NS for size in shape)
+    )
+
+
+def _typed(tensors: tuple[TensorMeta, ...], work: _Span) -> tuple[TensorMeta, ...]:
+    """With the element types of the transfer's tensors, where the call's list does not say them."""
+    types = work.args.get("Input type")
+    named = known_dtype(types[0]) if isinstance(types, list) and types and isinstance(types[0], str) else UNKNOWN
+    return tuple(replace(each, dtype=named) if each.dtype == UNKNOWN else each for each in tensors)
+
+
+def _flat(comms: _Span, name: str, dtype: str, place: int | None) -> tuple[TensorMeta, ...]:
+    """All elements together, where no shapes are told."""
+    number = _number(comms, name)
+    return (TensorMeta((number,), dtype),) if place is not None and number is not None and number >= 0 else ()
+
+
+def _groups(distributed: _Distributed, found: _Found) -> dict[str, Group]:
+    groups = {
+        each["pg_name"]: Group(
+            name=each["pg_name"],
+            ranks=tuple(dict.fromkeys(each.get("ranks", []))),
+            desc=each.get("pg_desc", ""),
+            backend=each.get("backend_config", ""),
+        )
+        for each in distributed.get("pg_config", [])
+    }
+    for comms in found.comms:
+        name = _text(comms.args.get("Process Group Name"))
+        if name and (name not in groups or not groups[name].ranks):
+            groups[name] = Group(
+                name=name, ranks=_members(comms), desc=_text(comms.args.get("Process Group Description"))
+            )
+    return groups
+
+
+def _members(comms: _Span) -> tuple[int, ...]:
+    """As listed; torch cuts long lists, and then those with the first member and a stride are told."""
+    text = _text(comms.args.get("Process Group Ranks"))
+    if "..." not in text:
+        ranks = (int(number) for number in re.findall(r"\d{1,8}", text))
+        return tuple(dict.fromkeys(rank for rank in ranks if rank < MAX_RANKS))
+    names = ("Global rank start", "Global rank stride", "Group size")
+    start, stride, size = (_number(comms, name) or 0 for name in names)
+    is_told = start >= 0 and stride > 0 and 0 < size <= MAX_RANKS and start + stride * size <= MAX_RANKS
+    return tuple(range(start, start + stride * size, stride)) if is_told else ()
+
+
+def _steps(found: _Found) -> list[StepMark]:
+    """By the profiler's own numbers. Without a schedule: a step begins where the optimizer's has ended, counted from
+    the beginning of the trace."""
+    numbered: dict[int, int] = {}
+    for span in sorted(found.steps, key=lambda span: span.begin_ns):
+        step = int(span.name.partition("#")[2])
+        numbered |= {step: span.begin_ns, step + 1: span.end_ns}
+    if numbered:
+        return [StepMark(step, begin_ns, StepSource.MANUAL) for step, begin_ns in sorted(numbered.items())]
+    first = found.optimizer[0].name if found.optimizer else ""
+    ends = sorted(span.end_ns for span in found.optimizer if span.name == first)
+    return [StepMark(number, end_ns, StepSource.OPTIMIZER) for number, end_ns in enumerate(ends, start=1)]
+
+
+def _add_frames(path: Path, calls: list[TracedCall]) -> None:
+    """Reads the file again for the Python functions in which the calls were made, with memory for those alone."""
+    by_thread: dict[int, list[TracedCall]] = {}
+    for call in calls:
+        by_thread.setdefault(call.thread, []).append(call)
+    begins = {thread: [call.issued_ns for call in each] for thread, each in by_thread.items()}
+    inner: dict[int, list[tuple[int, Frame]]] = {}
+    kept = 0
+    for name, value in json_stream.members(path, {"traceEvents"}):
+        if name != "traceEvents" or not isinstance(value, dict) or value.get("cat") != "python_function":
+            continue
+        span = _span(value, str(path))
+        if (frame := _frame(span.name)) is None or span.thread not in begins:
+            continue
+        times = begins[span.thread]
+        for at in range(bisect_left(times, span.begin_ns), bisect_right(times, span.end_ns)):
+            stack = inner.setdefault(id(by_thread[span.thread][at]), [])
+            if len(stack) < _MOST_INNER and kept < MOST_FRAMES:
+                stack.append((span.begin_ns, frame))
+                kept += 1
+    for call in calls:
+        stack = sorted(inner.get(id(call), []), key=lambda pair: -pair[0])
+        call.frames = tuple(frame for _, frame in stack)
+
+
+def _frame(name: str) -> Frame | None:
+    """`train.py(12): step`. torch cuts the folders of `sys.path` off; what is torch's own is marked as installed."""
+    if (found := _FUNCTION.match(name)) is None:
+        return None
+    file = found["file"]
+    return Frame(f".../site-packages/{file}" if file.startswith("torch/") else file, int(found["line"]), found["name"])

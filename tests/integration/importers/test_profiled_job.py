@@ -1,0 +1,111 @@
+"""`why`, `open`, `graph build` and `export` on traces that torch's profiler wrote in a real job."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chain import prismdbg
+from jobs import plain_environment, run, torchrun
+
+from prismdbg import open as prismdbg_open
+from prismdbg.model.collective import TensorMeta
+
+pytestmark = pytest.mark.job
+
+PROGRAM = Path(__file__).parent.parent / "programs" / "profiled.py"
+STEPS, CALLS = range(2, 14), 4
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the files of two ranks, of which rank 1 is slow."""
+    folder = tmp_path_factory.mktemp("profiled")
+    ended = run(torchrun(PROGRAM, folder, "slow", ranks=2), folder / "output.txt", env=plain_environment())
+    assert ended.code == 0, ended.output[-3000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def traces(profiled: Path) -> Path:
+    folder = profiled / "traces"
+    folder.mkdir()
+    for trace in profiled.glob("trace_*.json.gz"):
+        trace.rename(folder / trace.name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def executions(profiled: Path) -> Path:
+    folder = profiled / "executions"
+    folder.mkdir()
+    for trace in profiled.glob("et_*.json"):
+        trace.rename(folder / trace.name)
+    return folder
+
+
+def why(path: Path) -> dict[str, Any]:
+    said = prismdbg("why", "--json", path)
+    assert said.code == 0, said.err
+    found: dict[str, Any] = json.loads(said.out)
+    return found
+
+
+def test_why_names_the_rank_that_was_late_and_its_line(traces: Path) -> None:
+    (verdict,) = why(traces)["verdicts"]
+    assert verdict["ranks"][0] == 1
+    assert PROGRAM.name in json.dumps(verdict)
+
+
+def test_open_shows_all_ranks(traces: Path) -> None:
+    said = prismdbg("open", traces)
+    assert said.code == 0, said.err
+    titles, *rows = (line.split("\t") for line in said.out.splitlines())
+    found = [dict(zip(titles, row, strict=True)) for row in rows]
+    assert [row["collectives"] for row in found] == [str(len(STEPS) * CALLS)] * 2
+    assert int(found[0]["waited_ns"]) > 2_000_000_000 > int(found[1]["waited_ns"])
+
+
+@pytest.mark.parametrize("options", [[], ["--as-recorded"]])
+def test_a_graph_is_built_of_the_last_step(traces: Path, tmp_path: Path, options: list[str]) -> None:
+    graph = tmp_path / "g.npz"
+    built = prismdbg("graph", "build", traces, "--mesh", "dp=2", *options, "-o", graph)
+    assert built.code == 0, built.err
+    assert "profiler traces contain no values" in built.err
+    simulated = prismdbg("graph", "simulate", graph)
+    assert simulated.code == 0, simulated.err
+
+
+def test_torchs_analyser_reads_what_is_written_of_it(traces: Path, tmp_path: Path) -> None:
+    said = prismdbg("export", traces, "--format", "flight-recorder-json", "-o", tmp_path / "dumps")
+    assert said.code == 0, said.err
+    again = why(tmp_path / "dumps")
+    assert again["verdicts"] == []
+    assert again["ranks"] == [0, 1]
+
+
+def test_execution_traces_are_read_alone_and_with_a_profilers(traces: Path, executions: Path, tmp_path: Path) -> None:
+    assert why(executions)["verdicts"] == []
+    for file in (*traces.iterdir(), *executions.iterdir()):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    both, alone = prismdbg_open(tmp_path), prismdbg_open(traces)
+    gathered = [call for call in both[0].collectives if call.op == "allgather_"]
+    assert {call.outputs for call in gathered} == {(TensorMeta((2,), "float32"),) * 2}
+    assert [call.duration_ns for call in both[0].collectives] == [call.duration_ns for call in alone[0].collectives]
+    alone_in_them = prismdbg_open(executions)
+    for rank in (0, 1):
+        told = [(call.moment, call.op, call.inputs) for call in alone_in_them[rank].collectives]
+        assert told == [(call.moment, call.op, call.inputs) for call in both[rank].collectives]
+
+
+def test_chakra_traces_of_it_are_read_back(traces: Path, tmp_path: Path) -> None:
+    said = prismdbg("export", traces, "--format", "chakra", "-o", tmp_path / "nodes")
+    assert said.code == 0, said.err
+    assert why(tmp_path / "nodes")["verdicts"] == []
+    first, again = prismdbg_open(traces), prismdbg_open(tmp_path / "nodes")
+    for rank in (0, 1):
+        assert [(c.op, c.inputs) for c in again[rank].collectives] == [
+            (c.op, c.inputs) for c in first[rank].collectives
+        ]

@@ -1,0 +1,258 @@
+"""Traces of torch.profiler as logs. The events have the fields that torch 2.13 writes; times are in microseconds."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prismdbg.diagnosis.why import Diagnosis, diagnose
+from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.importers import json_stream, kineto
+from prismdbg.importers.formats import is_imported, read_job
+from prismdbg.importers.imported_job import ImportedJob
+from prismdbg.jobs.evidence import gather
+from prismdbg.model.collective import Identity, TensorMeta
+
+BASE_NS = 1_790_857_026_000_000_000
+BEGAN_US = 4_753_662_400_000.0
+WORLD = {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cpu:gloo,cuda:gloo", "pg_size": 2, "ranks": [0, 1]}
+PAIRS = WORLD | {"pg_name": "1", "pg_desc": "pairs"}
+
+
+def event(
+    name: str, at: float, lasts: float = 5.0, *, cat: str = "cpu_op", tid: int = 7, **args: Any
+) -> dict[str, Any]:
+    return {
+        "ph": "X", "cat": cat, "name": name, "pid": 70, "tid": tid, "ts": BEGAN_US + at, "dur": lasts, "args": args,
+    }  # fmt: skip
+
+
+def all_reduce(at: float, number: int, *, waits: float = 20.0, elements: int = 8) -> list[dict[str, Any]]:
+    """As gloo's: the call, and its transfer in a thread of gloo."""
+    call = {
+        "Record function id": number,
+        "Concrete Inputs": ["", "", "", "", "True", "-1"],
+        "Input type": ["TensorList", "", "", "", "Scalar", "Scalar"],
+        "Input Dims": [[[elements]], [], [], [], [], []],
+    }
+    work = {"Record function id": number + 1, "Input type": ["c10::BFloat16"], "Input Dims": [[elements]]}
+    return [
+        event("c10d::allreduce_", at, **call),
+        event("gloo:all_reduce", at + 1, waits, cat="user_annotation", tid=9, **work),
+    ]
+
+
+def described(at: float, seq: int, group: str, **other: Any) -> dict[str, Any]:
+    """As NCCL's: what a backend says of a call that is made at the same time."""
+    return event("record_param_comms", at + 1, 2.0, **{
+        "External id": 100 + seq, "Process Group Name": group, "In split size": "[]", "Out split size": "[]",
+        "Out msg nelems": 4, "Process Group Ranks": "[0, 1]", "Group size": 2, "Global rank stride": 1, "Seq": seq,
+        "Collective name": "all_gather", "Process Group Description": "pairs", "dtype": "Float", "Rank": 0,
+        "In msg nelems": 2, "Global rank start": 0, "Is asynchronized op": 0,
+    } | other)  # fmt: skip
+
+
+def all_gather(at: float, seq: int, group: str = "1", **other: Any) -> list[dict[str, Any]]:
+    call = {
+        "Concrete Inputs": ["", "", "", "False", "-1"],
+        "Input type": ["", "TensorList", "", "Scalar", "Scalar"],
+        "Input Dims": [[], [[2]], [], [], []],
+    }
+    return [event("c10d::allgather_", at, **call), described(at, seq, group, **other)]
+
+
+def step(number: int, at: float, lasts: float) -> dict[str, Any]:
+    return event(f"ProfilerStep#{number}", at, lasts, cat="user_annotation")
+
+
+def trace(rank: int, *events: dict[str, Any], groups: tuple[Any, ...] = (WORLD,), host: str = "n1") -> dict[str, Any]:
+    return {
+        "schemaVersion": 1,
+        "deviceProperties": [],
+        "distributedInfo": {"backend": "gloo", "rank": rank, "world_size": 2, "pg_count": 1, "pg_config": list(groups)},
+        "host_name": host,
+        "baseTimeNanoseconds": BASE_NS,
+        "traceEvents": [{"ph": "M", "name": "process_name", "pid": 70, "args": {"name": "python"}}, *events],
+        "traceName": f"trace_{rank}.json",
+    }
+
+
+def write(folder: Path, *traces: dict[str, Any]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for place, each in enumerate(traces):
+        (folder / f"host_7{place}.179.pt.trace.json").write_text(json.dumps(each))
+    return folder
+
+
+def read(folder: Path) -> ImportedJob:
+    job = read_job(folder)
+    assert job is not None
+    return job
+
+
+def diagnosed(folder: Path) -> Diagnosis:
+    return diagnose(gather(folder))
+
+
+def test_a_call_of_gloos_is_what_the_trace_says(tmp_path: Path) -> None:
+    python = [
+        event("train.py(12): <module>", 0, 500, cat="python_function"),
+        event("torch/distributed/distributed_c10d.py(3000): all_reduce", 90, 50, cat="python_function"),
+        event("<built-in method allreduce>", 95, 40, cat="python_function"),
+        event("train.py(70): other", 300, 10, cat="python_function"),
+    ]
+    events = [step(4, 50, 100), *python, *all_reduce(100, 31)]
+    job = read(write(tmp_path / "t", trace(0, *events), trace(1, *events)))
+    (call,) = job.logs[0].collectives
+    assert (str(call.moment), call.identity, call.op, call.is_async) == ("4.1", Identity("0", 0), "allreduce_", True)
+    assert call.inputs == call.outputs == (TensorMeta((8,), "bfloat16"),)
+    assert call.duration_ns == 21_000
+    assert job.logs[0].wall_offset_ns + call.time_created_ns == BASE_NS + round(BEGAN_US * 1000) + 100_000
+    assert [str(frame) for frame in call.frames] == [
+        ".../site-packages/torch/distributed/distributed_c10d.py:3000 in all_reduce",
+        "train.py:12 in <module>",
+    ]
+    assert str(call.source) == "train.py:12 in <module>"
+    assert [mark.step for mark in job.logs[0].steps] == [4, 5]
+    assert job.hosts == {0: "n1", 1: "n1"}
+
+
+def test_a_call_that_its_backend_describes_has_group_and_number(tmp_path: Path) -> None:
+    events = [*all_gather(10, 41), event("ncclDevKernel_AllGather", 30, 50, cat="kernel", tid=20, **{
+        "External id": 141, "Collective name": "all_gather"})]  # fmt: skip
+    job = read(write(tmp_path / "t", *(trace(rank, *events, groups=(WORLD, PAIRS)) for rank in (0, 1))))
+    (call,) = job.logs[1].collectives
+    assert (call.identity, call.op, call.duration_ns) == (Identity("1", 41), "allgather_", 70_000)
+    assert (call.inputs, call.outputs) == ((TensorMeta((2,), "float32"),), (TensorMeta((4,), "float32"),))
+    assert not any("not numbered" in gap for gap in job.gaps)
+
+
+def test_a_description_alone_is_a_call_and_a_wait_is_none(tmp_path: Path) -> None:
+    alone = [described(10, 3, "0"), described(20, 3, "0", **{"Collective name": "wait"})]
+    job = read(write(tmp_path / "t", trace(0, *alone), trace(1, *alone)))
+    (call,) = job.logs[0].collectives
+    assert (call.op, call.identity) == ("allgather_", Identity("0", 3))
+    assert any("when 2 calls ended is unknown" in gap for gap in job.gaps)
+    assert not job.hosts, "waits are not compared where nothing says when they ended"
+
+
+def test_members_that_torch_cut_are_those_of_the_stride(tmp_path: Path) -> None:
+    cut = {"Process Group Ranks": "[0, 2, ..., 6]", "Global rank stride": 2, "Group size": 4}
+    job = read(write(tmp_path / "t", trace(0, *all_gather(10, 1, "9", **cut))))
+    assert job.logs[0].groups["9"].ranks == (0, 2, 4, 6)
+
+
+def test_calls_that_only_one_window_has_are_left_out(tmp_path: Path) -> None:
+    first = [call for seq in (3, 4, 5) for call in all_gather(10.0 * seq, seq)]
+    second = [call for seq in (4, 5, 6, 7) for call in all_gather(10.0 * seq, seq)]
+    folder = write(tmp_path / "t", trace(0, *first, groups=(PAIRS,)), trace(1, *second, groups=(PAIRS,)))
+    job = read(folder)
+    assert [[call.identity.seq for call in log.collectives] for log in job.logs.values()] == [[4, 5], [4, 5]]
+    assert any(gap.startswith("3 calls at the ends of the windows") for gap in job.gaps)
+    assert diagnosed(folder).verdicts == ()
+
+
+def test_where_the_group_is_not_told_nothing_is_compared_that_may_differ(tmp_path: Path) -> None:
+    groups = (WORLD, WORLD | {"pg_name": "2", "ranks": [0]})
+    both = trace(0, *all_reduce(10, 1), *all_reduce(20, 3), groups=groups), trace(1, *all_reduce(10, 1), groups=groups)
+    job = read(write(tmp_path / "t", *both))
+    assert [log.collectives[0].group for log in job.logs.values()] == ["not told (rank 0)", "0"]
+    assert any("does not say in which of several groups" in gap for gap in job.gaps)
+    alike = read(write(tmp_path / "a", *(trace(rank, *all_reduce(10, 1), groups=(WORLD, PAIRS)) for rank in (0, 1))))
+    assert alike.logs[0].collectives[0].identity == alike.logs[1].collectives[0].identity
+
+
+def test_why_finds_a_call_that_does_not_match_and_a_rank_that_is_late(tmp_path: Path) -> None:
+    mismatch = write(tmp_path / "m", trace(0, *all_reduce(10, 1)), trace(1, *all_reduce(10, 1, elements=9)))
+    assert [verdict.kind for verdict in diagnosed(mismatch).verdicts] == ["mismatch"]
+    times = [500_000.0 * number for number in range(12)]
+    early = [call for n, at in enumerate(times) for call in all_reduce(at, 2 * n, waits=200_010)]
+    late = [call for n, at in enumerate(times) for call in all_reduce(at + 200_000, 2 * n, waits=10)]
+    marks = [step(number, at - 1000, 490_000) for number, at in enumerate(times, 1)]
+    slow = write(tmp_path / "s", trace(0, *marks, *early), trace(1, *marks, *late))
+    (verdict,) = diagnosed(slow).verdicts
+    assert verdict.ranks[0] == 1
+    ahead = [each | {"ts": each["ts"] + 7e6} for each in (*marks, *late)]
+    other = write(tmp_path / "o", trace(0, *marks, *early), trace(1, *ahead, host="n2"))
+    assert diagnosed(other).verdicts[0].ranks[0] == 1, "clocks of two machines are compared by what ended together"
+
+
+def test_without_a_schedule_steps_are_the_optimizers(tmp_path: Path) -> None:
+    optimizer = [event("Optimizer.step#SGD.step", at, 10, cat="user_annotation") for at in (50, 150)]
+    job = read(
+        write(tmp_path / "t", trace(0, *optimizer, *all_reduce(10, 1), *all_reduce(100, 3), *all_reduce(200, 5)))
+    )
+    assert [str(call.moment) for call in job.logs[0].collectives] == ["0.1", "1.1", "2.1"]
+
+
+def test_a_packed_trace_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "_CHUNK_BYTES", 5)
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(trace(0, *all_reduce(10, 1))).encode()))
+    assert is_imported(path)
+    assert len(read(path).logs[0].collectives) == 1
+
+
+def test_two_traces_of_a_rank_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="rank 0 has several traces"):
+        read_job(write(tmp_path / "t", trace(0), trace(0)))
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ('{"schemaVersion": 1, "traceEvents": [', "is not JSON"),
+        ('{"schemaVersion": 1, "distributedInfo": {"rank": 0}, "traceEvents": [{"ph": "X"},,]', "is not JSON"),
+        ('{"schemaVersion": 1', "is not JSON: its end before"),
+        ('{"schemaVersion": 1, "a": ' + "[" * 200_000, "is not JSON"),
+        ('{"schemaVersion": 1, "traceEvents": []}', "does not say its rank"),
+        ('{"schemaVersion": 1, "distributedInfo": {"rank": -1}, "traceEvents": []}', "must not be below zero"),
+        ('{"schemaVersion": 1, "distributedInfo": {"rank": 99999999}, "traceEvents": []}', "a rank above"),
+        (json.dumps(trace(0, event("c10d::allreduce_", 1e300))), "a time out of bounds"),
+        (json.dumps(trace(0, event("c10d::allreduce_", 1) | {"ts": "x"})), "must be a number"),
+        (json.dumps(trace(0, event("c10d::allreduce_", 1) | {"tid": 2**70})), "a whole number of 64 bits"),
+        (json.dumps(trace(0) | {"baseTimeNanoseconds": "x"}), "must be a whole number"),
+    ],
+)
+def test_what_is_damaged_is_one_error(tmp_path: Path, text: str, wrong: str) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(text)
+    with pytest.raises(CapsuleError, match=wrong):
+        read_job(path)
+
+
+def test_arguments_of_any_shape_are_let_be(tmp_path: Path) -> None:
+    """What is no number, list or text where one belongs is not told."""
+    odd: list[Any] = [None, "x", {}, [], [[None]], [["x"]], 2**70, float("nan"), [[-1]], True]
+    names = ("Input Dims", "Input type", "Concrete Inputs", "Record function id", "Seq", "Process Group Name",
+             "Process Group Ranks", "dtype", "In msg nelems", "Rank", "Collective name")  # fmt: skip
+    for value in odd:
+        args = dict.fromkeys(names, value)
+        both = event("c10d::send", 10, **args), event("record_param_comms", 11, 2, **args)
+        assert len(read(write(tmp_path / "t", trace(0, *both))).logs[0].collectives) == 1
+
+
+def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "t", trace(0, *all_reduce(10, 1), *all_reduce(20, 3)))
+    monkeypatch.setattr(kineto, "MOST_CALLS", 1)
+    with pytest.raises(CapsuleError, match="more than 1 calls"):
+        read_job(path)
+    monkeypatch.setattr(json_stream, "MOST_VALUES", 3)
+    with pytest.raises(CapsuleError, match="more than 3 values"):
+        read_job(path)
+    monkeypatch.setattr(json_stream, "MAX_FILE_BYTES", 100)
+    with pytest.raises(CapsuleError, match="is larger than"):
+        read_job(path)
+
+
+def test_a_damaged_trace_beside_a_good_one_is_named(tmp_path: Path) -> None:
+    folder = write(tmp_path / "t", trace(0, *all_reduce(10, 1)), trace(1))
+    broken = folder / "host_71.179.pt.trace.json"
+    broken.write_text(broken.read_text()[:-40])
+    found = diagnosed(folder)
+    assert found.ranks == (0,)
+    assert any("log of rank 1 cannot be read" in line for line in found.missing)
