@@ -19,6 +19,7 @@ Sizes = Mapping[str, float]
 Call = tuple[str, Sizes]
 _ITEM_BYTES = 2  # that the model's operators are counted with
 _LAYER_TENSORS = (3.0, 1.0, 4.0, 4.0)  # of a layer, in squares of its width
+_LAYER_VECTORS = 8  # biases and norms of a layer, of about its width
 _UPDATE = {"mul_": 1, "lerp_.Scalar": 2, "addcmul_": 3, "sqrt": 1, "div": 1, "add_": 1, "addcdiv_": 3}
 _TWICE = ("mul_",)
 
@@ -28,7 +29,9 @@ def calls_of(work: Work, phase: Phase) -> list[Work]:
     sizes = {name: float(size[0]) for name, size in work.sizes.items()}
     moved = float(work.moved_bytes[0]) / _ITEM_BYTES
     found = _calls(work.family, phase, sizes, moved)
-    return [work_of(operator, {name: np.array([size]) for name, size in columns.items()}) for operator, columns in found]
+    return [
+        work_of(operator, {name: np.array([size]) for name, size in columns.items()}) for operator, columns in found
+    ]
 
 
 def is_of_program(operators: Mapping[str, object]) -> bool:
@@ -100,6 +103,7 @@ def _optimizer(parameters: float, width: float, layers: float) -> Iterator[Call]
     tensors = [(part * width**2, layers) for part in _LAYER_TENSORS]
     if (rest := parameters - sum(items * count for items, count in tensors)) > width:
         tensors.append((rest, 1))
+    tensors.append((width, layers * _LAYER_VECTORS))
     for operator, operands in _UPDATE.items():
         for items, count in tensors:
             for _ in range(round(count) * (2 if operator in _TWICE else 1)):

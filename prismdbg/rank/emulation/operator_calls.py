@@ -35,7 +35,9 @@ class OperatorCalls(TorchDispatchMode):  # type: ignore[misc]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         if not all(each in _PLAIN for each in types):
-            return func(*args, **(kwargs or {})) if any(issubclass(each, FakeTensor) for each in types) else NotImplemented
+            return (
+                func(*args, **(kwargs or {})) if any(issubclass(each, FakeTensor) for each in types) else NotImplemented
+            )
         if func.namespace == "c10d":
             return func._op(*args, **(kwargs or {}))  # no frame of torch: who called it is looked for in the frames
         if func.namespace in NAMESPACES and not _is_view(func) and not is_quiet():
