@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 from prismdbg.cli.commands.predict import read_words
+from prismdbg.cli.commands.record import DEFAULT_PERIOD
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options import output_file
 from prismdbg.cli.options.launched_job import JOB, TAKES_JOB
-from prismdbg.cli.options.param_types import seconds, size
+from prismdbg.cli.options.param_types import period, seconds, size
 from prismdbg.emulate.request import USUAL_STEPS
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.job_view import ASSUMED_CLUSTER
@@ -79,6 +80,10 @@ from prismdbg.sweep.sweep import sweep, sweep_of_predictions
     show_default=True,
     help="Limit the time of each emulated rank, or recorded job.",
 )
+@click.option(
+    "--telemetry", type=period, is_flag=False, flag_value=DEFAULT_PERIOD, metavar="[PERIOD]",
+    help="With --how record, read the machine's sensors, as `record` does, for energy and power.",
+)  # fmt: skip
 @click.option("--html", "page_path", type=click.Path(path_type=Path), metavar="FILE", help="Also write a page to FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")
 @JOB
@@ -122,7 +127,7 @@ def command(
     if as_json:
         console.emit_json(_values(results, memory_cap))
     else:
-        _show(results, memory_cap, request.how)
+        _show(results, memory_cap, request)
     if cluster is None and request.how is How.EMULATE:
         console.say(ASSUMED_CLUSTER)
     states = {each.state for each in results}
@@ -145,7 +150,10 @@ def _request(
     tokens: str,
     jobs: int | None,
     timeout: float,
+    telemetry: int | None,
 ) -> SweepRequest:
+    if telemetry and how is not How.RECORD:
+        raise UsageError("--telemetry reads the sensors of a job that runs", hint="add --how record, or leave it out")
     if output is None and how is not How.PREDICT:
         raise UsageError("no folder for the runs was given", hint="give a new folder with -o")
     return SweepRequest(
@@ -160,6 +168,7 @@ def _request(
         bound_s=timeout,
         cluster=cluster,
         tokens=tokens,
+        telemetry_ns=telemetry or 0,
     )
 
 
@@ -169,10 +178,16 @@ def _predictor(ops: Path | None, cluster: Path | None) -> Predictor:
     return Predictor(read_words, ops, cluster)
 
 
-def _show(results: Sequence[Result], cap_bytes: int, how: How) -> None:
+def _show(results: Sequence[Result], cap_bytes: int, request: SweepRequest) -> None:
     console.emit(console.columns(sweep_text.HEADER, sweep_text.rows(results, cap_bytes), right=sweep_text.NUMBERS))
-    said = [*sweep_text.conclusion(results, cap_bytes), *sweep_text.worth(results, cap_bytes)]
-    if how is How.PREDICT:
+    said = [
+        *sweep_text.conclusion(results, cap_bytes),
+        *sweep_text.worth(results, cap_bytes),
+        *sweep_text.energy(results),
+    ]
+    if request.telemetry_ns and not sweep_text.energy(results):
+        said.append(sweep_text.NO_ENERGY)
+    if request.how is How.PREDICT:
         said.append(sweep_text.PREDICTED.format(error=PREDICTION_ERROR))
     console.emit("\n".join(["", *said]))
 

@@ -32,8 +32,8 @@ class OperatorCall:
 
     @property
     def columns(self) -> dict[str, float]:
-        """`m n k batch` of a product of matrices, `l width heads` of an attention; else elements, the width of the largest tensor, and how many there
-        are. Every value is at least 1."""
+        """`m n k batch` of a product of matrices, `l width heads` of an attention; else elements, the width of the
+        largest tensor, and how many there are. Every value is at least 1."""
         shapes = self.tensors
         packet = str(self.described["op"]).split(".")[1]
         if packet in _PRODUCTS and len(shapes) >= 2:

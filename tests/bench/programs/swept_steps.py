@@ -20,7 +20,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "examples" / "sweep"))
-from train import Excerpts, GPTConfig, Stage, loss_of, shard  # type: ignore[import-not-found]  # noqa: E402
+from train import Excerpts, GPTConfig, Stage, loss_of, shard  # type: ignore[import-not-found]
 
 BATCH, LAYERS, WIDTH, WARM_UP_ROUNDS = 16, 4, 256, 2
 

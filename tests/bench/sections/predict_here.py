@@ -89,8 +89,8 @@ def _measured(
     noise = [100 * (max(taken) / min(taken) - 1) for taken in real.values()]
     return Measured(
         rows=[
-            Row(what="unseen width and batch: mean error", values=[fmean(map(abs, unseen))], unit="%", digits=2, goal=GOAL),
-            Row(what="unseen width and batch: largest error", values=[max(map(abs, unseen))], unit="%", digits=2),
+            Row(what="unseen sizes: mean error", values=[fmean(map(abs, unseen))], unit="%", digits=2, goal=GOAL),
+            Row(what="unseen sizes: largest error", values=[max(map(abs, unseen))], unit="%", digits=2),
             Row(what="real against real: largest less smallest of the rounds", values=noise, unit="%", digits=2),
         ],
         notes=[

@@ -77,7 +77,7 @@ def _sweep(
     """What it says of each configuration that has a time. In a folder of an earlier start nothing runs again."""
     tried = [word for each in TRIED for word in ("--try", each)]
     asked = ["--world", RANKS, "--mesh", "pp,dp,tp", *tried, "--how", how, "--memory", *options, "--json"]
-    job = [*launcher, PROGRAM, *"--pp {pp} --tp {tp} --microbatch {mbs} --recompute {rc}".split()]
+    job = [*launcher, PROGRAM, *["--pp", "{pp}", "--tp", "{tp}", "--microbatch", "{mbs}", "--recompute", "{rc}"]]
     said = run(
         prismdbg("sweep", "-o", kept / how, *asked, "--", *job, "--steps", settings.sweep_steps), kept / f"{how}.txt"
     )
@@ -122,7 +122,7 @@ def _notes(found: Compared) -> list[str]:
     rounds = len(next(iter(found.steps.values())))
     return [
         f"`{PROGRAM}`, batch 16 on {RANKS} ranks over gloo, one thread a rank. Real: the "
-        f"{LEAST_LOADED:.0%} quantile of {rounds} steps of each, taken in turn in one job, as other programs make steps "
+        f"{LEAST_LOADED:.0%} quantile of {rounds} steps of each, taken in turn in one job: other programs make steps "
         f"longer and never shorter. Every second step against the others: median difference {noise:.1f} %.",
         f"Chosen: {found.chosen}. Really fastest: {min(real, key=real.__getitem__)}. Against the median real steps tau "
         f"is {kendall(found.emulated, {name: median(steps) for name, steps in found.steps.items()}):.2f}, against one "
