@@ -8,6 +8,7 @@ from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 from prismdbg.simulate.report.charts import duration
 from prismdbg.sweep.result import Result, State, fastest, pareto
+from prismdbg.sweep.search import Regret
 
 HEADER = (
     "configuration", "mesh", "iteration", "interval", "idle", "exposed", "messages", "peak", "fits", "tokens/s", "",
@@ -69,6 +70,14 @@ def energy(results: Sequence[Result]) -> list[str]:
         for each in results
         if each.joules is not None or each.peak_watts is not None
     ]
+
+
+def regret(of: Regret) -> str:
+    """What a search can have missed."""
+    return (
+        f"regret of the search: at most {of.most:.1%}, if predictions of what was left out are off by no more than "
+        f"those of what ran (it took {of.least:.2f} to {of.greatest:.2f} times the predicted time)"
+    )
 
 
 def conclusion(results: Sequence[Result], cap_bytes: int) -> list[str]:

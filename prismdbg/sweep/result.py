@@ -19,6 +19,7 @@ class State(StrEnum):
     DONE = "done"
     IMPOSSIBLE = "impossible"  # no mesh fits
     FAILED = "failed"
+    LEFT_OUT = "left out"  # by a search: predicted, and not run
 
 
 class _Stored(TypedDict):

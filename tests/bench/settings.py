@@ -43,7 +43,7 @@ class Settings:
     here_rounds: int = 3
     here_steps: int = 13
     sweep_rounds: int = 60
-    sweep_bound_s: float = 420.0
+    sweep_bound_s: float = 150.0
     kept_sweeps: Path | None = None
     sweep_steps: int = 10
     long_log: int = 1_000_000
