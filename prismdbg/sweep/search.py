@@ -41,7 +41,9 @@ class Search:
         try:
             return tuple(shlex.split(self.line))
         except ValueError as error:
-            raise UsageError(f"--search {self.line!r} is no command line: {error}", hint="close the quotes") from error
+            raise UsageError(
+                f"--search {self.line!r} cannot be split into words: {error}", hint="close the quotes"
+            ) from error
 
 
 def search(request: SweepRequest, asked: Search, predictor: Predictor, say: Say) -> tuple[list[Result], Regret | None]:

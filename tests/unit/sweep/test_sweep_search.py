@@ -64,5 +64,5 @@ def test_without_anything_left_out_there_is_no_regret() -> None:
 
 def test_a_line_whose_quotes_stay_open_is_refused() -> None:
     assert Search(line="m.yaml --batch '{mbs}'").words() == ("m.yaml", "--batch", "{mbs}")
-    with pytest.raises(UsageError, match="is no command line"):
+    with pytest.raises(UsageError, match="cannot be split into words"):
         Search(line="m.yaml '").words()
