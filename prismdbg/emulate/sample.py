@@ -9,6 +9,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -118,5 +119,5 @@ def write(measured: Sequence[tuple[OperatorCall, float]], output: Path) -> int:
 def _weight(call: OperatorCall) -> float:
     """Those that probably take longest come first."""
     columns = call.columns
-    work = columns.get("items", 0) or columns["m"] * columns["n"] * columns["k"] * columns["batch"] / 16
+    work = columns["items"] if "items" in columns else prod(columns.values()) / 16
     return -work * call.count

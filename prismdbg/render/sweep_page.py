@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from prismdbg.model.sizes import size
 from prismdbg.render import sweep_text
 from prismdbg.simulate.report.charts import duration
+from prismdbg.simulate.report.page.heat_map import palette
 from prismdbg.simulate.report.page.markup import Markup, table, tag
 from prismdbg.simulate.report.page.style import STYLE
 from prismdbg.sweep.result import Result, State, pareto
@@ -21,6 +22,8 @@ def page(results: Sequence[Result], cap_bytes: int) -> str:
         *(tag("p", line) for line in sweep_text.conclusion(results, cap_bytes)),
         table(sweep_text.HEADER, sweep_text.rows(results, cap_bytes), right=sweep_text.NUMBERS),
         *_time_against_memory(results, cap_bytes),
+        *_computing(results),
+        *(tag("p", line) for line in sweep_text.energy(results)),
         tag("h2", "Fidelity"),
         tag("ul", *(tag("li", line) for line in sweep_text.worth(results, cap_bytes))),
     )
@@ -73,6 +76,34 @@ def _time_against_memory(results: Sequence[Result], cap_bytes: int) -> list[Mark
         tag("p", about),
         tag("svg", *axes, *marks, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", width=_WIDTH, height=_HEIGHT, role="img"),
     ]
+
+
+def _computing(results: Sequence[Result]) -> list[Markup]:
+    """A row a configuration, a cell a rank or a block of ranks: how much of an iteration it computes."""
+    known = sorted((each for each in results if each.computed), key=lambda each: each.time.middle)
+    if not known:
+        return []
+    width = max(len(each.computed) for each in known)
+    rows = [
+        tag(
+            "tr",
+            tag("td", each.name),
+            *(_cell(share, number, width // len(each.computed)) for number, share in enumerate(each.computed)),
+        )
+        for each in known
+    ]
+    about = "The share of an iteration in which a rank, or a block of consecutive ranks, computes. The rest is waiting "
+    return [
+        tag("h2", "Computing, by rank and configuration"),
+        tag("p", about + "and communication that nothing hides. Dark is 0 %, bright 100 %."),
+        tag("table", *rows, class_="computing"),
+    ]
+
+
+def _cell(share: float, number: int, columns: int) -> Markup:
+    red, green, blue = palette()[round(255 * min(max(share, 0.0), 1.0))]
+    style = f"background:rgb({red},{green},{blue});min-width:8px"
+    return tag("td", title=f"{number}: {share:.1%}", colspan=max(columns, 1), style=style)
 
 
 def _label(name: str, at_x: float, at_y: float) -> Markup:

@@ -8,11 +8,15 @@ from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 from prismdbg.simulate.report.charts import duration
 from prismdbg.sweep.result import Result, State, fastest, pareto
+from prismdbg.sweep.search import Regret
 
-HEADER = ("configuration", "mesh", "iteration", "interval", "idle", "exposed", "peak", "fits", "tokens/s", "")
+HEADER = (
+    "configuration", "mesh", "iteration", "interval", "idle", "exposed", "messages", "peak", "fits", "tokens/s", "",
+)  # fmt: skip
 PREDICTED = "the interval of a predicted time is {error:.1%} on each side, the mean error against measured iterations"
+NO_ENERGY = "energy: not available, no sensor of this machine counts it (`prismdbg telemetry RUN` says why)"
 _MOST_WORTHS = 3
-NUMBERS = ("iteration", "idle", "exposed", "peak", "tokens/s")
+NUMBERS = ("iteration", "idle", "exposed", "messages", "peak", "tokens/s")
 
 
 def rows(results: Sequence[Result], cap_bytes: int) -> list[tuple[str, ...]]:
@@ -33,6 +37,7 @@ def _row(result: Result, mark: str, cap_bytes: int) -> tuple[str, ...]:
         f"{duration(time.low)} to {duration(time.high)}",
         f"{result.idle_share:.1%}",
         exposed(result),
+        messages(result),
         "not traced" if result.peak_bytes is None else size(result.peak_bytes),
         "-" if fits is None else "yes" if fits else "no",
         f"{result.tokens_per_s:,.0f}" if result.tokens else "-",
@@ -48,6 +53,31 @@ def exposed(result: Result) -> str:
     """`dp 3.1%, tp 12.0%`: the largest first; what rounds to nothing is left out."""
     shares = sorted(result.exposed.items(), key=lambda item: -item[1])
     return ", ".join(f"{axis} {share:.1%}" for axis, share in shares if share >= 0.0005) or "0.0%"
+
+
+def messages(result: Result) -> str:
+    """`dp 1.2 MiB 61%`: of an axis the mean size, and the share of the links' rate where that is known."""
+    sizes = sorted(result.message_bytes.items(), key=lambda item: -item[1])
+    shares = {axis: f" {share:.0%}" for axis, share in result.link_share.items()}
+    return ", ".join(f"{axis} {size(round(mean))}{shares.get(axis, '')}" for axis, mean in sizes) or "-"
+
+
+def energy(results: Sequence[Result]) -> list[str]:
+    """Of those whose sensors told something."""
+    return [
+        f"energy of {each.name}: {'not available' if each.joules is None else f'{each.joules:.1f} J per iteration'}"
+        + ("" if each.peak_watts is None else f", at most {each.peak_watts:.0f} W of a device")
+        for each in results
+        if each.joules is not None or each.peak_watts is not None
+    ]
+
+
+def regret(of: Regret) -> str:
+    """What a search can have missed."""
+    return (
+        f"regret of the search: at most {of.most:.1%}, if predictions of what was left out are off by no more than "
+        f"those of what ran (it took {of.least:.2f} to {of.greatest:.2f} times the predicted time)"
+    )
 
 
 def conclusion(results: Sequence[Result], cap_bytes: int) -> list[str]:

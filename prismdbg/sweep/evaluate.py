@@ -3,9 +3,12 @@ says of one that does not run."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
 
 from prismdbg.emulate.steps_alike import steps_alike
 from prismdbg.errors import UsageError
@@ -18,12 +21,17 @@ from prismdbg.simulate.engine.engine import Keep
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.report.report import by_axis
+from prismdbg.sweep.energy import joules, peak_watts
+from prismdbg.sweep.messages import axes_of, link_shares, message_bytes
 from prismdbg.sweep.predictor import Described, Predictor
 from prismdbg.sweep.request import How, Trial
 from prismdbg.sweep.result import Result, State
 from prismdbg.sweep.space import Configuration
+from prismdbg.telemetry.reader import read_telemetry
 
 PREDICTION_ERROR = 0.052  # mean, against measured iterations that nothing was fitted to (docs/prediction.md, Selene)
+
+MOST_BLOCKS = 64  # of ranks
 
 
 def evaluate(trial: Trial) -> Result:
@@ -50,8 +58,30 @@ def evaluate(trial: Trial) -> Result:
         marks = [{mark.step: mark.time_ns for mark in log.steps} for log in logs]
         each_ns = [max(of[step + 1] - of[step] for of in marks) for step in alike.steps]
         middle_ns = round(median(each_ns))
-    return _result(
+    result = _result(
         trial.configuration, typical, middle_ns, each_ns, tokens=trial.tokens, has_memory=trial.request.memory
+    )
+    return result if is_emulated else _with_energy(_measured_links(result, typical, trial), run, alike.steps)
+
+
+def _measured_links(result: Result, typical: Timeline, trial: Trial) -> Result:
+    """Of recorded transfers: of the links of a cluster that was given, else of none."""
+    known = trial.request.cluster is not None
+    return replace(result, link_share=link_shares(typical, _cluster(trial)) if known else {})
+
+
+def _with_energy(result: Result, run: RunFolder, steps: Sequence[int]) -> Result:
+    """Between the first and the last of these steps, by the clock of rank 0."""
+    telemetry = read_telemetry(run.telemetry)
+    if telemetry is None:
+        return result
+    at_ns = {mark.step: mark.time_ns for mark in read_log(run.rank_folders()[0]).steps}
+    begin_ns, end_ns = at_ns[steps[0]], at_ns[steps[-1] + 1]
+    taken = joules(telemetry, begin_ns, end_ns)
+    return replace(
+        result,
+        joules=None if taken is None else taken / (steps[-1] + 1 - steps[0]),
+        peak_watts=peak_watts(telemetry, begin_ns, end_ns),
     )
 
 
@@ -99,13 +129,22 @@ def _result(
         peak_bytes=max(peaks) if has_memory else None,
         worth=timeline.fidelity.summary(),
         tokens=tokens,
+        message_bytes=message_bytes(timeline),
+        link_share=link_shares(timeline, timeline.cluster),
+        computed=_in_blocks(timeline.computed_ns / whole_ns),
     )
+
+
+def _in_blocks(by_rank: NDArray[np.float64]) -> tuple[float, ...]:
+    """Means of consecutive ranks."""
+    blocks = np.array_split(by_rank, min(len(by_rank), MOST_BLOCKS))
+    return tuple(round(float(block.mean()), 4) for block in blocks)
 
 
 def _by_axes(shares: Mapping[str, float]) -> dict[str, float]:
     """Of `pp+1#f` and `pp-1#b` together: `pp`."""
     found: dict[str, float] = {}
     for channel, share in shares.items():
-        axes = re.split(r"[\[#+-]", channel, maxsplit=1)[0]
+        axes = axes_of(channel)
         found[axes] = found.get(axes, 0.0) + share
     return found

@@ -21,6 +21,7 @@ from prismdbg.sweep.result import Result
 from prismdbg.sweep.space import Configuration
 
 FORMAT = 1
+RESULTS = 2  # counted up when a result gets other values: older ones are worked out again
 _RESTS_ON = "rests_on"
 
 
@@ -106,7 +107,7 @@ class SweepFolder:
     def _rests_on(self) -> str:
         """Of what a result is worked out from, beside the run."""
         cluster = b"" if self.request.cluster is None else self.request.cluster.read_bytes()
-        return hashlib.sha256(cluster + f"{self.request.digest} {self.request.tokens}".encode()).hexdigest()
+        return hashlib.sha256(cluster + f"{self.request.digest} {self.request.tokens} {RESULTS}".encode()).hexdigest()
 
 
 def _ran(trial: Trial) -> Path:

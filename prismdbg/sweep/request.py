@@ -27,7 +27,8 @@ class How(StrEnum):
 class SweepRequest:
     """command: with `{name}` for what is tried. classes: the axes along which ranks differ; empty: found out. jobs: so
     many configurations at once. tokens: of an iteration, numbers and `{name}`s joined by `*`; empty: not known.
-    bound_s: of each rank that is emulated, of each job that is recorded."""
+    bound_s: of each rank that is emulated, of each job that is recorded. telemetry_ns: of recorded jobs, between two
+    readings of the sensors; 0: none."""
 
     output: Path
     space: Space
@@ -40,6 +41,7 @@ class SweepRequest:
     bound_s: float = 3600.0
     cluster: Path | None = None
     tokens: str = ""
+    telemetry_ns: int = 0
 
     @property
     def digest(self) -> str:
@@ -47,7 +49,8 @@ class SweepRequest:
         What only the simulation depends on is left out."""
         files = [hashlib.sha256(Path(word).read_bytes()).hexdigest() for word in self.command if _is_script(word)]
         said = (self.command, self.how, self.steps, self.classes, self.memory, self.space.world, self.space.axes, files)
-        return hashlib.sha256(json.dumps([said, str(Path.cwd())], default=str).encode()).hexdigest()
+        more = [self.telemetry_ns] if self.telemetry_ns else []
+        return hashlib.sha256(json.dumps([said, *more, str(Path.cwd())], default=str).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ class State(StrEnum):
     DONE = "done"
     IMPOSSIBLE = "impossible"  # no mesh fits
     FAILED = "failed"
+    LEFT_OUT = "left out"  # by a search: predicted, and not run
 
 
 class _Stored(TypedDict):
@@ -35,6 +36,11 @@ class _Stored(TypedDict):
     peak_bytes: int | None
     worth: str
     tokens: int
+    message_bytes: dict[str, float]
+    link_share: dict[str, float]
+    computed: list[float]
+    joules: float | None
+    peak_watts: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,11 @@ class Interval:
 class Result:
     """Shares are of an iteration, of a rank on average, by mesh axis. peak_bytes: of the rank that holds most, None
     where memory was not traced. middle_ns: the time of an iteration, iteration_ns: of several
-    ones, that say how sure it is. worth: what the time rests on. tokens: of one iteration, 0 where not given."""
+    ones, that say how sure it is. worth: what the time rests on. tokens: of one iteration, 0 where not given.
+
+    message_bytes: of a message, on average. link_share: of the rate of its links, that messages reach. computed: the
+    share of an iteration in which ranks compute, of each rank, or of so many blocks of consecutive ranks. joules: of an
+    iteration, peak_watts: of a device; None where no sensor told."""
 
     name: str
     values: Mapping[str, str]
@@ -75,6 +85,11 @@ class Result:
     peak_bytes: int | None = None
     worth: str = ""
     tokens: int = 0
+    message_bytes: Mapping[str, float] = field(default_factory=dict)
+    link_share: Mapping[str, float] = field(default_factory=dict)
+    computed: tuple[float, ...] = ()
+    joules: float | None = None
+    peak_watts: float | None = None
 
     @property
     def time(self) -> Interval:
@@ -101,7 +116,13 @@ class Result:
         if stored["state"] not in list(State):
             raise CapsuleError(f"{where}: state is {stored['state'][:40]!r}", hint="remove it; it is worked out again")
         known = {name: stored[name] for name in _Stored.__annotations__}
-        return cls(**{**known, "state": State(stored["state"]), "iteration_ns": tuple(stored["iteration_ns"])})
+        return cls(
+            **{
+                **known,
+                "state": State(stored["state"]),
+                **{name: tuple(stored[name]) for name in ("iteration_ns", "computed")},
+            }
+        )
 
 
 def _outside(count: int) -> int:

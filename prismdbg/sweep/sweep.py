@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from prismdbg.errors import PrismError
 from prismdbg.jobs.capture.capture import Say
@@ -16,12 +16,12 @@ from prismdbg.sweep.space import Configuration
 from prismdbg.sweep.trial_group import TrialGroup
 
 
-def sweep(request: SweepRequest, say: Say) -> list[Result]:
-    """One result for each configuration, in their order. What has run before is not run again."""
+def sweep(request: SweepRequest, say: Say, only: Collection[str] | None = None) -> list[Result]:
+    """One result for each configuration, in their order, or for `only` those. What has run before is not run again."""
     request.space.check(request.command, FOLDER)
     _check_tokens(request)
     with SweepFolder.opened(request) as folder:
-        tried = list(request.space.configurations())
+        tried = [one for one in request.space.configurations() if only is None or one.name in only]
         trials = {one.name: folder.trial(one) for one in tried if one.mesh is not None}
         missing = [trial for trial in trials.values() if not folder.has_run(trial)]
         if done := len(trials) - len(missing):

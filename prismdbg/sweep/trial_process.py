@@ -67,7 +67,7 @@ def _emulated(trial: Trial) -> int:
 
 
 def _recorded(trial: Trial) -> int:
-    policy = Policy(triggers={}, keep=0)
+    policy = Policy(triggers={}, keep=0, telemetry_ns=trial.request.telemetry_ns)
     return record(
         RecordRequest(output=trial.run, command=trial.command, memory=trial.request.memory, policy=policy), _say
     )

@@ -27,12 +27,14 @@ from tests.bench.sections import (
     overview,
     pause,
     predict,
+    predict_here,
     predict_jobs,
     replay,
     screen,
     simulate,
     state_snapshots,
     steps,
+    sweeps,
     telemetry,
     unseeded,
     weeks,
@@ -64,7 +66,9 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Settings, Path], Measured]]] = {
     "emulated_kinds": (emulated_kinds.TITLE, emulated_kinds.measure),
     "emulated_memory": (emulated_memory.TITLE, emulated_memory.measure),
     "predict": (predict.TITLE, predict.measure),
+    "sweeps": (sweeps.TITLE, sweeps.measure),
     "predict_jobs": (predict_jobs.TITLE, predict_jobs.measure),
+    "predict_here": (predict_here.TITLE, predict_here.measure),
 }
 
 
@@ -82,6 +86,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         "--data", type=Path, help="the folder of measured figures that `predict` and `predict_jobs` are held against"
     )
+    parser.add_argument("--kept-sweeps", type=Path, help="the folder in which `sweeps` continues what it began")
     parser.add_argument(
         "--output", type=Path, help=f"where the table goes; {RESULTS.name} beside this, none if --quick"
     )
@@ -100,6 +105,7 @@ def main() -> int:
         kinds=tuple(args.kind or ()),
         late_runs=args.late_runs or settings.late_runs,
         data=args.data,
+        kept_sweeps=args.kept_sweeps,
     )
     measured: dict[str, str] = {}
     failed = False

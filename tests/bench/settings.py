@@ -11,6 +11,7 @@ class Settings:
     """`rounds` hold one block of every mode; of each block's steps the first `dropped_steps` do not count.
 
     data: the folder of measured figures that `predict` is held against; the project has none of them.
+    kept_sweeps: the folder in which `sweeps` continues what it began.
     """
 
     size: str = "6m"
@@ -39,6 +40,12 @@ class Settings:
     paced_passes: int = 4
     kinds: tuple[str, ...] = ()
     kind_pairs: int = 10
+    here_rounds: int = 3
+    here_steps: int = 13
+    sweep_rounds: int = 60
+    sweep_bound_s: float = 150.0
+    kept_sweeps: Path | None = None
+    sweep_steps: int = 10
     long_log: int = 1_000_000
     many_ranks: int = 1024
     late_runs: int = 20
@@ -72,6 +79,11 @@ QUICK = Settings(
     paced_passes=1,
     kind_pairs=1,
     many_ranks=32,
+    here_rounds=1,
+    here_steps=6,
+    sweep_rounds=2,
+    sweep_bound_s=30.0,
+    sweep_steps=6,
     long_log=10_000,
     late_runs=1,
     late_steps=20,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import median
 
 RESAMPLES = 4000
@@ -40,3 +41,9 @@ def interval(values: Sequence[float]) -> Interval | None:
     draw = random.Random(_SEED)
     medians = sorted(median(draw.choices(values, k=len(values))) for _ in range(RESAMPLES))
     return Interval(quantile(medians, 0.025), quantile(medians, 0.975))
+
+
+def kendall(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+    """Kendall's tau of two orders of the same names: 1 for the same order, -1 for the opposite one (tau-a)."""
+    signs = [(one[a] - one[b]) * (other[a] - other[b]) for a, b in combinations(one, 2)]
+    return sum((sign > 0) - (sign < 0) for sign in signs) / max(len(signs), 1)

@@ -32,7 +32,7 @@ def command(output: Path, mesh: str, rank: int, budget: float, timeout: float, j
     """Time each operator of COMMAND alone, and on other sizes.
 
     One rank is emulated for two steps. The operators of the second are noted, forward and backward, with the shapes of
-    their tensors. A program that communicates in its backward pass through c10d (DDP, FSDP) is refused.
+    their tensors. Communication is left out.
 
     Then each of them is timed alone, first as it was called, then with each of its sizes changed, until the
     budget is over. What is left out is counted. OPS gets a CSV file for each operator.

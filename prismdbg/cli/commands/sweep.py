@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
 from prismdbg.cli.commands.predict import read_words
+from prismdbg.cli.commands.record import DEFAULT_PERIOD
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options import output_file
 from prismdbg.cli.options.launched_job import JOB, TAKES_JOB
-from prismdbg.cli.options.param_types import seconds, size
+from prismdbg.cli.options.param_types import period, seconds, size
 from prismdbg.emulate.request import USUAL_STEPS
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.job_view import ASSUMED_CLUSTER
@@ -25,6 +27,7 @@ from prismdbg.sweep.evaluate import PREDICTION_ERROR
 from prismdbg.sweep.predictor import Predictor
 from prismdbg.sweep.request import How, SweepRequest
 from prismdbg.sweep.result import Result, State, fastest, pareto
+from prismdbg.sweep.search import Regret, Search, search
 from prismdbg.sweep.space import Space
 from prismdbg.sweep.sweep import sweep, sweep_of_predictions
 
@@ -58,6 +61,14 @@ from prismdbg.sweep.sweep import sweep, sweep_of_predictions
 @click.option(
     "--ops", type=click.Path(path_type=Path), metavar="OPS", help="With --how predict, use the times of operators here."
 )
+@click.option(
+    "--search", "line", metavar="LINE",
+    help="Predict all configurations, and run the best alone. LINE is what `prismdbg predict` takes, with {NAME}s.",
+)  # fmt: skip
+@click.option(
+    "--keep", type=click.IntRange(1), metavar="N",
+    help="With --search, run N configurations.  [default: a quarter, at least 2]",
+)  # fmt: skip
 @click.option("--memory", is_flag=True, help="Trace memory, too. This makes steps longer.")
 @click.option(
     "--memory-cap", type=size, default=0, metavar="SIZE", help="Mark what needs more memory. Implies --memory."
@@ -79,6 +90,10 @@ from prismdbg.sweep.sweep import sweep, sweep_of_predictions
     show_default=True,
     help="Limit the time of each emulated rank, or recorded job.",
 )
+@click.option(
+    "--telemetry", type=period, is_flag=False, flag_value=DEFAULT_PERIOD, metavar="[PERIOD]",
+    help="With --how record, read the machine's sensors, as `record` does, for energy and power.",
+)  # fmt: skip
 @click.option("--html", "page_path", type=click.Path(path_type=Path), metavar="FILE", help="Also write a page to FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")
 @JOB
@@ -87,6 +102,8 @@ def command(
     how: str,
     cluster: Path | None,
     ops: Path | None,
+    line: str | None,
+    keep: int | None,
     memory_cap: int,
     page_path: Path | None,
     as_json: bool,
@@ -105,12 +122,21 @@ def command(
     With --how predict, nothing runs, and COMMAND is what `prismdbg predict` takes: a model's file and options, as in
     -- llama.yaml --batch 512 --microbatch {mbs}.
 
+    With --search, all are predicted first, and only those with the shortest times run. The last line says how much the
+    search can have missed.
+
     A configuration whose mesh does not fit N is not run. One that fails does not end the others. The exit code is 1 if
     one failed, or if none has a time. If the intervals of the fastest ones overlap, there is no winner. The same line
     again continues what was interrupted, and another --cluster is simulated without running anything.
     """
     request = _request(How(how), output, cluster, job, memory_cap=memory_cap, **asked)
-    if request.how is How.PREDICT:
+    regret: Regret | None = None
+    if line is not None:
+        if request.how is How.PREDICT:
+            raise UsageError("--search runs what it chooses", hint="leave --how predict or --search out")
+        wanted = Search(line=line, keep=keep or 0, cap_bytes=memory_cap)
+        results, regret = search(request, wanted, _predictor(ops, cluster), console.announce)
+    elif request.how is How.PREDICT:
         results = sweep_of_predictions(request, _predictor(ops, cluster), console.announce)
     else:
         if cluster is not None:
@@ -120,9 +146,11 @@ def command(
         with output_file.whole(page_path) as path:
             path.write_text(page(results, memory_cap), encoding="utf-8")
     if as_json:
-        console.emit_json(_values(results, memory_cap))
+        console.emit_json(_values(results, memory_cap) | ({"regret": asdict(regret)} if regret else {}))
     else:
-        _show(results, memory_cap, request.how)
+        _show(results, memory_cap, request)
+        if regret is not None:
+            console.emit(sweep_text.regret(regret))
     if cluster is None and request.how is How.EMULATE:
         console.say(ASSUMED_CLUSTER)
     states = {each.state for each in results}
@@ -145,7 +173,10 @@ def _request(
     tokens: str,
     jobs: int | None,
     timeout: float,
+    telemetry: int | None,
 ) -> SweepRequest:
+    if telemetry and how is not How.RECORD:
+        raise UsageError("--telemetry reads the sensors of a job that runs", hint="add --how record, or leave it out")
     if output is None and how is not How.PREDICT:
         raise UsageError("no folder for the runs was given", hint="give a new folder with -o")
     return SweepRequest(
@@ -160,19 +191,26 @@ def _request(
         bound_s=timeout,
         cluster=cluster,
         tokens=tokens,
+        telemetry_ns=telemetry or 0,
     )
 
 
 def _predictor(ops: Path | None, cluster: Path | None) -> Predictor:
     if ops is None or cluster is None:
-        raise UsageError("--how predict needs --ops and --cluster", hint="give both, as for `prismdbg predict`")
+        raise UsageError("predictions need --ops and --cluster", hint="give both, as for `prismdbg predict`")
     return Predictor(read_words, ops, cluster)
 
 
-def _show(results: Sequence[Result], cap_bytes: int, how: How) -> None:
+def _show(results: Sequence[Result], cap_bytes: int, request: SweepRequest) -> None:
     console.emit(console.columns(sweep_text.HEADER, sweep_text.rows(results, cap_bytes), right=sweep_text.NUMBERS))
-    said = [*sweep_text.conclusion(results, cap_bytes), *sweep_text.worth(results, cap_bytes)]
-    if how is How.PREDICT:
+    said = [
+        *sweep_text.conclusion(results, cap_bytes),
+        *sweep_text.worth(results, cap_bytes),
+        *sweep_text.energy(results),
+    ]
+    if request.telemetry_ns and not sweep_text.energy(results):
+        said.append(sweep_text.NO_ENERGY)
+    if request.how is How.PREDICT:
         said.append(sweep_text.PREDICTED.format(error=PREDICTION_ERROR))
     console.emit("\n".join(["", *said]))
 

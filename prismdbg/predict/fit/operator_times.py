@@ -11,6 +11,7 @@ from prismdbg.errors import UsageError
 from prismdbg.predict.fit.regressor import Regressor, fitted
 from prismdbg.predict.fit.roofline import SECOND_NS
 from prismdbg.predict.operators.work import Work
+from prismdbg.predict.samples.program_operators import calls_of, is_of_program
 from prismdbg.predict.samples.samples import Phase, Samples
 
 _BACKWARD = 2.0  # of a family that was not sampled, over its forward pass
@@ -30,19 +31,28 @@ class OperatorTimes:
         for one in samples.values():
             self._families.setdefault(one.work.family, []).append(one)
         self._fitted: dict[tuple[str, Phase], Regressor] = {}
-        self._known: dict[tuple[str, Phase], int] = {}
+        self._known: dict[tuple[str, Phase], float] = {}
         self._bytes_per_s = 0.0
+        self._is_of_program = is_of_program(samples)
         self.doubts = Doubts()
 
     def time_ns(self, work: Work, phase: Phase) -> int:
         """Of one shape."""
+        return max(round(sum(self._sampled_ns(*part) for part in self._parts(work, phase))), 1)
+
+    def _sampled_ns(self, work: Work, phase: Phase) -> float:
         key = (work.shape(0), phase)
         if key not in self._known:
-            self._known[key] = max(round(self._estimate(work, phase)), 1)
+            self._known[key] = self._estimate(work, phase)
         return self._known[key]
 
-    def is_sampled(self, family: str) -> bool:
-        return family in self._families
+    def is_sampled(self, work: Work, phase: Phase) -> bool:
+        return all(part.family in self._families for part, _ in self._parts(work, phase))
+
+    def _parts(self, work: Work, phase: Phase) -> list[tuple[Work, Phase]]:
+        """What the samples are of: the operator itself, or what PyTorch calls for it."""
+        calls = calls_of(work, phase) if self._is_of_program else []
+        return [(call, Phase.WHOLE) for call in calls] or [(work, phase)]
 
     def _estimate(self, work: Work, phase: Phase) -> float:
         if not any(phase in one.times_ns for one in self._families.get(work.family, ())):

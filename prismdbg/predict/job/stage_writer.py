@@ -123,7 +123,7 @@ class StageWriter:
             self._compute(time_ns, provenance)
 
     def _time(self, operator: Operator, phase: Phase) -> tuple[int, Provenance]:
-        sampled = self._times.is_sampled(operator.work.family)
+        sampled = self._times.is_sampled(operator.work, phase)
         time_ns = self._times.time_ns(operator.work, phase) * operator.count
         return time_ns, Provenance.MODELLED if sampled else Provenance.ASSUMED
 

@@ -5,7 +5,7 @@ whole layer, `dim` hidden size; optimizers have `encoders` layers. The rest is t
 columns do not have it: an inner size of 4 dim, and a vocabulary of 50,257, padded to a multiple of 128 mp.
 
 An operator that is not in the table is a collective (`shape` elements, `nodes`, `GPUsPerNode`), or one of a program
-that was sampled (`m n k batch`, or `items`).
+that was sampled (`m n k batch`, `l width heads`, or `items`).
 """
 
 from __future__ import annotations
@@ -48,16 +48,17 @@ def _scores(family: str) -> Callable[[Columns], Work]:
 def _attention(family: str) -> Callable[[Columns], Work]:
     """Causal: half of the square, twice."""
 
-    def work(at: Columns) -> Work:
-        width, heads, length = at["dim"] / at["h"], _heads(at), at["l"]
-        return Work(
-            family=family,
-            flops=2 * heads * length**2 * width,
-            moved_bytes=8 * heads * length * width,
-            sizes={"l": length, "width": width, "heads": heads},
-        )
+    return lambda at: _attention_of(family, {"l": at["l"], "width": at["dim"] / at["h"], "heads": _heads(at)})
 
-    return work
+
+def _attention_of(family: str, at: Columns) -> Work:
+    width, heads, length = at["width"], at["heads"], at["l"]
+    return Work(
+        family=family,
+        flops=2 * heads * length**2 * width,
+        moved_bytes=8 * heads * length * width,
+        sizes={"l": length, "width": width, "heads": heads},
+    )
 
 
 def _rows(family: str, ways: float, width: Callable[[Columns], Floats]) -> Callable[[Columns], Work]:
@@ -117,12 +118,14 @@ OPERATORS: Mapping[str, Callable[[Columns], Work]] = {
     "middleStage_optimizer": _optimizer("middleStage_optimizer", 0),
     "lastStage_optimizer": _optimizer("lastStage_optimizer", 1),
 }
+_SAMPLED = ({"items", "tensors"}, {"m", "n", "k"})  # by a program, some under the same name
 
 
 def work_of(operator: str, columns: Columns) -> Work:
     """CapsuleError where a column is missing that this operator needs."""
     try:
-        return OPERATORS[operator](columns) if operator in OPERATORS else _sampled(operator, columns)
+        is_known = operator in OPERATORS and not any(names <= set(columns) for names in _SAMPLED)
+        return OPERATORS[operator](columns) if is_known else _sampled(operator, columns)
     except KeyError as error:
         raise CapsuleError(
             f"operator {operator}: column {error} is missing", hint=f"add it; there are: {', '.join(columns)}"
@@ -135,4 +138,6 @@ def _sampled(operator: str, at: Columns) -> Work:
         return replace(_collective(at), family=operator)
     if {"m", "n", "k"} <= set(at):
         return matmul(operator, m=at["m"], n=at["n"], k=at["k"], batch=at.get("batch", 1), item_bytes=4)
+    if {"l", "width", "heads"} <= set(at):
+        return replace(_attention_of(operator, at), moved_bytes=16 * at["heads"] * at["l"] * at["width"])
     return memory_bound(operator, at, items=at["items"], ways=2, item_bytes=4)

@@ -9,6 +9,7 @@ from typing import Any
 
 FACTORS = (2.0, 0.5, 1.5, 4.0, 0.75)  # in the order in which they are wanted
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
+_ATTENTION = "_scaled_dot_product"
 _LEAST_SIZE = 2
 
 
@@ -31,13 +32,16 @@ class OperatorCall:
 
     @property
     def columns(self) -> dict[str, float]:
-        """`m n k batch` of a product of matrices; else elements, the width of the largest tensor, and how many there
-        are. Every value is at least 1."""
+        """`m n k batch` of a product of matrices, `l width heads` of an attention; else elements, the width of the
+        largest tensor, and how many there are. Every value is at least 1."""
         shapes = self.tensors
         packet = str(self.described["op"]).split(".")[1]
         if packet in _PRODUCTS and len(shapes) >= 2:
             left, right = shapes[-2:]
             return {"m": left[-2], "n": right[-1], "k": left[-1], "batch": left[0] if len(left) == 3 else 1}
+        if packet.startswith(_ATTENTION) and shapes and len(shapes[0]) >= 3:
+            *heads, length, width = shapes[0]
+            return {"l": length, "width": width, "heads": prod(heads)}
         largest = max(shapes, key=prod, default=(1,))
         items = sum(map(prod, shapes))
         return {"items": max(items, 1), "width": max([*largest[-1:], 1]), "tensors": max(len(shapes), 1)}

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from prismdbg.errors import UsageError
 from prismdbg.rank.program.isolation import is_quiet
 
+NAMESPACES = ("aten", "fsdp")  # FSDP copies parameters into what it sends, and out of it
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _MADE = "unknown"
-_NO_BACKWARD = -1
 
 
 class OperatorCalls(TorchDispatchMode):  # type: ignore[misc]
@@ -35,13 +35,12 @@ class OperatorCalls(TorchDispatchMode):  # type: ignore[misc]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         if not all(each in _PLAIN for each in types):
-            return NotImplemented
-        if func.namespace == "c10d" and torch._C._current_graph_task_id() != _NO_BACKWARD:
-            raise UsageError(
-                f"{func} runs in the backward pass, where DDP's reducer would wait for it forever",
-                hint="leave DistributedDataParallel or FSDP out of the program that is sampled",
+            return (
+                func(*args, **(kwargs or {})) if any(issubclass(each, FakeTensor) for each in types) else NotImplemented
             )
-        if func.namespace == "aten" and not _is_view(func) and not is_quiet():
+        if func.namespace == "c10d":
+            return func._op(*args, **(kwargs or {}))  # no frame of torch: who called it is looked for in the frames
+        if func.namespace in NAMESPACES and not _is_view(func) and not is_quiet():
             self._step[_said(func, args, kwargs or {})] += 1
         return func(*args, **(kwargs or {}))
 

@@ -50,8 +50,8 @@ class Known(OperatorTimes):
         once = max(work.flops[0] / 1e5, work.moved_bytes[0] / 1e3)
         return once * (2 if phase is Phase.BACKWARD else 1)
 
-    def is_sampled(self, family: str) -> bool:
-        return family != "dropout"
+    def is_sampled(self, work: Work, phase: Phase) -> bool:
+        return work.family != "dropout"
 
 
 def training(mesh: str, batch: int, **more: object) -> Training:

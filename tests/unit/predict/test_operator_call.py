@@ -63,3 +63,13 @@ def test_times_are_written_as_samples(tmp_path: Path) -> None:
     assert found["addmm"].times_ns[Phase.WHOLE].tolist() == [2000.0, 5000.0]
     assert found["addmm"].work.shape(1) == "addmm batch=1 k=128 m=32 n=1024"
     assert found["native_layer_norm"].work.family == "native_layer_norm"
+
+
+def test_an_attention_has_its_length_and_a_name_of_the_table_may_be_a_programs(tmp_path: Path) -> None:
+    q = tensor(2, 8, 64, 32)
+    attention = call("aten._scaled_dot_product_flash_attention_for_cpu.default", q, q, q)
+    assert attention.columns == {"l": 64, "width": 32, "heads": 16}
+    write([(attention, 1000.0), (call("aten.gelu.default", tensor(4, 8)), 10.0)], tmp_path)
+    found = read_folder(tmp_path)
+    assert found["_scaled_dot_product_flash_attention_for_cpu"].work.flops[0] == 2 * 16 * 64**2 * 32
+    assert found["gelu"].work.sizes["items"][0] == 32

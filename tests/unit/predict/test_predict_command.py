@@ -101,7 +101,7 @@ def test_a_model_that_cannot_be_divided_is_impossible_and_the_table_says_so(fold
 
 
 def test_a_sweep_of_predictions_needs_samples(folder: Path) -> None:
-    with pytest.raises(UsageError, match="needs --ops and --cluster"):
+    with pytest.raises(UsageError, match="need --ops and --cluster"):
         sweep(folder, ops=False)
 
 

@@ -73,7 +73,7 @@ def test_what_does_not_fit_into_the_memory_is_not_the_fastest() -> None:
     results = [result("a", 20, 100), result("b", 10, 900), result("c", 5)]
     assert [each.name for each in fastest(results, 500 << 20)] == ["c"], "of which it is not known"
     assert [each.name for each in fastest(results[:2], 500 << 20)] == ["a"]
-    assert [row[7] for row in rows(results, 500 << 20)] == ["-", "no", "yes"]
+    assert [row[8] for row in rows(results, 500 << 20)] == ["-", "no", "yes"]
     assert conclusion([results[1]], 500 << 20) == ["no configuration has a time that fits"]
 
 
@@ -88,7 +88,7 @@ def test_failed_and_impossible_ones_come_last_and_say_why() -> None:
     found = rows([failed, impossible, result("a", 20, tokens=4096)], 0)
     assert [row[0] for row in found] == ["a", "x", "y"]
     assert [row[-1] for row in found[1:]] == ["failed: it ended", "impossible: 8 is not divisible"]
-    assert found[0][8] == "204,800" and all(len(row) == len(HEADER) for row in found)
+    assert found[0][9] == "204,800" and all(len(row) == len(HEADER) for row in found)
 
 
 def test_a_result_is_read_as_it_was_written() -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from prismdbg.errors import UsageError
 from prismdbg.rank import operator_timing
 from prismdbg.rank.emulation.operator_calls import OperatorCalls
 
@@ -57,15 +55,22 @@ def test_when_the_time_is_over_the_rest_is_left_out(tmp_path: Path) -> None:
     assert rows == [{"left_out": "the time was over"}] * 2
 
 
-def test_communication_in_the_backward_pass_is_refused(tmp_path: Path) -> None:
-    """DDP's reducer hangs if its works go through Python; forward it is no problem."""
+def test_communication_is_passed_on_and_not_noted(tmp_path: Path) -> None:
     dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    reduced: list[bool] = []
+
+    def reduce(gradient: torch.Tensor) -> None:
+        dist.all_reduce(gradient)
+        reduced.append(True)
+
     try:
         x = torch.ones(4, requires_grad=True)
-        x.register_hook(lambda gradient: dist.all_reduce(gradient))
-        with OperatorCalls(tmp_path / "calls.json"):
+        x.register_hook(reduce)
+        with OperatorCalls(tmp_path / "calls.json") as calls:
             dist.all_reduce(torch.ones(4))
-            with pytest.raises(UsageError, match="runs in the backward pass"):
-                x.sum().backward()
+            x.sum().backward()
+            calls.on_step(1, None)
     finally:
         dist.destroy_process_group()
+    assert reduced == [True]
+    assert noted(tmp_path / "calls.json") and not any("c10d" in op for op in noted(tmp_path / "calls.json"))

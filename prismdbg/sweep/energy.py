@@ -1,0 +1,39 @@
+"""What a recorded configuration took in energy, by the sensors of its machine."""
+
+from __future__ import annotations
+
+import re
+
+from prismdbg.telemetry.sensor import Kind
+from prismdbg.telemetry.series import Series, Telemetry
+
+_WATTS = {"mW": 1e-3, "W": 1.0}
+_PART = re.compile(r"intel-rapl:\d+:")  # of a package, whose counter has it
+_JOULES = {"uJ": 1e-6, "mJ": 1e-3, "J": 1.0}
+
+
+def joules(telemetry: Telemetry, begin_ns: int, end_ns: int) -> float | None:
+    """Of all counters of energy between two times; None where there is none that was read all that time."""
+    counters = _of(telemetry, "energy", begin_ns, end_ns)
+    grown = [each.growth(begin_ns, end_ns) * _JOULES[each.sensor.unit] for each in counters]
+    return sum(grown) if grown else None
+
+
+def peak_watts(telemetry: Telemetry, begin_ns: int, end_ns: int) -> float | None:
+    """Of one device: the largest reading between two times."""
+    gauges = _of(telemetry, "power", begin_ns, end_ns)
+    most = [float(each.within(begin_ns, end_ns).max(initial=0)) * _WATTS[each.sensor.unit] for each in gauges]
+    return max(most, default=None)
+
+
+def _of(telemetry: Telemetry, name: str, begin_ns: int, end_ns: int) -> list[Series]:
+    kind, units = (Kind.COUNTER, _JOULES) if name == "energy" else (Kind.GAUGE, _WATTS)
+    return [
+        series
+        for (subject, named), series in telemetry.series.items()
+        if named == name
+        and not _PART.match(subject)
+        and series.sensor.kind is kind
+        and series.sensor.unit in units
+        and series.covers(begin_ns, end_ns)
+    ]
