@@ -33,6 +33,10 @@ class Row:
 
 ROWS = {
     "transformers": Row("transformers", "Trainer, DDP"),
+    "accelerate": Row("accelerate", "loop, DDP"),
+    "lightning": Row("lightning", "Trainer, DDP, own launcher"),
+    "megatron-tp2": Row("megatron-core", "GPT, TP 2"),
+    "megatron-pp2": Row("megatron-core", "GPT, PP 2"),
 }
 COLUMNS = {
     "test_the_job_computes_what_it_computes_bare": ("recorded", "equal: {} values"),
@@ -58,7 +62,19 @@ def tried(python: Path, name: str, tested: str) -> bool:
     report = ROOT / ".compat" / f"frameworks-{name}.xml"
     report.parent.mkdir(exist_ok=True)
     report.unlink(missing_ok=True)
-    pytest = [str(python), "-m", "pytest", "-q", "-m", "frameworks", "-k", f"[{name}]", f"--junit-xml={report}"]
+    pytest = [
+        str(python),
+        "-m",
+        "pytest",
+        "-q",
+        "-m",
+        "frameworks",
+        "-k",
+        f"[{name}]",
+        f"--junit-xml={report}",
+        "-o",
+        "junit_family=xunit1",
+    ]
     run([*pytest, str(Path(__file__).parent)], check=False)
     cases = list(ET.parse(report).getroot().iter("testcase"))
     date = datetime.now(UTC).date().isoformat()
@@ -77,7 +93,7 @@ def prepared() -> Path:
     pip = [str(python), "-m", "pip", "install", "-q"]
     run([*pip, f"torch=={TORCH}"])
     run([*pip, "-e", f"{ROOT}[dev]"])
-    run([*pip, f"torch=={TORCH}", "transformers", "accelerate", "lightning", *TITAN_NEEDS])
+    run([*pip, f"torch=={TORCH}", "transformers", "accelerate", "lightning", "megatron-core", *TITAN_NEEDS])
     run([*pip, "--no-deps", "torchtitan"])  # it names packages that only its own logging needs
     run([str(VENV / "bin" / "prismdbg"), "setup"])
     return python

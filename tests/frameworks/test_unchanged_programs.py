@@ -43,6 +43,8 @@ class Program:
     module: str
     file: str
     options: tuple[str, ...] = ()
+    torchrun: bool = True
+    endless: tuple[str, ...] = ("--steps", "100000")
     steps: int
     own_line: str
     state: Registered | None = None
@@ -59,7 +61,10 @@ class Program:
         return [*map(str, [*self.options, *out, *options])]
 
     def line(self, home: Path, *options: object) -> list[str]:
-        return torchrun(EXAMPLES / self.file, *self.words(home, *options), ranks=2)
+        words = self.words(home, *options)
+        if not self.torchrun:
+            return [sys.executable, str(EXAMPLES / self.file), *words]
+        return torchrun(EXAMPLES / self.file, *words, ranks=2)
 
     def own(self, home: Path) -> dict[str, str]:
         """Variables that it needs; folders are new ones in `home`."""
@@ -77,6 +82,40 @@ PROGRAMS = {
         own_line="compute_loss",
         state=Registered(by="transformers.Trainer", names="model, optimizer, lr_scheduler, trainer"),
         has_out=True,
+    ),
+    "accelerate": Program(
+        module="accelerate",
+        file="accelerate_loop.py",
+        endless=("--epochs", "100000"),
+        steps=24,
+        own_line="<module>",
+        state=Registered(by="accelerate", names="model, optimizer, lr_scheduler, custom, place"),
+    ),
+    "lightning": Program(
+        module="lightning",
+        file="lightning_fit.py",
+        torchrun=False,
+        endless=("--epochs", "100000"),
+        steps=24,
+        own_line="training_step",
+        state=Registered(by="lightning.Trainer", names="model, optimizer, lr_scheduler, loops"),
+        large=("--devices", "8", "--nodes", "8"),
+    ),
+    "megatron-tp2": Program(
+        module="megatron.core",
+        file="megatron_gpt.py",
+        options=("--tp", "2"),
+        steps=12,
+        own_line="loss_of",
+        mesh="dp=32,tp=2",
+    ),
+    "megatron-pp2": Program(
+        module="megatron.core",
+        file="megatron_gpt.py",
+        options=("--pp", "2"),
+        steps=12,
+        own_line="loss_of",
+        mesh="pp=2,dp=32",
     ),
 }
 
@@ -141,7 +180,7 @@ def test_it_is_replayed_from_its_start(whole: Whole, tmp_path: Path, record_prop
 
 @pytest.mark.criu
 def test_it_is_captured_while_it_runs(program: Program, tmp_path: Path, record_property: Notes) -> None:
-    capsule, endless = tmp_path / "capsule", program.line(tmp_path, "--steps", 100_000)
+    capsule, endless = tmp_path / "capsule", program.line(tmp_path, *program.endless)
     with recording(endless, tmp_path, env=program.variables(tmp_path)) as job:
         job.wait_for_step(1, 3, BOUND_S)
         said = prismdbg("capture", job.run.path, "--rank", 1, "--window", WINDOW, "-o", capsule)
