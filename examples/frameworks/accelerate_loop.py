@@ -8,7 +8,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 
-
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=3)
 arguments = parser.parse_args()

@@ -8,7 +8,6 @@ import sys
 import lightning
 import torch
 
-
 parser = argparse.ArgumentParser()
 parser.add_argument("--devices", type=int, default=2)
 parser.add_argument("--nodes", type=int, default=1)

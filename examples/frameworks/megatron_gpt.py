@@ -80,7 +80,7 @@ def forward_step(data, model):
 
 def main() -> None:
     dist.init_process_group("gloo")
-    rank, world = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
     parallel_state.initialize_model_parallel(arguments.tp, arguments.pp)
     replicas = parallel_state.get_data_parallel_world_size()
     init_num_microbatches_calculator(rank, None, MICROBATCH * MICROBATCHES * replicas, MICROBATCH, replicas)
