@@ -127,6 +127,17 @@ PROGRAMS = {
         ),
         has_out=True,
     ),
+    **{
+        f"deepspeed-zero{stage}": Program(
+            module="deepspeed",
+            file="deepspeed_zero.py",
+            options=("--stage", str(stage)),
+            steps=12,
+            own_line="<module>",
+            environment=(("DS_ACCELERATOR", "cpu"),),
+        )
+        for stage in (2, 3)
+    },
 }
 
 
