@@ -108,7 +108,7 @@ golden: $(INSTALLED) ## Write the frozen outputs in tests/golden again.
 compat: setup ## Test another torch (TORCH=2.14.1) in a virtual environment under .compat. Needs gigabytes.
 	$(BIN)/python tests/compat.py $(or $(TORCH),$(error say which: make compat TORCH=2.14.1))
 
-frameworks: setup ## Test state snapshots of the newest transformers, Accelerate, Lightning and torchtitan. Needs gigabytes.
+frameworks: setup ## Record, capture, replay and emulate the programs of examples/frameworks with the newest frameworks. Needs gigabytes.
 	$(BIN)/python tests/frameworks/table.py
 
 # Nothing of it is started on this machine: the tests run it in namespaces of their own.

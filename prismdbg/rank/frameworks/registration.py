@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch.distributed as dist
+
 from prismdbg.errors import PrismError
 from prismdbg.rank.recording import restore_point
 from prismdbg.rank.recording.steps import COUNTER
@@ -31,9 +33,16 @@ def is_claimable(by: str) -> bool:
 
 def register(by: str, objects: restore_point.Registered, missing: Sequence[str]) -> int | None:
     """The restore point. `missing`: what the replay may depend on, and nobody can register here."""
-    if os.environ.get("RANK", "0") == "0":
+    if _is_first_rank():
         print(f"prismdbg: {by}: registered: {', '.join(objects)}; {not_registered(missing)}", file=sys.stderr)
     return restore_point.reached(objects)
+
+
+def _is_first_rank() -> bool:
+    """Lightning's own launcher gives its ranks no RANK, so the job's group is asked first."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank() == 0
+    return os.environ.get("RANK", "0") == "0"
 
 
 def not_registered(missing: Sequence[str]) -> str:

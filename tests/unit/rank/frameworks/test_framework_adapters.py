@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from prismdbg.errors import UsageError
 from prismdbg.rank.frameworks import adapters, registration, transformers_trainer
@@ -162,3 +164,18 @@ def test_an_import_is_complete_before_it_is_told_and_survives_who_is_told(
     monkeypatch.delitem(sys.modules, "fake_framework")
     assert (module.late, seen) == (2, [2])
     assert "prismdbg: no adapter in process" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("rank", "said"), [(0, 1), (1, 0)])
+def test_one_rank_says_what_is_registered_also_where_the_launcher_sets_no_rank(
+    rank: int, said: int, listener: Listener, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As Lightning's own launcher does."""
+    monkeypatch.delenv("RANK", raising=False)
+    dist.init_process_group("fake", rank=rank, world_size=2, store=FakeStore())
+    try:
+        registration.register("lightning.Trainer", {"model": object()}, [])
+    finally:
+        dist.destroy_process_group()
+    assert len(listener.registered) == 1
+    assert capsys.readouterr().err.count("lightning.Trainer: registered: model") == said

@@ -1,12 +1,16 @@
 """A loop of the program's own with Accelerate: three epochs, gradient accumulation, dropout, a schedule, and a loss
-that is gathered in every step. Its place is registered for Accelerate's own checkpoints. It knows nothing of prismdbg.
-"""
+that is gathered in every step. Its place is registered for Accelerate's own checkpoints."""
 
+import argparse
 import sys
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=3)
+arguments = parser.parse_args()
 
 
 class Place:
@@ -33,7 +37,7 @@ model, optimizer, loader, schedule = accelerator.prepare(model, optimizer, loade
 place = Place()
 accelerator.register_for_checkpointing(place)
 
-while place.epoch < 3:
+while place.epoch < arguments.epochs:
     model.train()
     for (batch,) in loader:
         with accelerator.accumulate(model):

@@ -1,5 +1,5 @@
 """A small loop around torchtitan's own parts, as its Trainer has it: FSDP2, OptimizersContainer, LRSchedulersContainer,
-ParallelAwareDataloader and CheckpointManager. It knows nothing of prismdbg."""
+ParallelAwareDataloader and CheckpointManager."""
 
 import argparse
 import sys

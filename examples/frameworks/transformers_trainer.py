@@ -1,5 +1,5 @@
 """transformers' Trainer as its documentation shows it: a small GPT-2 made from a configuration, random tokens, dropout,
-gradient accumulation, a schedule and logging that sums the loss over all ranks. It knows nothing of prismdbg."""
+gradient accumulation, a schedule, a loss of its own, and logging that sums the loss over all ranks."""
 
 import argparse
 import sys
@@ -24,6 +24,17 @@ class Tokens(torch.utils.data.Dataset):
         return {"input_ids": self.rows[index], "labels": self.rows[index]}
 
 
+class WithAccuracy(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        loss, outputs = super().compute_loss(model, inputs, True, num_items_in_batch)
+        hits = (outputs.logits[:, :-1].argmax(-1) == inputs["labels"][:, 1:]).float().mean()
+        self.accuracy = self.accelerator.reduce(hits, "mean")
+        return (loss, outputs) if return_outputs else loss
+
+    def log(self, logs, *rest, **named):
+        super().log({**logs, "accuracy": round(self.accuracy.item(), 6)}, *rest, **named)
+
+
 set_seed(11)
 model = GPT2LMHeadModel(
     GPT2Config(vocab_size=64, n_positions=16, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0)
@@ -42,7 +53,7 @@ training = TrainingArguments(
     disable_tqdm=True,
     seed=11,
 )
-trainer = Trainer(model=model, args=training, train_dataset=Tokens(60))
+trainer = WithAccuracy(model=model, args=training, train_dataset=Tokens(60))
 trainer.train()
 checksum = sum(p.double().sum().item() for p in model.parameters())
 print(f"rank {training.process_index} parameters {checksum:.12f}", file=sys.stderr)

@@ -1,10 +1,18 @@
 """Lightning's Trainer as its documentation shows it: three epochs under DDP, gradient accumulation, dropout, a
-schedule, a loss that is summed over all ranks in every batch. It knows nothing of prismdbg."""
+schedule, a loss that is summed over all ranks in every batch. `python lightning_fit.py` starts all ranks of a node by
+itself: `--devices` times `--nodes` is the number of ranks of the job, also in an emulated one."""
 
+import argparse
 import sys
 
 import lightning
 import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--devices", type=int, default=2)
+parser.add_argument("--nodes", type=int, default=1)
+parser.add_argument("--epochs", type=int, default=3)
+arguments = parser.parse_args()
 
 
 class Autoencoder(lightning.LightningModule):
@@ -17,6 +25,8 @@ class Autoencoder(lightning.LightningModule):
     def training_step(self, batch, index):
         loss = (self.layers(batch[0]) - batch[0].flip(1)).square().mean()
         self.log("loss", loss, on_step=True, on_epoch=False, sync_dist=True)
+        if self.trainer.is_global_zero and index % 4 == 0:
+            print(f"loss {loss.item():.6f}", flush=True)
         return loss
 
     def configure_optimizers(self):
@@ -31,9 +41,10 @@ loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows), batch
 model = Autoencoder()
 trainer = lightning.Trainer(
     accelerator="cpu",
-    devices=2,
+    devices=arguments.devices,
+    num_nodes=arguments.nodes,
     strategy="ddp",
-    max_epochs=3,
+    max_epochs=arguments.epochs,
     accumulate_grad_batches=2,
     gradient_clip_val=1.0,
     logger=False,
