@@ -227,6 +227,8 @@ def _absent(evidence: Evidence, ranks: Mapping[int, Progress], rank: int, stall:
     stacks = _stacks_since(evidence, rank, stall) if how is How.ELSEWHERE else None
     if stacks is not None and (where := stack_position(stacks)):
         did = f"it is at {where}"
+    elif stacks is not None and stacks.problem:
+        did = f"{did}; its position is unknown: {stacks.problem}"
     return Absent(rank=rank, how=how, did=did, last=last_call(evidence.logs[rank]), stacks=stacks)
 
 

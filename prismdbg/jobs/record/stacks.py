@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
+
 from prismdbg.capsule.stacks import (
     FROM_AGENT,
     FROM_OUTSIDE,
@@ -34,6 +36,7 @@ from prismdbg.protocol.client import AgentClient
 BOUND_S = 10.0
 AT_ONCE = 8
 _OURS = "prismdbg-"  # names of the threads that the recorder has in a rank
+STOPPED = "its process is stopped, by a signal such as SIGSTOP or by a debugger"
 _SAID = 200  # characters of what py-spy says
 
 
@@ -54,6 +57,8 @@ def take_stacks(run: RunFolder, folders: Sequence[Path], hang: HangPlace | None 
 def stacks_of(folder: Path) -> RankStacks:
     """Of one rank. Never raises for what can go wrong: `problem` says it."""
     rank = rank_of(folder)
+    if _is_stopped(folder):
+        return RankStacks(rank=rank, taken_by=FROM_OUTSIDE, problem=STOPPED)
     try:
         return RankStacks(rank=rank, taken_by=FROM_OUTSIDE, threads=_from_outside(folder))
     except (PrismError, KeyError) as error:  # rank.json may be half of one
@@ -62,6 +67,15 @@ def stacks_of(folder: Path) -> RankStacks:
         return RankStacks(rank=rank, taken_by=FROM_AGENT, threads=_from_agent(folder), problem=problem)
     except (PrismError, KeyError) as error:
         return RankStacks(rank=rank, taken_by=FROM_AGENT, problem=f"{problem}; its agent: {error}")
+
+
+def _is_stopped(folder: Path) -> bool:
+    try:
+        socket_of(folder)  # the process is the rank's, and not another one with its number
+        status = psutil.Process(int(read_json(folder / "rank.json")["pid"])).status()
+    except (PrismError, KeyError, ValueError, psutil.Error):
+        return False
+    return status in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
 
 def _from_outside(folder: Path) -> tuple[ThreadStack, ...]:

@@ -138,11 +138,11 @@ def later_files(
         left_out=tuple(left_out),
         left=most,
     )
-    for folder in named:
+    for folder in sorted(named, key=lambda folder: (folder in shared, folder)):  # others' files come last
         if not unfit(folder) and path_kind.is_folder(folder) and not path_kind.is_link(folder):
             search.known.add(folder)  # the folder itself was named or written into
             search.folder(folder)
-    return LaterFiles(tuple(sorted(set(search.found))), Unhidden(tuple(search.cut), tuple(search.undated)))
+    return LaterFiles(tuple(sorted(set(search.found))), Unhidden(tuple(search.cut), tuple(sorted(search.undated))))
 
 
 def _is_shared(folder: str) -> bool:

@@ -88,6 +88,9 @@ def _one_process(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return all(one.get(name) == other.get(name) for name in ("pid", "pid_namespace", "started_ticks"))
 
 
+DAMAGED = "damaged"
+
+
 class RankProcess:
     """One attempt of a rank, by its log folder. `pid`: as it is here; None where it cannot be seen from here, and then
     it is neither alive nor dead."""
@@ -106,8 +109,9 @@ class RankProcess:
         return self.pid is not None and _is_the_same(self.pid, self._described)
 
     def ended_by_itself(self) -> bool:
-        """Its program came to its end, or to an exit of its own."""
-        return "exit" in self._said() and "incident" not in self._said()
+        """Its program came to its end, or to an exit of its own. Of a log that is damaged nobody knows: it accuses no
+        rank, and keeps nobody from looking at the others."""
+        return DAMAGED in self._said() or ("exit" in self._said() and "incident" not in self._said())
 
     def died_without_a_word(self) -> bool:
         """It is gone, and its log has neither an end nor an incident. Of a log that was cut nobody knows, nor of a
@@ -129,7 +133,10 @@ class RankProcess:
         """Looked up once when it is dead: nothing is added any more."""
         if self._last_words is None:
             gone = self.pid is not None and not self.is_alive()
-            log = read_whole(self._folder, LAST_BYTES)
+            try:
+                log = read_whole(self._folder, LAST_BYTES)
+            except CapsuleError:  # its reader tells of it
+                return frozenset((DAMAGED,))
             said = (note for note in log.notes if note.kind in ("exit", "incident"))
             found = frozenset(note.kind for note in said if not was_outlived(log, note))
             if not gone:

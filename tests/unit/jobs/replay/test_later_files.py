@@ -180,3 +180,14 @@ def test_the_recorders_copy_is_not_looked_into(tmp_path: Path) -> None:
     put(tmp_path / "new.pt", later=True)
     put(tmp_path / "data.bin", later=False)
     assert found(tmp_path) == ["new.pt"]
+
+
+def test_the_programs_own_folders_are_searched_before_those_of_every_user(tmp_path: Path) -> None:
+    """A shared folder may hold so much that nothing is left for the others."""
+    shared, own = tmp_path / "a-shared", tmp_path / "own"
+    for number in range(20):
+        put(shared / "of another program" / str(number), later=True)
+    shared.chmod(0o1777)
+    new = put(own / "new.pt", later=True)
+    put(own / "old.pt", later=False)
+    assert str(new) in later_files([str(shared), str(own)], BEGAN_NS, known=[], most=10).paths

@@ -104,3 +104,15 @@ def test_a_process_that_put_another_program_in_its_place_did_not_die(tmp_path: P
     assert [was_replaced(path) for path in (first, second, third, other)] == [True, False, False, False]
     states = {state.name: state.state for state in rank_states(RunFolder(tmp_path))}
     assert states == {"0": "ended", "0.1": "died", "0.2": "died", "1": "died"}
+
+
+def test_a_damaged_log_accuses_nobody(tmp_path: Path) -> None:
+    write_training(tmp_path / "0")
+    (segment,) = (tmp_path / "0").glob("events.*.seg")
+    data = segment.read_bytes()
+    segment.write_bytes(data[:200] + b"\xff" * 40 + data[240:])
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        process = described(tmp_path / "0", child.pid, namespace_of(os.getpid()))
+        child.wait(20)
+        assert process.ended_by_itself() and not process.died_without_a_word()
+        assert process.raised_in_collective() is None
