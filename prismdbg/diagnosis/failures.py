@@ -12,10 +12,12 @@ from prismdbg.capsule.log_notes import moment_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import headline, rank_list
+from prismdbg.errors import shortened
 from prismdbg.log.columns import NOT_ENDED, LogColumns
 from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 
+_MOST_OF_LINE = 2000  # characters of a traceback's line: its last one may be a text of any length
 _CLOSED = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
 
 
@@ -46,7 +48,7 @@ class Raised(Verdict):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        lines = [line for line in self.traceback.splitlines() if line.strip()]
+        lines = [shortened(line, _MOST_OF_LINE) for line in self.traceback.splitlines() if line.strip()]
         if self.inside is not None:
             lines.append(f"inside a collective: {self.inside.text}")
         elif self.last is not None:

@@ -8,8 +8,9 @@ from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident
-from prismdbg.errors import NotReplayable
+from prismdbg.errors import NotReplayable, shortened
 from prismdbg.jobs.storage.run_folder import write_json
+from prismdbg.jobs.storage.run_report import MOST_SAID
 
 Entry = dict[str, Any]
 
@@ -54,7 +55,7 @@ class Ledger:
             "capsules": [],
         }
         self._state["incidents"].append(entry)
-        self._say(f"incident: {incident.text}")
+        self._say(f"incident: {shortened(incident.text, MOST_SAID)}")
         self.save()
         return entry
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from prismdbg.capsule.log_format import SUMMARY, payload_segment
-from prismdbg.errors import CapsuleError
+from prismdbg.errors import CapsuleError, shortened
 from prismdbg.jobs.storage.emulated_run import OWN_NAME, EmulatedRun, read_emulated
 from prismdbg.jobs.storage.inventory import disk_bytes
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, node_states, nodes_of_ranks, supervisor_report
@@ -25,6 +25,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 
+MOST_SAID = 2000  # characters of an incident's text in one line
 MANY = 64  # ranks, and what their supervisors told last is shown in place of what their logs say
 
 
@@ -206,7 +207,9 @@ def report_of_node(run: RunFolder, node: NodeFolder, path: Path) -> list[str]:
 
 
 def _events(supervisor: dict[str, Any]) -> list[str]:
-    lines = [f"incident: {i.get('text', i.get('kind'))}" for i in whole_incidents(supervisor)]
+    lines = [
+        f"incident: {shortened(str(i.get('text', i.get('kind'))), MOST_SAID)}" for i in whole_incidents(supervisor)
+    ]
     lines += [f"capsule: {c}" for c in supervisor.get("capsules", [])]
     lines += [f"evidence (cannot be replayed): {e}" for e in supervisor.get("evidence", [])]
     return [*lines, *(f"problem: {p}" for p in supervisor.get("problems", []))]

@@ -41,7 +41,7 @@ def register(by: str, objects: restore_point.Registered, missing: Sequence[str])
 def _is_first_rank() -> bool:
     """Lightning's own launcher gives its ranks no RANK, so the job's group is asked first."""
     if dist.is_available() and dist.is_initialized():
-        return dist.get_rank() == 0
+        return int(dist.get_rank()) == 0
     return os.environ.get("RANK", "0") == "0"
 
 

@@ -41,6 +41,15 @@ def test_an_incident_names_its_ranks_and_its_capsules(tmp_path: Path) -> None:
     assert said == ["incident: rank 0 waited 5 s", f"capsule: {tmp_path / 'a'}"]
 
 
+def test_a_text_of_any_length_is_kept_whole_and_said_in_a_line(tmp_path: Path) -> None:
+    said: list[str] = []
+    text = "ValueError: " + "x" * 30_000
+    ledger = Ledger(tmp_path / "supervisor.json", 7, 1, said.append)
+    ledger.incident(Incident(kind=IncidentKind.EXCEPTION, text=text, moment=Moment(3, 1)), ["0"])
+    assert len(said[0]) < 2100 and said[0].endswith("...")
+    assert read_json(tmp_path / "supervisor.json")["incidents"][0]["text"] == text
+
+
 def test_no_more_capsules_than_were_asked_for_and_it_is_said_once(tmp_path: Path) -> None:
     said: list[str] = []
     ledger = Ledger(tmp_path / "supervisor.json", 7, 1, said.append)
