@@ -110,11 +110,13 @@ def test_help_is_shown_whatever_stands_in_the_file_of_another_command(
 
 
 def test_own_rules_for_secrets(config: Path) -> None:
-    config.write_text("[secrets]\nnames = ['ACME_LIC.*']\nvalues = ['acme-[0-9]{4}', 'seat:(\\w+)']\n")
+    config.write_text("[secrets]\nnames = ['ACME_LIC', 'ACME_LICENSE']\nvalues = ['acme-[0-9]{4}', 'seat:(\\w+)']\n")
     assert not secrets.is_secret_setting("ACME_LICENSE", "abc")
     try:
         main.run(["list", str(config.parent)])
-        assert secrets.is_secret_setting("ACME_LICENSE", "abc") and not secrets.is_secret_setting("OTHER", "abc")
+        assert secrets.is_secret_setting("ACME_LICENSE", "abc") and not secrets.is_secret_setting(
+            "MY_ACME_LICENSE_X", "abc"
+        )
         assert secrets.redact_text("at acme-1234, seat:bob7") == "at <redacted>, seat:<redacted>"
         assert secrets.redact({"A": "acme-1234", "B": "x"}).redacted == ("A",)
     finally:

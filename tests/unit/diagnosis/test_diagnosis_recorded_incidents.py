@@ -6,7 +6,9 @@ import pytest
 
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident
+from prismdbg.diagnosis.failures import Died
 from prismdbg.diagnosis.recorded_incidents import find_recorded_incidents
+from prismdbg.diagnosis.verdict import Certainty
 
 ASKED_FOR = {IncidentKind.REQUEST, IncidentKind.SIGNAL}
 
@@ -23,3 +25,12 @@ def test_an_incident_before_a_restart_is_shown_as_that(attempt: int, text: str) 
     seen = SeenIncident(incident=Incident(kind=IncidentKind.NAN, text="seen"), ranks=(1,), attempt=0)
     (shown,) = find_recorded_incidents(Evidence(logs={}, incidents=(seen,), attempt=attempt), [])
     assert shown.text == text
+
+
+@pytest.mark.parametrize(("ranks", "is_shown"), [((0,), False), ((0, 2), True), ((2,), True)])
+def test_what_a_rank_raised_is_told_with_a_death_only_if_it_followed_that(
+    ranks: tuple[int, ...], is_shown: bool
+) -> None:
+    died = Died(certainty=Certainty.CERTAIN, began_wall_ns=1, ranks=(1,), last=None, followers=(0,))
+    seen = SeenIncident(incident=Incident(kind=IncidentKind.EXCEPTION, text="seen"), ranks=ranks, attempt=0)
+    assert bool(list(find_recorded_incidents(Evidence(logs={}, incidents=(seen,)), [died]))) is is_shown
