@@ -130,7 +130,7 @@ def _time(facts: Facts) -> Iterator[str]:
 def _memory(facts: Facts) -> Iterator[str]:
     """Only values can come from it: what is called does not depend on memory that nobody wrote."""
     if facts.values_only and (calls := _of(facts, Kind.MEMORY)):
-        yield f"possible: a tensor is sent before all of it is written: {_some(calls)}"
+        yield f"possible: a tensor is sent before all of it is written: {_some(calls)}; record --zero-memory fills it"
 
 
 def _of(facts: Facts, kind: Kind) -> tuple[str, ...]:

@@ -105,6 +105,12 @@ DEFAULT_PERIOD = "50ms"
 )
 @MEMORY
 @MEMORY_CAP
+@click.option(
+    "--zero-memory",
+    is_flag=True,
+    help="Fill each new allocation on the CPU with zeros, so that data that the program sends before it has written it "
+    "is the same in a replay. This slows allocations down.",
+)
 @click.option("--python-kernels", is_flag=True, help="Record without the native extension. This is slower.")
 @click.option("--dry-run", is_flag=True, help="Show what would be recorded and what it may cost; start nothing.")
 @JOB
@@ -124,6 +130,7 @@ def command(
     on_incident: str,
     memory: bool,
     memory_cap: int,
+    zero_memory: bool,
     python_kernels: bool,
     dry_run: bool,
     job: tuple[str, ...],
@@ -175,6 +182,7 @@ def command(
         native=not python_kernels,
         memory=memory or memory_cap > 0,
         memory_cap=memory_cap,
+        zero_memory=zero_memory,
         job_id=job_id,
         local=local,
         policy=policy,

@@ -26,6 +26,10 @@ from prismdbg.settings.rank_config import RANK_MEMORY, Mode, RankConfig
 NOT_STARTED = 127  # as a shell says it
 
 
+# Of glibc (mallopt(3), M_PERTURB): memory is filled with the complement of this byte when it is allocated.
+_ZEROED = {"MALLOC_PERTURB_": "255"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRequest:
     """`window_steps`: 0 none, -1 everything. `state_every`: steps, 0 never. `job_id`: of a
@@ -40,6 +44,7 @@ class RecordRequest:
     native: bool = True
     memory: bool = False
     memory_cap: int = 0
+    zero_memory: bool = False
     job_id: str = ""
     local: str = ""
     policy: Policy
@@ -61,7 +66,7 @@ def record(request: RecordRequest, say: Say) -> int:
         return _record_among_others(request, shared, if_possible(say))
     was_there = request.output.exists()
     run = prepare(request)
-    environment = job_environment(run.inject, run.config, os.environ, is_replayed_from_start=_keeps_payloads(request))
+    environment = _environment(request, run.inject, run.config)
     sockets = RankConfig.load(run.config).socket_dir
     try:
         job = subprocess.Popen(request.command, env=environment)
@@ -128,7 +133,13 @@ def _environment_among_others(request: RecordRequest, member: Member, sockets: P
         own.save(node.config)
     except OSError as error:
         raise cannot_be_made(request.output, error) from error
-    return job_environment(run.inject, node.config, os.environ, is_replayed_from_start=_keeps_payloads(request))
+    return _environment(request, run.inject, node.config)
+
+
+def _environment(request: RecordRequest, inject: Path, config: Path) -> dict[str, str]:
+    """The job's. It is in every capsule, so a replay gets memory as its rank got it."""
+    made = job_environment(inject, config, os.environ, is_replayed_from_start=_keeps_payloads(request))
+    return {**made, **(_ZEROED if request.zero_memory else {})}
 
 
 def _watch_among_others(request: RecordRequest, member: Member, job: subprocess.Popen[bytes], say: Say) -> int:
