@@ -44,7 +44,7 @@ RANK = "prismdbg.rank"
 # nowhere as nothing is lost
 AROUND_THE_RECORDER = {
     f"{RANK}.recording.recorded_rank:describe_group": "log",
-    f"{RANK}.recording.recorded_rank:describe_process": "log",
+    f"{RANK}.recording.recorded_rank:describe_process": "both",
     f"{RANK}.recording.recorded_rank:_claim_folder": "stderr",
     f"{RANK}.recording.recorded_rank:_rank_number": "stderr",
     f"{RANK}.recording.recorded_rank:state_hash.of": "nowhere",
