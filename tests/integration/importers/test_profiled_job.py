@@ -15,7 +15,7 @@ from prismdbg.model.collective import TensorMeta
 
 pytestmark = pytest.mark.job
 
-PROGRAM = Path(__file__).parent.parent / "programs" / "profiled.py"
+PROGRAM = Path(__file__).parent.parent / "programs" / "traced_steps.py"
 STEPS, CALLS = range(2, 14), 4
 
 
