@@ -17,7 +17,7 @@ from prismdbg.capsule import checked_json, layout, rank_path, transfer
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.exact_file import Known, known_of, open_real
 from prismdbg.capsule.manifest import FileEntry
-from prismdbg.capsule.private_files import holds_a_key, is_credential, is_private
+from prismdbg.capsule.secrets.private_files import holds_a_key, is_credential, is_private
 from prismdbg.errors import CapsuleError
 
 SMALL_FILE_BYTES = 16 << 20

@@ -18,7 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 import prismdbg
-from prismdbg.capsule import own_rules
+from prismdbg.capsule.secrets import own_rules
 from prismdbg.cli import click_errors, registry
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.config_defaults import apply_defaults, origin_of, require_commands

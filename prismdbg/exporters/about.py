@@ -9,7 +9,7 @@ from shlex import join
 from typing import Any
 
 from prismdbg.capsule.manifest import Manifest
-from prismdbg.capsule.secrets import known_values
+from prismdbg.capsule.secrets.rules import known_values
 from prismdbg.errors import CapsuleError
 from prismdbg.exporters.source import Source
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json

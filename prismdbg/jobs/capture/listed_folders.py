@@ -11,7 +11,7 @@ from pathlib import Path
 from prismdbg.capsule import rank_path
 from prismdbg.capsule.limits import MAX_LISTED_NAMES
 from prismdbg.capsule.log_events import Note, RankLog
-from prismdbg.capsule.private_files import is_credential
+from prismdbg.capsule.secrets.private_files import is_credential
 from prismdbg.runtime.visible import SYSTEM, installation_of
 
 _OTHERS = frozenset(("/", "/etc", "/home", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/var", "/var/tmp"))

@@ -12,8 +12,7 @@ from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.files import Place, RankFile
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Manifest
-from prismdbg.capsule.secret_shapes import Found
-from prismdbg.capsule.secrets import (
+from prismdbg.capsule.secrets.rules import (
     REDACTED,
     hidden,
     is_secret_setting,
@@ -27,6 +26,7 @@ from prismdbg.capsule.secrets import (
     words_or_more,
     worth_a_search,
 )
+from prismdbg.capsule.secrets.shapes import Found
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.jobs.capture.secret_search import PATH_NOTES, Finding, State, note_texts, of_file, taken_out, texts_of

@@ -13,8 +13,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-from prismdbg.capsule.secret_shapes import Found
-from prismdbg.capsule.secrets import found_in
+from prismdbg.capsule.secrets.rules import found_in
+from prismdbg.capsule.secrets.shapes import Found
 
 WINDOW, OVERLAP = 4096, 512  # characters: some patterns take the square of a text's length
 _LEFT_OUT = frozenset(("ip_public", "keyword", "high_entropy_strings", "basic_auth"))  # the last one: ours has places

@@ -21,8 +21,8 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import SMALL_FILE_BYTES, Place, RankFile, read_files
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.capsule.manifest import Manifest
-from prismdbg.capsule.secret_shapes import Found
-from prismdbg.capsule.secrets import is_secret_setting, redact_text, worth_a_search
+from prismdbg.capsule.secrets.rules import is_secret_setting, redact_text, worth_a_search
+from prismdbg.capsule.secrets.shapes import Found
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE
 from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.log.rank_log import read_log

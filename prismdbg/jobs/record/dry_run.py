@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from shlex import join
 
-from prismdbg.capsule.secrets import redact_arguments
+from prismdbg.capsule.secrets.rules import redact_arguments
 from prismdbg.checkpoint import choice
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.injection import cache_dir

@@ -14,9 +14,9 @@ from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.capture.agent_sockets import make_socket_dir
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.injection import cache_dir, job_environment, make_inject_folder
-from prismdbg.jobs.record import local_storage
-from prismdbg.jobs.record.membership import Member, enter
-from prismdbg.jobs.record.shared_job import SharedJob, shared_job
+from prismdbg.jobs.record.nodes import local_storage
+from prismdbg.jobs.record.nodes.membership import Member, enter
+from prismdbg.jobs.record.nodes.shared_job import SharedJob, shared_job
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
 from prismdbg.jobs.storage.job_nodes import NodeFolder, node_states
 from prismdbg.jobs.storage.run_folder import RunFolder, cannot_be_made, describe_run, write_json

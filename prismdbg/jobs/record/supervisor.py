@@ -28,7 +28,6 @@ from prismdbg.errors import NotReplayable, PrismError
 from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, capture, needed_by_captures
 from prismdbg.jobs.capture.states import list_states
 from prismdbg.jobs.record import checkpoints
-from prismdbg.jobs.record.among_nodes import AmongNodes, OnlyNode
 from prismdbg.jobs.record.answering import why_unfinished
 from prismdbg.jobs.record.checkpoint_rounds import CheckpointRounds
 from prismdbg.jobs.record.deaths import Death, DeathWatch, likely_first
@@ -38,7 +37,8 @@ from prismdbg.jobs.record.incident_command import IncidentCommand
 from prismdbg.jobs.record.incidents import IncidentWatch, Wanted
 from prismdbg.jobs.record.interruption import told_together
 from prismdbg.jobs.record.ledger import Entry, Ledger
-from prismdbg.jobs.record.membership import Member
+from prismdbg.jobs.record.nodes.among_nodes import AmongNodes, OnlyNode
+from prismdbg.jobs.record.nodes.membership import Member
 from prismdbg.jobs.record.stacks import take_stacks
 from prismdbg.jobs.record.steady_clock import wall_ns
 from prismdbg.jobs.record.telemetry_sampler import TelemetrySampler

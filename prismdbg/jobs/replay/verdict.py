@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from prismdbg.capsule.manifest import IncidentKind
-from prismdbg.capsule.secrets import REDACTED
+from prismdbg.capsule.secrets.rules import REDACTED
 from prismdbg.model.plurals import counted
 
 MAY_DIE = (IncidentKind.LOST, IncidentKind.OUT_OF_MEMORY)

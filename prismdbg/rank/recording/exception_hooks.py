@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType, TracebackType
 from typing import Any, Protocol
 
-from prismdbg.capsule.secrets import known_values, redact_text
+from prismdbg.capsule.secrets.rules import known_values, redact_text
 from prismdbg.rank.c10d.callback_error import meant
 from prismdbg.rank.recording.program_exit import ExitCode
 

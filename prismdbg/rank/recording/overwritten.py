@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule.private_files import is_credential
+from prismdbg.capsule.secrets.private_files import is_credential
 from prismdbg.settings.file_system import is_local
 from prismdbg.settings.overwritten_copies import FOLDER, kept_name
 

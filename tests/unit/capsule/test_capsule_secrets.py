@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prismdbg.capsule.secrets import (
+from prismdbg.capsule.secrets.rules import (
     REDACTED,
     is_redacted_of,
     is_secret_setting,

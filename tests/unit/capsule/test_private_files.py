@@ -10,7 +10,7 @@ from capsules import MANIFEST, RANK
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import CapsuleWriter
 from prismdbg.capsule.files import Place, add_files, content_path, read_files
-from prismdbg.capsule.private_files import is_credential, is_private
+from prismdbg.capsule.secrets.private_files import is_credential, is_private
 
 HOME = "/home/me"
 

@@ -9,7 +9,8 @@ import pytest
 from prismdbg_tui.drawing.themes import use_themes
 from prismdbg_tui.session.keymap import own_keys
 
-from prismdbg.capsule import own_rules, secrets
+from prismdbg.capsule.secrets import own_rules
+from prismdbg.capsule.secrets import rules as secrets
 from prismdbg.cli import main, registry
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.config_defaults import apply_defaults

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from prismdbg.capsule.manifest import Incident, IncidentKind
-from prismdbg.jobs.record import among_nodes, decisions, heartbeat
-from prismdbg.jobs.record.among_nodes import AmongNodes
-from prismdbg.jobs.record.heartbeat import Heartbeat, NeighbourWatch, beat_of
+from prismdbg.jobs.record import decisions
 from prismdbg.jobs.record.incidents import Wanted
-from prismdbg.jobs.record.membership import Member
+from prismdbg.jobs.record.nodes import among_nodes, heartbeat
+from prismdbg.jobs.record.nodes.among_nodes import AmongNodes
+from prismdbg.jobs.record.nodes.heartbeat import Heartbeat, NeighbourWatch, beat_of
+from prismdbg.jobs.record.nodes.membership import Member
 from prismdbg.jobs.storage.job_nodes import NodeFolder, node_states
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.model.moment import Moment

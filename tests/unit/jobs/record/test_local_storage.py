@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from prismdbg.errors import UsageError
-from prismdbg.jobs.record import local_storage
-from prismdbg.jobs.record.local_storage import chosen
+from prismdbg.jobs.record.nodes import local_storage
+from prismdbg.jobs.record.nodes.local_storage import chosen
 
 
 @pytest.fixture

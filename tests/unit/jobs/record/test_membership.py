@@ -10,9 +10,9 @@ import pytest
 from waiting import wait_for
 
 from prismdbg.errors import UsageError
-from prismdbg.jobs.record import membership
-from prismdbg.jobs.record.membership import Member, enter
-from prismdbg.jobs.record.shared_job import SharedJob
+from prismdbg.jobs.record.nodes import membership
+from prismdbg.jobs.record.nodes.membership import Member, enter
+from prismdbg.jobs.record.nodes.shared_job import SharedJob
 from prismdbg.jobs.storage.job_nodes import node_folders, node_states
 from prismdbg.jobs.storage.job_restarts import begin_restart
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json

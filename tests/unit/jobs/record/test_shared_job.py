@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prismdbg.jobs.record.shared_job import shared_job
+from prismdbg.jobs.record.nodes.shared_job import shared_job
 
 TWO = ("torchrun", "--nnodes", "2", "--nproc-per-node", "2", "--rdzv-endpoint", "a:1", "train.py")
 

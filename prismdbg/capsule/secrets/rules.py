@@ -15,8 +15,8 @@ from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
 
-from prismdbg.capsule import own_rules
-from prismdbg.capsule.secret_shapes import TEMPLATE, Found, find_shapes
+from prismdbg.capsule.secrets import own_rules
+from prismdbg.capsule.secrets.shapes import TEMPLATE, Found, find_shapes
 
 REDACTED = "<redacted>"
 MOST_ELSEWHERE = 200  # values of one text that are searched for in the rest of it: a text may be one long list

@@ -13,10 +13,10 @@ from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.diagnosis.stalls import Stall
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.record.decisions import Decisions
-from prismdbg.jobs.record.heartbeat import NeighbourWatch
 from prismdbg.jobs.record.incidents import Wanted
-from prismdbg.jobs.record.membership import Member
-from prismdbg.jobs.record.publisher import Publisher
+from prismdbg.jobs.record.nodes.heartbeat import NeighbourWatch
+from prismdbg.jobs.record.nodes.membership import Member
+from prismdbg.jobs.record.nodes.publisher import Publisher
 from prismdbg.jobs.record.rank_progress import RankProgress
 from prismdbg.jobs.record.request_answers import RequestAnswers
 from prismdbg.jobs.storage.job_nodes import NodeFolder, node_folders

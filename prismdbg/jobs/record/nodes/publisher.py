@@ -9,7 +9,7 @@ from collections.abc import Callable
 from threading import Thread
 
 from prismdbg.errors import PrismError
-from prismdbg.jobs.record.heartbeat import Heartbeat
+from prismdbg.jobs.record.nodes.heartbeat import Heartbeat
 from prismdbg.jobs.storage.fresh_logs import asked_token
 from prismdbg.jobs.storage.job_nodes import NodeFolder
 from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_logs

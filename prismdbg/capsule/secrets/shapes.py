@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from prismdbg.capsule import own_rules
+from prismdbg.capsule.secrets import own_rules
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.errors import UsageError
-from prismdbg.jobs.record.heartbeat import Heartbeat, beat_of, has_ended
-from prismdbg.jobs.record.shared_job import SharedJob
+from prismdbg.jobs.record.nodes.heartbeat import Heartbeat, beat_of, has_ended
+from prismdbg.jobs.record.nodes.shared_job import SharedJob
 from prismdbg.jobs.storage.job_nodes import NodeFolder, file_system_now, is_shared, job_file, node_folders
 from prismdbg.jobs.storage.job_restarts import begin_restart, first_attempt, latest_restart, restart_folder
 from prismdbg.jobs.storage.ranks_alive import start_ticks
