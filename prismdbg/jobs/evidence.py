@@ -23,7 +23,7 @@ from prismdbg.jobs.record.deaths import ASKED, Death, likely_first, perhaps_firs
 from prismdbg.jobs.record.interruption import deaths_of, interrupted_at
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.emulated_run import read_emulated
-from prismdbg.jobs.storage.fresh_logs import ask_for_logs, log_folders
+from prismdbg.jobs.storage.fresh_logs import Say, ask_for_logs, log_folders
 from prismdbg.jobs.storage.job_nodes import NodeState, node_states, supervisor_report
 from prismdbg.jobs.storage.kept_stacks import last_stacks
 from prismdbg.jobs.storage.pack import opened
@@ -41,16 +41,20 @@ READ_BYTES = 192 << 20  # of all ranks' logs together: 800,000 collectives, in 4
 READ_ROWS, LEAST_ROWS = 800_000, 256  # the same where there are many ranks, of all together and of each
 
 
-def gather(path: Path, keys: Keys = NO_KEYS, *, whole: bool = False) -> Evidence:
+def _silent(_text: str) -> None:
+    return None
+
+
+def gather(path: Path, keys: Keys = NO_KEYS, *, whole: bool = False, say: Say = _silent) -> Evidence:
     """Of a run folder, of a folder with logs, of a capsule, or of another tool's files. `CapsuleError` where no log is
-    there. whole: read all of long logs, not their ends and the summaries of what is before."""
+    there. whole: read all of long logs, not their ends and the summaries of what is before. say: of long waits."""
     if not RunFolder(path).run_json.exists() and (job := read_job(path)) is not None:
         return _of_import(job)
     if path.is_file() or (path / layout.MANIFEST).is_file():
         with opened(path, keys) as capsule:
             found = of_capsule(capsule)  # what was unpacked for it goes with it
             return replace(found, logs={rank: decoded(log) for rank, log in found.logs.items()})
-    return _of_run(path, whole)
+    return _of_run(path, whole, say)
 
 
 def _of_import(job: ImportedJob) -> Evidence:
@@ -93,10 +97,10 @@ def of_capsule(capsule: Capsule) -> Evidence:
     )
 
 
-def _of_run(path: Path, whole: bool) -> Evidence:
+def _of_run(path: Path, whole: bool, say: Say) -> Evidence:
     run = RunFolder(path.resolve())
     nodes = _nodes(run)
-    unanswered = ask_for_logs(run, nodes)
+    unanswered = ask_for_logs(run, nodes, say)
     found = log_folders(run, nodes)
     folders = _of_one_job(_last_attempt(found), found)
     logs, damaged = _logs(folders, whole)

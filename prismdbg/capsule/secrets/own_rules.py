@@ -1,4 +1,4 @@
-"""Rules of the user's own for what is a secret, beside those of `secrets` and `secret_shapes`. One set a process."""
+"""Rules of the user's own for what is a secret, beside those of `rules` and `shapes`. One set a process."""
 
 from __future__ import annotations
 

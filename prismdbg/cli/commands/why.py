@@ -54,7 +54,7 @@ def command(run: Path, as_json: bool, whole: bool, nccl_logs: tuple[Path, ...], 
     """
     remove_dead_sockets()
     nccl = read_nccl_logs(nccl_logs) if nccl_logs else None
-    diagnosis = while_folded(lambda: diagnose(gather(run, keys, whole=whole)))
+    diagnosis = while_folded(lambda: diagnose(gather(run, keys, whole=whole, say=console.announce)))
     if as_json:
         more = {"nccl": nccl_json(nccl)} if nccl is not None else {}
         console.emit_json({"run": str(run), **diagnosis.to_json(), **more})

@@ -17,6 +17,7 @@ from prismdbg.jobs.storage.ranks_alive import start_ticks, still_runs
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 
 ANSWER_BOUND_S = 20.0
+TOLD_AFTER_S = 1.0
 POLL_S = 0.1
 _ASKED = "publish.json"
 
@@ -28,9 +29,9 @@ def asked_token(run: RunFolder) -> str:
     return str(read_json(run.nodes / _ASKED).get("asked", ""))
 
 
-def ask_for_logs(run: RunFolder, nodes: Sequence[NodeState]) -> list[str]:
+def ask_for_logs(run: RunFolder, nodes: Sequence[NodeState], say: Say) -> list[str]:
     """Has the logs of other nodes' living ranks brought into RUN, as they are now. Names the nodes that did not do so
-    within `ANSWER_BOUND_S`."""
+    within `ANSWER_BOUND_S`; `say` is told of the wait after a second."""
     waited_for = {node.name for node in nodes if node.local and node.silent_s is not None and not node.is_lost}
     waited_for -= {node.name for node in nodes if node.visible}
     if not waited_for:
@@ -40,8 +41,11 @@ def ask_for_logs(run: RunFolder, nodes: Sequence[NodeState]) -> list[str]:
         write_json(run.nodes / _ASKED, {"asked": token})
     except OSError:  # a reader who may not write: what is there is shown
         return sorted(waited_for)
-    end = time.monotonic() + ANSWER_BOUND_S
-    while waited_for and time.monotonic() < end:
+    began, is_told = time.monotonic(), False
+    while waited_for and (waited_s := time.monotonic() - began) < ANSWER_BOUND_S:
+        if waited_s > TOLD_AFTER_S and not is_told:
+            is_told = True
+            say(f"waiting up to {ANSWER_BOUND_S:g} s for the logs of {', '.join(sorted(waited_for))}")
         time.sleep(POLL_S)
         file_system_now(run.nodes)
         waited_for = {name for name in waited_for if not _has_answered(NodeFolder(run.nodes / name), token)}

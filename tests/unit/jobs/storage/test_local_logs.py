@@ -9,9 +9,9 @@ from tiny_log import TinyLog
 
 from prismdbg.capsule.log_reader import read_log
 from prismdbg.errors import FacilityError, UsageError
-from prismdbg.jobs.storage import local_logs
-from prismdbg.jobs.storage.fresh_logs import publish_left
-from prismdbg.jobs.storage.job_nodes import NodeFolder, node_states
+from prismdbg.jobs.storage import fresh_logs, local_logs
+from prismdbg.jobs.storage.fresh_logs import ask_for_logs, publish_left
+from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, node_states
 from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_logs
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.log.columns import read_columns
@@ -144,3 +144,12 @@ def test_a_folder_behind_a_link_or_of_another_name_is_none(run: RunFolder, local
     for path in (tmp_path / "prismdbg-link", other):
         assert not LocalFolder(path).is_of(run.path, "n1")
     assert NodeFolder(run.nodes / "n1").local == local
+
+
+def test_who_waits_for_logs_is_told_so_and_not_for_ever(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fresh_logs, "ANSWER_BOUND_S", 0.5)
+    monkeypatch.setattr(fresh_logs, "TOLD_AFTER_S", 0.1)
+    silent = NodeState(name="n1", ranks=("0",), exit_code=None, silent_s=1.0, local="/elsewhere")
+    said: list[str] = []
+    assert ask_for_logs(run, [silent], said.append) == ["n1"]
+    assert said == ["waiting up to 0.5 s for the logs of n1"]
