@@ -41,11 +41,11 @@ READ_BYTES = 192 << 20  # of all ranks' logs together: 800,000 collectives, in 4
 READ_ROWS, LEAST_ROWS = 800_000, 256  # the same where there are many ranks, of all together and of each
 
 
-def _silent(_text: str) -> None:
+def _unsaid(_text: str) -> None:
     return None
 
 
-def gather(path: Path, keys: Keys = NO_KEYS, *, whole: bool = False, say: Say = _silent) -> Evidence:
+def gather(path: Path, keys: Keys = NO_KEYS, *, whole: bool = False, say: Say = _unsaid) -> Evidence:
     """Of a run folder, of a folder with logs, of a capsule, or of another tool's files. `CapsuleError` where no log is
     there. whole: read all of long logs, not their ends and the summaries of what is before. say: of long waits."""
     if not RunFolder(path).run_json.exists() and (job := read_job(path)) is not None:
