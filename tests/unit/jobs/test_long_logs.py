@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -195,8 +195,8 @@ def test_why_of_a_job_whose_segments_go_while_it_looks(tmp_path: Path, monkeypat
     """Single collectives are decoded last."""
     run = long_run(tmp_path, nan_at=2)
 
-    def and_then_it_is_folded(path: Path, keys: Keys, *, whole: bool) -> Evidence:
-        found = gather(path, keys, whole=whole)
+    def and_then_it_is_folded(path: Path, keys: Keys, *, whole: bool, say: Callable[[str], None]) -> Evidence:
+        found = gather(path, keys, whole=whole, say=say)
         for folder in run.rank_folders():
             fold(folder, 3 * SEGMENT_BYTES)
         return found
