@@ -51,7 +51,8 @@ class Evidence:
     two ranks have nothing to do with each other. attempt: which the logs are of. incidents: of all attempts. stacks:
     of the ranks, where they were taken, at `stacks_wall_ns`. interrupted: the job was told to end, at `ended_wall_ns`;
     the logs end there, too. of_capsule: one rank's log, for nothing else is in a capsule. clocks_agree: times of two
-    ranks can be compared. telemetry: readings of sensors beside the job, where they were recorded.
+    ranks can be compared. telemetry: readings of sensors beside the job, where they were recorded, by the names in
+    `nodes`, or by an empty one.
     folders: names of the ranks' log folders in a run. nodes: where the ranks ran, in a job of several supervisors;
     silent_nodes: of them those of which nothing is heard. exit_codes: of silent ranks that ended by themselves.
     """
@@ -74,7 +75,7 @@ class Evidence:
     interrupted: bool = False
     of_capsule: bool = False
     clocks_agree: bool = True
-    telemetry: Telemetry | None = None
+    telemetry: Mapping[str, Telemetry] = field(default_factory=dict)
     folders: Mapping[int, str] = field(default_factory=dict)
     nodes: Mapping[int, str] = field(default_factory=dict)
     silent_nodes: tuple[SilentNode, ...] = ()
@@ -90,6 +91,16 @@ class Evidence:
         if self._columns.keys() != self.logs.keys():
             self._columns.update({rank: columns_of(log) for rank, log in self.logs.items()})
         return self._columns
+
+    def telemetry_of(self, rank: int) -> Telemetry | None:
+        """Of the node on which it ran."""
+        return self.telemetry.get(self.nodes.get(rank, ""))
+
+    def clock_ahead_ns(self, rank: int, other: int) -> int:
+        """By how much the clock in one rank's log is ahead of that in another's, which are the same on one node."""
+        if self.nodes.get(rank, "") == self.nodes.get(other, ""):
+            return 0
+        return self.columns[other].wall_offset_ns - self.columns[rank].wall_offset_ns
 
     def progress(self) -> dict[int, Progress]:
         """A rank whose log breaks off is not held to what it lacks."""

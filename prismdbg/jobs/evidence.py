@@ -25,6 +25,7 @@ from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.fresh_logs import Say, ask_for_logs, log_folders
 from prismdbg.jobs.storage.job_nodes import NodeState, node_states, supervisor_report
+from prismdbg.jobs.storage.job_telemetry import JobTelemetry
 from prismdbg.jobs.storage.kept_stacks import last_stacks
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.ranks_alive import RankProcess
@@ -34,9 +35,9 @@ from prismdbg.jobs.storage.run_report import MANY
 from prismdbg.log.columns import LAST_BYTES, read_columns
 from prismdbg.log.rank_log import columns_of, decoded, rank_log
 from prismdbg.model.moment import Moment
-from prismdbg.telemetry.reader import read_telemetry
 from prismdbg.telemetry.series import Telemetry
 
+_READ_AT_ONCE = 8  # nodes, of whose telemetry damage is told in advance
 READ_BYTES = 192 << 20  # of all ranks' logs together: 800,000 collectives, in 400 MiB of memory
 READ_ROWS, LEAST_ROWS = 800_000, 256  # the same where there are many ranks, of all together and of each
 
@@ -112,7 +113,7 @@ def _of_run(path: Path, whole: bool, say: Say) -> Evidence:
     if not folders:
         raise _no_log(run, supervisor)
     ends = _ends(folders, logs, supervisor, places)
-    emulated, taken, telemetry = _emulated(run), _stacks(run, ends.attempt), read_telemetry(run.telemetry)
+    emulated, taken, telemetry = _emulated(run), _stacks(run, ends.attempt), JobTelemetry(run, nodes)
     died_first, seen_late = _died_first(supervisor, ends.silent, ends.attempt)
     was_told, is_running = ends.told_to_end_ns is not None, bool(ends.alive)
     return Evidence(
@@ -294,7 +295,11 @@ def _emulated(run: RunFolder) -> str:
 
 
 def _gaps(
-    run: RunFolder, supervisor: dict[str, Any], is_running: bool, interrupted: bool, telemetry: Telemetry | None
+    run: RunFolder,
+    supervisor: dict[str, Any],
+    is_running: bool,
+    interrupted: bool,
+    telemetry: Mapping[str, Telemetry],
 ) -> Iterator[str]:
     """Of a folder that `record` made; logs alone, from wherever, are as whole as they are."""
     if not run.run_json.exists():
@@ -311,8 +316,10 @@ def _gaps(
         yield "the supervisor's report (supervisor.json) is missing or damaged: the rank that died first is unknown"
     elif "exit_code" not in supervisor and not is_running:
         yield "the supervisor did not see the job's end: the rank that died first is unknown"
-    if telemetry is not None and telemetry.damage:
-        yield f"telemetry is damaged, and read only in part: {telemetry.damage}"
+    if len(telemetry) <= _READ_AT_ONCE:  # else those of a node are read when a rank of it is late
+        damaged = {node: damage for node, found in telemetry.items() if (damage := found.damage)}
+        for node, damage in damaged.items():
+            yield f"telemetry{f' of node {node}' if node else ''} is damaged, and read only in part: {damage}"
     if not _json(run.config).get("nan_check", True):
         yield "NaN and Inf were not checked: recorded without the trigger nan"
 

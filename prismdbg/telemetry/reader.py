@@ -23,18 +23,21 @@ _MOST_SEGMENT_BYTES = fmt.SEGMENT_BYTES + (16 << 20)
 _Key = tuple[str, str]
 
 
-def read_telemetry(folder: Path) -> Telemetry | None:
-    """None where nothing was recorded. What is cut off or damaged is left out, and said (`Telemetry.damage`)."""
+def read_telemetry(folder: Path, most_bytes: int = MOST_UNPACKED_BYTES) -> Telemetry | None:
+    """None where nothing was recorded. What is cut off or damaged is left out, and said (`Telemetry.damage`).
+
+    most_bytes: of readings, unpacked. Segments older than that are not read, as if they had been dropped.
+    """
     segments = sorted(folder.glob(f"{fmt.PREFIX}*{fmt.SUFFIX}")) if folder.is_dir() else []
     found = _Found()
-    budget = MOST_UNPACKED_BYTES
+    budget, least = MOST_UNPACKED_BYTES, max(MOST_UNPACKED_BYTES - most_bytes, 0)
     parts: list[_Found] = []
     for path in reversed(segments[-fmt.SEGMENTS_KEPT :]):
         part = _Found(budget=budget)
         _read_segment(path, part)
         budget = part.budget
         parts.append(part)
-        if budget <= 0:
+        if budget <= least:
             break
     for part in reversed(parts):
         found.add(part)

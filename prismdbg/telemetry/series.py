@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,38 @@ class Telemetry:
     def subjects(self) -> list[str]:
         """In the order in which they were first read."""
         return list(dict.fromkeys(subject for subject, _ in (*self.series, *self.missing)))
+
+
+def merged(nodes: Mapping[str, Telemetry]) -> Telemetry:
+    """Of several nodes as of one: `cpu 0 on n2`, with times by the clock of the first node. The nodes' wall clocks, by
+    which times of different nodes are compared, may differ."""
+    first = next(iter(nodes.values()))
+    series: dict[tuple[str, str], Series] = {}
+    missing: dict[tuple[str, str], str] = {}
+    texts: dict[tuple[str, str], str] = {}
+    damage = []
+    for node, found in nodes.items():
+        later_ns = found.wall_offset_ns - first.wall_offset_ns
+        for (subject, name), each in found.series.items():
+            sensor = replace(each.sensor, subject=_on_node(subject, node))
+            series[sensor.subject, name] = replace(each, sensor=sensor, times_ns=each.times_ns + later_ns)
+        missing |= {(_on_node(subject, node), name): why for (subject, name), why in found.missing.items()}
+        texts |= {(_on_node(subject, node), name): text for (subject, name), text in found.texts.items()}
+        damage += [found.damage] if found.damage else []
+    return Telemetry(
+        period_ns=max(found.period_ns for found in nodes.values()),
+        wall_offset_ns=first.wall_offset_ns,
+        series=series,
+        missing=missing,
+        texts=texts,
+        damage="; ".join(damage),
+        dropped=any(found.dropped for found in nodes.values()),
+    )
+
+
+def _on_node(subject: str, node: str) -> str:
+    """A rank and a GPU have names that are their own in the job."""
+    return subject if not node or subject.startswith(("rank ", "gpu ")) else f"{subject} on {node}"
 
 
 def level(series: Series) -> tuple[float, float, float]:

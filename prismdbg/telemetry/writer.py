@@ -37,7 +37,7 @@ class TelemetryWriter:
         self._segment = 0
         self._written = 0
         self._file = -1
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True, parents=True)
         self._begin_segment()
 
     def reading(self, sensor: Sensor, value: int) -> None:

@@ -8,11 +8,12 @@ import click
 
 from prismdbg.cli.options.output_file import whole
 from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.jobs.storage.job_nodes import node_states
+from prismdbg.jobs.storage.job_telemetry import JobTelemetry
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.render import console, telemetry_text
 from prismdbg.telemetry import export
-from prismdbg.telemetry.reader import read_telemetry
-from prismdbg.telemetry.series import Telemetry
+from prismdbg.telemetry.series import Telemetry, merged
 
 _FORMATS = {"csv": export.csv_lines, "perfetto": export.perfetto_lines}
 
@@ -20,6 +21,7 @@ _FORMATS = {"csv": export.csv_lines, "perfetto": export.perfetto_lines}
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Show only rank N and its devices.")
+@click.option("--node", metavar="NAME", help="Show only the node NAME, of a job with several.")
 @click.option("--export", "form", type=click.Choice(sorted(_FORMATS)), help="Write all readings in this format.")
 @click.option(
     "-o",
@@ -29,7 +31,9 @@ _FORMATS = {"csv": export.csv_lines, "perfetto": export.perfetto_lines}
     help="Write the export to FILE.  [default: stdout]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def command(run: Path, rank: int | None, form: str | None, output: Path | None, as_json: bool) -> None:
+def command(
+    run: Path, rank: int | None, node: str | None, form: str | None, output: Path | None, as_json: bool
+) -> None:
     """Show what the sensors of the machine read while the job of RUN ran.
 
     RUN must be recorded with --telemetry. A counter is shown as its growth per second, a gauge as its level: the least,
@@ -42,7 +46,7 @@ def command(run: Path, rank: int | None, form: str | None, output: Path | None, 
         raise UsageError("-o is for an export", hint="add --export csv or --export perfetto")
     if form is not None and as_json:
         raise UsageError("--export and --json exclude each other", hint="give one of them")
-    telemetry = _of_rank(_read(run), rank)
+    telemetry = _of_rank(_read(run, node), rank)
     if form is not None:
         _export(telemetry, form, output)
     elif as_json:
@@ -51,11 +55,16 @@ def command(run: Path, rank: int | None, form: str | None, output: Path | None, 
         console.emit(telemetry_text.table(telemetry))
 
 
-def _read(path: Path) -> Telemetry:
+def _read(path: Path, node: str | None) -> Telemetry:
     run = RunFolder.existing(path)
-    telemetry = read_telemetry(run.telemetry)
-    if telemetry is None:
+    nodes = JobTelemetry(run, node_states(run))
+    if not nodes:
         raise UsageError(f"{path} contains no telemetry", hint="record the job with --telemetry")
+    if node is not None and node not in nodes:
+        known = ", ".join(filter(None, nodes))
+        hint = f"choose one of the nodes: {known}" if known else "leave --node out: one node alone was recorded"
+        raise UsageError(f"no telemetry of node {node}", hint=hint)
+    telemetry = nodes[node] if node is not None else merged(nodes)
     if not telemetry.period_ns:
         raise CapsuleError(
             f"no telemetry can be read: {telemetry.damage}", hint="record the job again: the file is damaged"

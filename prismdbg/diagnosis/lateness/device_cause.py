@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
 
 from prismdbg.diagnosis.lateness.cause import LateCause, Why
-from prismdbg.diagnosis.lateness.late_span import LateSpan
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.sensor import Provenance, rank_subject
-from prismdbg.telemetry.series import Series, Telemetry
+from prismdbg.telemetry.series import Ints, Telemetry
 
 _LEAST_SHARE = 0.5  # of the readings in the span
 _MOST_OF_OTHERS = 0.25
@@ -27,63 +27,73 @@ _KINDS = (
 )
 
 
-def device_throttle(telemetry: Telemetry, span: LateSpan, folder: Callable[[int], str]) -> LateCause | None:
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU that a rank computed on: readings of its node, and the span by the clock of that."""
+
+    telemetry: Telemetry
+    uuid: str
+    span: tuple[int, int]
+
+    @property
+    def subject(self) -> str:
+        return f"gpu {self.uuid}"
+
+    def read(self, name: str) -> Ints | None:
+        """In the span; None where the sensor was not read all the time."""
+        series = self.telemetry.find(self.subject, name)
+        return series.within(*self.span) if series is not None and series.covers(*self.span) else None
+
+
+def devices_of(telemetry: Telemetry, folder: str, span: tuple[int, int]) -> list[Device]:
+    listed = telemetry.texts.get((rank_subject(folder), names.DEVICE), "")
+    return [Device(telemetry, uuid, span) for uuid in listed.split(",") if uuid]
+
+
+def device_throttle(own: Sequence[Device], others: Sequence[Device]) -> LateCause | None:
     """None where no GPU of the rank did, where the others' did, too, or where their clocks were alike."""
-    devices = {rank: _devices(telemetry, folder(rank)) for rank in (span.rank, *span.others)}
-    others = [uuid for rank in span.others for uuid in devices[rank]]
-    for uuid in devices[span.rank]:
+    for device in own:
         for why, title, bits in _KINDS:
-            share = _share(telemetry, uuid, bits, span)
-            shares = [found for other in others if (found := _share(telemetry, other, bits, span)) is not None]
+            share = _share(device, bits)
+            shares = [found for other in others if (found := _share(other, bits)) is not None]
             if share is None or not shares or share < _LEAST_SHARE or median(shares) > _MOST_OF_OTHERS:
                 continue
-            ratio = _clock_ratio(telemetry, uuid, others, span)
+            ratio = _clock_ratio(device, others)
             if ratio is not None and ratio > _SLOWER_CLOCK:
                 continue
-            return _said(telemetry, uuid, why, title, share, ratio)
+            return _said(device, why, title, share, ratio)
     return None
 
 
-def _said(telemetry: Telemetry, uuid: str, why: Why, title: str, share: float, ratio: float | None) -> LateCause:
-    series = telemetry.find(f"gpu {uuid}", names.THROTTLE_REASONS)
+def _said(device: Device, why: Why, title: str, share: float, ratio: float | None) -> LateCause:
+    telemetry, subject = device.telemetry, device.subject
+    series = telemetry.find(subject, names.THROTTLE_REASONS)
     is_fake = series is not None and series.sensor.provenance is Provenance.FAKE
-    name = telemetry.texts.get((f"gpu {uuid}", "name"), "a GPU")
+    name = telemetry.texts.get((subject, "name"), "a GPU")
     clock = (
         f"its SM clock was {ratio:.0%} of the others'"
         if ratio is not None
-        else f"{names.SM_CLOCK} of gpu {uuid} is not available: {telemetry.why_missing(f'gpu {uuid}', names.SM_CLOCK)}"
+        else f"{names.SM_CLOCK} of {subject} is not available: {telemetry.why_missing(subject, names.SM_CLOCK)}"
     )
     lines = (clock, "fake: the readings are of a library that stands in for a driver") if is_fake else (clock,)
     text = (
-        f"its GPU {uuid} ({name}) was throttled by {title} in {share:.0%} of the readings, those of the others were not"
+        f"its GPU {device.uuid} ({name}) was throttled by {title} in {share:.0%} of the readings, "
+        "those of the others were not"
     )
     return LateCause(why=why, text=text, lines=lines, explained={}, is_fake=is_fake)
 
 
-def _devices(telemetry: Telemetry, folder: str) -> list[str]:
-    listed = telemetry.texts.get((rank_subject(folder), names.DEVICE), "")
-    return [uuid for uuid in listed.split(",") if uuid]
+def _share(device: Device, bits: int) -> float | None:
+    values = device.read(names.THROTTLE_REASONS)
+    return float(np.mean((values & bits) != 0)) if values is not None and len(values) else None
 
 
-def _read(telemetry: Telemetry, uuid: str, name: str, span: LateSpan) -> Series | None:
-    series = telemetry.find(f"gpu {uuid}", name)
-    return series if series is not None and series.covers(span.begin_ns, span.end_ns) else None
-
-
-def _share(telemetry: Telemetry, uuid: str, bits: int, span: LateSpan) -> float | None:
-    series = _read(telemetry, uuid, names.THROTTLE_REASONS, span)
-    values = series.within(span.begin_ns, span.end_ns) if series is not None else np.zeros(0, dtype=np.int64)
-    return float(np.mean((values & bits) != 0)) if len(values) else None
-
-
-def _clock_ratio(telemetry: Telemetry, uuid: str, others: list[str], span: LateSpan) -> float | None:
-    clocks = {each: _clock(telemetry, each, span) for each in (uuid, *others)}
-    known = [clock for each, clock in clocks.items() if each != uuid and clock]
-    own = clocks[uuid]
+def _clock_ratio(device: Device, others: Sequence[Device]) -> float | None:
+    own = _clock(device)
+    known = [clock for other in others if other.uuid != device.uuid and (clock := _clock(other))]
     return own / median(known) if own is not None and known else None
 
 
-def _clock(telemetry: Telemetry, uuid: str, span: LateSpan) -> float | None:
-    series = _read(telemetry, uuid, names.SM_CLOCK, span)
-    values = series.within(span.begin_ns, span.end_ns) if series is not None else np.zeros(0, dtype=np.int64)
-    return float(values.mean()) if len(values) else None
+def _clock(device: Device) -> float | None:
+    values = device.read(names.SM_CLOCK)
+    return float(values.mean()) if values is not None and len(values) else None

@@ -13,7 +13,7 @@ from statistics import median
 
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.lateness.cause import LateCause, Why
-from prismdbg.diagnosis.lateness.device_cause import device_throttle
+from prismdbg.diagnosis.lateness.device_cause import Device, device_throttle, devices_of
 from prismdbg.diagnosis.lateness.late_span import LateSpan, in_collectives_ns, late_span
 from prismdbg.diagnosis.lateness.rank_shares import NotAvailable, RankTimes, times_of
 from prismdbg.diagnosis.lateness.rivals import clock_ratio, rivals, why_no_clock
@@ -28,6 +28,7 @@ _LEAST_LATE_NS = 100_000_000
 _LEAST_PERIODS = 5  # that it was late in all, or the readings are too coarse
 _LEAST_READINGS = 10
 _SLOWER_CLOCK = 0.85
+_OTHER_NODES = 8  # of which readings are compared with those of the rank's node
 _SHOWN_SHARE = 0.05
 _UNSURE = "why it was late is inconclusive"
 _OUTSIDE = (Why.QUOTA, Why.STOLEN, Why.RUN_QUEUE)
@@ -43,17 +44,18 @@ _TITLES = {
 
 def why_late(evidence: Evidence, group: str, rank: int) -> LateCause | None:
     """None without telemetry, and where the rank was late too seldom or for too short to say anything."""
-    telemetry, subject = evidence.telemetry, rank_subject(evidence.folder_name(rank))
+    telemetry, subject = evidence.telemetry_of(rank), rank_subject(evidence.folder_name(rank))
     if telemetry is None:
         return None
     own = telemetry.find(subject, names.CPU_TIME)
     if own is None:
         why = telemetry.why_missing(subject, names.CPU_TIME)
         return _cannot_tell(NotAvailable(names.CPU_TIME, subject, why))
-    span = late_span(evidence, group, rank, _read(evidence, telemetry))
+    span = late_span(evidence, group, rank, _read(evidence, rank))
     if span is None or not _is_enough(span, telemetry, len(own.within(span.begin_ns, span.end_ns))):
         return None
-    mine, *others = (_times(evidence, telemetry, span, each) for each in (rank, *span.others))
+    compared = _compared(evidence, span)
+    mine, *others = (_times(evidence, span, each) for each in (rank, *compared))
     if isinstance(mine, NotAvailable):
         return _cannot_tell(mine)
     known = [each for each in others if isinstance(each, RankTimes)]
@@ -61,15 +63,35 @@ def why_late(evidence: Evidence, group: str, rank: int) -> LateCause | None:
     return _decide(evidence, telemetry, span, mine, known) if known else _cannot_tell(lacking[0])
 
 
-def _times(evidence: Evidence, telemetry: Telemetry, span: LateSpan, rank: int) -> RankTimes | NotAvailable:
-    bounds = span.begin_ns, span.end_ns
+def _compared(evidence: Evidence, span: LateSpan) -> list[int]:
+    """Other ranks of the group, of the rank's own node and of the first few others: in a large group, those say enough,
+    and readings of all nodes would not fit into memory."""
+    own = evidence.nodes.get(span.rank, "")
+    nodes = sorted({evidence.nodes.get(each, "") for each in span.others} - {own})[:_OTHER_NODES]
+    return [each for each in span.others if evidence.nodes.get(each, "") in (own, *nodes)]
+
+
+def _bounds(evidence: Evidence, span: LateSpan, rank: int) -> tuple[int, int]:
+    """Of the span, by the clock of the node of a rank."""
+    ahead_ns = evidence.clock_ahead_ns(rank, span.rank)
+    return span.begin_ns + ahead_ns, span.end_ns + ahead_ns
+
+
+def _times(evidence: Evidence, span: LateSpan, rank: int) -> RankTimes | NotAvailable:
+    telemetry = evidence.telemetry_of(rank)
+    if telemetry is None:
+        why = f"node {evidence.nodes.get(rank, '')} recorded no telemetry"
+        return NotAvailable(names.CPU_TIME, rank_subject(evidence.folder_name(rank)), why)
+    bounds = _bounds(evidence, span, rank)
     held_ns = in_collectives_ns(evidence.columns[rank], *bounds)
     return times_of(telemetry, evidence.folder_name(rank), bounds, held_ns)
 
 
-def _read(evidence: Evidence, telemetry: Telemetry) -> tuple[int, int]:
-    """When all ranks were read of which there are readings."""
-    found = (telemetry.find(rank_subject(evidence.folder_name(each)), names.LAST_CPU) for each in evidence.logs)
+def _read(evidence: Evidence, rank: int) -> tuple[int, int]:
+    """When all ranks of the rank's node were read of which there are readings."""
+    node, telemetry = evidence.nodes.get(rank, ""), evidence.telemetry_of(rank)
+    here = [each for each in evidence.logs if evidence.nodes.get(each, "") == node]
+    found = (telemetry.find(rank_subject(evidence.folder_name(each)), names.LAST_CPU) for each in here if telemetry)
     times = [series.times_ns for series in found if series is not None]
     return (max(int(each[0]) for each in times), min(int(each[-1]) for each in times)) if times else (0, 0)
 
@@ -109,7 +131,7 @@ def _decide(
     explained = explain(span, mine, others)
     parts = _parts(span, explained)
     if max(explained[why] for why in _OUTSIDE) < LEAST_EXPLAINED:
-        devices = device_throttle(telemetry, span, evidence.folder_name)
+        devices = device_throttle(_devices(evidence, span, span.rank), _of_others(evidence, span))
         if devices is not None:
             return devices
     why = max(explained, key=lambda one: explained[one])
@@ -121,6 +143,16 @@ def _decide(
         return _computes(telemetry, span, mine, others, explained)
     text, lines = _say(evidence, telemetry, span, mine, why)
     return LateCause(why=why, text=text, lines=(*lines, parts), explained=explained)
+
+
+def _devices(evidence: Evidence, span: LateSpan, rank: int) -> list[Device]:
+    telemetry = evidence.telemetry_of(rank)
+    bounds = _bounds(evidence, span, rank)
+    return [] if telemetry is None else devices_of(telemetry, evidence.folder_name(rank), bounds)
+
+
+def _of_others(evidence: Evidence, span: LateSpan) -> list[Device]:
+    return [device for rank in _compared(evidence, span) for device in _devices(evidence, span, rank)]
 
 
 def _threads(span: LateSpan, mine: RankTimes, others: Sequence[RankTimes], why: Why) -> float:
@@ -140,7 +172,7 @@ def _computes(
     explained: Mapping[Why, float],
 ) -> LateCause:
     parts = _parts(span, explained)
-    ratio = clock_ratio(telemetry, mine, others, span)
+    ratio = clock_ratio(mine, others)
     if ratio is not None and ratio <= _SLOWER_CLOCK:
         text = f"its CPU ran at {ratio:.0%} of the clock of the other ranks' CPUs"
         return LateCause(why=Why.CLOCK, text=text, lines=(parts,), explained=explained)

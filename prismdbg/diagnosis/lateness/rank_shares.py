@@ -31,7 +31,7 @@ class RankTimes:
     """Nanoseconds of the main thread in a span. quota_ns: a CPU quota held it; waited_ns: in the run queue, apart from
     that. other_threads_waited_ns: all others together, in run queues. stolen_ns: of the CPU that it was on, by the
     hypervisor. disk_share: of the looks at it, how often it slept for a disk. in_collectives_ns: that calls
-    held it. cpus: those that it was seen on."""
+    held it. cpus: those that it was seen on, of its node. clock: their mean one, None where it was not read."""
 
     ran_ns: float
     waited_ns: float
@@ -41,6 +41,7 @@ class RankTimes:
     disk_share: float
     in_collectives_ns: float
     cpus: tuple[int, ...]
+    clock: float | None = None
 
     def asleep_ns(self, lasted_ns: int) -> float:
         """Of a span, what is left: it neither ran nor waited for a CPU, and was not in a collective."""
@@ -57,6 +58,7 @@ def times_of(telemetry: Telemetry, rank_folder: str, span: Span, in_collectives_
             return NotAvailable(name, subject, telemetry.why_missing(subject, name))
         found[name] = series
     cpus = found[names.LAST_CPU].within(*span)
+    used = tuple(sorted(set(cpus.tolist())))
     stolen = _stolen(telemetry, cpus.tolist(), span)
     if isinstance(stolen, NotAvailable):
         return stolen
@@ -72,7 +74,8 @@ def times_of(telemetry: Telemetry, rank_folder: str, span: Span, in_collectives_
         other_threads_waited_ns=max(all_waited_ns - waited_ns, 0.0),
         disk_share=float(np.mean(found[names.DISK_SLEEP].within(*span))),
         in_collectives_ns=in_collectives_ns,
-        cpus=tuple(sorted(set(cpus.tolist()))),
+        cpus=used,
+        clock=_clock(telemetry, used, span),
     )
 
 
@@ -86,3 +89,10 @@ def _stolen(telemetry: Telemetry, cpus: list[int], span: Span) -> float | NotAva
             return NotAvailable(names.STOLEN_TIME, subject, telemetry.why_missing(subject, names.STOLEN_TIME))
         stolen_ns += series.growth(*span) * cpus.count(cpu) / len(cpus)
     return stolen_ns
+
+
+def _clock(telemetry: Telemetry, cpus: tuple[int, ...], span: Span) -> float | None:
+    read = (telemetry.find(cpu_subject(cpu), names.CPU_FREQUENCY) for cpu in cpus)
+    levels = [series.within(*span) for series in read if series is not None]
+    values = np.concatenate(levels) if levels else np.zeros(0)
+    return float(values.mean()) if len(values) else None

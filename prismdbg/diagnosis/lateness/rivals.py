@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import mean
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from prismdbg.diagnosis.lateness.late_span import LateSpan
 from prismdbg.diagnosis.lateness.rank_shares import RankTimes
 from prismdbg.diagnosis.wording import duration
 from prismdbg.telemetry import sensor as names
-from prismdbg.telemetry.sensor import HOST, cpu_subject, rank_subject
+from prismdbg.telemetry.sensor import HOST, rank_subject
 from prismdbg.telemetry.series import Telemetry
 
 _SHOWN = 3
@@ -38,11 +39,10 @@ def _ran(telemetry: Telemetry, span: LateSpan, late: RankTimes, own: str) -> Ite
             yield subject, series.growth(begin_ns, end_ns) * there
 
 
-def clock_ratio(telemetry: Telemetry, late: RankTimes, others: Sequence[RankTimes], span: LateSpan) -> float | None:
+def clock_ratio(late: RankTimes, others: Sequence[RankTimes]) -> float | None:
     """The mean clock of its CPUs to that of the others'; None where that is not known."""
-    mine = _clock(telemetry, late.cpus, span)
-    theirs = _clock(telemetry, tuple({cpu for each in others for cpu in each.cpus} - set(late.cpus)), span)
-    return mine / theirs if mine is not None and theirs else None
+    theirs = [each.clock for each in others if each.clock is not None]
+    return late.clock / mean(theirs) if late.clock is not None and theirs else None
 
 
 def why_no_clock(telemetry: Telemetry) -> str:
@@ -51,10 +51,3 @@ def why_no_clock(telemetry: Telemetry) -> str:
         return ""
     why = telemetry.why_missing(HOST, names.CPU_FREQUENCY)
     return f"{names.CPU_FREQUENCY} is not available: {why}"
-
-
-def _clock(telemetry: Telemetry, cpus: tuple[int, ...], span: LateSpan) -> float | None:
-    read = (telemetry.find(cpu_subject(cpu), names.CPU_FREQUENCY) for cpu in cpus)
-    levels = [series.within(span.begin_ns, span.end_ns) for series in read if series is not None]
-    values = np.concatenate(levels) if levels else np.zeros(0)
-    return float(values.mean()) if len(values) else None

@@ -90,11 +90,6 @@ def _record_among_others(request: RecordRequest, shared: SharedJob, say: Say) ->
     """One of several supervisors of the job. RUN is the others', too: what cannot be started leaves it as it is."""
     if shutil.which(request.command[0]) is None:
         raise _not_started(request.command[0], "No such file or directory")
-    if request.policy.telemetry_ns:
-        raise UsageError(
-            "--telemetry records the sensors of one machine, and this job has several supervisors",
-            hint="leave --telemetry out",
-        )
     below = local_storage.chosen(request.local, request.output.resolve(), os.environ)
     sockets = make_socket_dir()
     try:

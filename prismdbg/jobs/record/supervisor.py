@@ -106,7 +106,7 @@ class Supervisor:
         self._nodes = OnlyNode(run) if member is None else AmongNodes(member, lambda text: self._ledger.problem(text))
         self._ledger = Ledger(self._nodes.supervisor_json, job.pid, policy.keep, say, self._nodes.made_elsewhere)
         self._checkpoints = CheckpointRounds(run, policy.checkpoint_every, self._ledger, say)
-        self._telemetry = TelemetrySampler(run.telemetry, policy.telemetry_ns, self._ledger.problem)
+        self._telemetry = TelemetrySampler(run.telemetry / self._nodes.name, policy.telemetry_ns, self._ledger.problem)
         self._on_incident = IncidentCommand(policy.on_incident, run.path, self._ledger.problem)
 
     def watch(self, finish: Callable[[], None]) -> int:

@@ -20,7 +20,7 @@ from prismdbg.capsule.log_reader import event_segments, iter_logs
 from prismdbg.capsule.transfer import CHUNK_BYTES, FILE_MODE, open_plain, write_sparse
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.peak import FILE as PEAK
-from prismdbg.jobs.storage.run_folder import read_json, write_json
+from prismdbg.jobs.storage.run_folder import TELEMETRY, read_json, write_json
 from prismdbg.settings.overwritten_copies import FOLDER as OVERWRITTEN
 from prismdbg.settings.rank_config import RANK_MEMORY
 from prismdbg.settings.state_folders import STATES
@@ -69,6 +69,7 @@ def publish_logs(local: LocalFolder, run: Path) -> None:
         target = run / "ranks" / folder.name
         target.mkdir(parents=True, exist_ok=True, mode=0o700)
         _publish_log(folder, target)
+    _publish_readings(local.path / TELEMETRY, run / TELEMETRY)
 
 
 def publish_all(local: LocalFolder, run: Path) -> None:
@@ -113,6 +114,16 @@ def _publish_log(folder: Path, target: Path) -> None:
     for _, path in event_segments(target):
         if path.name not in there:
             path.unlink()
+
+
+def _publish_readings(source: Path, target: Path) -> None:
+    """Of each of its nodes; a segment that the sampler has dropped goes there, too."""
+    for folder in source.iterdir() if source.is_dir() else ():
+        _publish_tree(folder, target / folder.name)
+        kept = {path.name for path in folder.iterdir()}
+        for path in (target / folder.name).iterdir():
+            if path.name not in kept and not path.name.startswith("."):
+                path.unlink()
 
 
 def _publish_tree(source: Path, target: Path) -> None:

@@ -23,6 +23,8 @@ from prismdbg.jobs.storage.run_files import KINDS
 from prismdbg.settings.overwritten_copies import FOLDER
 from prismdbg.settings.state_folders import STATES
 
+TELEMETRY = "telemetry"
+
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
@@ -102,8 +104,9 @@ class RunFolder:
 
     @property
     def telemetry(self) -> Path:
-        """Readings of the machine's sensors, beside the logs: `telemetry/file_format.py`."""
-        return self.path / "telemetry"
+        """Readings of the machine's sensors, beside the logs: `telemetry/file_format.py`. Of several nodes, each has a
+        folder of its name there."""
+        return self.home / TELEMETRY
 
     def rank_folders(self) -> list[Path]:
         """Log folders, in rank order, later attempts of a rank last."""

@@ -128,6 +128,24 @@ def test_a_nan_of_one_node_becomes_one_capsule_that_any_node_replays(tmp_path: P
             assert_identical(verdict.json, Path(capsule))
 
 
+@pytest.mark.parametrize("local", ["none", "/tmp"])
+def test_telemetry_of_each_node_says_why_its_rank_was_late(tmp_path: Path, local: str) -> None:
+    """The last rank sleeps. Its node's readings are compared with those of the other node."""
+    job = job_line(JOBS.with_name("chain_jobs") / "sleeps.py")
+    with on_two_nodes(tmp_path, job, "--telemetry", "20ms", "--local", local) as two:
+        assert two.end() == (0, 0), two.output
+        there, other = two.of_rank(3)
+        verdicts = other.prismdbg("why", two.run.path, "--json").json["verdicts"]
+        (late,) = (verdict for verdict in verdicts if verdict["kind"] in ("straggler", "delay"))
+        assert (late["ranks"], late["cause"]["why"]) == ([3], "asleep"), late
+        shown = there.prismdbg("telemetry", two.run.path, "--node", there.name, "--json").json
+        ranks = {sensor["subject"] for sensor in shown["sensors"] if sensor["sensor"] == "run_queue_wait"}
+        assert ranks == {"rank 2", "rank 3"}
+        both = there.prismdbg("telemetry", two.run.path, "--json").json
+        hosts = {sensor["subject"] for sensor in both["sensors"] if sensor["subject"].startswith("sampler")}
+        assert hosts == {"sampler on n1", "sampler on n2"}
+
+
 def test_a_hang_is_told_by_the_node_that_knows_who_never_came(tmp_path: Path) -> None:
     job = job_line(JOBS / "goes_wrong_on_a_rank.py", "hang", 3)
     with on_two_nodes(tmp_path, job, "--window", "all", "--trigger", "hang=4s") as two:

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from logs import MILLISECOND_NS, Job
+from logs import MILLISECOND_NS, WORLD, Job
 
+from prismdbg.capsule.log_events import RankLog
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.lateness.cause import LateCause, Why
+from prismdbg.diagnosis.lateness.late_cause import why_late
 from prismdbg.diagnosis.stragglers import Straggler
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.telemetry import sensor as names
@@ -70,7 +72,11 @@ def without(found: Telemetry, subject: str, name: str, why: str) -> Telemetry:
 
 
 def cause_of(job: Job, found: Telemetry | None) -> LateCause | None:
-    late = [v for v in diagnose(Evidence(logs=job.logs, telemetry=found)).verdicts if isinstance(v, Straggler)]
+    late = [
+        v
+        for v in diagnose(Evidence(logs=job.logs, telemetry={"": found} if found else {})).verdicts
+        if isinstance(v, Straggler)
+    ]
     assert [v.ranks for v in late] == [(LATE,)]
     return late[0].cause
 
@@ -237,6 +243,53 @@ def test_a_throttled_gpu_is_named_and_said_to_be_fake(reason: int, why: Why) -> 
     assert any(line.startswith("fake:") for line in cause.lines)
 
 
+AHEAD_NS = 5_000_000_000_000  # the clock of the second node: it was booted earlier
+
+
+def ahead(log: RankLog, by_ns: int) -> RankLog:
+    """As the same rank would have written it on a node whose clock is so much ahead."""
+    moved = [
+        replace(
+            each,
+            time_created_ns=each.time_created_ns + by_ns,
+            time_completed_ns=None if each.time_completed_ns is None else each.time_completed_ns + by_ns,
+            time_waited_ns=None if each.time_waited_ns is None else each.time_waited_ns + by_ns,
+        )
+        for each in log.collectives
+    ]
+    return replace(log, collectives=moved, wall_offset_ns=log.wall_offset_ns - by_ns)
+
+
+def on_two_nodes(job: Job, late: Rates) -> Evidence:
+    """Ranks 2 and 3, of which the last is late, on a node whose CPUs have the same numbers and another clock."""
+    nodes = dict.fromkeys((0, 1), "n1") | dict.fromkeys((2, 3), "n2")
+    found = telemetry(job, late)
+    readings = {}
+    for node, by_ns in (("n1", 0), ("n2", AHEAD_NS)):
+        subjects = {f"{kind} {rank}" for kind in ("rank", "cpu") for rank, place in nodes.items() if place == node}
+        series = {key: each for key, each in found.series.items() if key[0] in subjects}
+        moved = {key: replace(each, times_ns=each.times_ns + by_ns) for key, each in series.items()}
+        readings[node] = replace(found, series=moved, wall_offset_ns=-by_ns)
+    logs = {rank: ahead(log, AHEAD_NS if nodes[rank] == "n2" else 0) for rank, log in job.logs.items()}
+    return Evidence(logs=logs, telemetry=readings, nodes=nodes)
+
+
+def test_ranks_of_nodes_with_other_clocks_are_compared_over_the_same_time() -> None:
+    evidence = on_two_nodes(late_job(), {names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT})
+    cause = why_late(evidence, WORLD, LATE)
+    assert cause is not None
+    assert cause.why is Why.RUN_QUEUE
+    assert cause.explained[Why.RUN_QUEUE] == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_node_without_telemetry_is_left_out_of_the_comparison() -> None:
+    evidence = on_two_nodes(late_job(), {names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT})
+    alone = why_late(replace(evidence, telemetry={"n2": evidence.telemetry["n2"]}), WORLD, LATE)
+    assert alone is not None
+    assert alone.why is Why.RUN_QUEUE
+    assert why_late(replace(evidence, telemetry={"n1": evidence.telemetry["n1"]}), WORLD, LATE) is None
+
+
 @pytest.mark.parametrize(
     ("reasons", "clocks"),
     [
@@ -254,7 +307,11 @@ def test_a_gpu_is_not_accused_for_less(reasons: Mapping[int, int], clocks: Mappi
 def test_the_verdict_prints_the_cause_and_gives_it_to_programs() -> None:
     job = late_job()
     found = telemetry(job, {names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT})
-    (late,) = (v for v in diagnose(Evidence(logs=job.logs, telemetry=found)).verdicts if isinstance(v, Straggler))
+    (late,) = (
+        v
+        for v in diagnose(Evidence(logs=job.logs, telemetry={"": found} if found else {})).verdicts
+        if isinstance(v, Straggler)
+    )
     assert late.lines[0].startswith("why: it waited ")
     assert late.to_json()["cause"]["why"] == "run_queue"
     assert late.to_json()["cause"]["explained"]["run_queue"] == pytest.approx(1.0, abs=0.05)

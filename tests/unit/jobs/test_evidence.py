@@ -43,7 +43,7 @@ def supervisor(run: Path, **state: object) -> None:
 def test_telemetry_that_is_damaged_is_a_gap_and_the_logs_speak_without_it(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     rank_folder(tmp_path, "0.1").note("exit", code=0)
-    assert gather(tmp_path).telemetry is None
+    assert not gather(tmp_path).telemetry
     (tmp_path / "telemetry").mkdir()
     (tmp_path / "telemetry" / segment_name(1)).write_bytes(b"damaged by a disk")
 
