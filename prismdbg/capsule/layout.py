@@ -25,6 +25,7 @@ ENVIRONMENT = "prismdbg/environment.json"
 SECRETS = "prismdbg/secrets.json"  # what was found when it was made, by place
 STACKS = "prismdbg/stacks.json"  # of all ranks of the job, where a hang was seen
 MEMORY = "prismdbg/memory"  # the trace of `record --memory`, where there is one
+TELEMETRY = "prismdbg/telemetry"  # readings of `record --telemetry` that concern the rank, over the time of the log
 STATE = "prismdbg/state"  # a state snapshot, and the log of what came before the restore point
 RANK_PACKAGE = "prismdbg/recorder.tar.zst"  # the half of prismdbg that runs in the rank, as it was
 

@@ -167,6 +167,10 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
 def _take(found: _Found, value: Any, where: str) -> None:
     """Keeps an event that says something of calls."""
     name = value.get("name") if isinstance(value, dict) and value.get("ph") == "X" else None
@@ -181,7 +185,7 @@ def _take(found: _Found, value: Any, where: str) -> None:
     elif name.startswith(_BACKENDS_ON_CPU):
         if (span := _span(value, where)) and (number := _number(span, "Record function id")) is not None:
             found.annotated[number] = span
-    elif value.get("cat") == "kernel" and "Collective name" in (value.get("args") or ()):
+    elif value.get("cat") == "kernel" and "Collective name" in _object(value.get("args")):
         if (span := _span(value, where)) and (number := _number(span, "External id")) is not None:
             found.queued[number] = max(found.queued.get(number, 0), span.end_ns)
     elif _STEP.match(name):

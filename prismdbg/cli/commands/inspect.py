@@ -114,7 +114,13 @@ def _ranks(ranks: tuple[int, ...]) -> str:
 
 def _sizes(manifest: Manifest) -> list[str]:
     """In all, and of the parts that count."""
-    parts = {"checkpoint": layout.CHECKPOINT, "log": layout.LOG, "files": layout.FILES, "memory": layout.MEMORY}
+    parts = {
+        "checkpoint": layout.CHECKPOINT,
+        "log": layout.LOG,
+        "files": layout.FILES,
+        "memory": layout.MEMORY,
+        "telemetry": layout.TELEMETRY,
+    }
     sizes = {
         label: sum(e.size_bytes for name, e in manifest.files.items() if name.startswith(folder + "/"))
         for label, folder in parts.items()

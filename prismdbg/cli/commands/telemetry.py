@@ -6,10 +6,15 @@ from pathlib import Path
 
 import click
 
+from prismdbg.capsule import layout
+from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.output_file import whole
 from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.jobs.capture.packed_telemetry import packed_telemetry
+from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.job_nodes import node_states
 from prismdbg.jobs.storage.job_telemetry import JobTelemetry
+from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.render import console, telemetry_text
 from prismdbg.telemetry import export
@@ -19,7 +24,7 @@ _FORMATS = {"csv": export.csv_lines, "perfetto": export.perfetto_lines}
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
+@click.argument("path", type=click.Path(path_type=Path), metavar="RUN|CAPSULE")
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Show only rank N and its devices.")
 @click.option("--node", metavar="NAME", help="Show only the node NAME, of a job with several.")
 @click.option("--export", "form", type=click.Choice(sorted(_FORMATS)), help="Write all readings in this format.")
@@ -31,12 +36,20 @@ _FORMATS = {"csv": export.csv_lines, "perfetto": export.perfetto_lines}
     help="Write the export to FILE.  [default: stdout]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@archive_keys
 def command(
-    run: Path, rank: int | None, node: str | None, form: str | None, output: Path | None, as_json: bool
+    path: Path,
+    rank: int | None,
+    node: str | None,
+    form: str | None,
+    output: Path | None,
+    as_json: bool,
+    keys: Keys,
 ) -> None:
     """Show what the sensors of the machine read while the job of RUN ran.
 
-    RUN must be recorded with --telemetry. A counter is shown as its growth per second, a gauge as its level: the least,
+    RUN must be recorded with --telemetry. A CAPSULE of such a job has the readings of its rank, and of the CPUs, GPUs
+    and machine that it ran on. A counter is shown as its growth per second, a gauge as its level: the least,
     the median and the largest value. A sensor without readings is listed with the reason. Readings of a library that
     stands in for a driver are marked `fake`.
 
@@ -46,16 +59,28 @@ def command(
         raise UsageError("-o is for an export", hint="add --export csv or --export perfetto")
     if form is not None and as_json:
         raise UsageError("--export and --json exclude each other", hint="give one of them")
-    telemetry = _of_rank(_read(run, node), rank)
+    telemetry = _of_rank(_of_capsule(path, keys) if _is_capsule(path) else _of_run(path, node), rank)
     if form is not None:
         _export(telemetry, form, output)
     elif as_json:
-        console.emit_json({"run": str(run), **telemetry_text.as_json(telemetry)})
+        console.emit_json({"run": str(path), **telemetry_text.as_json(telemetry)})
     else:
         console.emit(telemetry_text.table(telemetry))
 
 
-def _read(path: Path, node: str | None) -> Telemetry:
+def _is_capsule(path: Path) -> bool:
+    return path.is_file() or (path / layout.MANIFEST).is_file()
+
+
+def _of_capsule(path: Path, keys: Keys) -> Telemetry:
+    with opened(path, keys) as capsule:
+        telemetry = packed_telemetry(capsule)
+    if telemetry is None:
+        raise UsageError(f"{path} contains no telemetry", hint="record the job with --telemetry")
+    return _readable(telemetry)
+
+
+def _of_run(path: Path, node: str | None) -> Telemetry:
     run = RunFolder.existing(path)
     nodes = JobTelemetry(run, node_states(run))
     if not nodes:
@@ -64,7 +89,10 @@ def _read(path: Path, node: str | None) -> Telemetry:
         known = ", ".join(filter(None, nodes))
         hint = f"choose one of the nodes: {known}" if known else "leave --node out: one node alone was recorded"
         raise UsageError(f"no telemetry of node {node}", hint=hint)
-    telemetry = nodes[node] if node is not None else merged(nodes)
+    return _readable(nodes[node] if node is not None else merged(nodes))
+
+
+def _readable(telemetry: Telemetry) -> Telemetry:
     if not telemetry.period_ns:
         raise CapsuleError(
             f"no telemetry can be read: {telemetry.damage}", hint="record the job again: the file is damaged"

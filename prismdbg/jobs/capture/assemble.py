@@ -35,6 +35,7 @@ from prismdbg.errors import CapsuleError, NotReplayable
 from prismdbg.jobs.capture import rank_package
 from prismdbg.jobs.capture.listed_folders import listed
 from prismdbg.jobs.capture.packed_memory import add_trace
+from prismdbg.jobs.capture.packed_telemetry import add_telemetry
 from prismdbg.jobs.capture.rank_paths import COARSE_NS, changed_after_read, copies_as_read, rank_paths
 from prismdbg.jobs.capture.redaction import Redaction, homes_of
 from prismdbg.jobs.capture.secret_search import Finding, Search, to_json
@@ -116,6 +117,7 @@ def assemble(parts: Ingredients) -> Capsule:
         if parts.images is not None:
             writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
         left_out = _add_memory(writer, parts, recorded)
+        add_telemetry(writer, parts.run, parts.folder, recorded.log)
         parts = replace(parts, notes=(*parts.notes, *filter(None, [left_out, unlisted])))
         manifest, in_manifest = secrets.of_manifest(_manifest(parts, recorded, _whole_from(recorded, payloads)))
         _add_findings(writer, recorded, files, secrets, in_manifest)

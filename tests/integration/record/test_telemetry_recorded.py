@@ -11,6 +11,7 @@ from chain import PARTS, prismdbg, recording
 from jobs import torchrun
 from waiting import wait_for
 
+from prismdbg.jobs.rank_capsule import capsule_of
 from prismdbg.telemetry import sampler
 from prismdbg.telemetry.reader import read_telemetry
 
@@ -21,12 +22,14 @@ BOUND_S = 120.0
 
 
 def test_why_says_that_the_late_rank_slept_and_where(tmp_path: Path) -> None:
-    with recording(torchrun(PROGRAM, ranks=2), tmp_path, "--telemetry", "20ms") as job:
+    with recording(torchrun(PROGRAM, ranks=2), tmp_path, "--telemetry", "20ms", "--window", "all") as job:
         ended = job.end()
     assert ended.code == 0, ended.output[-3000:]
     shown = prismdbg("telemetry", job.run.path, "--json").json
     ranks = {sensor["subject"] for sensor in shown["sensors"] if sensor["sensor"] == "run_queue_wait"}
     assert ranks == {"rank 0", "rank 1"}
+    packed = prismdbg("telemetry", capsule_of(job.run.path, 1, print), "--json").json
+    assert {sensor["subject"] for sensor in packed["sensors"] if sensor["sensor"] == "cpu_time"} >= {"rank 1"}
     verdicts = prismdbg("why", job.run.path, "--json").json["verdicts"]
     (late,) = (verdict for verdict in verdicts if verdict["kind"] in ("straggler", "delay"))
     assert late["ranks"] == [1]

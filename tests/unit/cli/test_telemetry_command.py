@@ -9,12 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
+from prismdbg.capsule.verify import Severity, verify
 from prismdbg.cli import main
 from prismdbg.cli.click_errors import WrongValue
 from prismdbg.cli.options.param_types import period
+from prismdbg.jobs.capture.assemble import Ingredients, assemble
 from prismdbg.telemetry.file_format import segment_name
 from prismdbg.telemetry.sensor import Kind, Provenance, Sensor
 from prismdbg.telemetry.writer import TelemetryWriter, about
+from tests.unit.jobs.capture.test_assemble import made, run_folder
+
+OF_RANKS = [Sensor(f"rank {rank}", "cpu_time", "ns", Kind.COUNTER) for rank in range(2)]
 
 
 @pytest.fixture
@@ -107,6 +113,35 @@ def test_a_damaged_file_is_said(run: Path, capsys: pytest.CaptureFixture[str]) -
     code, _, err = said(capsys, "telemetry", run)
     assert code == 3
     assert "is not a file of telemetry" in err
+
+
+def test_a_capsule_has_the_readings_of_its_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = run_folder(tmp_path / "run")
+    into = TelemetryWriter(run.telemetry, about(1000))
+    for time_ns in range(0, 10_000, 1000):
+        into.now_ns = time_ns
+        into.reading(OF_RANKS[0], time_ns)
+        into.reading(OF_RANKS[1], time_ns)
+    into.close()
+    request = Incident(kind=IncidentKind.REQUEST, text="by hand")
+    parts = Ingredients(
+        run=run, folder=run.ranks / "0", output=tmp_path / "capsule", origin=Origin.START, incident=request
+    )
+    capsule = assemble(parts)
+    assert all(finding.severity is Severity.NOTE for finding in verify(capsule.path))
+    _, out, _ = said(capsys, "telemetry", capsule.path, "--json")
+    assert {sensor["subject"] for sensor in json.loads(out)["sensors"]} == {"rank 0"}
+    packed = tmp_path / "one.tar.zst"
+    assert main.run(["pack", str(capsule.path), "-o", str(packed)]) == 0
+    capsys.readouterr()
+    _, from_archive, _ = said(capsys, "telemetry", packed, "--json")
+    assert json.loads(from_archive)["sensors"] == json.loads(out)["sensors"]
+
+
+def test_a_capsule_without_readings_says_how_to_get_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = said(capsys, "telemetry", made(tmp_path, range(0)).path)
+    assert code == 2
+    assert "record the job with --telemetry" in err
 
 
 @pytest.mark.parametrize(("text", "ns"), [("50ms", 50_000_000), ("1s", 10**9), ("0.5s", 5 * 10**8), ("10ms", 10**7)])

@@ -236,6 +236,13 @@ def test_arguments_of_any_shape_are_let_be(tmp_path: Path) -> None:
         assert len(read(write(tmp_path / "t", trace(0, *both))).logs[0].collectives) == 1
 
 
+@pytest.mark.parametrize("odd", [7, "Collective name", ["Collective name"], None])
+def test_arguments_of_a_kernel_that_are_no_object_are_one_error_or_none(tmp_path: Path, odd: Any) -> None:
+    kernel = event("ncclDevKernel_AllGather", 30, 50, cat="kernel", tid=20) | {"args": odd}
+    path = write(tmp_path / "t", trace(0, *all_reduce(10, 1), kernel))
+    assert len(read(path).logs[0].collectives) == 1
+
+
 def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "t", trace(0, *all_reduce(10, 1), *all_reduce(20, 3)))
     monkeypatch.setattr(kineto, "MOST_CALLS", 1)
