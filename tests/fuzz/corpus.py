@@ -170,6 +170,8 @@ def _capsule(path: Path, manifest: Manifest, traps: Traps) -> Path:
         library = next(file.path for file in traps.installed if file.path.endswith("library.so"))
         writer.add_json(layout.ENVIRONMENT, of_files(traps.installed, extra=[library]).to_json())
         writer.add_tree(layout.MEMORY, _trace(scratch / "memory"))
+        _telemetry(scratch / "telemetry")
+        writer.add_tree(layout.TELEMETRY, scratch / "telemetry")
         writer.add_bytes(layout.RANK_PACKAGE, rank_package.pack(_small_package(scratch / "prismdbg")))
         if manifest.origin is Origin.IMAGE:
             writer.add_checkpoint(write_images(scratch / "images", work))
