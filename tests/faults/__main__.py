@@ -37,7 +37,7 @@ def main() -> int:
     print(f"seed {args.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="faults-bare-") as home:
         results = bare(Path(home))
-    began, done, failed = time.monotonic(), Counter[str](), 0
+    began, done, failed, aborted = time.monotonic(), Counter[str](), 0, 0
     chosen = [kind for kind in KINDS if args.only in (None, kind.name) and kind.name not in args.without]
     turns = in_turn(chosen, args.seed)
     share = max(LEAST_OF_A_JOB, min(PHASES, args.count // len(turns)))
@@ -47,6 +47,7 @@ def main() -> int:
         most = min(share, args.count - done.total())
         outcome = inject(kind, most, args.seed + number, results, python_kernels=python_kernels)
         done[kind.name] += len(outcome.injected)
+        aborted += outcome.aborted
         kernels = "Python" if python_kernels else "native"
         print(f"{done.total()}/{args.count} {kind.name} ({kernels}): {', '.join(outcome.injected)}", flush=True)
         for wrong in outcome.wrong:
@@ -58,6 +59,8 @@ def main() -> int:
     print(
         f"{done.total()} faults in {time.monotonic() - began:.0f} s ({counts}): {failed} jobs ended otherwise than bare"
     )
+    if aborted:
+        print(f"{aborted} jobs were run again: torch's gloo ended a process of theirs, as it does with bare ones")
     return 1 if failed else 0
 
 

@@ -64,7 +64,8 @@ def _of_capsule(path: str, out: str, made: Made) -> list[list[str]]:
         ["memory", path], ["memory", path, "--by", "stack", "--export", f"{out}.pickle"],
         ["memory", path, "--at", "1.1"], ["graph", "build", path, "--no-replay", "-o", f"{out}.npz"],
         ["graph", "build", path, "--mesh", "dp=2", "--alike", "dp", "--no-replay", "-o", f"{out}.npz"],
-        ["telemetry", path], ["diff", path, path], ["export", path, "--format", "flight-recorder", "-o", f"{out}.dumps"],
+        ["telemetry", path], ["diff", path, path],
+        ["export", path, "--format", "flight-recorder", "-o", f"{out}.dumps"],
         ["export", path, "--format", "perfetto", "-o", f"{out}.pftrace"], ["report", path, "-o", f"{out}.html"],
     ]  # fmt: skip
 

@@ -24,6 +24,8 @@ class SimulatedRecording(Recording):
     """Rows are what takes time, in the order of the program. Nothing of it was recorded; what is waiting for others is
     known, not guessed."""
 
+    sensors = []
+
     def __init__(self, timeline: Timeline, rank: int) -> None:
         of = timeline.of(rank)
         team, place = timeline.team_of(rank)

@@ -140,6 +140,10 @@ class ActionHandlers:
     def axis(self) -> None:
         self._app.panes.timeline.change_axis()
 
+    def sensor(self) -> None:
+        self._app.notify(self._app.panes.timeline.next_sensor().replace("[", r"\["), timeout=2)
+        self._app.layout.apply()
+
     def memory_by(self) -> None:
         self._app.views.memory.change_grouping()
 

@@ -106,6 +106,7 @@ ACTIONS: tuple[Action, ...] = (
     _line("zoom_all", "0", "the whole timeline"),
     _line("pan_left", "shift+left,less_than_sign", "earlier part of the timeline"),
     _line("pan_right", "shift+right,greater_than_sign", "later part of the timeline"),
+    _line("sensor", "r", "telemetry below the lanes: next sensor, or none"),
     _line("axis", "o", "scale by time, or equal width for each collective"),
     _stops("breakpoint", "b", "toggle a breakpoint here", "break", "break"),
     _stops("condition", "B", "edit its condition; without a breakpoint here, set one on all such collectives", "break"),

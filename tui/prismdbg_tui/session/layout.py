@@ -74,7 +74,8 @@ class Layout:
         screen.set_class(size is not Room.NARROW and not self._visible_panes.maximised, "-folds")
         self._panes.incident.display = self._panes.incident.found and height >= LEAST_FOR_TIMELINE
         hidden = not self._panes.memory.display
-        arrange(screen, shown, timeline_height(self._panes.timeline.lanes, size, height))
+        timeline = self._panes.timeline
+        arrange(screen, shown, timeline_height(timeline.lanes, size, height) + timeline.has_sensor)
         self._panes.name_places(shown if size in (Room.SNUG, Room.WIDE) else ())
         fold(screen.query_one("#foot"))
         self._panes.tabs.show(self._visible_panes.pane)

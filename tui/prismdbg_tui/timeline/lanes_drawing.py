@@ -14,7 +14,7 @@ from prismdbg_tui.drawing.colors import faded, readable
 from prismdbg_tui.timeline.lanes_image import LanesImage
 from prismdbg_tui.timeline.op_families import FAMILIES, NONFINITE
 
-_LEVELS = " ▁▂▃▄▅▆▇█"
+LEVELS = " ▁▂▃▄▅▆▇█"
 WAITING = "▒"
 FEW_STOPS = 12
 _FUTURE = 0.62  # how far what is to come fades into the background
@@ -52,7 +52,7 @@ def lane_cells(image: LanesImage, lane: int, part: int, parts: int, paint: Paint
     below = parts - 1 - part
     cells = []
     for cell, share in enumerate(covered):
-        glyph = _LEVELS[min(max(-int(-share * 8 * parts // 1) - 8 * below, 0), 8)]
+        glyph = LEVELS[min(max(-int(-share * 8 * parts // 1) - 8 * below, 0), 8)]
         color = family_color(family[cell], nonfinite[cell] and below == 0, paint, cell)
         if glyph == "█" and waited[cell] > 0.5 and not (nonfinite[cell] and below == 0):
             glyph = WAITING

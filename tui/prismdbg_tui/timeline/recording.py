@@ -11,6 +11,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.stacks import HangPlace, JobStacks, capsule_stacks
 from prismdbg.diagnosis.stack_positions import position_lines
 from prismdbg.errors import CapsuleError
+from prismdbg.jobs.capture.packed_telemetry import packed_telemetry
 from prismdbg.log.columns import LogColumns, read_columns
 from prismdbg.model.collective import Frame, Group, Identity
 from prismdbg.model.moment import Moment
@@ -18,6 +19,7 @@ from prismdbg.model.ops import OPS
 from prismdbg.session.frames import own_frame
 from prismdbg_tui.timeline.op_families import family_of
 from prismdbg_tui.timeline.rank_sets import Lanes, find_rank_sets, in_order_of_use, lanes_by_group, lanes_by_rank
+from prismdbg_tui.timeline.sensor_row import SensorRow, sensor_rows
 
 Ints = NDArray[np.int64]
 DAY_NS = 24 * 3600 * 10**9
@@ -105,6 +107,11 @@ class Recording:
             return capsule_stacks(self.capsule)
         except CapsuleError:
             return None
+
+    @cached_property
+    def sensors(self) -> list[SensorRow]:
+        """Readings of `record --telemetry`, where the capsule has some."""
+        return sensor_rows(packed_telemetry(self.capsule))
 
     @property
     def whereabouts(self) -> tuple[str, ...]:

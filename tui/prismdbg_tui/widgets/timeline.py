@@ -18,6 +18,8 @@ from prismdbg_tui.timeline.lanes_image import LanesImage, paint
 from prismdbg_tui.timeline.op_families import FAMILIES
 from prismdbg_tui.timeline.rank_sets import Lanes
 from prismdbg_tui.timeline.recording import Recording
+from prismdbg_tui.timeline.sensor_drawing import level_at, sensor_cells, times_of_cells
+from prismdbg_tui.timeline.sensor_row import SensorRow
 from prismdbg_tui.timeline.visible_range import VisibleRange
 
 LABEL_WIDTH = 14
@@ -44,12 +46,24 @@ class Timeline(Widget, can_focus=True):
         self._dragged: int | None = None
         self._panned = False
         self._painted: tuple[tuple[object, ...], LanesImage] | None = None
+        self._sensor = 0  # which of the recording's is shown; beyond the last: none
 
     def show(self, recording: Recording) -> None:
         self._recording = recording
         self._range = VisibleRange(recording)
         self._lanes = recording.by_group
+        self._sensor = 0
         self._tell()
+
+    def next_sensor(self) -> str:
+        """The next one, or none; gives what is shown."""
+        sensors = self._recording.sensors if self._recording is not None else []
+        if not sensors:
+            return "no telemetry in this recording: `prismdbg record --telemetry` keeps it"
+        self._sensor = (self._sensor + 1) % (len(sensors) + 1)
+        self._tell()
+        shown = self._sensor_row
+        return f"telemetry: {shown.described}" if shown is not None else "telemetry: not shown"
 
     def show_lanes(self, lanes: Lanes) -> None:
         self._lanes, self._lane, self._top = lanes, -1, 0
@@ -103,15 +117,31 @@ class Timeline(Widget, can_focus=True):
         return len(self._lanes) if self._lanes is not None else 1
 
     @property
+    def has_sensor(self) -> bool:
+        """Whether it has a line of a sensor to show, beside those of the lanes."""
+        return self._recording is not None and self._sensor < len(self._recording.sensors)
+
+    @property
+    def _sensor_row(self) -> SensorRow | None:
+        """None also where the lanes need the room."""
+        sensors = self._recording.sensors if self._recording is not None else []
+        return sensors[self._sensor] if self._sensor < len(sensors) and self.size.height >= 4 else None
+
+    @property
+    def _room(self) -> int:
+        """Lines for lanes: without the ruler, the marks, and a sensor."""
+        return self.size.height - (2 if self._sensor_row is None else 3)
+
+    @property
     def _rows_a_lane(self) -> int:
-        return 2 if self.size.height - 2 >= 2 * self.lanes else 1
+        return 2 if self._room >= 2 * self.lanes else 1
 
     def _lanes_of(self, row: int) -> int:
         assert self._recording is not None and self._lanes is not None
         return self._lanes.of(int(self._recording.rank_sets.of[row]))
 
     def _show_lane(self, lane: int) -> None:
-        room = max((self.size.height - 2) // self._rows_a_lane, 1)
+        room = max(self._room // self._rows_a_lane, 1)
         self._top = min(max(self._top, lane - room + 1), lane)
 
     def _tell(self) -> None:
@@ -175,6 +205,10 @@ class Timeline(Widget, can_focus=True):
         elif y == self.size.height - 1:
             title = self._where()
             cells = mark_cells(self._image(), self._marks(), self._range.cells, colors)
+        elif y > self._room and (sensor := self._sensor_row) is not None:
+            times_ns = times_of_cells(self._range, self._recording.columns.begun_ns)
+            title = self._sensor_title(sensor, level_at(sensor, times_ns, colors.cursor))
+            cells = sensor_cells(sensor, times_ns, colors)
         else:
             lane, part = divmod(y - 1, self._rows_a_lane)
             lane += self._top
@@ -197,6 +231,12 @@ class Timeline(Widget, can_focus=True):
     def _where(self) -> Text:
         assert self._recording is not None
         return Text(f" ▲ {self._recording.columns.moment(min(self._cursor, len(self._recording) - 1))}", "bold")
+
+    def _sensor_title(self, sensor: SensorRow, level: str) -> Text:
+        """Its name as far as there is room, and what it was at the cursor."""
+        name = Text(f" {sensor.title}")
+        name.truncate(LABEL_WIDTH - 2 - len(level), overflow="ellipsis")
+        return name + Text(f" {level}", "bold")
 
     def _lane_title(self, lane: int, part: int) -> Text:
         assert self._lanes is not None
@@ -230,6 +270,9 @@ class Timeline(Widget, can_focus=True):
         if not len(self._recording):
             return
         cell, y = event.get_content_offset_capture(self)
+        if y > self._room and y < self.size.height - 1:
+            self.next_sensor()
+            return
         lane = self._top + (y - 1) // self._rows_a_lane
         rows = self._lanes.rows(lane, self._recording.rank_sets) if 0 <= lane < self.lanes else None
         self.post_message(CursorMoved(self._range.nearest(cell - LABEL_WIDTH, rows)))
