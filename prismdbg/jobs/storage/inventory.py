@@ -16,9 +16,9 @@ from prismdbg.capsule import layout
 from prismdbg.capsule.partial import is_abandoned, is_partial, partial_name
 from prismdbg.capsule.walk import entries
 from prismdbg.errors import PrismError, UsageError
-from prismdbg.jobs.storage.job_nodes import node_states
+from prismdbg.jobs.storage.job_nodes import node_folders, node_states
 from prismdbg.jobs.storage.pack import read_manifest
-from prismdbg.jobs.storage.run_folder import RunFolder, read_json
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.model.plurals import counted
 from prismdbg.runtime import foreign_files
 
@@ -85,6 +85,8 @@ def remove(path: Path, *, force: bool = False) -> Item:
     if item.kind is ItemKind.RUN and not force and (nodes := _recording_nodes(RunFolder(path))):
         names = ", ".join(nodes)
         raise UsageError(f"{path} is still recording (on {names})", hint="end the job first, or use --force")
+    if item.kind is ItemKind.RUN:
+        _remove_from_nodes(RunFolder(path), force=force)
     doomed = path
     if item.kind is not ItemKind.PARTIAL:
         doomed = partial_name(path, "removed")
@@ -142,6 +144,23 @@ def _recording_nodes(run: RunFolder) -> list[str]:
     """Of a job of several nodes: those of which something is still heard."""
     states = node_states(run)
     return [node.name for node in states if node.silent_s is not None and (not node.is_lost or node.goes_on)]
+
+
+def _remove_from_nodes(run: RunFolder, *, force: bool) -> None:
+    """What a killed supervisor left on its node, where that is this one. Once RUN is gone nothing names the others'."""
+    left = []
+    for node in node_folders(run):
+        local = node.local
+        if local is not None and local.is_of(run.path, node.name):
+            local.remove()
+            write_json(node.about, {**read_json(node.about), "local": ""})
+        elif local is not None:
+            left.append(f"node {node.name} in {local.path}")
+    if left and not force:
+        raise UsageError(
+            f"{run.path}: logs that were not published are on {', '.join(left)}",
+            hint="run this command on each of these nodes, too, or use --force to leave them there",
+        )
 
 
 def _began_before(pid: int, time_s: float) -> bool:

@@ -11,6 +11,7 @@ from prismdbg.capsule.log_reader import read_log
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.jobs.storage import fresh_logs, local_logs
 from prismdbg.jobs.storage.fresh_logs import ask_for_logs, publish_left
+from prismdbg.jobs.storage.inventory import remove
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, node_states
 from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_logs
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
@@ -136,6 +137,33 @@ def test_a_folder_that_does_not_say_that_it_is_ours_is_left_alone(
     with pytest.raises(FacilityError, match="no log was copied"):
         publish_left(run, lambda _: None)
     assert local.path.exists() and not run.rank_folders()
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_removing_a_run_removes_what_this_node_keeps_and_forgets_no_other(
+    run: RunFolder, local: LocalFolder, force: bool
+) -> None:
+    write_json(run.nodes / "n1" / "supervisor.json", {"exit_code": 0})
+    (run.nodes / "n2").mkdir()
+    write_json(run.nodes / "n2" / "node.json", {"local": "/nowhere/prismdbg-xyz"})
+    write_json(run.nodes / "n2" / "supervisor.json", {"exit_code": 0})
+    if force:
+        remove(run.path, force=True)
+        assert not run.path.exists() and not local.path.exists()
+        return
+    with pytest.raises(UsageError, match="not published are on node n2 in /nowhere/prismdbg-xyz"):
+        remove(run.path)
+    assert run.path.exists() and not local.path.exists()
+    write_json(run.nodes / "n2" / "published.json", {"by": "supervisor"})
+    remove(run.path)
+    assert not run.path.exists()
+
+
+def test_removing_a_run_removes_no_folder_that_is_not_its_own(run: RunFolder, local: LocalFolder) -> None:
+    local.describe(run.path / "other", "n1")
+    write_json(run.nodes / "n1" / "supervisor.json", {"exit_code": 0})
+    remove(run.path, force=True)
+    assert local.path.exists()
 
 
 def test_a_folder_behind_a_link_or_of_another_name_is_none(run: RunFolder, local: LocalFolder, tmp_path: Path) -> None:
