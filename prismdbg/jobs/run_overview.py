@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +23,12 @@ from prismdbg.log.columns import NOT_ENDED, LogColumns, while_folded
 from prismdbg.model.collective import Frame
 from prismdbg.model.frame import source_of
 from prismdbg.model.ops import OPS
+from prismdbg.telemetry import sensor as names
+from prismdbg.telemetry.sensor import UTILIZATION, rank_subject
 
 Floats = NDArray[np.float64]
 PARTS = 240  # of the time that the logs cover
+CPU, QUEUE, GPU = SENSORS = ("CPU", "queue", "GPU")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,8 @@ class RankRow:
     are empty where the log holds none. waited_ns: longer than the rank that came last, in collectives that all of the
     group completed; awaited_ns: how long the others waited for this rank, in the middle of them. peak_bytes: of the
     process, 0 where nobody looked. inside: shape (PARTS,), by part of the time the share of it, 0 to 1, in which the
-    rank was inside a collective."""
+    rank was inside a collective. sensors: by their titles in SENSORS, shares of the time, 0 to 1: that its main thread
+    ran, and waited for a CPU, and that its GPUs were busy, as far as that was read."""
 
     rank: int
     folder: str
@@ -47,6 +51,7 @@ class RankRow:
     awaited_ns: int
     peak_bytes: int
     inside: Floats
+    sensors: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +122,7 @@ def overview_of(
     if evidence.clocks_agree:
         _add_waits(evidence, waits)
     rows = [
-        _row(rank, log, states[rank], waits[rank], peaks.get(rank, 0), edges)
+        replace(_row(rank, log, states[rank], waits[rank], peaks.get(rank, 0), edges), sensors=_sensors(evidence, rank))
         for rank, log in sorted(evidence.columns.items())
         if rank in states
     ]
@@ -173,6 +178,26 @@ def _row(rank: int, log: LogColumns, state: RankState, wait: Wait, peak_bytes: i
         peak_bytes=peak_bytes,
         inside=_inside(log, edges),
     )
+
+
+def _sensors(evidence: Evidence, rank: int) -> dict[str, float]:
+    """Over the time of its log."""
+    telemetry, log = evidence.telemetry_of(rank), evidence.columns[rank]
+    if telemetry is None or not len(log):
+        return {}
+    span = int(log.begun_ns.min()), int(max(log.ended_ns.max(), log.begun_ns.max()))
+    subject = rank_subject(evidence.folder_name(rank))
+    found = {}
+    for title, name in ((CPU, names.CPU_TIME), (QUEUE, names.RUN_QUEUE_WAIT)):
+        series = telemetry.find(subject, name)
+        if series is not None and len(series.times_ns) > 1 and span[1] > span[0]:
+            begin, end = max(span[0], int(series.times_ns[0])), min(span[1], int(series.times_ns[-1]))
+            if end > begin:
+                found[title] = series.growth(begin, end) / (end - begin)
+    devices = filter(None, telemetry.texts.get((subject, names.DEVICE), "").split(","))
+    busy = [series.within(*span) for uuid in devices if (series := telemetry.find(f"gpu {uuid}", UTILIZATION))]
+    read = np.concatenate(busy) if busy else np.zeros(0)
+    return found | ({GPU: float(read.mean()) / 100} if len(read) else {})
 
 
 def _line(frame: Frame | None) -> str:

@@ -19,6 +19,7 @@ LAST_CPU = "last_cpu"
 DEVICE = "device"
 THROTTLE_REASONS = "throttle_reasons"
 SM_CLOCK = "sm_clock"
+UTILIZATION = "utilization"
 CPU_FREQUENCY = "frequency"
 
 

@@ -14,6 +14,8 @@ from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.run_overview import PARTS, RunOverview, is_recorded_job, overview_of, read_overview
 from prismdbg.jobs.storage.run_report import RankState
+from prismdbg.telemetry.sensor import Kind, Sensor
+from prismdbg.telemetry.series import Series, Telemetry
 
 LATE_NS = 200 * MILLISECOND_NS
 
@@ -83,3 +85,37 @@ def test_a_run_folder(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     assert is_recorded_job(tmp_path)
     assert [row.rank for row in read_overview(tmp_path).ranks] == [0, 1]
+
+
+def counter(subject: str, name: str, rate: float, until_ns: int) -> Series:
+    times = np.arange(0, until_ns + 1, MILLISECOND_NS, dtype=np.int64)
+    sensor = Sensor(subject, name, "ns", Kind.COUNTER)
+    return Series(sensor=sensor, times_ns=times, values=(times * rate).astype(np.int64))
+
+
+def test_what_the_sensors_read_is_a_share_of_the_logs_time() -> None:
+    job = Job(2)
+    job.steps(20)
+    until_ns = job.now_ns + 50 * MILLISECOND_NS
+    busy = Sensor("gpu A", "utilization", "%", Kind.GAUGE)
+    series = [
+        counter("rank 0", "cpu_time", 0.5, until_ns),
+        counter("rank 0", "run_queue_wait", 0.25, until_ns),
+        Series(
+            sensor=busy,
+            times_ns=np.array([job.now_ns // 2 + 500 * MILLISECOND_NS], dtype=np.int64),
+            values=np.array([70], dtype=np.int64),
+        ),
+    ]
+    read = Telemetry(
+        period_ns=MILLISECOND_NS,
+        wall_offset_ns=0,
+        series={(each.sensor.subject, each.sensor.name): each for each in series},
+        texts={("rank 0", "device"): "A"},
+    )
+    states = {rank: state(rank) for rank in job.ranks}
+    first, second = overview_of(Path("run"), Evidence(logs=job.logs, telemetry={"": read}), states, {}).ranks
+    assert first.sensors["CPU"] == pytest.approx(0.5, abs=0.01)
+    assert first.sensors["queue"] == pytest.approx(0.25, abs=0.01)
+    assert first.sensors["GPU"] == pytest.approx(0.7)
+    assert second.sensors == {}

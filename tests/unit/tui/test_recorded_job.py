@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,12 @@ def job(world: int = 4, *, hostile: str = "", is_running: bool = False) -> RunOv
     }  # fmt: skip
     evidence = Evidence(logs=logs.logs, world_size=world, is_running=is_running)
     return overview_of(Path("run"), evidence, states, {1: 1 << 30})
+
+
+def with_telemetry() -> RunOverview:
+    shown = job()
+    sensors = {1: {"CPU": 0.613, "queue": 0.27}, 2: {"CPU": 1.0}}
+    return replace(shown, ranks=tuple(replace(row, sensors=sensors.get(row.rank, {})) for row in shown.ranks))
 
 
 def play(part: Play, shown: RunOverview | None = None, *, size: tuple[int, int] = (120, 36)) -> JobApp:
@@ -179,3 +186,29 @@ def test_a_strip_has_its_width_and_hides_nothing(width: int) -> None:
     strip = words.strip_of(inside, width)
     assert len(strip) == width and (not width or "▁" in strip)
     assert set(words.strip_of(np.ones(240), width)) <= {"█"}
+
+
+def test_what_the_sensors_read_has_columns_of_its_own() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        titles = [str(column.label) for column in app.table.ordered_columns]
+        assert titles[7:10] == ["memory", "CPU", "queue"]
+        assert [str(cell) for cell in app.table.get_row("1")[8:10]] == ["61%", "27%"]
+        assert [str(cell) for cell in app.table.get_row("2")[8:10]] == ["100%", "-"]
+
+    play(part, with_telemetry(), size=(160, 40))
+
+
+def test_a_job_without_telemetry_has_no_columns_for_it() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        titles = [str(column.label) for column in app.table.ordered_columns]
+        assert "CPU" not in titles and titles[-1] == "inside a collective"
+
+    play(part, size=(160, 40))
+
+
+def test_as_lines_shares_that_were_not_read_are_empty() -> None:
+    output = io.StringIO()
+    write_job(with_telemetry(), output)
+    header, *rows = (line.split("\t") for line in output.getvalue().splitlines())
+    assert header[-3:] == ["CPU", "queue", "GPU"]
+    assert [row[-3:] for row in rows][:3] == [["", "", ""], ["0.613", "0.270", ""], ["1.000", "", ""]]

@@ -15,7 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Static
 
 from prismdbg.errors import PrismError
-from prismdbg.jobs.run_overview import RankRow, RunOverview
+from prismdbg.jobs.run_overview import SENSORS, RankRow, RunOverview
 from prismdbg.model.moment import Moment
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
@@ -130,17 +130,19 @@ class JobApp(App[OpenRank | None]):
 
     def _fill(self) -> None:
         suspects = {rank for verdict in self.job.diagnosis.verdicts for rank in verdict.ranks[:1]}
-        rows = self.rows
-        texts = [words.cells(row, 0, color(self, "error") if row.rank in suspects else "") for row in rows]
-        widths = [max([len(title), *(text[at].cell_len for text in texts)]) for at, title in enumerate(_TITLES[:-1])]
-        strip = self.size.width - sum(widths) - 2 * len(_TITLES) - 2
+        rows, error = self.rows, color(self, "error")
+        sensors = [title for title in SENSORS if any(title in row.sensors for row in rows)]
+        texts = [words.cells(row, sensors, error if row.rank in suspects else "") for row in rows]
+        titles = [*_TITLES[:-1], *sensors]
+        widths = [max([len(title), *(text[at].cell_len for text in texts)]) for at, title in enumerate(titles)]
+        strip = self.size.width - sum(widths) - 2 * (len(titles) + 1) - 2
         self.table.clear(columns=True)
-        for title, width in zip(_TITLES[:-1], widths, strict=True):
+        for title, width in zip(titles, widths, strict=True):
             self.table.add_column(title, width=width, key=title)
         if strip >= _LEAST_STRIP:
             self.table.add_column(_TITLES[-1], width=strip, key=_TITLES[-1])
         for row, cells in zip(rows, texts, strict=True):
-            cells[-1:] = [Text(words.strip_of(row.inside, strip), "dim")] if strip >= _LEAST_STRIP else []
+            cells += [Text(words.strip_of(row.inside, strip), "dim")] if strip >= _LEAST_STRIP else []
             self.table.add_row(*cells, key=str(row.rank))
         self._place()
 

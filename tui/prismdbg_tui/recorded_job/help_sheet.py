@@ -15,6 +15,8 @@ _COLUMNS = """\
   waited      how much longer than the rank that came last it was inside collectives
   awaited     how long the others waited for it, the median of them
   memory      the peak of its process
+  CPU, queue, GPU   with record --telemetry: how much of the time its main thread ran, waited for a CPU, and its GPUs
+              were busy
   inside a collective   its share of the time, from the begin of the job to its end: where one rank's strip is low and
               the others' are high, they wait for it
 """

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from prismdbg.jobs.run_overview import RankRow, RunOverview
+from prismdbg.jobs.run_overview import SENSORS, RankRow, RunOverview
 from prismdbg_tui.drawing import figures
 
-_HEADER = ("rank", "state", "moment", "collectives", "last", "source", "waited_ns", "awaited_ns", "peak_bytes")
+_HEADER = (
+    "rank",
+    "state",
+    "moment",
+    "collectives",
+    "last",
+    "source",
+    "waited_ns",
+    "awaited_ns",
+    "peak_bytes",
+    *SENSORS,
+)
 
 
 def write_job(job: RunOverview, output: TextIO) -> None:
-    """Tab-separated, numbers as they are: nanoseconds and bytes; a peak that is not known is empty."""
+    """Tab-separated, numbers as they are: nanoseconds and bytes; a peak that is not known is empty, as are shares
+    of the time of sensors that were not read."""
     output.write("\t".join(_HEADER) + "\n")
     for row in job.ranks:
         output.write("\t".join(_cells(row)) + "\n")
@@ -19,5 +31,6 @@ def write_job(job: RunOverview, output: TextIO) -> None:
 
 def _cells(row: RankRow) -> list[str]:
     numbers = (row.waited_ns, row.awaited_ns, row.peak_bytes or "")
-    cells = (row.rank, row.state, row.moment, row.collectives, row.last, row.at, *numbers)
+    sensors = (f"{row.sensors[name]:.3f}" if name in row.sensors else "" for name in SENSORS)
+    cells = (row.rank, row.state, row.moment, row.collectives, row.last, row.at, *numbers, *sensors)
     return [figures.clean(str(cell)).replace("\n", " ") for cell in cells]

@@ -59,7 +59,7 @@ def _brief(text: str) -> str:
     return without_folders(figures.clean(text))
 
 
-def cells(row: RankRow, strip: int, marked: str) -> list[Text]:
+def cells(row: RankRow, sensors: Sequence[str], marked: str) -> list[Text]:
     """`marked`: the colour of a rank that a finding is about; empty for others."""
     failed = row.state in ("failed", "died")
     return [
@@ -71,7 +71,7 @@ def cells(row: RankRow, strip: int, marked: str) -> list[Text]:
         Text(figures.duration(row.waited_ns) if row.waited_ns else "-", justify="right"),
         Text(figures.duration(row.awaited_ns) if row.awaited_ns else "-", justify="right"),
         Text(figures.size(row.peak_bytes) if row.peak_bytes else "-", justify="right"),
-        Text(strip_of(row.inside, strip), "dim"),
+        *(Text(f"{row.sensors[name]:.0%}" if name in row.sensors else "-", justify="right") for name in sensors),
     ]
 
 
