@@ -105,8 +105,8 @@ golden: $(INSTALLED) ## Write the frozen outputs in tests/golden again.
 	$(BIN)/python -m pytest -q --update-golden tests/unit/cli/test_cli_golden.py tests/unit/script/test_script_reader.py \
 		tests/integration/replay/test_wire_golden.py
 
-compat: setup ## Test another torch (TORCH=2.14.1) in a virtual environment under .compat. Needs gigabytes.
-	$(BIN)/python tests/compat.py $(or $(TORCH),$(error say which: make compat TORCH=2.14.1))
+compat: setup ## Test another torch (TORCH=2.14.1), also with another PYTHON, in a virtual environment under .compat. Needs gigabytes.
+	$(BIN)/python tests/compat.py $(or $(TORCH),$(error say which: make compat TORCH=2.14.1)) --python $(PYTHON)
 
 frameworks: setup ## Record, capture, replay and emulate the programs of examples/frameworks with the newest frameworks. Needs gigabytes.
 	$(BIN)/python tests/frameworks/table.py

@@ -42,13 +42,16 @@ class Outcome:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("torch", help="a version, such as 2.14.1")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter of the venv (default: this one)")
     parser.add_argument("--venvs", type=Path, default=ROOT / ".compat", help="where its venv is made and kept")
     asked = parser.parse_args()
     if not re.fullmatch(r"\d+\.\d+\.\d+", asked.torch):
         parser.error(f"{asked.torch!r} is not a version such as 2.14.1")
-    python = prepared(asked.venvs / f"torch-{asked.torch}", asked.torch)
+    interpreter = said_by(asked.python, "import platform as p; print(p.python_version())")
+    venv = asked.venvs / f"torch-{asked.torch}-python-{interpreter}"
+    python = prepared(venv, asked.torch, asked.python)
     version = said_by(python, "import torch; print(torch.__version__)")
-    report = asked.venvs / f"torch-{asked.torch}.xml"
+    report = venv.with_name(f"{venv.name}.xml")
     report.unlink(missing_ok=True)
     files = [str(path) for name in FILES for path in (ROOT / "tests" / "integration").rglob(name)]
     side_by_side = ["-n", "logical", "--maxprocesses", "4", "--dist", "loadfile"]
@@ -57,20 +60,16 @@ def main() -> int:
     demo = run([str(python), str(ROOT / "examples" / "demo" / "demo.py")], check=False) == 0
     outcome = read(report, demo)
     page = PAGE.read_text()
-    PAGE.write_text(
-        with_row(
-            page, version, row(version, said_by(python, "import platform as p; print(p.python_version())"), outcome)
-        )
-    )
+    PAGE.write_text(with_row(page, row(version, interpreter, outcome)))
     print(f"torch {version}: {outcome}")
     return 0 if demo and not outcome.failed else 1
 
 
-def prepared(venv: Path, torch: str) -> Path:
+def prepared(venv: Path, torch: str, interpreter: str) -> Path:
     """Its interpreter, with that torch, this prismdbg, and the recorder built for it."""
     python = venv / "bin" / "python"
     if not python.exists():
-        run([sys.executable, "-m", "venv", str(venv)])
+        run([interpreter, "-m", "venv", str(venv)])
     run([str(python), "-m", "pip", "install", "-q", f"torch=={torch}"])
     run([str(python), "-m", "pip", "install", "-q", "-e", f"{ROOT}[dev]"])
     run([str(venv / "bin" / "prismdbg"), "setup"])
@@ -83,7 +82,7 @@ def run(command: list[str], *, check: bool = True) -> int:
     return subprocess.run(command, cwd=ROOT, env=environment, check=check, timeout=BOUND_S).returncode
 
 
-def said_by(python: Path, program: str) -> str:
+def said_by(python: Path | str, program: str) -> str:
     return subprocess.run([python, "-c", program], check=True, capture_output=True, text=True).stdout.strip()
 
 
@@ -112,14 +111,19 @@ def row(version: str, python: str, outcome: Outcome) -> str:
     return f"| {version} | {python} | {platform.machine()} | {tests} | {demo} | {date} | {commit()} |"
 
 
-def with_row(page: str, version: str, new: str) -> str:
-    """In the table, in order of versions, in place of an older one."""
+def with_row(page: str, new: str) -> str:
+    """In the table, in order of versions of torch and Python, in place of an older one."""
     lines = page.splitlines()
     first = next(at for at, line in enumerate(lines) if line.startswith("|---")) + 1
     last = next((at for at in range(first, len(lines)) if not lines[at].startswith("|")), len(lines))
-    rows = [line for line in lines[first:last] if not line.startswith(f"| {version} |")] + [new]
-    rows.sort(key=lambda line: [int(number) for number in re.findall(r"\d+", line.split("|")[1])[:3]])
+    rows = [line for line in lines[first:last] if _versions(line) != _versions(new)] + [new]
+    rows.sort(key=_versions)
     return "\n".join([*lines[:first], *rows, *lines[last:]]) + "\n"
+
+
+def _versions(line: str) -> list[list[int]]:
+    """Of torch, without its build, and of Python."""
+    return [[int(number) for number in re.findall(r"\d+", cell)[:3]] for cell in line.split("|")[1:3]]
 
 
 if __name__ == "__main__":
