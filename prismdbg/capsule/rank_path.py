@@ -22,10 +22,13 @@ def problem(path: str) -> str:
         return "is not a plain absolute path"
     if path in _LOADER:
         return "is loaded into every program"
+    return "belongs to the kernel" if is_in_kernel(path) else ""
+
+
+def is_in_kernel(path: str) -> bool:
+    """Whether it lies in /proc, /sys or /dev: every place has these of its own. /dev/shm holds files of the rank."""
     in_kernel = any(f"{path}/".startswith(f"{view}/") for view in _KERNEL)
-    if in_kernel and not path.startswith(f"{_SHARED_MEMORY}/") and path != _SHARED_MEMORY:
-        return "belongs to the kernel"
-    return ""
+    return in_kernel and not f"{path}/".startswith(f"{_SHARED_MEMORY}/")
 
 
 def is_usual(folder: str, name: str) -> bool:

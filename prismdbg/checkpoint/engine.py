@@ -42,7 +42,8 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFile:
-    """A regular file that must be there at the restore. `size_bytes` is what it must have then."""
+    """A regular file that must be there at the restore. `size_bytes` is what it must have then. Those in /proc and /sys
+    do not count: every place has its own."""
 
     path: str
     size_bytes: int

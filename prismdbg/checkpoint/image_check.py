@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import quopri
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -31,8 +31,9 @@ _KINDS |= {"TIMERFD", "MEMFD", "PIDFD"}
 _NAMESPACES = ("pid_ns_id", "net_ns_id", "ipc_ns_id", "uts_ns_id", "mnt_ns_id", "user_ns_id", "cgroup_ns_id")
 # What a program may have had open of the kernel's views, and only for reading.
 _KERNEL_TEXTS = re.compile(
-    r"/proc/((self|[0-9]+)/(stat|statm|status|maps|io|limits|cgroup|mountinfo|mounts|net/dev)"
-    r"|stat|meminfo|cpuinfo|loadavg|uptime|version|vmstat|filesystems|net/dev)"
+    r"/proc/((self|(?P<pid>[0-9]+))/(stat|statm|status|maps|smaps|smaps_rollup|schedstat|io|limits|cgroup|mountinfo"
+    r"|mounts|net/dev)"
+    r"|stat|meminfo|cpuinfo|loadavg|uptime|version|vmstat|filesystems|diskstats|pressure/(cpu|io|memory)|net/dev)"
     r"|/sys/(devices/(system|virtual)|fs/cgroup|class|bus)/.*"
 )
 _DEVICES = re.compile(r"/dev/(null|zero|full|random|urandom|tty|ptmx|pts/[0-9]+|pts/ptmx|shm/.*|shm|nvidia[^/]*)")
@@ -47,8 +48,10 @@ def check_images(criu: Criu, images: Path, *, contents: Path) -> None:
         if path.suffix == ".img" and not _KNOWN.fullmatch(path.stem):
             _refuse(f"contains {path.name}, which is not part of a process")
     _check_namespaces(criu, images)
+    pids = pids_of(load_image(criu, images / "pstree.img"))
     for entry in load_image(criu, images / "files.img"):
-        _check_file(entry)
+        if what := refusal(entry, pids):
+            _refuse(what)
     for path in contents.glob("ghost-file-*.img"):
         _check_ghost(path.name, _first(criu, path))
 
@@ -67,16 +70,31 @@ def _first(criu: Criu, path: Path) -> Entry:
     return first_of(load_image(criu, path), path)
 
 
-def _check_file(entry: Entry) -> None:
-    if entry["type"] not in _KINDS:
-        _refuse(f"contains an open file of type {entry['type']!r}")
-    for name, is_written in _names(entry):
+def pids_of(tree: list[Entry]) -> frozenset[int]:
+    """Of all processes and threads in the image."""
+    return frozenset(int(number) for entry in tree for number in (entry["pid"], *entry.get("threads", ())))
+
+
+def refusal(file: Entry, pids: Collection[int]) -> str:
+    """Why this open file is not restored, as the end of a sentence about the checkpoint; empty where it is.
+
+    `pids`: those in the image. CRIU would open what the kernel tells of another process, which the rank may not.
+    """
+    if file["type"] not in _KINDS:
+        return f"contains an open file of type {file['type']!r}"
+    for name, is_written in _names(file):
         if not name.startswith("/") or ".." in name.split("/") or "//" in name:
-            _refuse(f"names the file {name[:80]!r}")
+            return f"names the file {name[:80]!r}"
         if name.startswith("/dev/") and not _DEVICES.fullmatch(name):
-            _refuse(f"has {name[:80]} open")
-        if name.startswith(("/proc/", "/sys/")) and (is_written or not _KERNEL_TEXTS.fullmatch(name)):
-            _refuse(f"has {name[:80]} open")
+            return f"has {name[:80]} open"
+        if name.startswith(("/proc/", "/sys/")) and (is_written or not _is_kernel_text(name, pids)):
+            return f"has {name[:80]} open"
+    return ""
+
+
+def _is_kernel_text(name: str, pids: Collection[int]) -> bool:
+    found = _KERNEL_TEXTS.fullmatch(name)
+    return found is not None and (not (pid := found["pid"]) or int(pid) in pids)
 
 
 def _names(entry: Entry) -> Iterator[tuple[str, bool]]:

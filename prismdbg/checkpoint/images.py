@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
-from prismdbg.capsule.rank_path import too_long
+from prismdbg.capsule.rank_path import is_in_kernel, too_long
 from prismdbg.capsule.transfer import Transfer, bring
 from prismdbg.checkpoint.bindings import Entry, edit_image, first_of, load_image, write_image
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.checkpoint.engine import OpenFile, ProcessImage, Standard, Unrestorable
-from prismdbg.checkpoint.image_check import check_images, socket_name
+from prismdbg.checkpoint.image_check import check_images, pids_of, refusal, socket_name
 from prismdbg.errors import CapsuleError
 
 _FILE_MAPPED = 64 | 128  # VMA_FILE_PRIVATE, VMA_FILE_SHARED
@@ -79,18 +79,22 @@ def require_restorable(criu: Criu, images: Path) -> None:
 
 
 def unrestorable(criu: Criu, images: Path) -> tuple[Unrestorable, ...]:
-    """Descriptors below /proc/PID of processes that are not in the image: no restore finds them."""
+    """Descriptors that no restore opens again: below /proc/PID of processes that are not in the image, and all that
+    `check_images` refuses."""
     tree = load_image(criu, images / "pstree.img")
     files = {entry["id"]: entry for entry in load_image(criu, images / "files.img")}
-    inside = {str(number) for entry in tree for number in (entry["pid"], *entry["threads"])}
-    found = []
-    for pid in (int(entry["pid"]) for entry in tree):
-        for descriptor in _descriptors(criu, images, pid):
-            entry = files[descriptor["id"]]
-            path = str(entry["reg"]["name"]) if entry["type"] == "REG" else ""
-            if path.startswith("/proc/") and (owner := path.split("/")[2]).isdigit() and owner not in inside:
-                found.append(Unrestorable(pid=pid, number=int(descriptor["fd"]), path=path))
-    return tuple(found)
+    pids = pids_of(tree)
+    return tuple(
+        Unrestorable(pid=pid, number=int(descriptor["fd"]), path=_described(entry))
+        for pid in (int(entry["pid"]) for entry in tree)
+        for descriptor in _descriptors(criu, images, pid)
+        if refusal(entry := files[descriptor["id"]], pids)
+    )
+
+
+def _described(file: Entry) -> str:
+    """Its path, or its kind where it has none."""
+    return str(file["reg"]["name"]) if file["type"] == "REG" else str(file["type"])
 
 
 def _descriptors(criu: Criu, images: Path, pid: int) -> list[Entry]:
@@ -199,7 +203,7 @@ def _open_files(files: dict[int, Entry], mapped: set[int], inside: set[int]) -> 
         if number in inside or entry["type"] != "REG":
             continue
         regular = entry["reg"]
-        if int(regular["mode"]) & _S_IFMT != _S_IFREG:
+        if int(regular["mode"]) & _S_IFMT != _S_IFREG or is_in_kernel(_path(regular)):
             continue
         # A file open for appending has no size in the image: any will do, and its position is honest.
         yield OpenFile(

@@ -109,3 +109,34 @@ def test_a_program_that_chooses_among_files_sees_all_of_them(tmp_path: Path, run
     verdict = replay(capsule, runtime=runtime)
     assert_identical(verdict, capsule)
     assert "classes ['class0', 'class1'], 40 files" in verdict["output"]
+
+
+@pytest.fixture(scope="module")
+def holds_kernel_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A capsule of a rank that holds files in /proc and /sys open."""
+    home = tmp_path_factory.mktemp("holds")
+    paths = ("/proc/self/status", "/proc/diskstats", "/sys/devices/system/cpu/online")
+    with recording(forked(PARTS / "holds_kernel_files.py", 900, *paths, ranks=2), home, "--window", "all") as job:
+        job.wait_for_step(0, 3)
+        said = prismdbg("capture", job.run.path, "--rank", 0, "-o", home / "image")
+        assert said.code == 0, f"{said.err}\n{job.job.output[-2000:]}"
+        assert job.end().code == 0
+    return home / "image"
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_rank_that_holds_files_of_the_kernel_is_replayed(holds_kernel_files: Path, runtime: str) -> None:
+    """They are the kernel's in the replay's place: none is taken into the capsule, where it would be refused."""
+    assert prismdbg("verify", holds_kernel_files).code == 0
+    assert_identical(replay(holds_kernel_files, runtime=runtime), holds_kernel_files)
+
+
+def test_a_rank_that_holds_what_no_replay_opens_is_not_captured(tmp_path: Path) -> None:
+    """Reported at the capture, and not by the replay as an altered capsule."""
+    held = forked(PARTS / "holds_kernel_files.py", 900, "/proc/zoneinfo", ranks=2)
+    with recording(held, tmp_path, "--window", "all") as job:
+        job.wait_for_step(0, 3)
+        said = prismdbg("capture", job.run.path, "--rank", 0, "-o", tmp_path / "image")
+        assert said.code != 0 and "/proc/zoneinfo" in said.err and "--origin start" in said.err
+        assert not (tmp_path / "image").exists()
+        assert job.end().code == 0

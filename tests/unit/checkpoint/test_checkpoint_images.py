@@ -92,6 +92,23 @@ def test_regular_files_with_the_sizes_they_must_have(folder: Path) -> None:
     assert [path for path, file in files.items() if file.is_written] == ["/data/log.txt", "/data/journal"]
 
 
+@pytest.mark.parametrize("path", ["/proc/7/status", "/proc/stat", "/sys/devices/system/cpu/online"])
+def test_what_the_kernel_shows_is_no_file_that_a_restore_must_be_given(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    before = images.read(CRIU, folder)
+    give(monkeypatch, {**IMAGE, "files.img": [*IMAGE["files.img"], regular(40, path, mode=0o100444)]})
+    image = images.read(CRIU, folder)
+    assert (image.files, image.folders) == (before.files, before.folders)
+
+
+def test_files_in_shared_memory_are_given(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give(monkeypatch, {**IMAGE, "files.img": [*IMAGE["files.img"], regular(40, "/dev/shm/model", size=4)]})
+    image = images.read(CRIU, folder)
+    assert "/dev/shm/model" in [file.path for file in image.files]
+    assert "/dev/shm" in image.folders
+
+
 def test_addresses_beside_loopback(folder: Path) -> None:
     assert images.read(CRIU, folder).addresses == ("10.0.0.5", "10.0.0.6")
 
@@ -194,8 +211,9 @@ def test_an_image_without_credentials_is_damaged(folder: Path, monkeypatch: pyte
         images.read(CRIU, folder)
 
 
-def test_descriptors_of_processes_that_are_not_in_the_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = {21: "/proc/4242/stat", 22: "/proc/7/stat", 23: "/proc/meminfo", 24: "/proc/9/maps"}
+def test_descriptors_that_no_restore_opens_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of processes that are not in the image, and those for which the capsule would be refused."""
+    paths = {21: "/proc/4242/stat", 22: "/proc/7/stat", 23: "/proc/meminfo", 24: "/proc/9/maps", 25: "/proc/kcore"}
     image: dict[str, list[dict[str, Any]]] = {
         "pstree.img": IMAGE["pstree.img"],
         "ids-7.img": [{"files_id": 2}],
@@ -204,8 +222,9 @@ def test_descriptors_of_processes_that_are_not_in_the_image(tmp_path: Path, monk
     }
     for name in image:
         (tmp_path / name).touch()
-    monkeypatch.setattr(images, "load_image", lambda criu, path: image[path.name])
-    assert [str(found) for found in images.unrestorable(CRIU, tmp_path)] == ["descriptor 21 (/proc/4242/stat)"]
+    give(monkeypatch, image)
+    found = [str(each) for each in images.unrestorable(CRIU, tmp_path)]
+    assert found == ["descriptor 21 (/proc/4242/stat)", "descriptor 25 (/proc/kcore)"]
 
 
 ASKS_FOR_MORE: dict[str, dict[str, list[dict[str, Any]]]] = {
@@ -220,6 +239,7 @@ ASKS_FOR_MORE: dict[str, dict[str, list[dict[str, Any]]]] = {
     "device file": {"ghost-file-1.img": [{"mode": 0o060600, "rdev": 0xFE00}]},
     "or a link": {"ghost-file-1.img": [{"mode": 0o120777}]},
     "/proc/1/mem": {"files.img": [regular(1, "/proc/1/mem", flags=2)]},
+    "/proc/1/maps": {"files.img": [regular(1, "/proc/1/maps")]},
     "/proc/1/root": {"files.img": [regular(1, "/proc/1/root", mode=0o040755)]},
     "core_pattern": {"files.img": [regular(1, "/proc/sys/kernel/core_pattern", flags=1)]},
     "/proc/self/stat": {"files.img": [regular(1, "/proc/self/stat", flags=1)]},
