@@ -16,8 +16,18 @@ from prismdbg.render import calibration_text
 from prismdbg.simulate import quantities
 from prismdbg.simulate.cluster import cluster_file, cluster_text
 from prismdbg.simulate.cluster.calibration import Calibrated, Sample, calibrate_model
-from prismdbg.simulate.cluster.cluster import Algorithm, Calibration, Choice, ClusterModel, Fit, Tier
+from prismdbg.simulate.cluster.cluster import (
+    Algorithm,
+    Calibration,
+    Choice,
+    ClusterModel,
+    Factor,
+    FactorFit,
+    Fit,
+    Tier,
+)
 from prismdbg.simulate.cluster.curve import Curve, nearest
+from prismdbg.simulate.cluster.slowdown import Slowdown
 from prismdbg.simulate.cluster.transfer import SEND, Geometry, collective_ns, point_to_point_ns
 from prismdbg.simulate.engine.changes import Changes
 
@@ -192,6 +202,11 @@ class TestTables:
         assert collective_ns(slow, "all_gather", 4000, inside(4)) == 600
 
 
+def slowdowns() -> st.SearchStrategy[Slowdown]:
+    points = st.dictionaries(st.integers(2, 1 << 20), st.integers(10**6, 10**9), max_size=3)
+    return points.map(lambda found: Slowdown(tuple(sorted(found.items()))))
+
+
 @st.composite
 def clusters(draw: st.DrawFn) -> ClusterModel:
     def curves() -> tuple[Curve, ...]:
@@ -212,7 +227,15 @@ def clusters(draw: st.DrawFn) -> ClusterModel:
         )
 
     fits = {"all_to_all": Fit(median_ppm=12_500, largest_ppm=1_000_000, groups=(2, 4), sizes_bytes=(0, 1 << 26))}
-    about = st.builds(Calibration, machine=st.text(), backend=st.just("gloo"), date=st.text(), fits=st.just(fits))
+    factors = {factor: FactorFit(median_ppm=1_000, largest_ppm=20_500, cases=3) for factor in Factor}
+    about = st.builds(
+        Calibration,
+        machine=st.text(),
+        backend=st.just("gloo"),
+        date=st.text(),
+        fits=st.just(fits),
+        factors=st.sampled_from([{}, factors]),
+    )
     return ClusterModel(
         tiers=(tier("near", draw(st.integers(2, 8))), tier("far links", 0)),
         ranks_per_node=draw(st.integers(1, 8)),
@@ -225,6 +248,8 @@ def clusters(draw: st.DrawFn) -> ClusterModel:
         eager_bytes=draw(st.integers(0, 1 << 30)),
         compute_overlap_ppm=draw(st.integers(1, 10**9)),
         transfer_overlap_ppm=draw(st.integers(1, 10**9)),
+        processors=draw(slowdowns()),
+        shared_links=draw(slowdowns()),
         compute_ppm=draw(st.dictionaries(st.integers(0, 99), st.integers(1, 10**9))),
         link_ppm=draw(st.dictionaries(st.integers(0, 99), st.integers(1, 10**9))),
         is_measured=draw(st.booleans()),
