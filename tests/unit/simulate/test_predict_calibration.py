@@ -27,6 +27,7 @@ from prismdbg.simulate.cluster.cluster import (
     Tier,
 )
 from prismdbg.simulate.cluster.curve import Curve, nearest
+from prismdbg.simulate.cluster.factor_fit import FactorCase, fit_factor, with_factors
 from prismdbg.simulate.cluster.slowdown import Slowdown
 from prismdbg.simulate.cluster.transfer import SEND, Geometry, collective_ns, point_to_point_ns
 from prismdbg.simulate.engine.changes import Changes
@@ -290,6 +291,7 @@ class TestWhatARankMeasures:
         ]
         assert replace(plan, nodes=1).group_ranks(4) == [(0, 1), (0, 1, 2, 3)]
         assert replace(plan, result="elsewhere").digest == plan.digest != replace(plan, rounds=2).digest
+        assert replace(plan, at_once=("overlap",)).digest != plan.digest
 
 
 class TestWhatIsSaidOfIt:
@@ -304,6 +306,32 @@ class TestWhatIsSaidOfIt:
         assert "not measured: reduce: no such thing" in text
         assert "busy with other work" not in text
         assert calibration_text.values(self.measurement(0.0))["compared"][0]["error"] == pytest.approx(0, abs=0.02)
+
+    def test_factors_with_their_residuals(self) -> None:
+        cases = [
+            FactorCase(
+                kind="matmul", count=count, members=1, size_bytes=0, alone_ns=(100,) * 3, at_once_ns=(taken,) * 3
+            )
+            for count, taken in ((2, 110), (4, 190), (4, 210))
+        ]
+        plain = self.measurement(0.0)
+        factors = {Factor.PROCESSORS: fit_factor(cases)}
+        cluster = with_factors(plain.calibrated.cluster, factors)
+        measured = replace(
+            plain,
+            calibrated=replace(plain.calibrated, cluster=cluster),
+            factors=factors,
+            not_measured={"links": "no second group"},
+        )
+        text = "\n".join(calibration_text.lines(measured))
+        assert "2 ranks that compute     1.1    0.0%     0.0%   0.0%      1" in text
+        assert "4 ranks that compute       2    5.0%     5.3%   0.0%      2" in text
+        assert "not measured: links: no second group" in text
+        assert "# not measured: links: no second group" in measured.text()
+        assert "contention: {processors: {2: 1.1, 4: 2}}" in measured.text()
+        assert "    processors: {median: 4.8 %, largest: 5.3 %, cases: 3}" in measured.text()
+        assert cluster_file.parse(measured.text()) == cluster
+        assert calibration_text.values(measured)["factors"]["processors"]["by_count"] == {"2": 1.1, "4": 2.0}
 
     def test_a_busy_machine_is_said_in_the_file_too(self) -> None:
         measured = self.measurement(0.6)
