@@ -16,7 +16,6 @@ from prismdbg.simulate.engine.changes import Changes
 from prismdbg.simulate.graph.channel import Across, Toward, parse
 from prismdbg.simulate.graph.entries import FREE, MODELLED_NS, Entries, Kind
 from prismdbg.simulate.graph.job_graph import JobGraph, vector_by_rank
-from prismdbg.simulate.graph.origin import Source
 
 MILLION = 10**6
 
@@ -155,7 +154,7 @@ class SlowSimulation:
         factor = (
             self.cluster.compute_ppm.get(number, MILLION) * self.changes.compute_ppm.get(number, MILLION) // MILLION
         )
-        if self.graph.origin.source is not Source.RECORDED:
+        if not self.graph.origin.has_contention:
             here = sum(self._node(rank) == self._node(number) for rank in range(self.mesh.world))
             factor = factor * self.cluster.processors.ppm(here) // MILLION
         ppm = self.slower[number] * factor // MILLION

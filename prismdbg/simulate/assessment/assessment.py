@@ -179,7 +179,7 @@ class _Doubts:
     def _contended(self) -> str:
         world = sum(sum(part.ranks.values()) for part in self.parts)
         ppm = self.cluster.processors.ppm(min(world, self.cluster.ranks_per_node))
-        if ppm == MILLION or self.origin.source is Source.RECORDED:
+        if ppm == MILLION or self.origin.source is Source.RECORDED:  # there they did
             return ""
         return (
             f"that the ranks of a node compute at the same time: it is assumed, and each takes {ppm / MILLION:.3g} "

@@ -32,7 +32,7 @@ from prismdbg.simulate.graph.cohorts import Layout
 from prismdbg.simulate.graph.entries import COMPUTE_STREAM, MODELLED_NS
 from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.simulate.graph.mesh import Ints
-from prismdbg.simulate.graph.origin import Source, Standing
+from prismdbg.simulate.graph.origin import Standing
 from prismdbg.simulate.quantities import MILLION
 
 NO_CHANGES = Changes()
@@ -69,7 +69,7 @@ def _crews(graph: JobGraph, cluster: ClusterModel, changes: Changes) -> list[Pre
     plans = [plan_class(e, turns, cluster) for e, turns in zip(entries, stitching.turns, strict=True)]
     topology = Topology.of(graph.mesh, layout, cluster, factors(graph, cluster.link_ppm, changes.link_ppm))
     slower = factors(graph, cluster.compute_ppm, changes.compute_ppm)[topology.ranks]
-    if graph.origin.source is not Source.RECORDED:  # there the ranks of a node did compute at once
+    if not graph.origin.has_contention:
         slower = slower * processors_ppm(cluster, graph.mesh.world)[topology.ranks] // MILLION
     compute_ppm = layout.shaped(graph.compute_ppm_at, graph.mesh) * slower // MILLION
     delays = defaultdict(list)

@@ -76,6 +76,11 @@ class TestProcessors:
     def test_recorded_ranks_did_compute_at_once(self) -> None:
         assert simulate(job("dp=4", computing(), Source.RECORDED), BUSY).computed_ns.tolist() == [1000] * 4
 
+    def test_ranks_that_were_paced_by_it_are_not_slowed_again(self) -> None:
+        graph = job("dp=4", computing())
+        paced = replace(graph, origin=replace(graph.origin, is_contended=True))
+        assert simulate(paced, BUSY).computed_ns.tolist() == [1000] * 4
+
     @pytest.mark.parametrize(
         ("source", "cluster", "is_said"),
         [(Source.EMULATED, BUSY, True), (Source.RECORDED, BUSY, False), (Source.EMULATED, PLAIN, False)],
