@@ -67,6 +67,12 @@ def rank_counts(groups: Sequence[int], per_node: int, processors: int) -> tuple[
     return tuple(sorted({*beyond, *((processors,) if beyond and processors > 1 else ())}))
 
 
+def got_share(used_ns: Sequence[int], taken_ns: Sequence[int], processors: int) -> float:
+    """Of the processor time that these ranks could have had while they computed, what they got: the rest is others'."""
+    could_ns = sum(taken_ns) / len(taken_ns) * min(len(taken_ns), processors)
+    return min(sum(used_ns) / could_ns, 1.0)
+
+
 class AtOnce:
     """One rank's part of it. Made on every rank of the job, measured on those of the first node."""
 
@@ -98,6 +104,7 @@ class AtOnce:
                 self._groups[members, number] = dist.new_group(ranks, backend="gloo", timeout=timeout)
         self._sent = torch.ones(max(self._sizes) // _ITEM_BYTES + 1)
         self._pieces = self._computations()
+        self.others: list[float] = []  # shares of the processors that other programs took while ranks computed
 
     def measure(self, names: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
         """By name of the factor that follows from it; nothing on ranks of other nodes."""
@@ -216,18 +223,24 @@ class AtOnce:
 
         def once(number: int) -> None:
             for kind, count in _shuffled(list(cases), number):
-                taken = []
-                for ranks in (1, count):
-                    self._barrier()
-                    taken.append(self._computed(kind) if self._rank < ranks else 0)
-                told = self._told(taken)[:count]
+                alone, at_once = (self._without_others(kind, ranks) for ranks in (1, count))
                 if number > 0:
-                    cases[kind, count].alone_ns.append(told[0][0])
-                    cases[kind, count].at_once_ns.append(_mean([each[1] for each in told]))
+                    cases[kind, count].alone_ns.append(alone)
+                    cases[kind, count].at_once_ns.append(at_once)
 
         if cases:
             self._in_rounds(once)
         return {PROCESSORS: list(cases.values())}
+
+    def _without_others(self, kind: str, ranks: int) -> int:
+        """How long a piece takes for each of so many ranks, less what other programs took of the processors."""
+        self._barrier()
+        used_ns, began = time.thread_time_ns(), time.monotonic_ns()
+        piece_ns = self._computed(kind) if self._rank < ranks else 0
+        told = self._told([piece_ns, time.thread_time_ns() - used_ns, time.monotonic_ns() - began])[:ranks]
+        share = got_share([used for _, used, _ in told], [taken for *_, taken in told], self._processors)
+        self.others.append(1 - share)
+        return max(round(_mean([piece for piece, *_ in told]) * share), 1)
 
     # what they are made of
 

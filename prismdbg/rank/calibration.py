@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from prismdbg.rank.at_once import AtOnce
@@ -149,7 +150,13 @@ class Measuring:
             spans = self._gather(cases)
             if self._rank:
                 return None
-            return {**self._found(cases, spans, rounds), "eager_bytes": eager_bytes, "at_once": at_once}
+            others = self._at_once.others if self._at_once is not None else []
+            return {
+                **self._found(cases, spans, rounds),
+                "eager_bytes": eager_bytes,
+                "at_once": at_once,
+                "others_share": median(others) if others else 0.0,
+            }
         finally:
             self._dist.destroy_process_group()
 

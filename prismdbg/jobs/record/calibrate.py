@@ -137,7 +137,8 @@ class CalibrateRequest:
 class Measurement:
     """`unsupported`: operations that the backend refused, with what it said. rounds: that were counted.
 
-    factors: measured beside the collectives. not_measured: of `MEASURES`, which have no factor, and why.
+    factors: measured beside the collectives. not_measured: of `MEASURES`, which have no factor, and why. others_share:
+    of the CPUs, what other programs took while ranks computed at once.
     """
 
     calibrated: Calibrated
@@ -146,6 +147,7 @@ class Measurement:
     unsupported: Mapping[str, str]
     factors: Mapping[Factor, FittedFactor] = field(default_factory=dict)
     not_measured: Mapping[str, str] = field(default_factory=dict)
+    others_share: float = 0.0
 
     @property
     def again(self) -> float:
@@ -159,9 +161,11 @@ class Measurement:
     @property
     def unrest(self) -> str:
         """Empty where measurements agree among themselves."""
-        if self.again <= STEADY:
-            return ""
-        return f"repeated measurements differ by {self.again:.0%}: was the machine busy with other work?"
+        if self.again > STEADY:
+            return f"repeated measurements differ by {self.again:.0%}: was the machine busy with other work?"
+        if self.others_share > STEADY:
+            return f"other programs took {self.others_share:.0%} of the CPUs: run nothing else meanwhile"
+        return ""
 
     def text(self) -> str:
         """As a cluster file."""
@@ -286,6 +290,7 @@ def _measurement(request: CalibrateRequest, found: checked_json.Fields, taken_s:
         rounds=found.integer("rounds"),
         taken_s=taken_s,
         unsupported=found.text_map("unsupported"),
+        others_share=found.number("others_share"),
     )
 
 

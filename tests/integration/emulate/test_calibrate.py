@@ -90,7 +90,7 @@ def test_the_command_measures_overlap(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_groups_that_share_links_and_ranks_that_share_cpus() -> None:
-    """Twice as many ranks as there are CPUs take about twice as long; the machine may do other work."""
+    """Twice as many ranks as there are CPUs take about twice as long, less what other programs took of the CPUs."""
     cpus = len(os.sched_getaffinity(0))
     ranks = 2 * cpus + cpus % 2
     request = replace(
@@ -104,7 +104,7 @@ def test_groups_that_share_links_and_ranks_that_share_cpus() -> None:
     assert found.factors.keys() == {Factor.LINKS, Factor.PROCESSORS}
     assert [count for count, _ in cluster.shared_links.points][-1] == ranks // 2
     assert all(MILLION <= ppm < LARGEST * MILLION for _, ppm in cluster.shared_links.points)
-    assert 1_050_000 < cluster.processors.ppm(ranks) < 8 * MILLION
+    assert 1_500_000 < cluster.processors.ppm(ranks) < 4 * MILLION
     assert (cluster.compute_overlap_ppm, cluster.transfer_overlap_ppm) == (MILLION, MILLION)
 
 

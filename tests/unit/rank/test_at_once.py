@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from prismdbg.rank import at_once
-from prismdbg.rank.at_once import overlap_group, overlap_sizes, rank_counts, shared_groups
+from prismdbg.rank.at_once import got_share, overlap_group, overlap_sizes, rank_counts, shared_groups
 from prismdbg.simulate.cluster.cluster import Factor
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -48,6 +48,14 @@ def test_ranks_beyond_the_processors(
     groups: list[int], per_node: int, processors: int, counts: tuple[int, ...]
 ) -> None:
     assert rank_counts(groups, per_node, processors) == counts
+
+
+@pytest.mark.parametrize(
+    ("used_ns", "processors", "share"),
+    [([100], 2, 1.0), ([50], 2, 0.5), ([50] * 4, 2, 1.0), ([25] * 4, 2, 0.5), ([100, 101], 2, 1.0), ([90] * 3, 4, 0.9)],
+)
+def test_what_other_programs_left_of_the_processors(used_ns: list[int], processors: int, share: float) -> None:
+    assert got_share(used_ns, [100] * len(used_ns), processors) == pytest.approx(share)
 
 
 def test_the_names_are_those_of_the_cluster_file() -> None:
