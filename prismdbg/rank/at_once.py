@@ -68,7 +68,10 @@ def rank_counts(groups: Sequence[int], per_node: int, processors: int) -> tuple[
 
 
 def got_share(used_ns: Sequence[int], taken_ns: Sequence[int], processors: int) -> float:
-    """Of the processor time that these ranks could have had while they computed, what they got: the rest is others'."""
+    """Of the processor time that these ranks could have had while they computed, what they got: the rest is others'.
+
+    used_ns, taken_ns: of each rank, processor time and time.
+    """
     could_ns = sum(taken_ns) / len(taken_ns) * min(len(taken_ns), processors)
     return min(sum(used_ns) / could_ns, 1.0)
 
@@ -146,24 +149,24 @@ class AtOnce:
     def _overlap_once(self, computation: Compared, transfer: Compared, *, keep: bool) -> None:
         kind, members, size = computation.kind, computation.members, computation.size_bytes
         takes_part = self._rank < members
-        alone = [0, 0, 0, 0]
+        piece_ns = self._without_others(kind, members)
         self._barrier()
+        began = time.monotonic_ns()
         if takes_part:
-            alone[0] = self._computed(kind)
-        self._barrier()
-        if takes_part:
-            began = time.monotonic_ns()
             self._issued(members, size).wait()
-            alone[1] = time.monotonic_ns() - began
+        transfer_ns = time.monotonic_ns() - began
         self._barrier()
-        if takes_part:
-            alone[2:] = self._both(kind, members, size)
-        told = self._told(alone)[:members]
-        if keep and all(piece_ns for *_, piece_ns in told):
-            computation.alone_ns.append(_mean([each[0] for each in told]))
-            computation.at_once_ns.append(_mean([each[3] for each in told]))
-            transfer.alone_ns.append(_mean([each[1] for each in told]))
-            transfer.at_once_ns.append(_mean([each[2] for each in told]))
+        used_ns, began = time.process_time_ns(), time.monotonic_ns()
+        both = self._both(kind, members, size) if takes_part else [0, 0]
+        mine = [transfer_ns, *both, time.process_time_ns() - used_ns, time.monotonic_ns() - began]
+        told = self._told(mine)[:members]
+        if keep and all(each[2] for each in told):
+            share = got_share([each[3] for each in told], [each[4] for each in told], self._processors)
+            self.others.append(1 - share)
+            computation.alone_ns.append(piece_ns)
+            computation.at_once_ns.append(_scaled([each[2] for each in told], share))
+            transfer.alone_ns.append(_mean([each[0] for each in told]))
+            transfer.at_once_ns.append(_mean([each[1] for each in told]))  # what others took of one alone is not known
 
     def _both(self, kind: str, members: int, size: int) -> list[int]:
         """How long the transfer took, and a piece of the computation meanwhile: 0 where it was over too soon."""
@@ -240,7 +243,7 @@ class AtOnce:
         told = self._told([piece_ns, time.thread_time_ns() - used_ns, time.monotonic_ns() - began])[:ranks]
         share = got_share([used for _, used, _ in told], [taken for *_, taken in told], self._processors)
         self.others.append(1 - share)
-        return max(round(_mean([piece for piece, *_ in told]) * share), 1)
+        return _scaled([piece for piece, *_ in told], share)
 
     # what they are made of
 
@@ -287,6 +290,10 @@ def _shuffled(keys: list[Any], number: int) -> list[Any]:
 
 def _mean(values: Sequence[int]) -> int:
     return max(sum(values) // len(values), 1)
+
+
+def _scaled(values: Sequence[int], share: float) -> int:
+    return max(round(_mean(values) * share), 1)
 
 
 def _taken(spans: Sequence[Sequence[int]]) -> int:
