@@ -271,6 +271,12 @@ def _slower_ppm(request: PaceRequest) -> Ints:
     return processors_ppm(request.cluster, world)
 
 
+def _is_contended(request: PaceRequest) -> bool:
+    """Whether what the ranks computed took longer, as the cluster file says; on either clock."""
+    slower_ppm = processors_ppm(request.cluster, request.emulate.mesh.world)
+    return request.cluster.compute_overlap_ppm != MILLION or bool((slower_ppm != MILLION).any())
+
+
 def _cluster(request: PaceRequest, number: int) -> ClusterModel:
     """On the wall clock a paced rank feels what computation and transfer take from each other: it is added once."""
     if request.clock is ClockKind.VIRTUAL:
@@ -324,7 +330,7 @@ def _write(run: RunFolder, request: PaceRequest, done: Sequence[Pass], has_conve
             "clock": str(request.clock),
             "until": request.until,
             "has_converged": has_converged,
-            "slower_ppm": int(processors_ppm(request.cluster, request.emulate.mesh.world).max()),
+            "is_contended": _is_contended(request),
             "passes": [
                 {
                     "number": each.number,

@@ -36,7 +36,6 @@ from prismdbg.simulate.graph.mesh import Mesh
 from prismdbg.simulate.graph.pooling import Spread, pooled
 from prismdbg.simulate.graph.sharing import shared_out
 from prismdbg.simulate.graph.typical_iteration import Iteration, typical_iteration
-from prismdbg.simulate.quantities import MILLION
 
 MOST_STEPS = 16  # that go into a median
 MOST_UNWAITED = 4  # that are named
@@ -133,7 +132,7 @@ def build_graph(request: GraphRequest) -> JobGraph:
         _check_step(before, told, recorded, of_all)
     origin = origin_of(mesh, recorded, logs, step, is_emulated=bool(emulated), classes=classes)
     passed = read_passes(run.path) if emulated else None
-    is_contended = passed is not None and passed.slower_ppm > MILLION
+    is_contended = passed is not None and passed.is_contended
     values = synthesized.doubts_in(chosen.values()) if emulated else ()
     never = never_waited_for(chosen, step) if emulated else ()
     return replace(

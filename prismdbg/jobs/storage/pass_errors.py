@@ -12,7 +12,6 @@ from prismdbg.errors import CapsuleError
 from prismdbg.model.plurals import counted
 from prismdbg.simulate.assessment.fidelity import Fidelity, SignedError
 from prismdbg.simulate.engine.timeline import Timeline
-from prismdbg.simulate.quantities import MILLION
 from prismdbg.simulate.report.rank_parts import ITERATION
 
 FILE_NAME = "passes.json"
@@ -21,14 +20,14 @@ FILE_NAME = "passes.json"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
     """`until`: to what they were to agree, as a share of the iteration. errors: simulated less emulated, of the last
-    pass. slower_ppm: the largest factor, in millionths, by which ranks computed longer for sharing processors."""
+    pass. is_contended: ranks computed more slowly, as the cluster file says of overlap or shared processors."""
 
     clock: str
     until: float
     has_converged: bool
     passes: int
     errors: tuple[SignedError, ...]
-    slower_ppm: int = MILLION
+    is_contended: bool = False
 
     @property
     def worst(self) -> SignedError | None:
@@ -85,7 +84,7 @@ def read_passes(run: Path) -> Passed | None:
         has_converged=held.boolean("has_converged"),
         passes=len(passes),
         errors=_signed(by_rank, against),
-        slower_ppm=held.integer("slower_ppm", least=MILLION) if held.has("slower_ppm") else MILLION,
+        is_contended=held.has("is_contended") and held.boolean("is_contended"),
     )
 
 

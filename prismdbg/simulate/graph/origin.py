@@ -48,7 +48,7 @@ class Truth:
 class Origin:
     """`standing_at`: by position, a `Standing`; None where every rank stands for itself. stretched: `dp 64 to 512`.
 
-    is_contended: emulated ranks computed as slowly as on processors that the ranks of a node share.
+    is_contended: emulated ranks computed as slowly as a cluster file says, beside transfers and on shared processors.
 
     doubts: what cannot be concluded because of the logs themselves, as `Fidelity` has it.
     """
@@ -62,7 +62,7 @@ class Origin:
 
     @property
     def has_contention(self) -> bool:
-        """Whether its times of computation are those of ranks that computed at once."""
+        """Whether its times of computation are those of ranks that computed at once, and beside transfers."""
         return self.is_contended or self.source is Source.RECORDED
 
     def changed(self) -> Origin:

@@ -82,6 +82,24 @@ class TestProcessors:
         assert simulate(paced, BUSY).computed_ns.tolist() == [1000] * 4
 
     @pytest.mark.parametrize(
+        ("origin", "computed_ns"),
+        [
+            (Origin(source=Source.EMULATED), 1500),
+            (Origin(source=Source.EMULATED, is_contended=True), 1000),
+            (Origin(source=Source.RECORDED), 1000),
+        ],
+    )
+    def test_so_it_is_with_overlap(self, origin: Origin, computed_ns: int) -> None:
+        """What was timed beside a transfer took longer then. The transfer is modelled, so its factor always counts."""
+        writer = EntryWriter()
+        call = writer.collective("all_reduce", "dp", 5000, blocking=False)
+        writer.compute(1000)
+        writer.wait(call)
+        cluster = replace(PLAIN, compute_overlap_ppm=1_500_000, transfer_overlap_ppm=2_000_000)
+        found = simulate(replace(job("dp=2", writer), origin=origin), cluster)
+        assert (found.computed_ns.tolist(), found.iteration_ns) == ([computed_ns] * 2, 10_000)
+
+    @pytest.mark.parametrize(
         ("source", "cluster", "is_said"),
         [(Source.EMULATED, BUSY, True), (Source.RECORDED, BUSY, False), (Source.EMULATED, PLAIN, False)],
     )
