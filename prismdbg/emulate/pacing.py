@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from prismdbg.emulate.emulate import Emulated, emulate
 from prismdbg.emulate.paced_parts import emulated_parts
 from prismdbg.emulate.rank_group import Paced, RankGroup
@@ -35,7 +37,9 @@ from prismdbg.simulate.engine.arrivals import Arrivals
 from prismdbg.simulate.engine.engine import Keep
 from prismdbg.simulate.engine.schedule import schedule_of
 from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.engine.topology import processors_ppm
 from prismdbg.simulate.graph.job_graph import JobGraph
+from prismdbg.simulate.graph.mesh import Ints
 from prismdbg.simulate.quantities import MILLION
 from prismdbg.simulate.report.rank_parts import ITERATION, RankParts, simulated_parts
 
@@ -209,6 +213,7 @@ def _pass(
 ) -> Pass:
     timeline = simulate(graph, _cluster(request, number), keep=Keep.ALL)
     arrivals = Arrivals(timeline)
+    slower_ppm = _slower_ppm(request)
     folder = run.path / PASSES / str(number)
     folder.mkdir(parents=True)
     schedules: dict[int, Schedule] = {}
@@ -221,6 +226,7 @@ def _pass(
             step=steps.typical,
             steps=steps.steps,
             contention_ppm=_contention_ppm(request.cluster),
+            slower_ppm=int(slower_ppm[rank]),
         )
         schedules[rank].save(_schedule_file(folder, rank))
         simulated[rank] = simulated_parts(timeline.of(rank), schedules[rank])
@@ -255,6 +261,20 @@ def _contention_ppm(cluster: ClusterModel) -> int:
     slower by so much, it had this share of a longer transfer."""
     share_ppm = MILLION - MILLION * MILLION // max(cluster.compute_overlap_ppm, MILLION)
     return share_ppm * cluster.transfer_overlap_ppm // MILLION
+
+
+def _slower_ppm(request: PaceRequest) -> Ints:
+    """By rank: how much longer it is made to compute. On the virtual clock its computations are given."""
+    world = request.emulate.mesh.world
+    if request.clock is ClockKind.VIRTUAL:
+        return np.full(world, MILLION, dtype=np.int64)
+    return processors_ppm(request.cluster, world)
+
+
+def _is_contended(request: PaceRequest) -> bool:
+    """Whether what the ranks computed took longer, as the cluster file says; on either clock."""
+    slower_ppm = processors_ppm(request.cluster, request.emulate.mesh.world)
+    return request.cluster.compute_overlap_ppm != MILLION or bool((slower_ppm != MILLION).any())
 
 
 def _cluster(request: PaceRequest, number: int) -> ClusterModel:
@@ -310,6 +330,7 @@ def _write(run: RunFolder, request: PaceRequest, done: Sequence[Pass], has_conve
             "clock": str(request.clock),
             "until": request.until,
             "has_converged": has_converged,
+            "is_contended": _is_contended(request),
             "passes": [
                 {
                     "number": each.number,

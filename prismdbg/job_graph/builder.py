@@ -20,6 +20,7 @@ from prismdbg.job_graph.replicated_ranks import replicate
 from prismdbg.job_graph.slice_entries import Source, entries_of
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.classes_file import read_classes
+from prismdbg.jobs.storage.pass_errors import read_passes
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
 from prismdbg.log.columns import LAST_BYTES
 from prismdbg.log.rank_log import columns_of, read_log
@@ -130,12 +131,16 @@ def build_graph(request: GraphRequest) -> JobGraph:
     for before in steps[:-1]:
         _check_step(before, told, recorded, of_all)
     origin = origin_of(mesh, recorded, logs, step, is_emulated=bool(emulated), classes=classes)
+    passed = read_passes(run.path) if emulated else None
+    is_contended = passed is not None and passed.is_contended
     values = synthesized.doubts_in(chosen.values()) if emulated else ()
     never = never_waited_for(chosen, step) if emulated else ()
     return replace(
         graph,
         origin=replace(
-            origin, doubts=(*doubts, *values, *(each.doubt() for each in spreads), *islice(never, MOST_UNWAITED))
+            origin,
+            is_contended=is_contended,
+            doubts=(*doubts, *values, *(each.doubt() for each in spreads), *islice(never, MOST_UNWAITED)),
         ),
     )
 

@@ -70,7 +70,8 @@ class Schedule:
 
     step: which it was made from. steps: these are like it; no other is paced.
     families: what calls may be named, the longest name first. contention_ppm: of a core, what a transfer under way
-    takes from the rank's computation.
+    takes from the rank's computation. slower_ppm: by this factor, in millionths, it computes longer than it does here,
+    for its node's processors are shared.
     """
 
     rank: int
@@ -82,6 +83,7 @@ class Schedule:
     rows: tuple[Row, ...]
     families: tuple[str, ...] = ()
     contention_ppm: int = 0
+    slower_ppm: int = 10**6
 
     def family(self, label: str) -> str:
         """`all_gather` of `all_gather_into_tensor`."""

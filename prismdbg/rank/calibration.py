@@ -1,4 +1,5 @@
 """Measures collectives: torchrun starts it on every rank of `prismdbg calibrate`; rank 0 writes what all of them took.
+`at_once` measures the rest.
 
 In each round every operation, group and size comes once, in an order that changes, each after a barrier of all.
 A time goes from the moment the last member came to the moment the last member was through.
@@ -19,7 +20,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from statistics import median
 from typing import Any
+
+from prismdbg.rank.at_once import AtOnce
 
 ITEM_BYTES = 4
 SMALL_BYTES = 1 << 20  # up to here a size is measured more than once in a round
@@ -39,7 +43,10 @@ class CannotMeasure(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`groups`: ranks of a node that measure together. nodes: how many take part. pin: a processor for each rank."""
+    """`groups`: ranks of a node that measure together. nodes: how many take part. pin: a processor for each rank.
+
+    at_once: the measures of `at_once` that are taken, each for at_once_s. bound_s: for the collectives.
+    """
 
     backend: str
     ops: tuple[str, ...]
@@ -50,16 +57,19 @@ class Plan:
     bound_s: float
     pin: bool
     result: str
+    at_once: tuple[str, ...] = ()
+    at_once_s: float = 0.0
 
     @classmethod
     def load(cls, path: Path) -> Plan:
         held = json.loads(path.read_text())
-        return cls(**{**held, **{name: tuple(held[name]) for name in ("ops", "groups", "sizes")}})
+        return cls(**{**held, **{name: tuple(held[name]) for name in ("ops", "groups", "sizes", "at_once")}})
 
     @property
     def digest(self) -> int:
         """Of all that must be the same on every node."""
-        parts = (self.backend, self.ops, self.groups, self.sizes, self.nodes, self.rounds, self.bound_s, self.pin)
+        measured = (self.backend, self.ops, self.groups, self.sizes, self.at_once)
+        parts = (*measured, self.nodes, self.rounds, self.bound_s, self.at_once_s, self.pin)
         return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:7], "big")
 
     def group_ranks(self, per_node: int) -> list[tuple[int, ...]]:
@@ -88,11 +98,12 @@ class Case:
 def main(arguments: Sequence[str]) -> int:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))  # torchrun gives its workers sessions of their own
     plan = Plan.load(Path(arguments[0]))
+    processors = len(os.sched_getaffinity(0))
     if plan.pin:
         allowed = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {allowed[int(os.environ["LOCAL_RANK"]) % len(allowed)]})  # before torch has threads
     try:
-        _write(plan, Measuring(plan).run())
+        _write(plan, Measuring(plan, processors).run())
     except CannotMeasure as error:
         if os.environ["LOCAL_RANK"] == "0":
             _write(plan, {"error": str(error), "hint": error.hint})
@@ -108,9 +119,9 @@ def _write(plan: Plan, found: dict[str, Any] | None) -> None:
 
 
 class Measuring:
-    """One rank's part of it."""
+    """One rank's part of it. `processors`: that the ranks of its node may use together."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, processors: int) -> None:
         import torch
         import torch.distributed as dist
 
@@ -119,12 +130,13 @@ class Measuring:
         self._per_node = int(os.environ["LOCAL_WORLD_SIZE"])
         self._device = self._choose_device()
         torch.set_num_threads(1)
-        bound = timedelta(seconds=WAIT_S + plan.bound_s)
+        bound = timedelta(seconds=WAIT_S + plan.bound_s + len(plan.at_once) * plan.at_once_s)
         backend = plan.backend if self._device.type == "cpu" else f"cpu:gloo,{self._device.type}:{plan.backend}"
         dist.init_process_group(backend, timeout=bound)
         self._all = dist.new_group(backend="gloo", timeout=bound)
         self._check_alike()
         self._unsupported: dict[str, str] = {}
+        self._at_once = self._at_once_here(processors, bound) if plan.at_once else None
         largest = max(plan.sizes) // ITEM_BYTES + self._world
         self._sent, self._received = (torch.ones(largest, device=self._device) for _ in range(2))
 
@@ -134,10 +146,33 @@ class Measuring:
             cases = self._cases()
             rounds = self._measure(cases)
             eager_bytes = self._eager_bytes([case for case in cases if case.op == "send" and case.ranks == (0, 1)])
+            at_once = self._at_once.measure(self._plan.at_once) if self._at_once is not None else {}
             spans = self._gather(cases)
-            return {**self._found(cases, spans, rounds), "eager_bytes": eager_bytes} if self._rank == 0 else None
+            if self._rank:
+                return None
+            others = self._at_once.others if self._at_once is not None else []
+            return {
+                **self._found(cases, spans, rounds),
+                "eager_bytes": eager_bytes,
+                "at_once": at_once,
+                "others_share": median(others) if others else 0.0,
+            }
         finally:
             self._dist.destroy_process_group()
+
+    def _at_once_here(self, processors: int, timeout: timedelta) -> AtOnce:
+        return AtOnce(
+            self._torch,
+            self._dist,
+            rank=self._rank,
+            per_node=self._per_node,
+            groups=self._plan.groups,
+            sizes=self._plan.sizes,
+            processors=processors,
+            rounds=self._plan.rounds,
+            bound_s=self._plan.at_once_s,
+            timeout=timeout,
+        )
 
     def _choose_device(self) -> Any:
         torch, dist, plan = self._torch, self._dist, self._plan

@@ -9,10 +9,19 @@ from prismdbg.jobs.record.calibrate import Measurement
 from prismdbg.render import console
 from prismdbg.simulate import quantities
 from prismdbg.simulate.cluster.calibration import Compared
+from prismdbg.simulate.cluster.cluster import Factor
+from prismdbg.simulate.cluster.factor_fit import FittedFactor
+from prismdbg.simulate.quantities import MILLION
 from prismdbg.simulate.report.charts import duration
 
 MOST_ROWS = 8
-_RIGHT = ("median", "largest", "again", "measured", "model", "error", "ranks", "size")
+_RIGHT = ("median", "largest", "again", "measured", "model", "error", "ranks", "size", "slower", "cases")
+_WHAT = {
+    Factor.COMPUTE_OVERLAP: "computation beside a transfer",
+    Factor.COMMUNICATION_OVERLAP: "a transfer beside computation",
+    Factor.LINKS: "{count} groups that communicate",
+    Factor.PROCESSORS: "{count} ranks that compute",
+}
 
 
 def lines(measurement: Measurement) -> list[str]:
@@ -32,12 +41,13 @@ def lines(measurement: Measurement) -> list[str]:
         "median, largest: the model's error; of a table, the error of each size interpolated from its neighbours.",
         "again: how far the odd and the even measurements differ.",
         "",
+        *_factor_lines(measurement),
         "the worst:",
         console.columns(
             ("operation", "ranks", "size", "measured", "model", "error"), [_row(c) for c in worst], right=_RIGHT
         ),
         *([measurement.unrest] if measurement.unrest else []),
-        *(f"not measured: {op}: {why}" for op, why in measurement.unsupported.items()),
+        *measurement.left_out,
     ]
 
 
@@ -48,6 +58,8 @@ def values(measurement: Measurement) -> dict[str, Any]:
         "eager_bytes": measurement.calibrated.cluster.eager_bytes,
         "again": measurement.again,
         "unsupported": dict(measurement.unsupported),
+        "not_measured": dict(measurement.not_measured),
+        "factors": {name: _factor_values(fitted) for name, fitted in measurement.factors.items()},
         "tiers": {
             t.name: {"latency_ns": t.latency_ns, "bytes_per_s": t.rate, "tables": sorted(t.measured)}
             for t in measurement.calibrated.cluster.tiers
@@ -65,6 +77,48 @@ def values(measurement: Measurement) -> dict[str, Any]:
                 "times_ns": list(c.sample.times_ns),
             }
             for c in measurement.calibrated.compared
+        ],
+    }
+
+
+def _factor_lines(measurement: Measurement) -> list[str]:
+    if not measurement.factors:
+        return []
+    rows = [
+        (_WHAT[name].format(count=count), quantities.say_factor(ppm), *_residuals(fitted, count))
+        for name, fitted in measurement.factors.items()
+        for count, ppm in fitted.ppm.items()
+    ]
+    return [
+        console.columns(("at once", "slower", "median", "largest", "again", "cases"), rows, right=_RIGHT),
+        "slower: by this factor, alone is 1. median, largest: how far the cases of work and size are from it.",
+        "",
+    ]
+
+
+def _residuals(fitted: FittedFactor, count: int) -> tuple[str, ...]:
+    cases = [(case, abs(error)) for case, error in fitted.cases if case.count == count]
+    errors = [error for _, error in cases]
+    again = median(case.again for case, _ in cases)
+    return f"{median(errors):.1%}", f"{max(errors):.1%}", f"{again:.1%}", str(len(cases))
+
+
+def _factor_values(fitted: FittedFactor) -> dict[str, Any]:
+    return {
+        "by_count": {str(count): ppm / MILLION for count, ppm in fitted.ppm.items()},
+        "again": fitted.again,
+        "cases": [
+            {
+                "kind": case.kind,
+                "count": case.count,
+                "ranks": case.members,
+                "size_bytes": case.size_bytes,
+                "factor": case.factor,
+                "error": error,
+                "alone_ns": list(case.alone_ns),
+                "at_once_ns": list(case.at_once_ns),
+            }
+            for case, error in fitted.cases
         ],
     }
 

@@ -151,8 +151,13 @@ class SlowSimulation:
     def _duration(self, number: int, e: int) -> int:
         entries = self.ranks[number].entries
         kernel = int(entries.duration_ns[e])
-        factor = self.cluster.compute_ppm.get(number, MILLION) * self.changes.compute_ppm.get(number, MILLION)
-        ppm = self.slower[number] * (factor // MILLION) // MILLION
+        factor = (
+            self.cluster.compute_ppm.get(number, MILLION) * self.changes.compute_ppm.get(number, MILLION) // MILLION
+        )
+        if not self.graph.origin.has_contention:
+            here = sum(self._node(rank) == self._node(number) for rank in range(self.mesh.world))
+            factor = factor * self.cluster.processors.ppm(here) // MILLION
+        ppm = self.slower[number] * factor // MILLION
         return kernel * ppm // MILLION + sum(
             d.delay_ns for d in self.changes.delays if d.rank == number and d.entry == e
         )
@@ -253,10 +258,12 @@ class SlowSimulation:
 
     def _geometry(self, members: tuple[int, ...], channel: Across) -> Geometry:
         nodes = [self._node(rank) for rank in members]
-        sharing = 0
+        sharing, beside = 0, 1
+        users = [r for r in range(self.mesh.world) if self._uses(r, channel, Kind.COLLECTIVE)]
+        groups = {self._group(r, channel) for r in users}
+        if len(set(nodes)) == 1 and len(nodes) > 1:
+            beside = sum({self._node(r) for r in g} == set(nodes) for g in groups)
         if len(set(nodes)) > 1 and any(tier.node_rate for tier in self.cluster.tiers):
-            users = [r for r in range(self.mesh.world) if self._uses(r, channel, Kind.COLLECTIVE)]
-            groups = {self._group(r, channel) for r in users}
             leaving = [g for g in groups if len({self._node(r) for r in g}) > 1]
             sharing = max(sum(any(self._node(r) == n for r in g) for g in leaving) for n in set(nodes))
         return Geometry(
@@ -265,6 +272,7 @@ class SlowSimulation:
             nodes=len(set(nodes)),
             local=max(nodes.count(n) for n in nodes),
             sharing=sharing,
+            beside=beside,
         )
 
     def _leaving(self, sender: int, channel: Toward) -> int:

@@ -55,6 +55,13 @@ def sizes_list(text: str) -> tuple[int, ...]:
 )
 @click.option("--pin", is_flag=True, help="Pin each rank to a CPU.")
 @click.option(
+    "--without",
+    type=click.Choice(workflow.MEASURES),
+    multiple=True,
+    help="Leave out a measure of contention: overlap of computation and transfers, groups that share the links of a "
+    "node, ranks that share its CPUs. Repeat it for several.",
+)
+@click.option(
     "--nodes", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Measure across N nodes."
 )
 @click.option(
@@ -80,12 +87,16 @@ def command(
     quick: bool,
     bound_s: float | None,
     pin: bool,
+    without: tuple[str, ...],
     nodes: int,
     node_rank: int,
     head: str,
     as_json: bool,
 ) -> None:
     """Measure collectives and write a cluster file for `graph simulate --cluster`.
+
+    It also measures how much slower computation and transfers are at the same time, groups of one node that communicate
+    at once, and ranks that compute at once on fewer CPUs.
 
     It starts its own torchrun job. For several nodes, start it on each node with the same options and the node's
     own --node-rank; node 0 writes FILE. Run nothing else on the machine meanwhile.
@@ -98,6 +109,7 @@ def command(
         rounds=workflow.QUICK_ROUNDS if quick else workflow.ROUNDS,
         bound_s=bound_s or (workflow.QUICK_BOUND_S if quick else workflow.BOUND_S),
         pin=pin,
+        without=without,
         nodes=nodes,
         node_rank=node_rank,
         head=head,

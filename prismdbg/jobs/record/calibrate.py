@@ -1,4 +1,6 @@
-"""`prismdbg calibrate`: measures collectives in a job of its own under torchrun, and makes a cluster model of them."""
+"""`prismdbg calibrate`: measures collectives, and what the ranks of a node cost each other, in a job of its own under
+torchrun, and makes a cluster model of them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -26,7 +28,8 @@ from prismdbg.model.plurals import counted
 from prismdbg.simulate import quantities
 from prismdbg.simulate.cluster import cluster_text
 from prismdbg.simulate.cluster.calibration import Calibrated, Sample, calibrate_model
-from prismdbg.simulate.cluster.cluster import Calibration
+from prismdbg.simulate.cluster.cluster import Calibration, Factor
+from prismdbg.simulate.cluster.factor_fit import FactorCase, FittedFactor, fit_factor, with_factors
 from prismdbg.simulate.cluster.transfer import OPS, SEND, Geometry
 
 BACKENDS = ("gloo", "nccl")
@@ -35,6 +38,8 @@ QUICK_SIZES = tuple(1 << shift for shift in range(10, 23, 4))  # to 4 MiB
 ROUNDS, QUICK_ROUNDS = 25, 5
 BOUND_S, QUICK_BOUND_S = 60.0, 10.0
 START_BOUND_S = 120.0
+OVERLAP, LINKS, PROCESSORS = MEASURES = ("overlap", "links", "processors")
+AT_ONCE_SHARE = 0.15  # of the time for each of them
 STEADY = 0.1
 MOST_PER_PROCESSOR = 32
 INSIDE, BETWEEN = "node", "network"
@@ -45,6 +50,7 @@ _DROPPED = ("PRISMDBG", "PYTEST", "RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "TO
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrateRequest:
     """`groups`: ranks on this node that measure together. sizes: of messages in bytes. bound_s: for the measuring.
+    without: of `MEASURES`, what is left out.
 
     pin: a processor for each rank. nodes, node_rank, head: as torchrun has them; each node is told the same.
     """
@@ -56,6 +62,7 @@ class CalibrateRequest:
     rounds: int = ROUNDS
     bound_s: float = BOUND_S
     pin: bool = False
+    without: tuple[str, ...] = ()
     nodes: int = 1
     node_rank: int = 0
     head: str = ""
@@ -108,15 +115,39 @@ class CalibrateRequest:
     def per_node(self) -> int:
         return max(self.groups)
 
+    @property
+    def not_measured(self) -> dict[str, str]:
+        """Of `MEASURES`: what is not wanted, or makes no sense whatever the machine is, and why."""
+        if self.backend != "gloo":
+            return dict.fromkeys(MEASURES, f"it is measured over gloo only, not over {self.backend}")
+        found = dict.fromkeys(self.without, "left out as requested")
+        least = min(self.groups)
+        if self.per_node < 2 * least:
+            found.setdefault(
+                LINKS, f"{counted(self.per_node, 'rank')} make one group of {least}; give --ranks {least},{2 * least}"
+            )
+        return found
+
+    @property
+    def at_once(self) -> tuple[str, ...]:
+        return tuple(name for name in MEASURES if name not in self.not_measured)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """`unsupported`: operations that the backend refused, with what it said. rounds: that were counted."""
+    """`unsupported`: operations that the backend refused, with what it said. rounds: that were counted.
+
+    factors: measured beside the collectives. not_measured: of `MEASURES`, which have no factor, and why. others_share:
+    of the CPUs, what other programs took while ranks computed at once.
+    """
 
     calibrated: Calibrated
     rounds: int
     taken_s: float
     unsupported: Mapping[str, str]
+    factors: Mapping[Factor, FittedFactor] = field(default_factory=dict)
+    not_measured: Mapping[str, str] = field(default_factory=dict)
+    others_share: float = 0.0
 
     @property
     def again(self) -> float:
@@ -124,11 +155,17 @@ class Measurement:
         return median(compared.sample.again for compared in self.calibrated.compared)
 
     @property
+    def left_out(self) -> list[str]:
+        return [f"not measured: {name}: {why}" for name, why in {**self.unsupported, **self.not_measured}.items()]
+
+    @property
     def unrest(self) -> str:
         """Empty where measurements agree among themselves."""
-        if self.again <= STEADY:
-            return ""
-        return f"repeated measurements differ by {self.again:.0%}: was the machine busy with other work?"
+        if self.again > STEADY:
+            return f"repeated measurements differ by {self.again:.0%}: was the machine busy with other work?"
+        if self.others_share > STEADY:
+            return f"other programs took {self.others_share:.0%} of the CPUs: run nothing else meanwhile"
+        return ""
 
     def text(self) -> str:
         """As a cluster file."""
@@ -138,7 +175,8 @@ class Measurement:
             "Latency and bandwidth are fitted to the formula;",
             "operations that it describes worse than 10 % have their measured times below, which take precedence.",
             "errors: formula against measurement; for a table, each size interpolated from its neighbours.",
-            *(f"not measured: {op}: {why}" for op, why in self.unsupported.items()),
+            *(["factors: how far single cases of work and size are from the factor."] if self.factors else []),
+            *self.left_out,
         ]
         return cluster_text.write(self.calibrated.cluster, notes)
 
@@ -188,7 +226,9 @@ def _plan(request: CalibrateRequest, result: Path) -> dict[str, Any]:
         "sizes": sorted(set(request.sizes)),
         "nodes": request.nodes,
         "rounds": request.rounds,
-        "bound_s": request.bound_s,
+        "bound_s": request.bound_s * (1 - AT_ONCE_SHARE * len(request.at_once)),
+        "at_once": list(request.at_once),
+        "at_once_s": request.bound_s * AT_ONCE_SHARE,
         "pin": request.pin,
         "result": str(result),
     }
@@ -241,12 +281,44 @@ def _measurement(request: CalibrateRequest, found: checked_json.Fields, taken_s:
         fits={},
     )
     eager_bytes = found.integer("eager_bytes")
+    calibrated = calibrate_model(samples, tiers, per_node, origin=origin, eager_bytes=eager_bytes)
+    factors = _factors(found.fields("at_once"))
     return Measurement(
-        calibrated=calibrate_model(samples, tiers, per_node, origin=origin, eager_bytes=eager_bytes),
+        calibrated=replace(calibrated, cluster=with_factors(calibrated.cluster, factors)),
+        factors=factors,
+        not_measured=request.not_measured | _without_sense(request, factors),
         rounds=found.integer("rounds"),
         taken_s=taken_s,
         unsupported=found.text_map("unsupported"),
+        others_share=found.number("others_share"),
     )
+
+
+def _factors(found: checked_json.Fields) -> dict[Factor, FittedFactor]:
+    cases = {name: [_factor_case(case) for case in found.objects(name)] for name in Factor if found.has(name)}
+    return {name: fit_factor(of_it) for name, of_it in cases.items() if of_it}
+
+
+def _factor_case(case: checked_json.Fields) -> FactorCase:
+    return FactorCase(
+        kind=case.text("kind"),
+        count=case.integer("count", least=2),
+        members=case.integer("members", least=1),
+        size_bytes=case.integer("size_bytes"),
+        alone_ns=case.integers("alone_ns"),
+        at_once_ns=case.integers("at_once_ns"),
+    )
+
+
+def _without_sense(request: CalibrateRequest, factors: Mapping[Factor, FittedFactor]) -> dict[str, str]:
+    """Of what was to be measured: what had nothing to measure here, and why."""
+    found = {}
+    if OVERLAP in request.at_once and Factor.COMPUTE_OVERLAP not in factors:
+        found[OVERLAP] = "every transfer was over too soon; give larger --sizes"
+    if PROCESSORS in request.at_once and Factor.PROCESSORS not in factors:
+        cpus = counted(len(os.sched_getaffinity(0)), "CPU")
+        found[PROCESSORS] = f"each of {counted(request.per_node, 'rank')} has one of {cpus} for itself"
+    return found
 
 
 def _sample(case: checked_json.Fields, per_node: int) -> Sample:

@@ -20,13 +20,14 @@ FILE_NAME = "passes.json"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
     """`until`: to what they were to agree, as a share of the iteration. errors: simulated less emulated, of the last
-    pass."""
+    pass. is_contended: ranks computed more slowly, as the cluster file says of overlap or shared processors."""
 
     clock: str
     until: float
     has_converged: bool
     passes: int
     errors: tuple[SignedError, ...]
+    is_contended: bool = False
 
     @property
     def worst(self) -> SignedError | None:
@@ -83,6 +84,7 @@ def read_passes(run: Path) -> Passed | None:
         has_converged=held.boolean("has_converged"),
         passes=len(passes),
         errors=_signed(by_rank, against),
+        is_contended=held.has("is_contended") and held.boolean("is_contended"),
     )
 
 

@@ -1,4 +1,6 @@
-"""The wall clock that an emulated rank lives by, waiting for a time of it, and being called at one."""
+"""The wall clock that an emulated rank lives by, waiting for a time of it, being called at one, and computing as
+slowly as where others use the processor, too.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
+_MILLION = 10**6
 SPIN_NS = 80_000  # what a sleep may come too late by; spent looking at the clock
 
 
@@ -29,6 +32,28 @@ class WallClock:
             time.sleep((left_ns - SPIN_NS) / 1e9)
         while self.now_ns() < when_ns:
             pass
+
+
+class SharedProcessor:
+    """The rank has a processor for itself, and is to compute as on one that others share: it is made to wait as long as
+    its thread computed since it was last let go on, times the factor less one.
+    """
+
+    def __init__(self, clock: WallClock, slower_ppm: int) -> None:
+        self._clock, self._extra_ppm = clock, slower_ppm - _MILLION
+        self._own = threading.local()
+
+    def catch_up(self) -> None:
+        """A thread comes to a call, a wait, or the end of a step."""
+        since_ns = getattr(self._own, "since_ns", None)
+        if since_ns is not None and self._extra_ppm > 0:
+            computed_ns = time.thread_time_ns() - since_ns
+            self._clock.sleep_until(self._clock.now_ns() + computed_ns * self._extra_ppm // _MILLION)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """From here on the thread computes."""
+        self._own.since_ns = time.thread_time_ns()
 
 
 class Timer:

@@ -26,7 +26,7 @@ from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.c10d.watched_work import WatchedWork, Watcher
 from prismdbg.rank.c10d.works import Completion
 from prismdbg.rank.emulation.backend_load import Carrier
-from prismdbg.rank.emulation.clocks import Timer, WallClock
+from prismdbg.rank.emulation.clocks import SharedProcessor, Timer, WallClock
 from prismdbg.rank.emulation.pace import Due, Issued, Pace
 from prismdbg.rank.recording.python_recorder import PythonRecorder
 from prismdbg.rank.tracing import tracer
@@ -49,12 +49,30 @@ class PacedClock:
         is_paced = wall is not None and pace is not None
         self.timer = Timer(wall) if wall is not None and is_paced else None
         self.carrier = Carrier(wall) if wall is not None and is_paced else None
+        is_shared = pace is not None and pace.slower_ppm > 10**6
+        self._processor = SharedProcessor(wall, pace.slower_ppm) if pace and wall and is_shared else None
         self._refuse = refuse
 
     def begin_step(self, step: int, _: StepSource) -> None:
+        self.stops_computing()
         self._guarded(lambda pace: pace.begin_step(step))
 
+    def stops_computing(self) -> None:
+        """This thread comes to a call, a wait or a step's end: later, where it shares its processor."""
+        if self._processor is None or self.pace is None:
+            return
+        if self.pace.is_on:
+            self._processor.catch_up()
+        else:
+            self._processor.go_on()
+
+    def computes(self) -> None:
+        """This thread was answered, and goes on."""
+        if self._processor is not None:
+            self._processor.go_on()
+
     def issue(self, call: Issued) -> Due | None:
+        self.stops_computing()
         return self._guarded(lambda pace: pace.issue(call))
 
     def _guarded(self, action: Callable[[Pace], T]) -> T | None:
@@ -126,6 +144,7 @@ class OpenCall:
             completion.done(source, None if self._due is None else self._due.ends_ns)
 
     def wait(self) -> None:
+        self._clock.stops_computing()
         began_ns = time.monotonic_ns()
         waited_ns = self._hold()
         if self._fill is not None:
@@ -139,14 +158,17 @@ class OpenCall:
             tracer.answered()
         elif self._completion is not None:
             tracer.waited(self._completion.record_id, began_ns)
+        self._clock.computes()
 
     def ends_backward(self) -> None:
         """The reducer is about to wait for it: waited for here, where it can be told how long that took."""
+        self._clock.stops_computing()
         began_ns = time.monotonic_ns()
         waited_ns = self._hold()
         self._tell(waited_ns)
         if self._completion is not None:
             tracer.waited(self._completion.record_id, began_ns)
+        self._clock.computes()
 
     def is_there(self) -> bool:
         if self._fill is not None:

@@ -79,6 +79,16 @@ class Pace:
         with self._lock:
             return self._anchor_ns + self._clocks[self._own_stream()]
 
+    @property
+    def is_on(self) -> bool:
+        """Whether the step under way is paced."""
+        return self._is_on
+
+    @property
+    def slower_ppm(self) -> int:
+        """As of the schedule; on the virtual clock, computations last as long as it says."""
+        return self._schedule.slower_ppm
+
     def begin_step(self, step: int) -> None:
         """Ends the iteration before: UsageError where it issued less than the schedule has."""
         with self._lock:

@@ -58,6 +58,7 @@ class EmulatedRecorder(PythonRecorder):
             return super().collective(call, lambda: self._answered(call, due))
         finally:
             tracer.answered()
+            self._clock.computes()
 
     def unreadable(self, error: Exception, redispatch: Redispatch) -> Any:
         raise error

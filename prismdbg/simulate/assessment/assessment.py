@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.simulate.assessment.fidelity import COMPONENTS, Fidelity, Ran, Share, SignedError
-from prismdbg.simulate.cluster.cluster import Calibration, ClusterModel
+from prismdbg.simulate.cluster.cluster import Calibration, ClusterModel, Factor
 from prismdbg.simulate.graph.entries import MODELLED_NS, PROVENANCES, Entries, Kind, Provenance
 from prismdbg.simulate.graph.origin import Origin, Source, Standing
 from prismdbg.simulate.quantities import MILLION
@@ -118,6 +118,7 @@ class _Doubts:
             "how much computation and communication slow each other down: the cluster file has no values for it"
             if by_formula and self._overlaps()
             else "",
+            self._contended(),
             self._assumed_computation(),
             "how long a single operator took: the recording has only the time between two calls, and a replay splits it"
             if ("computation", Provenance.REPLAYED) in found
@@ -168,8 +169,21 @@ class _Doubts:
 
     def _overlaps(self) -> bool:
         plain = self.cluster.compute_overlap_ppm == self.cluster.transfer_overlap_ppm == MILLION
-        return plain and any(
-            ((p.entries.kind == Kind.COLLECTIVE) & (p.entries.blocking == 0)).any() for p in self.parts
+        measured = self.cluster.calibration.factors if self.cluster.calibration is not None else {}
+        return (
+            plain
+            and Factor.COMPUTE_OVERLAP not in measured
+            and any(((p.entries.kind == Kind.COLLECTIVE) & (p.entries.blocking == 0)).any() for p in self.parts)
+        )
+
+    def _contended(self) -> str:
+        world = sum(sum(part.ranks.values()) for part in self.parts)
+        ppm = self.cluster.processors.ppm(min(world, self.cluster.ranks_per_node))
+        if ppm == MILLION or self.origin.source is Source.RECORDED:  # there they did
+            return ""
+        return (
+            f"that the ranks of a node compute at the same time: it is assumed, and each takes {ppm / MILLION:.3g} "
+            "times as long for it"
         )
 
     def _ranks(self) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from prismdbg.simulate.cluster.curve import Curve
+from prismdbg.simulate.cluster.slowdown import Slowdown
 from prismdbg.simulate.quantities import MILLION
 
 
@@ -45,6 +46,24 @@ class Fit:
     sizes_bytes: tuple[int, int]
 
 
+class Factor(StrEnum):
+    """What a calibration measures beside collectives."""
+
+    COMPUTE_OVERLAP = "compute_overlap"
+    COMMUNICATION_OVERLAP = "communication_overlap"
+    LINKS = "links"
+    PROCESSORS = "processors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactorFit:
+    """How far a factor was from what was measured: the median and the largest relative error over so many cases."""
+
+    median_ppm: int
+    largest_ppm: int
+    cases: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """Where a cluster file's figures come from. `fits`: by operation."""
@@ -53,6 +72,7 @@ class Calibration:
     backend: str
     date: str
     fits: Mapping[str, Fit]
+    factors: Mapping[Factor, FactorFit] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +89,8 @@ class ClusterModel:
 
     eager_bytes: a send up to this size does not wait for its receiver. compute_overlap_ppm, transfer_overlap_ppm:
     how much longer computation and communication take while an asynchronous collective is under way.
+    processors: how much longer a rank computes, by the ranks of its node, all of which are taken to compute at once.
+    shared_links: how much longer a collective inside a node takes, by the groups of its channel in that node.
     compute_ppm, link_ppm: by rank, where it is not one million; larger is slower. is_measured: whether latencies and
     rates come from measurements on these machines.
     """
@@ -79,6 +101,8 @@ class ClusterModel:
     eager_bytes: int = 0
     compute_overlap_ppm: int = MILLION
     transfer_overlap_ppm: int = MILLION
+    processors: Slowdown = field(default_factory=Slowdown)
+    shared_links: Slowdown = field(default_factory=Slowdown)
     compute_ppm: Mapping[int, int] = field(default_factory=dict)
     link_ppm: Mapping[int, int] = field(default_factory=dict)
     is_measured: bool = False

@@ -10,6 +10,7 @@ algorithms:
   default: [{use: ring}]
 point_to_point: {eager: 0 B}
 overlap: {compute: 1.0, communication: 1.0}
+contention: {processors: {4: 2.1}, links: {2: 1.8}}   # by ranks that compute, by groups that communicate in a node
 slower: {compute: {617: 1.1, 64-127: 1.02}, links: {8: 2}}
 times: {fabric: {all_reduce: {16: {1 MiB: 95 us, 64 MiB: 2.9 ms}}}}   # measured in groups of 16; they count first
 calibration: ...                         # written by `prismdbg calibrate` (`calibration_text`)
@@ -23,8 +24,18 @@ from pathlib import Path
 from prismdbg.simulate import quantities
 from prismdbg.simulate.cluster import checked_yaml
 from prismdbg.simulate.cluster.checked_yaml import Value
-from prismdbg.simulate.cluster.cluster import Algorithm, Calibration, Choice, ClusterModel, Fit, Tier
+from prismdbg.simulate.cluster.cluster import (
+    Algorithm,
+    Calibration,
+    Choice,
+    ClusterModel,
+    Factor,
+    FactorFit,
+    Fit,
+    Tier,
+)
 from prismdbg.simulate.cluster.curve import Curve
+from prismdbg.simulate.cluster.slowdown import Slowdown
 from prismdbg.simulate.cluster.transfer import OPS, SEND
 
 _MOST_RANKS = 1 << 24
@@ -36,6 +47,7 @@ _NAMES = (
     "algorithms",
     "point_to_point",
     "overlap",
+    "contention",
     "slower",
     "times",
     "calibration",
@@ -54,6 +66,7 @@ def _cluster(top: Value) -> ClusterModel:
     fields = top.known(*_NAMES)
     ranks_per_node = top.required(fields, "ranks_per_node").whole(1)
     overlap = fields["overlap"].known("compute", "communication") if "overlap" in fields else {}
+    contention = fields["contention"].known("processors", "links") if "contention" in fields else {}
     slower = fields["slower"].known("compute", "links") if "slower" in fields else {}
     p2p = fields["point_to_point"].known("eager") if "point_to_point" in fields else {}
     tiers = _tiers(top.required(fields, "tiers"), ranks_per_node)
@@ -64,6 +77,8 @@ def _cluster(top: Value) -> ClusterModel:
         eager_bytes=p2p["eager"].read(quantities.size_bytes) if "eager" in p2p else 0,
         compute_overlap_ppm=_factor(overlap.get("compute")),
         transfer_overlap_ppm=_factor(overlap.get("communication")),
+        processors=_slowdown(contention.get("processors")),
+        shared_links=_slowdown(contention.get("links")),
         compute_ppm=_by_rank(slower["compute"]) if "compute" in slower else {},
         link_ppm=_by_rank(slower["links"]) if "links" in slower else {},
         is_measured="measured" in fields and _yes(fields["measured"]),
@@ -79,6 +94,23 @@ def _yes(value: Value) -> bool:
 
 def _factor(value: Value | None) -> int:
     return quantities.MILLION if value is None else value.read(quantities.factor_ppm)
+
+
+def _slowdown(value: Value | None) -> Slowdown:
+    points = [] if value is None else [_point(text, field) for text, field in value.fields().items()]
+    counts = [count for count, _ in points]
+    if value is not None and counts != sorted(set(counts)):
+        value.fail("must be factors by number, from the smallest number to the largest", "write {2: 1.1, 4: 2.1}")
+    return Slowdown(tuple(points))
+
+
+def _point(text: str, value: Value) -> tuple[int, int]:
+    if not (text.isascii() and text.isdecimal() and len(text) < 9 and int(text) > 1):
+        value.fail(f"{text[:40]!r} is not a number from 2", "give factors by how many do it at once: {2: 1.1, 4: 2.1}")
+    ppm = value.read(quantities.factor_ppm)
+    if ppm < quantities.MILLION:
+        value.fail("is below 1: contention makes nothing faster", "give a factor from 1")
+    return int(text), ppm
 
 
 def _tiers(value: Value, ranks_per_node: int) -> tuple[Tier, ...]:
@@ -143,13 +175,24 @@ def _curve(members: str, value: Value) -> Curve:
 
 
 def _calibration(value: Value) -> Calibration:
-    fields = value.known("machine", "backend", "date", "errors")
+    fields = value.known("machine", "backend", "date", "errors", "factors")
     errors = fields["errors"].fields() if "errors" in fields else {}
+    factors = fields["factors"].known(*Factor) if "factors" in fields else {}
     return Calibration(
         machine=value.required(fields, "machine").text(),
         backend=value.required(fields, "backend").text(),
         date=value.required(fields, "date").text(),
         fits={op: _fit(op, field) for op, field in errors.items()},
+        factors={Factor(name): _factor_fit(field) for name, field in factors.items()},
+    )
+
+
+def _factor_fit(value: Value) -> FactorFit:
+    fields = value.known("median", "largest", "cases")
+    return FactorFit(
+        median_ppm=value.required(fields, "median").read(quantities.percent_ppm),
+        largest_ppm=value.required(fields, "largest").read(quantities.percent_ppm),
+        cases=value.required(fields, "cases").whole(1),
     )
 
 

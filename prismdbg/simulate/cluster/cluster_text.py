@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from prismdbg.simulate import quantities
-from prismdbg.simulate.cluster.cluster import Calibration, Choice, ClusterModel, Fit, Tier
+from prismdbg.simulate.cluster.cluster import Calibration, Choice, ClusterModel, FactorFit, Fit, Tier
 from prismdbg.simulate.cluster.curve import Curve
+from prismdbg.simulate.cluster.slowdown import Slowdown
 from prismdbg.simulate.quantities import MILLION
 
 
@@ -31,6 +32,10 @@ def _lines(cluster: ClusterModel) -> Iterator[str]:
     if (compute, transfer) != (MILLION, MILLION):
         say = quantities.say_factor
         yield f"overlap: {{compute: {say(compute)}, communication: {say(transfer)}}}"
+    contention = {"processors": cluster.processors, "links": cluster.shared_links}
+    if any(slowdown.points for slowdown in contention.values()):
+        said = (f"{name}: {{{_slowdown(slowdown)}}}" for name, slowdown in contention.items() if slowdown.points)
+        yield f"contention: {{{', '.join(said)}}}"
     if cluster.compute_ppm or cluster.link_ppm:
         yield "slower:"
         yield f"  compute: {{{_by_rank(cluster.compute_ppm)}}}"
@@ -51,6 +56,10 @@ def _tier(tier: Tier, ranks_per_node: int) -> str:
 def _choice(choice: Choice) -> str:
     limit = "" if choice.up_to_bytes is None else f", up_to: {quantities.say_size(choice.up_to_bytes)}"
     return f"{{use: {choice.algorithm}{limit}}}"
+
+
+def _slowdown(slowdown: Slowdown) -> str:
+    return ", ".join(f"{count}: {quantities.say_factor(ppm)}" for count, ppm in slowdown.points)
 
 
 def _by_rank(factors: Mapping[int, int]) -> str:
@@ -81,12 +90,25 @@ def _calibration(calibration: Calibration) -> Iterator[str]:
         yield "  errors:"
     for op, fit in calibration.fits.items():
         yield f"    {op}: {_fit(fit)}"
+    if calibration.factors:
+        yield "  factors:"
+    for factor, found in calibration.factors.items():
+        yield f"    {factor}: {_factor_fit(found)}"
+
+
+def _factor_fit(fit: FactorFit) -> str:
+    return f"{{{_errors(fit.median_ppm, fit.largest_ppm)}, cases: {fit.cases}}}"
+
+
+def _errors(median_ppm: int, largest_ppm: int) -> str:
+    return f"median: {quantities.say_percent(median_ppm)}, largest: {quantities.say_percent(largest_ppm)}"
 
 
 def _fit(fit: Fit) -> str:
     sizes = ", ".join(map(quantities.say_size, fit.sizes_bytes))
-    errors = f"median: {quantities.say_percent(fit.median_ppm)}, largest: {quantities.say_percent(fit.largest_ppm)}"
-    return f"{{{errors}, ranks: [{fit.groups[0]}, {fit.groups[1]}], sizes: [{sizes}]}}"
+    return (
+        f"{{{_errors(fit.median_ppm, fit.largest_ppm)}, ranks: [{fit.groups[0]}, {fit.groups[1]}], sizes: [{sizes}]}}"
+    )
 
 
 def _name(name: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from prismdbg.simulate.cluster.cluster import Algorithm, ClusterModel, Tier
 from prismdbg.simulate.cluster.curve import nearest
+from prismdbg.simulate.quantities import MILLION
 
 SECOND_NS = 10**9
 HALVES = frozenset({"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"})
@@ -27,6 +28,7 @@ class Geometry:
     """Where a group lies. `tier`: the nearest that holds all of it. `local`: most members in one node.
 
     `sharing`: how many groups of the same kind use the links of the busiest of its nodes.
+    beside: of a group inside a node, how many groups of the same kind lie in that node, with itself.
     """
 
     members: int
@@ -34,11 +36,17 @@ class Geometry:
     nodes: int
     local: int
     sharing: int
+    beside: int = 1
 
 
 def collective_ns(cluster: ClusterModel, op: str, size_bytes: int, where: Geometry) -> int:
     if where.members == 1:
         return 0
+    return _alone_ns(cluster, op, size_bytes, where) * cluster.shared_links.ppm(where.beside) // MILLION
+
+
+def _alone_ns(cluster: ClusterModel, op: str, size_bytes: int, where: Geometry) -> int:
+    """Where no other group of the node communicates."""
     curves = cluster.tiers[where.tier].measured.get(op)
     if not curves:
         return formula_ns(cluster, op, size_bytes, where)

@@ -94,10 +94,11 @@ class PreparedCohort:
         return total
 
 
-def plan_class(entries: Entries, turns: Ints, cluster: ClusterModel) -> ClassPlan:
+def plan_class(entries: Entries, turns: Ints, cluster: ClusterModel, *, has_contention: bool = False) -> ClassPlan:
+    """`has_contention`: what is computed beside a transfer took longer when it was timed."""
     program = compile_class(entries)
     durations_ns = entries.duration_ns
-    if cluster.compute_overlap_ppm != MILLION:
+    if cluster.compute_overlap_ppm != MILLION and not has_contention:
         overlapped = _overlapped(entries)
         durations_ns = np.where(overlapped, durations_ns * cluster.compute_overlap_ppm // MILLION, durations_ns)
     asked, call_of = _asked(entries, program)

@@ -13,6 +13,7 @@ from prismdbg.simulate.engine.timeline import RankTimeline, Timeline, rank_durat
 from prismdbg.simulate.graph.channel import Across, Toward
 from prismdbg.simulate.graph.entries import COMPUTE_STREAM, FREE, Entries, Kind
 from prismdbg.simulate.graph.mesh import Ints, Mesh
+from prismdbg.simulate.quantities import MILLION
 
 _FAMILIES = tuple(sorted(OPS, key=lambda name: (-len(name), name)))
 _KINDS = {
@@ -32,6 +33,7 @@ def schedule_of(
     step: int = 0,
     steps: Sequence[int] | None = None,
     contention_ppm: int = 0,
+    slower_ppm: int = MILLION,
 ) -> Schedule:
     """Memory events are left out. `arrivals`: of this timeline, made once for all ranks. steps: which are
     like `step`; None for all up to it."""
@@ -56,6 +58,7 @@ def schedule_of(
         rows=tuple(rows),
         families=_FAMILIES,
         contention_ppm=contention_ppm,
+        slower_ppm=slower_ppm,
     )
 
 

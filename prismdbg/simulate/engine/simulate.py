@@ -26,7 +26,7 @@ from prismdbg.simulate.engine.prepared_cohort import (
 )
 from prismdbg.simulate.engine.timeline import OTHER_STREAMS as OTHER_NAME
 from prismdbg.simulate.engine.timeline import Timeline, find_team
-from prismdbg.simulate.engine.topology import Placed, Topology
+from prismdbg.simulate.engine.topology import Placed, Topology, processors_ppm
 from prismdbg.simulate.graph.channel import Channel, Toward
 from prismdbg.simulate.graph.cohorts import Layout
 from prismdbg.simulate.graph.entries import COMPUTE_STREAM, MODELLED_NS
@@ -66,9 +66,12 @@ def _crews(graph: JobGraph, cluster: ClusterModel, changes: Changes) -> list[Pre
     stitching = graph.stitching
     layout = stitching.cohorts.layout
     entries = changes.entries(graph)
-    plans = [plan_class(e, turns, cluster) for e, turns in zip(entries, stitching.turns, strict=True)]
+    had = graph.origin.has_contention
+    plans = [plan_class(e, n, cluster, has_contention=had) for e, n in zip(entries, stitching.turns, strict=True)]
     topology = Topology.of(graph.mesh, layout, cluster, factors(graph, cluster.link_ppm, changes.link_ppm))
     slower = factors(graph, cluster.compute_ppm, changes.compute_ppm)[topology.ranks]
+    if not had:
+        slower = slower * processors_ppm(cluster, graph.mesh.world)[topology.ranks] // MILLION
     compute_ppm = layout.shaped(graph.compute_ppm_at, graph.mesh) * slower // MILLION
     delays = defaultdict(list)
     for delay in changes.delays:

@@ -1,7 +1,8 @@
 """Where groups lie on the machines: which links they span, how many share them. From ranks to geometries, all at once.
 
-Contention is this formula and nothing else: all groups of one channel are taken to communicate at the same time, and
-those that leave a node share its links evenly.
+Contention is this and nothing else: all groups of one channel are taken to communicate at the same time; those that
+leave a node share its links evenly, those inside one are slower by a factor. All ranks of a node are taken to compute
+at the same time.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ class Topology:
         count, local = _runs(nodes)
         sharing = self._sharing(nodes, is_used & (count > 1)) if self._limited else np.zeros_like(count)
         sizes = np.full_like(count, members.shape[1])
-        table = np.stack([sizes, self._tiers(members.min(axis=1), members.max(axis=1)), count, local, sharing, slower])
+        tiers = self._tiers(members.min(axis=1), members.max(axis=1))
+        beside = self._beside(nodes[:, 0], is_used & (count == 1) & (sizes > 1))
+        table = np.stack([sizes, tiers, count, local, sharing, beside, slower])
         shape = [1 if axis in axes else size for axis, size in enumerate(self.layout.sizes)]
         return _placed(table, shape)
 
@@ -73,12 +76,19 @@ class Topology:
         sharing = np.bincount(node[leaves], minlength=int(node.max()) + 1)[node] * leaves
         tiers = self._tiers(np.minimum(self.ranks, peers), np.maximum(self.ranks, peers))
         twos = np.full(self.layout.sizes, 2, dtype=np.int64)
-        parts = (twos, tiers, 1 + (node != other), 1 + (node == other), sharing * self._limited, slower)
+        ones = np.ones_like(twos)
+        parts = (twos, tiers, 1 + (node != other), 1 + (node == other), sharing * self._limited, ones, slower)
         return _placed(np.stack([part.ravel() for part in parts]), self.layout.sizes)
 
     @property
     def _limited(self) -> bool:
         return any(tier.node_rate for tier in self.cluster.tiers)
+
+    def _beside(self, nodes: Ints, inside: Bools) -> Ints:
+        """For each group inside a node: how many such groups the node has. 1 for all others."""
+        if not self.cluster.shared_links.points:
+            return np.ones_like(nodes)
+        return np.where(inside, np.bincount(nodes[inside], minlength=int(nodes.max()) + 1)[nodes], 1)
 
     def _tiers(self, least: Ints, most: Ints) -> Ints:
         """The first tier in whose block both ends lie, and so all between them."""
@@ -122,9 +132,16 @@ def _placed(table: Ints, shape: Sequence[int]) -> Placed:
     else:
         rows, which = np.unique(table.T, axis=0, return_inverse=True)
     geometries = tuple(
-        Geometry(members=int(r[0]), tier=int(r[1]), nodes=int(r[2]), local=int(r[3]), sharing=int(r[4])) for r in rows
+        Geometry(members=members, tier=tier, nodes=nodes, local=local, sharing=sharing, beside=beside)
+        for members, tier, nodes, local, sharing, beside, _ in rows.tolist()
     )
-    return Placed(which.reshape(shape), geometries, tuple(int(r[5]) for r in rows))
+    return Placed(which.reshape(shape), geometries, tuple(int(r[6]) for r in rows))
+
+
+def processors_ppm(cluster: ClusterModel, world: int) -> Ints:
+    """By rank: how much longer it computes among all ranks of its node."""
+    nodes = np.arange(world) // cluster.ranks_per_node
+    return np.array([cluster.processors.ppm(int(count)) for count in np.bincount(nodes)], dtype=np.int64)[nodes]
 
 
 def slowed_ns(duration_ns: int, *factors_ppm: int) -> int:

@@ -59,6 +59,7 @@ def save(graph: JobGraph, path: Path) -> None:
             for c in graph.classes
         ],
         "source": graph.origin.source,
+        "is_contended": graph.origin.is_contended,
         "stretched": list(graph.origin.stretched),
         "doubts": list(graph.origin.doubts),
     }
@@ -136,6 +137,7 @@ class _Reader:
         classes = tuple(self._class(number, held) for number, held in enumerate(about.objects("classes")))
         source, stretched = about.text("source"), about.texts("stretched")
         doubts = about.texts("doubts")
+        is_contended = about.has("is_contended") and about.boolean("is_contended")
         about.refuse_others()
         if source not in list(Source):
             self._fail("source", f"is {source[:40]!r}, which is unknown")
@@ -149,6 +151,7 @@ class _Reader:
             stretched=stretched,
             truths=self._truths(mesh),
             doubts=doubts,
+            is_contended=is_contended,
         )
         return replace(JobGraph.placed(mesh, classes, class_at, slower), origin=origin)
 

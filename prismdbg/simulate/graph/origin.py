@@ -48,6 +48,8 @@ class Truth:
 class Origin:
     """`standing_at`: by position, a `Standing`; None where every rank stands for itself. stretched: `dp 64 to 512`.
 
+    is_contended: emulated ranks computed as slowly as a cluster file says, beside transfers and on shared processors.
+
     doubts: what cannot be concluded because of the logs themselves, as `Fidelity` has it.
     """
 
@@ -56,6 +58,12 @@ class Origin:
     stretched: tuple[str, ...] = ()
     truths: tuple[Truth, ...] = ()
     doubts: tuple[str, ...] = ()
+    is_contended: bool = False
+
+    @property
+    def has_contention(self) -> bool:
+        """Whether its times of computation are those of ranks that computed at once, and beside transfers."""
+        return self.is_contended or self.source is Source.RECORDED
 
     def changed(self) -> Origin:
         """Of a job that is no longer the one that ran."""

@@ -23,16 +23,16 @@ class Iteration:
 def typical_iteration(iterations: Sequence[Iteration]) -> Entries:
     """The last one; each computation takes the median of those iterations that go entry by entry as the last.
 
-    Iterations that were not displaced decide. Where all were, each computation is cut by its iteration's share, and
-    counts as modelled.
+    Of these, the ones that were not displaced decide. Where all were, each computation is cut by its iteration's share,
+    and counts as modelled.
     """
-    quiet = [each.entries for each in iterations if each.displaced <= SLIGHTLY]
-    chosen = quiet or [_cut(each) for each in iterations]
+    alike = [each for each in iterations if goes_as(each.entries, iterations[-1].entries)]
+    quiet = [each.entries for each in alike if each.displaced <= SLIGHTLY]
+    chosen = quiet or [_cut(each) for each in alike]
     last = chosen[-1]
-    alike = [each for each in chosen if goes_as(each, last)]
-    if len(alike) == 1:
+    if len(chosen) == 1:
         return last
-    median_ns = np.median([each.duration_ns for each in alike], axis=0).astype(np.int64)
+    median_ns = np.median([each.duration_ns for each in chosen], axis=0).astype(np.int64)
     return replace(last, duration_ns=np.where(last.kind == Kind.COMPUTE, median_ns, last.duration_ns))
 
 

@@ -34,7 +34,7 @@ TITLE = "Iteration time of an emulated rank"
 WARM_UP_STEPS = 5  # the reducer's buckets are made anew after the first
 GOAL_SHARE = 0.005
 MOST_SIZES = 8
-JUDGED_RANKS = 2  # more share processors here, and the emulated one does not
+JUDGED_RANKS = 2  # more share processors here: a factor of the calibration stands for that
 BOUND_S = 600.0
 
 
@@ -124,8 +124,7 @@ def _paced(job: Job, folder: Path) -> tuple[Paces, ClusterModel]:
     )
     if measured is None:
         raise BenchError("calibration found nothing")
-    overlap_ppm = MILLION + round(_share(max(sizes), job, folder) * MILLION)
-    cluster = replace(measured.calibrated.cluster, compute_overlap_ppm=overlap_ppm, transfer_overlap_ppm=overlap_ppm)
+    cluster = measured.calibrated.cluster
     found = pace(PaceRequest(emulate=request, cluster=cluster, until=0.005, passes=job.passes), lambda _: None)
     return found, cluster
 
@@ -144,14 +143,6 @@ def _communicated(job: Job, folder: Path) -> tuple[tuple[str, ...], tuple[int, .
     ordered = sorted(sizes - {0})
     step = -(-len(ordered) // MOST_SIZES)
     return tuple(sorted(ops)), tuple(sorted({*ordered[::step], ordered[-1]}))
-
-
-def _share(size_bytes: int, job: Job, folder: Path) -> float:
-    """Of a transfer's time, what a rank's processor works for it."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(job.ranks)]
-    result = folder / f"share-{job.out.name}.json"
-    run([*launcher, str(PROGRAMS / "transfer_share.py"), str(size_bytes), "25", str(result)], folder / "share.txt")
-    return float(json.loads(result.read_text()))
 
 
 def _pairs(job: Job, paces: Paces, count: int, folder: Path) -> Pairs:
@@ -195,9 +186,18 @@ def _notes(job: Job, paces: Paces, pairs: Pairs, cluster: ClusterModel, is_judge
     return [
         f"{job.name}, against real in pairs: {said}.{_judged(pairs)}",
         f"{job.name}: a pass of the emulation says {own.simulated_ns / 1e6:.2f} ms simulated, "
-        f"{own.emulated_ns / 1e6:.2f} ms emulated after {len(paces.passes)} passes; a transfer takes "
-        f"{cluster.compute_overlap_ppm / MILLION - 1:.0%} of a core. {job.told}",
+        f"{own.emulated_ns / 1e6:.2f} ms emulated after {len(paces.passes)} passes; {_factors(job, cluster)}. "
+        f"{job.told}",
     ]
+
+
+def _factors(job: Job, cluster: ClusterModel) -> str:
+    computing, moving = cluster.compute_overlap_ppm / MILLION, cluster.transfer_overlap_ppm / MILLION
+    sharing = cluster.processors.ppm(job.ranks) / MILLION
+    return (
+        f"calibrated, each takes longer beside the other: computation {computing:.2f} times, a transfer {moving:.2f}; "
+        f"ranks that share processors compute {sharing:.2f} times as long"
+    )
 
 
 def _judged(pairs: Pairs) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -21,14 +22,23 @@ from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import FacilityError, WaitTimeout
 from prismdbg.jobs.record import calibrate as workflow
-from prismdbg.jobs.record.calibrate import CalibrateRequest, Measurement, calibrate
+from prismdbg.jobs.record.calibrate import MEASURES, CalibrateRequest, Measurement, calibrate
 from prismdbg.simulate.cluster import cluster_file
+from prismdbg.simulate.cluster.cluster import Factor
+from prismdbg.simulate.quantities import MILLION
 
 pytestmark = pytest.mark.job
 
 FEW = CalibrateRequest(
-    groups=(2,), sizes=(1 << 10, 1 << 16), ops=("all_reduce", "barrier", "send"), rounds=2, bound_s=5, pin=True
+    groups=(2,),
+    sizes=(1 << 10, 1 << 16),
+    ops=("all_reduce", "barrier", "send"),
+    rounds=2,
+    bound_s=5,
+    pin=True,
+    without=MEASURES,
 )
+LARGEST = 100.0  # of a factor, on a machine with much other work
 
 
 def silent(_text: str) -> None:
@@ -53,7 +63,49 @@ def test_a_cluster_file_of_this_machine() -> None:
     assert cluster == found.calibrated.cluster
     assert cluster.is_measured and cluster.calibration is not None and "2 ranks, pinned" in cluster.calibration.machine
     assert cluster.eager_bytes == 0, "gloo's send waits for its receiver"
+    assert not found.factors and found.not_measured == dict.fromkeys(MEASURES, "left out as requested")
     assert measuring() == []
+
+
+def test_the_command_measures_overlap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And names what two ranks that have a CPU each cannot tell."""
+    file = tmp_path / "c.yaml"
+    assert main.run(["calibrate", "-o", str(file), "--ranks", "2", "--quick"]) == ExitCode.OK
+    said = capsys.readouterr().out
+    cluster = cluster_file.read(file)
+
+    assert "computation beside a transfer" in said and "a transfer beside computation" in said
+    assert "not measured: links: 2 ranks make one group of 2; give --ranks 2,4" in said
+    assert MILLION <= cluster.compute_overlap_ppm < LARGEST * MILLION
+    assert MILLION <= cluster.transfer_overlap_ppm < LARGEST * MILLION
+    assert not cluster.shared_links.points
+    assert cluster.calibration is not None
+    told = {name: fit.cases for name, fit in cluster.calibration.factors.items() if name is not Factor.PROCESSORS}
+    kinds_and_sizes = 4
+    assert told.keys() == {Factor.COMPUTE_OVERLAP, Factor.COMMUNICATION_OVERLAP}
+    assert all(1 <= cases <= kinds_and_sizes for cases in told.values())
+    has_one_each = len(os.sched_getaffinity(0)) >= 2
+    assert ("not measured: processors: each of 2 ranks has one of" in said) == has_one_each
+    assert bool(cluster.processors.points) == (not has_one_each)
+
+
+def test_groups_that_share_links_and_ranks_that_share_cpus() -> None:
+    """Twice as many ranks as there are CPUs take about twice as long, less what other programs took of the CPUs."""
+    cpus = len(os.sched_getaffinity(0))
+    ranks = 2 * cpus + cpus % 2
+    request = replace(
+        FEW, groups=(2, ranks), sizes=(1 << 20,), ops=("all_reduce",), rounds=6, bound_s=20, without=("overlap",)
+    )
+    found = calibrate(request, silent)
+    assert isinstance(found, Measurement)
+    cluster = cluster_file.parse(found.text())
+
+    assert cluster == found.calibrated.cluster and found.not_measured == {"overlap": "left out as requested"}
+    assert found.factors.keys() == {Factor.LINKS, Factor.PROCESSORS}
+    assert [count for count, _ in cluster.shared_links.points][-1] == ranks // 2
+    assert all(MILLION <= ppm < LARGEST * MILLION for _, ppm in cluster.shared_links.points)
+    assert 1_500_000 < cluster.processors.ppm(ranks) < 4 * MILLION
+    assert (cluster.compute_overlap_ppm, cluster.transfer_overlap_ppm) == (MILLION, MILLION)
 
 
 def test_two_nodes_on_this_machine() -> None:
@@ -63,7 +115,7 @@ def test_two_nodes_on_this_machine() -> None:
     found: list[Measurement | None] = []
 
     def node(number: int) -> None:
-        request = replace(FEW, sizes=(1 << 12,), rounds=1, pin=False, nodes=2, node_rank=number, head=head)
+        request = replace(FEW, sizes=(1 << 12,), rounds=1, pin=False, nodes=2, node_rank=number, head=head, without=())
         found.append(calibrate(request, silent))
 
     nodes = [threading.Thread(target=node, args=[number]) for number in range(2)]
@@ -141,6 +193,7 @@ def test_an_interrupted_one_leaves_nothing(number: signal.Signals, code: int, tm
         (("--nodes", "2"), "--nodes N and --head HOST:PORT belong together"),
         (("--node-rank", "1"), "node 1 does not exist: the nodes are 0 to 0"),
         (("--backend", "mpi"), "'mpi' is not one of"),
+        (("--without", "sleep"), "'sleep' is not one of"),
         (("-o", "{tmp}/there"), "there already exists"),
         (("-o", "{tmp}/no/folder/c.yaml"), "no such folder"),
     ],

@@ -193,6 +193,29 @@ class TestWallClock:
             assert after.time_waited_ns >= after.time_created_ns
 
 
+def test_ranks_compute_as_slowly_as_on_shared_processors(tmp_path: Path) -> None:
+    """Each rank runs on a processor of its own, and is made to take three times as long. The graph that is built of it
+    is not slowed again."""
+    (tmp_path / "cluster.yaml").write_text(CLUSTER + "contention: {processors: {2: 3}}\n")
+    (tmp_path / "plain.yaml").write_text(CLUSTER)
+    options = ("--ranks", "0,1", "--pace", "wall", "--cluster", tmp_path / "cluster.yaml", "--passes", 1)
+    emulate(tmp_path / "run", 2, "dp=2", *options, program=python("paced.py", "ddp", 8))
+    passes = read_json(tmp_path / "run" / "passes.json")
+    assert passes["is_contended"]
+    for rank in RANKS:
+        schedule = Schedule.load(tmp_path / "run" / "passes" / "1" / f"schedule.{rank}.json")
+        assert schedule.slower_ppm == 3_000_000
+    for each in passes["passes"][0]["ranks"]:
+        computation = each["components"]["computation"]
+        assert computation["emulated_ns"] > 0.6 * computation["simulated_ns"], "a third, if it had not waited"
+    graph = build_graph(GraphRequest(run=tmp_path / "run"))
+    shared, plain = (
+        simulate(graph, cluster_file.read(tmp_path / name)).computed_ns.tolist()
+        for name in ("cluster.yaml", "plain.yaml")
+    )
+    assert graph.origin.is_contended and shared == plain
+
+
 def test_a_slice_of_another_program_is_refused(paced: Pace, tmp_path: Path) -> None:
     ran = paced("ddp", "virtual")
     schedule = ran.run.path / "passes" / "1" / "schedule.0.json"

@@ -11,6 +11,7 @@ from slow_simulation import SlowSimulation
 
 from prismdbg.simulate.cluster.cluster import Algorithm, Choice, ClusterModel, Tier
 from prismdbg.simulate.cluster.curve import Curve
+from prismdbg.simulate.cluster.slowdown import Slowdown
 from prismdbg.simulate.engine.changes import Changes, Delay
 from prismdbg.simulate.engine.critical_path import critical_path
 from prismdbg.simulate.engine.engine import Keep
@@ -173,6 +174,8 @@ def clusters(draw: st.DrawFn) -> ClusterModel:
         },
         eager_bytes=draw(st.sampled_from([0, 2000])),
         transfer_overlap_ppm=draw(st.sampled_from([10**6, 1_100_000])),
+        processors=draw(st.sampled_from([Slowdown(), Slowdown(((2, 1_050_000), (3, 1_700_001)))])),
+        shared_links=draw(st.sampled_from([Slowdown(), Slowdown(((2, 1_333_333),))])),
         link_ppm=draw(st.dictionaries(st.just(0), st.just(1_500_000))),
     )
 

@@ -16,8 +16,19 @@ from prismdbg.render import calibration_text
 from prismdbg.simulate import quantities
 from prismdbg.simulate.cluster import cluster_file, cluster_text
 from prismdbg.simulate.cluster.calibration import Calibrated, Sample, calibrate_model
-from prismdbg.simulate.cluster.cluster import Algorithm, Calibration, Choice, ClusterModel, Fit, Tier
+from prismdbg.simulate.cluster.cluster import (
+    Algorithm,
+    Calibration,
+    Choice,
+    ClusterModel,
+    Factor,
+    FactorFit,
+    Fit,
+    Tier,
+)
 from prismdbg.simulate.cluster.curve import Curve, nearest
+from prismdbg.simulate.cluster.factor_fit import FactorCase, fit_factor, with_factors
+from prismdbg.simulate.cluster.slowdown import Slowdown
 from prismdbg.simulate.cluster.transfer import SEND, Geometry, collective_ns, point_to_point_ns
 from prismdbg.simulate.engine.changes import Changes
 
@@ -192,6 +203,11 @@ class TestTables:
         assert collective_ns(slow, "all_gather", 4000, inside(4)) == 600
 
 
+def slowdowns() -> st.SearchStrategy[Slowdown]:
+    points = st.dictionaries(st.integers(2, 1 << 20), st.integers(10**6, 10**9), max_size=3)
+    return points.map(lambda found: Slowdown(tuple(sorted(found.items()))))
+
+
 @st.composite
 def clusters(draw: st.DrawFn) -> ClusterModel:
     def curves() -> tuple[Curve, ...]:
@@ -212,7 +228,15 @@ def clusters(draw: st.DrawFn) -> ClusterModel:
         )
 
     fits = {"all_to_all": Fit(median_ppm=12_500, largest_ppm=1_000_000, groups=(2, 4), sizes_bytes=(0, 1 << 26))}
-    about = st.builds(Calibration, machine=st.text(), backend=st.just("gloo"), date=st.text(), fits=st.just(fits))
+    factors = {factor: FactorFit(median_ppm=1_000, largest_ppm=20_500, cases=3) for factor in Factor}
+    about = st.builds(
+        Calibration,
+        machine=st.text(),
+        backend=st.just("gloo"),
+        date=st.text(),
+        fits=st.just(fits),
+        factors=st.sampled_from([{}, factors]),
+    )
     return ClusterModel(
         tiers=(tier("near", draw(st.integers(2, 8))), tier("far links", 0)),
         ranks_per_node=draw(st.integers(1, 8)),
@@ -225,6 +249,8 @@ def clusters(draw: st.DrawFn) -> ClusterModel:
         eager_bytes=draw(st.integers(0, 1 << 30)),
         compute_overlap_ppm=draw(st.integers(1, 10**9)),
         transfer_overlap_ppm=draw(st.integers(1, 10**9)),
+        processors=draw(slowdowns()),
+        shared_links=draw(slowdowns()),
         compute_ppm=draw(st.dictionaries(st.integers(0, 99), st.integers(1, 10**9))),
         link_ppm=draw(st.dictionaries(st.integers(0, 99), st.integers(1, 10**9))),
         is_measured=draw(st.booleans()),
@@ -265,6 +291,7 @@ class TestWhatARankMeasures:
         ]
         assert replace(plan, nodes=1).group_ranks(4) == [(0, 1), (0, 1, 2, 3)]
         assert replace(plan, result="elsewhere").digest == plan.digest != replace(plan, rounds=2).digest
+        assert replace(plan, at_once=("overlap",)).digest != plan.digest
 
 
 class TestWhatIsSaidOfIt:
@@ -279,6 +306,32 @@ class TestWhatIsSaidOfIt:
         assert "not measured: reduce: no such thing" in text
         assert "busy with other work" not in text
         assert calibration_text.values(self.measurement(0.0))["compared"][0]["error"] == pytest.approx(0, abs=0.02)
+
+    def test_factors_with_their_residuals(self) -> None:
+        cases = [
+            FactorCase(
+                kind="matmul", count=count, members=1, size_bytes=0, alone_ns=(100,) * 3, at_once_ns=(taken,) * 3
+            )
+            for count, taken in ((2, 110), (4, 190), (4, 210))
+        ]
+        plain = self.measurement(0.0)
+        factors = {Factor.PROCESSORS: fit_factor(cases)}
+        cluster = with_factors(plain.calibrated.cluster, factors)
+        measured = replace(
+            plain,
+            calibrated=replace(plain.calibrated, cluster=cluster),
+            factors=factors,
+            not_measured={"links": "no second group"},
+        )
+        text = "\n".join(calibration_text.lines(measured))
+        assert "2 ranks that compute     1.1    0.0%     0.0%   0.0%      1" in text
+        assert "4 ranks that compute       2    5.0%     5.3%   0.0%      2" in text
+        assert "not measured: links: no second group" in text
+        assert "# not measured: links: no second group" in measured.text()
+        assert "contention: {processors: {2: 1.1, 4: 2}}" in measured.text()
+        assert "    processors: {median: 4.8 %, largest: 5.3 %, cases: 3}" in measured.text()
+        assert cluster_file.parse(measured.text()) == cluster
+        assert calibration_text.values(measured)["factors"]["processors"]["by_count"] == {"2": 1.1, "4": 2.0}
 
     def test_a_busy_machine_is_said_in_the_file_too(self) -> None:
         measured = self.measurement(0.6)

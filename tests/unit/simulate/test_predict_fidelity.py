@@ -168,6 +168,7 @@ class TestKnownErrors:
                 standing_at=np.array([0, 2], dtype=np.uint8),
                 stretched=("dp 1 to 2",),
                 truths=self.TRUTHS,
+                is_contended=True,
             ),
         )
         graph_file.save(graph, path)
@@ -175,6 +176,7 @@ class TestKnownErrors:
 
         assert (origin.source, origin.stretched, origin.truths) == (Source.RECORDED, ("dp 1 to 2",), self.TRUTHS)
         assert origin.standing_at is not None and origin.standing_at.tolist() == [0, 2]
+        assert origin.is_contended
 
 
 def test_a_share_is_never_rounded_to_nothing_or_all() -> None:

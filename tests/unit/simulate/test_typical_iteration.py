@@ -53,3 +53,11 @@ def test_where_it_always_was_busy_times_are_cut_by_that_and_count_as_modelled() 
     found = typical_iteration([iteration(40, 80, displaced=0.75), iteration(20, 40, displaced=0.5)])
     assert computed(found) == [10, 20]
     assert provenances(found) == {Provenance.MODELLED}
+
+
+def test_an_iteration_of_another_kind_does_not_decide_where_the_others_were_busy() -> None:
+    """As a first iteration that broadcasts: the graph of the last one would have its calls."""
+    first, last = iteration(5, 6, op="broadcast"), iteration(20, 40, displaced=0.5)
+    found = typical_iteration([first, iteration(40, 80, displaced=0.75), last])
+    assert [found.texts[number] for number in found.op[found.communicates]] == ["all_reduce", "all_reduce"]
+    assert computed(found) == [10, 20]
