@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from played import PlayedRank, live_over, resized, screen_of_app, small_capsule, stopped, until
+from played import TENSOR, PlayedRank, live_over, resized, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.drawing.table_columns import columns_for
 from prismdbg_tui.memory.view import CurveView, MemoryNode, MemoryView
 from prismdbg_tui.screens.help import Help
@@ -126,6 +126,31 @@ def test_values_lead_with_watches_and_what_they_were(tmp_path: Path) -> None:
         names = shown.index("names of this frame")
         assert wrong < names < next(line for line, text in enumerate(shown) if text.startswith("input[0]"))
         assert "nan 1" in shown[wrong]
+
+    screen_of_app(app, part, (160, 60))
+
+
+def test_what_was_printed_before_leaves_the_names_in_sight(tmp_path: Path) -> None:
+    """In full where it was printed, in a line at each later stop."""
+    app = debugging(tmp_path, [stopped("0.1", 2)], [stopped("0.2", 3)])
+    rank = app.live._opens(lambda _: None).__enter__().client  # type: ignore[union-attr]
+    plain = rank.answers["evaluate"]
+    rank.answers["evaluate"] = lambda asked: {"value": TENSOR} if asked["expression"] == "scores" else plain(asked)
+
+    def below_scores(app: PrismApp) -> int:
+        """Lines from it to the names of the frame."""
+        shown = values(app)
+        at = next((place for place, text in enumerate(shown) if text.startswith("scores")), len(shown))
+        return shown.index("names of this frame") - at if "names of this frame" in shown[at:] else -1
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("n")
+        await until(lambda: str(app.state.moment) == "0.1", pilot)
+        await pilot.press("colon", *"print", "space", *"scores", "enter")
+        await until(lambda: below_scores(app) > 4, pilot)
+        await pilot.press("escape", "n")
+        await until(lambda: str(app.state.moment) == "0.2" and below_scores(app) == 2, pilot)
 
     screen_of_app(app, part, (160, 60))
 

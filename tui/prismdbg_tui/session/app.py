@@ -80,6 +80,7 @@ class PrismApp(App[int]):
         self.set_keymap(dict(keys or {}))
         self.state = State()
         self.condition_of: int | None = None
+        self._waiting: list[str] = []  # actions, until a search has ended
         self._wanted = at or moment_of(str(capsule.manifest.incident.moment or ""))
         self.panes = Panes(name, capsule.manifest, self.keys_shown, live=live is not None)
         self.layout = Layout(self, self.panes)
@@ -179,6 +180,13 @@ class PrismApp(App[int]):
     def on_rows_found(self, message: messages.RowsFound) -> None:
         self.navigation.found(message)
 
+    def on_search_ended(self) -> None:
+        """What was asked for meanwhile is about where the search led to."""
+        self.views.searches -= 1
+        waiting, self._waiting = self._waiting, []
+        for name in waiting:
+            self.act(name)
+
     def on_recorded_read(self, message: messages.RecordedRead) -> None:
         self.views.looked(message)
 
@@ -254,7 +262,10 @@ class PrismApp(App[int]):
     # what actions and messages come down to
 
     def act(self, name: str) -> None:
-        self._handlers.do(name)
+        if self.views.searches and name not in ("pause", "leave"):
+            self._waiting.append(name)
+        else:
+            self._handlers.do(name)
 
     def action_act(self, name: str) -> None:
         self.act(name)
