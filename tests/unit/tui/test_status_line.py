@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from played import PlayedRank, resized, screen_of, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.session.app import PrismApp
-from prismdbg_tui.session.messages import StateChanged
+from prismdbg_tui.session.messages import Said, StateChanged
 from prismdbg_tui.session.views import Phase, State
 from textual.pilot import Pilot
 
@@ -18,6 +18,18 @@ from prismdbg.model.moment import Moment
 def status(app: PrismApp) -> str:
     """As it is seen."""
     return app.panes.status.render_line(0).text.strip()
+
+
+def test_of_a_traceback_it_is_the_exception(tmp_path: Path) -> None:
+    text = (
+        'Traceback (most recent call last):\n  File "train.py", line 3, in read\n    f()\nValueError: no number\nof two'
+    )
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        app.post_message(Said(text, "error"))
+        await until(lambda: status(app) == "✕ ValueError: no number", pilot)
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (40, 10)])

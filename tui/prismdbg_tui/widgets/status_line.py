@@ -87,5 +87,7 @@ class StatusLine(Static):
 
 
 def _line(text: str) -> str:
-    """The first line of it."""
-    return figures.clean(text).strip().split("\n", 1)[0]
+    """The first line of it; of a traceback the exception."""
+    first, *more = figures.clean(text).strip().split("\n")
+    raised = [line for line in more if line.strip() and not line.startswith(" ")]
+    return raised[0] if first.startswith("Traceback ") and raised else first
