@@ -10,7 +10,7 @@ from prismdbg_tui.drawing.table_columns import columns_for
 from prismdbg_tui.memory.view import CurveView, MemoryNode, MemoryView
 from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session.app import PrismApp
-from prismdbg_tui.session.messages import MemoryRead
+from prismdbg_tui.session.messages import MemoryRead, OutputCut, OutputGrew
 from prismdbg_tui.session.views import Phase, SourceView
 from prismdbg_tui.session.visible_panes import NUMBERED
 from prismdbg_tui.widgets.stack import folds
@@ -209,6 +209,24 @@ def test_empty_panes_give_their_room_to_others(tmp_path: Path) -> None:
         await until(lambda: stack.outer_size.height > 5, pilot)
 
     screen_of_app(looking(tmp_path), part, (120, 36))
+
+
+@pytest.mark.parametrize("size", [(160, 45), (200, 60)])
+def test_the_pane_of_the_output_is_there_once_the_rank_prints(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        console, output = app.panes.console, app.panes.output
+        await until(lambda: not output.display and "9 Output" in str(console.border_title), pilot)
+        alone = console.size.width
+        app.post_message(OutputGrew(b"step 1\n", 0))
+        await until(lambda: output.display and console.size.width < alone, pilot)
+        assert "Output" not in str(console.border_title)
+        app.post_message(OutputCut(0))
+        await until(lambda: not output.display, pilot)
+        await pilot.press("9")
+        await until(lambda: output.display, pilot)
+
+    screen_of_app(debugging(tmp_path), part, size)
 
 
 @pytest.mark.parametrize("width", [80, 160])

@@ -210,10 +210,15 @@ class PrismApp(App[int]):
             self.panes.status.fail(message.text)
 
     def on_output_grew(self, message: messages.OutputGrew) -> None:
+        was_empty = self.panes.output.is_empty
         self.panes.output.add(message.data, message.start_bytes)
+        if was_empty:
+            self.layout.apply()
 
     def on_output_cut(self, message: messages.OutputCut) -> None:
         self.panes.output.cut(message.length_bytes)
+        if self.panes.output.is_empty:
+            self.layout.apply()
 
     # what widgets tell
 
