@@ -50,9 +50,9 @@ def keys(*names: str, picture: str = "") -> Step:
 
 
 def typed(line: str, picture: str = "") -> Step:
-    """A line in the console: the keys are keys again after it."""
+    """A line in the console, which is left after it."""
     names = {" ": "space"}
-    return Step(keys=("colon", *(names.get(c, c) for c in line), "enter"), picture=picture)
+    return Step(keys=("colon", *(names.get(c, c) for c in line), "enter", "escape"), picture=picture)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

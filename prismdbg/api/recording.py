@@ -25,10 +25,10 @@ from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.log.columns import NOT_ENDED
 from prismdbg.log.rank_log import columns_of
+from prismdbg.log.timeline_svg import timeline_svg
 from prismdbg.model import dtypes
 from prismdbg.model.collective import Collective, Group, TensorMeta, group_title
 from prismdbg.model.moment import Moment
-from prismdbg.render.timeline_svg import timeline_svg
 
 if TYPE_CHECKING:
     import pandas

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from prismdbg.capsule.new_file import check_place
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.capsule_or_run import capsule_at
 from prismdbg.cli.options.limit_options import limits
@@ -28,7 +29,7 @@ from prismdbg.memory.flame import write_flame
 from prismdbg.memory.grouping import By, Entry, grouped
 from prismdbg.memory.live import Live, live_at
 from prismdbg.memory.peak import Peak, peak
-from prismdbg.memory.snapshot import check_place, write_snapshot
+from prismdbg.memory.snapshot import write_snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.memory.trace_end import trace_end
 from prismdbg.model.moment import Moment

@@ -362,6 +362,14 @@ def test_nested_values_are_indented() -> None:
     ]
 
 
+def test_of_a_single_number_there_is_no_histogram() -> None:
+    stats = {"min": 3.5, "max": 3.5, "mean": 3.5, "std": 0.0, "nan": 0, "inf": 0}
+    loss = {"kind": "tensor", "shape": [], "dtype": "float32", "device": "cpu", "requires_grad": True, "slice": ""}
+    loss |= {"stats": stats, "histogram": {"low": 3.5, "high": 3.5, "counts": [1, 0]}, "values": 3.5}
+    assert value_text(loss).splitlines() == ["float32[] cpu, requires grad", "  3.5"]
+    assert "min 3.5" in value_text(loss, only_stats=True)
+
+
 def test_every_bin_that_holds_anything_is_seen() -> None:
     assert bars([1, 10**9, 0]) == "▁█ "
     assert bars([0, 0]) == "  "

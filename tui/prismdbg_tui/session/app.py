@@ -22,7 +22,7 @@ from prismdbg_tui.screens.differences import Differences
 from prismdbg_tui.session import actions, keymap, messages
 from prismdbg_tui.session.action_handlers import ActionHandlers
 from prismdbg_tui.session.cursor import CursorPosition
-from prismdbg_tui.session.cursor_views import CursorViews
+from prismdbg_tui.session.cursor_views import EXPORT_TIMELINE, CursorViews
 from prismdbg_tui.session.debugger_messages import moment_of
 from prismdbg_tui.session.facts import facts
 from prismdbg_tui.session.incident import IncidentLead
@@ -324,7 +324,7 @@ class PrismApp(App[int]):
         self.notify(_plain(reason), severity="warning", timeout=4)
 
     def type_line(self, text: str) -> None:
-        """To the rank; where nothing runs only help and quit have a meaning."""
+        """To the rank; where nothing runs only help, quit and the export of the timeline have a meaning."""
         if text:
             self.panes.status.fail("")
             self.panes.console.say(f"› {text}", "asked")
@@ -337,6 +337,8 @@ class PrismApp(App[int]):
                 if self._busy:
                     self.panes.console.say(f"  queued: runs after {self.state.doing or 'the start'}", "event")
                 self.live.type_line(text)
+        elif text.startswith(EXPORT_TIMELINE):
+            self.views.export_timeline(text.removeprefix(EXPORT_TIMELINE).strip())
         elif text:
             self.panes.console.say(
                 "read-only view of the recording; `prismdbg debug` runs it; a moment moves the cursor", "error"

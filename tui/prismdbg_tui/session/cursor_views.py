@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.message import Message
 from textual.timer import Timer
 
+from prismdbg.log.timeline_file import TIMELINE
+from prismdbg.session.line import Verb
 from prismdbg_tui.memory.choices import MemoryChoices
 from prismdbg_tui.session.comparer import compared
 from prismdbg_tui.session.messages import RecordedRead, SearchEnded
@@ -20,6 +23,7 @@ from prismdbg_tui.session.views import Phase
 if TYPE_CHECKING:
     from prismdbg_tui.session.app import PrismApp
 
+EXPORT_TIMELINE = f"{Verb.EXPORT} {TIMELINE} "
 LOOK_AFTER_S = 0.06  # a row that the cursor only passes is not looked at
 
 
@@ -98,6 +102,9 @@ class CursorViews:
 
         self.searches += 1
         self._app.run_worker(work, thread=True, group="find")
+
+    def export_timeline(self, name: str) -> None:
+        self._work(partial(self._reader.export_timeline, Path(name).expanduser()), "export")
 
     def _look(self) -> None:
         position = self._app.position
