@@ -150,7 +150,7 @@ def test_what_was_printed_before_leaves_the_names_in_sight(tmp_path: Path) -> No
         await pilot.press("colon", *"print", "space", *"scores", "enter")
         await until(lambda: below_scores(app) > 4, pilot)
         await pilot.press("escape", "n")
-        await until(lambda: str(app.state.moment) == "0.2" and below_scores(app) == 2, pilot)
+        await until(lambda: str(app.state.moment) == "0.2" and below_scores(app) == 1, pilot)
 
     screen_of_app(app, part, (160, 60))
 
