@@ -87,6 +87,8 @@ def command(
 ) -> None:
     """Measure collectives and write a cluster file for `graph simulate --cluster`.
 
+    Example: `prismdbg calibrate -o cluster.yaml`
+
     It starts its own torchrun job. For several nodes, start it on each node with the same options and the node's
     own --node-rank; node 0 writes FILE. Run nothing else on the machine meanwhile.
     """

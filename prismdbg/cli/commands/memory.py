@@ -122,6 +122,8 @@ def command(
 ) -> None:
     """Show the peak memory of a rank, the allocation that caused it, and the blocks that were live at the peak.
 
+    Example: `prismdbg memory RUN --rank 0 --diff 20.2 21.2 --by stack`
+
     A TRACE is the folder that `record --memory` writes into a RUN and its capsules. A CAPSULE without a trace, or with
     --until or --keep, is replayed with tracing on. Blocks that are older than the capsule then form a group of their
     own. If not all of them are known, the sums are lower bounds. The memory of the communication backend is listed

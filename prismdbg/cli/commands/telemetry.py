@@ -32,6 +32,8 @@ _FORMATS = {"csv": export.csv_lines, "perfetto": export.perfetto_lines}
 def command(run: Path, rank: int | None, form: str | None, output: Path | None, as_json: bool) -> None:
     """Show what the sensors of the machine read while the job of RUN ran.
 
+    Example: `prismdbg telemetry RUN`
+
     RUN must be recorded with --telemetry. A counter is shown as its growth per second, a gauge as its level: the least,
     the median and the largest value. A sensor without readings is listed with the reason. Readings of a library that
     stands in for a driver are marked `fake`.
