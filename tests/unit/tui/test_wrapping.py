@@ -13,6 +13,10 @@ def test_a_printed_array_keeps_its_columns() -> None:
     ]
 
 
+def test_a_name_stays_with_its_value() -> None:
+    assert wrapped("  min 1.5  max 2.25  nan 1  inf 0", 31) == ["  min 1.5  max 2.25  nan 1", "  inf 0"]
+
+
 def test_a_sentence_goes_on_below_its_beginning() -> None:
     assert wrapped("    raised at train.py:12 in forward of it", 30) == [
         "    raised at train.py:12 in",

@@ -6,7 +6,8 @@ import re
 
 from rich.cells import cell_len
 
-_PIECE = re.compile(r"\s*\S+")
+_WORD, _FIELD = re.compile(r"\s*\S+"), re.compile(r"\s*\S+(?: \S+)*")
+_HAS_FIELDS = re.compile(r"\S {2,}\S")  # such as `nan 1  inf 0`
 _SEPARATOR = 2  # blanks between the elements of an array
 _LEAST = 20  # cells of text; where there are fewer, nothing hangs
 
@@ -21,7 +22,7 @@ def wrapped(line: str, width: int) -> list[str]:
     if width - len(hang) < _LEAST:
         hang = ""
     lines = [""]
-    for piece in _PIECE.findall(line):
+    for piece in (_FIELD if _HAS_FIELDS.search(line) else _WORD).findall(line):
         if lines[-1] and cell_len(lines[-1]) + cell_len(piece) > width:
             blanks = len(piece) - len(piece.lstrip())
             column = blanks - _SEPARATOR if blanks > 1 else 0
