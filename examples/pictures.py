@@ -50,9 +50,9 @@ def keys(*names: str, picture: str = "") -> Step:
 
 
 def typed(line: str, picture: str = "") -> Step:
-    """A line in the console: the keys are keys again after it."""
+    """A line in the console, which is left after it."""
     names = {" ": "space"}
-    return Step(keys=("colon", *(names.get(c, c) for c in line), "enter"), picture=picture)
+    return Step(keys=("colon", *(names.get(c, c) for c in line), "enter", "escape"), picture=picture)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +84,8 @@ WALKS: dict[str, Incident] = {
                     keys("slash", *"nan", "enter", "t", picture="2-at-the-nan"),
                     typed("print scores", picture="3-scores"),
                     keys("w", *"nan(scores)", "enter"),
-                    keys("N", *["tab"] * 6, "escape", picture="4-before"),
-                    keys("n", "O", picture="5-origin"),
+                    keys("N", "7", picture="4-before"),
+                    keys("1", "n", "O", picture="5-origin"),
                     keys("M", picture="6-memory"),
                 ),
             ),

@@ -25,10 +25,11 @@ from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.log.columns import NOT_ENDED
 from prismdbg.log.rank_log import columns_of
+from prismdbg.log.timeline_svg import timeline_svg
 from prismdbg.model import dtypes
 from prismdbg.model.collective import Collective, Group, TensorMeta, group_title
 from prismdbg.model.moment import Moment
-from prismdbg.render.timeline_svg import timeline_svg
+from prismdbg.model.plurals import counted
 
 if TYPE_CHECKING:
     import pandas
@@ -186,7 +187,8 @@ class Recording:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<recording {self.path.name}: {len(self.ranks)} ranks, {len(self.incidents)} incidents>"
+        ranks, incidents = counted(len(self.ranks), "rank"), counted(len(self.incidents), "incident")
+        return f"<recording {self.path.name}: {ranks}, {incidents}>"
 
     def _repr_html_(self) -> str:
         """For notebooks: incidents, verdicts, and a timeline of the last collectives."""

@@ -231,6 +231,7 @@ def debug(
         strict=travel.strict,
         standing=standing_of(travel),
     )
+    made.exports.capsule = travel.capsule
     made.driver.explain = lambda story: with_causes(story, travel.capsule, travel.client, unhidden=travel.unhidden)
     return made
 

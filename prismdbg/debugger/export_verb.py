@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from prismdbg.capsule.partial import partial_name
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.new_file import new_file
 from prismdbg.debugger.driver import PROGRESS_S, Driver
 from prismdbg.debugger.inspection import Inspection
-from prismdbg.debugger.tensor_files import TensorShape, numpy_dtype, require_writer, widen
+from prismdbg.debugger.tensor_files import SUFFIXES, TensorShape, numpy_dtype, require_writer, widen
 from prismdbg.errors import RuntimeFailure, UsageError
-from prismdbg.memory.snapshot import check_place
+from prismdbg.log.timeline_file import TIMELINE, export_timeline
 from prismdbg.model import dtypes
 from prismdbg.protocol.wire import InvalidMessage
 from prismdbg.session import answers
@@ -27,8 +27,11 @@ PIECE_BYTES = 1 << 20  # the most that a rank gives at once
 
 
 class ExportVerb:
+    """`capsule`: the one that is replayed, whose timeline can be written."""
+
     def __init__(self, driver: Driver, inspection: Inspection) -> None:
         self._driver, self._inspection = driver, inspection
+        self.capsule: Capsule | None = None
 
     def verbs(self) -> dict[Verb, Callable[[Line], Answer]]:
         return {Verb.EXPORT: self._export}
@@ -37,21 +40,13 @@ class ExportVerb:
         expression, _, name = line.text.rpartition(" ")
         if not expression:
             raise UsageError("export needs an EXPRESSION and a FILE", hint="type for example: export out[0] out.npy")
-        path = Path(name).expanduser()
+        path, expression = Path(name).expanduser(), expression.strip()
+        if expression == TIMELINE and path.suffix not in SUFFIXES and self.capsule is not None:
+            return answers.Done(what=export_timeline(self.capsule, path))
         write = require_writer(path)
-        check_place(path)
-        if path.exists():
-            raise UsageError(f"{path} already exists", hint="choose another name")
-        tensor, pieces = self.tensor(expression.strip())
-        partial = partial_name(path, "export")
-        try:
-            write(partial, expression.strip(), tensor, pieces)
-            partial.rename(path)
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror}", hint="choose another place") from None
-        finally:
-            with contextlib.suppress(OSError):
-                partial.unlink()
+        with new_file(path) as partial:
+            tensor, pieces = self.tensor(expression)
+            write(partial, expression, tensor, pieces)
         return answers.Done(what=f"{path}: {tensor.dtype}[{', '.join(map(str, tensor.shape))}]")
 
     def tensor(self, expression: str) -> tuple[TensorShape, Iterator[bytes]]:

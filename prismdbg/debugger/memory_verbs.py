@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from prismdbg.capsule.new_file import check_place
 from prismdbg.debugger.driver import Driver
 from prismdbg.debugger.routes import Routes
 from prismdbg.errors import UsageError, quoted
@@ -17,7 +18,7 @@ from prismdbg.memory.difference import Difference, diff
 from prismdbg.memory.grouping import By
 from prismdbg.memory.live import Live, live_at
 from prismdbg.memory.peak import Peak, peak
-from prismdbg.memory.snapshot import check_place, write_snapshot
+from prismdbg.memory.snapshot import write_snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.model.breakpoints import AT_NO_EVENT, StopReason
 from prismdbg.model.moment import Moment

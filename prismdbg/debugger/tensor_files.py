@@ -49,9 +49,9 @@ Write = Callable[[Path, str, TensorShape, Pieces], None]
 
 def require_writer(path: Path) -> Write:
     """By the end of its name; `UsageError` where it is none of them."""
-    if path.suffix not in _WRITERS:
+    if path.suffix not in SUFFIXES:
         raise UsageError(
-            f"{quoted(str(path))} ends in none of {', '.join(_WRITERS)}",
+            f"{quoted(str(path))} ends in none of {', '.join(SUFFIXES)}",
             hint="choose the format by the end of the name",
         )
     return _WRITERS[path.suffix]
@@ -133,3 +133,4 @@ def _numbers(numbers: Iterable[int]) -> bytes:
 
 
 _WRITERS: dict[str, Write] = {".npy": write_npy, ".safetensors": write_safetensors, ".pt": write_pt}
+SUFFIXES = tuple(_WRITERS)

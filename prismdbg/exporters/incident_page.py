@@ -20,6 +20,7 @@ from prismdbg.exporters.page_style import STYLE
 from prismdbg.exporters.source import Source
 from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.log.rank_log import columns_of
+from prismdbg.log.timeline_svg import LEGEND, MOST_CALLS, timeline_svg
 from prismdbg.memory.curve import curve
 from prismdbg.memory.grouping import By, grouped
 from prismdbg.memory.peak import peak
@@ -29,7 +30,6 @@ from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 from prismdbg.render.console import plain, when
 from prismdbg.render.memory_svg import memory_svg
-from prismdbg.render.timeline_svg import LEGEND, MOST_CALLS, timeline_svg
 from prismdbg.simulate.report.page.markup import Markup, joined, table, tag
 
 MOST_VERDICTS, MOST_LINES, MOST_RANKS, MOST_THREADS, MOST_GROUPS = 20, 60, 32, 8, 10

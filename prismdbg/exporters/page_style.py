@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prismdbg.render.timeline_svg import LEGEND
+from prismdbg.log.timeline_svg import LEGEND
 
 STYLE = """
 :root { color-scheme: light dark; --page: #fff; --ink: #1b1f24; --soft: #59636e; --line: #d5dbe1; --code: #f3f5f7; }

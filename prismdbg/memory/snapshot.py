@@ -5,34 +5,16 @@ The CPU allocator keeps no segments, so every block that lives at the end is one
 
 from __future__ import annotations
 
-import os
 import pickle
 from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.memory_format import Kind
-from prismdbg.errors import UsageError, quoted
+from prismdbg.errors import UsageError
 from prismdbg.memory.live import live_at
 from prismdbg.memory.trace import Block, MemoryTrace, Site
 
 _PROTOCOL = 4  # what the viewer in the browser can read
-
-
-def check_place(path: Path) -> None:
-    """Before anything is made for it: `UsageError` where no file can be written at `path`."""
-    try:
-        path.lstat()
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError) as error:  # too long, or with a byte that no name has
-        why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"{quoted(str(path))} is not a file name: {why}", hint="choose another name") from None
-    if path.is_dir():
-        raise UsageError(f"{path} is a directory", hint="choose a file name")
-    if not path.parent.is_dir():
-        raise UsageError(f"{path} cannot be written: no such directory: {path.parent}", hint="create it first")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UsageError(f"{path} cannot be written: permission denied", hint="choose another place")
 
 
 def write_snapshot(trace: MemoryTrace, path: Path) -> None:

@@ -12,6 +12,7 @@ from datetime import datetime
 
 import click
 
+from prismdbg.model.plain_text import plain as plain
 from prismdbg.model.sizes import size as size
 
 
@@ -58,11 +59,6 @@ def forget(streams: Sequence[int]) -> None:
     """What is still in a buffer of theirs, and all that follows, goes nowhere."""
     for stream in streams:
         os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), stream)
-
-
-def plain(text: str) -> str:
-    """What came from a capsule may not steer the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
 
 
 def when(time_ns: int) -> str:

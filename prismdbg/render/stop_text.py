@@ -48,12 +48,17 @@ def stop_line(stop: Stopped, *, beginning: bool = False, asked: str = "") -> str
     call = stop.collective
     first = "this is the capsule's start moment\n" if beginning else ""
     if not call:
-        return f"{first}stopped at {stop.moment}: {_WHY.get(stop.reason, stop.reason)}"
+        return f"{first}stopped at {stop.moment}: {reason_text(stop.reason)}"
     note = f"\n{_WHY[stop.reason]}" if stop.reason in _WHY else ""
     came = asked if asked and stop.reason in ON_THE_WAY else stop.reason
     reason = why(stop) if stop.stops else came
     reason += f", event {stop.event}" if stop.event else ""
     return f"{first}stopped at {stop.moment} ({reason}): {call_line(call)}{note}"
+
+
+def reason_text(reason: str) -> str:
+    """What a `StopReason` says, in a line."""
+    return _WHY.get(reason, reason)
 
 
 def why(stop: Stopped) -> str:

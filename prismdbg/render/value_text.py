@@ -97,8 +97,10 @@ def _tensor(value: Json) -> Iterator[str]:
     if (stats := value["stats"]) is None:
         yield "  its elements cannot be read"
         return
-    yield "  " + "  ".join(f"{name} {number(stats[name])}" for name in ("min", "max", "mean", "std", "nan", "inf"))
-    if histogram := value["histogram"]:
+    alone = value["shape"] == [] and value["values"] is not None  # of a single number they say nothing
+    if not alone:
+        yield "  " + "  ".join(f"{name} {number(stats[name])}" for name in ("min", "max", "mean", "std", "nan", "inf"))
+    if (histogram := value["histogram"]) and not alone:
         yield f"  {number(histogram['low'])} {bars(histogram['counts'])} {number(histogram['high'])}"
     if value["slice"]:
         yield f"  {value['slice']} of it:"

@@ -16,7 +16,7 @@ from prismdbg.runtime.image import ensure_environment_image
 from prismdbg.runtime.image_layers import add_rank_files
 from prismdbg.runtime.own_python import OwnPython, own_python
 from prismdbg.runtime.parent_death_fifo import ParentDeathFifo
-from prismdbg.runtime.runtime import fact_and_advice
+from prismdbg.runtime.runtime import Say, fact_and_advice, silent
 from prismdbg.runtime.spec import GIVEN, RANK, Bind, LaidFile, ProgramOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_spec import (
@@ -54,13 +54,13 @@ class DockerRuntime:
             return "the capsule does not list the installed files of the rank: use --runtime local"
         return None
 
-    def start(self, spec: ReplaySpec) -> StartedRank:
+    def start(self, spec: ReplaySpec, say: Say = silent) -> StartedRank:
         if spec.environment is None:
             fact, advice = fact_and_advice(str(self.refuses(spec)))
             raise RuntimeFailure(f"{spec.name} cannot run in a container: {fact}", hint=advice)
         engine = connect(self._daemon)
         try:
-            image = ensure_environment_image(engine, spec.environment)
+            image = ensure_environment_image(engine, spec.environment, say)
             python = own_python(self._cache)
             late = [file for file in spec.files if _is_late(file)]
             isolation = Isolation.PID if spec.engine else Isolation.NONE

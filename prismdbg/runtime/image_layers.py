@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from prismdbg.capsule import path_kind
@@ -33,7 +33,9 @@ _ROOT = (0, 0)
 _MOST_STEPS = 1000
 
 
-def add_environment(tar: tarfile.TarFile, environment: Environment) -> None:
+def add_environment(
+    tar: tarfile.TarFile, environment: Environment, on_added: Callable[[InstalledFile], None] = lambda _: None
+) -> None:
     """Owners and modes as they are; byte code too, without which an import takes many times as long."""
     modes = {**{folder: _mode_of(folder) for folder in environment.folders - {"/"}}, **_EMPTY_FOLDERS}
     modes.setdefault("/var", 0o755)
@@ -44,6 +46,7 @@ def add_environment(tar: tarfile.TarFile, environment: Environment) -> None:
         _add_installed(tar, file)
         for compiled in byte_code.of(file):
             _add_installed(tar, compiled)
+        on_added(file)
 
 
 def add_rank_files(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from functools import cache
 
+from prismdbg.runtime.runtime import Say, silent
 from prismdbg.runtime.spec import ImageOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_process import start_process
@@ -29,7 +30,7 @@ class LocalRuntime:
             return "only root can take checkpoints of a rank"
         return None
 
-    def start(self, spec: ReplaySpec) -> StartedRank:
+    def start(self, spec: ReplaySpec, say: Say = silent) -> StartedRank:
         bound = [file.bind for file in spec.files if file.is_bound]
         copied = [file for file in spec.files if not file.is_bound]
         seen = visible(spec.environment, spec.python, laid=[file.target for file in spec.files])

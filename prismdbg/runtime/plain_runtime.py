@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prismdbg.capsule import path_kind
 from prismdbg.errors import RuntimeFailure
-from prismdbg.runtime.runtime import fact_and_advice
+from prismdbg.runtime.runtime import Say, fact_and_advice, silent
 from prismdbg.runtime.spec import ImageOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_process import start_process
@@ -36,7 +36,7 @@ class PlainRuntime:
             return f"the rank ran as user {spec.uid}: run as this user, or use Docker"
         return None
 
-    def start(self, spec: ReplaySpec) -> StartedRank:
+    def start(self, spec: ReplaySpec, say: Say = silent) -> StartedRank:
         if reason := self.refuses(spec):
             fact, advice = fact_and_advice(reason)
             raise RuntimeFailure(f"{spec.name} cannot run as a plain process: {fact}", hint=advice)

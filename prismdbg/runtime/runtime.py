@@ -5,9 +5,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from prismdbg.runtime.spec import ReplaySpec
+
+Say = Callable[[str], None]
+
+
+def silent(_text: str) -> None:
+    """Says nothing."""
 
 
 def fact_and_advice(reason: str) -> tuple[str, str]:
@@ -53,5 +60,7 @@ class Runtime(Protocol):
     def refuses(self, spec: ReplaySpec) -> str | None:
         """Why this start is not for this place; None when it is. Nothing is changed."""
 
-    def start(self, spec: ReplaySpec) -> RunningRank:
-        """Returns when the rank runs. On any error everything that was made for it is removed again."""
+    def start(self, spec: ReplaySpec, say: Say = silent) -> RunningRank:
+        """Returns when the rank runs. On any error everything that was made for it is removed again.
+
+        say: is told what takes long; what it raises ends the start."""

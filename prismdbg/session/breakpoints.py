@@ -3,6 +3,7 @@ the rank."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -58,11 +59,16 @@ class BreakpointSpec:
         parts += [f"#{self.seq}"] if self.seq is not None else []
         parts += [f"{self.file}:{self.line}"] if self.file else []
         parts += [f"in {self.module}"] if self.module else []
+        moment = _AT_A_MOMENT.fullmatch(self.condition) if not parts else None
+        if moment is not None:
+            return f"{moment[1]}.{moment[2]}"
         parts += [f"if {self.condition}"] if self.condition else []
         return " ".join(parts)
 
 
 _ALWAYS = {part.name: part.default for part in fields(BreakpointSpec)}
+# What `break 12.3` becomes.
+_AT_A_MOMENT = re.compile(r"step == (0|[1-9][0-9]{0,8}) and collective == ([1-9][0-9]{0,8})")
 _WORDS = {kind: str(kind) for kind in BreakpointKind}
 
 

@@ -136,7 +136,10 @@ VERBS: dict[Verb, Usage] = {
     Verb.STATS: Usage(Takes.EXPRESSION, "", "show statistics and a histogram of a tensor, without its values"),
     Verb.DIFF: Usage(Takes.EXPRESSION, "", "compare a tensor of this collective with the recording: diff out[0]"),
     Verb.EXPORT: Usage(
-        Takes.EXPORT, "", "write a tensor into a file, .npy, .pt or .safetensors: export out[0] out.npy"
+        Takes.EXPORT,
+        "",
+        "write a tensor into a file, .npy, .pt or .safetensors: export out[0] out.npy; or the timeline, .svg or .csv: "
+        "export timeline run.svg",
     ),
     Verb.LOCALS: Usage(Takes.NOTHING, "", "show the names of this frame"),
     Verb.PEERS: Usage(Takes.NOTHING, "", "show the ranks of this collective, how each is played, and when it arrived"),

@@ -30,6 +30,8 @@ from prismdbg.render import console
 def command(capsule: Path, push: str | None, as_json: bool, keys: Keys) -> None:
     """Build the container image for CAPSULE and print its tag.
 
+    Example: `prismdbg build CAPSULE`
+
     The container image contains the installed files that the captured rank used. It needs no base image and no
     registry. The capsule itself is mounted into the container at replay. To move both to another machine, use
     `docker save TAG` and `prismdbg pack CAPSULE`.

@@ -95,6 +95,8 @@ def command(
 ) -> None:
     """Measure collectives and write a cluster file for `graph simulate --cluster`.
 
+    Example: `prismdbg calibrate -o cluster.yaml`
+
     It also measures how much slower computation and transfers are at the same time, groups of one node that communicate
     at once, and ranks that compute at once on fewer CPUs.
 

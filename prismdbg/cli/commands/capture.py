@@ -8,7 +8,8 @@ import click
 
 from prismdbg.capsule.manifest import Origin
 from prismdbg.cli.options.param_types import seconds
-from prismdbg.jobs.capture.capture import CaptureRequest, capture
+from prismdbg.jobs.capture.awaited import Awaited
+from prismdbg.jobs.capture.capture import CaptureRequest, capture, require_new
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.render import console
 
@@ -30,12 +31,14 @@ from prismdbg.render import console
     help="Start the capsule at a checkpoint of the live process (image), at a state snapshot (state) or at the start "
     "of the program (start).  [default: state, if RUN was recorded with --state-every; otherwise image]",
 )
+@click.option("--wait", is_flag=True, help="Wait until the job has started and the rank has issued a collective.")
+@click.option("--at", type=click.IntRange(min=1), metavar="STEP", help="Wait until the rank is in this step.")
 @click.option(
     "--timeout",
     type=seconds,
     default=600.0,
     show_default=True,
-    help="Wait at most this long for the steps of --window.",
+    help="Wait at most this long for --wait and --at, and again for the steps of --window.",
 )
 @click.option(
     "-o",
@@ -45,8 +48,12 @@ from prismdbg.render import console
     metavar="CAPSULE",
     help="Write to this new folder.",
 )
-def command(run: Path, rank: int, window: int, origin: str | None, timeout: float, output: Path) -> None:
+def command(
+    run: Path, rank: int, window: int, origin: str | None, wait: bool, at: int | None, timeout: float, output: Path
+) -> None:
     """Capture one rank of the job recorded in RUN as CAPSULE. The job continues.
+
+    Example: `prismdbg capture RUN --rank 2 -o CAPSULE`, or with `--at 500`, as soon as the rank is in step 500
 
     The rank pauses only while its checkpoint is taken. `--origin start` needs no checkpoint and no privileges: the
     capsule replays from the first line of the program. RUN must then have been recorded with --window all.
@@ -58,6 +65,9 @@ def command(run: Path, rank: int, window: int, origin: str | None, timeout: floa
 
     If the capsule cannot be replayed, the exit code is 3 and the data is kept as CAPSULE.evidence.
     """
+    require_new(output)
+    if wait or at is not None:
+        Awaited(run=run, rank=rank, step=at or 0, timeout_s=timeout).wait(console.announce)
     folder = RunFolder.existing(run)
     keeps_states = bool(read_json(folder.config).get("state_every"))
     request = CaptureRequest(

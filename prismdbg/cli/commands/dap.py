@@ -49,6 +49,8 @@ def command(
 ) -> None:
     """Debug the rank in CAPSULE from an editor.
 
+    Example: `prismdbg dap CAPSULE`
+
     The editor starts this command and speaks the Debug Adapter Protocol with it on standard input and output. Without
     CAPSULE, the launch configuration of the editor names it. The replay ends when the editor disconnects or exits. To
     serve an editor on a port, use `prismdbg debug --dap PORT`.

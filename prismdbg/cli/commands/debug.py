@@ -77,6 +77,8 @@ def command(
 ) -> int:
     """Step through the rank in CAPSULE and show its collectives, stack, values and peers.
 
+    Example: `prismdbg debug CAPSULE`, or `prismdbg debug RUN --rank 2 --at 11.1`
+
     For a RUN, --rank selects the rank. The debugger uses the newest capsule of this rank, or creates one from the
     recorded data. For an emulated rank, this data is always sufficient.
 

@@ -37,6 +37,8 @@ from prismdbg.render.comparison_text import comparison_lines
 def command(first: Path, second: Path | None, ranks: tuple[int, ...], as_json: bool, keys: Keys) -> int:
     """Find the first collective in which A and B differ. Each is a RUN or a CAPSULE.
 
+    Example: `prismdbg diff RUN_A RUN_B --rank 0`
+
     If both have the same rank, the calls at each moment are compared, with the data that the rank sent (by
     fingerprint) and received (if the payloads were kept). For two ranks of one job, give --rank twice and leave out B:
     the calls with the same group and sequence number are compared, with received data that must be equal on both, such

@@ -32,6 +32,8 @@ _OPTIONAL = frozenset({"gpu", "sensors", "gpu sensors"})
 def command(run: Path | None, as_json: bool) -> int:
     """Check each facility of this machine, and show its purpose, its state and the fix if it is missing.
 
+    Example: `prismdbg doctor --job RUN`
+
     The exit code is 0 if no required facility is missing, and 4 otherwise.
 
     With --job, it shows for each rank whether it can be captured now, from here, and with which origin. The exit code

@@ -15,6 +15,7 @@ from prismdbg.exporters import chakra, flight_recorder, perfetto
 from prismdbg.exporters.perfetto_packets import messages
 from prismdbg.exporters.source import Source, source_at
 from prismdbg.jobs.storage.archive_crypto import Keys
+from prismdbg.log.timeline_file import TIMELINE, require_writer
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
 
@@ -26,7 +27,7 @@ _PERFETTO, _DUMPS, _JSON_DUMPS, _CHAKRA = "perfetto", "flight-recorder", "flight
 @click.option(
     "--format",
     "kind",
-    type=click.Choice([_PERFETTO, _DUMPS, _JSON_DUMPS, _CHAKRA]),
+    type=click.Choice([_PERFETTO, _DUMPS, _JSON_DUMPS, _CHAKRA, TIMELINE]),
     required=True,
     help="Write this format.",
 )
@@ -52,11 +53,17 @@ def command(path: Path, kind: str, output: Path, last: int, keys: Keys) -> None:
     flight-recorder-json: the same as JSON, which torchfrtrace does not read.
 
     chakra: a new folder with a Chakra execution trace of each rank, for ASTRA-sim, and the members of the groups.
+
+    timeline: a picture (PATH ends in .svg) with the last calls of each rank, or a table (.csv) of all collectives.
     """
     if kind == _PERFETTO:
         messages()  # whether it is installed
+    if kind == TIMELINE:
+        require_writer(output)
     with source_at(path, keys) as source:
-        if kind == _PERFETTO:
+        if kind == TIMELINE:
+            lines = list(_write_timeline(source, output))
+        elif kind == _PERFETTO:
             lines = list(_write_trace(source, output, last))
         elif kind == _CHAKRA:
             lines = list(_write_chakra(source, output, last))
@@ -74,6 +81,15 @@ def _write_trace(source: Source, output: Path, last: int) -> Iterator[str]:
     what = f"{counted(written.ranks, 'rank')}, {counted(written.calls, 'collective')}"
     yield f"{output}: {what}, {console.size(output.stat().st_size)}: open it at https://ui.perfetto.dev"
     yield from _earlier(written.earlier)
+    yield from source.damaged
+
+
+def _write_timeline(source: Source, output: Path) -> Iterator[str]:
+    logs = source.evidence.logs
+    with output_file.whole(output) as path:
+        count = require_writer(output)(path, logs)
+    ranks = sum(bool(log.collectives) for log in logs.values())
+    yield f"{output}: {counted(ranks, 'rank')}, {counted(count, 'collective')}, {console.size(output.stat().st_size)}"
     yield from source.damaged
 
 

@@ -46,6 +46,8 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print the values a
 def command() -> None:
     """Build and simulate one iteration of the whole job.
 
+    Example: `prismdbg graph build RUN`, then `prismdbg graph simulate RUN`
+
     GRAPH is a graph file or the folder that contains it. --cluster takes the file that `prismdbg calibrate` writes;
     examples/emulation/cluster.yaml explains each line.
     """

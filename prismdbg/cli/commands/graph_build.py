@@ -71,6 +71,8 @@ def command(
 ) -> None:
     """Build the graph of one iteration from a RUN or a CAPSULE.
 
+    Example: `prismdbg graph build RUN`, then `prismdbg graph simulate RUN`
+
     RUN is a recorded or an emulated job. The work between two collectives is one computation. With a memory
     trace, each operator is a computation with its memory: record RUN with --memory for that. A CAPSULE is replayed with
     tracing on. Its times between collectives are the recorded ones; the replay only divides them among the operators.

@@ -34,6 +34,8 @@ UNSEARCHED_SHOWN = 20
 def command(capsule: Path, rank: int | None, as_json: bool, files: bool, secrets: bool, keys: Keys) -> None:
     """Show the contents of CAPSULE, a folder or a packed file.
 
+    Example: `prismdbg inspect CAPSULE --secrets`
+
     It reads only the manifest and, for a hang, the stacks of all ranks; `verify` checks the rest. With --secrets, it
     searches the whole capsule: variables, arguments, files, notes, received objects and raw memory.
     """

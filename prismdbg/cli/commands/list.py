@@ -19,6 +19,8 @@ from prismdbg.render import console
 def command(folders: tuple[Path, ...], environments: bool, as_json: bool) -> None:
     """List the runs and capsules in each FOLDER, oldest first, with their sizes on disk.
 
+    Example: `prismdbg list runs`
+
     The default is the current folder.
     """
     if environments:

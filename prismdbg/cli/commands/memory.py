@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from prismdbg.capsule.new_file import check_place
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.capsule_or_run import capsule_at
 from prismdbg.cli.options.limit_options import limits
@@ -28,7 +29,7 @@ from prismdbg.memory.flame import write_flame
 from prismdbg.memory.grouping import By, Entry, grouped
 from prismdbg.memory.live import Live, live_at
 from prismdbg.memory.peak import Peak, peak
-from prismdbg.memory.snapshot import check_place, write_snapshot
+from prismdbg.memory.snapshot import write_snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.memory.trace_end import trace_end
 from prismdbg.model.moment import Moment
@@ -120,6 +121,8 @@ def command(
     limits: Asked,
 ) -> None:
     """Show the peak memory of a rank, the allocation that caused it, and the blocks that were live at the peak.
+
+    Example: `prismdbg memory RUN --rank 0 --diff 20.2 21.2 --by stack`
 
     A TRACE is the folder that `record --memory` writes into a RUN and its capsules. A CAPSULE without a trace, or with
     --until or --keep, is replayed with tracing on. Blocks that are older than the capsule then form a group of their

@@ -42,6 +42,8 @@ def command(
 ) -> int:
     """View CAPSULE, a folder or a packed file: its timeline, collectives, stacks and received data.
 
+    Example: `prismdbg open RUN`, or `prismdbg open CAPSULE --at 11.1`
+
     A recorded RUN opens as a table of all ranks, with what `prismdbg why` finds: how far each rank came, how long it
     waited, and how long the others waited for it. With --rank or --at, one rank opens. TRACES, files of another tool
     that `prismdbg why` reads, open as such a table, too.

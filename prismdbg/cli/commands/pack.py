@@ -56,6 +56,8 @@ def command(
 ) -> None:
     """Pack CAPSULE, a folder or a packed file, into one tar.zst file and print its path.
 
+    Example: `prismdbg pack CAPSULE --share --redact`
+
     Every byte is compared with the manifest. Without --share, the file is for you only: it contains everything in
     CAPSULE, including the secrets that `inspect --secrets` lists. With --share, rules search for secrets, and packing
     fails if CAPSULE contains one. The rules miss some. The memory in a checkpoint cannot be searched completely: use

@@ -41,6 +41,8 @@ def command(
 ) -> None:
     """Estimate the ranks, time, storage and memory that `prismdbg emulate` needs on this machine.
 
+    Example: `prismdbg plan --world 64 --mesh dp=8,tp=8 --classes -- python train.py`
+
     It first runs one rank for two steps in a temporary folder; --no-probe skips this. Each figure shows its source.
     """
     if cluster is not None:

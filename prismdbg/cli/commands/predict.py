@@ -92,6 +92,8 @@ from prismdbg.simulate.graph.mesh import Mesh
 def command(model: Path, ops: Path, cluster_path: Path, output: Path | None, as_json: bool, **trained: Any) -> None:
     """Predict time and memory of a training step from times of single operators.
 
+    Example: `prismdbg predict MODEL --ops OPS --mesh pp=4,dp=2,tp=8`
+
     MODEL is a YAML file with the sizes of a GPT, a Llama or a mixture of experts. OPS is a folder of CSV files, one for
     each operator. Nothing runs: operators of other shapes are estimated, and those far from all samples are named. The
     schedule is 1F1B. docs/prediction.md describes both formats and how large the errors are.

@@ -103,6 +103,8 @@ def command(
 ) -> int:
     """Replay the rank in CAPSULE and compare every collective with the recording.
 
+    Example: `prismdbg replay CAPSULE`, or `prismdbg replay CAPSULE --source .` with a fix
+
     The replay goes from the start moment to the end moment. The rank has no peers and, except as a plain process, no
     network and no capabilities. For a RUN, prismdbg uses the newest capsule of the rank, or creates one from the
     recorded data.

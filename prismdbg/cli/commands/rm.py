@@ -34,6 +34,8 @@ def command(
 ) -> None:
     """Remove PATHS, which are runs or capsules. Nothing else is ever removed.
 
+    Example: `prismdbg rm RUN`, or `prismdbg rm RUN/capsules --keep 3`
+
     With --keep or --keep-bytes, PATHS are folders, and their oldest capsules are removed until the rest fits. The
     newest capsule always stays. --environments takes no PATHS. Replays in Docker build a container image again when
     they need it.

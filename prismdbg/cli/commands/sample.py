@@ -31,6 +31,8 @@ from prismdbg.simulate.graph.mesh import Mesh
 def command(output: Path, mesh: str, rank: int, budget: float, timeout: float, job: tuple[str, ...]) -> None:
     """Time each operator of COMMAND alone, and on other sizes.
 
+    Example: `prismdbg sample -o OPS -- python train.py`
+
     One rank is emulated for two steps. The operators of the second are noted, forward and backward, with the shapes of
     their tensors. Communication is left out.
 

@@ -24,6 +24,8 @@ from prismdbg.render import console
 def command(python: str, strict: bool, as_json: bool) -> int:
     """Build the native recorder for the job's Python and torch, and the CRIU bundle.
 
+    Example: `prismdbg setup`
+
     Parts that exist are not built again. If a part cannot be built, the output gives the reason and the fallback;
     `prismdbg doctor` shows more.
     """

@@ -23,6 +23,8 @@ from prismdbg.render import console
 def command(run: Path, as_json: bool) -> None:
     """Show the state of each rank of RUN, while the job runs or afterwards.
 
+    Example: `prismdbg status RUN`
+
     The table has the rank's last moment, its collectives, the window of kept payloads, and their size on disk. In a job
     of several nodes it also has the node, and the state of each node follows.
     """

@@ -48,6 +48,8 @@ def command(
 ) -> None:
     """Show what the sensors of the machine read while the job of RUN ran.
 
+    Example: `prismdbg telemetry RUN`
+
     RUN must be recorded with --telemetry. A CAPSULE of such a job has the readings of its rank, and of the CPUs, GPUs
     and machine that it ran on. A counter is shown as its growth per second, a gauge as its level: the least,
     the median and the largest value. A sensor without readings is listed with the reason. Readings of a library that

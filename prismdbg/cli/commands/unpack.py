@@ -34,6 +34,8 @@ from prismdbg.render import console
 def command(file: Path, output: Path | Address | None, max_size: int | None, keys: Keys) -> None:
     """Unpack FILE, written by `prismdbg pack`, into a capsule folder and print its path.
 
+    Example: `prismdbg unpack incident.tar.zst`
+
     A damaged or hostile file gives one error and exit code 3, and leaves nothing behind. If FILE is signed, the output
     names its signer.
     """

@@ -67,6 +67,8 @@ def command(
 ) -> int:
     """Check that CAPSULE, a folder or a packed file, is complete, unaltered and replayable.
 
+    Example: `prismdbg verify CAPSULE`
+
     The exit code is 0 if it is, and 3 if it is not. Notes are not faults.
 
     With --state, CAPSULE is the folder RUN of a job recorded with --state-every, which may still run. prismdbg replays

@@ -43,6 +43,8 @@ _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.
 def command(run: Path, as_json: bool, whole: bool, nccl_logs: tuple[Path, ...], keys: Keys) -> None:
     """Diagnose a crash, hang, NaN or straggler from the logs of RUN, while the job runs or afterwards.
 
+    Example: `prismdbg why RUN`
+
     It finds ranks that raised an exception or died, ranks that never reached a collective and their position,
     mismatched collectives, the first NaN, and stragglers. It reads the ranks' logs and the stacks that were taken at a
     hang. A CAPSULE, a folder or a packed file, contains the log of one rank. TRACES is a folder with one file per rank

@@ -99,10 +99,15 @@ class CaptureRequest:
     node: str = ""
 
 
+def require_new(output: Path) -> None:
+    """Before anybody waits for it."""
+    if output.exists():
+        raise UsageError(f"{output} exists", hint="choose a new name")
+
+
 def capture(request: CaptureRequest, say: Say) -> Capsule:
     """Takes the image, lets the rank go, waits for the window, writes the capsule."""
-    if request.output.exists():
-        raise UsageError(f"{request.output} exists", hint="choose a new name")
+    require_new(request.output)
     folder = request.run.latest(request.rank)
     incident = request.incident or Incident(kind=IncidentKind.REQUEST, text="captured by hand")
     if request.origin is Origin.START and (request.node or not has_local_logs(folder)):

@@ -9,7 +9,6 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.injection import cache_dir
-from prismdbg.model.plurals import counted
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_engine import engine
 from prismdbg.runtime.environment import Environment
@@ -36,8 +35,5 @@ def build_image(capsule: Capsule, say: Say) -> Built:
     environment = Environment.from_json(fields)
     with engine(Daemon(cache_dir())) as docker:
         made = not docker.has_image(environment_tag(environment))
-        if made:
-            files, size_mib = counted(len(environment.files), "file"), environment.size_bytes >> 20
-            say(f"building a container image from the rank's files: {files}, {size_mib} MiB, once for this environment")
-        tag = ensure_environment_image(docker, environment)
+        tag = ensure_environment_image(docker, environment, say)
     return Built(tag=tag, files=len(environment.files), size_bytes=environment.size_bytes, made=made)

@@ -87,7 +87,7 @@ def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say) -> RunningRa
     say(f"{runtime.name}: {_BEGINNING[capsule.manifest.origin]}")
     for text in filter(None, (redacted_arguments(capsule), *not_hidden(unhidden(runtime, plan)))):
         say(text)
-    return runtime.start(plan.spec)
+    return runtime.start(plan.spec, say)
 
 
 def unhidden(runtime: Runtime, plan: Plan) -> Unhidden:

@@ -36,7 +36,7 @@ def test_a_capsule(capsule: Path) -> None:
         assert rank.at("1.2").state is State.COMPLETED
         (values,) = rank.received(rank.at(Moment(1, 2)))
         assert values.shape == (4,) and values.tobytes() == bytes([1, 2]) * 8
-        assert "capsule" in repr(recording) and "6 collectives" in repr(rank)
+        assert repr(recording) == "<recording capsule: 1 rank, 1 incident>" and "6 collectives" in repr(rank)
 
 
 def test_a_packed_capsule_is_there_until_it_is_closed(capsule: Path, tmp_path: Path) -> None:

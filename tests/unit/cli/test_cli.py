@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -240,6 +241,18 @@ def test_help_lists_every_command_that_exists(capsys: pytest.CaptureFixture[str]
 def test_every_command_loads_and_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([name, "--help"]) == ExitCode.OK
     assert f"Usage: prismdbg {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", sorted(registry.entries()))
+def test_help_has_an_example_whose_options_exist(name: str) -> None:
+    command = main.cli.get_command(click.Context(main.cli), name)
+    assert command is not None and command.help is not None
+    (paragraph,) = [text for text in command.help.split("\n\n") if text.strip().startswith("Example: `")]
+    known = {option for parameter in command.params for option in parameter.opts}
+    for line in re.findall(r"`prismdbg ([^`]+)`", paragraph):
+        words = line.split(" -- ")[0].split()
+        if words[0] == name and not isinstance(command, click.Group):
+            assert {word.split("=")[0] for word in words[1:] if word.startswith("-")} <= known, line
 
 
 def test_help_imports_nothing_heavy(child_environment: dict[str, str], prismdbg_command: tuple[str, ...]) -> None:

@@ -362,6 +362,14 @@ def test_nested_values_are_indented() -> None:
     ]
 
 
+def test_of_a_single_number_there_is_no_histogram() -> None:
+    stats = {"min": 3.5, "max": 3.5, "mean": 3.5, "std": 0.0, "nan": 0, "inf": 0}
+    loss = {"kind": "tensor", "shape": [], "dtype": "float32", "device": "cpu", "requires_grad": True, "slice": ""}
+    loss |= {"stats": stats, "histogram": {"low": 3.5, "high": 3.5, "counts": [1, 0]}, "values": 3.5}
+    assert value_text(loss).splitlines() == ["float32[] cpu, requires grad", "  3.5"]
+    assert "min 3.5" in value_text(loss, only_stats=True)
+
+
 def test_every_bin_that_holds_anything_is_seen() -> None:
     assert bars([1, 10**9, 0]) == "▁█ "
     assert bars([0, 0]) == "  "
@@ -421,14 +429,11 @@ def test_a_stop_says_what_it_is_also_when_it_is_gone() -> None:
         "c",
     )
     _, text = drive(rank, *lines)
-    both = "breakpoint 1: all_reduce if bytes > 4, breakpoint 2: if step == 0 and collective == 4"
+    both = "breakpoint 1: all_reduce if bytes > 4, breakpoint 2: 0.4"
     assert f"stopped at 0.4 ({both}): all_reduce on group world" in text
     assert f"stopped       {both}" in text
     assert "0.2 breakpoint 3: on 0; hit by all_reduce on group world" in text
-    assert (
-        "0.2 breakpoint 2: if step == 0 and collective == 4; its condition cannot be evaluated, the rank continues: "
-        "no name 'lost'" in text
-    )
+    assert "0.2 breakpoint 2: 0.4; its condition cannot be evaluated, the rank continues: no name 'lost'" in text
     assert "\n   1  " not in text, "it was to hit once"
     assert "stopped at 0.5 (breakpoint 9)" in text, "none of ours"
 

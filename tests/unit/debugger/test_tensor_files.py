@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from capsules import MANIFEST, make_capsule
 from simulated_rank import SimulatedRank
 
 from prismdbg.capsule import safetensors
@@ -101,6 +102,19 @@ def test_a_tensor_is_exported_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert answer == answers.Done(what=f"{tmp_path / name}: float32[10, 100]")
     assert raw(tensor) in (tmp_path / name).read_bytes() and list(tmp_path.iterdir()) == [tmp_path / name]
     assert (exporting.debugger.exports.array("x") == tensor.numpy()).all()
+
+
+def test_the_timeline_is_exported_unless_the_name_asks_for_a_tensor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    debugger = Exporting(torch.ones(2), monkeypatch).debugger
+    debugger.exports.capsule = make_capsule(tmp_path / "capsule", MANIFEST)
+    assert debugger.do(f"export timeline {tmp_path / 'x.csv'}") == answers.Done(
+        what=f"{tmp_path / 'x.csv'}: 6 collectives"
+    )
+    assert (tmp_path / "x.csv").read_text().startswith("rank,moment,op,")
+    debugger.do(f"export timeline {tmp_path / 'x.npy'}")
+    assert (np.load(tmp_path / "x.npy") == 1).all(), "a variable of that name"
 
 
 def test_an_existing_file_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

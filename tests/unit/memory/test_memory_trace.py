@@ -13,6 +13,7 @@ from traces import CAPACITY, TraceBuilder, header_of
 
 from prismdbg.capsule import memory_format
 from prismdbg.capsule.memory_format import Kind
+from prismdbg.capsule.new_file import check_place
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, UsageError
@@ -22,7 +23,7 @@ from prismdbg.memory.grouping import BACKEND, BEFORE, By, grouped, nested, stack
 from prismdbg.memory.live import live_at
 from prismdbg.memory.peak import peak
 from prismdbg.memory.refused import refusals
-from prismdbg.memory.snapshot import check_place, snapshot, write_snapshot
+from prismdbg.memory.snapshot import snapshot, write_snapshot
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment

@@ -101,9 +101,16 @@ def test_anything_is_a_stop_or_is_refused(text: str) -> None:
         assert str(refusal)
 
 
-@pytest.mark.parametrize("text", ["all_reduce on dp #3 train.py:7 in m if bytes > 1", "nan", "peer 2", "change x + 1"])
+@pytest.mark.parametrize(
+    "text", ["all_reduce on dp #3 train.py:7 in m if bytes > 1", "nan", "peer 2", "change x + 1", "12.3"]
+)
 def test_a_title_is_what_one_would_type(text: str) -> None:
     assert parse_breakpoint(parse_breakpoint(text).title) == parse_breakpoint(text)
+
+
+def test_a_moment_is_named_as_one() -> None:
+    assert parse_breakpoint("12.3").title == "12.3"
+    assert parse_breakpoint("all_reduce if step == 12 and collective == 3").title.startswith("all_reduce if step")
 
 
 def test_numbers_are_given_once() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from capsules import MANIFEST, make_capsule
-from played import PlayedRank, live_over, screen_of_app, small_capsule, stopped, until
+from played import PlayedRank, live_over, resized, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.views import Phase
 from textual.pilot import Pilot
@@ -17,7 +17,9 @@ from tiny_log import write_training
 from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.diagnosis.nonfinite import FirstNonfinite
 from prismdbg.jobs.leading_finding import leading_finding
+from prismdbg.model.collective import Frame
 
 
 def run_around(folder: Path, *, sends: int, same_process: bool = True) -> Capsule:
@@ -91,6 +93,28 @@ def test_it_leads_to_the_incident_and_on(tmp_path: Path, size: tuple[int, int]) 
         await until(lambda: app.cursor == 5, pilot)
 
     screen_of_app(app, part, size)
+
+
+def test_at_80_columns_the_line_of_the_program_stays(tmp_path: Path) -> None:
+    """With both keys behind it, of which the second one says less."""
+    capsule = run_around(tmp_path, sends=0)
+    app = PrismApp(capsule, "capsule", live=live_over(capsule, PlayedRank([])))
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED and app.incident.finding, pilot)
+        finding = app.incident.finding
+        assert finding is not None and isinstance(finding.verdict, FirstNonfinite)
+        call = finding.verdict.call
+        known = replace(call.collective, frames=(Frame(filename="/job/train.py", line=7, name="main"),))
+        app.incident.found(replace(finding, verdict=replace(finding.verdict, call=replace(call, collective=known))))
+        brief = " ✕ 2.2  rank 0 sent the first NaN or Inf · {}train.py:7   I show it   O {}"
+        await until(lambda: shown(app) == brief.format("", "origin"), pilot)
+        await resized(app, pilot, (100, 30))
+        await until(lambda: shown(app) == brief.format("all_reduce · ", "find its origin"), pilot)
+        await pilot.click(app.panes.incident, (shown(app).index("show it"), 0))
+        await until(lambda: app.cursor == 5, pilot)
+
+    screen_of_app(app, part, (80, 24))
 
 
 def test_a_low_terminal_keeps_the_table(tmp_path: Path) -> None:

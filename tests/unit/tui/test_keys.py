@@ -254,6 +254,27 @@ def test_ctrl_c_cancels_what_takes_long(tmp_path: Path) -> None:
     on_screen(tmp_path, part)
 
 
+@pytest.mark.parametrize(
+    ("keys", "lines"),
+    [
+        ("slash 2 full_stop 2 enter t n", ["until 2.2", "next"]),
+        ("w l o s s enter n", ["watch loss", "next"]),
+        ("w l o s s escape n", ["next"]),
+        ("colon n enter s enter", ["n", "s"]),
+    ],
+)
+def test_keys_that_come_faster_than_the_screen_are_not_lost(tmp_path: Path, keys: str, lines: list[str]) -> None:
+    """As of who types fast, of a macro, or of a slow machine: all of them are there before the first is heard."""
+    characters = {"slash": "/", "full_stop": ".", "colon": ":", "enter": "\r", "escape": "\x1b"}
+
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        for key in keys.split():
+            app.post_message(events.Key(key, characters.get(key, key)))
+        await until(lambda: len(heard.lines) >= len(lines), pilot)
+
+    assert on_screen(tmp_path, part).lines == lines
+
+
 def test_what_is_typed_ahead_is_said_to_be_queued(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
         heard.show(replace(STANDS, phase=Phase.RUNNING, doing="origin"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from played import PlayedRank, live_over, resized, screen_of_app, small_capsule, stopped, until
+from played import TENSOR, PlayedRank, live_over, resized, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.drawing.table_columns import columns_for
 from prismdbg_tui.memory.view import CurveView, MemoryNode, MemoryView
 from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session.app import PrismApp
-from prismdbg_tui.session.messages import MemoryRead
+from prismdbg_tui.session.messages import MemoryRead, OutputCut, OutputGrew
 from prismdbg_tui.session.views import Phase, SourceView
 from prismdbg_tui.session.visible_panes import NUMBERED
 from prismdbg_tui.widgets.stack import folds
@@ -130,6 +130,31 @@ def test_values_lead_with_watches_and_what_they_were(tmp_path: Path) -> None:
     screen_of_app(app, part, (160, 60))
 
 
+def test_what_was_printed_before_leaves_the_names_in_sight(tmp_path: Path) -> None:
+    """In full where it was printed, in a line at each later stop."""
+    app = debugging(tmp_path, [stopped("0.1", 2)], [stopped("0.2", 3)])
+    rank = app.live._opens(lambda _: None).__enter__().client  # type: ignore[union-attr]
+    plain = rank.answers["evaluate"]
+    rank.answers["evaluate"] = lambda asked: {"value": TENSOR} if asked["expression"] == "scores" else plain(asked)
+
+    def below_scores(app: PrismApp) -> int:
+        """Lines from it to the names of the frame."""
+        shown = values(app)
+        at = next((place for place, text in enumerate(shown) if text.startswith("scores")), len(shown))
+        return shown.index("names of this frame") - at if "names of this frame" in shown[at:] else -1
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("n")
+        await until(lambda: str(app.state.moment) == "0.1", pilot)
+        await pilot.press("colon", *"print", "space", *"scores", "enter")
+        await until(lambda: below_scores(app) > 4, pilot)
+        await pilot.press("escape", "n")
+        await until(lambda: str(app.state.moment) == "0.2" and below_scores(app) == 1, pilot)
+
+    screen_of_app(app, part, (160, 60))
+
+
 def test_a_watch_keeps_what_it_was_before() -> None:
     watches = WatchList()
     watch = watches.add("loss")
@@ -184,6 +209,24 @@ def test_empty_panes_give_their_room_to_others(tmp_path: Path) -> None:
         await until(lambda: stack.outer_size.height > 5, pilot)
 
     screen_of_app(looking(tmp_path), part, (120, 36))
+
+
+@pytest.mark.parametrize("size", [(160, 45), (200, 60)])
+def test_the_pane_of_the_output_is_there_once_the_rank_prints(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        console, output = app.panes.console, app.panes.output
+        await until(lambda: not output.display and "9 Output" in str(console.border_title), pilot)
+        alone = console.size.width
+        app.post_message(OutputGrew(b"step 1\n", 0))
+        await until(lambda: output.display and console.size.width < alone, pilot)
+        assert "Output" not in str(console.border_title)
+        app.post_message(OutputCut(0))
+        await until(lambda: not output.display, pilot)
+        await pilot.press("9")
+        await until(lambda: output.display, pilot)
+
+    screen_of_app(debugging(tmp_path), part, size)
 
 
 @pytest.mark.parametrize("width", [80, 160])

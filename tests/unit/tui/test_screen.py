@@ -75,6 +75,18 @@ def test_a_wrong_pattern_is_said(tmp_path: Path) -> None:
     play(looking(tmp_path), part)
 
 
+def test_the_timeline_of_a_recording_is_exported(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        for name in ("run.csv", "run.png"):
+            await pilot.press("colon")
+            app.panes.console.line.value = f"export timeline {tmp_path / name}"
+            await pilot.press("enter")
+        await until(lambda: "run.csv: 6 collectives" in said(app) and "ends in none of .svg, .csv" in said(app), pilot)
+        assert (tmp_path / "run.csv").read_text().count("\n") == 7
+
+    play(looking(tmp_path), part)
+
+
 def test_the_record_shows_what_was_received(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await until(lambda: app.panes.values._last[0], pilot)

@@ -10,7 +10,7 @@ from capsules import MANIFEST, make_capsule
 from played import PlayedRank, live_over, screen_of, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import OutputCut, OutputGrew
-from prismdbg_tui.session.views import Phase
+from prismdbg_tui.session.views import Phase, State
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -18,6 +18,7 @@ from prismdbg.capsule.stacks import FROM_OUTSIDE, HangPlace, JobStacks, RankStac
 from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.session.outside_collective import OutsideCollective
+from prismdbg.session.watches import Watched
 
 
 def asked(rank: PlayedRank, verb: str) -> list[dict[str, object]]:
@@ -44,7 +45,7 @@ def test_a_breakpoint_by_key_its_mark_and_its_end(tmp_path: Path) -> None:
         await pilot.press("c")
         await stands(app, pilot, "1.2")
         assert app.state.hits == {1: 1} and app.state.hit_here == (1,)
-        named = "breakpoint 1: if step == 1 and collective == 2"
+        named = "breakpoint 1: 1.2"
         assert named in str(app.panes.status.content) and f"stopped at 1.2 ({named})" in said(app)
         assert asked(rank, "stops")[0]["stops"] == [
             {"kind": "collective", "number": 1, "condition": "step == 1 and collective == 2", "seq": None}
@@ -65,6 +66,17 @@ def test_a_condition_is_of_the_breakpoint_here_else_of_all_such_collectives(tmp_
         await until(lambda: len(app.state.stops) == 2, pilot)
         await pilot.press("B", *"bytes > 4", "enter")
         await until(lambda: app.state.stops[1].condition == "bytes > 4", pilot)
+
+    screen_of(part, tmp_path, PlayedRank())
+
+
+def test_a_watch_that_fails_has_one_line_in_the_list(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        failed = Watched(number=1, text="scores", value=None, changed=None, error="unknown name\n    scores\n    ^")
+        app.panes.stops.show(State(phase=Phase.STOPPED, watches=(failed,)), {})
+        await pilot.pause()
+        assert str(app.panes.stops._body.content).splitlines() == ["◉  1 scores  unknown name"]
 
     screen_of(part, tmp_path, PlayedRank())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from played import PlayedRank, resized, screen_of, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.session.app import PrismApp
-from prismdbg_tui.session.messages import StateChanged
+from prismdbg_tui.session.messages import Said, StateChanged
 from prismdbg_tui.session.views import Phase, State
 from textual.pilot import Pilot
 
@@ -18,6 +18,18 @@ from prismdbg.model.moment import Moment
 def status(app: PrismApp) -> str:
     """As it is seen."""
     return app.panes.status.render_line(0).text.strip()
+
+
+def test_of_a_traceback_it_is_the_exception(tmp_path: Path) -> None:
+    text = (
+        'Traceback (most recent call last):\n  File "train.py", line 3, in read\n    f()\nValueError: no number\nof two'
+    )
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        app.post_message(Said(text, "error"))
+        await until(lambda: status(app) == "✕ ValueError: no number", pilot)
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (40, 10)])
@@ -35,6 +47,14 @@ def test_what_runs_how_long_and_how_to_end_it(tmp_path: Path, size: tuple[int, i
     screen_of(part, tmp_path, rank, size=size)
 
 
+def test_why_it_stands_where_nothing_was_asked_for_yet(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        app.post_message(StateChanged(State(phase=Phase.STOPPED, moment=Moment.parse("0.0"), reason="start")))
+        await until(lambda: status(app) == "stopped at 0.0: before the first line that follows `import torch`", pilot)
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
+
+
 def test_progress_is_shown_where_it_is_known(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         app.post_message(StateChanged(State(phase=Phase.RUNNING, doing="origin", done=1, total=4)))
@@ -43,11 +63,28 @@ def test_progress_is_shown_where_it_is_known(tmp_path: Path) -> None:
     screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
 
 
+def test_a_command_is_named_while_it_runs_the_rank_again(tmp_path: Path) -> None:
+    rank = PlayedRank([])
+    at_first = rank.answers["progress"]
+    rank.answers["pause"] = lambda _: rank.tell(stopped("0.2", 2, "paused")) or {}
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        rank.answers["progress"] = lambda asked: {**at_first(asked), "stopped": None}
+        await pilot.press("colon", *"until 2.2", "enter")
+        await until(lambda: "until 2.2: running, at 0.0" in status(app), pilot)
+        await pilot.press("escape")
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+
+    screen_of(part, tmp_path, rank)
+
+
 def test_what_a_search_found_is_told_where_it_came_to(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         here = State(phase=Phase.STOPPED, moment=Moment.parse("0.1.5"), reason="origin")
-        app.post_message(StateChanged(replace(here, found="the first NaN was produced by aten::log, 0.1.5\nmore")))
-        await until(lambda: status(app) == "the first NaN was produced by aten::log, 0.1.5", pilot)
+        found = "the first NaN was produced by aten::log, 0.1.5 at {}train.py:7 in step"
+        app.post_message(StateChanged(replace(here, found=found.format("/a/long/path/") + "\nmore")))
+        await until(lambda: status(app) == found.format(""), pilot)
         app.post_message(StateChanged(here))
         await until(lambda: status(app) == "stopped at 0.1.5", pilot)
 

@@ -23,12 +23,12 @@ _SEQ = Column("seq", "seq", 6, right=True)
 _BYTES = Column("bytes", "bytes", 9, right=True)
 _WAITED = Column("waited", "waited", 8, right=True)
 _BAR = Column("bar", "", 1)
-_VERDICT = Column("verdict", "verdict", 11)
-_SOURCE = Column("source", "source", 14)
+_VERDICT = Column("verdict", "verdict", 13)  # "= ✕ first NaN"
+_SOURCE = Column("source", "source", 12)
 
 # what goes first where there is no room
 _LEAST = (_SEQ, _BAR, _GROUP, _BYTES, _SOURCE)
-_WIDENED = (("verdict", 2), ("op", 8), ("source", 12), ("moment", 6), ("group", 6), ("verdict", 4))
+_WIDENED = (("source", 2), ("op", 8), ("source", 12), ("moment", 6), ("group", 6), ("verdict", 4))
 
 
 @lru_cache(maxsize=512)

@@ -47,6 +47,11 @@ def draw(title: str, value: Json, ink: Ink, differs: Differs | None = None) -> T
     return text
 
 
+def draw_line(title: str, value: Json, ink: Ink) -> Text:
+    text = Text(no_wrap=True, overflow="ellipsis")
+    return text.append(f"{figures.clean(title)}  ", f"bold {ink.name}").append(figures.clean(short(value)))
+
+
 def short(value: Json) -> str:
     """In one line: a number, or a tensor's type and what stands out of it."""
     match value.get("kind"):

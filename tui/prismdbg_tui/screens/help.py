@@ -16,7 +16,21 @@ from prismdbg.session.line import VERBS
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.session import pattern
 from prismdbg_tui.session.actions import ACTIONS, Action, Section, unavailable
+from prismdbg_tui.timeline.lanes_drawing import END, START, WAITING
 
+_SIGNS = (
+    ("◆ ▶", "where the rank is: in the timeline, in the table"),
+    ("▲", "the cursor"),
+    (f"{START} {END}", "start and end moment of the capsule"),
+    ("●", "a breakpoint, or where one will be hit; • where there are many"),
+    ("✕ ·", "the first NaN or infinity that the rank sent; later ones"),
+    ("◇", "a checkpoint of the rank"),
+    ("⚑", "a note or a bookmark"),
+    (WAITING, "the rank waits for others"),
+    ("= ~ ≠", "identical to the recording, synthesized, diverged"),
+    ("″", "as in the row above"),
+    ("◉", "a watch expression"),
+)
 _TWO_COLUMNS = 100  # cells of the terminal; with fewer the commands are below the keys
 
 
@@ -67,6 +81,10 @@ class Help(ModalScreen[None]):
         for verb, usage in VERBS.items():
             name = f"{verb} ({usage.short})" if usage.short else str(verb)
             sheet.add_row(Text(name, "bold"), Text(usage.meaning))
+        sheet.add_row("", "")
+        sheet.add_row("", Text("Signs", f"bold {accent}"))
+        for sign, meaning in _SIGNS:
+            sheet.add_row(Text(sign, "bold"), Text(meaning))
         sheet.add_row("", "")
         sheet.add_row("", Text("Search and filter", f"bold {accent}"))
         for line in (pattern.__doc__ or "").split("\n\n", 1)[1].strip("\n").splitlines():

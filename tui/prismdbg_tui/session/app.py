@@ -22,7 +22,7 @@ from prismdbg_tui.screens.differences import Differences
 from prismdbg_tui.session import actions, keymap, messages
 from prismdbg_tui.session.action_handlers import ActionHandlers
 from prismdbg_tui.session.cursor import CursorPosition
-from prismdbg_tui.session.cursor_views import CursorViews
+from prismdbg_tui.session.cursor_views import EXPORT_TIMELINE, CursorViews
 from prismdbg_tui.session.debugger_messages import moment_of
 from prismdbg_tui.session.facts import facts
 from prismdbg_tui.session.incident import IncidentLead
@@ -80,6 +80,7 @@ class PrismApp(App[int]):
         self.set_keymap(dict(keys or {}))
         self.state = State()
         self.condition_of: int | None = None
+        self._waiting: list[str] = []  # actions, until a search has ended
         self._wanted = at or moment_of(str(capsule.manifest.incident.moment or ""))
         self.panes = Panes(name, capsule.manifest, self.keys_shown, live=live is not None)
         self.layout = Layout(self, self.panes)
@@ -179,6 +180,13 @@ class PrismApp(App[int]):
     def on_rows_found(self, message: messages.RowsFound) -> None:
         self.navigation.found(message)
 
+    def on_search_ended(self) -> None:
+        """What was asked for meanwhile is about where the search led to."""
+        self.views.searches -= 1
+        waiting, self._waiting = self._waiting, []
+        for name in waiting:
+            self.act(name)
+
     def on_recorded_read(self, message: messages.RecordedRead) -> None:
         self.views.looked(message)
 
@@ -202,10 +210,15 @@ class PrismApp(App[int]):
             self.panes.status.fail(message.text)
 
     def on_output_grew(self, message: messages.OutputGrew) -> None:
+        was_empty = self.panes.output.is_empty
         self.panes.output.add(message.data, message.start_bytes)
+        if was_empty:
+            self.layout.apply()
 
     def on_output_cut(self, message: messages.OutputCut) -> None:
         self.panes.output.cut(message.length_bytes)
+        if self.panes.output.is_empty:
+            self.layout.apply()
 
     # what widgets tell
 
@@ -254,7 +267,10 @@ class PrismApp(App[int]):
     # what actions and messages come down to
 
     def act(self, name: str) -> None:
-        self._handlers.do(name)
+        if self.views.searches and name not in ("pause", "leave"):
+            self._waiting.append(name)
+        else:
+            self._handlers.do(name)
 
     def action_act(self, name: str) -> None:
         self.act(name)
@@ -308,7 +324,7 @@ class PrismApp(App[int]):
         self.notify(_plain(reason), severity="warning", timeout=4)
 
     def type_line(self, text: str) -> None:
-        """To the rank; where nothing runs only help and quit have a meaning."""
+        """To the rank; where nothing runs only help, quit and the export of the timeline have a meaning."""
         if text:
             self.panes.status.fail("")
             self.panes.console.say(f"› {text}", "asked")
@@ -321,6 +337,8 @@ class PrismApp(App[int]):
                 if self._busy:
                     self.panes.console.say(f"  queued: runs after {self.state.doing or 'the start'}", "event")
                 self.live.type_line(text)
+        elif text.startswith(EXPORT_TIMELINE):
+            self.views.export_timeline(text.removeprefix(EXPORT_TIMELINE).strip())
         elif text:
             self.panes.console.say(
                 "read-only view of the recording; `prismdbg debug` runs it; a moment moves the cursor", "error"

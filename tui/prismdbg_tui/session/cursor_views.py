@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.message import Message
 from textual.timer import Timer
 
+from prismdbg.log.timeline_file import TIMELINE
+from prismdbg.session.line import Verb
 from prismdbg_tui.memory.choices import MemoryChoices
 from prismdbg_tui.session.comparer import compared
-from prismdbg_tui.session.messages import RecordedRead
+from prismdbg_tui.session.messages import RecordedRead, SearchEnded
 from prismdbg_tui.session.panes import Panes
 from prismdbg_tui.session.reader import CapsuleReader
 from prismdbg_tui.session.views import Phase
@@ -20,6 +23,7 @@ from prismdbg_tui.session.views import Phase
 if TYPE_CHECKING:
     from prismdbg_tui.session.app import PrismApp
 
+EXPORT_TIMELINE = f"{Verb.EXPORT} {TIMELINE} "
 LOOK_AFTER_S = 0.06  # a row that the cursor only passes is not looked at
 
 
@@ -30,6 +34,7 @@ class CursorViews:
         self._reader = reader
         self._frame: int | None = None
         self._timers: dict[str, Timer] = {}
+        self.searches = 0  # under way
         self.memory = MemoryChoices(self.look_at_memory)
 
     @property
@@ -86,8 +91,20 @@ class CursorViews:
         self._work(lambda: compared(self._app.capsule, what), "compare", exclusive=True)
 
     def find(self, pattern: str, *, keeps: bool) -> None:
-        if (position := self._app.position) is not None:
-            self._work(partial(self._reader.find, position.recording, pattern, keeps=keeps), "find")
+        if (position := self._app.position) is None:
+            return
+
+        def work() -> None:
+            try:
+                self._app.post_message(self._reader.find(position.recording, pattern, keeps=keeps))
+            finally:
+                self._app.post_message(SearchEnded())
+
+        self.searches += 1
+        self._app.run_worker(work, thread=True, group="find")
+
+    def export_timeline(self, name: str) -> None:
+        self._work(partial(self._reader.export_timeline, Path(name).expanduser()), "export")
 
     def _look(self) -> None:
         position = self._app.position

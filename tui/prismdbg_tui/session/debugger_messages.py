@@ -24,6 +24,7 @@ from prismdbg.session.frames import own_frame
 from prismdbg.session.line import Line, Verb, parse_line
 from prismdbg.session.session import Phase as SessionPhase
 from prismdbg.session.trace_place import TracePlace
+from prismdbg_tui.drawing import figures
 from prismdbg_tui.session import answers
 from prismdbg_tui.session.messages import Said, StateChanged
 from prismdbg_tui.session.stop_views import Debugger, StopViews, attempt
@@ -31,6 +32,7 @@ from prismdbg_tui.session.views import Phase, SourceView, State, ValueView
 
 MAX_KEPT = 6
 MAX_MARKED = 10_000  # moments, in the timeline
+_MOST_ASKED = 24  # characters of a command, beside what it does
 MOVES = frozenset(
     {
         Verb.NEXT, Verb.REVERSE_NEXT, Verb.STEP, Verb.REVERSE_STEP, Verb.FINISH, Verb.REVERSE_FINISH, Verb.CONTINUE,
@@ -57,6 +59,7 @@ class DebuggerMessages:
         self._checkpoints = checkpoints
         self._trace = trace
         self.state = state
+        self._asked = ""
         self._kept: tuple[str, ...] = ()  # expressions printed, shown again at each stop
 
     def begin(self) -> None:
@@ -75,7 +78,7 @@ class DebuggerMessages:
             case notices.Stopped() | notices.Lost():
                 pass  # the answer says it, with what is looked at there
             case notices.Progress():
-                self._show(doing=answers.progress(notice), done=notice.done, total=notice.total, moment=notice.moment)
+                self._show(doing=self._doing(notice), done=notice.done, total=notice.total, moment=notice.moment)
             case notices.Diverged():
                 self._show(diverged=_marked(self.state.diverged, notice.moment))
             case notices.Synthesized():
@@ -91,6 +94,11 @@ class DebuggerMessages:
                 self._show(moment=notice.moment)
             case _:
                 self._say(answers.notice(notice), "error" if answers.is_bad(notice) else "event")
+
+    def _doing(self, notice: notices.Progress) -> str:
+        """With what was asked for, which may run the rank several times: `origin: running, at 3.1`."""
+        asked, text = figures.cut(self._asked, _MOST_ASKED), answers.progress(notice)
+        return f"{asked}: {text}" if asked and not text.startswith(asked) else text
 
     @property
     def is_alive(self) -> bool:
@@ -123,6 +131,7 @@ class DebuggerMessages:
 
     def _do(self, text: str) -> None:
         line = parse_line(text)
+        self._asked = text
         if line.verb in MOVES:
             self._show(phase=Phase.RUNNING, doing=text, done=0, total=0, since_s=time.monotonic(), can_look=False)
         self._answer(self._debugger.do(text), line)

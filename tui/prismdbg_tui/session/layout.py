@@ -68,6 +68,8 @@ class Layout:
         width, height = self._app.size
         size = room(width, height)
         shown = self._visible_panes.seen(size, live=self._app.live is not None, lines=height)
+        if "console" in shown and self.pane != "output" and self._panes.output.is_empty:
+            shown = [pane for pane in shown if pane != "output"]
         screen = self._app.screen_stack[0]
         screen.set_class(size is Room.NARROW and not self._visible_panes.maximised, "-narrow")
         screen.set_class(size is Room.AMPLE, "-ample")
@@ -76,7 +78,7 @@ class Layout:
         hidden = not self._panes.memory.display
         timeline = self._panes.timeline
         arrange(screen, shown, timeline_height(timeline.lanes, size, height) + timeline.has_sensor)
-        self._panes.name_places(shown if size in (Room.SNUG, Room.WIDE) else ())
+        self._panes.name_places(shown if size is not Room.NARROW else ())
         fold(screen.query_one("#foot"))
         self._panes.tabs.show(self._visible_panes.pane)
         if hidden and self._panes.memory.display:

@@ -118,6 +118,10 @@ class RowsFound(Message):
         super().__init__()
 
 
+class SearchEnded(Message):
+    """Comes after the answer, whatever that was."""
+
+
 class RecordedRead(Message):
     """What the record holds of one row: its values; and the source of the frame that is looked from."""
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.leading_finding import leading_finding
+from prismdbg.log.timeline_file import export_timeline
 from prismdbg.model.collective import Frame
 from prismdbg.session.frames import own_frame
 from prismdbg_tui.memory.reader import MemoryReader, MemoryRequest
-from prismdbg_tui.session.messages import Failed, FindingRead, MemoryRead, RecordedRead, RecordingRead, RowsFound
+from prismdbg_tui.session.messages import Failed, FindingRead, MemoryRead, RecordedRead, RecordingRead, RowsFound, Said
 from prismdbg_tui.session.pattern import rows_of
 from prismdbg_tui.session.recorded_call import Sources, received
 from prismdbg_tui.session.views import SourceView
@@ -48,6 +49,12 @@ class CapsuleReader:
         try:
             return RowsFound(pattern, rows_of(recording, pattern), keeps=keeps)
         except UsageError as error:
+            return Failed(str(error), error.hint)
+
+    def export_timeline(self, path: Path) -> Said | Failed:
+        try:
+            return Said(export_timeline(self._capsule, path), "said")
+        except PrismError as error:
             return Failed(str(error), error.hint)
 
     def look(self, recording: Recording, row: int, chosen: int | None) -> Told:

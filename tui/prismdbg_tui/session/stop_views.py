@@ -73,7 +73,8 @@ class StopViews:
         found: list[ValueView] = []
         for place, text in enumerate((*kept, *of_call)):
             if (value := attempt(lambda text=text: self._debugger.evaluate(text))) is not None:  # type: ignore[misc]
-                found += [replace(view, of_call=place >= len(kept)) for view in opened(text, value)]
+                is_kept = place < len(kept)
+                found += [replace(view, of_call=not is_kept, again=is_kept) for view in opened(text, value)]
         outputs = [number for number, view in enumerate(found) if view.title.startswith("out[")]
         for number in outputs[:MAX_COMPARED]:
             found[number] = replace(found[number], differs=self._difference(found[number].title))

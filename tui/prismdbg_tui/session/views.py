@@ -33,12 +33,13 @@ class SourceView:
 @dataclass(frozen=True, slots=True)
 class ValueView:
     """A value as an agent renders it, under the name it was asked by, and how it differs from the recorded one.
-    of_call: what the collective takes or gives; nobody asked for it."""
+    of_call: what the collective takes or gives; nobody asked for it. again: asked for at an earlier stop."""
 
     title: str
     value: Json
     differs: Differs | None = None
     of_call: bool = False
+    again: bool = False
 
 
 class Phase(StrEnum):

@@ -16,6 +16,7 @@ from prismdbg_tui.timeline.op_families import FAMILIES, NONFINITE
 
 LEVELS = " ▁▂▃▄▅▆▇█"
 WAITING = "▒"
+START, END = "├", "┤"  # of the capsule
 FEW_STOPS = 12
 _FUTURE = 0.62  # how far what is to come fades into the background
 _OUTSIDE = 0.72  # and what lies outside the capsule's A to B
@@ -118,7 +119,7 @@ class Marks:
 
 
 def mark_cells(image: LanesImage, marks: Marks, width: int, paint: Paint) -> list[Cell]:
-    """A and B, NaN and Inf, images, stops, where the rank stands, and the cursor; the later covers the earlier."""
+    """Start and end moment, NaN and Inf, checkpoints, breakpoints, the rank, the cursor; later ones on top."""
     quiet = style(faded(paint.text, paint.background, 0.45), paint.background)
     cells: list[Cell] = [(" ", quiet)] * width
 
@@ -128,8 +129,8 @@ def mark_cells(image: LanesImage, marks: Marks, width: int, paint: Paint) -> lis
 
     for cell in np.flatnonzero(image.nonfinite.any(axis=0)).tolist():
         cells[cell] = ("·", style(paint.red, paint.background))
-    for cell, letter in ((paint.first, "A"), (paint.beyond, "B")):
-        put(cell, letter, paint.text)
+    for cell, glyph in ((paint.first, START), (paint.beyond, END)):
+        put(cell, glyph, paint.text)
     for cell in marks.checkpoints:
         put(cell, "◇", paint.good)
     for cell in marks.stops:

@@ -42,7 +42,9 @@ class Breakpoints(Pane):
             self._line(text, self._stop(stop), stop)
         for watch in state.watches:
             changed = f"bold {color(self.app, 'accent')}" if watch.changed else ""
-            shown = watch.error or (short(watch.value) if watch.value is not None else "not evaluated yet")
+            shown = watch.error.split("\n", 1)[0] or (
+                short(watch.value) if watch.value is not None else "not evaluated yet"
+            )
             self._line(
                 text,
                 Text.assemble(

@@ -127,10 +127,14 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
             every = figures.plural(len(self._recording), "call")
             shown = f"{figures.count(self.count)} of {every}: {figures.cut(self._pattern, 30)}"
         if len(self._hits):
-            at = int(np.searchsorted(self._hits, self._cursor, side="right"))
-            shown += f" · match {figures.count(at)} of {figures.count(len(self._hits))}"
+            shown += f" · {self._match()}"
         self.border_subtitle = shown.replace("[", r"\[")
         self.refresh()
+
+    def _match(self) -> str:
+        every = figures.count(len(self._hits))
+        at = int(np.searchsorted(self._hits, self._cursor, side="right"))
+        return f"match {figures.count(at)} of {every}" if self._is_hit(self._cursor) else f"matches: {every}"
 
     def on_resize(self) -> None:
         """As it was before there was less room, as far as the cursor is seen."""

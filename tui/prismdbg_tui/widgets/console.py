@@ -55,7 +55,12 @@ class Line(Input):
         self._back = 0
 
     def on_key(self, event: events.Key) -> None:
-        if event.key == "tab" and self._suggestion:
+        if event.key == "enter":  # at once: a binding would be heard after keys that were typed ahead
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.Submitted(self, self.value))
+            self.value = ""
+        elif event.key == "tab" and self._suggestion:
             event.stop()
             event.prevent_default()
             self.value = f"{self._suggestion} " if " " not in self._suggestion else self._suggestion
@@ -89,7 +94,6 @@ class Console(Vertical):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        text = self.line.value.strip()
+        text = event.value.strip()
         self.line.remember(text)
-        self.line.value = ""
         self.post_message(LineTyped(text))

@@ -17,8 +17,10 @@ from prismdbg_tui.drawing.finding_signs import SIGNS
 from prismdbg_tui.widgets.key_bar import KeyBar
 
 _GAP = "   "
+_PARTS = " · "  # of a finding: what, in which collective, at which line
+_SHORT = {"find its origin": "origin"}
 
-
+_Way = tuple[str, str, str]  # the action, its key, a word for it
 _NONE = (IncidentKind.REQUEST, IncidentKind.SIGNAL)
 
 
@@ -30,15 +32,15 @@ class IncidentLine(Static):
         super().__init__("", id="incident")
         self._incident = incident
         self._finding: LeadingFinding | None = None
-        self._ways: tuple[tuple[str, str, str], ...] = ()
+        self._ways: tuple[_Way, ...] = ()
         self.found = incident.kind not in _NONE
 
     def on_mount(self) -> None:
         if self.found:
             self.update(Text(f"   {without_folders(figures.clean(self._incident.text))}", "dim", overflow="ellipsis"))
 
-    def show(self, finding: LeadingFinding | None, ways: Sequence[tuple[str, str, str]]) -> None:
-        """`ways`: the action, its key and a word for it, of what leads on from here."""
+    def show(self, finding: LeadingFinding | None, ways: Sequence[_Way]) -> None:
+        """`ways` lead on from here."""
         self._finding, self._ways = finding, tuple(ways)
         self.found = finding is not None
         self.again()
@@ -49,17 +51,32 @@ class IncidentLine(Static):
 
     def _text(self) -> Text:
         assert self._finding is not None
-        keys = Text(no_wrap=True)
-        for _, key, word in self._ways:
-            keys.append_text(Text.assemble(_GAP, (key, f"bold {color(self.app, 'accent')}"), (f" {word}", "dim")))
-        text, aside = self._sentence(), figures.clean(self._finding.verdict.aside)
+        text, ways = self._fitting()
+        keys = self._keys(ways)
+        aside = figures.clean(self._finding.verdict.aside)
         room = self.size.width - keys.cell_len
         if aside and text.cell_len + len(_GAP) + len(aside) <= room:
             text.append(f"{_GAP}{aside}", "dim")
         text.truncate(max(room, self.size.width // 2), overflow="ellipsis")
         return text.append_text(keys)
 
-    def _sentence(self) -> Text:
+    def _fitting(self) -> tuple[Text, tuple[_Way, ...]]:
+        """The sentence and the keys behind it. Where there is little room the collective gives way to the line of the
+        program, which the table does not show so well."""
+        short = tuple((name, key, _SHORT.get(word, word)) for name, key, word in self._ways)
+        found = self._sentence(whole=False), short
+        for whole, ways in ((True, self._ways), (True, short), (False, self._ways)):
+            if (text := self._sentence(whole=whole)).cell_len + self._keys(ways).cell_len <= self.size.width:
+                return text, ways
+        return found
+
+    def _keys(self, ways: Sequence[_Way]) -> Text:
+        keys = Text(no_wrap=True)
+        for _, key, word in ways:
+            keys.append_text(Text.assemble(_GAP, (key, f"bold {color(self.app, 'accent')}"), (f" {word}", "dim")))
+        return keys
+
+    def _sentence(self, *, whole: bool) -> Text:
         assert self._finding is not None
         verdict, moment = self._finding.verdict, self._finding.moment
         sign, ink = SIGNS[verdict.certainty]
@@ -69,7 +86,8 @@ class IncidentLine(Static):
             text.append(f"{moment}  ", "bold")
         if verdict.certainty is not Certainty.CERTAIN:
             text.append(f"{verdict.certainty}: ", color(self.app, ink))
-        return text.append(figures.clean(verdict.brief).replace("\n", " "), "bold")
+        what, *parts = figures.clean(verdict.brief).replace("\n", " ").split(_PARTS)
+        return text.append(_PARTS.join([what, *(parts if whole else parts[-1:])]), "bold")
 
     def on_resize(self) -> None:
         self.again()
@@ -77,7 +95,8 @@ class IncidentLine(Static):
     def on_click(self, event: events.Click) -> None:
         """A key's word does what the key does; the sentence leads to its moment."""
         column = self._text().cell_len if self._finding is not None else 0
-        for name, key, word in reversed(self._ways):
+        ways = self._fitting()[1] if self._finding is not None else ()
+        for name, key, word in reversed(ways):
             column -= len(_GAP) + len(key) + 1 + len(word)
             if event.x >= column + len(_GAP):
                 self.post_message(KeyBar.Pressed(name))

@@ -43,6 +43,10 @@ class Output(TextLog, can_focus=True):
         self.take_back(gone)
 
     @property
+    def is_empty(self) -> bool:
+        return not self._said
+
+    @property
     def lines_said(self) -> list[str]:
         return [text for text, _ in self._said]
 

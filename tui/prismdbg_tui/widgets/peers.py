@@ -49,10 +49,11 @@ class Peers(Pane):
 
     def _put(self, title: str, rows: list[tuple[int, str, str]], note: str) -> None:
         text = Text(f"{figures.clean(title)}\n", "bold", no_wrap=True, overflow="ellipsis")
+        width = max((len(str(rank)) for rank, _, _ in rows[:MAX_SHOWN]), default=1)
         for rank, role, arrived in rows[:MAX_SHOWN]:
             kind = role.split(",")[0]
             own = {"this rank": color(self.app, "accent"), "synthesized": color(self.app, "warning")}.get(kind, "")
-            text.append(f" {_PLAYED.get(kind, '·')} rank {rank:<5} ", own)
+            text.append(f" {_PLAYED.get(kind, '·')} rank {rank:<{width}}  ", own)
             text.append(f"{role}{'  ' + arrived if arrived not in ('', 'unknown') else ''}\n", own or "dim")
         if len(rows) > MAX_SHOWN:
             text.append(f"   {len(rows) - MAX_SHOWN} more\n", "dim")

@@ -22,12 +22,35 @@ _HINTS = {
 }
 
 
+class _Line(Input):
+    """Ends itself at enter and escape. A toolkit's binding would be heard only after keys that were typed ahead, which
+    then stood in the line; they go to whatever has the focus after it."""
+
+    def __init__(self) -> None:
+        super().__init__(compact=True)
+        self._is_open = False
+
+    def open(self, text: str) -> None:
+        self.value, self._is_open = text, True
+
+    def on_key(self, event: events.Key) -> None:
+        if self._is_open and event.key not in ("enter", "escape"):
+            return
+        event.stop()
+        event.prevent_default()
+        if not self._is_open:
+            self.app.post_message(events.Key(event.key, event.character))
+            return
+        self._is_open = False
+        self.post_message(self.Submitted(self, self.value) if event.key == "enter" else PromptLeft())
+
+
 class Prompt(Horizontal):
     def __init__(self) -> None:
         super().__init__(id="prompt")
         self._purpose = Purpose.SEARCH
         self._label = Label("")
-        self._line = Input(compact=True)
+        self._line = _Line()
 
     def compose(self) -> ComposeResult:
         yield self._label
@@ -37,7 +60,7 @@ class Prompt(Horizontal):
         self._purpose = purpose
         self._label.update(str(purpose))
         self._line.placeholder = _HINTS[purpose]
-        self._line.value = text
+        self._line.open(text)
         self.display = True
         self.screen.set_focus(self._line)
 
@@ -46,8 +69,5 @@ class Prompt(Horizontal):
         self.display = False
         self.post_message(Asked(self._purpose, event.value.strip()))
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "escape":
-            event.stop()
-            self.display = False
-            self.post_message(PromptLeft())
+    def on_prompt_left(self) -> None:
+        self.display = False

@@ -7,7 +7,9 @@ import time
 from rich.text import Text
 from textual.widgets import Static
 
+from prismdbg.diagnosis.verdict import without_folders
 from prismdbg.model.breakpoints import ON_THE_WAY
+from prismdbg.render.stop_text import reason_text
 from prismdbg.session.line import Verb
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
@@ -75,14 +77,17 @@ class StatusLine(Static):
         if state.phase is Phase.LOOKING:
             return "read-only view of the recording; `prismdbg debug` runs the rank"
         if state.story or state.found:
-            return state.story or state.found
+            return without_folders(state.story or state.found)
         if state.hit_here:
             return f"stopped at {state.why}"
         if state.reason in (*Verb, *ON_THE_WAY):
             return f"stopped at {state.moment}"
-        return state.reason
+        text = reason_text(state.reason)
+        return f"stopped at {state.moment}: {text}" if text != state.reason else text
 
 
 def _line(text: str) -> str:
-    """The first line of it."""
-    return figures.clean(text).strip().split("\n", 1)[0]
+    """The first line of it; of a traceback the exception."""
+    first, *more = figures.clean(text).strip().split("\n")
+    raised = [line for line in more if line.strip() and not line.startswith(" ")]
+    return raised[0] if first.startswith("Traceback ") and raised else first

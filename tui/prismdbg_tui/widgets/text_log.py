@@ -12,6 +12,7 @@ from textual.widgets import RichLog
 
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.drawing.wrapping import wrapped
 
 MAX_LINES = 2000
 _COLORS = {"asked": "accent", "error": "error"}
@@ -68,6 +69,8 @@ class TextLog(RichLog, can_focus=True):
         self._follows = new_value >= self.max_scroll_y
 
     def _text(self, text: str, kind: str) -> Text:
+        width = self._width
+        text = "\n".join(piece for line in text.split("\n") for piece in wrapped(line, width))
         if kind == "event":
             return Text(text, "dim")
         return Text(text, f"bold {color(self.app, _COLORS[kind])}" if kind in _COLORS else "")

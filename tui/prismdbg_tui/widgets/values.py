@@ -11,7 +11,7 @@ from prismdbg.errors import UsageError
 from prismdbg.render.value_text import value_text
 from prismdbg.session.watches import Watched
 from prismdbg_tui.drawing import figures
-from prismdbg_tui.drawing.value_drawing import draw
+from prismdbg_tui.drawing.value_drawing import draw, draw_line
 from prismdbg_tui.drawing.watch_drawing import draw_watches, draw_wrong
 from prismdbg_tui.session.views import Json, ValueView
 from prismdbg_tui.widgets.pane import Pane
@@ -25,17 +25,19 @@ class Values(Pane):
     def show(
         self, values: Sequence[ValueView], names: Sequence[Json], note: str, watches: Sequence[Watched] = ()
     ) -> None:
-        """What is watched comes first, then what was printed, the `names` of the frame, and what the collective
-        gives and takes; of that, what is wrong is told before the names."""
+        """What is watched comes first, then what is wrong with what the collective gives and takes, what was printed
+        (in a line each where that was at an earlier stop), the `names` of the frame, and the collective's tensors."""
         self._last = (values, names, note, watches)
         asked = [view for view in values if not view.of_call]
         of_call = [view for view in values if view.of_call]
-        parts = [draw_watches(watches, self.ink)] if watches else []
-        if wrong := [line for view in of_call if (line := draw_wrong(view, self.ink)) is not None]:
-            parts.append(Text("\n").join(wrong))
-        parts += [draw(view.title, view.value, self.ink, view.differs) for view in asked]
-        if names:
-            parts.append(self._names(names))
+        lines = [draw_watches(watches, self.ink)] if watches else []
+        lines += [line for view in of_call if (line := draw_wrong(view, self.ink)) is not None]
+        lines += [draw_line(view.title, view.value, self.ink) for view in asked if view.again]
+        parts = [draw(view.title, view.value, self.ink, view.differs) for view in asked if not view.again]
+        named = [self._names(names)] if names else []
+        if not parts:  # no blank line then: the names are to be in sight
+            lines, named = [*lines, *named], []
+        parts = [*([Text("\n").join(lines)] if lines else []), *parts, *named]
         parts += [draw(view.title, view.value, self.ink, view.differs) for view in of_call]
         content = Group(*_spaced(parts)) if parts else Text("nothing here", "dim")
         self.put(content, note, is_empty=not parts)

@@ -8,7 +8,7 @@ from html import escape
 
 from prismdbg.capsule.log_events import RankLog
 from prismdbg.model.collective import Collective, State, group_title
-from prismdbg.render.console import plain
+from prismdbg.model.plain_text import plain
 
 MOST_RANKS = 16
 MOST_CALLS = 100
@@ -21,6 +21,7 @@ LEGEND = (
     (_COLORS[State.FAILED], "failed"),
     (_NONFINITE, "sent NaN or Inf"),
 )
+_LEGEND_ENTRY = 130
 _LEAST_BETWEEN = 40  # between the labels of two steps
 
 
@@ -37,36 +38,49 @@ class _Axis:
 
 
 def timeline_svg(
-    logs: Mapping[int, RankLog], *, most_ranks: int = MOST_RANKS, words: Callable[[str], str] = plain
+    logs: Mapping[int, RankLog],
+    *,
+    most_ranks: int = MOST_RANKS,
+    most_calls: int = MOST_CALLS,
+    words: Callable[[str], str] = plain,
+    legend: bool = False,
 ) -> str:
     """Of the first ranks; empty where no rank has a collective. A call that did not end reaches the right border.
 
-    words: makes texts of the program fit to be shown.
+    words: makes texts of the program fit to be shown. legend: what the colours mean, below the ranks.
     """
     shown = {rank: log for rank, log in sorted(logs.items()) if log.collectives}
     shown = dict(list(shown.items())[:most_ranks])
-    calls = {rank: _last(log) for rank, log in shown.items()}
+    calls = {rank: _last(log, most_calls) for rank, log in shown.items()}
     times = [time for rank, log in shown.items() for call in calls[rank] for time in _span(call, log) if time]
     if not times:
         return ""
     begin, end = min(times), max(times)
     is_open = any(call.time_completed_ns is None for several in calls.values() for call in several)
     axis = _Axis(begin, end + (end - begin) // 10 if is_open else end)
-    height = HEAD + LANE * len(shown)
+    lanes = HEAD + LANE * len(shown)
+    height = lanes + LANE * legend
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-size="11" '
-        f'viewBox="0 0 {WIDTH} {height}" role="img" fill="currentColor">',
+        f'font-family="sans-serif" viewBox="0 0 {WIDTH} {height}" role="img" fill="currentColor">',
         f"<title>the last collectives of each rank, {(end - begin) / 1e9:.3g} s in all</title>",
-        *_steps(next(iter(shown.values())), axis, height),
+        *_steps(next(iter(shown.values())), axis, lanes),
     ]
     for place, (rank, log) in enumerate(shown.items()):
         parts += _lane(HEAD + place * LANE, rank, log, calls[rank], axis, words)
-    return "".join([*parts, "</svg>"])
+    return "".join([*parts, *(_legend(lanes) if legend else ()), "</svg>"])
 
 
-def _last(log: RankLog) -> list[Collective]:
+def _legend(top: int) -> Iterator[str]:
+    for place, (ink, word) in enumerate(LEGEND):
+        x = LABEL + place * _LEGEND_ENTRY
+        yield f'<rect x="{x}" y="{top + 5}" width="9" height="9" fill="{ink}"/>'
+        yield f'<text x="{x + 14}" y="{top + 13}">{word}</text>'
+
+
+def _last(log: RankLog, most: int) -> list[Collective]:
     count = len(log.collectives)
-    return [log.collectives[row] for row in range(max(count - MOST_CALLS, 0), count)]
+    return [log.collectives[row] for row in range(max(count - most, 0), count)]
 
 
 def _span(call: Collective, log: RankLog) -> tuple[int, int]:

@@ -1,0 +1,46 @@
+"""A file that a person names: checked before anything is made for it, and written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from prismdbg.capsule.partial import partial_name
+from prismdbg.errors import UsageError, quoted
+
+
+def check_place(path: Path) -> None:
+    """Before anything is made for it: `UsageError` where no file can be written at `path`."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:  # too long, or with a byte that no name has
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{quoted(str(path))} is not a file name: {why}", hint="choose another name") from None
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory", hint="choose a file name")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path} cannot be written: no such directory: {path.parent}", hint="create it first")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{path} cannot be written: permission denied", hint="choose another place")
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Where to write; it becomes `path` when the block ends well. `UsageError` where `path` exists or cannot be
+    written."""
+    check_place(path)
+    if path.exists():
+        raise UsageError(f"{path} already exists", hint="choose another name")
+    partial = partial_name(path, "export")
+    try:
+        yield partial
+        partial.rename(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}", hint="choose another place") from None
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink()

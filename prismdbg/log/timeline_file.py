@@ -1,0 +1,87 @@
+"""A timeline as a file: a picture (`.svg`), or a table with a row per collective (`.csv`)."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.new_file import new_file
+from prismdbg.errors import UsageError, quoted
+from prismdbg.log.rank_log import columns_of, read_log
+from prismdbg.log.timeline_svg import timeline_svg
+from prismdbg.model.collective import group_title
+from prismdbg.model.plain_text import plain
+from prismdbg.model.plurals import counted
+
+TIMELINE = "timeline"
+MOST_RANKS, MOST_CALLS = 64, 2000  # of a picture
+COLUMNS = (
+    "rank", "moment", "op", "group", "seq", "state", "bytes", "began_ns", "duration_ns", "sent_nonfinite", "source",
+)  # fmt: skip
+_FORMULAS = ("=", "+", "-", "@")  # a spreadsheet would compute a text that begins so
+Logs = Mapping[int, RankLog]
+
+
+def export_timeline(capsule: Capsule, path: Path) -> str:
+    """The timeline of the capsule's rank in a new file; what was written, as a sentence. `UsageError` as `new_file`, or
+    where the name's end is no format."""
+    write = require_writer(path)
+    with new_file(path) as partial:
+        count = write(partial, {capsule.manifest.rank: read_log(capsule.log)})
+    return f"{path}: {counted(count, 'collective')}"
+
+
+def require_writer(path: Path) -> Callable[[Path, Logs], int]:
+    """By the end of its name; `UsageError` where it is none of them. What it returns writes the collectives of `logs`,
+    by rank, and returns how many."""
+    if path.suffix not in _WRITERS:
+        raise UsageError(
+            f"{quoted(str(path))} ends in none of {', '.join(_WRITERS)}",
+            hint="choose the format by the end of the name",
+        )
+    return _WRITERS[path.suffix]
+
+
+def write_svg(path: Path, logs: Logs) -> int:
+    """The last collectives of each rank: at most `MOST_CALLS` of `MOST_RANKS` ranks."""
+    drawn = timeline_svg(logs, most_ranks=MOST_RANKS, most_calls=MOST_CALLS, legend=True)
+    if not drawn:
+        raise UsageError("no collective was recorded", hint="choose a name that ends in .csv for an empty table")
+    path.write_text(drawn, "utf-8")
+    ranks = [len(log.collectives) for _, log in sorted(logs.items()) if log.collectives][:MOST_RANKS]
+    return sum(min(count, MOST_CALLS) for count in ranks)
+
+
+def write_csv(path: Path, logs: Logs) -> int:
+    """All collectives. began_ns: since 1970; duration_ns: empty where the collective did not end; bytes: that it
+    moves."""
+    count = 0
+    with path.open("w", encoding="utf-8", newline="") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(COLUMNS)
+        for rank, log in sorted(logs.items()):
+            columns = columns_of(log)
+            numbers = zip(columns.seq.tolist(), columns.size_bytes.tolist(), strict=True)
+            for call, (seq, size_bytes) in zip(log.collectives, numbers, strict=True):
+                ended = call.time_completed_ns
+                out.writerow(
+                    [
+                        rank, call.moment, _cell(call.name), _cell(group_title(log.groups, call.group)), seq,
+                        call.state, size_bytes, call.time_created_ns + log.wall_offset_ns,
+                        "" if ended is None else ended - call.time_created_ns, int(call.sent_nonfinite),
+                        _cell(call.place),
+                    ]
+                )  # fmt: skip
+                count += 1
+    return count
+
+
+def _cell(text: str) -> str:
+    shown = plain(text)
+    return f"'{shown}" if shown.startswith(_FORMULAS) else shown
+
+
+_WRITERS: dict[str, Callable[[Path, Logs], int]] = {".svg": write_svg, ".csv": write_csv}

@@ -1,0 +1,71 @@
+"""What is told while a container image is made, which takes minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from prismdbg.runtime.docker_engine import Engine
+from prismdbg.runtime.environment import Environment, InstalledFile, of_files
+from prismdbg.runtime.image import ensure_environment_image
+
+
+class Importing:
+    """Docker's engine, without an image: it takes each layer that it is given."""
+
+    def __init__(self) -> None:
+        self.imported_bytes = 0
+
+    def has_image(self, _tag: str) -> bool:
+        return False
+
+    def remove_abandoned(self) -> None:
+        """There is none."""
+
+    def images_labelled(self, _label: str) -> list[str]:
+        return []
+
+    def import_image(self, _repository: str, _tag: str, layer: Iterable[bytes], _labels: object) -> None:
+        self.imported_bytes = sum(len(chunk) for chunk in layer)
+
+
+def installation(folder: Path, sizes_mib: Iterable[int]) -> Environment:
+    packages = folder / "site-packages"
+    packages.mkdir()
+    files = []
+    for number, size_mib in enumerate(sizes_mib):
+        file = packages / f"library{number}.so"
+        with file.open("wb") as out:
+            out.truncate(size_mib << 20)
+        files.append(InstalledFile.at(str(file)) or pytest.fail("not there"))
+    return of_files(files)
+
+
+def test_a_container_image_that_takes_long_is_told_with_what_is_left(tmp_path: Path) -> None:
+    said: list[str] = []
+    ensure_environment_image(cast("Engine", Importing()), installation(tmp_path, [30] * 4), said.append)
+    assert said[0] == "docker: building a container image from 4 files, 120 MiB, once for this environment"
+    assert "docker: container image: 60 of 120 MiB" in said
+    assert said[-1] == "docker: the container image is complete"
+
+
+def test_a_small_one_is_told_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    ensure_environment_image(cast("Engine", Importing()), installation(tmp_path, [1]), said.append)
+    assert len(said) == 2
+
+
+def test_who_does_not_want_to_wait_ends_it(tmp_path: Path) -> None:
+    """The screen's escape: what it is told raises."""
+
+    def cancel(text: str) -> None:
+        if " of " in text:
+            raise KeyboardInterrupt
+
+    engine = Importing()
+    with pytest.raises(KeyboardInterrupt):
+        ensure_environment_image(cast("Engine", engine), installation(tmp_path, [30] * 4), cancel)
+    assert engine.imported_bytes == 0
