@@ -193,8 +193,8 @@ class Recording:
     def hash_state(self) -> None:
         """Notes the parameters' hash at this moment, so that a replay can be compared with it."""
         optimizer = COUNTER.optimizer() if COUNTER.optimizer is not None else None
-        if optimizer is not None:
-            self.note("state", hash=f"{state_hash.of(optimizer):016x}", step=COUNTER.step)
+        if optimizer is not None and (found := state_hash.of(optimizer)) is not None:
+            self.note("state", hash=found, step=COUNTER.step)
 
     def end(self, code: int) -> None:
         """The program ends by itself."""

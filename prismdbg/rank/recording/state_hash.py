@@ -15,7 +15,9 @@ def parameters_of(optimizer: Any) -> list[torch.Tensor]:
     return [t.to_local() if hasattr(t, "to_local") else t for t in tensors]
 
 
-def of(optimizer: Any) -> int:
-    """64-bit; equal for bitwise equal parameters in the same order."""
+def of(optimizer: Any) -> str | None:
+    """64 bits as 16 hexadecimal digits; equal for bitwise equal parameters in the same order. None where the optimizer
+    holds none: DeepSpeed's ZeRO-3 gives them to it for the time of its step alone."""
     with torch.no_grad():
-        return fingerprint.of([tensor.detach() for tensor in parameters_of(optimizer)])
+        tensors = [tensor.detach() for tensor in parameters_of(optimizer)]
+        return f"{fingerprint.of(tensors):016x}" if tensors else None

@@ -117,7 +117,7 @@ class Replaying:
         if self.replayer.departed or (note is not None and not at_exit and self._is_later(note, step)):
             return
         if note is not None and optimizer is not None and (at_exit or step in self._hashes):
-            actual = f"{state_hash.of(optimizer):016x}"
+            actual = state_hash.of(optimizer) or "none"
             expected = note.data["hash"]
             self.agent.publish(
                 "state",
@@ -128,9 +128,9 @@ class Replaying:
             )
 
     def _is_later(self, note: Note, step: int) -> bool:
-        """Whether it was written at the program's end, in the step that begins here: marked by hand, it has begun with
-        other parameters."""
-        return COUNTER.by_hand and Moment.parse(str(note.data["moment"])).step >= step
+        """Whether it was written at the program's end, in the step that begins here. That may have begun with other
+        parameters: one that is marked by hand, or one of an optimizer that has them only while it steps."""
+        return Moment.parse(str(note.data["moment"])).step >= step
 
     def verbs(self) -> dict[str, Any]:
         return verbs.verbs_of(self)
