@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from prismdbg.capsule.partial import partial_name
 from prismdbg.errors import UsageError, quoted
+
+Writer = TypeVar("Writer")
 
 
 def check_place(path: Path) -> None:
@@ -26,6 +29,16 @@ def check_place(path: Path) -> None:
         raise UsageError(f"{path} cannot be written: no such directory: {path.parent}", hint="create it first")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UsageError(f"{path} cannot be written: permission denied", hint="choose another place")
+
+
+def by_suffix(path: Path, writers: Mapping[str, Writer]) -> Writer:
+    """The one for the end of its name; `UsageError` where that is none of them."""
+    if path.suffix not in writers:
+        raise UsageError(
+            f"{quoted(str(path))} ends in none of {', '.join(writers)}",
+            hint="choose the format by the end of the name",
+        )
+    return writers[path.suffix]
 
 
 @contextlib.contextmanager

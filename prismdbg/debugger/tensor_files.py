@@ -16,7 +16,8 @@ from typing import IO, Any
 import numpy as np
 
 from prismdbg.capsule import safetensors
-from prismdbg.errors import UsageError, quoted
+from prismdbg.capsule.new_file import by_suffix
+from prismdbg.errors import UsageError
 from prismdbg.model import dtypes
 
 _SAFETENSORS = {
@@ -49,12 +50,7 @@ Write = Callable[[Path, str, TensorShape, Pieces], None]
 
 def require_writer(path: Path) -> Write:
     """By the end of its name; `UsageError` where it is none of them."""
-    if path.suffix not in SUFFIXES:
-        raise UsageError(
-            f"{quoted(str(path))} ends in none of {', '.join(SUFFIXES)}",
-            hint="choose the format by the end of the name",
-        )
-    return _WRITERS[path.suffix]
+    return by_suffix(path, _WRITERS)
 
 
 def write_npy(path: Path, _name: str, tensor: TensorShape, pieces: Pieces) -> None:

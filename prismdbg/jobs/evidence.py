@@ -25,7 +25,7 @@ from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.fresh_logs import Say, ask_for_logs, log_folders
 from prismdbg.jobs.storage.job_nodes import NodeState, node_states, supervisor_report
-from prismdbg.jobs.storage.job_telemetry import JobTelemetry
+from prismdbg.jobs.storage.job_telemetry import AT_ONCE, JobTelemetry
 from prismdbg.jobs.storage.kept_stacks import last_stacks
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.ranks_alive import RankProcess
@@ -37,7 +37,6 @@ from prismdbg.log.rank_log import columns_of, decoded, rank_log
 from prismdbg.model.moment import Moment
 from prismdbg.telemetry.series import Telemetry
 
-_READ_AT_ONCE = 8  # nodes, of whose telemetry damage is told in advance
 READ_BYTES = 192 << 20  # of all ranks' logs together: 800,000 collectives, in 400 MiB of memory
 READ_ROWS, LEAST_ROWS = 800_000, 256  # the same where there are many ranks, of all together and of each
 
@@ -316,7 +315,7 @@ def _gaps(
         yield "the supervisor's report (supervisor.json) is missing or damaged: the rank that died first is unknown"
     elif "exit_code" not in supervisor and not is_running:
         yield "the supervisor did not see the job's end: the rank that died first is unknown"
-    if len(telemetry) <= _READ_AT_ONCE:  # else those of a node are read when a rank of it is late
+    if len(telemetry) <= AT_ONCE:  # else those of a node are read when a rank of it is late
         damaged = {node: damage for node, found in telemetry.items() if (damage := found.damage)}
         for node, damage in damaged.items():
             yield f"telemetry{f' of node {node}' if node else ''} is damaged, and read only in part: {damage}"

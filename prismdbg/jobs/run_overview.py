@@ -16,6 +16,7 @@ from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.importers.formats import is_imported
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.emulated_run import read_emulated
+from prismdbg.jobs.storage.job_telemetry import AT_ONCE
 from prismdbg.jobs.storage.peak import peak_of
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.jobs.storage.run_report import RankState, rank_states
@@ -181,7 +182,9 @@ def _row(rank: int, log: LogColumns, state: RankState, wait: Wait, peak_bytes: i
 
 
 def _sensors(evidence: Evidence, rank: int) -> dict[str, float]:
-    """Over the time of its log."""
+    """Over the time of its log. Of a job of very many nodes nothing: the readings of all would not fit into memory."""
+    if len(evidence.telemetry) > AT_ONCE:
+        return {}
     telemetry, log = evidence.telemetry_of(rank), evidence.columns[rank]
     if telemetry is None or not len(log):
         return {}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.new_file import new_file
-from prismdbg.errors import UsageError, quoted
+from prismdbg.capsule.new_file import by_suffix, new_file
+from prismdbg.errors import UsageError
 from prismdbg.log.rank_log import columns_of, read_log
 from prismdbg.log.timeline_svg import timeline_svg
 from prismdbg.model.collective import group_title
@@ -37,12 +37,7 @@ def export_timeline(capsule: Capsule, path: Path) -> str:
 def require_writer(path: Path) -> Callable[[Path, Logs], int]:
     """By the end of its name; `UsageError` where it is none of them. What it returns writes the collectives of `logs`,
     by rank, and returns how many."""
-    if path.suffix not in _WRITERS:
-        raise UsageError(
-            f"{quoted(str(path))} ends in none of {', '.join(_WRITERS)}",
-            hint="choose the format by the end of the name",
-        )
-    return _WRITERS[path.suffix]
+    return by_suffix(path, _WRITERS)
 
 
 def write_svg(path: Path, logs: Logs) -> int:

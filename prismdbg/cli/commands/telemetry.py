@@ -84,7 +84,8 @@ def _of_capsule(path: Path, keys: Keys) -> Telemetry:
 
 def _of_run(path: Path, node: str | None) -> Telemetry:
     run = RunFolder.existing(path)
-    nodes = JobTelemetry(run, node_states(run))
+    states = node_states(run)
+    nodes = JobTelemetry(run, states, at_once=1 if node is not None else max(len(states), 1))
     if not nodes:
         raise UsageError(f"{path} contains no telemetry", hint="record the job with --telemetry")
     if node is not None and node not in nodes:

@@ -44,9 +44,11 @@ _TITLES = {
 
 def why_late(evidence: Evidence, group: str, rank: int) -> LateCause | None:
     """None without telemetry, and where the rank was late too seldom or for too short to say anything."""
+    if not evidence.telemetry:
+        return None
     telemetry, subject = evidence.telemetry_of(rank), rank_subject(evidence.folder_name(rank))
     if telemetry is None:
-        return None
+        return _cannot_tell(_no_telemetry(evidence, rank))
     own = telemetry.find(subject, names.CPU_TIME)
     if own is None:
         why = telemetry.why_missing(subject, names.CPU_TIME)
@@ -80,11 +82,16 @@ def _bounds(evidence: Evidence, span: LateSpan, rank: int) -> tuple[int, int]:
 def _times(evidence: Evidence, span: LateSpan, rank: int) -> RankTimes | NotAvailable:
     telemetry = evidence.telemetry_of(rank)
     if telemetry is None:
-        why = f"node {evidence.nodes.get(rank, '')} recorded no telemetry"
-        return NotAvailable(names.CPU_TIME, rank_subject(evidence.folder_name(rank)), why)
+        return _no_telemetry(evidence, rank)
     bounds = _bounds(evidence, span, rank)
     held_ns = in_collectives_ns(evidence.columns[rank], *bounds)
     return times_of(telemetry, evidence.folder_name(rank), bounds, held_ns)
+
+
+def _no_telemetry(evidence: Evidence, rank: int) -> NotAvailable:
+    node = evidence.nodes.get(rank, "")
+    why = f"`record` ran without --telemetry on node {node}" if node else "on its node nothing was read"
+    return NotAvailable(names.CPU_TIME, rank_subject(evidence.folder_name(rank)), why)
 
 
 def _read(evidence: Evidence, rank: int) -> tuple[int, int]:

@@ -148,17 +148,18 @@ def _recording_nodes(run: RunFolder) -> list[str]:
 
 def _remove_from_nodes(run: RunFolder, *, force: bool) -> None:
     """What a killed supervisor left on its node, where that is this one. Once RUN is gone nothing names the others'."""
-    left = []
+    left, removed = [], ""
     for node in node_folders(run):
         local = node.local
         if local is not None and local.is_of(run.path, node.name):
             local.remove()
+            removed = " (those of this node were removed)"
             write_json(node.about, {**read_json(node.about), "local": ""})
         elif local is not None:
             left.append(f"node {node.name} in {local.path}")
     if left and not force:
         raise UsageError(
-            f"{run.path}: logs that were not published are on {', '.join(left)}",
+            f"{run.path}: logs that were not published are on {', '.join(left)}{removed}",
             hint="run this command on each of these nodes, too, or use --force to leave them there",
         )
 

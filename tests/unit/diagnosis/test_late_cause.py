@@ -287,7 +287,10 @@ def test_a_node_without_telemetry_is_left_out_of_the_comparison() -> None:
     alone = why_late(replace(evidence, telemetry={"n2": evidence.telemetry["n2"]}), WORLD, LATE)
     assert alone is not None
     assert alone.why is Why.RUN_QUEUE
-    assert why_late(replace(evidence, telemetry={"n1": evidence.telemetry["n1"]}), WORLD, LATE) is None
+    unsure = why_late(replace(evidence, telemetry={"n1": evidence.telemetry["n1"]}), WORLD, LATE)
+    assert unsure is not None
+    assert unsure.why is Why.UNKNOWN
+    assert unsure.text.endswith("`record` ran without --telemetry on node n2")
 
 
 @pytest.mark.parametrize(

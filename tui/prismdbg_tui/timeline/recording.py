@@ -167,7 +167,10 @@ class Recording:
 
 
 def read_recording(capsule: Capsule) -> Recording:
-    return Recording(capsule, read_columns(capsule.log))
+    """With its telemetry, which takes a while to read: not for the thread that draws."""
+    recording = Recording(capsule, read_columns(capsule.log))
+    _ = recording.sensors
+    return recording
 
 
 def _short(frame: Frame) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,11 +25,19 @@ _NO_LEVELS = (names.LAST_CPU, names.THROTTLE_REASONS)  # numbers that mean somet
 _UNITS = {"mW": (1e-3, "W"), "Hz": (1e-6, "MHz"), "m°C": (1e-3, "°C"), "bytes": (1e-6, "MB")}
 
 
-@dataclass(frozen=True, slots=True)
 class SensorRow:
-    """One sensor: of a counter its growth, in a time that is counted as a share of that time."""
+    """One sensor: of a counter its growth, in a time that is counted as a share of that time. Sums are made once: it is
+    asked at each drawing."""
 
-    series: Series
+    def __init__(self, series: Series) -> None:
+        self.series = series
+        self._times, values = series.times_ns.astype(np.float64), series.values.astype(np.float64)
+        self._is_counter = series.sensor.kind is Kind.COUNTER
+        self._is_share = self._is_counter and series.sensor.unit == "ns"
+        self._summed: Floats = values - values[0] if self._is_counter else _integral(self._times, values)
+        levels = self.level(self._times[:-1], self._times[1:])
+        self.most = max(float(np.nanmax(levels, initial=0.0)), 1.0 if self._is_share else 1e-9)
+        """The largest between two readings, the scale's end; 1 at least for a share."""
 
     @property
     def title(self) -> str:
@@ -48,26 +54,12 @@ class SensorRow:
 
     def level(self, begin_ns: Floats, end_ns: Floats) -> Floats:
         """Means over spans; NaN where there are no readings."""
-        times = self.series.times_ns.astype(np.float64)
-        values = self.series.values.astype(np.float64)
-        is_counter = self.series.sensor.kind is Kind.COUNTER
-        summed = values - values[0] if is_counter else _integral(times, values)
+        times, summed = self._times, self._summed
         begin, end = np.clip(begin_ns, times[0], times[-1]), np.clip(end_ns, times[0], times[-1])
         lasted = end - begin
         grown = np.interp(end, times, summed) - np.interp(begin, times, summed)
         per_ns: Floats = np.divide(grown, lasted, out=np.full(len(grown), np.nan), where=lasted > 0)
-        return per_ns if not is_counter or self._is_share else per_ns * 1e9
-
-    @property
-    def _is_share(self) -> bool:
-        return self.series.sensor.kind is Kind.COUNTER and self.series.sensor.unit == "ns"
-
-    @property
-    def most(self) -> float:
-        """The largest between two readings, the scale's end; 1 at least for a share."""
-        times = self.series.times_ns.astype(np.float64)
-        levels = self.level(times[:-1], times[1:])
-        return max(float(np.nanmax(levels, initial=0.0)), 1.0 if self._is_share else 1e-9)
+        return per_ns if not self._is_counter or self._is_share else per_ns * 1e9
 
     def said(self, level: float) -> str:
         """`37%`, `312 W`; a dash where it is not known."""
@@ -76,7 +68,7 @@ class SensorRow:
         if self._is_share:
             return f"{level:.0%}"
         factor, unit = _UNITS.get(self.series.sensor.unit, (1.0, self.series.sensor.unit))
-        per_s = "/s" if self.series.sensor.kind is Kind.COUNTER else ""
+        per_s = "/s" if self._is_counter else ""
         return f"{level * factor:.4g} {unit}{per_s}".strip()
 
 
