@@ -34,7 +34,7 @@ def add_telemetry(writer: CapsuleWriter, run: RunFolder, folder: Path, log: Rank
     begin_ns = log.collectives[0].time_created_ns - _AROUND_NS
     end_ns = (last.time_completed_ns or last.time_created_ns) + _AROUND_NS
     kept = excerpt(found, folder.name, begin_ns, end_ns)
-    with tempfile.TemporaryDirectory(prefix=".telemetry-", dir=writer.path.parent) as made:
+    with tempfile.TemporaryDirectory(dir=writer.folder) as made:  # what a killed writer leaves is known by its name
         write_excerpt(Path(made), kept)
         for path in Path(made).iterdir():
             writer.add_file(f"{layout.TELEMETRY}/{path.name}", path)

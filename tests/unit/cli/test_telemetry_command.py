@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from prismdbg.capsule import layout
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.capsule.verify import Severity, verify
 from prismdbg.cli import main
@@ -136,6 +137,17 @@ def test_a_capsule_has_the_readings_of_its_rank(tmp_path: Path, capsys: pytest.C
     capsys.readouterr()
     _, from_archive, _ = said(capsys, "telemetry", packed, "--json")
     assert json.loads(from_archive)["sensors"] == json.loads(out)["sensors"]
+
+
+def test_readings_that_cannot_be_read_do_not_hinder_a_capture(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run")
+    run.telemetry.mkdir()
+    (run.telemetry / segment_name(1)).write_bytes(b"damaged by a disk")
+    request = Incident(kind=IncidentKind.REQUEST, text="by hand")
+    parts = Ingredients(
+        run=run, folder=run.ranks / "0", output=tmp_path / "capsule", origin=Origin.START, incident=request
+    )
+    assert not (assemble(parts).path / layout.TELEMETRY).exists()
 
 
 def test_a_capsule_without_readings_says_how_to_get_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

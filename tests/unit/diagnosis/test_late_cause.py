@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -260,9 +260,9 @@ def ahead(log: RankLog, by_ns: int) -> RankLog:
     return replace(log, collectives=moved, wall_offset_ns=log.wall_offset_ns - by_ns)
 
 
-def on_two_nodes(job: Job, late: Rates) -> Evidence:
-    """Ranks 2 and 3, of which the last is late, on a node whose CPUs have the same numbers and another clock."""
-    nodes = dict.fromkeys((0, 1), "n1") | dict.fromkeys((2, 3), "n2")
+def on_two_nodes(job: Job, late: Rates, second: Sequence[int]) -> Evidence:
+    """The ranks of the `second` node, of which the last is late, where CPUs have the same numbers and another clock."""
+    nodes = {rank: "n2" if rank in second else "n1" for rank in job.ranks}
     found = telemetry(job, late)
     readings = {}
     for node, by_ns in (("n1", 0), ("n2", AHEAD_NS)):
@@ -275,7 +275,8 @@ def on_two_nodes(job: Job, late: Rates) -> Evidence:
 
 
 def test_ranks_of_nodes_with_other_clocks_are_compared_over_the_same_time() -> None:
-    evidence = on_two_nodes(late_job(), {names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT})
+    """The late rank is alone on its node: all that it is compared with has the other clock."""
+    evidence = on_two_nodes(late_job(), {names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT}, second=(LATE,))
     cause = why_late(evidence, WORLD, LATE)
     assert cause is not None
     assert cause.why is Why.RUN_QUEUE
@@ -283,7 +284,7 @@ def test_ranks_of_nodes_with_other_clocks_are_compared_over_the_same_time() -> N
 
 
 def test_a_node_without_telemetry_is_left_out_of_the_comparison() -> None:
-    evidence = on_two_nodes(late_job(), {names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT})
+    evidence = on_two_nodes(late_job(), {names.RUN_QUEUE_WAIT: 0.01 + ALL_OF_IT}, second=(2, LATE))
     alone = why_late(replace(evidence, telemetry={"n2": evidence.telemetry["n2"]}), WORLD, LATE)
     assert alone is not None
     assert alone.why is Why.RUN_QUEUE

@@ -12,7 +12,7 @@ from prismdbg.telemetry import file_format as fmt
 from prismdbg.telemetry.file_format import Record
 from prismdbg.telemetry.reader import read_telemetry
 from prismdbg.telemetry.sensor import Kind, Provenance, Sensor
-from prismdbg.telemetry.series import Telemetry
+from prismdbg.telemetry.series import Telemetry, merged
 from prismdbg.telemetry.writer import TelemetryWriter, about
 
 PERIOD_NS = 50_000_000
@@ -174,3 +174,34 @@ def test_a_link_is_never_followed(tmp_path: Path) -> None:
 def test_no_folder_is_no_telemetry(tmp_path: Path) -> None:
     assert read_telemetry(tmp_path / "telemetry") is None
     assert read_telemetry(tmp_path) is None
+
+
+def test_of_more_than_may_be_read_the_newest_segments_are(tmp_path: Path) -> None:
+    into = writer(tmp_path, segment_bytes=1)
+    fill(into, blocks=4)
+    into.close()
+    whole, newest = read(tmp_path), read_telemetry(tmp_path, most_bytes=1)
+    assert newest is not None
+    assert len(list(tmp_path.iterdir())) > 2
+    assert (whole.dropped, newest.dropped) == (False, True)
+    of_all, of_last = (found.series["rank 0", "cpu_time"].values.tolist() for found in (whole, newest))
+    assert 0 < len(of_last) < len(of_all) and of_all[-len(of_last) :] == of_last
+
+
+def test_nodes_as_one_have_the_clock_of_the_first(tmp_path: Path) -> None:
+    """The second one's clock shows less at the same time: it was booted later."""
+    nodes = {}
+    for name, wall_offset_ns, at_ns in (("n1", 1000, 50), ("n2", 1030, 20)):
+        into = TelemetryWriter(tmp_path / name, {**about(PERIOD_NS), "wall_offset_ns": wall_offset_ns})
+        into.now_ns = at_ns
+        for subject in ("host", "rank 0" if name == "n1" else "rank 1"):
+            into.reading(Sensor(subject, "x", "ns", Kind.COUNTER), 1)
+        into.missing("cpu 0", "y", f"not on {name}")
+        into.close()
+        nodes[name] = read(tmp_path / name)
+    one = merged(nodes)
+    assert {key: series.times_ns.tolist() for key, series in one.series.items()} == {
+        ("host on n1", "x"): [50], ("rank 0", "x"): [50], ("host on n2", "x"): [50], ("rank 1", "x"): [50],
+    }  # fmt: skip
+    assert one.missing == {("cpu 0 on n1", "y"): "not on n1", ("cpu 0 on n2", "y"): "not on n2"}
+    assert one.wall_offset_ns == 1000

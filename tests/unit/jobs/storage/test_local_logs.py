@@ -18,6 +18,7 @@ from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.log.columns import read_columns
 from prismdbg.log.folding import fold
 from prismdbg.log.summary import summarize
+from prismdbg.telemetry.file_format import segment_name
 
 
 @pytest.fixture
@@ -110,6 +111,22 @@ def test_everything_of_a_rank_that_has_ended_comes_along(run: RunFolder, local: 
     assert (found / "memory" / "memory.00000.seg").read_bytes() == b"5"
     assert not (run.path / "memory" / "13.35").exists(), "of a process that is no rank"
     assert (run.states / "0" / "7" / "state.json").read_text() == "{}"
+
+
+def test_readings_of_the_node_come_along_and_what_was_dropped_goes(run: RunFolder, local: LocalFolder) -> None:
+    here, there = local.path / "telemetry" / "n1", run.telemetry / "n1"
+    here.mkdir(parents=True)
+    for number in (1, 2):
+        (here / segment_name(number)).write_bytes(b"x" * number)
+    (run.telemetry / "n2").mkdir(parents=True)
+    (run.telemetry / "n2" / segment_name(1)).write_bytes(b"of another node")
+    publish_logs(local, run.path)
+    assert sorted(path.name for path in there.iterdir()) == [segment_name(1), segment_name(2)]
+    (here / segment_name(1)).unlink()
+    (here / segment_name(2)).write_bytes(b"longer")
+    publish_all(local, run.path)
+    assert [(path.name, path.read_bytes()) for path in there.iterdir()] == [(segment_name(2), b"longer")]
+    assert (run.telemetry / "n2" / segment_name(1)).exists()
 
 
 def test_left_logs_are_copied_and_removed_once(run: RunFolder, local: LocalFolder) -> None:
