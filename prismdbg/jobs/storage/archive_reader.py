@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import zstandard
 
@@ -38,6 +38,23 @@ class Limits:
     floor_bytes: int = GROWTH_FREE_BYTES
 
 
+class _WithGuard:
+    """The file, and behind it a frame that decompressors skip (RFC 8878, 3.1.2). Where the file lacks its last bytes,
+    such as a checksum, zstd would give all that came before as if it were whole; the guard then stands where they
+    belong, and is wrong."""
+
+    _GUARD = b"\x50\x2a\x4d\x18" + bytes(4)  # magic number, size 0
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._guard = file, self._GUARD
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        if not data:
+            data, self._guard = self._guard, b""
+        return data
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     name: str
@@ -60,7 +77,8 @@ class ArchiveReader:
 
     def __enter__(self) -> ArchiveReader:
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
-        self._stream = decompressor.stream_reader(self._file, read_across_frames=True, closefd=False)
+        source: Any = _WithGuard(self._file)  # of a file, `read` is all that is used
+        self._stream = decompressor.stream_reader(source, read_across_frames=True, closefd=False)
         return self
 
     def __exit__(

@@ -310,6 +310,16 @@ def test_more_after_the_end(packed: Path, place: Path) -> None:
         assert "contains data after its end" in str(refuse(archive(items, tail), place))
 
 
+@pytest.mark.parametrize("lost", [1, 2, 3, 4, 5, 12, 100, 1000])
+def test_an_archive_without_its_last_bytes(packed: Path, tmp_path: Path, lost: int) -> None:
+    """Also where what is lost is only zstd's checksum, and all content is there."""
+    cut = tmp_path / "cut.tar.zst"
+    cut.write_bytes(packed.read_bytes()[:-lost])
+    with pytest.raises(CapsuleError, match=r"cannot be decompressed|is truncated"):
+        pack.unpack(cut, tmp_path / "capsule")
+    assert [path.name for path in tmp_path.iterdir()] == [cut.name]
+
+
 def test_no_end(packed: Path, place: Path) -> None:
     assert "is truncated" in str(refuse(archive(members(packed), tail=b""), place))
 
