@@ -63,6 +63,7 @@ def dtensor(at: Place) -> list[Tensor]:
 
 
 def tensor_parallel(at: Place) -> list[Tensor]:
+    from torch.distributed.tensor import Shard
     from torch.distributed.tensor.parallel import (
         ColwiseParallel,
         RowwiseParallel,
@@ -71,7 +72,9 @@ def tensor_parallel(at: Place) -> list[Tensor]:
     )
 
     model = seeded(lambda: nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 16)), 11)
-    parallelize_module(model, at.mesh["tp"], {"0": SequenceParallel(), "1": ColwiseParallel(), "3": RowwiseParallel()})
+    # What the norm gives is sharded along the sequence, which not every torch flattens for the linear layer.
+    colwise = ColwiseParallel(input_layouts=Shard(1))
+    parallelize_module(model, at.mesh["tp"], {"0": SequenceParallel(), "1": colwise, "3": RowwiseParallel()})
     torch.manual_seed(12)
     model(torch.randn(4, 8, 16)).sum().backward()
     return [g.full_tensor() for g in gradients(model)]
