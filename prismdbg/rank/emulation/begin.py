@@ -67,7 +67,9 @@ def _begin(config: RankConfig, serve: Serve) -> None:
     unknown_ops.install(unknown_ops.refuse)
     recording.opened_files.install()
     _install_world(settings, peers, turn, recording, real)
+    limit = StepLimit(settings.steps, recorder.leave)
     COUNTER.listen(beat.begin_step)
+    COUNTER.listen(lambda step, _: _hash_what_ends(recording, limit, step))
     COUNTER.listen(recording.on_step)
     if beat.wall is not None:  # on a virtual clock nothing takes longer for it
         COUNTER.listen(ProcessorWaits(recording.note))
@@ -75,7 +77,7 @@ def _begin(config: RankConfig, serve: Serve) -> None:
         calls = OperatorCalls(Path(settings.shapes))
         calls.__enter__()  # for as long as the program runs
         COUNTER.listen(calls.on_step)
-    COUNTER.listen(StepLimit(settings.steps, lambda: _last_step(recording, recorder)))
+    COUNTER.listen(limit)
     COUNTER.install()
     reads = Reads(lambda: peers.rests_on_assumptions)
     reads.install()
@@ -85,11 +87,11 @@ def _begin(config: RankConfig, serve: Serve) -> None:
         atexit.register(real.settle)  # after all that the program has registered
 
 
-def _last_step(recording: Recording, recorder: EmulatedRecorder) -> None:
-    """What the program does on its way out is answered, and belongs to no step."""
-    with ours():
-        recording.hash_state()  # now: on the way out the optimizer may be gone
-    recorder.leave()
+def _hash_what_ends(recording: Recording, limit: StepLimit, step: int) -> None:
+    """Where the step begins, as a capture's hashes are: on the way out the optimizer may be gone."""
+    if limit.is_reached(step) and recording.ensure_open():
+        with ours():
+            recording.hash_state()
 
 
 def _in_child(recording: Recording) -> None:

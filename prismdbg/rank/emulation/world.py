@@ -43,13 +43,17 @@ def refuse_ranks() -> None:
 
 
 class StepLimit:
-    """Ends the program at a step's boundary, as `sys.exit(0)` there would. steps: 0 for no limit."""
+    """Ends the program at a step's boundary, as `sys.exit(0)` there would. steps: 0 for no limit. `at_the_end`: called
+    before that; what the program does on its way out belongs to no step."""
 
     def __init__(self, steps: int, at_the_end: Callable[[], None]) -> None:
         self._steps = steps
         self._at_the_end = at_the_end
 
+    def is_reached(self, step: int) -> bool:
+        return 0 < self._steps <= step
+
     def __call__(self, step: int, _: StepSource) -> None:
-        if self._steps and step >= self._steps:
+        if self.is_reached(step):
             self._at_the_end()
             raise SystemExit(0)

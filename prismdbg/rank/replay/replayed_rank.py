@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ class Replaying:
         self.counters = counters
         self.gate = Gate(agent.publish)
         self._log_folder = log_folder
-        self._hashes = {int(n.data["step"]): n for n in self.log.notes if n.kind == "state"}
+        self._hashes, self._hashes_at_end = _hashes_of(self.log.notes)
         self.before_a: dict[str, list[str]] = {}  # what is known of the way to A, where the program went it
         self.ended = False
         self._probe: NonfiniteProbe | None = None
@@ -112,13 +113,10 @@ class Replaying:
 
     def _check_state(self, step: int, at_exit: bool = False) -> None:
         """Compares the parameters' hash where the record has one for this place."""
-        note = self._hashes.get(COUNTER.step if at_exit else step)
+        expected = (self._hashes_at_end if at_exit else self._hashes).get(step)
         optimizer = COUNTER.optimizer() if COUNTER.optimizer is not None else None
-        if self.replayer.departed or (note is not None and not at_exit and self._is_later(note, step)):
-            return
-        if note is not None and optimizer is not None and (at_exit or step in self._hashes):
+        if expected is not None and optimizer is not None and not self.replayer.departed:
             actual = state_hash.of(optimizer) or "none"
-            expected = note.data["hash"]
             self.agent.publish(
                 "state",
                 moment=str(self.counters.moment),
@@ -126,11 +124,6 @@ class Replaying:
                 actual=actual,
                 equal=actual == expected,
             )
-
-    def _is_later(self, note: Note, step: int) -> bool:
-        """Whether it was written at the program's end, in the step that begins here. That may have begun with other
-        parameters: one that is marked by hand, or one of an optimizer that has them only while it steps."""
-        return Moment.parse(str(note.data["moment"])).step >= step
 
     def verbs(self) -> dict[str, Any]:
         return verbs.verbs_of(self)
@@ -142,3 +135,17 @@ class Replaying:
     @property
     def at_start(self) -> bool:
         return self.gate.current is not None and self.gate.current.reason == StopReason.START
+
+
+def _hashes_of(notes: Iterable[Note]) -> tuple[dict[int, str], dict[int, str]]:
+    """By step: those noted where the step begins, before anything else of it, and those noted at the program's end, in
+    that step. The step may have begun with other parameters: one that is marked by hand, or one of an optimizer that
+    has them only while it steps."""
+    at_begin: dict[int, str] = {}
+    at_end: dict[int, str] = {}
+    for note in notes:
+        if note.kind == "state":
+            step = int(note.data["step"])
+            begun = Moment.parse(str(note.data["moment"])).step >= step
+            (at_end if begun else at_begin)[step] = str(note.data["hash"])
+    return at_begin, at_end
