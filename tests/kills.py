@@ -37,7 +37,7 @@ from jobs import ROOT, plain_environment, torchrun
 from waiting import wait_for
 
 from prismdbg.capsule import checked_json, layout
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import PrismError
 from prismdbg.jobs.capture.capture import LEFTOVER, socket_of

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.rank.native import build as native_build
 

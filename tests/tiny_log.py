@@ -1,4 +1,4 @@
-"""Writes a rank's log byte by byte, as `log_format` says, for tests that need one without a training job."""
+"""Writes a rank's log byte by byte, as `capsule/log/format.py` says, for tests that need one without a training job."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log import format as fmt
 from prismdbg.model import dtypes
 from prismdbg.model.collective import TensorMeta
 

@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prismdbg.capsule import log_format, memory_format
+from prismdbg.capsule import memory_format
+from prismdbg.capsule.log import format as log_format
 from prismdbg.capsule.memory_format import Flag, Kind
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment

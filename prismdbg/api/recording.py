@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from prismdbg.capsule import layout
-from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.log_format import payload_segment
-from prismdbg.capsule.log_reader import read_payload
+from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.format import payload_segment
+from prismdbg.capsule.log.reader import read_payload
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident
 from prismdbg.diagnosis.why import Diagnosis, diagnose

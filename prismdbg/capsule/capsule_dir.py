@@ -171,7 +171,7 @@ class Capsule:
 
     @property
     def log(self) -> Path:
-        """The folder for `log_reader`."""
+        """The folder for `log/reader.py`."""
         return self.path / layout.LOG
 
     @property

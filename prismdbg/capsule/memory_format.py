@@ -11,7 +11,7 @@ that is full is followed by the next.
 `began.json` says how much of what there was at the begin is known: of a program that has run already only what Python
 reaches is.
 
-`events.*.seg` give names to the numbers in records. They are a log as `log_format` has it, with its TEXT and STACK
+`events.*.seg` give names to the numbers in records. They are a log as `log/format.py` has it, with its TEXT and STACK
 records and one kind of our own, SITE. Number 0 is the empty text, the unknown stack, the unknown site.
 """
 

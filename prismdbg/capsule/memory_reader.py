@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from prismdbg.capsule import checked_json, log_format, memory_format
+from prismdbg.capsule import checked_json, memory_format
 from prismdbg.capsule.checked_json import Count
-from prismdbg.capsule.log_reader import event_segments
-from prismdbg.capsule.log_records import part
+from prismdbg.capsule.log import format as log_format
+from prismdbg.capsule.log.reader import event_segments
+from prismdbg.capsule.log.records import part
 from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Frame

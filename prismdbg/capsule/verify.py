@@ -9,8 +9,8 @@ from pathlib import Path
 
 from prismdbg.capsule import checked_json, files, layout, transfer
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_coverage import capsule_span, gaps
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.coverage import capsule_span, gaps
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.capsule.memory_reader import read_parts
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, require_whole

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.debugger.debugger import Debugger
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective

@@ -6,7 +6,7 @@ import re
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, RankFile, content_path, read_files
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import PrismError
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Frame

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Incident
 from prismdbg.capsule.stacks import RankStacks
 from prismdbg.diagnosis.progress import Progress

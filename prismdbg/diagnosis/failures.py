@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from prismdbg.capsule.log_events import Note, RankLog
-from prismdbg.capsule.log_notes import moment_of
+from prismdbg.capsule.log.events import Note, RankLog
+from prismdbg.capsule.log.notes import moment_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import headline, rank_list

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from prismdbg.capsule.log_batch import GAPS_KEPT, Batch, Gap
-from prismdbg.capsule.log_events import Event, StepMark
+from prismdbg.capsule.log.batch import GAPS_KEPT, Batch, Gap
+from prismdbg.capsule.log.events import Event, StepMark
 from prismdbg.capsule.stacks import HangPlace
 from prismdbg.diagnosis.collective_key import CollectiveKey
 from prismdbg.diagnosis.progress import Progress

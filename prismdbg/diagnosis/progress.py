@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from prismdbg.capsule.log_batch import Batch
-from prismdbg.capsule.log_events import Event, Note
-from prismdbg.capsule.log_notes import exit_codes
+from prismdbg.capsule.log.batch import Batch
+from prismdbg.capsule.log.events import Event, Note
+from prismdbg.capsule.log.notes import exit_codes
 from prismdbg.diagnosis.collective_key import RECEIVE, RECEIVE_ANY, SEND, CollectiveKey
 from prismdbg.log.columns import LogColumns
 from prismdbg.log.whole_batch import whole_batch

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.stacks import RankStacks
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import first_dead, last_call

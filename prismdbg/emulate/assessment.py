@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.graph.slice import build_slice
 from prismdbg.job_graph.synthesized import Shaping, decisions_of, doubts_of, shaping_of
 from prismdbg.jobs.storage.pass_errors import Passed, read_passes

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.emulate.rank_scheduler import Ended, Event, Kept, MissingValue
 from prismdbg.emulate.rank_standing import NEVER_NS, raised_at_ns, standing_of
 from prismdbg.errors import CapsuleError, RankLost, UsageError, WaitTimeout

@@ -10,8 +10,8 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import Count, Word
-from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.log_format import payload_segment
+from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.format import payload_segment
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.log.rank_log import read_log

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.diagnosis.match import WRONG, match, match_message
 from prismdbg.emulate.mesh_check import check_mesh
 from prismdbg.emulate.request import EmulateRequest

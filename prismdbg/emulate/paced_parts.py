@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.graph.node import Node
 from prismdbg.job_graph.recorded_step import RecordedStep, recorded_step
 from prismdbg.model.schedule import MAIN, Row, Schedule

@@ -7,8 +7,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.log_format import EVENT_SEGMENT_BYTES
+from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.format import EVENT_SEGMENT_BYTES
 from prismdbg.emulate.emulate import Emulated, emulate
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.errors import PrismError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import CapsuleError
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import State, group_title

@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import UsageError
 
 

@@ -16,7 +16,7 @@ from math import prod
 from pathlib import Path
 from typing import IO, Any
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.importers.chakra_schema import (
     COLLECTIVE,
     COLLECTIVES,

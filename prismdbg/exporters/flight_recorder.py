@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.model.collective import Collective, Group, State, TensorMeta
 from prismdbg.model.ops import OPS, Form, Movement, check_complete, ops_of
 

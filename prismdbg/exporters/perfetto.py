@@ -12,7 +12,7 @@ from hashlib import blake2b
 from itertools import zip_longest
 from typing import IO
 
-from prismdbg.capsule.log_events import Note, RankLog
+from prismdbg.capsule.log.events import Note, RankLog
 from prismdbg.exporters.perfetto_packets import Annotations, Packets
 from prismdbg.exporters.perfetto_waits import Arrivals
 from prismdbg.memory.curve import curve

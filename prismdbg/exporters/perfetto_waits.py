@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.diagnosis.wording import rank_list
 from prismdbg.model.collective import Collective
 

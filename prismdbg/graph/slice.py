@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.log_notes import PARTS, SHAPING
+from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.notes import PARTS, SHAPING
 from prismdbg.graph.node import Node
 from prismdbg.model import dtypes, ops, synthesis
 from prismdbg.model.collective import Collective, Group, TensorMeta, runs_of

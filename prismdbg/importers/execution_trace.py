@@ -16,8 +16,8 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import Count, between
 from prismdbg.capsule.limits import MAX_RANKS, MAX_TENSORS
-from prismdbg.capsule.log_events import StepMark
-from prismdbg.capsule.log_format import StepSource
+from prismdbg.capsule.log.events import StepMark
+from prismdbg.capsule.log.format import StepSource
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.importers import json_stream
 from prismdbg.importers.torch_names import OPS_BY_COMMS_NAME, UNKNOWN, known_dtype

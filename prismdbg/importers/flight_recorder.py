@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import Count
 from prismdbg.capsule.limits import MAX_RANKS
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.importers.plain_pickle import read_pickle

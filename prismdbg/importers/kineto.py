@@ -17,8 +17,8 @@ from typing import Any, NotRequired, TypedDict
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import Count
 from prismdbg.capsule.limits import MAX_RANKS
-from prismdbg.capsule.log_events import StepMark
-from prismdbg.capsule.log_format import StepSource
+from prismdbg.capsule.log.events import StepMark
+from prismdbg.capsule.log.format import StepSource
 from prismdbg.errors import CapsuleError
 from prismdbg.importers import json_stream
 from prismdbg.importers.torch_names import OPS_BY_COMMS_NAME, OPS_BY_TITLE, UNKNOWN, known_dtype

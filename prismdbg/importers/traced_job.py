@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from prismdbg.capsule.log_events import RankLog, StepMark
+from prismdbg.capsule.log.events import RankLog, StepMark
 from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.model.collective import Collective, Frame, Group, Identity, State, TensorMeta
 from prismdbg.model.moment import Moment

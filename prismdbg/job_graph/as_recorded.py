@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import UsageError
 from prismdbg.graph.node import Node
 from prismdbg.job_graph.recorded_step import RecordedStep, recorded_step, traced_in

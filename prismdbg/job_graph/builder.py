@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.importers.formats import is_imported

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.errors import RankLost, UsageError
 from prismdbg.job_graph.recorded_step import RecordedStep, recorded_step, traced_in

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 
 
 def displaced(log: RankLog) -> dict[int, float]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.job_graph.recorded_step import recorded_step
 from prismdbg.model.collective import Collective
 from prismdbg.simulate.graph.class_finder import RankClasses

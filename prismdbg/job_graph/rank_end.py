@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.log_notes import exit_codes
+from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.notes import exit_codes
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.recorded_step import steps_begun
 from prismdbg.jobs.storage.ranks_alive import is_alive

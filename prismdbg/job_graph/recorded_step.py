@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.graph.slice import GraphSlice, build_slice
 from prismdbg.log.rank_log import columns_of, rank_log

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.log_notes import DECISIONS, SHAPING
+from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.notes import DECISIONS, SHAPING
 from prismdbg.model import synthesis
 
 _MOST = 4

@@ -11,7 +11,7 @@ from typing import Any
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import JobStacks, capsule_stacks
 from prismdbg.diagnosis.clocks import clock_offsets

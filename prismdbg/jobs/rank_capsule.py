@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.log_notes import moment_of
+from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.notes import moment_of
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.errors import CapsuleError, PrismError, RankLost, UsageError
 from prismdbg.jobs.capture.assemble import Ingredients, assemble

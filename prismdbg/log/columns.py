@@ -16,10 +16,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.capsule import log_format as fmt
-from prismdbg.capsule.log_events import Note, StepMark
-from prismdbg.capsule.log_reader import DAMAGED, event_segments, read_header
-from prismdbg.capsule.log_records import RecordDecoder
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.events import Note, StepMark
+from prismdbg.capsule.log.reader import DAMAGED, event_segments, read_header
+from prismdbg.capsule.log.records import RecordDecoder
 from prismdbg.errors import CapsuleError
 from prismdbg.log import segment as seg
 from prismdbg.log import step_rows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from prismdbg.capsule import log_format as fmt
-from prismdbg.capsule.log_reader import event_segments
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.reader import event_segments
 from prismdbg.log import segment as seg
 from prismdbg.log.summary import preface, put
 

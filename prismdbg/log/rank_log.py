@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import overload
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.log.columns import LogColumns, read_whole
 from prismdbg.log.values import of_values
 from prismdbg.model.collective import Collective

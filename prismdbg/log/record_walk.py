@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log import format as fmt
 
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]

@@ -1,6 +1,6 @@
 """One segment of a log as columns of numbers: found record by record, decoded all at once. No objects a record.
 
-The bytes are `capsule/log_format.py`; what a single record says in full is decoded by `capsule/log_records.py`.
+The bytes are `capsule/log/format.py`; what a single record says in full is decoded by `capsule/log/records.py`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.limits import MAX_TENSORS
-from prismdbg.capsule.log_reader import DAMAGED
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.reader import DAMAGED
 from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
 from prismdbg.log.record_walk import walk

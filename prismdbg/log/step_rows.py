@@ -1,6 +1,6 @@
 """What the collectives of a step did, as one row of numbers: made of a segment's records, joined, and read again.
 
-Records of kind STEPS hold the rows of a segment. The fields are explained in `capsule/log_format.py`.
+Records of kind STEPS hold the rows of a segment. The fields are explained in `capsule/log/format.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log import format as fmt
 from prismdbg.log import segment as seg
 from prismdbg.log.segment import Ints
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from prismdbg.capsule import log_format as fmt
-from prismdbg.capsule.log_reader import event_segments
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.reader import event_segments
 from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
 from prismdbg.log import segment as seg

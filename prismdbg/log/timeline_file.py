@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.new_file import by_suffix, new_file
 from prismdbg.errors import UsageError
 from prismdbg.log.rank_log import columns_of, read_log

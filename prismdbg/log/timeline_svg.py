@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.model.collective import Collective, State, group_title
 from prismdbg.model.plain_text import plain
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from prismdbg.capsule import log_format as fmt
-from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.log_records import RecordDecoder
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.records import RecordDecoder
 from prismdbg.log.columns import NOT_ENDED, Bodies, LogColumns
 from prismdbg.log.segment import Ints
 from prismdbg.model import dtypes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from prismdbg.capsule.log_batch import Batch, Key
+from prismdbg.capsule.log.batch import Batch, Key
 from prismdbg.log.columns import NOT_ENDED, LogColumns, kinds_of
 
 

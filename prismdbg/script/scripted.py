@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_coverage import capsule_span
+from prismdbg.capsule.log.coverage import capsule_span
 from prismdbg.debugger.debugger import Debugger, Settings, debug
 from prismdbg.debugger.known_names import known_names
 from prismdbg.debugger.time_travel import Travel, open_travel

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.capsule import layout
-from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
+from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest, Origin
 from prismdbg.model.collective import Group
 from prismdbg.model.moment import Moment

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log import format as fmt
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.log.folding import fold
 from prismdbg.log.summary import summarize

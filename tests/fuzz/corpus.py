@@ -21,8 +21,8 @@ from traces import TraceBuilder
 
 import prismdbg
 from prismdbg.capsule import files, layout
-from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import CapsuleWriter
+from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest, Origin
 from prismdbg.checkpoint import bundle
 from prismdbg.errors import FacilityError

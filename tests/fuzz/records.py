@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule import memory_format
+from prismdbg.capsule.log import format as fmt
 from tests.fuzz.values import changed_json
 
 _SIZES = (1, 2, 4, 8)

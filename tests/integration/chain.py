@@ -22,8 +22,8 @@ from waiting import wait_for
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_events import RankLog, StepMark
-from prismdbg.capsule.log_reader import LogReader, read_log
+from prismdbg.capsule.log.events import RankLog, StepMark
+from prismdbg.capsule.log.reader import LogReader, read_log
 from prismdbg.capsule.manifest import FileEntry
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 

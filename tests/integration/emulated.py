@@ -12,8 +12,8 @@ import numpy as np
 from chain import CLI
 from jobs import EXAMPLES, ROOT, Recorded, plain_environment, record, torchrun
 
-from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.memory_format import Kind
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.memory.peak import Peak, peak

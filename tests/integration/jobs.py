@@ -18,8 +18,8 @@ from typing import Any
 import psutil
 from waiting import wait_for
 
-from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.jobs.capture.agent_sockets import make_socket_dir
 from prismdbg.jobs.injection import cache_dir, job_environment, make_inject_folder
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from prismdbg.capsule.log_batch import NOTABLE_KEPT, Batch, Key
-from prismdbg.capsule.log_events import Completion, Event, Note, StepMark, Waited
+from prismdbg.capsule.log.batch import NOTABLE_KEPT, Batch, Key
+from prismdbg.capsule.log.events import Completion, Event, Note, StepMark, Waited
 from prismdbg.model.collective import Collective
 
 

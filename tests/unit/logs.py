@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from prismdbg.capsule.log_events import Note, RankLog, StepMark
-from prismdbg.capsule.log_format import StepSource
+from prismdbg.capsule.log.events import Note, RankLog, StepMark
+from prismdbg.capsule.log.format import StepSource
 from prismdbg.model.collective import Collective, Frame, Group, Identity, State, TensorMeta
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS

@@ -20,8 +20,8 @@ import zstandard
 from tiny_log import FLOATS, TinyLog
 
 from prismdbg.capsule import checked_json, layout, limits
-from prismdbg.capsule import log_format as fmt
-from prismdbg.capsule.log_reader import LogReader, read_log
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.reader import LogReader, read_log
 from prismdbg.capsule.rank_json import RankJson
 from prismdbg.checkpoint import bundle, images
 from prismdbg.cli import main
@@ -280,7 +280,7 @@ def memory_taken(code: str, *arguments: str) -> tuple[int, float, str]:
 READ_LOG = """
 import sys
 from pathlib import Path
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.errors import CapsuleError
 try:
     print(len(read_log(Path(sys.argv[1])).collectives))

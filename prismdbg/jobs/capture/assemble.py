@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from prismdbg.capsule import layout
-from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import SMALL_FILE_BYTES, RankFile, add_files
-from prismdbg.capsule.log_coverage import (
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.coverage import (
     NO_STEP_BEFORE,
     Span,
     StartPoint,
@@ -23,8 +23,8 @@ from prismdbg.capsule.log_coverage import (
     span_of,
     starts_too_late,
 )
-from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.log_reader import event_segments
+from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.reader import event_segments
 from prismdbg.capsule.manifest import OLDEST_READER, OLDEST_WITH_STATE, Incident, Manifest, Origin
 from prismdbg.capsule.rank_json import RankJson, required
 from prismdbg.capsule.state_snapshot import PROLOGUE

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_coverage import row_of
-from prismdbg.capsule.log_events import StepMark
-from prismdbg.capsule.log_follower import LogFollower
+from prismdbg.capsule.log.coverage import row_of
+from prismdbg.capsule.log.events import StepMark
+from prismdbg.capsule.log.follower import LogFollower
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.capsule.partial import is_abandoned, partial_folder, remove_abandoned
 from prismdbg.checkpoint import choice

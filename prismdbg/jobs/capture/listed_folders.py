@@ -10,7 +10,7 @@ from pathlib import Path
 
 from prismdbg.capsule import rank_path
 from prismdbg.capsule.limits import MAX_LISTED_NAMES
-from prismdbg.capsule.log_events import Note, RankLog
+from prismdbg.capsule.log.events import Note, RankLog
 from prismdbg.capsule.secrets.private_files import is_credential
 from prismdbg.runtime.visible import SYSTEM, installation_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.jobs.storage.job_nodes import node_of
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.telemetry.excerpt import excerpt, write_excerpt

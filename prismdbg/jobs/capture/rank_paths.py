@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from prismdbg.capsule import rank_path
-from prismdbg.capsule.log_events import Note, RankLog
+from prismdbg.capsule.log.events import Note, RankLog
 from prismdbg.capsule.rank_json import RankJson, required
 from prismdbg.model.moment import Moment
 from prismdbg.settings.overwritten_copies import prefix

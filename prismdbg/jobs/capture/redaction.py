@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.files import Place, RankFile
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.secrets.rules import (
     REDACTED,

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule import checked_json, layout, transfer
-from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import SMALL_FILE_BYTES, Place, RankFile, read_files
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.secrets.rules import is_secret_setting, redact_text, worth_a_search
 from prismdbg.capsule.secrets.shapes import Found

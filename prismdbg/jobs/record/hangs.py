@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from prismdbg.capsule.log_events import Event
+from prismdbg.capsule.log.events import Event
 from prismdbg.diagnosis.hang import NS_PER_S, HangDetector, HangReport
 from prismdbg.jobs.capture.capture import PATIENT, Patience
 from prismdbg.jobs.record.activity import Activity

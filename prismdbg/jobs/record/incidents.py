@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from prismdbg.capsule.log_batch import Batch
-from prismdbg.capsule.log_events import Event, Note, StepMark
-from prismdbg.capsule.log_notes import moment_of
+from prismdbg.capsule.log.batch import Batch
+from prismdbg.capsule.log.events import Event, Note, StepMark
+from prismdbg.capsule.log.notes import moment_of
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.diagnosis.wording import place
 from prismdbg.errors import UsageError

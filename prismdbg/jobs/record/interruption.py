@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import INTERRUPTED
 from prismdbg.jobs.record.deaths import ASKED, Death
 from prismdbg.jobs.storage.run_folder import attempt_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule.log_batch import Batch
-from prismdbg.capsule.log_events import Event, Note, StepMark
+from prismdbg.capsule.log.batch import Batch
+from prismdbg.capsule.log.events import Event, Note, StepMark
 from prismdbg.jobs.storage.run_report import log_bytes, payload_bytes
 from prismdbg.model.moment import Moment
 

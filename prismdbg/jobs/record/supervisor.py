@@ -19,8 +19,8 @@ from threading import Event as Flag
 from threading import Thread
 from types import FrameType
 
-from prismdbg.capsule.log_events import Event, StepMark
-from prismdbg.capsule.log_follower import LogFollower
+from prismdbg.capsule.log.events import Event, StepMark
+from prismdbg.capsule.log.follower import LogFollower
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import HangPlace, JobStacks
 from prismdbg.diagnosis.hang import HangReport

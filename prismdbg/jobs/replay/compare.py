@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_coverage import NO_STEP_BEFORE, Span, capsule_span, starts_too_late
-from prismdbg.capsule.log_events import Note, RankLog
-from prismdbg.capsule.log_notes import exit_codes
+from prismdbg.capsule.log.coverage import NO_STEP_BEFORE, Span, capsule_span, starts_too_late
+from prismdbg.capsule.log.events import Note, RankLog
+from prismdbg.capsule.log.notes import exit_codes
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import PrismError, RankLost, WaitTimeout
 from prismdbg.jobs.replay.bounded_messages import Received, Said, Shown

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_coverage import capsule_span
+from prismdbg.capsule.log.coverage import capsule_span
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.secrets.rules import REDACTED
 from prismdbg.capsule.verify import require_replayable

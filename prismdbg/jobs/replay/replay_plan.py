@@ -14,7 +14,7 @@ from typing import Any
 from prismdbg.capsule import exact_file, layout, path_kind, rank_path
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, RankFile, changed, content_path, find, read_files
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.rank_json import RankJson, is_environment, required, start_bytes
 from prismdbg.capsule.verify import check_manifest

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.stacks import capsule_stacks
 from prismdbg.diagnosis.hang import LONGER_THAN_BEFORE, NS_PER_S
 from prismdbg.model.collective import Collective

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from prismdbg.capsule.log_reader import iter_logs
+from prismdbg.capsule.log.reader import iter_logs
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, file_system_now, last_beat, node_folders, node_states
 from prismdbg.jobs.storage.local_logs import publish_all, publish_logs

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.checked_json import Word, checked
-from prismdbg.capsule.log_reader import event_segments, iter_logs
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.reader import event_segments, iter_logs
 from prismdbg.capsule.transfer import CHUNK_BYTES, FILE_MODE, open_plain, write_sparse
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.peak import FILE as PEAK

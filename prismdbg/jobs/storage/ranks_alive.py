@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule.log_reader import was_cut
+from prismdbg.capsule.log.reader import was_cut
 from prismdbg.diagnosis.failures import raised_inside, was_outlived
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import attempt_of, rank_of, read_json

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired, TypedDict
 
 from prismdbg.capsule.checked_json import Count, MomentText, Word, checked
-from prismdbg.capsule.log_reader import ATTEMPT
+from prismdbg.capsule.log.reader import ATTEMPT
 from prismdbg.capsule.rank_json import RankJson
 from prismdbg.errors import CapsuleError
 

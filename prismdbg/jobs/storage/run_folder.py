@@ -16,7 +16,7 @@ from typing import Any
 
 import prismdbg
 from prismdbg.capsule import checked_json
-from prismdbg.capsule.log_reader import iter_logs
+from prismdbg.capsule.log.reader import iter_logs
 from prismdbg.capsule.secrets.rules import redact_arguments
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.run_files import KINDS

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from prismdbg.capsule.log_format import SUMMARY, payload_segment
+from prismdbg.capsule.log.format import SUMMARY, payload_segment
 from prismdbg.errors import CapsuleError, shortened
 from prismdbg.jobs.storage.emulated_run import OWN_NAME, EmulatedRun, read_emulated
 from prismdbg.jobs.storage.inventory import disk_bytes

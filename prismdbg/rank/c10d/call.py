@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from prismdbg.capsule.log_format import STREAM
+from prismdbg.capsule.log.format import STREAM
 from prismdbg.model import synthesis
 from prismdbg.model.collective import TensorMeta
 from prismdbg.model.dtypes import REDUCE_OPS

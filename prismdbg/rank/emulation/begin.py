@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule.log_notes import DECISIONS, SHAPING
+from prismdbg.capsule.log.notes import DECISIONS, SHAPING
 from prismdbg.errors import FacilityError
 from prismdbg.model.schedule import Schedule
 from prismdbg.rank.c10d import unknown_ops

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from prismdbg.capsule.log_notes import PARTS
+from prismdbg.capsule.log.notes import PARTS
 from prismdbg.model.collective import Identity
 from prismdbg.model.ops import Form, Movement
 from prismdbg.rank.c10d.call import Call, bytes_of

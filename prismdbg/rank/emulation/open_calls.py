@@ -20,7 +20,7 @@ from torch._C._distributed_c10d import (  # type: ignore[attr-defined]
 )
 from torch.autograd import Variable
 
-from prismdbg.capsule.log_format import StepSource
+from prismdbg.capsule.log.format import StepSource
 from prismdbg.errors import UsageError
 from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.c10d.watched_work import WatchedWork, Watcher

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from prismdbg.capsule.log_format import StepSource
+from prismdbg.capsule.log.format import StepSource
 
 
 class ProcessorWaits:

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from typing import Any
 
-from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log import format as fmt
 from prismdbg.model.collective import Identity
 from prismdbg.rank.c10d.call import Call, Redispatch, identity_key
 from prismdbg.rank.c10d.works import Completion

@@ -9,7 +9,7 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from prismdbg.capsule.log_format import StepSource
+from prismdbg.capsule.log.format import StepSource
 from prismdbg.rank.emulation import fake_world
 from prismdbg.rank.emulation.store import EmulatedStore, StoreState
 

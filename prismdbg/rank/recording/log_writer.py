@@ -1,4 +1,4 @@
-"""Writes a rank's log from Python; the native recorder writes the same bytes faster. Format: `capsule/log_format.py`.
+"""Writes a rank's log from Python; the native recorder writes the same bytes faster. Format: `capsule/log/format.py`.
 
 A full disk is told when a segment is made. What may have to wait for a server is left to another thread (`queue`).
 """
@@ -14,7 +14,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log import format as fmt
 from prismdbg.model.collective import Frame, TensorMeta
 from prismdbg.model.dtypes import NUMBERS, UNKNOWN
 from prismdbg.rank.recording.write_queue import WriteQueue

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from prismdbg.capsule import json_text
-from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log import format as fmt
 from prismdbg.model import synthesis
 from prismdbg.model.collective import Failure, Frame, Identity
 from prismdbg.model.dtypes import REDUCE_OPS

@@ -26,7 +26,7 @@ from torch.distributed import distributed_c10d as c10d
 import prismdbg
 from prismdbg.capsule import json_text
 from prismdbg.capsule.limits import MAX_STRING_BYTES
-from prismdbg.capsule.log_format import Kind, StepSource
+from prismdbg.capsule.log.format import Kind, StepSource
 from prismdbg.rank.recording import seeds, started_in, state_hash
 from prismdbg.rank.recording.opened_files import OpenedFiles
 from prismdbg.rank.recording.recorder import Recorder

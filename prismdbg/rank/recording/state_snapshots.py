@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from prismdbg.capsule import state_snapshot as files
-from prismdbg.capsule.log_format import StepSource
+from prismdbg.capsule.log.format import StepSource
 from prismdbg.capsule.state_snapshot import StateSnapshot
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.moment import Moment

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from prismdbg.capsule.log_format import StepSource
+from prismdbg.capsule.log.format import StepSource
 
 Listener = Callable[[int, StepSource], None]
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from prismdbg.capsule.log_events import Note
+from prismdbg.capsule.log.events import Note
 from prismdbg.errors import CapsuleError
 from prismdbg.model import synthesis
 from prismdbg.model.collective import Collective

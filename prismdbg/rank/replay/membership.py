@@ -6,7 +6,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.collective import Collective, group_title
 from prismdbg.rank.debug.gate import Stop

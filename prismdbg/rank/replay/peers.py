@@ -9,7 +9,7 @@ from typing import Protocol
 
 import torch
 
-from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log import format as fmt
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Collective, Failure, PayloadRef, State
 from prismdbg.model.ops import Form, Movement

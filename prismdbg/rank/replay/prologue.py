@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Collective, runs_of
 from prismdbg.rank.c10d.call import Call, Redispatch, metas

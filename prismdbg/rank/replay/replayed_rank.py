@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule.log_events import Note, RankLog
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.events import Note, RankLog
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.model.breakpoints import BreakpointKind, StopReason
 from prismdbg.model.moment import Moment
 from prismdbg.rank.agent import Agent

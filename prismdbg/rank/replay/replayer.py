@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from prismdbg.capsule.log_coverage import needs_payload
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.coverage import needs_payload
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.breakpoints import BreakpointKind, StopReason
 from prismdbg.model.collective import Collective, State

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.memory_format import Kind
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.memory.backend import modelled

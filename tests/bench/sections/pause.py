@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint.criu import dump
 from prismdbg.checkpoint.engine import DumpReport

@@ -14,7 +14,7 @@ from statistics import median
 
 from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.errors import FacilityError
 from prismdbg.jobs.capture.capture import socket_of
 from prismdbg.jobs.injection import cache_dir

@@ -13,7 +13,7 @@ from chain import prismdbg
 from emulated import PROGRAMS, emulate, emulated, log_of, printed, python
 from jobs import Recorded, record, recorded_by_command_line, torchrun
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 
 pytestmark = pytest.mark.job
 

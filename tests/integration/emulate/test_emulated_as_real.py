@@ -29,7 +29,7 @@ from emulated import (
 )
 from jobs import recorded_by_command_line, torchrun
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.memory.backend import modelled

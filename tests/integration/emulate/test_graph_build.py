@@ -12,7 +12,7 @@ import pytest
 from chain import Taken, prismdbg
 from jobs import EXAMPLES
 
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.job_graph.captured_rank import whole_steps
 from prismdbg.job_graph.recorded_step import last_whole_step
 from prismdbg.jobs.storage.run_folder import RunFolder

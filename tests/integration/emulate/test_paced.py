@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from emulated import emulate, python
 
-from prismdbg.capsule.log_events import RankLog
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.emulate.pacing import run_paced, set_aside
 from prismdbg.emulate.rank_group import Paced
 from prismdbg.emulate.request import EmulateRequest

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from native_ranks import JOBS, Ran, Spawn, run_job
 
-from prismdbg.capsule.log_reader import read_payload
+from prismdbg.capsule.log.reader import read_payload
 from prismdbg.model.collective import Collective, State
 
 

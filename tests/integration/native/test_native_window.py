@@ -7,7 +7,7 @@ from pathlib import Path
 
 from native_ranks import Ran, Spawn, run_job
 
-from prismdbg.capsule.log_reader import read_payload
+from prismdbg.capsule.log.reader import read_payload
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import State
 

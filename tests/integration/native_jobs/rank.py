@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from prismdbg.capsule.log_format import Kind
+from prismdbg.capsule.log.format import Kind
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.rank.c10d import schemas
 from prismdbg.rank.native import build as native_build

@@ -11,7 +11,7 @@ import pytest
 from chain import Taken, assert_identical, parameters, prismdbg, recording, replay, span
 from jobs import EXAMPLES, Ended, torchrun
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import IncidentKind, Origin
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]

@@ -16,7 +16,7 @@ from chain import PARTS, prismdbg
 from jobs import Job, plain_environment, prepare_run, remove_sockets, started
 from waiting import wait_for
 
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import Engine
 from prismdbg.cli import main

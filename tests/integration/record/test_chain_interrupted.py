@@ -16,7 +16,7 @@ from chain import CLI, PARTS, Recording, assert_identical, prismdbg, recording, 
 from jobs import ROOT, Ended, forked, plain_environment, run
 from waiting import wait_for
 
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.jobs.capture.capture import LEFTOVER, socket_of
 from prismdbg.protocol.client import AgentClient
 

@@ -14,7 +14,7 @@ from jobs import EXAMPLES, Ended, torchrun
 from kernels import PIDFDS_TELL
 from waiting import wait_for
 
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.model.collective import State
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]

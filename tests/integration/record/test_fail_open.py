@@ -30,7 +30,7 @@ from jobs import (
 )
 from waiting import wait_for
 
-from prismdbg.capsule.log_reader import read_log, read_payload
+from prismdbg.capsule.log.reader import read_log, read_payload
 from prismdbg.jobs.injection import job_environment
 from prismdbg.model.collective import State
 from prismdbg.settings.rank_config import RankConfig

@@ -11,7 +11,7 @@ from chain import replay as verdict_on
 from jobs import plain_environment, record, replay
 
 from prismdbg.capsule import layout
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.model.collective import State
 from prismdbg.rank.c10d.callback_error import meant
 

@@ -14,7 +14,7 @@ from test_two_nodes import BOUND_S, JOBS, OnTwo, _is_python, on_two_nodes
 from two_nodes import Node, job_line, why_impossible
 from waiting import wait_for
 
-from prismdbg.capsule.log_reader import event_segments, read_log
+from prismdbg.capsule.log.reader import event_segments, read_log
 from prismdbg.jobs.storage.job_nodes import node_folders, supervisor_report
 from prismdbg.jobs.storage.run_folder import read_json
 

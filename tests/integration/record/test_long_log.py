@@ -9,7 +9,7 @@ from chain import PARTS, assert_identical, prismdbg, recording, replay
 from jobs import forked
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_reader import event_segments
+from prismdbg.capsule.log.reader import event_segments
 from prismdbg.capsule.manifest import IncidentKind, Origin
 from prismdbg.log.columns import read_columns, read_whole
 from prismdbg.log.rank_log import read_log

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from jobs import EXAMPLES, Recorded, forked, plain_environment, record, recorded_by_command_line, replay, run, torchrun
 
-from prismdbg.capsule.log_format import StepSource
+from prismdbg.capsule.log.format import StepSource
 from prismdbg.model.collective import State
 
 pytestmark = pytest.mark.job

@@ -16,7 +16,7 @@ from file_server import missing, served
 from jobs import JOB_BOUND_S, Job, record_command, started, torchrun
 from waiting import wait_for
 
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.jobs.storage.run_folder import RunFolder
 
 pytestmark = [pytest.mark.job, pytest.mark.skipif(bool(missing()), reason=missing() or "a file server can be made")]

@@ -17,8 +17,8 @@ from two_nodes import Node, job_line, record_line, two_nodes, why_impossible
 from waiting import wait_for
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_events import StepMark
-from prismdbg.capsule.log_reader import LogReader
+from prismdbg.capsule.log.events import StepMark
+from prismdbg.capsule.log.reader import LogReader
 from prismdbg.jobs.storage.job_nodes import node_of, supervisor_report
 from prismdbg.jobs.storage.run_folder import RunFolder
 

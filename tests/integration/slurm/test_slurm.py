@@ -17,7 +17,7 @@ from two_nodes import Node
 from waiting import wait_for
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.jobs.storage.job_nodes import node_of, supervisor_report
 from prismdbg.jobs.storage.run_folder import RunFolder
 

@@ -16,7 +16,7 @@ from spawning import Spawn
 
 from prismdbg.capsule import layout, transfer
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.manifest import FileEntry
 from prismdbg.capsule.partial import is_abandoned, is_partial
 from prismdbg.capsule.transfer import Transfer

@@ -244,7 +244,7 @@ def test_which_collectives_receive(tmp_path: Path, op: str, root: int, received:
 
 def test_what_hangs_or_failed_received_nothing(tmp_path: Path) -> None:
     def write(folder: Path) -> None:
-        from prismdbg.capsule.log_format import Status
+        from prismdbg.capsule.log.format import Status
 
         log = TinyLog(folder)
         log.group("0", (0, 1))

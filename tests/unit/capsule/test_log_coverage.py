@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_log import FLOATS, TinyLog
 
-from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_coverage import capsule_span
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.coverage import capsule_span
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.capsule.verify import findings, require_replayable
 from prismdbg.cli import main

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_log import TinyLog, write_training
 
-from prismdbg.capsule import log_format as fmt
-from prismdbg.capsule.log_batch import GAPS_KEPT, NOTABLE_KEPT, Batch
-from prismdbg.capsule.log_events import Event, StepMark
-from prismdbg.capsule.log_follower import LogFollower
-from prismdbg.capsule.log_reader import LogReader, event_segments
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.batch import GAPS_KEPT, NOTABLE_KEPT, Batch
+from prismdbg.capsule.log.events import Event, StepMark
+from prismdbg.capsule.log.follower import LogFollower
+from prismdbg.capsule.log.reader import LogReader, event_segments
 from prismdbg.errors import CapsuleError
 
 NAN = fmt.IssueFlag.SENT_NONFINITE

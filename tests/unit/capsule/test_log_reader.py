@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_log import FLOATS, TinyLog, write_training
 
-from prismdbg.capsule import log_format as fmt
-from prismdbg.capsule.log_events import Completion, Event, Note, StepMark
-from prismdbg.capsule.log_reader import LogReader, iter_logs, read_log, read_payload, was_cut
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.events import Completion, Event, Note, StepMark
+from prismdbg.capsule.log.reader import LogReader, iter_logs, read_log, read_payload, was_cut
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Collective, Failure, Frame, Group, Identity, PayloadRef, State, TensorMeta
 from prismdbg.model.moment import Moment

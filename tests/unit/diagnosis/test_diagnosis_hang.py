@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logs import MILLISECOND_NS, WORLD, Job, chain_of_waits, circle_of_waits
 
-from prismdbg.capsule.log_events import Completion, Event
+from prismdbg.capsule.log.events import Completion, Event
 from prismdbg.diagnosis.hang import GAPS_REMEMBERED, NS_PER_S, Busy, HangDetector, HangReport
 from prismdbg.model.collective import Collective, State
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from logs import MILLISECOND_NS, WORLD, Job
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.lateness.cause import LateCause, Why
 from prismdbg.diagnosis.lateness.late_cause import why_late

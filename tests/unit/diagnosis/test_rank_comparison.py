@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.diagnosis.rank_comparison import Aspect, Comparison, Side, compare
 from prismdbg.log.rank_log import columns_of
 from prismdbg.model.collective import Collective, Group, Identity, PayloadRef, State, TensorMeta

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from prismdbg.capsule.files import SMALL_FILE_BYTES
-from prismdbg.capsule.log_format import EVENT_SEGMENT_BYTES
+from prismdbg.capsule.log.format import EVENT_SEGMENT_BYTES
 from prismdbg.checkpoint import bundle
 from prismdbg.cli.commands import record as record_command
 from prismdbg.jobs.capture.assemble import CONTEXT_RECORDS

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from logs import MILLISECOND_NS, Job, Tensors
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.emulate.paced_parts import emulated_parts
 from prismdbg.emulate.pacing import RankPass
 from prismdbg.model.schedule import Row, RowKind, Schedule

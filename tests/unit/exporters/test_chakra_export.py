@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from tiny_log import FLOATS, TinyLog
 
-from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log import format as fmt
 from prismdbg.cli.main import cli
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.exporters.chakra import write_traces

@@ -12,7 +12,7 @@ from capsules import make_capsule
 from click.testing import CliRunner
 from tiny_log import TinyLog
 
-from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log import format as fmt
 from prismdbg.cli.main import cli
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.errors import UsageError

@@ -15,7 +15,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as proto
 from tiny_log import FLOATS, TinyLog, write_training
 from traces import TraceBuilder
 
-from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log import format as fmt
 from prismdbg.cli.main import cli, run
 from prismdbg.exporters.perfetto import write_trace
 from prismdbg.log.rank_log import columns_of, rank_log, read_log

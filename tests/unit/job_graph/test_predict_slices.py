@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from logs import LINE, MILLISECOND_NS, Job, Tensors
 
-from prismdbg.capsule.log_notes import PARTS, SHAPING
+from prismdbg.capsule.log.notes import PARTS, SHAPING
 from prismdbg.errors import MismatchError, UsageError
 from prismdbg.graph.slice import GraphSlice, build_slice
 from prismdbg.job_graph import builder

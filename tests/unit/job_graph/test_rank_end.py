@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from logs import Job
 
-from prismdbg.capsule.log_notes import exit_codes
+from prismdbg.capsule.log.notes import exit_codes
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.job_graph.rank_end import fault_of
 

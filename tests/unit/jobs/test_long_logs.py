@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 from tiny_log import TinyLog
 
-from prismdbg.capsule import log_format as fmt
-from prismdbg.capsule.log_reader import event_segments
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.reader import event_segments
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.cli.commands import why

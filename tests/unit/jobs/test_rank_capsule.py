@@ -12,9 +12,9 @@ import pytest
 from capsules import MANIFEST, make_capsule
 from tiny_log import TinyLog, write_training
 
-from prismdbg.capsule import log_format as fmt
-from prismdbg.capsule.log_coverage import StartPoint, replayable_from, span_of
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.coverage import StartPoint, replayable_from, span_of
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_log import TinyLog
 
-from prismdbg.capsule import log_format as fmt
-from prismdbg.capsule.log_reader import event_segments
-from prismdbg.capsule.log_reader import read_log as read_values
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.reader import event_segments
+from prismdbg.capsule.log.reader import read_log as read_values
 from prismdbg.cli.commands.record import command as record_command
 from prismdbg.cli.options.param_types import size
 from prismdbg.errors import CapsuleError

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_log import TinyLog
 
-from prismdbg.capsule import log_format as fmt
-from prismdbg.capsule.log_reader import event_segments
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.reader import event_segments
 from prismdbg.errors import CapsuleError
 from prismdbg.log import step_rows
 from prismdbg.log.columns import NOT_ENDED, LogColumns, read_columns

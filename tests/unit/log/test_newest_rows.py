@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tiny_log import TinyLog
 
-from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log import format as fmt
 from prismdbg.log.columns import NOT_ENDED, read_columns
 from prismdbg.log.summary import summarize
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prismdbg.capsule import log_format as fmt
+from prismdbg.capsule.log import format as fmt
 from prismdbg.errors import CapsuleError
 from prismdbg.log import segment as seg
 from prismdbg.log.record_walk import LEAST_WORDS, walk

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.capsule.log_batch import Batch
+from prismdbg.capsule.log.batch import Batch
 from prismdbg.diagnosis.verdict import Call
 from prismdbg.jobs.record.incidents import IncidentWatch
 from prismdbg.model.collective import State

@@ -14,8 +14,8 @@ from prismdbg_tui.session.views import Phase
 from textual.pilot import Pilot
 from tiny_log import write_training
 
-from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.diagnosis.nonfinite import FirstNonfinite
 from prismdbg.jobs.leading_finding import leading_finding

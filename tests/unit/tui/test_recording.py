@@ -15,8 +15,8 @@ from prismdbg_tui.session.verdicts import Verdicts
 from prismdbg_tui.timeline.recording import Recording, read_recording
 from tiny_log import TinyLog
 
-from prismdbg.capsule import log_format as fmt
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.log.columns import read_columns
 from prismdbg.model.collective import Frame, TensorMeta

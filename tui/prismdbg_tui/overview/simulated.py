@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from prismdbg.capsule.log_records import RecordDecoder
+from prismdbg.capsule.log.records import RecordDecoder
 from prismdbg.log.columns import NOT_ENDED, Bodies, LogColumns
 from prismdbg.model.collective import Group
 from prismdbg.simulate.engine.prepared_cohort import PreparedCohort

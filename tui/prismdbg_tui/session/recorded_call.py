@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.exact_file import open_real
 from prismdbg.capsule.files import Place, content_path, read_files
-from prismdbg.capsule.log_format import payload_segment
-from prismdbg.capsule.log_reader import read_payload
+from prismdbg.capsule.log.format import payload_segment
+from prismdbg.capsule.log.reader import read_payload
 from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
 from prismdbg.model import dtypes

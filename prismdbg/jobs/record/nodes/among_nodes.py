@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from prismdbg.capsule.log_events import Event
+from prismdbg.capsule.log.events import Event
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.diagnosis.stalls import Stall
 from prismdbg.errors import CapsuleError

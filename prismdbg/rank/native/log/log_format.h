@@ -1,4 +1,4 @@
-// The bytes of a rank's log, as prismdbg/capsule/log_format.py defines them. Little-endian machines only.
+// The bytes of a rank's log, as prismdbg/capsule/log/format.py defines them. Little-endian machines only.
 #pragma once
 
 #include <cstdint>

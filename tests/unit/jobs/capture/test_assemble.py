@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tiny_log import TinyLog
 
-from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
-from prismdbg.capsule.log_coverage import NO_STEP_BEFORE
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.coverage import NO_STEP_BEFORE
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.capsule.verify import Severity, findings, require_replayable
 from prismdbg.cli import main

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.capsule.log_events import Note, RankLog
+from prismdbg.capsule.log.events import Note, RankLog
 from prismdbg.capsule.rank_json import read_rank
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture import listed_folders

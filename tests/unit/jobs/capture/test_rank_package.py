@@ -18,11 +18,11 @@ from prismdbg.jobs.injection import PACKAGE
 
 def test_what_comes_out_is_imported_and_has_no_host_side(tmp_path: Path) -> None:
     rank_package.unpack(rank_package.pack(PACKAGE), tmp_path / "prismdbg")
-    program = "import prismdbg.model.moment, prismdbg.capsule.log_reader as m; print(m.__file__)"
+    program = "import prismdbg.model.moment, prismdbg.capsule.log.reader as m; print(m.__file__)"
     done = subprocess.run(
         [sys.executable, "-S", "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
-    assert done.stdout.strip() == str(tmp_path / "prismdbg" / "capsule" / "log_reader.py"), done.stderr
+    assert done.stdout.strip() == str(tmp_path / "prismdbg" / "capsule" / "log" / "reader.py"), done.stderr
     assert {path.name for path in (tmp_path / "prismdbg").iterdir() if path.name != "__pycache__"} == set(
         rank_package.PARTS
     )

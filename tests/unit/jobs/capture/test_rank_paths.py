@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from prismdbg.capsule.log_events import Note, RankLog
+from prismdbg.capsule.log.events import Note, RankLog
 from prismdbg.jobs.capture.rank_paths import rank_paths
 from prismdbg.model.moment import Moment
 

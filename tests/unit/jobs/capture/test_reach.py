@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from tiny_log import TinyLog
 
-from prismdbg.capsule.log_format import Kind
+from prismdbg.capsule.log.format import Kind
 from prismdbg.checkpoint import choice
 from prismdbg.cli.commands import doctor
 from prismdbg.errors import FacilityError, UsageError

@@ -9,8 +9,8 @@ import pytest
 from tiny_log import TinyLog
 
 from prismdbg.capsule import layout
-from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.jobs.capture import redaction
 from prismdbg.jobs.capture.assemble import Ingredients, assemble

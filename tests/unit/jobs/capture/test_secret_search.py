@@ -17,7 +17,7 @@ from tiny_log import TinyLog
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import add_files
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.secrets.rules import redact_text
 from prismdbg.capsule.verify import verify

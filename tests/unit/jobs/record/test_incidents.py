@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from logs import WORLD, lone_collective
 
-from prismdbg.capsule.log_batch import Batch
-from prismdbg.capsule.log_events import Note, StepMark
-from prismdbg.capsule.log_format import StepSource
+from prismdbg.capsule.log.batch import Batch
+from prismdbg.capsule.log.events import Note, StepMark
+from prismdbg.capsule.log.format import StepSource
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import UsageError
 from prismdbg.jobs.record.incidents import SETTLE_NS, IncidentWatch, Wanted, parse_triggers

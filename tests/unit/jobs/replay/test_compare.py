@@ -14,7 +14,7 @@ import pytest
 from capsules import IMAGE, MANIFEST, RANK, make_capsule
 from tiny_log import TinyLog, write_training
 
-from prismdbg.capsule.log_coverage import NO_STEP_BEFORE
+from prismdbg.capsule.log.coverage import NO_STEP_BEFORE
 from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest
 from prismdbg.errors import RankLost, WaitTimeout
 from prismdbg.jobs.replay import compare, silence

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tiny_log import TinyLog
 
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.jobs.storage import fresh_logs, local_logs
 from prismdbg.jobs.storage.fresh_logs import ask_for_logs, publish_left

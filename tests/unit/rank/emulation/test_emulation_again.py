@@ -10,7 +10,7 @@ import pytest
 import torch
 from logs import lone_collective
 
-from prismdbg.capsule.log_events import Note
+from prismdbg.capsule.log.events import Note
 from prismdbg.errors import CapsuleError
 from prismdbg.model import synthesis
 from prismdbg.model.collective import Identity, State

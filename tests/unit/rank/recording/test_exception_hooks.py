@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.capsule.log_format import EVENT_SEGMENT_BYTES
+from prismdbg.capsule.log.format import EVENT_SEGMENT_BYTES
 from prismdbg.rank.recording import exception_hooks
 from prismdbg.rank.recording.exception_hooks import MOST_LINES, MOST_TEXT, describe
 

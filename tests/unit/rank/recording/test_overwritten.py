@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from prismdbg.capsule.log_events import Note, RankLog
+from prismdbg.capsule.log.events import Note, RankLog
 from prismdbg.jobs.capture.rank_paths import changed_after_read, copies_as_read
 from prismdbg.rank.recording import overwritten
 from prismdbg.rank.recording.overwritten import Overwritten, watch_torch_save

@@ -14,7 +14,7 @@ import torch
 from waiting import wait_for
 
 import prismdbg
-from prismdbg.capsule.log_format import StepSource
+from prismdbg.capsule.log.format import StepSource
 from prismdbg.capsule.state_snapshot import StateSnapshot
 from prismdbg.rank.recording import restore_point
 from prismdbg.rank.recording.state_snapshots import StateSnapshots

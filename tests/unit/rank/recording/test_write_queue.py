@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.capsule.log_format import Kind
-from prismdbg.capsule.log_reader import read_log
+from prismdbg.capsule.log.format import Kind
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.rank.recording import write_queue as queue_module
 from prismdbg.rank.recording.log_writer import LogWriter
 from prismdbg.rank.recording.python_recorder import PythonRecorder

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from logs import lone_collective
 
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.model.collective import Group, State, TensorMeta
 from prismdbg.model.moment import Moment
 from prismdbg.rank.c10d.counters import Counters

@@ -1,5 +1,5 @@
 """What the bodies of a log's records say, as values: the one decoder, both for reading a log from its beginning and for
-single rows of one that is held as columns. See `log_format` for the bytes.
+single rows of one that is held as columns. See `format.py` for the bytes.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from prismdbg.capsule import checked_json
-from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.limits import MAX_LISTED_TENSORS, MAX_TENSORS
-from prismdbg.capsule.log_events import Note, StepMark
-from prismdbg.capsule.log_notes import checked_note, read_group
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.events import Note, StepMark
+from prismdbg.capsule.log.notes import checked_note, read_group
 from prismdbg.model import dtypes, synthesis
 from prismdbg.model.collective import (
     Collective,

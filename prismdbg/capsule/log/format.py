@@ -1,4 +1,4 @@
-"""The bytes of a rank's log. The native recorder (`rank/native/`) writes the same; both are read by `log_reader`.
+"""The bytes of a rank's log. The native recorder (`rank/native/`) writes the same; both are read by `reader.py`.
 
 A log is a folder of segment files `events.00000.seg`, `events.00001.seg`, ... of fixed size, each allocated
 when it is made. All numbers are little-endian. A segment is a 64-byte header and then records:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypedDict
 
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import Count, Fields, MomentText, Word
-from prismdbg.capsule.log_events import Note
+from prismdbg.capsule.log.events import Note
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.model.collective import Group
 from prismdbg.model.moment import Moment

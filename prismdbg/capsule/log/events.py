@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from prismdbg.capsule import log_format as fmt
-from prismdbg.capsule.log_batch import Batch
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.batch import Batch
 from prismdbg.model.collective import Collective, Group
 
 

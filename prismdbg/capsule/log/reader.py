@@ -1,4 +1,4 @@
-"""Reads a rank's log: while it is written, after `kill -9`, or inside a capsule. See `log_format` for the bytes."""
+"""Reads a rank's log: while it is written, after `kill -9`, or inside a capsule. See `format.py` for the bytes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.file_window import FileWindow
-from prismdbg.capsule.log_events import Completion, Event, Note, RankLog, StepMark, Waited
-from prismdbg.capsule.log_records import RecordDecoder
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.events import Completion, Event, Note, RankLog, StepMark, Waited
+from prismdbg.capsule.log.records import RecordDecoder
 from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Collective, Group, PayloadRef

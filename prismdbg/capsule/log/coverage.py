@@ -12,9 +12,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from prismdbg.capsule import checked_json, layout
-from prismdbg.capsule import log_format as fmt
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log_events import RankLog
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import IncidentKind, Manifest, Origin
 from prismdbg.model.collective import Collective, Group, PayloadRef, State, runs_of
 from prismdbg.model.moment import Moment

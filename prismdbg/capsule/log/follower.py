@@ -8,10 +8,10 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from prismdbg.capsule import log_format as fmt
-from prismdbg.capsule.log_batch import NOTABLE_KEPT, Batch, Key
-from prismdbg.capsule.log_events import Event
-from prismdbg.capsule.log_reader import LogReader
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.batch import NOTABLE_KEPT, Batch, Key
+from prismdbg.capsule.log.events import Event
+from prismdbg.capsule.log.reader import LogReader
 
 _Issued = tuple[int, int, bytes]  # begun ns, step, the record for whoever asks
 
