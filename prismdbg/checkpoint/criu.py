@@ -10,6 +10,7 @@ from prismdbg.checkpoint.bundle import Criu
 from prismdbg.checkpoint.criu_log import explain
 from prismdbg.checkpoint.engine import DumpReport
 from prismdbg.errors import CheckpointError, WaitTimeout
+from prismdbg.settings.process_stat import fields_of
 
 LOG = "dump.log"
 # Shared memory that is already unlinked (DataLoader's tensors) is kept in the image; criu's own limit: 1 MB.
@@ -58,7 +59,7 @@ def report(criu: Criu, images: Path) -> DumpReport:
 def _session(pid: int) -> list[str]:
     """A process that does not lead its session can only be dumped as part of its caller's."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = fields_of(pid)
     except OSError as error:
         raise CheckpointError(f"process {pid} has ended", hint="capture a rank that is alive") from error
     return [] if int(fields[3]) == pid else ["--shell-job"]

@@ -23,6 +23,7 @@ from prismdbg.cli import click_errors, registry
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.config_defaults import apply_defaults, origin_of, require_commands
 from prismdbg.errors import PrismError, UsageError, quoted, suggestion
+from prismdbg.model.exit_code import as_shell
 from prismdbg.render import console
 from prismdbg.settings.user_config import user_config
 
@@ -147,7 +148,7 @@ def run(arguments: Sequence[str]) -> int:
         return _failed(ExitCode.LACKING, arguments)
     if not isinstance(answer, int):
         return ExitCode.OK
-    return int(answer) if answer >= 0 else 128 - answer  # a job killed by a signal, as shells say it
+    return as_shell(int(answer))
 
 
 def _let_go_of_outputs() -> None:

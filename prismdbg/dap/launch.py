@@ -21,8 +21,8 @@ from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.limits import USUAL, Asked
+from prismdbg.runtime.names import RUNTIMES
 
-RUNTIMES = ("docker", "local", "plain")
 LONGEST_S = 10**6
 
 Say = Callable[[str], None]

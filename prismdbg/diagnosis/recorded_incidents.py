@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from prismdbg.capsule.incident_traits import TRAITS
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident
 from prismdbg.diagnosis.failures import Died, Raised
@@ -21,8 +22,6 @@ _TOLD_BY = {  # kinds of verdicts that tell of the same
     IncidentKind.LOST: ("died",),
     IncidentKind.SLOW: ("delay", "straggler", "earlier_straggler"),
 }
-_RAISED = (IncidentKind.EXCEPTION, IncidentKind.OUT_OF_MEMORY)
-_ASKED_FOR = (IncidentKind.REQUEST, IncidentKind.SIGNAL)  # nothing was wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +59,10 @@ def find_recorded_incidents(evidence: Evidence, verdicts: Sequence[Verdict]) -> 
     told = {verdict.kind for verdict in verdicts}
     followers = {rank for verdict in verdicts if isinstance(verdict, Raised | Died) for rank in verdict.followers}
     for seen in evidence.incidents:
-        if seen.incident.kind in _ASKED_FOR:
+        if TRAITS[seen.incident.kind].is_asked_for:
             continue
         only_one_log = evidence.of_capsule and seen.incident.kind is IncidentKind.HANG
-        follows = seen.incident.kind in _RAISED and followers.issuperset(seen.ranks)
+        follows = TRAITS[seen.incident.kind].is_raised and followers.issuperset(seen.ranks)
         is_told = follows or bool(told.intersection(ways_to_tell(seen.incident)))
         if seen.attempt != evidence.attempt or only_one_log or not is_told:
             yield _recorded_incident(evidence, seen)

@@ -28,7 +28,6 @@ from prismdbg.model.ops import OPS, OpSpec
 
 MOST_CALLS = 200_000
 MOST_FRAMES = 1 << 21
-MOST_MARKS = 1 << 20
 _HEAD_BYTES = 4096
 _MAX_NS = 1 << 62
 _OF_OPS = "c10d::"

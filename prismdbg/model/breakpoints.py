@@ -17,9 +17,6 @@ class BreakpointKind(StrEnum):
     CHANGE = "change"
 
 
-AT_A_COLLECTIVE = (BreakpointKind.COLLECTIVE, BreakpointKind.NAN, BreakpointKind.PEER, BreakpointKind.CHANGE)
-
-
 class StopReason(StrEnum):
     """Why a rank stands."""
 

@@ -14,7 +14,7 @@ from prismdbg.errors import UsageError
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.agent import Agent, Verb
 from prismdbg.rank.program.frames import stack_of
-from prismdbg.rank.recording.recorded_rank import Recording, start_ticks
+from prismdbg.rank.recording.recorded_rank import Recording, own_start_ticks
 from prismdbg.rank.tracing import tracer
 from prismdbg.settings.own_thread import start_own_thread
 
@@ -79,14 +79,14 @@ class Park:
 
     @property
     def is_restored_elsewhere(self) -> bool:
-        return self.active and start_ticks() != self._ticks
+        return self.active and own_start_ticks() != self._ticks
 
     def take(self, lease_s: float, holder: Holder) -> None:
         """`holder`: the client that will release; when it is gone, the rank goes on."""
         with self._lock:
             if self.active:
                 raise UsageError("the rank is parked already", hint=BUSY_HINT)
-            self.active, self._ticks, self._holder = True, start_ticks(), holder
+            self.active, self._ticks, self._holder = True, own_start_ticks(), holder
             self._recording.recorder.park(True)
             self._number += 1
             arguments = (self._number, time.monotonic() + lease_s, holder)
@@ -130,7 +130,7 @@ class Window:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._lock = threading.Lock()
-        self._ticks = start_ticks()
+        self._ticks = own_start_ticks()
         self._number = 0
         self._holder: Holder | None = None
 
@@ -164,7 +164,7 @@ class Window:
         while self._number == number:
             if holder.is_gone:
                 with self._lock, contextlib.suppress(Exception):  # the recorder may be gone
-                    if self._number == number and start_ticks() == self._ticks:  # a restored process has no client
+                    if self._number == number and own_start_ticks() == self._ticks:  # a restored process has no client
                         self._back()
                 return
             time.sleep(WATCH_S)

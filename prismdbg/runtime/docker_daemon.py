@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from prismdbg.errors import FacilityError, WaitTimeout
-from prismdbg.runtime.owner import started_ticks
 from prismdbg.runtime.runtime import fact_and_advice
+from prismdbg.settings.process_stat import start_ticks
 
 _START_S, _SLOW_START_S, _STOP_S = 60.0, 20.0, 30.0
 
@@ -97,7 +97,7 @@ class Daemon:
             pid, ticks = int(known["pid"]), int(known["started_ticks"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return pid if started_ticks(pid) == ticks else None
+        return pid if start_ticks(pid) == ticks else None
 
     def stop(self) -> bool:
         """Stops the engine that was started here, with its containers. False when none runs."""
@@ -133,7 +133,7 @@ class Daemon:
         ]
 
     def _remember(self, pid: int) -> None:
-        self._memory.write_text(json.dumps({"pid": pid, "started_ticks": started_ticks(pid)}))
+        self._memory.write_text(json.dumps({"pid": pid, "started_ticks": start_ticks(pid)}))
 
     def _forget(self) -> None:
         self._memory.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_engine import LABEL, Engine, connect, unavailable
 from prismdbg.runtime.image import ensure_environment_image
 from prismdbg.runtime.image_layers import add_rank_files
+from prismdbg.runtime.names import DOCKER
 from prismdbg.runtime.own_python import OwnPython, own_python
 from prismdbg.runtime.parent_death_fifo import ParentDeathFifo
 from prismdbg.runtime.runtime import Say, fact_and_advice, silent
@@ -40,7 +41,7 @@ _NO_LABELS = "label=disable"  # SELinux would hide the session from the containe
 class DockerRuntime:
     """`daemon` is started when no engine answers and this user may."""
 
-    name = "docker"
+    name = DOCKER
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from functools import cache
 
+from prismdbg.runtime.names import LOCAL
 from prismdbg.runtime.runtime import Say, silent
 from prismdbg.runtime.spec import ImageOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
@@ -18,7 +19,7 @@ from prismdbg.runtime.visible import visible
 class LocalRuntime:
     """Root, or any user who may make user namespaces (then only from the program's start)."""
 
-    name = "local"
+    name = LOCAL
 
     def available(self) -> str | None:
         return _why_no_namespaces()

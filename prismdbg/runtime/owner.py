@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from prismdbg.settings.process_stat import start_ticks
+
 
 def owner() -> str:
     """This process, as one word: its user, its PID namespace, its PID there, and when it started."""
@@ -18,17 +20,8 @@ def is_gone(word: str) -> bool:
     return place == _place() and pid.isdecimal() and _word(int(pid)) != word
 
 
-def started_ticks(pid: int) -> int | None:
-    """None for a process that has ended, also while nobody has waited for it."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] == "Z" else int(fields[19])
-
-
 def _word(pid: int) -> str:
-    return ".".join((*_place(), str(pid), str(started_ticks(pid))))
+    return ".".join((*_place(), str(pid), str(start_ticks(pid))))
 
 
 def _place() -> list[str]:

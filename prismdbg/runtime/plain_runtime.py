@@ -8,6 +8,7 @@ from pathlib import Path
 
 from prismdbg.capsule import path_kind
 from prismdbg.errors import RuntimeFailure
+from prismdbg.runtime.names import PLAIN
 from prismdbg.runtime.runtime import Say, fact_and_advice, silent
 from prismdbg.runtime.spec import ImageOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
@@ -18,7 +19,7 @@ from prismdbg.runtime.starter_spec import Isolation
 class PlainRuntime:
     """Refuses whatever it could only pretend to give."""
 
-    name = "plain"
+    name = PLAIN
 
     def available(self) -> str | None:
         return None

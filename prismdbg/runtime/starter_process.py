@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
+from prismdbg.model.exit_code import as_shell
 from prismdbg.runtime.cgroup import Group, group_name, make_group
 from prismdbg.runtime.parent_death_fifo import ParentDeathFifo
 from prismdbg.runtime.spec import Bind, LaidFile, ReplaySpec
@@ -29,7 +30,7 @@ class StarterProcess:
 
     def ended(self) -> int | None:
         code = self._process.poll()
-        return code if code is None or code >= 0 else 128 - code
+        return code if code is None else as_shell(code)
 
     def limits_met(self) -> tuple[str, ...]:
         return self._group.limits_met() if self._group is not None else ()

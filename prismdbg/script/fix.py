@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from prismdbg.capsule.incident_traits import TRAITS
 from prismdbg.capsule.manifest import Incident, IncidentKind
-from prismdbg.jobs.replay.verdict import MAY_DIE, Recorded, died_of, may_die_again
+from prismdbg.jobs.replay.verdict import Recorded, died_of, may_die_again
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending
 from prismdbg.session.divergence_text import headline
@@ -77,7 +78,7 @@ def judge_fix(run: Run, incident: Incident, end: Moment, recorded: Sequence[Mome
 
 def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple[Judgement, str]:
     if run.ending is Ending.LOST:
-        if incident.kind in MAY_DIE and run.reached >= (incident.moment or end):
+        if TRAITS[incident.kind].may_die and run.reached >= (incident.moment or end):
             return Judgement.RECURS, "the rank died, as in the recorded run"
         return Judgement.OTHER, "the rank died"
     if run.raised is not None:
@@ -111,7 +112,7 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
 
 def _same_exception(raised: ProgramRaised, incident: Incident) -> bool:
     """By its type: a text may name what a fix changes."""
-    if incident.kind not in (IncidentKind.EXCEPTION, IncidentKind.OUT_OF_MEMORY):
+    if not TRAITS[incident.kind].is_raised:
         return False
     return incident.text.partition(":")[0].strip() == raised.kind
 

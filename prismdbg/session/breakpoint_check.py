@@ -32,11 +32,16 @@ NAMES: dict[BreakpointKind, frozenset[str]] = {
 _EVERY_NAME = frozenset().union(*NAMES.values())
 _CALLS = ("op", "group", "seq", "file", "module")
 _PARTS: dict[BreakpointKind, tuple[str, ...]] = {
+    BreakpointKind.COLLECTIVE: _CALLS,
+    BreakpointKind.NAN: _CALLS,
+    BreakpointKind.CHANGE: _CALLS,
     BreakpointKind.ALLOCATION: ("op", "file", "module"),
     BreakpointKind.EXCEPTION: (),
     BreakpointKind.DIVERGENCE: (),
     BreakpointKind.PEER: (*_CALLS, "peer"),
 }
+if lacking := set(BreakpointKind) - (NAMES.keys() & _PARTS.keys()):
+    raise TypeError(f"session/breakpoint_check.py lacks {', '.join(sorted(lacking))}")
 
 
 def check(spec: BreakpointSpec, known: Known) -> None:
@@ -137,7 +142,7 @@ def names_help() -> str:
 
 
 def _check_parts(spec: BreakpointSpec) -> None:
-    has = _PARTS.get(spec.kind, _CALLS)
+    has = _PARTS[spec.kind]
     for part in (*_CALLS, "peer"):
         if part not in has and getattr(spec, part) not in ("", None):
             words = {"op": "an operator", "seq": "a sequence number", "file": "a line", "group": "a group"}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.incident_traits import TRAITS
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import IncidentKind, Manifest, Origin
@@ -63,9 +64,6 @@ class Span:
         return max(end.step - first.step - (first.collective > 1), 0)
 
 
-AT_ITS_END = (
-    IncidentKind.EXCEPTION, IncidentKind.NAN, IncidentKind.HANG, IncidentKind.OUT_OF_MEMORY, IncidentKind.LOST,
-)  # fmt: skip
 NO_STEP_BEFORE = (
     "this capsule starts in the step of its incident, so the replay does not show the steps before it; record with "
     "--checkpoint-every STEPS or --window all for capsules that start earlier"
@@ -76,7 +74,7 @@ def starts_too_late(incident: IncidentKind, origin: Origin, span: Span, end: Mom
     """Whether the replay of a capsule of an incident goes through no whole step before the incident's, though another
     checkpoint would have led through one."""
     has_earlier = end.step > 0 and span.whole_steps(end) == 0
-    return has_earlier and origin is Origin.IMAGE and incident in AT_ITS_END
+    return has_earlier and origin is Origin.IMAGE and TRAITS[incident].ends_the_log
 
 
 def span_of(log: RankLog, start: StartPoint, end: Moment | None) -> Span:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
-_RUNTIMES = click.Choice(["docker", "local", "plain"])
+from prismdbg.runtime.names import RUNTIMES
+
+_RUNTIMES = click.Choice(RUNTIMES)
 
 RUNTIME = click.option(
     "--runtime",

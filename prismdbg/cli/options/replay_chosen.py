@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.manifest import IncidentKind, Manifest
+from prismdbg.capsule.incident_traits import TRAITS
+from prismdbg.capsule.manifest import Manifest
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import Defect, Divergence, PrismError, UsageError
 from prismdbg.jobs.replay.replay import ReplayRequest
@@ -17,10 +18,7 @@ from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.model.moment import Moment
 from prismdbg.render import console
 from prismdbg.runtime.limits import USUAL, Asked
-
-PLAIN = "plain"
-# the incidents that a run is seen to have again; a hang, say, is answered in every replay
-_CAN_RECUR = frozenset([IncidentKind.NAN, IncidentKind.EXCEPTION, IncidentKind.OUT_OF_MEMORY, IncidentKind.LOST])
+from prismdbg.runtime.names import PLAIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +74,8 @@ class Chosen:
 
     def check_incident(self, manifest: Manifest) -> None:
         """`UsageError` where no commit could ever be bad."""
-        if self.bisect and self.source is not None and self.script is None and manifest.incident.kind not in _CAN_RECUR:
+        never = not TRAITS[manifest.incident.kind].can_recur
+        if self.bisect and self.source is not None and self.script is None and never:
             raise UsageError(
                 f"nothing in this capsule can happen again ({manifest.incident.kind}: {manifest.incident.text}), so "
                 "every commit would be good",

@@ -15,7 +15,7 @@ from pathlib import Path
 from prismdbg.errors import FacilityError, RankLost, UsageError
 from prismdbg.jobs.capture.rank_lock import alone_with_rank
 from prismdbg.jobs.storage.own_folder import own_folder, own_folders
-from prismdbg.jobs.storage.ranks_alive import start_ticks
+from prismdbg.settings.process_stat import start_ticks
 
 HOMES = (Path("/run"), Path("/tmp"))  # the first one that its user may write to holds the folders
 KEPT_S = 3600.0  # where it cannot be known whether the maker lives

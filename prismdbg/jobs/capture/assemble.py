@@ -12,6 +12,7 @@ from typing import Any, cast
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import SMALL_FILE_BYTES, RankFile, add_files
+from prismdbg.capsule.incident_traits import TRAITS
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.coverage import (
     NO_STEP_BEFORE,
@@ -40,7 +41,7 @@ from prismdbg.jobs.capture.rank_paths import COARSE_NS, changed_after_read, copi
 from prismdbg.jobs.capture.redaction import Redaction, homes_of
 from prismdbg.jobs.capture.secret_search import Finding, Search, to_json
 from prismdbg.jobs.capture.states import add_state
-from prismdbg.jobs.storage.kept_stacks import TAKEN_FOR, last_stacks
+from prismdbg.jobs.storage.kept_stacks import last_stacks
 from prismdbg.jobs.storage.peak import peak_of
 from prismdbg.jobs.storage.run_environment import environment_of
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, read_json
@@ -185,7 +186,7 @@ def _mask(writer: CapsuleWriter, secrets: Redaction, segments: str) -> None:
 
 def _add_stacks(writer: CapsuleWriter, parts: Ingredients) -> None:
     """Of an incident for which they were taken."""
-    of_it = parts.incident.kind in TAKEN_FOR
+    of_it = TRAITS[parts.incident.kind].takes_stacks
     if of_it and (taken := last_stacks(parts.run, attempt_of(parts.folder.name))):
         writer.add_json(layout.STACKS, taken.to_json())
 

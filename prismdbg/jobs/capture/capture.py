@@ -30,7 +30,7 @@ from prismdbg.jobs.capture.capture_state import capture_state
 from prismdbg.jobs.capture.costs import predict_image
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
 from prismdbg.jobs.capture.requests import RequestJson, captured_elsewhere, has_local_logs, is_elsewhere
-from prismdbg.jobs.storage.ranks_alive import is_alive, start_ticks, still_runs
+from prismdbg.jobs.storage.ranks_alive import is_alive, still_runs
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.log.columns import LAST_BYTES
 from prismdbg.log.folding import split_before
@@ -39,6 +39,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
 from prismdbg.protocol.client import AgentClient
 from prismdbg.settings.boot import boot_id
+from prismdbg.settings.process_stat import start_ticks
 from prismdbg.settings.rank_config import RankConfig
 
 LEASE_S = 120.0

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.jobs.record.steady_clock import wall_ns
+from prismdbg.model.exit_code import as_shell
+from prismdbg.settings.process_stat import fields_of, is_dead
 
 ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # what ends a job, and what launchers end the other ranks with
 _FLAGS, _EXIT_CODE = 6, 49  # of the fields of /proc/PID/stat after the name
@@ -135,14 +137,14 @@ def _death(name: str, status: int | None, wall_ns: int, alive_wall_ns: int) -> D
         wall_ns=wall_ns,
         alive_wall_ns=alive_wall_ns,
         signal=max(-code, 0),
-        code=code if code >= 0 else 128 - code,
+        code=as_shell(code),
     )
 
 
 def _is_dying(pid: int) -> bool:
     """It ends already, or a signal that would end it has reached it and was not taken yet."""
     try:
-        flags = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[_FLAGS])
+        flags = int(fields_of(pid)[_FLAGS])
         status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
         sets = {name: int(status[name], 16) for name in ("SigPnd", "ShdPnd", "SigIgn", "SigBlk", "SigCgt")}
     except OSError:  # it is gone
@@ -154,10 +156,10 @@ def _is_dying(pid: int) -> bool:
 def _wait_status(pid: int) -> int | None:
     """Of a process that is dead and not yet waited for by its parent."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = fields_of(pid)
     except OSError:
         return None
-    return int(fields[_EXIT_CODE]) if fields[0] in ("Z", "X") else None
+    return int(fields[_EXIT_CODE]) if is_dead(fields) else None
 
 
 def _kept_status(descriptor: int) -> int | None:

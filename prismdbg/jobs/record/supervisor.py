@@ -49,6 +49,7 @@ from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of
 from prismdbg.log.folding import fold, span_kept_s
 from prismdbg.log.summary import summarize
 from prismdbg.model.durations import duration
+from prismdbg.model.exit_code import as_shell
 from prismdbg.model.sizes import size
 
 POLL_S = 0.2
@@ -123,7 +124,7 @@ class Supervisor:
             follower.start()
         except RuntimeError as error:
             self._say(f"the job is not watched, so no incident of it is seen: {error}")
-            return _as_shells_say(self._job.wait())
+            return as_shell(self._job.wait())
         code = self._job.wait()
         self._ended.set()
         try:
@@ -134,7 +135,7 @@ class Supervisor:
         except _NotWaitedFor:
             self._say(f"interrupted: the last events of the job may be missing in {self._run.path}")
         self._on_incident.end()
-        return _as_shells_say(code)
+        return as_shell(code)
 
     def _not_written(self) -> str:
         if left := self._nodes.left_in:
@@ -438,10 +439,6 @@ def _why_lost(run: Path) -> str:
     except OSError as error:  # its file server was lost
         return f"{run} cannot be reached: {error.strerror}: what happens until it can is not seen"
     return ""
-
-
-def _as_shells_say(code: int) -> int:
-    return code if code >= 0 else 128 - code
 
 
 def _terminal_signals_us() -> bool:

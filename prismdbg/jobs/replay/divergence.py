@@ -13,6 +13,7 @@ from prismdbg.capsule.manifest import Origin
 from prismdbg.errors import PrismError
 from prismdbg.protocol.client import AgentClient
 from prismdbg.protocol.wire import Message
+from prismdbg.runtime.names import PLAIN
 from prismdbg.session.causes import ALL_HIDDEN, Facts, Unhidden, likely_causes
 from prismdbg.session.source_calls import source_calls
 from prismdbg.settings.seeds import MODULES
@@ -42,7 +43,7 @@ def facts_of(story: Message, capsule: Capsule, now: Mapping[str, str], runtime: 
     rank = capsule.rank()
     files = read_files(capsule)
     inside = [file for file in files if file.place is Place.INSIDE]
-    theirs = [reason for file in inside if (reason := changed(file))] if runtime == "plain" else []  # it runs on those
+    theirs = [reason for file in inside if (reason := changed(file))] if runtime == PLAIN else []  # it runs on those
     taken_out = [f"variable {name}" for name in _names(rank, "redacted")]
     taken_out += [f"the value of {name}" for name in _names(rank, "redacted_arguments")]
     taken_out += [file.path for file in files if file.place is Place.REDACTED]

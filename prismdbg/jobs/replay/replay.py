@@ -17,6 +17,7 @@ from prismdbg.jobs.replay.runtimes import choose
 from prismdbg.jobs.replay.session_folder import session_folder
 from prismdbg.log.rank_log import read_log
 from prismdbg.protocol.client import AgentClient, connect_when_ready
+from prismdbg.runtime.names import LOCAL
 from prismdbg.runtime.rank_folder import Output, RankFolder
 from prismdbg.runtime.runtime import RunningRank, Runtime, fact_and_advice
 from prismdbg.runtime.spec import RANK
@@ -92,7 +93,7 @@ def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say) -> RunningRa
 
 def unhidden(runtime: Runtime, plan: Plan) -> Unhidden:
     """What of this machine the rank may see although it is younger than its start; a container shows nothing of it."""
-    return plan.unhidden if runtime.name == "local" else ALL_HIDDEN
+    return plan.unhidden if runtime.name == LOCAL else ALL_HIDDEN
 
 
 def redacted_arguments(capsule: Capsule) -> str:

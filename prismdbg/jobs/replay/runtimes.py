@@ -6,23 +6,22 @@ from prismdbg.capsule.manifest import Origin
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.runtime.local_runtime import LocalRuntime
+from prismdbg.runtime.names import DOCKER, LOCAL, PLAIN, RUNTIMES
 from prismdbg.runtime.plain_runtime import PlainRuntime
 from prismdbg.runtime.runtime import Runtime
 
-_ORDER = ("docker", "local", "plain")
-
 
 def make(name: str) -> Runtime:
-    if name == "docker":  # its library takes a sixth of a second to import
+    if name == DOCKER:  # its library takes a sixth of a second to import
         from prismdbg.runtime.docker_daemon import Daemon
         from prismdbg.runtime.docker_runtime import DockerRuntime
 
         return DockerRuntime(Daemon(cache_dir()))
-    if name == "local":
+    if name == LOCAL:
         return LocalRuntime()
-    if name == "plain":
+    if name == PLAIN:
         return PlainRuntime()
-    raise UsageError(f"{name!r} is not a runtime", hint="use one of: " + ", ".join(_ORDER))
+    raise UsageError(f"{name!r} is not a runtime", hint="use one of: " + ", ".join(RUNTIMES))
 
 
 def choose(name: str, origin: Origin, allow_writes: bool) -> Runtime:
@@ -36,8 +35,8 @@ def choose(name: str, origin: Origin, allow_writes: bool) -> Runtime:
             )
         return runtime
     reasons = []
-    for candidate in _ORDER:
-        if candidate == "plain" and (origin is Origin.IMAGE or not allow_writes):
+    for candidate in RUNTIMES:
+        if candidate == PLAIN and (origin is Origin.IMAGE or not allow_writes):
             continue
         runtime = make(candidate)
         reason = runtime.available()

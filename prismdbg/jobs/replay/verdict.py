@@ -8,11 +8,12 @@ from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
+from prismdbg.capsule.incident_traits import TRAITS
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.capsule.secrets.rules import REDACTED
+from prismdbg.model.exit_code import as_shell
 from prismdbg.model.plurals import counted
 
-MAY_DIE = (IncidentKind.LOST, IncidentKind.OUT_OF_MEMORY)
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -236,13 +237,13 @@ def _finished(recorded: Recorded, seen: Seen) -> Decision | None:
 def _died(recorded: Recorded, seen: Seen) -> Decision | None:
     """A death counts only at the recorded place, and where the log has no other end of the program."""
     ends_there = not recorded.goes_on and recorded.exit_code is None and recorded.raised == seen.raised
-    known_to_end = recorded.raised or recorded.incident in MAY_DIE
+    known_to_end = recorded.raised or TRAITS[recorded.incident].may_die
     if ends_there and not known_to_end and recorded.also_raised:  # the hook of its threads may have ended it
         why = f"the process died there: {ended_by(seen.exit_code)}; how the recorded one ended is not in the recording"
         return Decision(Outcome.INCONCLUSIVE, why)
     if not ends_there or not known_to_end:
         return Decision(Outcome.RANK_LOST, "the recorded rank did not die there")
-    if recorded.died_with is None or seen.exit_code is None or _code(seen.exit_code) == _code(recorded.died_with):
+    if recorded.died_with is None or seen.exit_code is None or as_shell(seen.exit_code) == as_shell(recorded.died_with):
         return None
     how, was = ended_by(seen.exit_code), ended_by(recorded.died_with)
     return _differing(recorded, f"the process died there, but not as the recorded one did: {how}, not {was}")
@@ -253,13 +254,8 @@ def ended_by(code: int | None) -> str:
     if code is None:
         return "the recording does not contain the cause"
     with contextlib.suppress(ValueError):
-        return f"{signal.Signals(_code(code) - 128).name} (exit code {code})"
+        return f"{signal.Signals(as_shell(code) - 128).name} (exit code {code})"
     return f"exit code {code}"
-
-
-def _code(code: int) -> int:
-    """As a shell gives it."""
-    return code if code >= 0 else 128 - code
 
 
 def died_of(code: int | None) -> str:
@@ -274,7 +270,7 @@ def may_die_again(code: int | None) -> bool:
 
 
 def _is_from_outside(code: int | None) -> bool:
-    return code is not None and _code(code) - 128 in FROM_OUTSIDE
+    return code is not None and as_shell(code) - 128 in FROM_OUTSIDE
 
 
 def _too_little(recorded: Recorded, seen: Seen) -> Decision | None:

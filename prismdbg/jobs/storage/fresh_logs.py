@@ -13,8 +13,9 @@ from prismdbg.capsule.log.reader import iter_logs
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, file_system_now, last_beat, node_folders, node_states
 from prismdbg.jobs.storage.local_logs import publish_all, publish_logs
-from prismdbg.jobs.storage.ranks_alive import start_ticks, still_runs
+from prismdbg.jobs.storage.ranks_alive import still_runs
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
+from prismdbg.settings.process_stat import start_ticks
 
 ANSWER_BOUND_S = 20.0
 TOLD_AFTER_S = 1.0

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from prismdbg.capsule import checked_json
-from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.capsule.stacks import MAX_BYTES, JobStacks
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 
-TAKEN_FOR = (IncidentKind.HANG, IncidentKind.SIGNAL)
 KEPT = 16  # of a run: the newest
 
 

@@ -14,20 +14,12 @@ from prismdbg.jobs.storage.run_folder import attempt_of, rank_of, read_json
 from prismdbg.log.columns import LAST_BYTES, read_whole
 from prismdbg.model.moment import Moment
 from prismdbg.settings.boot import boot_id
+from prismdbg.settings.process_stat import start_ticks
 
 
 def is_alive(pid: int) -> bool:
     """A zombie is dead: its launcher has not looked yet."""
     return start_ticks(pid) > 0
-
-
-def start_ticks(pid: int) -> int:
-    """When a process started, in clock ticks since boot (proc(5), stat field 22); 0 where it is gone or a zombie."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return 0 if fields[0] in ("Z", "X") else int(fields[19])
 
 
 def still_runs(rank: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.expr.evaluator import evaluate
 from prismdbg.expr.parser import Expression, parse
-from prismdbg.model.breakpoints import AT_A_COLLECTIVE, BreakpointKind
+from prismdbg.model.breakpoints import BreakpointKind
 from prismdbg.model.collective import Collective, Identity
 from prismdbg.model.moment import Moment
 from prismdbg.rank.c10d import fingerprint
@@ -196,27 +196,29 @@ class Breakpoints:
     def _fits(self, one: Watched, view: CallView) -> bool:
         """Everything but the condition, the cheapest first."""
         spec, call = one.spec, view.call
-        if one.kind not in AT_A_COLLECTIVE:
-            return False
         if spec.get("op") not in (None, call.spec.label) or spec.get("group") not in (None, *view.titles):
             return False
-        if spec.get("seq") not in (None, view.identity.seq):
-            return False
-        record = view.record
-        if one.kind is BreakpointKind.NAN and record is not None and record.synthesized:
-            self._failed(one, UsageError("values depend on synthesized answers, so NaN is not checked"))
-            return False
-        if (
-            one.kind is BreakpointKind.NAN
-            and record is not None
-            and not (record.sent_nonfinite or record.received_nonfinite)
-        ):
-            return False
-        if one.kind is BreakpointKind.PEER and not (call.spec.is_p2p and call.root == spec.get("peer")):
+        if spec.get("seq") not in (None, view.identity.seq) or not self._suits(one, view):
             return False
         if spec.get("file") and not at_line(view.frame, str(spec["file"]), int(spec["line"])):
             return False
         return not spec.get("module") or any(is_module(str(spec["module"]), name) for name in view.modules)
+
+    def _suits(self, one: Watched, view: CallView) -> bool:
+        """What its kind asks of a collective. Those of other events are looked for where these happen."""
+        record, call = view.record, view.call
+        match one.kind:
+            case BreakpointKind.COLLECTIVE | BreakpointKind.CHANGE:
+                return True
+            case BreakpointKind.NAN if record is not None and record.synthesized:
+                self._failed(one, UsageError("values depend on synthesized answers, so NaN is not checked"))
+                return False
+            case BreakpointKind.NAN:
+                return record is None or record.sent_nonfinite or record.received_nonfinite
+            case BreakpointKind.PEER:
+                return bool(call.spec.is_p2p and call.root == one.spec.get("peer"))
+            case BreakpointKind.ALLOCATION | BreakpointKind.EXCEPTION | BreakpointKind.DIVERGENCE:
+                return False
 
     def changed(self, one: Watched, lookup: Callable[[str], Any], frame: FrameType | None) -> bool:
         """Whether its expression has another value than when it was last seen. While it has none, nothing changes;

@@ -35,6 +35,7 @@ from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.from_start import MemoryFromStart
 from prismdbg.settings.boot import boot_id
 from prismdbg.settings.file_system import bounded, is_local
+from prismdbg.settings.process_stat import start_ticks
 from prismdbg.settings.rank_config import ENVIRONMENT_NAME, RankConfig
 
 Serve = Callable[["Recording", Path], None]
@@ -59,7 +60,7 @@ class Recording:
         self.now_ns: Callable[[], int] = time.monotonic_ns
         self.hash_at: set[int] = set()
         self.opened_files = OpenedFiles(config.home, config.run)
-        self.memory = MemoryFromStart(config, start_ticks()) if config.memory else None
+        self.memory = MemoryFromStart(config, own_start_ticks()) if config.memory else None
         self._opening = False
         self._publishing = threading.Lock()  # either the log is open, or the program goes on without
 
@@ -242,7 +243,7 @@ def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, A
         "pid": os.getpid(),
         "pid_namespace": Path("/proc/self/ns/pid").stat().st_ino,
         "boot_id": boot_id(),
-        "started_ticks": start_ticks(),
+        "started_ticks": own_start_ticks(),
         "started_ns": started_ns(),
         "executable": sys.executable,
         "prefix": sys.prefix,
@@ -288,23 +289,14 @@ def _is_given(name: str, value: str) -> bool:
     return len(os.fsencode(name)) + len(os.fsencode(value)) + 2 <= MAX_STRING_BYTES
 
 
-def start_ticks() -> int:
-    """This process's start time in clock ticks since boot (proc(5), stat field 22): a restored process has another."""
-    return start_ticks_of(os.getpid())
-
-
-def start_ticks_of(pid: int) -> int:
-    """0 for a process that is gone, or dead and not yet waited for."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return 0 if fields[0] in ("Z", "X") else int(fields[19])
+def own_start_ticks() -> int:
+    """This process's start time in clock ticks since boot: a restored process has another."""
+    return start_ticks(os.getpid())
 
 
 def started_ns() -> int:
     """This process's start as time since the epoch."""
-    since_boot_ns = start_ticks() * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    since_boot_ns = own_start_ticks() * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     return time.time_ns() - (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - since_boot_ns)
 
 

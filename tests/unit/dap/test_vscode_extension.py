@@ -17,6 +17,7 @@ from prismdbg.cli import registry
 from prismdbg.dap import launch
 from prismdbg.dap.arguments import Arguments
 from prismdbg.errors import UsageError
+from prismdbg.runtime.names import RUNTIMES
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = json.loads((ROOT / "vscode" / "package.json").read_text())
@@ -69,7 +70,7 @@ def test_it_starts_the_adapter_and_runs_no_code_of_its_own() -> None:
 def test_its_launch_attributes_are_those_that_the_adapter_takes() -> None:
     taken = set(re.findall(r'arguments\.\w+\("(\w+)"', Path(launch.__file__).read_text()))
     assert set(LAUNCH["properties"]) == taken
-    assert tuple(LAUNCH["properties"]["runtime"]["enum"]) == launch.RUNTIMES
+    assert tuple(LAUNCH["properties"]["runtime"]["enum"]) == RUNTIMES
 
 
 @pytest.mark.parametrize("name", LAUNCH["properties"])

@@ -16,8 +16,8 @@ from prismdbg.errors import UsageError, WaitTimeout
 from prismdbg.jobs.capture import capture
 from prismdbg.rank import recording_verbs
 from prismdbg.rank.recording.python_recorder import PythonRecorder
-from prismdbg.rank.recording.recorded_rank import start_ticks_of
 from prismdbg.rank.recording_verbs import Holder, Park, Window, verbs_of
+from prismdbg.settings.process_stat import start_ticks
 
 CONFIGURED = (False, 0, 7)
 WANTED = (True, 0, 99)
@@ -48,7 +48,7 @@ def recording() -> Any:
 
 def holder(token: str, pid: int = 0) -> Holder:
     pid = pid or os.getpid()
-    return Holder(pid=pid, ticks=start_ticks_of(pid), token=token)
+    return Holder(pid=pid, ticks=start_ticks(pid), token=token)
 
 
 def test_a_window_that_is_taken_is_nobody_elses() -> None:

@@ -14,6 +14,7 @@ from prismdbg.runtime.docker_runtime import DockerRuntime, container_options
 from prismdbg.runtime.own_python import OwnPython
 from prismdbg.runtime.plain_runtime import PlainRuntime
 from prismdbg.runtime.spec import Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, Saving, StarterEngine
+from prismdbg.settings.process_stat import start_ticks
 
 OWN = OwnPython(folder=Path("/own"), command=("/own/loader", "/own/python"))
 OWN_BINDS = ["/own:/own:ro", "/own/nothing:/etc/ld.so.preload:ro"]
@@ -149,7 +150,7 @@ def test_an_engine_that_lost_its_socket_is_replaced(tmp_path: Path, monkeypatch:
         daemon.start(lambda: "engine\nengine" in started.read_text())
         assert first is not None
         assert daemon.running_pid() not in (None, first)
-        assert docker_daemon.started_ticks(first) is None
+        assert start_ticks(first) == 0
     finally:
         daemon.stop()
     assert daemon.running_pid() is None

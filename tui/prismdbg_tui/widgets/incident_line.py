@@ -8,7 +8,8 @@ from rich.text import Text
 from textual import events
 from textual.widgets import Static
 
-from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.capsule.incident_traits import TRAITS
+from prismdbg.capsule.manifest import Incident
 from prismdbg.diagnosis.verdict import Certainty, without_folders
 from prismdbg.jobs.leading_finding import LeadingFinding
 from prismdbg_tui.drawing import figures
@@ -21,7 +22,6 @@ _PARTS = " · "  # of a finding: what, in which collective, at which line
 _SHORT = {"find its origin": "origin"}
 
 _Way = tuple[str, str, str]  # the action, its key, a word for it
-_NONE = (IncidentKind.REQUEST, IncidentKind.SIGNAL)
 
 
 class IncidentLine(Static):
@@ -33,7 +33,7 @@ class IncidentLine(Static):
         self._incident = incident
         self._finding: LeadingFinding | None = None
         self._ways: tuple[_Way, ...] = ()
-        self.found = incident.kind not in _NONE
+        self.found = not TRAITS[incident.kind].is_asked_for
 
     def on_mount(self) -> None:
         if self.found:

@@ -22,10 +22,10 @@ from prismdbg.jobs.record.nodes.heartbeat import Heartbeat, beat_of, has_ended
 from prismdbg.jobs.record.nodes.shared_job import SharedJob
 from prismdbg.jobs.storage.job_nodes import NodeFolder, file_system_now, is_shared, job_file, node_folders
 from prismdbg.jobs.storage.job_restarts import begin_restart, first_attempt, latest_restart, restart_folder
-from prismdbg.jobs.storage.ranks_alive import start_ticks
 from prismdbg.jobs.storage.run_folder import RunFolder, cannot_be_made, not_empty, read_json, write_json
 from prismdbg.model.plurals import counted
 from prismdbg.settings.boot import boot_id
+from prismdbg.settings.process_stat import start_ticks
 
 JOIN_BOUND_S = 60.0
 PROGRESS_S = 1.0

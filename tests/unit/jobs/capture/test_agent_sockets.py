@@ -14,7 +14,7 @@ import pytest
 
 from prismdbg.jobs.capture import agent_sockets
 from prismdbg.jobs.capture.agent_sockets import KEPT_S, make_socket_dir, remove_dead
-from prismdbg.jobs.storage.ranks_alive import start_ticks
+from prismdbg.settings.process_stat import start_ticks
 
 ELSEWHERE = "00000000.1"
 

@@ -17,8 +17,8 @@ from prismdbg.cli.commands import doctor
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.jobs.capture.reach import Reach, reach_of_ranks
 from prismdbg.jobs.storage.job_nodes import SILENT_S
-from prismdbg.jobs.storage.ranks_alive import start_ticks
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.settings.process_stat import start_ticks
 
 
 def rank(run: RunFolder, name: str, *, backend: str = "gloo", **described: Any) -> None:

@@ -1,0 +1,24 @@
+"""`/proc/PID/stat`, as proc(5) describes it, for host and rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def fields_of(pid: int) -> list[str]:
+    """What follows the command's name: [0] is the state, proc(5)'s field 3. `OSError` where the process is gone."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def is_dead(fields: list[str]) -> bool:
+    """Its parent has not waited for it yet, or is just doing so."""
+    return fields[0] in ("Z", "X")
+
+
+def start_ticks(pid: int) -> int:
+    """When a process started, in clock ticks since boot (field 22); 0 where it is gone, or dead and not waited for."""
+    try:
+        fields = fields_of(pid)
+    except OSError:
+        return 0
+    return 0 if is_dead(fields) else int(fields[19])
