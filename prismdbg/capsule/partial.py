@@ -13,11 +13,14 @@ import os
 import platform
 import re
 import shutil
+import signal
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 _MARK = ".partial-"
 _OF_ANOTHER_KEPT_S = 24 * 3600.0
@@ -32,12 +35,35 @@ def partial_folder(path: Path) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(path.parent)
-    folder, descriptor = _locked_folder(path)
+    made: tuple[Path, int] | None = None
     try:
-        yield folder
+        with _uninterrupted():
+            made = _locked_folder(path)
+        yield made[0]
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(descriptor)
+        if made is not None:
+            shutil.rmtree(made[0], ignore_errors=True)
+            os.close(made[1])
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """A signal that would end us is raised when the block has ended, so that what was made is known by then. Handlers
+    run in the main thread alone."""
+    came: list[int] = []
+    previous: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        known = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        previous = {number: handler for number, handler in known.items() if callable(handler)}
+    for number in previous:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def _locked_folder(path: Path) -> tuple[Path, int]:
@@ -46,7 +72,7 @@ def _locked_folder(path: Path) -> tuple[Path, int]:
         folder = Path(tempfile.mkdtemp(prefix=f".{path.name}{_MARK}{_host()}.", dir=path.parent))
         try:
             descriptor = _locked(folder)
-        except BaseException:  # told to end meanwhile
+        except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         if descriptor is not None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -69,3 +72,33 @@ def test_a_file_system_without_locks_is_written_to(tmp_path: Path, monkeypatch: 
         assert first.is_dir(), "who cannot see whether it is locked removes nothing"
         first.rename(tmp_path / "first")
     assert (tmp_path / "first").is_dir() and partials(tmp_path) == []
+
+
+@pytest.fixture
+def sigterm_exits() -> Iterator[None]:
+    """As for a command of prismdbg."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("sigterm_exits")
+def test_nothing_is_left_where_a_signal_comes_as_the_folder_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = tempfile.mkdtemp
+
+    def made_and_told_to_end(**where: object) -> str:
+        folder = make(**where)  # type: ignore[call-overload]
+        signal.raise_signal(signal.SIGTERM)
+        return str(folder)
+
+    monkeypatch.setattr(tempfile, "mkdtemp", made_and_told_to_end)
+    with pytest.raises(SystemExit), partial_folder(tmp_path / "first"):
+        pytest.fail("it was told to end before")
+    assert partials(tmp_path) == []
+    assert callable(signal.getsignal(signal.SIGTERM)), "the handler is the one that was there"
+    monkeypatch.setattr(tempfile, "mkdtemp", make)
+    with pytest.raises(SystemExit), partial_folder(tmp_path / "second"):
+        signal.raise_signal(signal.SIGTERM)
+    assert partials(tmp_path) == []
