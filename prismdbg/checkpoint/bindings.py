@@ -7,9 +7,12 @@ checked for every entry, so that whoever reads on finds what it asks for, or a `
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import struct
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -20,6 +23,7 @@ from prismdbg.errors import CapsuleError
 
 _NUMBER = struct.Struct("<i")
 _HINT = "fetch the capsule again: this copy is damaged or was altered"
+_PRESENT = 1 << 2  # of a run of pages: they are in the image of pages
 _GHOST = "GHOST_FILE"  # its first entry is followed by a file's content
 
 
@@ -43,6 +47,24 @@ def first_of(entries: list[Entry], path: Path) -> Entry:
     return entries[0]
 
 
+def pages_in(criu: Criu, path: Path) -> tuple[int, int]:
+    """Of a `pagemap-*.img`: the number of the image that holds its pages, and how many it must hold. An entry is not
+    kept: there may be millions."""
+    pb = _pycriu(criu).images.pb
+    with _damage(path), open_plain(path) as file:
+        _kind(_pycriu(criu).images, file)
+        runs = _messages(file, itertools.chain([pb.pagemap_head], itertools.repeat(pb.pagemap_entry)))
+        head = next(runs, None)
+        if head is None:
+            raise ValueError("it is empty")
+        return head.pages_id, sum(run.nr_pages or run.compat_nr_pages for run in runs if _has_pages(run))
+
+
+def _has_pages(run: Any) -> bool:
+    """Otherwise they are in the image of an earlier checkpoint, which a capsule has none of."""
+    return bool(run.flags & _PRESENT) if run.HasField("flags") else not run.in_parent
+
+
 def edit_image(criu: Criu, source: Path, target: Path, entries: list[Entry]) -> None:
     """Writes `source` again as `target` with these entries."""
     image = {"magic": _load(criu, source)[0], "entries": entries}
@@ -59,12 +81,18 @@ def write_image(criu: Criu, target: Path, magic: str, entries: list[Entry]) -> N
 def _load(criu: Criu, path: Path) -> tuple[str, list[Entry]]:
     """What kind it is, and its entries."""
     images = _pycriu(criu).images
+    with _damage(path), open_plain(path) as file:
+        kind = _kind(images, file)
+        if kind != _kind_named(path) and _kind_named(path) in images.images.handlers:
+            raise ValueError(f"it has type {kind}")
+        return kind, list(_entries(images, kind, file))
+
+
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    """Whatever is wrong in it is a `CapsuleError`."""
     try:
-        with open_plain(path) as file:
-            kind = _kind(images, file)
-            if kind != _kind_named(path) and _kind_named(path) in images.images.handlers:
-                raise ValueError(f"it has type {kind}")
-            return kind, list(_entries(images, kind, file))
+        yield
     except (CapsuleError, MemoryError):
         raise
     except Exception as error:  # protobuf raises all kinds on damaged bytes
@@ -86,21 +114,27 @@ def _kind(images: Any, file: BinaryIO) -> str:
 
 
 def _entries(images: Any, kind: str, file: BinaryIO) -> Any:
-    payload = images.pb.ghost_file_entry if kind == _GHOST else images.images.handlers[kind].payload
+    is_ghost = kind == _GHOST
+    payload = images.pb.ghost_file_entry if is_ghost else images.images.handlers[kind].payload
     left = os.fstat(file.fileno()).st_size - file.tell()
-    if left > MAX_IMAGE_BYTES and kind != _GHOST:
+    if left > MAX_IMAGE_BYTES and not is_ghost:
         raise ValueError(f"{left >> 20} MiB; at most {MAX_IMAGE_BYTES >> 20} are read")
+    for message in itertools.islice(_messages(file, itertools.repeat(payload)), 1 if is_ghost else None):
+        yield as_entries(images.pb2dict.pb2dict(message))
+
+
+def _messages(file: BinaryIO, payloads: Iterator[Any]) -> Iterator[Any]:
+    """One after the other, each whole."""
+    left = os.fstat(file.fileno()).st_size - file.tell()
     while head := file.read(_NUMBER.size):
         (size,) = _NUMBER.unpack(head)
         if not 0 <= size <= min(left, MAX_IMAGE_BYTES):
             raise ValueError(f"an entry of {size} bytes")
-        message = payload()
+        message = next(payloads)()
         message.ParseFromString(file.read(size))
         if lacking := message.FindInitializationErrors():
             raise ValueError(f"an entry lacks {', '.join(lacking[:3])}")
-        yield as_entries(images.pb2dict.pb2dict(message))
-        if kind == _GHOST:
-            return
+        yield message
 
 
 def as_entries(value: Any) -> Any:

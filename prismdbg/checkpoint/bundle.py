@@ -10,7 +10,7 @@ from pathlib import Path
 
 from prismdbg.checkpoint import selftest
 from prismdbg.checkpoint.bounded import run_bounded
-from prismdbg.checkpoint.cache import cache_folder
+from prismdbg.checkpoint.cache import cache_folder, made_cache_folder
 from prismdbg.errors import FacilityError
 
 OLDEST = (4, 2)
@@ -55,7 +55,7 @@ def find() -> Criu:
             refused.append(f"{folder}: not a bundle")
         elif _numbers(criu.version) < OLDEST:
             refused.append(f"CRIU {criu.version} is older than {OLDEST[0]}.{OLDEST[1]}")
-        elif reason := selftest.failure(criu.command(), cache_folder() / "criu" / "selftest.json"):
+        elif reason := selftest.failure(criu.command(), made_cache_folder() / "criu" / "selftest.json"):
             refused.append(f"CRIU {criu.version}: {reason}")
         else:
             return criu
@@ -74,7 +74,7 @@ def build() -> Criu:
         return find()
     except FacilityError:
         fresh = _build_in_cache()
-    if reason := selftest.failure(fresh.command(), cache_folder() / "criu" / "selftest.json"):
+    if reason := selftest.failure(fresh.command(), made_cache_folder() / "criu" / "selftest.json"):
         raise FacilityError(
             f"CRIU {fresh.version} was built, but does not work here: {reason}", hint="capture with --origin start"
         )

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+_NOT_FOR_OTHERS = 0o022
 
 
 def cache_folder() -> Path:
@@ -11,3 +15,22 @@ def cache_folder() -> Path:
     if given := os.environ.get("PRISMDBG_CACHE"):
         return Path(given)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prismdbg"
+
+
+def made_cache_folder() -> Path:
+    """It is there, and only its owner can write to it, whatever the umask: programs in it are run."""
+    folder = cache_folder()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o777 & ~_NOT_FOR_OTHERS, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def written_by_owner_alone() -> Iterator[None]:
+    """What this process and those that it starts make meanwhile."""
+    before = os.umask(_NOT_FOR_OTHERS)
+    os.umask(before | _NOT_FOR_OTHERS)
+    try:
+        yield
+    finally:
+        os.umask(before)

@@ -40,7 +40,9 @@ def dump_only(criu: Criu, pid: int, images: Path, *, leave_running: bool, timeou
     try:
         ran = run_bounded(command, timeout_s=timeout_s, what=f"criu to dump process {pid}", let_finish=True)
     except WaitTimeout as error:
-        raise CheckpointError(str(error), hint=f"see {images / LOG}") from error
+        raise CheckpointError(
+            str(error), hint="try again when the machine is less busy, or capture with --origin start"
+        ) from error
     if ran.returncode != 0:
         raise explain(f"dump process {pid}", _log_of(images), fallback=ran.output)
 

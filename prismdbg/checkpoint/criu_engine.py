@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from prismdbg.checkpoint import bundle, criu
 from prismdbg.checkpoint import images as process_images
 from prismdbg.checkpoint.bundle import Criu
-from prismdbg.checkpoint.criu_log import explain
+from prismdbg.checkpoint.criu_log import explain, explain_foreign
 from prismdbg.checkpoint.engine import DumpReport, ProcessImage, Program, Use
 from prismdbg.errors import FacilityError
 
@@ -33,6 +33,7 @@ class CriuEngine:
             command=self._criu.command(),
             capabilities=CAPABILITIES,
             explain=explain,
+            explain_foreign=explain_foreign,
         )
 
     def dump(self, pid: int, images: Path, *, timeout_s: float) -> Callable[[], DumpReport]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from prismdbg.errors import CheckpointError
+from prismdbg.errors import CapsuleError, CheckpointError, PrismError
 
-_ERROR = re.compile(r"^(?:\([\d.]+\)\s*)?(?:\d+:\s*)?\s*Error \([^)]*\): (.+)$", re.MULTILINE)
+_ERROR = re.compile(r"^(?:\([\d.]+\)\s*)?(?:pie: )?(?:\d+:\s*)?\s*Error \([^)]*\): (.+)$", re.MULTILINE)
 
 # Printed in runs that succeed too, or only repeat that it failed.
 _NOISE = (
@@ -33,6 +33,7 @@ _HINTS: tuple[tuple[str, str], ...] = (
         r"restore capabilities",
         "the checkpoint has capabilities this container lacks: restore from an edited copy",
     ),
+    (r"march mismatch", "the checkpoint is of another kind of processor: replay it on a machine of that kind"),
     (
         r"build-?id|mismatch",
         "a library differs from the one at the dump: restore on the same installed files",
@@ -66,6 +67,18 @@ _HINTS: tuple[tuple[str, str], ...] = (
     (r"No space left|ENOSPC", "the disk is full"),
 )
 
+# What CRIU says of nothing but the images that it reads.
+_OF_IMAGES = re.compile(
+    r"\b[\w-]+\.img\b(?!.*(Permission denied|Too many open files|Input/output error))"
+    r"|in the image|(from|ghost) image|old image|images version|[Cc]orrupt|[Mm]agic doesn't match|Unexpected EOF"
+    r"|data missed|trimmed|Page entry|Bad number of sigactions|Bogus mapping|pmap err|for non-private VMA"
+    r"|Failed unpacking object|No (entry|file|IDS|socket|epoll FD) for|Empty list on|I[Dd] mismatch|[Pp]id mismatch"
+    r"|Can't find (regfile|target file|a parent|a session leader|my shmem|task)|Unknown \w+ (socket|type)"
+    r"|epoll: Can't add event|Can't figure out which sid|Requested sid|Can't restore pgid"
+    r"|Too big FD number|Parent missed"
+)
+_ALTERED = "fetch the capsule again, or capture the rank again: its checkpoint is damaged or was altered"
+
 
 def decisive_line(log: str) -> str:
     """The first error that is not noise: later ones follow from it. Empty when the log holds none."""
@@ -78,7 +91,7 @@ def hint_for(line: str) -> str:
     for pattern, hint in _HINTS:
         if re.search(pattern, line):
             return hint
-    return "see criu's complete log, next to the checkpoint"
+    return "run `prismdbg doctor` to check CRIU on this machine, or capture with --origin start"
 
 
 def explain(what: str, log: str, *, fallback: str = "") -> CheckpointError:
@@ -86,3 +99,11 @@ def explain(what: str, log: str, *, fallback: str = "") -> CheckpointError:
     line = decisive_line(log)
     words = line or fallback.strip() or "it gave no reason"
     return CheckpointError(f"criu could not {what}: {words}", hint=hint_for(words))
+
+
+def explain_foreign(what: str, log: str) -> PrismError:
+    """As `explain`, of images that somebody else made: a `CapsuleError` where criu names them as the cause."""
+    line = decisive_line(log)
+    if _OF_IMAGES.search(line):
+        return CapsuleError(f"the checkpoint is not one that criu can restore: {line}", hint=_ALTERED)
+    return explain(what, log)

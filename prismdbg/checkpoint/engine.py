@@ -29,7 +29,8 @@ class Program:
 
     name: by which the starter knows it. folder: all that it needs; bound at the same path in the rank's place.
     command: how the starter runs it. capabilities: those that it needs in a container, beyond a container's usual ones.
-    explain: makes the error out of what was tried and the program's log of it.
+    explain: makes the error out of what was tried and the program's log of it; explain_foreign: of images that come
+    from a capsule, a `CapsuleError` where the program names them as the cause.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Program:
     command: tuple[str, ...]
     capabilities: tuple[str, ...]
     explain: Callable[[str, str], PrismError]
+    explain_foreign: Callable[[str, str], PrismError]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from prismdbg.checkpoint.bindings import Entry, first_of, load_image
+from prismdbg.checkpoint.bindings import Entry, first_of, load_image, pages_in
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.errors import CapsuleError
 
@@ -39,6 +39,7 @@ _KERNEL_TEXTS = re.compile(
 _DEVICES = re.compile(r"/dev/(null|zero|full|random|urandom|tty|ptmx|pts/[0-9]+|pts/ptmx|shm/.*|shm|nvidia[^/]*)")
 _DEVICE_MODES = (0o020000, 0o060000)  # S_IFCHR, S_IFBLK
 _LINK_MODE, _MODE_MASK = 0o120000, 0o170000
+_PAGE_BYTES = 4096
 _HINT = "fetch the capsule again: this copy was altered"
 
 
@@ -54,6 +55,11 @@ def check_images(criu: Criu, images: Path, *, contents: Path) -> None:
             _refuse(what)
     for path in contents.glob("ghost-file-*.img"):
         _check_ghost(path.name, _first(criu, path))
+    _check_parts(images)
+    for path in images.glob("mm-*.img"):
+        _check_mappings(path.name, _first(criu, path))
+    for path in images.glob("pagemap-*.img"):
+        _check_memory(path.name, *pages_in(criu, path), contents)
 
 
 def _check_namespaces(criu: Criu, images: Path) -> None:
@@ -119,6 +125,29 @@ def _check_ghost(name: str, ghost: Entry) -> None:
     kind = int(ghost.get("mode", 0)) & _MODE_MASK
     if kind in _DEVICE_MODES or kind == _LINK_MODE:
         _refuse(f"would create a device file or a link ({name})")
+
+
+def _check_parts(images: Path) -> None:
+    """criu crashes where the memory of a process is missing. A dead child, which has none, has no ids either."""
+    for path in images.glob("ids-*.img"):
+        for name in (path.name.replace("ids", part, 1) for part in ("core", "mm", "pagemap", "fs")):
+            if not (images / name).is_file():
+                _refuse(f"lacks {name}")
+
+
+def _check_mappings(name: str, memory: Entry) -> None:
+    """Of a process they stand one after the other; criu crashes over others."""
+    ends = [(int(area["start"]), int(area["end"])) for area in memory.get("vmas", ())]
+    bounds = [0, *(bound for pair in ends for bound in pair)]
+    if bounds != sorted(bounds):
+        _refuse(f"has mappings that overlap ({name})")
+
+
+def _check_memory(name: str, number: int, pages: int, contents: Path) -> None:
+    """criu waits for what its pages lack until its time is up."""
+    held = contents / f"pages-{number}.img"
+    if pages and (not held.is_file() or held.stat().st_size < pages * _PAGE_BYTES):
+        _refuse(f"lacks memory: {held.name} does not hold the {pages:,} pages of {name}")
 
 
 def _refuse(what: str) -> NoReturn:

@@ -73,7 +73,8 @@ class StarterEngine:
 
     name: by which the starter knows it. folder: where it lies. command: how it is run. capabilities: those that it
     needs in a container, beyond a container's usual ones.
-    explain: makes the error out of what was tried and the engine's log, when it refuses.
+    explain: makes the error out of what was tried and the engine's log, when it refuses; explain_foreign: for images
+    that come from a capsule.
     """
 
     name: str
@@ -81,6 +82,7 @@ class StarterEngine:
     command: tuple[str, ...]
     capabilities: tuple[str, ...]
     explain: Callable[[str, str], PrismError]
+    explain_foreign: Callable[[str, str], PrismError]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +192,12 @@ class ReplaySpec:
     def engine(self) -> StarterEngine | None:
         """The checkpoint engine, if it is needed in the rank's place."""
         return self.restoring.engine if self.restoring is not None else None
+
+    @property
+    def restores_capsule(self) -> bool:
+        """Whether the engine starts with the capsule's checkpoint, not with one that was taken of a replay."""
+        is_own = self.saving is not None and bool(self.saving.start_from)
+        return isinstance(self.origin, ImageOrigin) and not is_own
 
     @property
     def restoring(self) -> ImageOrigin | Saving | None:

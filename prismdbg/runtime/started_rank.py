@@ -141,7 +141,8 @@ class StartedRank:
         if progress.engine_failed and (restoring := self._spec.restoring) is not None:
             # The starter's words come last, so they count only where the engine's log gives no reason: it hung, say.
             log = _read(self._spec.control / RESTORE_LOG)
-            return restoring.engine.explain(restoring.doing, f"{log}\nError (starter): {progress.failure}\n")
+            explain = restoring.engine.explain_foreign if self._spec.restores_capsule else restoring.engine.explain
+            return explain(restoring.doing, f"{log}\nError (starter): {progress.failure}\n")
         where = self._place.describe()
         if progress.failure:
             return RuntimeFailure(

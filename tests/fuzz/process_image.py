@@ -17,9 +17,16 @@ def write_images(folder: Path, cwd: Path) -> Path:
     folder.mkdir()
     for (name, magic), entries in _entries(str(cwd)).items():
         write_image(folder / name, magic, entries)
-    (folder / "pages-1.img").write_bytes(b"memory" * 1000)
+    write_memory(folder, pages=1)
     (folder / "stats-dump").write_bytes(b"statistics")
     return folder
+
+
+def write_memory(folder: Path, *, pages: int) -> None:
+    """One page, and an image that says of so many that they are there."""
+    (folder / "pages-1.img").write_bytes(b"memory" * 1000)
+    runs = [{"pages_id": 1}, {"vaddr": 4096, "compat_nr_pages": 0, "nr_pages": pages, "flags": 4}]
+    (folder / "pagemap-7.img").write_bytes(packed("PAGEMAP", runs))
 
 
 def write_image(path: Path, magic: str, entries: list[dict[str, Any]]) -> None:

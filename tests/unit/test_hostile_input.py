@@ -466,6 +466,8 @@ def test_a_process_image(
 def test_a_process_image_that_asks_for_more_than_to_be_restored(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from tests.fuzz.process_image import write_memory
+
     capsule = Path(shutil.copytree(corpus / "image", tmp_path / "capsule"))
     (capsule / layout.CHECKPOINT / "mountpoints-12.img").write_bytes(b"x")
     reseal(capsule)
@@ -477,6 +479,11 @@ def test_a_process_image_that_asks_for_more_than_to_be_restored(
     reseal(capsule)
     assert main.run(["verify", str(capsule)]) == ExitCode.BAD_CAPSULE
     assert "inventory.img is empty" in capsys.readouterr().out
+    shutil.copy(corpus / "image" / layout.CHECKPOINT / "inventory.img", inventory)
+    write_memory(capsule / layout.CHECKPOINT, pages=2)  # CRIU would wait for the second one
+    reseal(capsule)
+    assert main.run(["verify", str(capsule)]) == ExitCode.BAD_CAPSULE
+    assert "lacks memory: pages-1.img does not hold the 2 pages of pagemap-7.img" in capsys.readouterr().out
     monkeypatch.setattr(bundle, "reader", lambda: None)
     assert main.run(["verify", str(capsule)]) == ExitCode.OK
     assert "note  checkpoint was not checked: no CRIU on this machine" in capsys.readouterr().out

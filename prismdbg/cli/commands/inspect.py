@@ -16,6 +16,7 @@ from prismdbg.cli.options.capsule_or_run import CAPSULE_OR_RUN, RANK_OF_RUN, cap
 from prismdbg.diagnosis.stack_positions import position_lines
 from prismdbg.jobs.capture.secret_search import report, to_json
 from prismdbg.jobs.storage.archive_crypto import Keys
+from prismdbg.jobs.storage.inventory import disk_bytes
 from prismdbg.jobs.storage.pack import opened, read_manifest, read_part
 from prismdbg.render import console
 
@@ -47,7 +48,7 @@ def command(capsule: Path, rank: int | None, as_json: bool, files: bool, secrets
     if as_json:
         console.emit_json(manifest.to_json())
         return
-    console.emit(console.pairs([*_rows(manifest), *_stacks(found, manifest, keys)]))
+    console.emit(console.pairs([*_rows(manifest, found), *_stacks(found, manifest, keys)]))
     if files:
         rows = [(console.size(entry.size_bytes), name) for name, entry in sorted(manifest.files.items())]
         console.emit("\n" + console.columns(("size", "file"), rows, right=("size",)))
@@ -72,7 +73,7 @@ def _show_secrets(path: Path, keys: Keys, *, as_json: bool) -> None:
     console.say(f"{len(rows) - len(found.kept)} redacted, {len(found.kept)} kept")
 
 
-def _rows(manifest: Manifest) -> list[tuple[str, str]]:
+def _rows(manifest: Manifest, path: Path) -> list[tuple[str, str]]:
     incident = manifest.incident
     at = f" at {incident.moment}" if incident.moment else ""
     return [
@@ -88,7 +89,7 @@ def _rows(manifest: Manifest) -> list[tuple[str, str]]:
         ("devices", ", ".join(manifest.device_kinds)),
         ("versions", ", ".join(f"{name} {version}" for name, version in sorted(manifest.versions.items()))),
         ("hardware", ", ".join(f"{name} {value}" for name, value in sorted(manifest.hardware.items()))),
-        ("size", ", ".join(_sizes(manifest))),
+        ("size", ", ".join(_sizes(manifest, path))),
         *(("note", text) for text in manifest.notes),
     ]
 
@@ -114,8 +115,8 @@ def _ranks(ranks: tuple[int, ...]) -> str:
     return " ".join(map(str, ranks))
 
 
-def _sizes(manifest: Manifest) -> list[str]:
-    """In all, and of the parts that count."""
+def _sizes(manifest: Manifest, path: Path) -> list[str]:
+    """Of all files, what `list` says, and of the parts that count."""
     parts = {
         "checkpoint": layout.CHECKPOINT,
         "log": layout.LOG,
@@ -127,4 +128,5 @@ def _sizes(manifest: Manifest) -> list[str]:
         label: sum(e.size_bytes for name, e in manifest.files.items() if name.startswith(folder + "/"))
         for label, folder in parts.items()
     }
-    return [console.size(manifest.size_bytes), *(f"{label} {console.size(n)}" for label, n in sizes.items() if n)]
+    whole = [f"{console.size(manifest.size_bytes)} of files", f"{console.size(disk_bytes(path))} on disk"]
+    return [*whole, *(f"{label} {console.size(n)}" for label, n in sizes.items() if n)]

@@ -40,7 +40,7 @@ def command(folders: tuple[Path, ...], environments: bool, as_json: bool) -> Non
         (item.kind, console.size(item.size_bytes), console.when(item.created_ns), str(item.path), item.text)
         for item in items
     ]
-    console.emit(console.columns(("kind", "size", "created", "path", "content"), rows, right=("size",)))
+    console.emit(console.columns(("kind", "on disk", "created", "path", "content"), rows, right=("on disk",)))
 
 
 def _row(item: inventory.Item) -> dict[str, object]:

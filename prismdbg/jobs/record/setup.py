@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.checkpoint import choice
+from prismdbg.checkpoint.cache import made_cache_folder, written_by_owner_alone
 from prismdbg.checkpoint.engine import Use
 from prismdbg.errors import PrismError
 from prismdbg.jobs.injection import PACKAGE, cache_dir
@@ -40,7 +41,9 @@ class Part:
 
 def set_up(python: str, say: Callable[[str], None]) -> list[Part]:
     """Builds what is missing; quick where nothing is. A part that cannot be built is said, not raised."""
-    return [_native(python, say), _engine(say)]
+    made_cache_folder()
+    with written_by_owner_alone():
+        return [_native(python, say), _engine(say)]
 
 
 def _native(python: str, say: Callable[[str], None]) -> Part:

@@ -153,6 +153,7 @@ def starter_engine(program: Program) -> StarterEngine:
         command=program.command,
         capabilities=program.capabilities,
         explain=program.explain,
+        explain_foreign=program.explain_foreign,
     )
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from prismdbg.capsule.manifest import Origin
+from prismdbg.checkpoint.cache import made_cache_folder
 from prismdbg.errors import FacilityError, UsageError
-from prismdbg.jobs.injection import cache_dir
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.names import DOCKER, LOCAL, PLAIN, RUNTIMES
 from prismdbg.runtime.plain_runtime import PlainRuntime
@@ -16,7 +16,7 @@ def make(name: str) -> Runtime:
         from prismdbg.runtime.docker_daemon import Daemon
         from prismdbg.runtime.docker_runtime import DockerRuntime
 
-        return DockerRuntime(Daemon(cache_dir()))
+        return DockerRuntime(Daemon(made_cache_folder()))
     if name == LOCAL:
         return LocalRuntime()
     if name == PLAIN:

@@ -167,10 +167,17 @@ def _by_allowed(archive: BinaryIO, signature: str, source: Path, signers: Path) 
 
 def _require_good(done: subprocess.CompletedProcess[bytes], source: Path) -> None:
     if done.returncode != 0:
-        raise CapsuleError(
-            f"the signature of {source} is not valid: {_said(done)}",
-            hint="fetch both again: the archive or its signature was altered or truncated",
-        )
+        said = _said(done)
+        raise CapsuleError(f"the signature of {source} is not valid: {said}", hint=_hint_for(said))
+
+
+def _hint_for(said: str) -> str:
+    """By ssh-keygen's words, which it has in English alone."""
+    if "namespace does not match" in said:
+        return f"sign it with `prismdbg pack --sign`: this signature is not of the ssh namespace {NAMESPACE!r}"
+    if "not permitted for use in signature namespace" in said:
+        return f"add {NAMESPACE!r} to namespaces= of this signer, if you trust it with archives"
+    return "fetch both again: the archive or its signature was altered or truncated"
 
 
 def _said(done: subprocess.CompletedProcess[bytes]) -> str:

@@ -20,8 +20,8 @@ from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import Count, Word
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.transfer import hash_file
+from prismdbg.checkpoint.cache import made_cache_folder
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
-from prismdbg.jobs.injection import cache_dir
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 
@@ -235,8 +235,8 @@ def is_fetched(path: Path) -> bool:
 
 
 def _cache() -> Path:
-    folder = cache_dir() / "fetched"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder = made_cache_folder() / "fetched"
+    folder.mkdir(exist_ok=True, mode=0o700)
     return folder
 
 

@@ -25,6 +25,10 @@ def inet(number: int, family: int, *words: int) -> dict[str, Any]:
     return {"id": number, "type": "INETSK", "isk": {"family": family, "src_addr": list(words)}}
 
 
+def area(page: int, status: int, shmid: int) -> dict[str, int]:
+    return {"start": page << 12, "end": (page + 1) << 12, "status": status, "shmid": shmid}
+
+
 IMAGE: dict[str, list[dict[str, Any]]] = {
     "pstree.img": [
         {"pid": 7, "sid": 7, "threads": [7, 9]},
@@ -50,8 +54,9 @@ IMAGE: dict[str, list[dict[str, Any]]] = {
     "core-7.img": [{"thread_core": {"creds": CREDS}, "tc": {"oom_score_adj": -5, "rlimits": {"rlimits": [1, 2]}}}],
     "core-9.img": [{"thread_core": {"creds": CREDS}}],
     "fs-7.img": [{"cwd_id": 4}],
-    "mm-7.img": [{"exe_file_id": 1, "vmas": [{"status": 65, "shmid": 5}, {"status": 1, "shmid": 2}]}],
+    "mm-7.img": [{"exe_file_id": 1, "vmas": [area(1, 65, 5), area(2, 1, 2)]}],
     "mm-8.img": [{"exe_file_id": 1, "vmas": []}],
+    "pagemap-7.img": [],
     "ids-7.img": [{"files_id": 2, "mnt_ns_id": 6}],
     "fdinfo-2.img": [
         {"fd": 0, "id": 8},
@@ -75,6 +80,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def give(monkeypatch: pytest.MonkeyPatch, found: dict[str, list[dict[str, Any]]]) -> None:
     for module in (images, image_check):
         monkeypatch.setattr(module, "load_image", lambda criu, path: as_entries(copy.deepcopy(found[path.name])))
+    monkeypatch.setattr(image_check, "pages_in", lambda criu, path: (1, 0))
 
 
 def test_processes_and_threads(folder: Path) -> None:
@@ -268,3 +274,19 @@ def test_images_that_ask_criu_for_more_are_refused(
             CRIU, folder, tmp_path / "prepared", seen_as=PurePosixPath("/capsule/checkpoint"), seccomp=b""
         )
     assert not (tmp_path / "prepared").exists()
+
+
+@pytest.mark.parametrize("name", ["core-7.img", "mm-7.img", "pagemap-7.img", "fs-7.img"])
+def test_a_process_without_its_memory_is_refused(folder: Path, name: str) -> None:
+    """CRIU would crash, or wait."""
+    (folder / name).unlink()
+    with pytest.raises(CapsuleError, match=f"lacks {name}"):
+        images.require_restorable(CRIU, folder)
+
+
+def test_mappings_that_overlap_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CRIU would crash over them."""
+    areas = [area(1, 65, 5), {**area(1, 1, 2), "end": 9 << 12}]
+    give(monkeypatch, {**IMAGE, "mm-7.img": [{"exe_file_id": 1, "vmas": areas}]})
+    with pytest.raises(CapsuleError, match=r"mappings that overlap \(mm-7.img\)"):
+        images.require_restorable(CRIU, folder)

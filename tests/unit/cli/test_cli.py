@@ -367,6 +367,19 @@ def test_inspect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert text in said
 
 
+@pytest.mark.parametrize("name", ["capsule", "capsule.tar.zst"])
+def test_inspect_has_the_size_that_list_has(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    capsule = make_capsule(tmp_path / "capsule", IMAGE)
+    pack(capsule.path, tmp_path / "capsule.tar.zst")
+    assert main.run(["list", str(tmp_path / name)]) == 0
+    titles, row = capsys.readouterr().out.splitlines()
+    assert "on disk" in titles
+    (listed,) = re.findall(r"\d[\d.]* [KMG]?i?B", row)
+    assert main.run(["inspect", str(tmp_path / name)]) == 0
+    (said,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("size "))
+    assert f"{console.size(capsule.manifest.size_bytes)} of files, {listed} on disk" in said
+
+
 def test_inspect_as_json_is_the_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsule = make_capsule(tmp_path / "capsule")
     pack(capsule.path, tmp_path / "capsule.tar.zst")

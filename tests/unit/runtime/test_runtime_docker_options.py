@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.errors import CheckpointError
+from prismdbg.errors import CapsuleError, CheckpointError
 from prismdbg.runtime import docker_daemon
 from prismdbg.runtime.docker_daemon import Daemon
 from prismdbg.runtime.docker_runtime import DockerRuntime, container_options
@@ -24,6 +24,7 @@ ENGINE = StarterEngine(
     command=("/fast/it",),
     capabilities=("SYS_TIME",),
     explain=lambda what, log: CheckpointError(f"{what}: {log}"),
+    explain_foreign=lambda what, log: CapsuleError(f"{what}: {log}"),
 )
 SAVING = Saving(engine=ENGINE, folder=Path("/images"))
 SESSION = ["/session/rank:/session/rank:rw", "/session/given:/session/given:ro"]

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from prismdbg.errors import CheckpointError, RuntimeFailure, WaitTimeout
+from prismdbg.errors import CapsuleError, CheckpointError, RuntimeFailure, WaitTimeout
 from prismdbg.runtime.limits import LimitReached
 from prismdbg.runtime.parent_death_fifo import ParentDeathFifo
-from prismdbg.runtime.spec import CONTROL_FOLDER, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec, StarterEngine
+from prismdbg.runtime.spec import (
+    CONTROL_FOLDER,
+    Bind,
+    ImageOrigin,
+    LaidFile,
+    ProgramOrigin,
+    ReplaySpec,
+    Saving,
+    StarterEngine,
+)
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_spec import Isolation, clear_start, make_folders, read_progress, write_spec
 
@@ -49,6 +59,7 @@ def image_origin(session: Path) -> ImageOrigin:
         command=("/fast/it",),
         capabilities=(),
         explain=lambda what, log: CheckpointError(f"{what} explained: {log}"),
+        explain_foreign=lambda what, log: CapsuleError(f"{what} explained: {log}"),
     )
     return ImageOrigin(
         engine=engine,
@@ -153,7 +164,7 @@ def test_a_place_that_is_gone_ends_the_rank(tmp_path: Path) -> None:
         ([{"event": "failed", "what": "no overlay"}], RuntimeFailure, "rank 2 .* a fake place: no overlay"),
         (
             [{"event": "failed", "what": "slow", "engine": True}],
-            CheckpointError,
+            CapsuleError,
             r"restore the rank explained: the log\nError \(starter\): slow",
         ),
         ([], WaitTimeout, r"0\.3 s for rank 2 to start in a fake place"),
@@ -168,6 +179,14 @@ def test_a_start_that_fails_removes_the_place(
     with pytest.raises(error, match=message):
         started(tmp_path, place, image_origin(tmp_path)).until_running()
     assert place.removed == 1
+
+
+def test_an_image_of_the_replay_itself_is_not_the_capsules(tmp_path: Path) -> None:
+    say(tmp_path, {"event": "failed", "what": "slow", "engine": True})
+    origin = image_origin(tmp_path)
+    own = replace(spec(tmp_path, origin), saving=Saving(engine=origin.engine, folder=tmp_path, start_from="3"))
+    with pytest.raises(CheckpointError, match="explained"):
+        StartedRank(own, FakePlace(), ParentDeathFifo(control(tmp_path))).until_running()
 
 
 def test_a_starter_that_ends_without_a_word_is_told_with_its_last_line(tmp_path: Path) -> None:

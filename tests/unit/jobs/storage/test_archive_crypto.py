@@ -150,8 +150,17 @@ def test_a_signature_made_for_something_else_does_not_count(
         patch.setattr(archive_crypto, "NAMESPACE", "git")
         archive_crypto.signature_path(copy).write_bytes(archive_crypto.sign(copy, keys / "alice"))
     for signers in (None, keys / "signers"):
-        with pytest.raises(CapsuleError, match="is not valid"):
+        with pytest.raises(CapsuleError, match="is not valid") as refused:
             pack.unpack(copy, tmp_path / "back", keys=Keys(identity=keys / "alice.age", signers=signers))
+        assert "not of the ssh namespace 'prismdbg'" in refused.value.hint and "altered" not in refused.value.hint
+
+
+def test_a_signer_who_is_trusted_with_other_things_only(copy: Path, keys: Path, tmp_path: Path) -> None:
+    public = (keys / "alice.pub").read_text()
+    (tmp_path / "signers").write_text(f'alice@example.org namespaces="git" {public}')
+    with pytest.raises(CapsuleError, match="is not valid") as refused:
+        pack.unpack(copy, tmp_path / "back", keys=Keys(identity=keys / "alice.age", signers=tmp_path / "signers"))
+    assert "add 'prismdbg' to namespaces=" in refused.value.hint
 
 
 @pytest.mark.parametrize("change", [flip, cut])

@@ -17,7 +17,7 @@ fsspec = pytest.importorskip("fsspec")
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(object_store, "cache_dir", lambda: tmp_path / "cache")
+    monkeypatch.setenv("PRISMDBG_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "fetched"
 
 
