@@ -40,8 +40,9 @@ def load_image(criu: Criu, path: Path) -> list[Entry]:
     return _load(criu, path)[1]
 
 
-def first_of(entries: list[Entry], path: Path) -> Entry:
-    """`CapsuleError` where the image has none."""
+def first_entry(criu: Criu, path: Path) -> Entry:
+    """As `load_image`; `CapsuleError` where the image has none."""
+    entries = load_image(criu, path)
     if not entries:
         raise CapsuleError(f"the checkpoint {path} is empty", hint=_HINT)
     return entries[0]

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from prismdbg.checkpoint.bindings import Entry, first_of, load_image, pages_in
+from prismdbg.checkpoint.bindings import Entry, first_entry, load_image, pages_in
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.errors import CapsuleError
 
@@ -54,26 +54,22 @@ def check_images(criu: Criu, images: Path, *, contents: Path) -> None:
         if what := refusal(entry, pids):
             _refuse(what)
     for path in contents.glob("ghost-file-*.img"):
-        _check_ghost(path.name, _first(criu, path))
+        _check_ghost(path.name, first_entry(criu, path))
     _check_parts(images)
     for path in images.glob("mm-*.img"):
-        _check_mappings(path.name, _first(criu, path))
+        _check_mappings(path.name, first_entry(criu, path))
     for path in images.glob("pagemap-*.img"):
         _check_memory(path.name, *pages_in(criu, path), contents)
 
 
 def _check_namespaces(criu: Criu, images: Path) -> None:
     """Every process must be in those that criu itself was in: then none is made."""
-    own = _first(criu, images / "inventory.img").get("root_ids", {})
+    own = first_entry(criu, images / "inventory.img").get("root_ids", {})
     for path in images.glob("ids-*.img"):
-        found = _first(criu, path)
+        found = first_entry(criu, path)
         for name in _NAMESPACES:
             if found.get(name) != own.get(name):
                 _refuse(f"asks for another namespace ({name.removesuffix('_id')})")
-
-
-def _first(criu: Criu, path: Path) -> Entry:
-    return first_of(load_image(criu, path), path)
 
 
 def pids_of(tree: list[Entry]) -> frozenset[int]:

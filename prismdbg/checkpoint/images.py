@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from prismdbg.capsule.rank_path import is_in_kernel, too_long
 from prismdbg.capsule.transfer import Transfer, bring
-from prismdbg.checkpoint.bindings import Entry, edit_image, first_of, load_image, write_image
+from prismdbg.checkpoint.bindings import Entry, edit_image, first_entry, load_image, write_image
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.checkpoint.engine import OpenFile, ProcessImage, Standard, Unrestorable
 from prismdbg.checkpoint.image_check import check_images, pids_of, refusal, socket_name
@@ -43,14 +43,14 @@ class _Numbered(dict[int, Entry]):
 
 def read(criu: Criu, images: Path) -> ProcessImage:
     """Everything a restore must find or be given."""
-    root = _first(criu, images / "pstree.img")
+    root = first_entry(criu, images / "pstree.img")
     tree = load_image(criu, images / "pstree.img")
     files = _Numbered((entry["id"], entry) for entry in load_image(criu, images / "files.img"))
     pids = [int(entry["pid"]) for entry in tree]
-    creds = _creds(_first(criu, images / f"core-{pids[0]}.img"))
-    place = _first(criu, images / f"fs-{pids[0]}.img")
+    creds = _creds(first_entry(criu, images / f"core-{pids[0]}.img"))
+    place = first_entry(criu, images / f"fs-{pids[0]}.img")
     memories = [memory for pid in pids if (memory := images / f"mm-{pid}.img").exists()]  # a dead child has none
-    mapped = {number for memory in memories for number in _mapped(_first(criu, memory))}
+    mapped = {number for memory in memories for number in _mapped(first_entry(criu, memory))}
     image = ProcessImage(
         root_pid=pids[0],
         pids=tuple(sorted({int(thread) for entry in tree for thread in entry.get("threads", ())})),
@@ -101,7 +101,7 @@ def _descriptors(criu: Criu, images: Path, pid: int) -> list[Entry]:
     """Empty for a dead child, which has none."""
     if not (ids := images / f"ids-{pid}.img").exists():
         return []
-    table = images / f"fdinfo-{_first(criu, ids)['files_id']}.img"
+    table = images / f"fdinfo-{first_entry(criu, ids)['files_id']}.img"
     return load_image(criu, table) if table.exists() else []
 
 
@@ -179,10 +179,6 @@ def _unwatching(file: Entry) -> Entry:
 def _creds(core: Entry) -> Entry:
     creds: Entry = core["thread_core"]["creds"]
     return creds
-
-
-def _first(criu: Criu, path: Path) -> Entry:
-    return first_of(load_image(criu, path), path)
 
 
 def _mapped(memory: Entry) -> Iterator[int]:

@@ -10,9 +10,8 @@ from typing import Any
 
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.secrets.rules import known_values
-from prismdbg.errors import CapsuleError
 from prismdbg.exporters.source import Source
-from prismdbg.jobs.storage.run_folder import RunFolder, read_json
+from prismdbg.jobs.storage.run_folder import RunFolder, read_if_whole
 from prismdbg.model.durations import duration
 from prismdbg.render.console import when
 
@@ -35,8 +34,8 @@ def about(path: Path, source: Source) -> About:
     if source.manifest is not None:
         return About(facts=tuple(_of_capsule(source.manifest)), capsules=(path,))
     run = RunFolder(path.resolve())
-    described, supervisor = _json(run.run_json), _json(run.supervisor_json)
-    ranks = [_json(folder / "rank.json") for folder in run.rank_folders()]
+    described, supervisor = read_if_whole(run.run_json), read_if_whole(run.supervisor_json)
+    ranks = [read_if_whole(folder / "rank.json") for folder in run.rank_folders()]
     known = {value for rank in ranks for value in known_values(rank.get("environment", {}), rank.get("orig_argv", []))}
     return About(
         facts=tuple(_of_run(described, supervisor, ranks)),
@@ -82,10 +81,3 @@ def _versions(versions: Mapping[str, Any], hardware: Mapping[str, Any]) -> Itera
     for title, found in (("versions", versions), ("machine", hardware)):
         if found:
             yield title, ", ".join(f"{name} {value}" for name, value in sorted(found.items()))
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        return read_json(path)
-    except CapsuleError:
-        return {}

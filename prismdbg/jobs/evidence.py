@@ -30,7 +30,7 @@ from prismdbg.jobs.storage.kept_stacks import last_stacks
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_files import whole_incidents
-from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_json
+from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_if_whole
 from prismdbg.jobs.storage.run_report import MANY
 from prismdbg.log.columns import LAST_BYTES, read_columns
 from prismdbg.log.rank_log import columns_of, decoded, rank_log
@@ -117,14 +117,16 @@ def _of_run(path: Path, whole: bool, say: Say) -> Evidence:
     was_told, is_running = ends.told_to_end_ns is not None, bool(ends.alive)
     return Evidence(
         logs=ends.logs,
-        world_size=max((int(_json(folder / "rank.json").get("world_size", 0)) for folder in folders), default=0),
+        world_size=max(
+            (int(read_if_whole(folder / "rank.json").get("world_size", 0)) for folder in folders), default=0
+        ),
         damaged={**_without_end(ends), **damaged},
         silent=ends.silent,
         died_first=died_first,
         deaths_seen_late=seen_late,
         is_running=is_running,
         ended_wall_ns=time.time_ns() if is_running else ends.told_to_end_ns or int(supervisor.get("ended_wall_ns", 0)),
-        asked_only=() if emulated else tuple(_json(run.config).get("ranks", ())),
+        asked_only=() if emulated else tuple(read_if_whole(run.config).get("ranks", ())),
         gaps=()
         if emulated
         else (*_gaps(run, supervisor, is_running, was_told, telemetry), *_not_here(run, nodes, unanswered)),
@@ -319,7 +321,7 @@ def _gaps(
         damaged = {node: damage for node, found in telemetry.items() if (damage := found.damage)}
         for node, damage in damaged.items():
             yield f"telemetry{f' of node {node}' if node else ''} is damaged, and read only in part: {damage}"
-    if not _json(run.config).get("nan_check", True):
+    if not read_if_whole(run.config).get("nan_check", True):
         yield "NaN and Inf were not checked: recorded without the trigger nan"
 
 
@@ -354,7 +356,7 @@ def _of_one_job(attempt: list[Path], found: Sequence[Path]) -> list[Path]:
 
 def _meeting_place(folder: Path) -> str:
     """Where the ranks of its job found each other; empty where that is not known."""
-    environment = _json(folder / "rank.json").get("environment", {})
+    environment = read_if_whole(folder / "rank.json").get("environment", {})
     port = environment.get("MASTER_PORT", "")
     return f"{environment.get('MASTER_ADDR', '')}:{port}" if port else ""
 
@@ -431,11 +433,3 @@ def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int
 
 def _rank(name: str) -> int:
     return int(name.partition(".")[0])
-
-
-def _json(path: Path) -> dict[str, Any]:
-    """Empty where it is missing or damaged: the logs speak without it."""
-    try:
-        return read_json(path)
-    except CapsuleError:
-        return {}

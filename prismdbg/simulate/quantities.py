@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
@@ -100,3 +101,8 @@ def _whole(text: str, units: Mapping[str, int] | Mapping[str, Fraction], example
     if value >= 2**62:
         raise ValueError(f"{text!r} is beyond 64 bits")
     return value
+
+
+def rounded_up_ppm(share: float) -> int:
+    """In millionths, rounded up to a tenth of a per cent: how far a fit is off."""
+    return math.ceil(share * 1000) * (MILLION // 1000)

@@ -18,7 +18,7 @@ import prismdbg
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.log.reader import iter_logs
 from prismdbg.capsule.secrets.rules import redact_arguments
-from prismdbg.errors import UsageError
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.storage.run_files import KINDS
 from prismdbg.settings.overwritten_copies import FOLDER
 from prismdbg.settings.state_folders import STATES
@@ -228,6 +228,14 @@ def read_json(path: Path) -> dict[str, Any]:
     fields = checked_json.read(path)
     kind = KINDS.get(path.name)
     return fields.value if kind is None else checked_json.checked(kind, fields.value, str(path))
+
+
+def read_if_whole(path: Path) -> dict[str, Any]:
+    """As `read_json`, and empty where it is damaged, too: for those to whom the logs speak without it."""
+    try:
+        return read_json(path)
+    except CapsuleError:
+        return {}
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:

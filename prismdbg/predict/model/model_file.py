@@ -55,7 +55,7 @@ def _model(top: Value) -> Model:
     sizes = {name: _size(top.required(fields, name)) for name in _SIZES}
     more = {name: _size(fields[name]) for name in ("kv_heads", "ffn", "experts_per_token") if name in fields}
     experts = _experts(top, kind.text(), fields)
-    usual |= {name: _flag(fields[name]) for name in _FLAGS if name in fields}
+    usual |= {name: fields[name].flag() for name in _FLAGS if name in fields}
     model = Model(
         **sizes,
         kv_heads=more.get("kv_heads", sizes["heads"]),
@@ -102,9 +102,3 @@ def _one_of(value: Value, names: Any) -> str:
     if value.text() not in list(names):
         value.fail(f"{value.text()[:40]!r} is not one of its values", f"give one of: {', '.join(names)}")
     return value.text()
-
-
-def _flag(value: Value) -> bool:
-    if value.text() not in ("true", "false"):
-        value.fail(f"{value.text()[:40]!r} is neither true nor false")
-    return value.text() == "true"

@@ -6,7 +6,6 @@ in the model: on the measured points there is no better one. Pure: how the times
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -16,7 +15,7 @@ from prismdbg.simulate.cluster.cluster import Calibration, ClusterModel, Fit, Ti
 from prismdbg.simulate.cluster.curve import Curve
 from prismdbg.simulate.cluster.tier_fit import Point, fit_formula
 from prismdbg.simulate.cluster.transfer import SEND, Geometry, collective_ns, point_to_point_ns
-from prismdbg.simulate.quantities import MILLION
+from prismdbg.simulate.quantities import rounded_up_ppm
 
 FORMULA_LIMIT = 0.1
 
@@ -143,13 +142,8 @@ def _fit(compared: Sequence[Compared]) -> Fit:
     members = [c.sample.where.members for c in compared]
     sizes = [c.sample.size_bytes for c in compared]
     return Fit(
-        median_ppm=_thousandths(median(told)),
-        largest_ppm=_thousandths(max(told)),
+        median_ppm=rounded_up_ppm(median(told)),
+        largest_ppm=rounded_up_ppm(max(told)),
         groups=(min(members), max(members)),
         sizes_bytes=(min(sizes), max(sizes)),
     )
-
-
-def _thousandths(share: float) -> int:
-    """In millionths, rounded up to what is worth saying."""
-    return math.ceil(share * 1000) * (MILLION // 1000)

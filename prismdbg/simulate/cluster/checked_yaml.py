@@ -51,6 +51,11 @@ class Value:
             self.fail(f"{text[:40]!r} is not a whole number from {least}")
         return int(text)
 
+    def flag(self) -> bool:
+        if self.text() not in ("true", "false"):
+            self.fail(f"{self.text()[:40]!r} is neither true nor false")
+        return self.text() == "true"
+
     def items(self) -> list[Value]:
         if not isinstance(self.node, yaml.SequenceNode):
             self.fail("must be a list")

@@ -81,15 +81,9 @@ def _cluster(top: Value) -> ClusterModel:
         shared_links=_slowdown(contention.get("links")),
         compute_ppm=_by_rank(slower["compute"]) if "compute" in slower else {},
         link_ppm=_by_rank(slower["links"]) if "links" in slower else {},
-        is_measured="measured" in fields and _yes(fields["measured"]),
+        is_measured="measured" in fields and fields["measured"].flag(),
         calibration=_calibration(fields["calibration"]) if "calibration" in fields else None,
     )
-
-
-def _yes(value: Value) -> bool:
-    if value.text() not in ("true", "false"):
-        value.fail(f"{value.text()[:40]!r} is neither true nor false")
-    return value.text() == "true"
 
 
 def _factor(value: Value | None) -> int:

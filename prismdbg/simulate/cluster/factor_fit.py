@@ -6,14 +6,13 @@ doing two things at once makes neither faster. How far single cases lie from it 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
 from prismdbg.simulate.cluster.cluster import ClusterModel, Factor, FactorFit
 from prismdbg.simulate.cluster.slowdown import LARGEST_PPM, Slowdown
-from prismdbg.simulate.quantities import MILLION
+from prismdbg.simulate.quantities import MILLION, rounded_up_ppm
 
 _STEP = MILLION // 1000  # of a factor: more digits would claim too much
 
@@ -55,7 +54,9 @@ class FittedFactor:
     @property
     def fit(self) -> FactorFit:
         errors = [abs(error) for _, error in self.cases]
-        return FactorFit(median_ppm=_tenths(median(errors)), largest_ppm=_tenths(max(errors)), cases=len(errors))
+        return FactorFit(
+            median_ppm=rounded_up_ppm(median(errors)), largest_ppm=rounded_up_ppm(max(errors)), cases=len(errors)
+        )
 
     @property
     def again(self) -> float:
@@ -88,8 +89,3 @@ def with_factors(cluster: ClusterModel, found: Mapping[Factor, FittedFactor]) ->
 
 def _ppm(factor: float) -> int:
     return min(max(round(factor * MILLION / _STEP) * _STEP, MILLION), LARGEST_PPM)
-
-
-def _tenths(share: float) -> int:
-    """Of a per cent, rounded up, in millionths."""
-    return math.ceil(share * 1000) * (MILLION // 1000)
