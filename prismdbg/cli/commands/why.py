@@ -12,6 +12,7 @@ from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.why import Diagnosis, diagnose
+from prismdbg.errors import CapsuleError
 from prismdbg.importers.nccl_log import read_nccl_logs
 from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
 from prismdbg.jobs.evidence import gather
@@ -20,6 +21,7 @@ from prismdbg.log.columns import while_folded
 from prismdbg.render import console
 from prismdbg.render.nccl_text import nccl_json, nccl_lines
 
+MISSING_SHOWN = 4
 _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.HINT: "cyan"}
 
 
@@ -57,6 +59,7 @@ def command(run: Path, as_json: bool, whole: bool, nccl_logs: tuple[Path, ...], 
     remove_dead_sockets()
     nccl = read_nccl_logs(nccl_logs) if nccl_logs else None
     diagnosis = while_folded(lambda: diagnose(gather(run, keys, whole=whole, say=console.announce)))
+    _require_log(diagnosis)
     if as_json:
         more = {"nccl": nccl_json(nccl)} if nccl is not None else {}
         console.emit_json({"run": str(run), **diagnosis.to_json(), **more})
@@ -65,6 +68,15 @@ def command(run: Path, as_json: bool, whole: bool, nccl_logs: tuple[Path, ...], 
     _show(diagnosis, terminal)
     for line in nccl_lines(nccl) if nccl is not None else ():
         terminal.print(Text(f"nccl: {console.plain(line)}"))
+
+
+def _require_log(diagnosis: Diagnosis) -> None:
+    """What was seen of the ranks from outside is a diagnosis, too."""
+    if not diagnosis.ranks and not diagnosis.verdicts:
+        raise CapsuleError(
+            "; ".join((diagnosis.summary, *diagnosis.missing[:MISSING_SHOWN])),
+            hint="read the output of the job and of `prismdbg record`, which says why a rank has no log",
+        )
 
 
 def _show(diagnosis: Diagnosis, terminal: Console) -> None:

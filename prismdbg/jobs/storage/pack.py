@@ -25,6 +25,7 @@ from prismdbg.capsule.partial import lock, partial_folder, partial_name
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys, plain, sign, signature_path, write_encrypted
 from prismdbg.jobs.storage.archive_reader import ArchiveReader, Limits, Member
+from prismdbg.model.sizes import size
 
 LEVEL = 3
 
@@ -205,7 +206,7 @@ def _checked_content(path: Path, name: str, entry: FileEntry) -> Iterator[bytes]
 def _read_archive(file: BinaryIO, source: Path, folder: Path, limits: Limits, progress: Progress) -> Manifest:
     with ArchiveReader(file, source, limits) as archive:
         manifest, data = archive.manifest()
-        _check_total(source, manifest, folder, limits)
+        _check_total(source, manifest, os.fstat(file.fileno()).st_size, folder, limits)
         for name in layout.FOLDERS:
             (folder / name).mkdir(mode=0o700)
         transfer.write_new(folder / layout.MANIFEST, data)
@@ -221,12 +222,23 @@ def _read_archive(file: BinaryIO, source: Path, folder: Path, limits: Limits, pr
     return manifest
 
 
-def _check_total(source: Path, manifest: Manifest, folder: Path, limits: Limits) -> None:
-    free = shutil.disk_usage(folder).free - limits.reserve_bytes
-    allowed = free if limits.total_bytes is None else min(free, limits.total_bytes)
-    if manifest.size_bytes > allowed:
+def _check_total(source: Path, manifest: Manifest, packed_bytes: int, folder: Path, limits: Limits) -> None:
+    """Before a byte of it is written. What so many packed bytes can never become is the archive's fault, not the
+    disk's."""
+    declared, free = manifest.size_bytes, shutil.disk_usage(folder).free
+    has_room = declared <= free - limits.reserve_bytes
+    allowed = limits.total_bytes
+    if allowed is None and not has_room:
+        allowed = limits.floor_bytes + limits.ratio * packed_bytes
+    if allowed is not None and declared > allowed:
         raise CapsuleError(
-            f"{source} declares {manifest.size_bytes} bytes; the limit is {max(allowed, 0)}",
+            f"{source} declares {declared} bytes; the limit is {allowed}",
+            hint="raise the limit if you trust the archive; otherwise do not use it",
+        )
+    if not has_room:
+        raise FacilityError(
+            f"no space for {source}: it declares {size(declared)}, and {folder.parent} has {size(free)} "
+            f"free, of which {size(limits.reserve_bytes)} are left alone",
             hint="free disk space or unpack elsewhere, if you trust its source",
         )
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.verify import verify
-from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.storage import archive_reader, pack
 from prismdbg.jobs.storage.archive_reader import Limits
 
@@ -270,6 +270,12 @@ def test_a_limit_on_the_total(packed: Path, place: Path) -> None:
     shutil.copy(packed, place.parent / "bad.tar.zst")
     with pytest.raises(CapsuleError, match="the limit is 100"):
         pack.unpack(place.parent / "bad.tar.zst", place / "capsule", Limits(total_bytes=100))
+
+
+def test_a_disk_without_room_is_no_fault_of_the_archive(packed: Path, place: Path) -> None:
+    with pytest.raises(FacilityError, match=r"no space for .*: it declares .* free, of which") as refused:
+        pack.unpack(packed, place / "capsule", Limits(reserve_bytes=1 << 62))
+    assert refused.value.exit_code == 4 and list(place.iterdir()) == []
 
 
 def test_a_bomb(packed: Path, place: Path) -> None:
