@@ -78,8 +78,8 @@ class Chosen:
         """`UsageError` where no commit could ever be bad."""
         if self.bisect and self.source is not None and self.script is None and manifest.incident.kind not in _CAN_RECUR:
             raise UsageError(
-                f"nothing in this capsule can happen again ({manifest.incident.kind}: {manifest.incident.text}), so "
-                "every commit would be good",
+                "this capsule has no incident that a replay can reproduce "
+                f"({manifest.incident.kind}: {manifest.incident.text}), so every commit would be good",
                 hint="add --script with a check that fails for a bad commit",
             )
 
