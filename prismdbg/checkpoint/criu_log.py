@@ -31,7 +31,8 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"restore capabilities",
-        "the checkpoint has capabilities this container lacks: restore from an edited copy",
+        "the checkpoint needs Linux capabilities that this container lacks: use another --runtime, or capture with "
+        "--origin start",
     ),
     (
         r"build-?id|mismatch",

@@ -180,7 +180,7 @@ def report(
     if not states and read_emulated(run) is not None:
         return [f"{path} contains no rank: no rank finished; an interrupted rank leaves no data"]
     if not states and (begun := run.rank_folders()):
-        return [f"{path} contains no rank that can be replayed: {counted(len(begun), 'log')} could not be begun"]
+        return [f"{path} contains no rank that can be replayed: {counted(len(begun), 'log')} could not be written"]
     if not states:
         return [f"{path} contains no rank: the job issued no collective and no optimizer step"]
     collectives = sum(s.collectives for s in states)
