@@ -142,7 +142,7 @@ def _save(graph: JobGraph, path: Path) -> None:
     with output_file.whole(path) as temporary:
         graph_file.save(graph, temporary)
     for doubt in graph.origin.doubts:
-        console.say(f"do not conclude: {doubt}")
+        console.say(f"not reliable: {doubt}")
     peak_bytes = max((rank_class.entries.peak_bytes() for rank_class in graph.classes), default=0)
     least = "at least " if any(rank_class.entries.holds_more for rank_class in graph.classes) else ""
     memory = f", a memory peak of {least}{console.size(peak_bytes)}" if peak_bytes else ""

@@ -226,7 +226,7 @@ def _emulated(path: Path, world: EmulatedRun, states: Sequence[RankState]) -> li
     lines = [f"emulated: {there}, each among virtual peers; the peers' data was synthesized"]
     if (passed := world.passed) is not None:
         lines.append(f"transfers and waits: {passed.line()}")
-        lines += [f"do not conclude: {doubt}" for doubt in passed.doubts()]
+        lines += [f"not reliable: {doubt}" for doubt in passed.doubts()]
     lines += [f"capsule: {capsule}" for capsule in sorted(world.run.capsules.glob(f"{OWN_NAME}*[0-9]"))]
     typed = quote(str(path))
     cut_short = [state for state in states if state.state in ("failed", "died")]
