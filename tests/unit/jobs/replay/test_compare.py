@@ -114,7 +114,10 @@ def test_a_capsule_of_a_hang_without_a_step_before_it_says_what_to_do(
 
 
 def test_what_was_not_hidden_is_noted_and_a_possible_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "files younger than the start moment may be visible: too many entries to search all of /data"
+    text = (
+        "the replay may see files that were created or changed after the start moment: too many entries to check in "
+        "/data"
+    )
     whole = judged(tmp_path / "a", monkeypatch, {**END, "tally": ALL}, incident=REQUEST, unhidden=Unhidden(("/data",)))
     assert text in whole.notes
     diverged = {"event": "diverged", "moment": "2.2", "differences": [], "actual": {"frames": []}, "tally": ALL}
