@@ -179,7 +179,7 @@ class HistoryQueries:
         if block is None:
             raise UsageError(
                 f"the trace, which begins at {self._beginning()}, lacks the allocation of {shortened(text)}: its "
-                "memory is older and held only by torch (as a DDP bucket is), or it belongs to a file or another library",
+                "memory is older and held only by torch (as a DDP bucket is), or belongs to a file or another library",
                 hint="use a capsule that begins earlier, if the memory is older",
             )
         moment = Moment.parse(str(block["moment"]))
