@@ -61,7 +61,7 @@ def check_name(name: str) -> str:
         raise CapsuleError(f"{name!r} is not part of a capsule", hint="give a capsule; if this is one, it was altered")
     if any(foreign in name for foreign in _FOREIGN):
         raise CapsuleError(
-            f"the name {name!r} has a special meaning for podman and CRI-O",
+            f"the capsule contains the file name {name!r}, which is reserved for podman and CRI-O",
             hint="fetch the capsule again: this copy was altered",
         )
     return name

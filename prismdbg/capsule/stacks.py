@@ -65,7 +65,7 @@ class HangPlace:
         """In words; empty for a rank of which it says nothing."""
         if rank in self.never_came:
             last = self.never_came[rank]
-            return f"never came, last at {last}" if last else "never came; it issued no collective"
+            return f"never joined, last at {last}" if last else "never joined; it issued no collective"
         return "waits" if rank in self.waiting else ""
 
 

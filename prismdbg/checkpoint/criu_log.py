@@ -31,7 +31,8 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"restore capabilities",
-        "the checkpoint has capabilities this container lacks: restore from an edited copy",
+        "the checkpoint needs Linux capabilities that this container lacks: use another --runtime, or capture with "
+        "--origin start",
     ),
     (r"march mismatch", "the checkpoint is of another kind of processor: replay it on a machine of that kind"),
     (

@@ -31,7 +31,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("why", "Diagnose a crash, hang, NaN or straggler from the logs."),
         Entry("report", "Write an HTML page about an incident, for a ticket."),
         Entry("export", "Write the collectives of a run for other tools."),
-        Entry("telemetry", "Show what the machine's sensors read beside a job."),
+        Entry("telemetry", "Show the metrics of CPUs, GPUs and the machine during a job."),
     ),
     "Replay and debug one rank": (
         Entry("open", "View a capsule or a whole job without running it."),
@@ -48,7 +48,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("sweep", "Compare configurations of a job by their time and memory."),
         Entry("graph", "Build and simulate one iteration of the whole job."),
         Entry("predict", "Predict time and memory of a training step from times of operators."),
-        Entry("sample", "Time each operator of a program alone."),
+        Entry("sample", "Time each operator of a program in isolation."),
         Entry("calibrate", "Measure collectives and write a cluster file for the simulation."),
     ),
     "Manage runs and capsules": (
@@ -62,7 +62,7 @@ SECTIONS: dict[str, tuple[Entry, ...]] = {
         Entry("rm", "Remove runs and capsules, or the oldest capsules."),
     ),
     "Set up this machine": (
-        Entry("doctor", "Check this machine and show a fix for each missing facility."),
+        Entry("doctor", "Check this machine and show a fix for each missing requirement."),
         Entry("setup", "Build the native recorder and the CRIU bundle."),
         Entry("completion", "Complete commands and options in your shell."),
     ),

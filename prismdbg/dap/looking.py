@@ -174,7 +174,7 @@ class Looking:
             }  # fmt: skip
         if stop is not None and stop.stops:
             return {"exceptionId": "nan", "description": ", ".join(stop.titles), "breakMode": "always"}
-        raise UsageError("the rank does not stand at an exception")
+        raise UsageError("the rank is not stopped at an exception")
 
 
 def _named(scope: Scope, name: str) -> str:

@@ -186,13 +186,13 @@ class OnlyForward:
         self.checkpoints: tuple[Checkpoint, ...] = (Checkpoint(number=0, moment=Moment(0), size_bytes=0, cost_s=0.0),)
 
     def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
-        raise FacilityError("this replay cannot go back", hint="use prismdbg debug CAPSULE")
+        raise FacilityError("this replay cannot go back: it only runs forward", hint="use prismdbg debug CAPSULE")
 
     def keep_origin(self) -> None:
         return None
 
     def return_to(self, number: int) -> None:
-        raise FacilityError("this replay cannot go back", hint="use prismdbg debug CAPSULE")
+        raise FacilityError("this replay cannot go back: it only runs forward", hint="use prismdbg debug CAPSULE")
 
     def forget(self, number: int) -> None:
         return None

@@ -63,7 +63,7 @@ class Run:
 
     def note(self, hits: Sequence[Json]) -> None:
         if len(self.noted) + len(hits) > MAX_NOTED:
-            raise InvalidMessage(f"the rank noted more than {MAX_NOTED} hits on one way")
+            raise InvalidMessage(f"the rank reported more than {MAX_NOTED} hits of breakpoints in one command")
         self.noted.extend(hits)
 
 

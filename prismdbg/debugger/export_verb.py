@@ -54,7 +54,7 @@ class ExportVerb:
         first = self._inspection.tensor_bytes(expression, 0, PIECE_BYTES)
         if "dtype" not in first:
             raise RuntimeFailure(
-                "the prismdbg in this capsule's process does not say what its tensors are",
+                "this capsule contains an older prismdbg, which cannot export tensors",
                 hint="capture the rank again with this version",
             )
         tensor = TensorShape(dtype=str(first["dtype"]), shape=tuple(first["shape"]))

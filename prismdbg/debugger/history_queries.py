@@ -178,9 +178,9 @@ class HistoryQueries:
         block = self._block(text)
         if block is None:
             raise UsageError(
-                f"{shortened(text)} is in no block that was allocated since {self._beginning()}",
-                hint="trace from an earlier moment: its memory is older than the trace and held only by torch (a DDP "
-                "bucket), or it belongs to a file or to another library",
+                f"the trace, which begins at {self._beginning()}, lacks the allocation of {shortened(text)}: its "
+                "memory is older and held only by torch (as a DDP bucket is), or belongs to a file or another library",
+                hint="use a capsule that begins earlier, if the memory is older",
             )
         moment = Moment.parse(str(block["moment"]))
         if not block["is_before"]:

@@ -212,7 +212,8 @@ class Navigation:
         elif line.text == "on":
             self._driver.switched_off = False
             self._routes.need_trace()
-        return answers.Done(what="traced from here on" if self._driver.traces else "not traced")
+        traced = "tracing is on: operators, allocations and frees are recorded from here on"
+        return answers.Done(what=traced if self._driver.traces else "tracing is off")
 
 
 def _moment(line: Line) -> Moment:

@@ -137,7 +137,7 @@ class Routes:
         here, kept = None if self.at_origin else self._session.moment, self._driver.checkpoints.asked_for
         raised = self._session.stop is not None and self._session.stop.reason == StopReason.EXCEPTION
         if self._driver.switched_off:
-            self._driver.say("replaying with tracing: the answer lies between collectives")
+            self._driver.say("replaying with tracing on, to search between the collectives")
         if kept:
             self._driver.say(f"replaying from the start moment with tracing; {_listed(kept)} taken again on the way")
         self._driver.checkpoints.forget_all()

@@ -47,9 +47,9 @@ class Delay(Verdict):
 
     @property
     def text(self) -> str:
-        where = f"in {counted(self.times, 'collective')} of group {self.group.title}, from {self.moment} on"
-        much = f"{duration(self.waited_ns)} of {duration(self.within_ns)}"
-        return f"the others waited for rank {self.ranks[0]} {where}: {much}"
+        where = f"in {counted(self.times, 'collective')} of group {self.group.title} from {self.moment} on"
+        much = f"{duration(self.waited_ns)} (of {duration(self.within_ns)})"
+        return f"the others waited {much} for rank {self.ranks[0]}, {where}"
 
     @property
     def lines(self) -> tuple[str, ...]:

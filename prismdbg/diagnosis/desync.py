@@ -76,7 +76,8 @@ class Desync(Verdict):
     def text(self) -> str:
         where = f"from group {self.group.title} #{self.sequence} on"
         if not (self.shift or self.steps):
-            return f"{rank_list(self.ranks)} runs another source line than the others {where}; before, all ran the same"
+            moved = f"{rank_list(self.ranks)} issues its collectives from a different source line than the others"
+            return f"{where}, {moved}; before that, all used the same line"
         return f"{rank_list(self.ranks)} is out of step with the others {where}: {self._how()}"
 
     def _how(self) -> str:
@@ -90,7 +91,9 @@ class Desync(Verdict):
     def lines(self) -> tuple[str, ...]:
         lines = [call.text for call in self.calls[:_SHOWN]]
         if self.later:
-            lines.append(f"the ranks met {counted(self.later, 'time')} more before it became visible")
+            lines.append(
+                f"after that, the ranks issued {counted(self.later, 'more collective')} of this group together"
+            )
         return tuple(lines)
 
     def details(self) -> dict[str, Any]:

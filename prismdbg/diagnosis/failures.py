@@ -88,7 +88,7 @@ class Died(Verdict):
     @property
     def text(self) -> str:
         if self.code is not None:
-            how = f"ended with exit code {self.code}, and neither with an exception nor at its program's end"
+            how = f"ended with exit code {self.code}, before the end of its program and without an exception"
             return f"rank {self.ranks[0]} {how}: os._exit, or an exit in native code"
         return f"rank {self.ranks[0]} died without an error message: killed from outside, or a crash in native code"
 
@@ -96,7 +96,9 @@ class Died(Verdict):
     def lines(self) -> tuple[str, ...]:
         lines = [f"its last collective: {self.last.text}" if self.last is not None else "it issued no collective"]
         if self.seen_late:
-            lines.append("its death was noticed late: the cause, and whether another rank died before it, are unknown")
+            lines.append(
+                "its death was noticed late, so the cause is unknown, and another rank may have died before it"
+            )
         elif self.certainty is not Certainty.CERTAIN:
             lines.append("the other ranks' connections were closed before any other error")
         if self.followers:

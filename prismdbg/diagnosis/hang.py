@@ -74,10 +74,10 @@ class HangReport:
         stall = self.stall
         parts = []
         if stall.never_came:
-            parts.append(f"{rank_list(stall.never_came)} never issued it")
+            parts.append(f"{rank_list(stall.never_came)} never joined it")
         if stall.unknown:
             parts.append(f"no data about {rank_list(stall.unknown)}")
-        return and_list(parts) if parts else "every known rank of the group has issued it"
+        return and_list(parts) if parts else "every known rank of the group joined it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ class Payload(Verdict):
     @property
     def text(self) -> str:
         call = self.call.collective
-        where = f"{call.name} of group {self.group.title}, {counted(self.steps, 'step')} long from {call.moment} on"
+        where = f"{call.name} of group {self.group.title}, in {counted(self.steps, 'step')} from {call.moment} on"
         return f"{rank_list(self.ranks)} {self.what} in {where}{place(call)}"
 
     @property

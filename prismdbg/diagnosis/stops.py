@@ -1,4 +1,4 @@
-"""Where a job stopped: the collective in which ranks wait, who never came to it, and what those did instead."""
+"""Where a job stopped: the collective in which ranks wait, who never joined it, and what those did instead."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LONG_WAIT_FACTOR = 10
 
 
 class How(StrEnum):
-    """Why a rank never came."""
+    """Why a rank never joined."""
 
     RAISED = "raised"
     EXITED = "exited"
@@ -52,7 +52,7 @@ class Absent:
     @property
     def text(self) -> str:
         last = f"its last call: {self.last.text}" if self.last is not None else "it issued no collective"
-        return f"rank {self.rank} never came: {self.did}; {last}"
+        return f"rank {self.rank} never joined it: {self.did}; {last}"
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class Stopped(Verdict):
 
     @property
     def brief(self) -> str:
-        """Who never came, and where the first of them is."""
+        """Who never joined, and where the first of them is."""
         stands = f": {without_folders(self.absent[0].did)}" if len(self.absent) == 1 else ""
         return f"{self._who()}{stands}"
 
@@ -112,10 +112,10 @@ class Stopped(Verdict):
     def _who(self) -> str:
         parts = []
         if self.absent:
-            parts.append(f"{rank_list(absent.rank for absent in self.absent)} never came")
+            parts.append(f"{rank_list(absent.rank for absent in self.absent)} never joined it")
         if self.stall.unknown:
             parts.append(f"no data about {rank_list(self.stall.unknown)}")
-        return and_list(parts) if parts else "every known rank of the group came"
+        return and_list(parts) if parts else "every known rank of the group joined it"
 
     @property
     def lines(self) -> tuple[str, ...]:

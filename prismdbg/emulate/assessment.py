@@ -1,4 +1,4 @@
-"""What an emulation is worth: what of it was real, how what the peers sent was made up, what must not be concluded."""
+"""What an emulation is worth: what of it was real, how what the peers sent was made up, what is not reliable."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from prismdbg.log.rank_log import read_log
 from prismdbg.model import synthesis
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
+from prismdbg.simulate.assessment.assessment import SYNTHESIZED_VALUES
 from prismdbg.simulate.assessment.fidelity import say_size
 
 _LAST = Moment(10**9, 10**17)
 RECEIVED = "really sent"  # by ranks that run at once
 _REAL = (synthesis.DONOR, synthesis.OWN, RECEIVED)
-UNPACED = "how long a step takes; use `--pace` or `prismdbg graph simulate` for that"
+UNPACED = "the duration of a step; use `--pace` or `prismdbg graph simulate` for that"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmulationWorth:
     """`received_bytes`: of all ranks that ran, by how it was made up. passed: how peers came; None for at once.
 
-    shaping: counts that ranks received and that are not the job's. decisions: what must not be concluded, because the
+    shaping: counts that ranks received and that are not the job's. decisions: what is not reliable, because the
     program decides by what may be synthesized.
     """
 
@@ -54,7 +55,7 @@ class EmulationWorth:
             f"fidelity: {self.ran:,} of {counted(self.world, 'rank')} {ran}; " + self._what_was_real(),
             *([f"received {say_size(total)}: {ways}"] if total else []),
             f"transfers and waits: {waits}",
-            *(f"do not conclude: {doubt}" for doubt in self._doubts()),
+            *(f"not reliable: {doubt}" for doubt in self._doubts()),
         ]
 
     def _unpaced_waits(self) -> str:
@@ -63,20 +64,16 @@ class EmulationWorth:
 
     def _what_was_real(self) -> str:
         if any(each.is_synthesized for each in self.shaping):
-            return "they really computed and allocated, but for sizes that follow from synthesized counts"
+            return "their computations and allocations are real, except sizes that depend on synthesized counts"
         if self.shaping:
-            return "they really computed and allocated, but for sizes that peers computed from synthesized values"
+            return "their computations and allocations are real, except sizes that depend on synthesized values"
         return "their computations and allocations are real"
 
     def _doubts(self) -> list[str]:
         return [
             *doubts_of(self.shaping),
             *self.decisions,
-            *(
-                ["anything about values, including the loss: the peers' data was synthesized"]
-                if self.made_up_share
-                else []
-            ),
+            *([SYNTHESIZED_VALUES] if self.made_up_share else []),
             *(self.passed.doubts() if self.passed is not None else (UNPACED,)),
         ]
 

@@ -74,8 +74,9 @@ class PaceRequest:
             self.emulate.mesh.axis(axis)
         if 0 < self.emulate.steps < LEAST_STEPS:
             raise UsageError(
-                f"--steps {self.emulate.steps} leaves no complete step after the first, in which the program starts up",
-                hint="give --steps 4 or more, so that a typical step sets the peers' pace",
+                f"--steps {self.emulate.steps} leaves no complete step after the first, which includes the program's "
+                "start",
+                hint="give --steps 4 or more: --pace needs a typical step",
             )
 
 

@@ -115,7 +115,7 @@ class RankGroup:
             what, instead = "need their neighbours' data", ""
         else:
             what = "tell each other how much they will send"
-            instead = f". To have the counts synthesized instead: --peers {since.axis}:{since.collective}=balanced"
+            instead = f". To use synthesized counts instead, add --peers {since.axis}:{since.collective}=balanced"
         self._say(
             f"ranks along {', '.join(axes)} {what}: up to {count:,} of them run for it, "
             f"all at the same time{each}{instead}"

@@ -160,6 +160,6 @@ class RanksAtOnce:
         """A rank often fails because another one is gone: those that had ended are named."""
         if not self._ended:
             return error
-        had = "rank {} had" if len(self._ended) == 1 else "ranks {} had"
-        who = had.format(", ".join(map(str, sorted(self._ended))))
-        return RankLost(f"{error}. Before that, {who} ended, which ran at the same time", hint=error.hint)
+        noun = "Rank" if len(self._ended) == 1 else "Ranks"
+        who = f"{noun} {', '.join(map(str, sorted(self._ended)))}"
+        return RankLost(f"{error}. {who}, which ran at the same time, had already ended", hint=error.hint)

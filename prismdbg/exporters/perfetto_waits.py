@@ -53,7 +53,7 @@ class Arrivals:
         arrival, ended_ns = self._seen[key], call.time_completed_ns
         missing = [member for member in key[1] if member in self._logs and member not in arrival.came]
         if missing and ended_ns is None:
-            return Wait(call.time_created_ns, None, f"wait for {rank_list(missing)}, which never came")
+            return Wait(call.time_created_ns, None, f"wait for {rank_list(missing)}, which never joined")
         until_ns = arrival.last_ns - log.wall_offset_ns
         if until_ns <= call.time_created_ns or (ended_ns is not None and ended_ns < until_ns):
             return None

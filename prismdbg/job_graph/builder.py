@@ -171,7 +171,7 @@ def never_waited_for(logs: Mapping[int, RankLog], step: int) -> Iterator[str]:
                 ranks.setdefault(f"{call.name}{at}", []).append(rank)
     for what, found in ranks.items():
         who = rank_end.say_ranks(found, "never waits", "never wait")
-        yield f"that the result of {what} is ready when it is used: {who} for it in the logs"
+        yield f"the result of {what} when it is used: {who} for it in the logs"
 
 
 def _check_step(

@@ -154,7 +154,7 @@ def _chosen(manifest: Manifest, log: RankLog, step: int | None) -> int:
     if step is not None and not first <= step <= last:
         raise UsageError(
             f"step {step} is not complete in the capsule",
-            hint=f"one of {first} to {last}" if first < last else f"step {first} is",
+            hint=f"use --step with one of {first} to {last}" if first < last else f"use --step {first}",
         )
     return last if step is None else step
 

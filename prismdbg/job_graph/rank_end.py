@@ -59,11 +59,11 @@ def check_whole(mesh: Mesh, logs: Mapping[int, RankLog], step: int) -> None:
 
 
 def doubts_of(mesh: Mesh, logs: Mapping[int, RankLog], step: int) -> tuple[str, ...]:
-    """What must not be concluded from that step, since ranks did not come to their end as the others did."""
+    """What is not reliable after that step, since ranks did not come to their end as the others did."""
     ends = sorted(_ends(logs), key=lambda end: _how_far_a_consequence(logs[end[0]], end[1]))
     found = [f"{mesh.say(rank)} {text}" for rank, text in ends]
     more = [f"{len(found) - _SHOWN} more failed or ended early"] if len(found) > _SHOWN else []
-    return tuple(f"that the job continues as in step {step}: {text}" for text in [*found[:_SHOWN], *more])
+    return tuple(f"the steps after step {step}: {text}" for text in [*found[:_SHOWN], *more])
 
 
 def _how_far_a_consequence(log: RankLog, text: str) -> int:

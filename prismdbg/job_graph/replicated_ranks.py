@@ -43,7 +43,7 @@ def _check_neighbours(mesh: Mesh, entries: Entries, done_by: int, place: Mapping
         match = _NEIGHBOUR.fullmatch(channel)
         if match is not None and not 0 <= place[match[1]] + int(match[2]) < mesh.size(match[1]):
             raise UsageError(
-                f"{mesh.say(mesh.rank(**place))} has no neighbour at {channel}, so it cannot have done the "
-                f"same as {mesh.say(done_by)}",
+                f"{mesh.say(mesh.rank(**place))} has no neighbour at {channel}, so it cannot do the same "
+                f"work as {mesh.say(done_by)}",
                 hint=f"leave {match[1]} out of --alike, and add a rank of each role along it",
             )

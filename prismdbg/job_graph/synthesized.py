@@ -43,33 +43,28 @@ def _shaping(row: Mapping[str, object]) -> Shaping:
 
 
 def doubts_of(shaping: Iterable[Shaping]) -> list[str]:
-    """What must not be concluded."""
+    """What is not reliable."""
     found = []
     for each in shaping:
         if each.is_synthesized:
-            found.append(
-                f"that sizes and memory are the real job's: the counts that ranks received in {each} are synthesized "
-                f"({each.how})"
-            )
+            found.append(f"sizes and memory: the counts that ranks received in {each} are synthesized ({each.how})")
         else:
-            found.append(
-                f"that sizes and memory are the real job's: peers computed the counts of {each} from synthesized values"
-            )
+            found.append(f"sizes and memory: peers computed the counts of {each} from synthesized values")
     more = len(found) - _MOST
-    return [*found[:_MOST], *([f"that sizes are the real job's: {more} more lines like these"] if more > 0 else [])]
+    return [*found[:_MOST], *([f"sizes and memory: {more} more lines like these"] if more > 0 else [])]
 
 
 def decisions_of(logs: Iterable[RankLog]) -> list[str]:
-    """What must not be concluded where the program decides by what may rest on synthesized values."""
+    """What is not reliable where the program decides by what may rest on synthesized values."""
     rows = [row for log in logs for note in log.notes if note.kind == DECISIONS for row in note.data.get("rows", ())]
     lines = list(dict.fromkeys((str(row.get("decided", "")), str(row.get("read", ""))) for row in rows))
     found = [
-        f"that the real job goes the same way: the program decides at {decided} by what it reads at {read}, which may "
-        "depend on synthesized values"
+        f"the branches that the program took: it decides at {decided} by what it reads at {read}, which may depend on "
+        "synthesized values"
         for decided, read in lines[:_MOST]
     ]
     more = len(lines) - _MOST
-    return [*found, *([f"that the real job goes the same way: {more} more lines like these"] if more > 0 else [])]
+    return [*found, *([f"the branches that the program took: {more} more lines like these"] if more > 0 else [])]
 
 
 def doubts_in(logs: Collection[RankLog]) -> list[str]:

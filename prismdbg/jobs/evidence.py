@@ -331,7 +331,7 @@ def _not_here(run: RunFolder, nodes: Sequence[NodeState], unanswered: Sequence[s
         if node.left and not node.visible:
             yield f"{node.left}: run `prismdbg publish {quote(str(run.path))}` there"
     for name in unanswered:
-        yield f"node {name} did not copy the logs of its ranks: they are as they were when it last did"
+        yield f"the logs of node {name} in RUN may be out of date: the node did not copy them when requested"
 
 
 def _last_attempt(folders: Iterable[Path]) -> list[Path]:
@@ -406,7 +406,7 @@ def _without_end(ends: _Ends) -> dict[int, str]:
     open_logs = {
         rank for rank, log in ends.logs.items() if not any(n.kind in ("exit", "incident", "lost") for n in log.notes)
     }
-    why = "it ended with exit code {}, and its log has no end (closed by the program, or it left by os._exit)"
+    why = "it ended with exit code {}, but its log has no end (the program called os._exit, or closed the log's file)"
     return {rank: why.format(ends.codes[rank]) for rank in (open_logs & ends.codes.keys()) - ends.silent - ends.alive}
 
 

@@ -123,7 +123,9 @@ def _checkpoints(answer: answers.CheckpointTable) -> str:
         for kept in answer.checkpoints
     ]
     note = (
-        f"\nno checkpoints here, going back replays from the start moment: {answer.why_none}" if answer.why_none else ""
+        f"\ngoing back replays from the start moment, because no checkpoint can be taken here: {answer.why_none}"
+        if answer.why_none
+        else ""
     )
     return columns(("checkpoint", "moment", "size", "cost"), rows, right=("checkpoint", "size", "cost")) + note
 

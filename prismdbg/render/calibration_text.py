@@ -15,7 +15,7 @@ from prismdbg.simulate.quantities import MILLION
 from prismdbg.simulate.report.charts import duration
 
 MOST_ROWS = 8
-_RIGHT = ("median", "largest", "again", "measured", "model", "error", "ranks", "size", "slower", "cases")
+_RIGHT = ("median", "largest", "repeat", "measured", "model", "error", "ranks", "size", "slowdown", "cases")
 _WHAT = {
     Factor.COMPUTE_OVERLAP: "computation beside a transfer",
     Factor.COMMUNICATION_OVERLAP: "a transfer beside computation",
@@ -37,9 +37,9 @@ def lines(measurement: Measurement) -> list[str]:
         *tiers,
         f"a send does not wait for its receiver up to: {eager}",
         "",
-        console.columns(("operation", "model", "median", "largest", "again"), rows, right=_RIGHT),
+        console.columns(("operation", "model", "median", "largest", "repeat"), rows, right=_RIGHT),
         "median, largest: the model's error; of a table, the error of each size interpolated from its neighbours.",
-        "again: how far the odd and the even measurements differ.",
+        "repeat: the difference between the odd and the even measurements.",
         "",
         *_factor_lines(measurement),
         "the worst:",
@@ -90,8 +90,8 @@ def _factor_lines(measurement: Measurement) -> list[str]:
         for count, ppm in fitted.ppm.items()
     ]
     return [
-        console.columns(("at once", "slower", "median", "largest", "again", "cases"), rows, right=_RIGHT),
-        "slower: by this factor, alone is 1. median, largest: how far the cases of work and size are from it.",
+        console.columns(("at once", "slowdown", "median", "largest", "repeat", "cases"), rows, right=_RIGHT),
+        "slowdown: the factor compared with running alone. median, largest: its error over the measured cases.",
         "",
     ]
 

@@ -34,7 +34,7 @@ def _difference_lines(difference: Difference, groups: Sides) -> list[str]:
     lines += [f"  output[{each.number}] {each.meta}: {_tensor(each)}" for each in difference.tensors]
     if difference.aspect is Aspect.SENT:
         lines.append(
-            "  all data that it received and that was kept is equal up to here: the rank computed something else"
+            "  all data that it received is equal up to here, as far as it was kept: its own computation differs"
         )
     return lines
 

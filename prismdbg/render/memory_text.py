@@ -181,7 +181,7 @@ def _modelled(backend: BackendModel | None) -> list[tuple[str, str]]:
         place = f", {record.source}" if record.source is not None else ""
         text += f", for {record.name} at {record.moment}{place}"
         calls = counted(backend.collectives, "collective")
-        text += f"\n{_exact(backend.all_bytes)} in {calls}; more at the same time where these overlap"
+        text += f"\n{_exact(backend.all_bytes)} in all {calls} together; calls that overlap hold more at once"
     if backend.not_modelled:
         text += f"\nnot modelled: {counted(backend.not_modelled, 'collective')}, not gloo's on a CPU"
     return [("backend", text)]

@@ -37,7 +37,7 @@ Json = dict[str, Any]
 _WHY: dict[str, str] = {
     StopReason.START: "before the first line that follows `import torch`",
     StopReason.RESTORED: "at the restore point, where the program gets the state of the snapshot",
-    StopReason.PARKED: "where it was captured; no frame yet: n runs to the next collective",
+    StopReason.PARKED: "where it was captured, not run yet: n runs to the next collective",
     StopReason.END_OF_LOG: "the recording ends here; from here on peers' answers are synthesized",
 }
 _ROWS = ("module", "inputs", "outputs", "reduce_op", "root", "tag", "is_async")
@@ -137,7 +137,10 @@ def notice_text(notice: Notice) -> str:
             return f"{notice.moment} {notice.op}: no recording, the answer is synthesized"
         case Departed():
             what = headline(notice.story)
-            return f"{notice.moment}: the replay leaves the recording: {what}; later values depend on assumed answers"
+            return (
+                f"{notice.moment}: the replay no longer follows the recording: {what}; later values depend on "
+                "synthesized data"
+            )
         case EndOfLog():
             return f"the whole recording was replayed: {tally_text(notice.tally)}"
         case StateCompared(equal=True):
@@ -155,7 +158,7 @@ def notice_text(notice: Notice) -> str:
             return f"{notice.moment} {name}; its condition cannot be evaluated, the rank continues: {notice.error}"
         case Unlike():
             what = ", ".join(notice.what)
-            return f"{notice.moment} differs from the previous visit: {what}. The replay is not deterministic"
+            return f"{notice.moment} is not as it was the last time: {what}. The replay is not deterministic"
         case Lost():
             return f"the rank is lost: {notice.why}\ntype restart, or any command that goes back, to start it again"
         case CheckpointMade(asked=True):
@@ -223,7 +226,7 @@ def peers_text(peers: Json) -> str:
     title = f"group {peers['title']} of {peers['size']}"
     took = peers["recorded_ns"]
     note = f"\nin the recorded run this rank waited {took / 1e6:.3f} ms" if took is not None else ""
-    return f"{title}\n{columns(('rank', 'in group', 'played', 'arrived'), rows, right=('rank', 'in group'))}{note}"
+    return f"{title}\n{columns(('rank', 'in group', 'answer', 'arrived'), rows, right=('rank', 'in group'))}{note}"
 
 
 def _arrived(member: Json, peers: Json) -> str:

@@ -75,8 +75,8 @@ def energy(results: Sequence[Result]) -> list[str]:
 def regret(of: Regret) -> str:
     """What a search can have missed."""
     return (
-        f"regret of the search: at most {of.most:.1%}, if predictions of what was left out are off by no more than "
-        f"those of what ran (it took {of.least:.2f} to {of.greatest:.2f} times the predicted time)"
+        f"the fastest configuration takes at most {of.most:.1%} longer than any that was left out, if predictions for "
+        f"these are as accurate as for those that ran ({of.least:.2f} to {of.greatest:.2f} times the predicted time)"
     )
 
 

@@ -9,10 +9,10 @@ from prismdbg.render import console
 from prismdbg.telemetry.sensor import CPU_TIME, Kind, Provenance
 from prismdbg.telemetry.series import Series, Telemetry, level
 
-_HEADER = ("of", "sensor", "least", "median", "most", "unit", "readings", "provenance")
+_HEADER = ("of", "sensor", "minimum", "median", "maximum", "unit", "readings", "provenance")
 _ORDER = ("rank", "gpu", "cpu", "host")  # of subjects
 _PROCESSES = 5
-_NUMBERS = ("least", "median", "most", "readings")
+_NUMBERS = ("minimum", "median", "maximum", "readings")
 _UNITS = {("ns", Kind.COUNTER): (1e-6, "ms/s")}  # what people read, by the unit that is stored
 
 
@@ -25,7 +25,7 @@ def table(telemetry: Telemetry) -> str:
     lines += [f"{subject}: {name}: {text}" for (subject, name), text in telemetry.texts.items()]
     lines += [f"not available: {name} of {subject}: {why}" for (subject, name), why in telemetry.missing.items()]
     if telemetry.is_fake:
-        lines.append("fake: read from a library that stands in for a driver; not a measurement of any device")
+        lines.append("fake: read from a mock NVML library, not a measurement of any device")
     if telemetry.dropped:
         lines.append("older readings were dropped")
     if telemetry.damage:

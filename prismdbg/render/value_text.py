@@ -24,7 +24,8 @@ def value_text(value: Json, *, only_stats: bool = False, brief: bool = False) ->
     if hidden := value.get("hidden"):
         names = ", ".join(hidden)
         lines.append(
-            f"note: the frame also has {names}; this is the event's own. Write local.{hidden[0]} for the frame's"
+            f"note: the frame also has {names}; this is the value of the event. Type local.{hidden[0]} for the value "
+            "in the frame"
         )
     if value.get("assumed"):
         lines.append("note: depends on synthesized peers")

@@ -79,7 +79,7 @@ class LimitReached(RuntimeFailure):
 
 
 def reached(name: str, limits: Limits) -> LimitReached:
-    many = " (very many files, or very deep folders, count as more than any limit)" if name == "disk" else ""
+    many = " (too many files or too deeply nested folders reach it, too)" if name == "disk" else ""
     had = f"; the recorded rank held {limits.recorded_bytes / (1 << 20):.0f}MiB" if limits.recorded_bytes else ""
     return LimitReached(
         f"the replay reached its limit of {_NAMES[name]}: {limits.text(name)}{had if name == 'memory' else ''}{many}",

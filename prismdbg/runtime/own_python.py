@@ -85,7 +85,8 @@ def _make(folder: Path) -> None:
                 raise
     except (OSError, ValueError, subprocess.SubprocessError, py_compile.PyCompileError) as error:
         raise FacilityError(
-            f"the interpreter for the container could not be prepared: {error}", hint="use --runtime local"
+            f"the Python interpreter for the container could not be prepared: {error}",
+            hint="use --runtime local, which needs no copy of the interpreter",
         ) from error
     finally:
         shutil.rmtree(made, ignore_errors=True)

@@ -70,8 +70,8 @@ def judge_fix(run: Run, incident: Incident, end: Moment, recorded: Sequence[Mome
     parts = [_where_it_leaves(run, end, recorded), f"{_went(run)}: {why}"]
     if left is not None:
         parts.append(
-            f"its data up to {_shown(run.affected or end)} depends only on recorded answers"
-            + ("" if on_record else f"; its data at {decisive} depends on synthesized ones")
+            f"what it sent up to {_shown(run.affected or end)} depends only on recorded data"
+            + ("" if on_record else f"; what it sent at {decisive} depends on synthesized data")
         )
     return FixVerdict(judgement=judgement, text="; ".join(parts), left=left, affected=run.affected, on_record=on_record)
 
@@ -101,7 +101,7 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
     if incident.kind is IncidentKind.HANG and run.reached <= end:
         return Judgement.UNKNOWN, "inconclusive, it issued no collective after the place where it hung"
     if incident.kind is IncidentKind.LOST and not may_die_again(known.died_with):
-        why = f"inconclusive, a replay cannot show again how the recorded rank died: {died_of(known.died_with)}"
+        why = f"inconclusive, a replay cannot reproduce how the recorded rank died: {died_of(known.died_with)}"
         return Judgement.UNKNOWN, why
     if incident.kind is IncidentKind.LOST and run.reached <= end and run.exit_code is None:
         return Judgement.UNKNOWN, "inconclusive, the replay did not go past the place where the recorded rank died"

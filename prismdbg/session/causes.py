@@ -63,10 +63,10 @@ def likely_causes(facts: Facts) -> Causes:
     looked_for = {
         **({"unregistered state": tuple(_state(facts))} if facts.from_state else {}),
         "changed files": tuple(_files(facts)),
-        "files that were only asked about": tuple(_asked(facts)),
+        "files that were checked but not read": tuple(_asked(facts)),
         "another environment": tuple(_environment(facts)),
         "unseeded random numbers": tuple(_random(facts)),
-        "the time": tuple(_time(facts)),
+        "the current time": tuple(_time(facts)),
         "uninitialized memory": tuple(_memory(facts)),
     }
     return Causes(
@@ -92,7 +92,10 @@ def _files(facts: Facts) -> Iterator[str]:
 
 def _asked(facts: Facts) -> Iterator[str]:
     if facts.from_start and (calls := _of(facts, Kind.FILE)):
-        yield f"possible: the program asks about files that it did not read, which a replay lacks: {_some(calls)}"
+        yield (
+            "possible: the program checks for files that it did not read, so they are not in the capsule: "
+            f"{_some(calls)}"
+        )
 
 
 def not_hidden(unhidden: Unhidden) -> tuple[str, ...]:
@@ -100,7 +103,8 @@ def not_hidden(unhidden: Unhidden) -> tuple[str, ...]:
     most were changed by name or mode alone."""
     if not (folders := unhidden.unsearched):
         return ()
-    return (f"files younger than the start moment may be visible: too many entries to search all of {_some(folders)}",)
+    what = "the replay may see files that were created or changed after the start moment"
+    return (f"{what}: too many entries to check in {_some(folders)}",)
 
 
 def _environment(facts: Facts) -> Iterator[str]:
@@ -109,7 +113,7 @@ def _environment(facts: Facts) -> Iterator[str]:
         if now != recorded:
             yield f"the {title} was {recorded} in the recorded run and is {now} in the replay"
     if facts.missing:
-        yield f"the capsule was created without {_some(facts.missing)}"
+        yield f"removed from the capsule, so the program runs without it: {_some(facts.missing)}"
 
 
 def _random(facts: Facts) -> Iterator[str]:

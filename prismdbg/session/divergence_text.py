@@ -13,8 +13,8 @@ Json = dict[str, Any]
 
 _GROUP = "process_group"
 _STRUCTURAL = (
-    "the program took another path than in the recording: compare the two lines above, then check what decides between "
-    "them: changed code, other data or arguments, a rank-dependent branch, unseeded random numbers"
+    "the program took another path than in the recording: compare the two lines above, then check why it took another "
+    "branch: changed code, other data or arguments, a rank-dependent condition, unseeded random numbers"
 )
 _VALUES = (
     "the call is the same, but its values differ: an earlier computation differs. Print the inputs and check for "
@@ -59,7 +59,7 @@ def group_of(call: Json) -> str:
 def headline(event: Json) -> str:
     """What differs, in one line."""
     if event.get("assumed"):
-        return "peers are assumed to send something else than they did"
+        return "peers are assumed to send other data than the recorded data"
     differences = event["differences"]
     if event.get("expected") is None:
         return f"{event['actual']['profiling_name']} is not in the recording; " + "; ".join(
@@ -67,7 +67,9 @@ def headline(event: Json) -> str:
         )
     if all(not d["structural"] for d in differences):
         return f"{event['actual']['profiling_name']} sends other values than it did"
-    return "this call is not the recorded one: " + ", ".join(d["field"].replace("_", " ") for d in differences)
+    return "this call differs from the recorded call in: " + ", ".join(
+        d["field"].replace("_", " ") for d in differences
+    )
 
 
 def advice(event: Json) -> str:

@@ -89,15 +89,15 @@ VERBS: dict[Verb, Usage] = {
     Verb.REVERSE_NEXT: Usage(Takes.NUMBER, "rn", "go back to the previous collective, or to the N-th before here"),
     Verb.STEP: Usage(Takes.NUMBER, "s", "run to the next event: an operator, an allocation or a free"),
     Verb.REVERSE_STEP: Usage(Takes.NUMBER, "rs", "go back by one event"),
-    Verb.FINISH: Usage(Takes.NOTHING, "f", "run to the end of this module or step"),
-    Verb.REVERSE_FINISH: Usage(Takes.NOTHING, "rf", "go back to the start of this module or step"),
+    Verb.FINISH: Usage(Takes.NOTHING, "f", "run to the end of this module call or training step"),
+    Verb.REVERSE_FINISH: Usage(Takes.NOTHING, "rf", "go back to the start of this module call or training step"),
     Verb.CONTINUE: Usage(Takes.NOTHING, "c", "run to a breakpoint, to the end, or to the first divergence"),
     Verb.REVERSE_CONTINUE: Usage(Takes.NOTHING, "rc", "go back to the previous breakpoint hit, or to the start moment"),
     Verb.UNTIL: Usage(Takes.MOMENT, "u", "run to a moment (12.3 or 12), unless a breakpoint is hit first"),
     Verb.NEXT_STEP: Usage(Takes.NUMBER, "ns", "run to the first collective of the next step, or of the N-th"),
     Verb.GOTO: Usage(Takes.MOMENT, "g", "go to a moment, forwards or backwards: 12.3 or 12.3.6; ignores breakpoints"),
     Verb.BACK: Usage(Takes.NUMBER, "", "go to the previous location"),
-    Verb.FORWARD: Usage(Takes.NUMBER, "", "go to the location before `back`"),
+    Verb.FORWARD: Usage(Takes.NUMBER, "", "undo `back`: return to the location that you left with it"),
     Verb.BREAK: Usage(
         Takes.STOP,
         "b",
@@ -115,10 +115,11 @@ VERBS: dict[Verb, Usage] = {
     Verb.WATCH: Usage(
         Takes.WATCH,
         "",
-        "show a value at every stop; without EXPRESSION, list these values. watch! also stops when the value changes",
+        "show a value at every stop; without EXPRESSION, list these values. `watch! EXPRESSION` also stops when the "
+        "value changes, as gdb's watch does",
     ),
     Verb.UNWATCH: Usage(Takes.ONE, "", "delete watch expression N"),
-    Verb.WHO: Usage(Takes.WHO, "", "go back to the last write of a tensor, or to the allocation of its memory"),
+    Verb.WHO: Usage(Takes.WHO, "", "go back to where a tensor was last written, or to where its memory was allocated"),
     Verb.ORIGIN: Usage(
         Takes.ORIGIN, "", "go back to the origin of the first NaN or infinity, in everything sent or in a value"
     ),
@@ -142,7 +143,11 @@ VERBS: dict[Verb, Usage] = {
         "export timeline run.svg",
     ),
     Verb.LOCALS: Usage(Takes.NOTHING, "", "show the names of this frame"),
-    Verb.PEERS: Usage(Takes.NOTHING, "", "show the ranks of this collective, how each is played, and when it arrived"),
+    Verb.PEERS: Usage(
+        Takes.NOTHING,
+        "",
+        "show the ranks of this collective: whether each answer is recorded or synthesized, and when the rank arrived",
+    ),
     Verb.MEMORY: Usage(
         Takes.MEMORY, "mem", "show live memory here, its peak or a difference, or write a snapshot for memory_viz"
     ),

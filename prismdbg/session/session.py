@@ -219,7 +219,7 @@ class Session:
         if not insists:
             raise UsageError(
                 "the recording ends here: from here on peers' answers are synthesized, and later values depend on them",
-                hint="type it again, or `continue!`, to go past it",
+                hint="type the command again, or `continue!`, to continue past the end of the recording",
             )
 
     def pause(self) -> Ask:
@@ -337,5 +337,6 @@ class Session:
             raise UsageError(standing.text, hint=standing.hint)
         if self.require_stop().reason == StopReason.PARKED:
             raise UsageError(
-                "the rank is where it was captured: no frame yet", hint="type next to run to the next collective"
+                "the rank is where it was captured and has not run yet, so it has no frame",
+                hint="type next to run to the next collective",
             )

@@ -98,7 +98,9 @@ class Space:
         found = {name for word in command for name in _PLACEHOLDER.findall(word)}
         if unknown := sorted(found - known):
             names = ", ".join(f"{{{name}}}" for name in sorted(known))
-            raise UsageError(f"the command has {{{unknown[0]}}}, which is not tried", hint=f"use one of {names}")
+            raise UsageError(
+                f"the command contains {{{unknown[0]}}}, but --try has no values for it", hint=f"use one of {names}"
+            )
         if unused := sorted(tried - found - (set(self.axes) if is_told_mesh else set())):
             raise UsageError(
                 f"--try {unused[0]} changes nothing: the command has no {{{unused[0]}}}",

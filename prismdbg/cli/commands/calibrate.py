@@ -58,8 +58,8 @@ def sizes_list(text: str) -> tuple[int, ...]:
     "--without",
     type=click.Choice(workflow.MEASURES),
     multiple=True,
-    help="Leave out a measure of contention: overlap of computation and transfers, groups that share the links of a "
-    "node, ranks that share its CPUs. Repeat it for several.",
+    help="Skip a measurement of contention: computation that overlaps communication (overlap), groups that share the "
+    "links of a node (links), ranks that share its CPUs (processors). Repeat it for several.",
 )
 @click.option(
     "--nodes", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Measure across N nodes."
@@ -76,7 +76,7 @@ def sizes_list(text: str) -> tuple[int, ...]:
     "--head",
     default="",
     metavar="HOST:PORT",
-    help="Connect the nodes at this address of node 0; required for several nodes.",
+    help="Use this address of node 0 as the rendezvous of all nodes; required for several nodes.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the measured and the modelled times as JSON.")
 def command(
@@ -97,8 +97,8 @@ def command(
 
     Example: `prismdbg calibrate -o cluster.yaml`
 
-    It also measures how much slower computation and transfers are at the same time, groups of one node that communicate
-    at once, and ranks that compute at once on fewer CPUs.
+    It also measures the slowdown when computation overlaps communication, when several groups of a node communicate at
+    the same time, and when more ranks than CPUs compute at the same time.
 
     It starts its own torchrun job. For several nodes, start it on each node with the same options and the node's
     own --node-rank; node 0 writes FILE. Run nothing else on the machine meanwhile.

@@ -90,7 +90,7 @@ def command(
         require_inside(read_manifest(capsule, keys), capsule.name, "--at", at)
     if dap is not None:
         if web or plain:
-            raise UsageError("--dap serves an editor, and --web and --plain do not", hint="choose one of them")
+            raise UsageError("--dap cannot be combined with --web or --plain", hint="choose one of them")
         launch = Launch(
             path=capsule,
             runtime=runtime or "",

@@ -26,15 +26,15 @@ _OPTIONAL = frozenset({"gpu", "sensors", "gpu sensors"})
     "run",
     metavar="RUN",
     type=click.Path(path_type=Path),
-    help="Check instead what can be captured of each rank of a job that is recorded into RUN.",
+    help="Check whether each rank of the job in RUN can be captured, instead of checking this machine.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def command(run: Path | None, as_json: bool) -> int:
-    """Check each facility of this machine, and show its purpose, its state and the fix if it is missing.
+    """Check the requirements of prismdbg on this machine: what each is needed for, what was found, how to fix it.
 
     Example: `prismdbg doctor --job RUN`
 
-    The exit code is 0 if no required facility is missing, and 4 otherwise.
+    The exit code is 0 if no requirement is missing except optional ones, and 4 otherwise.
 
     With --job, it shows for each rank whether it can be captured now, from here, and with which origin. The exit code
     is 4 if a rank cannot be captured at all.
@@ -47,7 +47,7 @@ def command(run: Path | None, as_json: bool) -> int:
         console.emit_json({"facilities": [asdict(f) for f in found], "origins": _origins(found)})
         return ExitCode.LACKING if lacking else ExitCode.OK
     rows = [("ok" if f.ok else "no", f.name, f.needed_for, f.detail) for f in found]
-    console.emit(console.columns(("", "facility", "needed for", "found"), rows))
+    console.emit(console.columns(("", "requirement", "needed for", "found"), rows))
     for facility in found:
         if facility.fix:
             console.emit(f"\n{facility.name}: {facility.fix}")

@@ -86,8 +86,8 @@ def command(
     Example: `prismdbg emulate -o RUN --world 8192 --mesh pp=16,dp=64,tp=8 --ranks 0,37 --steps 5 -- python train.py`
 
     The script needs no change. Its peers are synthesized, and RUN marks the values that they send. If only another
-    rank knows a value (an object, the metadata of a stage), that rank runs first. The script really writes its files:
-    give it a folder of its own, not the real job's training checkpoints.
+    rank knows a value (an object, the metadata of a stage), that rank runs first. The script writes its files as usual:
+    give it another output folder, so that it does not overwrite the training checkpoints of the real job.
 
     At the end, the calls of the ranks that ran are compared. If a real job would hang there, the exit code is 2.
     """

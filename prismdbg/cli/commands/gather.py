@@ -23,9 +23,10 @@ def command(sources: tuple[str, ...], output: Path | Address, ssh: str) -> None:
 
     Example: `prismdbg gather node1:/tmp/run node2:/tmp/run -o RUN`
 
-    Use it when the job has ended, if its nodes see no common folder and each recorded into one of its own. A source
-    without HOST is a folder on this machine, and s3://BUCKET/RUN one in an object store. rsync must be installed on
-    both sides. The output may be such an address, too: `gather RUN -o s3://BUCKET/RUN` uploads a run.
+    Use it after the job has ended, if its nodes share no file system and each recorded into a folder of its own.
+    HOST:RUN is copied over ssh with rsync, which must be installed on both sides. A source without HOST is on this
+    machine, and s3://BUCKET/RUN is in an object store. The output may be in an object store, too: `gather RUN -o
+    s3://BUCKET/RUN` uploads a run.
     """
     local = [source if (at := Address.of(source)) is None else str(fetch(at, console.announce)) for source in sources]
     with written(output) as path:

@@ -44,7 +44,10 @@ GRAPH_SUFFIX = Path(graph_file.FILE_NAME).suffix
     help="Put this captured rank into the graph of RUN, at its own mesh coordinates.",
 )  # fmt: skip
 @click.option("--as-recorded", is_flag=True, help="Keep every rank's own times and the recorded transfers of RUN.")
-@click.option("--stretch", multiple=True, metavar="AXIS=SIZE", help="Resize AXIS to SIZE ranks with the same classes.")
+@click.option(
+    "--stretch", multiple=True, metavar="AXIS=SIZE",
+    help="Change the size of the mesh axis AXIS to SIZE. All ranks along AXIS do the same work; message sizes stay.",
+)  # fmt: skip
 @click.option("--no-replay", is_flag=True, help="Use only the recording of CAPSULE and run nothing.")
 @RUNTIME_OF_CAPSULE
 @ALLOW_WRITES
@@ -80,7 +83,7 @@ def command(
 
     TRACES are files of another tool that `prismdbg why` reads; they need --mesh.
 
-    A CAPSULE alone represents ranks that all do the same work: --mesh dp=64,tp=8 --alike dp,tp. If ranks have roles,
+    If all ranks do the same work, one CAPSULE is enough: pass --mesh dp=64,tp=8 --alike dp,tp. If ranks have roles,
     such as pipeline stages, put the capsule into the graph of a run that includes each role: RUN --with CAPSULE.
     """
     mesh = Mesh.parse(mesh_text) if mesh_text else None
@@ -90,7 +93,7 @@ def command(
         raise UsageError(f"{option} needs a RUN, and {path} is a capsule", hint=f"give a RUN, or leave {option} out")
     if is_run and stretch and output is None:
         raise UsageError(
-            f"--stretch would put the graph of another job into {path}",
+            f"--stretch changes the job, so its graph cannot replace the graph of {path}",
             hint=f"give another file: -o {path / 'stretched.npz'}",
         )
     axes = tuple(name.strip() for name in alike.split(",")) if alike else ()
@@ -139,7 +142,7 @@ def _save(graph: JobGraph, path: Path) -> None:
     with output_file.whole(path) as temporary:
         graph_file.save(graph, temporary)
     for doubt in graph.origin.doubts:
-        console.say(f"do not conclude: {doubt}")
+        console.say(f"not reliable: {doubt}")
     peak_bytes = max((rank_class.entries.peak_bytes() for rank_class in graph.classes), default=0)
     least = "at least " if any(rank_class.entries.holds_more for rank_class in graph.classes) else ""
     memory = f", a memory peak of {least}{console.size(peak_bytes)}" if peak_bytes else ""

@@ -28,9 +28,7 @@ UNSEARCHED_SHOWN = 20
 @RANK_OF_RUN
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest, or the list of --secrets, as JSON.")
 @click.option("--files", is_flag=True, help="Also list every file with its size.")
-@click.option(
-    "--secrets", is_flag=True, help="List the places of secrets that CAPSULE contains or that were removed from it."
-)
+@click.option("--secrets", is_flag=True, help="List where CAPSULE contains secrets, and where secrets were redacted.")
 @archive_keys
 def command(capsule: Path, rank: int | None, as_json: bool, files: bool, secrets: bool, keys: Keys) -> None:
     """Show the contents of CAPSULE, a folder or a packed file.

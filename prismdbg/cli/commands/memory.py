@@ -62,8 +62,12 @@ _BYS = [by.value for by in By]
     metavar="M1 M2",
     help="Show the memory growth from M1 to M2.",
 )
-@click.option("--begin", type=moment_type, metavar="MOMENT", help="Start peak and curve at MOMENT.")
-@click.option("--end", type=moment_type, metavar="MOMENT", help="Stop peak and curve before MOMENT.")
+@click.option(
+    "--begin", type=moment_type, metavar="MOMENT", help="Begin the curve and the search for the peak at MOMENT."
+)
+@click.option(
+    "--end", type=moment_type, metavar="MOMENT", help="End the curve and the search for the peak before MOMENT."
+)
 @click.option(
     "--made-inside", is_flag=True, help="Count only blocks allocated from --begin to --end, as torch.profiler does."
 )
@@ -125,9 +129,10 @@ def command(
     Example: `prismdbg memory RUN --rank 0 --diff 20.2 21.2 --by stack`
 
     A TRACE is the folder that `record --memory` writes into a RUN and its capsules. A CAPSULE without a trace, or with
-    --until or --keep, is replayed with tracing on. Blocks that are older than the capsule then form a group of their
-    own. If not all of them are known, the sums are lower bounds. The memory of the communication backend is listed
-    separately. An emulated rank has no backend, so the staging memory of a real one is modelled.
+    --until or --keep, is replayed with tracing on. Blocks that were allocated before the start moment are then shown as
+    a separate group. If some of these blocks are unknown, all totals are lower bounds. The memory of the communication
+    backend is listed separately. An emulated rank has no backend: prismdbg estimates the buffers that gloo would
+    allocate.
     """
     for place in filter(None, (export, flame)):
         check_place(place)

@@ -33,7 +33,11 @@ from prismdbg.render import console
 )
 @click.option("--share", is_flag=True, help="Search for secrets first and refuse to pack if one is found.")
 @click.option("--redact", is_flag=True, help="With --share, mask the secrets found in files and received objects.")
-@click.option("--share-anyway", is_flag=True, help="Pack for others with all secrets that CAPSULE contains.")
+@click.option(
+    "--share-anyway",
+    is_flag=True,
+    help="Pack for others without removing anything: FILE contains every secret in CAPSULE.",
+)
 @click.option(
     "--encrypt-to",
     multiple=True,
@@ -72,7 +76,8 @@ def command(
     target = output or _default_target(capsule, is_encrypted=bool(encrypt_to))
     if sign is not None and isinstance(target, Address):
         raise UsageError(
-            "--sign writes a second file, FILE.sig", hint="write to a local file with -o, then upload both"
+            "--sign cannot write FILE.sig into an object store",
+            hint="write to a local file with -o, then upload FILE and FILE.sig",
         )
     with opened(capsule, keys) as whole:
         with written(target) as path, _chosen(whole, share=share, redact=redact) as packed:

@@ -62,7 +62,11 @@ from prismdbg.simulate.graph.mesh import Mesh
     show_default=True,
     help="Recompute activations in the backward pass: the attention alone (selective), or all of each layer (full).",
 )
-@click.option("--sequence-parallel", is_flag=True, help="Divide the sequence among tp outside of the linears.")
+@click.option(
+    "--sequence-parallel",
+    is_flag=True,
+    help="Use Megatron's sequence parallelism: split activations along the sequence outside of the linear layers.",
+)
 @click.option(
     "--interleave",
     type=click.IntRange(1),
@@ -76,7 +80,8 @@ from prismdbg.simulate.graph.mesh import Mesh
     type=click.IntRange(0, 2),
     default=0,
     show_default=True,
-    help="Divide among data-parallel ranks: optimizer states (1), gradients, too (2).",
+    metavar="STAGE",
+    help="Set the ZeRO stage: 1 shards optimizer states across data-parallel ranks, 2 also gradients.",
 )
 @click.option(
     "--gradient-bytes",
@@ -92,11 +97,11 @@ from prismdbg.simulate.graph.mesh import Mesh
 def command(model: Path, ops: Path, cluster_path: Path, output: Path | None, as_json: bool, **trained: Any) -> None:
     """Predict time and memory of a training step from times of single operators.
 
-    Example: `prismdbg predict MODEL --ops OPS --mesh pp=4,dp=2,tp=8`
+    Example: `prismdbg predict MODEL --ops OPS --cluster cluster.yaml --mesh pp=4,dp=2,tp=8 --batch 512`
 
     MODEL is a YAML file with the sizes of a GPT, a Llama or a mixture of experts. OPS is a folder of CSV files, one for
-    each operator. Nothing runs: operators of other shapes are estimated, and those far from all samples are named. The
-    schedule is 1F1B. docs/prediction.md describes both formats and how large the errors are.
+    each operator. No program runs: prismdbg estimates operators whose shapes were not sampled, and lists those that are
+    far from all samples. The schedule is 1F1B. docs/prediction.md describes both formats and how large the errors are.
     """
     described = model_file.read(model)
     training = _training(**trained)

@@ -14,12 +14,13 @@ from prismdbg.render import console
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
 def command(run: Path) -> None:
-    """Copy what ranks wrote on this node into RUN, if their supervisor was killed or could not do it.
+    """Copy the logs that ranks wrote on this node into RUN.
 
     Example: `prismdbg publish RUN`, on each node that `status` names
 
-    It is for jobs recorded with --local. The folder on the node is removed when all of its ranks have ended and their
-    logs are in RUN. While one of them still runs, its log is copied as it is, and the folder stays.
+    Use it for a job recorded with --local, if the supervisor (the `prismdbg record` process of this node) was killed or
+    failed before it copied them. The folder on the node is removed when all of its ranks have ended and their logs are
+    in RUN. While one of them still runs, its log is copied as it is, and the folder stays.
     """
     publish_left(RunFolder.existing(run), console.announce)
     console.emit(str(run))

@@ -81,7 +81,8 @@ DEFAULT_PERIOD = "50ms"
     is_flag=False,
     flag_value=DEFAULT_PERIOD,
     metavar="[PERIOD]",
-    help=f"Read the machine's sensors every PERIOD, as in 100ms; {DEFAULT_PERIOD} if it is left out.  [default: never]",
+    help=f"Sample metrics of CPUs, GPUs and the machine every PERIOD, as in 100ms. Without PERIOD: {DEFAULT_PERIOD}.  "
+    "[default: off]",
 )
 @click.option(
     "--job-id",
@@ -101,15 +102,16 @@ DEFAULT_PERIOD = "50ms"
     "--on-incident",
     default="",
     metavar="CMD",
-    help="Run the shell command CMD at each incident, with a JSON object on its standard input. It may take 30 s.",
+    help="Run the shell command CMD at each incident, with a JSON object on its standard input. It is killed after "
+    "30 s.",
 )
 @MEMORY
 @MEMORY_CAP
 @click.option(
     "--zero-memory",
     is_flag=True,
-    help="Fill each new allocation on the CPU with zeros, so that data that the program sends before it has written it "
-    "is the same in a replay. This slows allocations down.",
+    help="Fill each new CPU allocation with zeros, so that uninitialized memory that the program sends is the same in "
+    "a replay. This slows allocations down.",
 )
 @click.option("--python-kernels", is_flag=True, help="Record without the native extension. This is slower.")
 @click.option("--dry-run", is_flag=True, help="Show what would be recorded and what it may cost; start nothing.")
@@ -140,16 +142,16 @@ def command(
     Example: `prismdbg record -o RUN -- torchrun --nproc-per-node 4 train.py`
 
     The script needs no change, and the exit code is that of the job. RUN contains received data only with
-    --checkpoint-every, --state-every or --window. Without it, RUN is enough for `why`, and for `capture` while the job
-    runs.
+    --checkpoint-every, --state-every or --window. Without these options, you can still use `why` on RUN, and `capture`
+    while the job runs.
 
-    With --trigger hang=T, a wait longer than T is reported as slow or as a hang. It is a hang if it is also longer than
-    3 times the longest recent step or pause between collectives and, while the awaited rank computes or waits for a
-    CPU, longer than 5 T. A wait longer than 10 T is always a hang. With slow=N, a step is an incident if it takes N
-    times the median of the steps before it.
+    With --trigger hang=T, a wait longer than T is a hang if it is also longer than 3 times the longest recent step or
+    gap between collectives. If the rank that the others wait for still computes or waits for a CPU, the wait must also
+    be longer than 5 T. Until then it is reported as slow. A wait longer than 10 T is always a hang. With slow=N, a step
+    is an incident if it takes N times the median of the steps before it.
 
-    On several nodes, give the same line on each, and a RUN that all of them see: the first one makes it, the others
-    join.
+    For a job of several nodes, run the same command on each node, with a RUN on a shared file system. The first node
+    creates RUN and the others join it.
 
     With --local, only what other nodes must see is written into RUN while the job runs: which nodes there are, how far
     each rank came, incidents and capsules. Use it where RUN is on a slow file server. If a supervisor is killed, the
@@ -159,8 +161,8 @@ def command(
     The memory of the communication backend does not count.
 
     --on-incident runs CMD twice: when the incident is seen (event is "incident"), and when it has been captured (event
-    is "captured"). The JSON object also has run, kind, text, moment, ranks and capsules. The job never waits for CMD,
-    and CMD ends with `record`.
+    is "captured"). The JSON object also has run, kind, text, moment, ranks and capsules. The job never waits for CMD.
+    When the job has ended, `record` waits for CMD; if `record` is killed, CMD is killed, too.
     """
     if checkpoint_every and state_every:
         raise UsageError("--checkpoint-every and --state-every exclude each other", hint="give one of them")

@@ -105,26 +105,27 @@ def command(
 
     Example: `prismdbg replay CAPSULE`, or `prismdbg replay CAPSULE --source .` with a fix
 
-    The replay goes from the start moment to the end moment. The rank has no peers and, except as a plain process, no
-    network and no capabilities. For a RUN, prismdbg uses the newest capsule of the rank, or creates one from the
-    recorded data.
+    The replay goes from the start moment to the end moment. The rank runs without the other ranks and, except with
+    --runtime plain, without a network and Linux capabilities. For a RUN, prismdbg uses the newest capsule of the rank,
+    or creates one from the recorded data.
 
     \b
     Exit codes:
       0    The replay is identical to the recorded run.
       1    A check of --script failed.
-      3    The capsule is bad.
-      4    This machine lacks something.
+      3    The capsule is damaged or cannot be replayed.
+      4    This machine lacks a requirement; see `prismdbg doctor`.
       5    The replay diverged.
       6    The process died.
       7    The replay is inconclusive: too little could be compared, or the
-           recorded rank died and the replayed one did not.
+           recorded rank died and the replayed rank did not.
       124  The replay took longer than --timeout.
-      141  The reader of the output ended before there was a verdict.
+      141  The output pipe was closed before the verdict (SIGPIPE).
 
-    With --source, the program may leave the recording. Then 0 means that the incident does not happen again, 1 that it
-    happens again or that the program fails in another way, and 7 that neither is certain. With --bisect, 125 skips the
-    commit if the program fails in another way or the replay is inconclusive, and 128 ends the search after wrong usage.
+    With --source, the program may differ from the recording. Then 0 means that the incident does not happen again, 1
+    that it happens again or that the program fails in another way, and 7 that neither is certain. With --bisect, 125
+    tells git to skip the commit, because the program fails in another way or the replay is inconclusive, and 128 ends
+    the bisection, because the command line is wrong.
     """
     chosen = Chosen(
         capsule=capsule,

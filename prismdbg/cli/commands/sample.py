@@ -29,15 +29,16 @@ from prismdbg.simulate.graph.mesh import Mesh
 @click.option("--timeout", type=seconds, default="5m", show_default=True, help="Limit the time of the rank's run.")
 @JOB
 def command(output: Path, mesh: str, rank: int, budget: float, timeout: float, job: tuple[str, ...]) -> None:
-    """Time each operator of COMMAND alone, and on other sizes.
+    """Time each operator of COMMAND in isolation, with its own and with changed shapes.
 
     Example: `prismdbg sample -o OPS -- python train.py`
 
     One rank is emulated for two steps. The operators of the second are noted, forward and backward, with the shapes of
     their tensors. Communication is left out.
 
-    Then each of them is timed alone, first as it was called, then with each of its sizes changed, until the
-    budget is over. What is left out is counted. OPS gets a CSV file for each operator.
+    Then each of them is timed in isolation: first with the shapes of the step, then with each of its sizes changed,
+    until --budget is used up. The output states how many shapes were not timed, and why. OPS gets a CSV file for each
+    operator.
 
     Run nothing else on the machine meanwhile.
     """

@@ -63,7 +63,8 @@ from prismdbg.sweep.sweep import sweep, sweep_of_predictions
 )
 @click.option(
     "--search", "line", metavar="LINE",
-    help="Predict all configurations, and run the best alone. LINE is what `prismdbg predict` takes, with {NAME}s.",
+    help="Predict all configurations, and run only those with the shortest predicted times. LINE holds the arguments "
+    "of `prismdbg predict` and may contain {NAME}.",
 )  # fmt: skip
 @click.option(
     "--keep", type=click.IntRange(1), metavar="N",
@@ -71,8 +72,9 @@ from prismdbg.sweep.sweep import sweep, sweep_of_predictions
 )  # fmt: skip
 @click.option("--memory", is_flag=True, help="Trace memory, too. This makes steps longer.")
 @click.option(
-    "--memory-cap", type=size, default=0, metavar="SIZE", help="Mark what needs more memory. Implies --memory."
-)
+    "--memory-cap", type=size, default=0, metavar="SIZE",
+    help="Mark configurations in which a rank needs more memory than SIZE. Implies --memory.",
+)  # fmt: skip
 @click.option(
     "--tokens",
     default="",
@@ -81,7 +83,7 @@ from prismdbg.sweep.sweep import sweep, sweep_of_predictions
 )
 @click.option(
     "--jobs", type=click.IntRange(1), default=None, metavar="N",
-    help="Run N configurations at once.  [default: the CPUs with emulate, 1 with record]",
+    help="Run N configurations at once.  [default: the number of CPUs with emulate, 1 with record]",
 )  # fmt: skip
 @click.option(
     "--timeout",
@@ -119,21 +121,25 @@ def command(
     and {folder} for a folder of this configuration alone. With --how record, COMMAND starts all ranks itself, as
     torchrun does.
 
-    With --how predict, nothing runs, and COMMAND is what `prismdbg predict` takes: a model's file and options, as in
-    -- llama.yaml --batch 512 --microbatch {mbs}.
+    With --how predict, nothing runs, and COMMAND holds the arguments of `prismdbg predict`: a model's file and options,
+    as in -- llama.yaml --batch 512 --microbatch {mbs}.
 
-    With --search, all are predicted first, and only those with the shortest times run. The last line says how much the
-    search can have missed.
+    With --search, the last line says by how much the search can have missed the fastest configuration.
 
-    A configuration whose mesh does not fit N is not run. One that fails does not end the others. The exit code is 1 if
-    one failed, or if none has a time. If the intervals of the fastest ones overlap, there is no winner. The same line
-    again continues what was interrupted, and another --cluster is simulated without running anything.
+    A configuration whose mesh sizes do not multiply to --world is skipped. If one fails, the others still run. The exit
+    code is 1 if one failed, or if none has a time. If the intervals of the fastest ones overlap, there is no winner.
+
+    Run the same command again to continue an interrupted sweep. If you change only --cluster, the finished runs are
+    simulated on the new cluster, and nothing runs again.
     """
     request = _request(How(how), output, cluster, job, memory_cap=memory_cap, **asked)
     regret: Regret | None = None
     if line is not None:
         if request.how is How.PREDICT:
-            raise UsageError("--search runs what it chooses", hint="leave --how predict or --search out")
+            raise UsageError(
+                "--search cannot be combined with --how predict: it runs the configurations that it chooses",
+                hint="leave one of them out",
+            )
         wanted = Search(line=line, keep=keep or 0, cap_bytes=memory_cap)
         results, regret = search(request, wanted, _predictor(ops, cluster), console.announce)
     elif request.how is How.PREDICT:

@@ -46,19 +46,19 @@ def command(
     as_json: bool,
     keys: Keys,
 ) -> None:
-    """Show what the sensors of the machine read while the job of RUN ran.
+    """Show the metrics of CPUs, GPUs and the machine that were sampled while the job of RUN ran.
 
     Example: `prismdbg telemetry RUN`
 
     RUN must be recorded with --telemetry. A CAPSULE of such a job has the readings of its rank, and of the CPUs, GPUs
-    and machine that it ran on. A counter is shown as its growth per second, a gauge as its level: the least,
-    the median and the largest value. A sensor without readings is listed with the reason. Readings of a library that
-    stands in for a driver are marked `fake`.
+    and machine that it ran on. The table shows the minimum, the median and the maximum: of the rate per second for a
+    counter, of the value for a gauge. A sensor without readings is listed with the reason. Readings of a mock NVML
+    library, as tests use it, are marked `fake`.
 
     With --export perfetto, the file opens in Perfetto and chrome://tracing.
     """
     if output is not None and form is None:
-        raise UsageError("-o is for an export", hint="add --export csv or --export perfetto")
+        raise UsageError("-o needs --export", hint="add --export csv or --export perfetto")
     if form is not None and as_json:
         raise UsageError("--export and --json exclude each other", hint="give one of them")
     telemetry = _of_rank(_of_capsule(path, keys) if _is_capsule(path) else _of_run(path, node), rank)

@@ -50,6 +50,9 @@ def command(file: Path, output: Path | Address | None, max_size: int | None, key
 def _default_target(file: Path) -> Path:
     name = file.name.removesuffix(ENCRYPTED_SUFFIX)
     if not name.endswith(layout.PACKED_SUFFIX):
-        raise UsageError(f"{file} does not end in {layout.PACKED_SUFFIX}", hint="give the new folder with -o")
+        raise UsageError(
+            f"{file} does not end in {layout.PACKED_SUFFIX}, so the name of the new folder is unknown",
+            hint="give the new folder with -o",
+        )
     named = name.removesuffix(layout.PACKED_SUFFIX)
     return Path.cwd() / named if is_fetched(file) else file.with_name(named)

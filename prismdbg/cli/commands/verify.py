@@ -69,7 +69,7 @@ def command(
 
     Example: `prismdbg verify CAPSULE`
 
-    The exit code is 0 if it is, and 3 if it is not. Notes are not faults.
+    The exit code is 0 if all checks pass, and 3 if one fails. Notes in the output do not change the exit code.
 
     With --state, CAPSULE is the folder RUN of a job recorded with --state-every, which may still run. prismdbg replays
     the steps after the newest state snapshot, to check that they depend on nothing but the registered state. The exit

@@ -13,13 +13,16 @@ from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.render import console
 
 _IDENTITY = click.option(
-    "--identity", type=click.Path(path_type=Path), metavar="FILE", help="Decrypt the archive with this age or SSH key."
+    "--identity",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Decrypt a packed CAPSULE with this age or SSH private key.",
 )
 _SIGNERS = click.option(
     "--require-signature",
     type=click.Path(path_type=Path),
     metavar="SIGNERS",
-    help="Refuse the archive unless a key in SIGNERS, an ALLOWED_SIGNERS file of ssh-keygen, signed it.",
+    help="Refuse a packed CAPSULE that is not signed by a key in SIGNERS, an allowed-signers file of ssh-keygen.",
 )
 
 

@@ -59,7 +59,8 @@ def _options(ranks_help: str, steps_help: str, peers_help: str) -> tuple[Callabl
             is_flag=False,
             flag_value="",
             metavar="[AXES]",
-            help="Run one rank of each class. AXES are the axes along which ranks differ, if you know them.",
+            help="Group ranks that do the same work into classes, and run one rank of each. AXES are the mesh axes "
+            "along which ranks differ, if you know them.",
         ),
         click.option(
             "--checks",

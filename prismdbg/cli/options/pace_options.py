@@ -25,8 +25,8 @@ _OPTIONS = (
         "--pace",
         "clock",
         type=click.Choice([kind.value for kind in ClockKind]),
-        help="Delay peers as long as in the simulated job, on the wall clock or a virtual one. Ranks run again until "
-        "they agree with the simulation.  [default: no delay]",
+        help="Delay the answers of peers by their times in the simulated job, on the wall clock or a virtual one. "
+        "Ranks run again until they agree with the simulation.  [default: no delay]",
     ),
     click.option(
         "--cluster",

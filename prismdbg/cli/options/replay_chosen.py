@@ -77,8 +77,8 @@ class Chosen:
         never = not TRAITS[manifest.incident.kind].can_recur
         if self.bisect and self.source is not None and self.script is None and never:
             raise UsageError(
-                f"nothing in this capsule can happen again ({manifest.incident.kind}: {manifest.incident.text}), so "
-                "every commit would be good",
+                "this capsule has no incident that a replay can reproduce "
+                f"({manifest.incident.kind}: {manifest.incident.text}), so every commit would be good",
                 hint="add --script with a check that fails for a bad commit",
             )
 

@@ -339,7 +339,8 @@ def _manifest(parts: Ingredients, recorded: _Recorded, whole_from: Moment) -> Ma
     if starts_too_late(parts.incident.kind, parts.origin, recorded.span, recorded.end):
         notes.append(NO_STEP_BEFORE)
     notes += [
-        f"calls c10d::{note.data['op']}, which is not recorded, so no replay answers it: {note.data['text']}"
+        f"the program calls c10d::{note.data['op']}, which prismdbg does not record, so a replay has no answer for it: "
+        f"{note.data['text']}"
         for note in log.notes
         if note.kind == "unknown"
     ]

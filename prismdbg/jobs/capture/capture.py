@@ -304,9 +304,9 @@ def take_image(
     if left := taken.report.unrestorable:
         shutil.rmtree(images)
         raise CheckpointError(
-            f"the process of rank {folder.name} cannot be checkpointed: it holds {', '.join(map(str, left[:SHOWN]))} "
-            "open, and no replay can reopen it",
-            hint="close it in the program before the capture, or record with --window all and capture with "
+            f"the process of rank {folder.name} cannot be checkpointed: it has files open that no replay can reopen: "
+            f"{', '.join(map(str, left[:SHOWN]))}",
+            hint="close them in the program before the capture, or record with --window all and capture with "
             "--origin start",
         )
     return taken
@@ -387,12 +387,13 @@ def _wait_parked(agent: AgentClient, say: Say, patience: Patience) -> tuple[list
         if in_flight and not on_its_way:
             drained_by = drained_by or now + patience.drain_s
             if now > drained_by:
-                say(f"not completed: {counted(len(in_flight), 'collective')}; captured in flight")
+                say(f"captured with {counted(len(in_flight), 'collective')} in flight")
                 return in_flight, bool(status["parked"])
         if now > deadline and on_its_way:
             raise WaitTimeout(
-                f"waited {patience.park_s:g} s for {counted(on_its_way, 'thread')} about to enter a collective",
-                hint="capture it again: the rank is still hashing what it sends",
+                f"no checkpoint was taken: after {patience.park_s:g} s, {counted(on_its_way, 'thread')} still computed "
+                "the fingerprint of what a collective sends",
+                hint="capture the rank again",
             )
         if now > deadline:
             say(f"the rank issued no collective within {patience.park_s:g} s; captured at its current position")
@@ -410,7 +411,7 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
     if request.window_steps == 0 or (taken.in_flight and request.incident is not None):
         return None
     target = step_after(taken.moment, request.window_steps)
-    say(f"rank {folder.name}: parked after {taken.moment}; waiting for step {target}")
+    say(f"rank {folder.name}: checkpoint taken after {taken.moment}; waiting for step {target}")
     began, moved, marked = time.monotonic(), False, taken.moment.step > 0
     (since, _), *_ = split_before(folder, taken.past_records)[1]
     reader, deadline = LogFollower(folder, since), began + request.timeout_s
@@ -445,8 +446,8 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
 
 def _unmarked(folder: Path, target: int, request: CaptureRequest) -> str:
     return (
-        f"rank {folder.name} has marked no step so far; waiting up to {request.timeout_s:g} s for step {target}. "
-        "A job marks its steps with an optimizer; for one without: Ctrl-C, then --window 0 captures the data so far"
+        f"rank {folder.name} has not completed an optimizer step yet; waiting up to {request.timeout_s:g} s for step "
+        f"{target}. If the job never calls optimizer.step(), press Ctrl-C and capture with --window 0"
     )
 
 

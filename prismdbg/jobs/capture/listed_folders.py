@@ -29,7 +29,7 @@ class Listed:
     def note(self) -> str:
         if not self.left_out:
             return ""
-        return f"the program listed folders with {self.left_out} further names: a replay does not show these"
+        return f"the program listed folders with too many entries for a capsule: a replay lacks {self.left_out} of them"
 
 
 def listed(log: RankLog, read: tuple[str, ...], absent: tuple[str, ...], home: str) -> Listed:

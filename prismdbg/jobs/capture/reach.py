@@ -71,7 +71,7 @@ def _reach_of_local(run: RunFolder, folder: Path) -> Reach:
 def _no_state(run: RunFolder) -> str:
     if not read_json(run.config).get("state_every"):
         return "recorded without --state-every"
-    return "no snapshot so far: nothing is registered, or no step has come to it"
+    return "no snapshot yet: the program registered no state, or has not reached the first step of --state-every"
 
 
 def _no_checkpoint_here(folder: Path) -> str:

@@ -160,7 +160,7 @@ def _words_kept(described: Mapping[str, Any], known: tuple[str, ...]) -> Iterato
     of |= {f"argument {number}": word for number, word in enumerate(described["orig_argv"]) if number}
     for place, value in of.items():
         if any(stands_in(word, value) for word in words):
-            yield Finding(place=place, what="a word that is the value of a secret, too", state=State.KEPT)
+            yield Finding(place=place, what="a word that is also the value of a secret", state=State.KEPT)
 
 
 def _told(place: str, ruled: tuple[Found, ...], clean: str) -> list[Finding]:

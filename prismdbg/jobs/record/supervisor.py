@@ -123,7 +123,7 @@ class Supervisor:
             self._deaths.begin()
             follower.start()
         except RuntimeError as error:
-            self._say(f"the job is not watched, so no incident of it is seen: {error}")
+            self._say(f"incidents of the job are not detected, and no capsule is created: {error}; the job continues")
             return as_shell(self._job.wait())
         code = self._job.wait()
         self._ended.set()
@@ -351,7 +351,8 @@ class Supervisor:
         hung, slow = self._hangs.due(now_ns, self._pids())
         for report in slow:
             self._say(
-                f"slow: {report.text}; not an incident so far: the job has waited as long before, or the rank computes"
+                f"slow: {report.text}; not a hang yet: earlier steps took long, too, or the rank computes or waits for "
+                "a CPU"
             )
         for report in hung:
             attempt = max((attempt_of(self._run.latest(rank).name) for rank in report.ranks), default=0)
@@ -437,7 +438,7 @@ def _why_lost(run: Path) -> str:
     except FileNotFoundError:
         return f"{run} was removed: nothing more is recorded"
     except OSError as error:  # its file server was lost
-        return f"{run} cannot be reached: {error.strerror}: what happens until it can is not seen"
+        return f"{run} cannot be reached: {error.strerror}; incidents are not detected until it is reachable again"
     return ""
 
 

@@ -64,7 +64,7 @@ class TelemetrySampler:
             os.set_blocking(self._process.stdin.fileno(), False)
             os.write(self._process.stdin.fileno(), line.encode())
         except OSError as error:  # it has ended, or hangs and its pipe is full
-            self._report(f"telemetry of rank {folder} is not recorded: the sampler does not take orders: {error}")
+            self._report(f"telemetry of rank {folder} is not recorded: the sampler accepts no commands: {error}")
 
     def stop(self) -> None:
         """Lets it write what it has read, and ends it where that takes too long."""

@@ -50,7 +50,7 @@ class Strength:
         whose = "its payload fingerprint" if self.collectives == 1 else "their payload fingerprints"
         objects = counted(self.differing_objects, "pickled object")
         differ = f", {objects} {'differs' if self.differing_objects == 1 else 'differ'}" * bool(self.differing_objects)
-        thin = ": thin evidence" if self.is_thin else ""
+        thin = "; too little to be sure" if self.is_thin else ""
         return f"{counted(self.collectives, 'collective')} compared, {self.fingerprints} with {whose}{differ}{thin}"
 
 
@@ -340,7 +340,7 @@ def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: 
         notes.append(f"hang resolved: the collective at {verdict.moment} got {kind}, and the program {there}")
     if verdict.end is End.QUIET:
         silence = recorded_silence(capsule, log)
-        notes.append(f"give {silence.bound_s:.3g} s more with --timeout to find out whether it hangs again: {silence}")
+        notes.append(f"raise --timeout by {silence.bound_s:.3g} s to see whether it hangs again: {silence}")
     if verdict.outcome is not Outcome.IDENTICAL or until is not None or verdict.end is End.UNTIL:
         return notes
     if verdict.end is End.DIED:

@@ -320,7 +320,7 @@ def with_files(capsule: Capsule, chosen: Iterable[str]) -> dict[str, Path]:
         path = next((path for path in wanted if text == path or text.startswith(f"{path}=")), None)
         if path is None:
             hint = f"use one of: {', '.join(sorted(wanted))}" if wanted else "leave --with-file out"
-            raise UsageError(f"--with-file {text}: not a credentials file that the capsule lacks", hint=hint)
+            raise UsageError(f"--with-file {text}: the capsule has no redacted file of this path", hint=hint)
         mine = Path(text[len(path) + 1 :] or path).expanduser().absolute()
         if not path_kind.is_file(mine) or rank_path.problem(os.path.realpath(mine)):
             raise UsageError(f"--with-file {text}: {mine} is not a file", hint=f"--with-file {path}=YOUR_FILE")
@@ -389,7 +389,7 @@ def _lay(request: ReplayRequest, file: RankFile, size_bytes: int | None) -> Laid
         if file.place is Place.REDACTED:  # empty, so that it is there: opening it says why it is
             return LaidFile(source=None, target=file.path, mode=file.mode, size_bytes=size_bytes or 0)
         raise CapsuleError(
-            f"the capsule does not contain a large file of the rank and needs it on this machine: {reason}",
-            hint="put the file back as it was",
+            f"a large file that the rank read is not in the capsule, and not unchanged on this machine: {reason}",
+            hint="restore the file as it was when the rank was captured",
         ) from None
     return LaidFile(source=Path(file.path), target=file.path, mode=file.mode, size_bytes=size_bytes, known=found)

@@ -30,8 +30,8 @@ class Silence:
         return max(LEAST_S, LONGER_THAN_BEFORE * self.longest_s, self.hung_s or 0.0)
 
     def __str__(self) -> str:
-        found = f", and {self.hung_s:.3g} s when it was found to hang" if self.hung_s is not None else ""
-        return f"the recorded rank was silent for at most {self.longest_s:.3g} s between two collectives{found}"
+        found = f", and the hang was found after {self.hung_s:.3g} s of silence" if self.hung_s is not None else ""
+        return f"in the recording, the longest gap between two collectives was {self.longest_s:.3g} s{found}"
 
 
 def recorded_silence(capsule: Capsule, log: RankLog) -> Silence:

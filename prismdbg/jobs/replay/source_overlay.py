@@ -74,7 +74,7 @@ def make_overlay(capsule: Capsule, folder: Path) -> Overlay:
     if base is None:
         raise NothingMatches(
             f"no file in {folder} has the relative path of a file of the program",
-            hint="give a folder whose files lie as in the program's folder, such as an edited copy of "
+            hint="give a folder with the same layout as the program's folder, such as an edited copy of "
             f"{PurePosixPath(next(iter(captured), '')).parent}",
         )
     return _lay(folder, base, own, captured)

@@ -21,7 +21,7 @@ class Outcome(StrEnum):
     IDENTICAL = "identical"  # every collective from the start to the end moment was compared and is the recorded one
     DIVERGED = "diverged"
     INCONCLUSIVE = "inconclusive"  # neither of the two can be said
-    RANK_LOST = "rank lost"  # the replayed process died where the recorded one did not
+    RANK_LOST = "rank lost"  # the replayed process died where the recorded process did not
 
 
 class End(StrEnum):
@@ -119,9 +119,9 @@ def _incomplete(_: Recorded, seen: Seen) -> Decision | None:
         return None
     left = counted(seen.missing, "collective")
     if seen.end is End.FINISHED:
-        return Decision(Outcome.DIVERGED, f"the program ended {left} before the recorded one did")
+        return Decision(Outcome.DIVERGED, f"the program ended {left} earlier than the recorded program")
     if seen.end is End.DIED:
-        return Decision(Outcome.RANK_LOST, f"the process ended {left} before the recorded one did")
+        return Decision(Outcome.RANK_LOST, f"the process ended {left} earlier than the recorded process")
     return Decision(Outcome.INCONCLUSIVE, f"{left} were not issued" if seen.missing > 1 else f"{left} was not issued")
 
 
@@ -168,10 +168,10 @@ def _other_exception(recorded: Recorded, seen: Seen) -> Decision | None:
     if not seen.raised:
         return _differing(recorded, f"the recorded exception was not raised: {recorded.raised}")
     if recorded.raised:
-        return _differing(recorded, f"another exception than the recorded one: {seen.raised}")
+        return _differing(recorded, f"the exception is not the recorded exception: {seen.raised}")
     why = f"the program raised {seen.raised}"
     if recorded.goes_on or recorded.exit_code is not None:
-        return _differing(recorded, f"{why}, and the recorded one did not")
+        return _differing(recorded, f"{why}; the recorded program did not")
     return Decision(Outcome.INCONCLUSIVE, f"{why}; the recording ends before that")
 
 
@@ -207,11 +207,11 @@ def _goes_on(recorded: Recorded) -> Decision | None:
     if recorded.exit_code is not None:
         code = recorded.exit_code
         return _differing(
-            recorded, f"the program issued a further collective; the recorded one ended with exit code {code}"
+            recorded, f"the program issued a further collective; the recorded program ended with exit code {code}"
         )
     if recorded.incident is IncidentKind.HANG and recorded.answered:
         return Decision(
-            Outcome.INCONCLUSIVE, "the rank issued a further collective; the recorded one hung and issued none"
+            Outcome.INCONCLUSIVE, "the rank issued a further collective; the recorded rank hung and issued none"
         )
     return None
 
@@ -220,7 +220,7 @@ def _finished(recorded: Recorded, seen: Seen) -> Decision | None:
     """The replayed program ended by itself, with the recorded exception where there is one."""
     code = f"the program ended with exit code {seen.exit_code}"
     if recorded.goes_on:
-        return _differing(recorded, f"{code}; the recorded one issued further collectives")
+        return _differing(recorded, f"{code}; the recorded program issued further collectives")
     if recorded.exit_code is not None:
         return (
             None if recorded.exit_code == seen.exit_code else _differing(recorded, f"{code}, not {recorded.exit_code}")
@@ -228,7 +228,7 @@ def _finished(recorded: Recorded, seen: Seen) -> Decision | None:
     if recorded.raised or recorded.incident is IncidentKind.LOST or (not recorded.answered and not seen.exit_code):
         return None
     if recorded.incident is IncidentKind.HANG:
-        return Decision(Outcome.INCONCLUSIVE, f"{code}; the recorded one hung")
+        return Decision(Outcome.INCONCLUSIVE, f"{code}; the recorded rank hung")
     if seen.exit_code:
         return Decision(Outcome.INCONCLUSIVE, f"{code}; the recording ends before the program does")
     return None
@@ -239,14 +239,14 @@ def _died(recorded: Recorded, seen: Seen) -> Decision | None:
     ends_there = not recorded.goes_on and recorded.exit_code is None and recorded.raised == seen.raised
     known_to_end = recorded.raised or TRAITS[recorded.incident].may_die
     if ends_there and not known_to_end and recorded.also_raised:  # the hook of its threads may have ended it
-        why = f"the process died there: {ended_by(seen.exit_code)}; how the recorded one ended is not in the recording"
+        why = f"the process died there: {ended_by(seen.exit_code)}; the end of the recorded process is not recorded"
         return Decision(Outcome.INCONCLUSIVE, why)
     if not ends_there or not known_to_end:
         return Decision(Outcome.RANK_LOST, "the recorded rank did not die there")
     if recorded.died_with is None or seen.exit_code is None or as_shell(seen.exit_code) == as_shell(recorded.died_with):
         return None
     how, was = ended_by(seen.exit_code), ended_by(recorded.died_with)
-    return _differing(recorded, f"the process died there, but not as the recorded one did: {how}, not {was}")
+    return _differing(recorded, f"the process died there, but not as the recorded process did: {how}, not {was}")
 
 
 def ended_by(code: int | None) -> str:
@@ -294,6 +294,6 @@ def _did_not_die_again(recorded: Recorded, seen: Seen) -> Decision | None:
     then = went_on if seen.end is End.NEXT_CALL else f"the program ended with exit code {seen.exit_code}"
     return Decision(
         Outcome.INCONCLUSIVE,
-        "the incident did not happen again: the replay is identical up to the end moment, and then "
-        f"{then}; the recorded one died: {died_of(recorded.died_with)}",
+        "the incident did not happen again: the replay is identical up to the end moment, then "
+        f"{then}; the recorded rank died: {died_of(recorded.died_with)}",
     )

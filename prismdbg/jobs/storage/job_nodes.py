@@ -144,7 +144,7 @@ class NodeState:
         if not self.is_lost or self.silent_s is None:
             return f"node {self.name}{ranks}: {self.state}"
         silent = f"no heartbeat for {duration(self.silent_s)}"
-        also = ", its ranks go on without a supervisor" if self.goes_on else ""
+        also = ", its ranks still run, but without a supervisor" if self.goes_on else ""
         return f"node {self.name}{ranks}: {self.state}, {silent}{also}"
 
     def to_json(self) -> dict[str, Any]:

@@ -56,12 +56,12 @@ class Passed:
         if self.has_converged or self.worst is None:
             return ()
         return (
-            f"how long a step takes closer than {abs(self.worst.worst):.2%}: simulation and emulated ranks have not "
+            f"the duration of a step closer than {abs(self.worst.worst):.2%}: simulation and emulated ranks have not "
             f"converged, {self.left}",
         )
 
     def told(self, fidelity: Fidelity, *, is_as_it_ran: bool = True) -> Fidelity:
-        """With what must not be concluded where they are too far apart; of the job as it ran with these errors, too."""
+        """With what is not reliable where they are too far apart; of the job as it ran with these errors, too."""
         errors = self.errors if is_as_it_ran else ()
         return replace(fidelity, errors=(*fidelity.errors, *errors), doubts=(*fidelity.doubts, *self.doubts()))
 

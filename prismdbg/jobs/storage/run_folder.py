@@ -158,8 +158,8 @@ class RunFolder:
     def _refuse_colon(self) -> None:
         if os.pathsep in str(self.path):
             raise UsageError(
-                f"{self.path} contains a colon, which separates the folders that Python looks into (PYTHONPATH)",
-                hint="choose a folder without one: the recorder is loaded from there",
+                f"{self.path} contains a colon, which PYTHONPATH does not allow in a path",
+                hint="choose a path without a colon: Python loads the recorder from there",
             )
 
     @classmethod

@@ -180,7 +180,7 @@ def report(
     if not states and read_emulated(run) is not None:
         return [f"{path} contains no rank: no rank finished; an interrupted rank leaves no data"]
     if not states and (begun := run.rank_folders()):
-        return [f"{path} contains no rank that can be replayed: {counted(len(begun), 'log')} could not be begun"]
+        return [f"{path} contains no rank that can be replayed: {counted(len(begun), 'log')} could not be written"]
     if not states:
         return [f"{path} contains no rank: the job issued no collective and no optimizer step"]
     collectives = sum(s.collectives for s in states)
@@ -226,7 +226,7 @@ def _emulated(path: Path, world: EmulatedRun, states: Sequence[RankState]) -> li
     lines = [f"emulated: {there}, each among virtual peers; the peers' data was synthesized"]
     if (passed := world.passed) is not None:
         lines.append(f"transfers and waits: {passed.line()}")
-        lines += [f"do not conclude: {doubt}" for doubt in passed.doubts()]
+        lines += [f"not reliable: {doubt}" for doubt in passed.doubts()]
     lines += [f"capsule: {capsule}" for capsule in sorted(world.run.capsules.glob(f"{OWN_NAME}*[0-9]"))]
     typed = quote(str(path))
     cut_short = [state for state in states if state.state in ("failed", "died")]

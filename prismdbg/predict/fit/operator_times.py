@@ -86,7 +86,7 @@ class OperatorTimes:
         ]
         if not rates:
             raise UsageError(
-                "OPS has no operator that only moves bytes, and the model needs some that it does not have",
-                hint="measure a norm, an activation or a residual, too",
+                "OPS contains no operator that only moves bytes, so operators without samples cannot be estimated",
+                hint="sample a norm, an activation or a residual addition, too",
             )
         return max(rates)

@@ -31,7 +31,8 @@ class Regressor:
         """`times_ns`: of each shape."""
         if len(work) < LEAST:
             raise UsageError(
-                f"operator {work.family} has {len(work)} samples, and {LEAST} are the least", hint="measure more shapes"
+                f"operator {work.family} has {len(work)} samples; at least {LEAST} are needed",
+                hint="sample more shapes",
             )
         roofline = Roofline.of(work, times_ns)
         forest = Forest(features(work, roofline), np.log(times_ns / roofline.time_ns(work)))

@@ -83,13 +83,25 @@ class Training:
         for what, (size, parts, of) in whole.items():
             if size % parts:
                 raise UsageError(f"{what} cannot be divided among {parts} {of}", hint=f"use a multiple of {parts}")
-        if self.interleave > 1 and (self.pp < 2 or self.microbatches % self.pp):
-            raise UsageError(
-                f"{self.microbatches} microbatches and {self.pp} stages cannot be interleaved: the one must be a "
-                "multiple of the other",
-                hint="set --batch to another number, or leave --interleave out",
-            )
+        self._check_interleaving()
         if self.zero and self.replicas == 1:
-            raise UsageError("--zero divides among data-parallel ranks, and there is one", hint="leave --zero out")
+            raise UsageError(
+                "--zero needs more than one data-parallel rank, and the mesh has one",
+                hint="set dp in --mesh, or leave --zero out",
+            )
         if self.ep > 1 and not model.experts:
             raise UsageError("this model has no experts for the axis ep", hint="leave ep out of the mesh")
+
+    def _check_interleaving(self) -> None:
+        if self.interleave == 1:
+            return
+        if self.pp == 1:
+            raise UsageError(
+                "--interleave needs more than one pipeline stage, and the mesh has one",
+                hint="set pp in --mesh, or leave --interleave out",
+            )
+        if self.microbatches % self.pp:
+            raise UsageError(
+                f"--interleave needs a multiple of {self.pp} microbatches (the size of pp), not {self.microbatches}",
+                hint="set --batch or --microbatch to another number, or leave --interleave out",
+            )

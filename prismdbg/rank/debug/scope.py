@@ -146,7 +146,10 @@ def admit(left: Any, right: Any) -> None:
     if is_tensor(left) and is_tensor(right):
         elements = _broadcast_elements(left, right)
         if elements > max(MAX_ELEMENTS, left.numel(), right.numel()):
-            raise UsageError(f"the result would have {elements} elements", hint="index the operands first")
+            raise UsageError(
+                f"the result would have {elements} elements, more than an expression may create",
+                hint="slice the operands first, as in x[:10]",
+            )
 
 
 def _broadcast_elements(left: torch.Tensor, right: torch.Tensor) -> int:

@@ -19,7 +19,10 @@ def read_bytes(part: torch.Tensor, offset: int, count: int) -> dict[str, Any]:
     """`count` bytes from `offset` on, at most `MOST_BYTES`; fewer where the elements end. address: of the first of them
     in the program's memory, where the elements lie in order, else 0."""
     if not countable(part):
-        raise UsageError("its elements cannot be read", hint="name a dense tensor on a device")
+        raise UsageError(
+            "its elements cannot be read: it is sparse, quantized, on the meta device, or its storage was freed",
+            hint="name a dense tensor on a CPU or a GPU",
+        )
     total = part.numel() * part.element_size()
     first, last = min(offset, total), min(offset + min(count, MOST_BYTES), total)
     data = b"".join(_pieces(part, first, last)) if first < last else b""

@@ -15,7 +15,7 @@ from prismdbg.errors import UsageError
 from prismdbg.model.schedule import MAIN, NO_STREAM, RowKind, Schedule, digest
 
 VIRTUAL_BEGIN_NS = 10**9
-DOES_NOT_MATCH = "the slice does not match this program: build the graph from a run of it, over steps that are alike"
+DOES_NOT_MATCH = "build the graph again, from a run of this program whose steps issue the same collectives"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

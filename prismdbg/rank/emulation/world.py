@@ -33,9 +33,9 @@ def refuse_ranks() -> None:
 
     def init_process_group(*_: Any, **__: Any) -> None:
         raise RuntimeError(
-            "prismdbg: this process was started by the emulated rank's own process, and is not a rank. A program that "
-            "starts its ranks itself (torch.multiprocessing.spawn, a launcher) cannot be emulated as it is: give the "
-            "script that takes RANK and WORLD_SIZE from its environment, or torchrun's command line"
+            "prismdbg: the emulated program starts its ranks itself (torch.multiprocessing.spawn, a launcher), which "
+            "`emulate` cannot do: give the script that reads RANK and WORLD_SIZE from its environment, or torchrun's "
+            "command line"
         )
 
     for module in (dist, c10d):

@@ -112,7 +112,7 @@ def _objects(trainer: Any) -> restore_point.Registered:
     if type(loader).__name__ == "DataLoaderDispatcher":
         raise UsageError("rank 0 draws the batches of all ranks (IterableDataset, dispatch_batches)")
     if trainer.is_deepspeed_enabled:
-        raise UsageError("DeepSpeed keeps the state of its engine to itself")
+        raise UsageError("prismdbg cannot read the state of DeepSpeed's engine")
     found = {
         "model": trainer.model_wrapped,
         "optimizer": trainer.optimizer,

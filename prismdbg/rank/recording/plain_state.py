@@ -77,7 +77,7 @@ class Packer:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         raise UsageError(
             f"{path} is of type {kind}, which cannot be written as plain data",
-            hint="use a conversion in state_dict: numbers, texts, lists, dictionaries and tensors can be written",
+            hint="convert it in state_dict() to numbers, strings, lists, dictionaries or tensors",
         )
 
     def _tensor(self, value: torch.Tensor, path: str) -> Packed:

@@ -87,8 +87,9 @@ class StateSnapshots:
                 packer.pack(thing.state_dict(), name)
         if self._issued != issued:
             raise UsageError(
-                "a state_dict issues collectives; register objects that give this rank's part alone",
-                hint="use the modules themselves, or record with --checkpoint-every",
+                "state_dict() of a registered object issues collectives",
+                hint="register objects whose state_dict() returns only the part of this rank, such as the modules "
+                "themselves, or record with --checkpoint-every",
             )
         self._objects = dict(objects)
         self._prologue_records = issued

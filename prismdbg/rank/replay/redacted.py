@@ -38,7 +38,7 @@ class _Environ(type(os.environ)):  # type: ignore[misc]
         if _name(key) in _names:
             raise RedactedVariable(
                 f"the environment variable {_name(key)} is not in this capsule: it may be a secret",
-                hint="let the program set it, or do without it",
+                hint="set the variable in the program, or change the program so that it does not read it",
             )
         return super().__getitem__(key)
 

@@ -21,6 +21,7 @@ _SIZES_FROM = {
 }
 _ASSUMED = PROVENANCES.index(Provenance.ASSUMED)
 _AS_ANOTHER = {Standing.CHECKED: PROVENANCES.index(Provenance.MODELLED), Standing.ASSUMED: _ASSUMED}
+SYNTHESIZED_VALUES = "all values, including the loss: the data of peers was synthesized"
 _SOME = 0.005  # of the communication: less is not worth a doubt
 
 
@@ -63,7 +64,7 @@ def judge(
         for j, p in enumerate(PROVENANCES)
         if time[i, j] or sizes[i, j]
     )
-    changed = ("that the changed job really behaves like this: nothing ran",) if is_changed else ()
+    changed = ("the behavior of the changed job: nothing ran",) if is_changed else ()
     doubts = (*_Doubts(parts, shares, cluster, origin).all(), *changed)
     return Fidelity(shares=shares, doubts=doubts, errors=tuple(errors), ran=_ran(parts, origin))
 
@@ -93,7 +94,7 @@ def _ran(parts: Sequence[Part], origin: Origin) -> Ran | None:
 
 @dataclass(frozen=True, slots=True)
 class _Doubts:
-    """What no one should conclude."""
+    """What is not reliable, and why."""
 
     parts: Sequence[Part]
     shares: Sequence[Share]
@@ -115,12 +116,12 @@ class _Doubts:
             "absolute times of communication: its parameters were assumed" if unmeasured else "",
             self._calibrated(self.cluster.calibration) if by_formula and self.cluster.calibration else "",
             self._beyond() if by_formula else "",
-            "how much computation and communication slow each other down: the cluster file has no values for it"
+            "the slowdown of computation and communication at the same time: the cluster file has no values for it"
             if by_formula and self._overlaps()
             else "",
             self._contended(),
             self._assumed_computation(),
-            "how long a single operator took: the recording has only the time between two calls, and a replay splits it"
+            "times of single operators: the recording has only the time between two calls, and a replay splits it"
             if ("computation", Provenance.REPLAYED) in found
             else "",
             self._assumed_memory() if "memory" in assumed else "",
@@ -129,8 +130,8 @@ class _Doubts:
     def _assumed_memory(self) -> str:
         if any(part.entries.holds_more for part in self.parts):
             return (
-                "that memory was not higher than its peaks: blocks that only C++ held before the checkpoint of a "
-                "captured rank (DDP buckets, saved tensors) are not included"
+                "memory peaks as upper bounds: blocks that only C++ held before the checkpoint of a captured rank "
+                "(DDP buckets, saved tensors) are not included"
             )
         return "memory peaks: sizes were assumed"
 
@@ -140,8 +141,8 @@ class _Doubts:
             return ""
         if self.origin.source in (Source.RECORDED, Source.EMULATED):
             return (
-                "when a rank waited for asynchronous calls that its log has no wait for: it is assumed to have "
-                "computed until they were done"
+                "the times at which a rank waited for asynchronous collectives: the log has no wait() for some, and "
+                "the rank is assumed to compute until they are complete"
             )
         return "absolute times of computation: durations were assumed"
 
@@ -161,11 +162,7 @@ class _Doubts:
         times = [(p, (p.transfer_ns * sum(p.ranks.values()))) for p in self.parts]
         total = sum(float(time.sum()) for _, time in times)
         share = sum(float(time[p.beyond].sum()) for p, time in times) / total if total else 0.0
-        return (
-            f"much from {share:.0%} of the communication's time: its groups or sizes were not measured"
-            if share > _SOME
-            else ""
-        )
+        return f"{share:.0%} of the communication time: its groups or sizes were not measured" if share > _SOME else ""
 
     def _overlaps(self) -> bool:
         plain = self.cluster.compute_overlap_ppm == self.cluster.transfer_overlap_ppm == MILLION
@@ -182,16 +179,16 @@ class _Doubts:
         if ppm == MILLION or self.origin.source is Source.RECORDED:  # there they did
             return ""
         return (
-            f"that the ranks of a node compute at the same time: it is assumed, and each takes {ppm / MILLION:.3g} "
-            "times as long for it"
+            "times of computation: all ranks of a node are assumed to compute at the same time, each "
+            f"{ppm / MILLION:.3g} times as long as alone"
         )
 
     def _ranks(self) -> list[str]:
         count = {standing: sum(part.ranks.get(standing, 0) for part in self.parts) for standing in Standing}
         world = sum(count.values())
         return [
-            f"that {count[Standing.ASSUMED]:,} of {world:,} ranks do the same as those that ran: only the mesh implies "
-            "it, no rank of their class was checked"
+            f"the work of {count[Standing.ASSUMED]:,} of {world:,} ranks: only the mesh implies that it is the work of "
+            "the ranks that ran, no rank of their class was checked"
             if count[Standing.ASSUMED]
             else "",
             f"differences in speed among {count[Standing.CHECKED]:,} ranks: they use another rank's times"
@@ -205,10 +202,10 @@ class _Doubts:
 
     def _values(self) -> str:
         if self.origin.source is Source.EMULATED:
-            return "anything about values, including the loss: the peers' data was synthesized"
+            return SYNTHESIZED_VALUES
         if self.origin.source is Source.ARITHMETIC:
-            return "that a program does this: the graph is calculated, nothing ran"
-        return "anything about values: nothing was computed, only timed"
+            return "the behavior of a program: the graph is calculated, nothing ran"
+        return "all values: nothing was computed, only timed"
 
 
 def _received(op: str) -> str:

@@ -50,7 +50,8 @@ class Ran:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fidelity:
-    """`doubts`: what cannot be concluded. errors: where the truth is known. ran: None where nothing did."""
+    """`doubts`: what is not reliable, a noun phrase and the reason. errors: where the truth is known. ran: None where
+    nothing did."""
 
     shares: tuple[Share, ...]
     doubts: tuple[str, ...]
@@ -74,7 +75,7 @@ class Fidelity:
             *self._parts("size_bytes", "bytes of all ranks", say_size),
             *([self._who(self.ran)] if self.ran is not None else []),
             *self.error_lines(),
-            *(f"do not conclude: {doubt}" for doubt in self.doubts),
+            *(f"not reliable: {doubt}" for doubt in self.doubts),
         ]
 
     def summary(self) -> str:

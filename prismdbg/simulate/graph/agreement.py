@@ -44,15 +44,15 @@ class Agreement:
             if (users & ~inside).any():
                 raise UsageError(
                     f"{self._some(users & ~inside, 'issue')} {issued}, outside the group {channel}",
-                    hint=f"leave {', '.join(channel.axes)} out of --alike, or split it in two in the mesh: they do not "
-                    "do the same as the rank that represents them",
+                    hint=f"leave {', '.join(channel.axes)} out of --alike, or split the axis in --mesh: these ranks do "
+                    "not issue the same collectives as the rank that represents them",
                 )
             silent = np.logical_or.reduce(users, axis=axes, keepdims=True) & inside & ~users
             if silent.any():
                 raise MismatchError(
                     f"{self._some(silent, 'never issue')} {issued}, which {self._some(users, 'wait')} for",
-                    hint="check the mesh: if these ranks are of one job, it hangs here; else the mesh names other "
-                    "groups",
+                    hint="check --mesh: if it is right, the job hangs at this collective; if not, it names other "
+                    "groups than the job uses",
                 )
 
     def _inside(self, channel: Across, axes: tuple[int, ...]) -> Bools:

@@ -96,7 +96,7 @@ class JobGraph:
         """The same job with its ranks laid out over the machines in another order of the axes. How much slower one
         computes than its class moves with what it does."""
         mesh = self.mesh.reordered(order)
-        doubt = f"that the ranks laid out as {','.join(order)} behave like this: nothing ran"
+        doubt = f"the behavior of ranks laid out as {','.join(order)}: nothing ran"
         origin = replace(self.origin.changed(), doubts=(*self.origin.doubts, doubt))
         return replace(self, mesh=mesh, origin=origin)
 
@@ -112,8 +112,8 @@ class JobGraph:
             here = dict(zip(self.mesh.names, odd[0].tolist(), strict=True))
             one, other = self.mesh.rank(**here | {axis: 0}), self.mesh.rank(**here)
             raise UsageError(
-                f"{self.mesh.say(one)} and {self.mesh.say(other)} differ along {axis}, which cannot be stretched",
-                hint="stretch an axis along which all ranks do the same, such as data parallelism",
+                f"{self.mesh.say(one)} and {self.mesh.say(other)} differ along {axis}, so its size cannot be changed",
+                hint="use --stretch for an axis along which all ranks do the same work, such as data parallelism",
             )
         text = ",".join(
             f"{n}={size if n == axis else old}" for n, old in zip(self.mesh.names, self.mesh.sizes, strict=True)

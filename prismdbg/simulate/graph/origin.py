@@ -50,7 +50,7 @@ class Origin:
 
     is_contended: emulated ranks computed as slowly as a cluster file says, beside transfers and on shared processors.
 
-    doubts: what cannot be concluded because of the logs themselves, as `Fidelity` has it.
+    doubts: what is not reliable because of the logs themselves, as `Fidelity` has it.
     """
 
     source: Source = Source.UNSAID

@@ -29,11 +29,11 @@ class Spread:
         return (self.most_ns - self.least_ns) / max(self.pooled_ns, 1)
 
     def doubt(self) -> str:
-        """What must not be concluded."""
+        """What is not reliable."""
         return (
-            f"how long the class of rank {self.ranks[0]} computes, more exactly than {self.least_ns / 1e6:.1f} to "
-            f"{self.most_ns / 1e6:.1f} ms: {len(self.ranks)} ranks took that; their median, {self.pooled_ns / 1e6:.1f} "
-            "ms, is used for all"
+            f"the computing time of the class of rank {self.ranks[0]}: its {len(self.ranks)} ranks took "
+            f"{self.least_ns / 1e6:.1f} to {self.most_ns / 1e6:.1f} ms; their median, {self.pooled_ns / 1e6:.1f} ms, "
+            "is used for all"
         )
 
 

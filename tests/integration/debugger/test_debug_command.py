@@ -54,7 +54,7 @@ def test_a_restored_rank(captured_live: Callable[[str], Taken], runtime: str) ->
     first, *shown = said.out.split("(prismdbg) ")
     answers = dict(part.split("\n", 1) for part in shown)
     assert "where it was captured" in first
-    assert "no frame yet" in answers["print out"]
+    assert "has not run yet, so it has no frame" in answers["print out"]
     assert f"stopped at {taken.manifest.moment_a}" in answers["next"]
     assert re.search(r"-> +\d+ +.*train_ddp\.py:\d+ in main", answers["where"])
     assert answers["print out[0]"].startswith("float32[")

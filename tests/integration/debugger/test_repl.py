@@ -145,7 +145,7 @@ def test_a_walk_through_a_rank(debug: Callable[..., tuple[int, str]]) -> None:
     assert "is before here" in shown["until 0.1"]
     assert "stopped at 2.1 (until)" in shown["until 2"]
     assert "the program ended with 0 after 3." in shown["continue"]
-    assert "0 synthesized" in shown["continue"] and "never came" not in shown["continue"]
+    assert "0 synthesized" in shown["continue"] and "never joined" not in shown["continue"]
     assert shown["info"] == shown["continue"]
 
 

@@ -113,7 +113,7 @@ def test_counts_that_are_synthesized_are_said_to_shape_what_follows(tmp_path: Pa
     assert done.returncode == 0, done.stderr  # by the rule, what one sends is not what the other receives
     assert prismdbg("graph", "build", tmp_path / "run").code == 0
     said = prismdbg("graph", "simulate", tmp_path / "run").out
-    assert "do not conclude: that sizes and memory are the real job's: the counts that ranks received in" in said
+    assert "not reliable: sizes and memory: the counts that ranks received in" in said
 
 
 def test_a_donor_of_another_size_is_refused_with_both_sizes(experts: Recorded, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_where_a_rank_stands_that_holds_the_lock(held: Held) -> None:
     culprit = taken.ranks[1]
     assert culprit.source is not None and culprit.threads[0].holds_gil
     assert (culprit.source.filename, culprit.source.line) == (str(SCRIPT), line_of("ctypes.PyDLL(None).sleep"))
-    assert taken.hang is not None and taken.hang.arrived(1).startswith("never came, last at 4.2 ")
+    assert taken.hang is not None and taken.hang.arrived(1).startswith("never joined, last at 4.2 ")
 
     first, *others = [verdict["kind"] for verdict in meanwhile]
     assert first == "stopped" and set(others) <= {"straggler"}  # a busy machine may well have kept one rank late

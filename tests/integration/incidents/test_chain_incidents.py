@@ -102,7 +102,7 @@ def test_a_rank_that_is_killed(tmp_path: Path) -> None:
     verdict = replay(capsule, code=7)  # nothing in a replay kills it
     assert verdict["outcome"] == "inconclusive" and verdict["story"] is None
     assert "did not happen again: the replay is identical up to the end moment" in verdict["why"]
-    assert "the recorded one died: SIGKILL (exit code 137)" in verdict["why"]
+    assert "the recorded rank died: SIGKILL (exit code 137)" in verdict["why"]
     assert verdict["strength"]["collectives"] == verdict["tally"]["compared"] > 0
     assert verdict["tally"]["missing"] == 0
     unanswered = [r for r in span(capsule) if r.time_completed_ns is None]
@@ -149,7 +149,7 @@ def test_the_line_where_the_culprit_stands_is_told_everywhere(
     assert incident["text"].endswith(f"rank 2 is at {stands}")
     said = prismdbg("why", job.run.path).out
     assert said.startswith("certain: ranks 0, 1 and 3 wait in all_reduce") and said.count("certain:") == 1, said
-    assert f"rank 2 never came: it is at {stands}; its last call: rank 2 at 19.2" in said
+    assert f"rank 2 never joined it: it is at {stands}; its last call: rank 2 at 19.2" in said
     packed = tmp_path / "waiting.tar.zst"
     waiting = next(path for rank, path in capsules.items() if rank != 2)
     assert prismdbg("pack", waiting, "-o", packed).code == 0
@@ -185,7 +185,7 @@ def test_the_peers_of_a_hang_are_told_apart(hung: tuple[Recording, dict[int, Pat
     _, capsules = hung
     waiting = next(path for rank, path in capsules.items() if rank != 2)
     said = prismdbg("debug", waiting, "--plain", "--runtime", "local", typed="peers\n").out
-    never = r"^ +2 +2 +not answered +never came, last at 19\.2 .*train\.py:\d+ in main$"
+    never = r"^ +2 +2 +not answered +never joined, last at 19\.2 .*train\.py:\d+ in main$"
     assert re.search(never, said, re.MULTILINE), said
     assert len(re.findall(r"waits$", said, re.MULTILINE)) == 3, said
 
@@ -266,9 +266,9 @@ def test_a_death_counts_only_where_it_was_recorded(tmp_path: Path) -> None:
 
 
 OTHER_ENDS: list[tuple[dict[str, str], int, str, str]] = [
-    ({"GOES_WRONG_AT": "9"}, 6, "rank lost", "before the recorded one did"),
-    ({"GOES_WRONG_AT": "99"}, 7, "inconclusive", "issued a further collective; the recorded one died: exit code 3"),
-    ({"GOES_WRONG_WITH": "4"}, 5, "diverged", "not as the recorded one did: exit code 4, not exit code 3"),
+    ({"GOES_WRONG_AT": "9"}, 6, "rank lost", "earlier than the recorded process"),
+    ({"GOES_WRONG_AT": "99"}, 7, "inconclusive", "issued a further collective; the recorded rank died: exit code 3"),
+    ({"GOES_WRONG_WITH": "4"}, 5, "diverged", "not as the recorded process did: exit code 4, not exit code 3"),
     ({"GOES_WRONG_WITH": "SIGSEGV"}, 5, "diverged", "SIGSEGV (exit code 139), not exit code 3"),
     ({"THREAD_RAISES": "here only"}, 7, "inconclusive", "that the recording does not have: ValueError: here only"),
 ]

@@ -102,7 +102,8 @@ def test_a_death_that_is_seen_late_is_still_told_from_those_that_followed(tmp_pa
         assert f"{certainty}: rank 1 died without an error message" in said.out, said.out
         first = said.out.partition("\nlikely: ")[0]
         assert (
-            first.startswith(f"{certainty}: rank 1") or "rank 1 never came: it died without an error message" in first
+            first.startswith(f"{certainty}: rank 1")
+            or "rank 1 never joined it: it died without an error message" in first
         ), said.out
 
 

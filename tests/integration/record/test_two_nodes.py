@@ -153,10 +153,10 @@ def test_a_hang_is_told_by_the_node_that_knows_who_never_came(tmp_path: Path) ->
         there, other = two.of_rank(3)
         (incident,) = supervisor_report(two.run)["incidents"]
         assert (incident["kind"], incident["node"]) == ("hang", there.name), incident
-        assert "rank 3 never issued it" in incident["text"] and "goes_wrong_on_a_rank.py" in incident["text"], incident
+        assert "rank 3 never joined it" in incident["text"] and "goes_wrong_on_a_rank.py" in incident["text"], incident
         assert {Path(name).name.split("-")[1] for name in incident["capsules"]} == {"rank2", "rank3"}
         why = other.prismdbg("why", two.run.path)
-        assert "rank 3 never came" in why.out and f"node {there.name}" in why.out, why.out
+        assert "rank 3 never joined it" in why.out and f"node {there.name}" in why.out, why.out
 
 
 def test_a_job_that_torchrun_restarts_on_both_nodes_has_logs_of_each_attempt(tmp_path: Path) -> None:

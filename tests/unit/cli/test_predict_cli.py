@@ -48,7 +48,7 @@ def test_simulate_draws_the_stages_and_says_what_it_is_worth(
     assert code == ExitCode.OK
     assert out.startswith("8 ranks, pp=2,dp=2,tp=2: ")
     assert "stage 0 FF" in out and "stage 1 ·" in out and "pp+1" in out
-    assert "do not conclude: absolute times of communication" in out
+    assert "not reliable: absolute times of communication" in out
     assert "are assumed" in err
 
 
@@ -145,7 +145,7 @@ def test_no_result_without_what_it_is_worth(
 ) -> None:
     name, *rest = (argument.format(tmp=tmp_path) for argument in arguments)
     _, out, err = ask(capsys, name, run_folder, *rest)
-    assert "100.0 % assumed" in out + err and "do not conclude" in out + err
+    assert "100.0 % assumed" in out + err and "not reliable" in out + err
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_the_table_has_rates_levels_what_is_missing_and_what_is_fake(
     assert ["rank", "1", "cpu_time", "500", "500", "500", "ms/s", "3"] in rows
     assert ["gpu", "GPU-FAKE-1", "power", "2.5e+05", "2.5e+05", "2.5e+05", "mW", "3", "fake"] in rows
     assert "not available: energy of host: no RAPL zone" in out
-    assert "fake: read from a library that stands in for a driver" in out
+    assert "fake: read from a mock NVML library" in out
 
 
 def test_one_rank_is_shown_with_its_devices_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +88,7 @@ def test_perfetto_has_a_track_for_each_sensor(run: Path, tmp_path: Path, capsys:
     ("arguments", "problem"),
     [
         (("--rank", 9), "no telemetry of rank 9"),
-        (("-o", "x"), "-o is for an export"),
+        (("-o", "x"), "-o needs --export"),
         (("--export", "csv", "--json"), "exclude each other"),
     ],
 )

@@ -138,7 +138,8 @@ def test_another_line_from_a_step_on(world: int, line: Frame) -> None:
     assert (first.ranks, first.sequence, first.shift, first.steps) == ((1,), 9, 0, 0)
     assert (first.certainty, str(first.moment)) == (Certainty.LIKELY, "4.2")
     assert first.text == (
-        "rank 1 runs another source line than the others from group world #9 on; before, all ran the same"
+        "from group world #9 on, rank 1 issues its collectives from a different source line than the others; "
+        "before that, all used the same line"
     )
     assert [verdict.kind for verdict in others] == ["stopped"]
     json.dumps(first.to_json())

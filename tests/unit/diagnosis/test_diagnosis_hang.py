@@ -1,4 +1,4 @@
-"""The hang detector: it names the collective and who never came, and accuses nobody else."""
+"""The hang detector: it names the collective and who never joined it, and accuses nobody else."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TestWhatIsAHang:
         assert str(report.moment) == "3.1"
         assert report.text == (
             "ranks 0, 1 and 3 waited 31 s in all_reduce (group world #3, 3.1)"
-            " at /job/train.py:42 in main; rank 2 never issued it"
+            " at /job/train.py:42 in main; rank 2 never joined it"
         )
 
     def test_not_before_the_bound(self) -> None:
@@ -89,7 +89,7 @@ class TestWhatIsAHang:
         (report,) = after(job, 31)
 
         assert report.ranks == (0,)
-        assert "every known rank of the group has issued it" in report.text
+        assert "every known rank of the group joined it" in report.text
 
     def test_only_the_cause_is_reported(self) -> None:
         (report,) = after(chain_of_waits(), 31)

@@ -49,7 +49,7 @@ def test_a_rank_that_sends_nothing_but_zeros_from_some_step_on() -> None:
     [hint] = hints(trained(lambda rank, step: ZEROS if rank == 1 and step >= 3 else 100 * rank + step))
     assert (hint.ranks, hint.certainty, str(hint.moment), hint.steps) == ((1,), Certainty.HINT, "3.1", 9)
     assert hint.text == (
-        "rank 1 sends only zeros in all_reduce of group world, 9 steps long from 3.1 on at /job/train.py:42 in main"
+        "rank 1 sends only zeros in all_reduce of group world, in 9 steps from 3.1 on at /job/train.py:42 in main"
     )
     json.dumps(hint.to_json())
 

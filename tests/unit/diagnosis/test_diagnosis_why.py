@@ -69,10 +69,13 @@ class TestStopped:
 
         assert stopped.certainty is Certainty.CERTAIN
         assert stopped.ranks == (2, 0, 1, 3)
-        assert stopped.text == "ranks 0, 1 and 3 wait in all_reduce, group world #5, 5.1 for 60.0 s; rank 2 never came"
+        assert (
+            stopped.text
+            == "ranks 0, 1 and 3 wait in all_reduce, group world #5, 5.1 for 60.0 s; rank 2 never joined it"
+        )
         assert stopped.absent[0].how is How.ELSEWHERE
         assert stopped.lines[0] == (
-            "rank 2 never came: its log shows no error; its last call: "
+            "rank 2 never joined it: its log shows no error; its last call: "
             "rank 2 at 4.1: all_reduce(float32[4], SUM) completed at /job/train.py:42 in main"
         )
 
@@ -592,7 +595,7 @@ class TestDelays:
 
         assert (delay.ranks, delay.times, delay.certainty) == ((2,), 6, Certainty.LIKELY)
         assert (
-            delay.text == "the others waited for rank 2 in 6 collectives of group world, from 14.1 on: 1.2 s of 1.3 s"
+            delay.text == "the others waited 1.2 s (of 1.3 s) for rank 2, in 6 collectives of group world from 14.1 on"
         )
         assert delay.lines[0].startswith("it first came late to: rank 2 at 14.1: ")
         assert delay.lines[1].startswith("its delay begins after: rank 2 at 13.3: ")

@@ -312,8 +312,9 @@ def test_causes_named_right_are_those_of_the_results() -> None:
 def test_the_readme_has_the_figures_of_the_page_of_measurements() -> None:
     page = document("docs/measurements.md")
     said = re.search(
-        r"recorded step to a bare step was ([\d.]+) \(95 % interval ([\d.]+) to ([\d.]+)\), and that of two bare steps "
-        r"([\d.]+) \(.*, commit (\w+)\)\. A payload window of 8 steps costs (\d+) % of a step, "
+        r"a recorded step took ([\d.]+) times as long as a step without prismdbg \(median; 95 % interval ([\d.]+) to "
+        r"([\d.]+)\); two steps without prismdbg differed by a factor of ([\d.]+) \(.*, commit (\w+)\)\. "
+        r"A payload window of 8 steps costs (\d+) % of a step, "
         r"and (\d+) % while it fills",
         document("README.md"),
     )

@@ -179,7 +179,7 @@ def test_a_failure_names_who_had_ended_before(tmp_path: Path) -> None:
     job = Job(tmp_path, {0: [("", lacks(0, 1, "a")), ("", RankLost("rank 0 failed", hint="see"))], 1: [("a", Ended())]})
     with pytest.raises(RankLost) as caught:
         job.complete()
-    assert str(caught.value) == "rank 0 failed. Before that, rank 1 had ended, which ran at the same time"
+    assert str(caught.value) == "rank 0 failed. Rank 1, which ran at the same time, had already ended"
     assert caught.value.hint == "see"
 
 

@@ -166,7 +166,7 @@ def test_it_is_said_for_whom_a_rank_waited(tmp_path: Path) -> None:
     waits = exported(tmp_path / "run").of(0, "waits for ranks")
     assert [(wait.name, wait.begin_ns - WALL_NS, wait.end_ns) for wait in waits] == [
         ("wait for rank 1", 2000, WALL_NS + 2001),
-        ("wait for rank 1, which never came", 2001, None),
+        ("wait for rank 1, which never joined", 2001, None),
     ]
     assert exported(tmp_path / "run").of(1, "waits") == []
 

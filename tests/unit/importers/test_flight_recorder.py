@@ -89,7 +89,7 @@ def test_a_rank_that_never_came_is_named(tmp_path: Path) -> None:
     folder = write(tmp_path / "d", dump(entry(0), waiting(1)), dump(entry(0)))
     verdict = diagnosed(folder).verdicts[0]
     assert (verdict.kind, verdict.certainty, verdict.ranks[0]) == ("stopped", Certainty.LIKELY, 1)
-    assert "rank 1 never came" in verdict.text and "for " not in verdict.text  # how long nobody knows
+    assert "rank 1 never joined it" in verdict.text and "for " not in verdict.text  # how long nobody knows
 
 
 def test_another_call_is_a_mismatch(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_of_a_whole_job_nothing_is_said(tmp_path: Path) -> None:
 def test_messages_are_paired_only_where_the_first_is_there(tmp_path: Path) -> None:
     folder = write(tmp_path / "d", dump(entry(0), waiting(1, "nccl:send 0->1", is_p2p=True)), dump(entry(0)))
     found = diagnosed(folder)
-    assert "rank 1 never came" in found.verdicts[0].text
+    assert "rank 1 never joined it" in found.verdicts[0].text
     later = write(tmp_path / "later", dump(entry(7), waiting(8, "nccl:send 0->1", is_p2p=True)), dump(entry(7)))
     found = diagnosed(later)
     assert found.verdicts == () and any("sends and receives of rank 0 are left out" in line for line in found.missing)

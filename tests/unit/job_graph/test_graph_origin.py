@@ -175,10 +175,10 @@ class TestPacedPasses:
         assert timeline.fidelity.errors == passed.errors
         (doubt,) = passed.doubts()
         assert doubt == (
-            "how long a step takes closer than 10.00%: simulation and emulated ranks have not converged, rank 1's "
+            "the duration of a step closer than 10.00%: simulation and emulated ranks have not converged, rank 1's "
             "iteration, simulated less emulated, is +10.00% of an iteration"
         )
-        assert f"do not conclude: {doubt}" in timeline.fidelity.lines()
+        assert f"not reliable: {doubt}" in timeline.fidelity.lines()
         changed = with_passes(simulate(fold(MESH, slices(job(), 0, 1, 2, 3)), ideal()), tmp_path, is_as_it_ran=False)
         assert changed.fidelity.errors == () and doubt in changed.fidelity.doubts
 
@@ -206,8 +206,8 @@ class TestAnEmulationsWorth:
             "fidelity: 2 of 8,192 ranks ran; their computations and allocations are real",
             "received 1 kB: 75.0% echo, 25.0% donor",
             "transfers and waits: none: peers answered immediately",
-            "do not conclude: anything about values, including the loss: the peers' data was synthesized",
-            "do not conclude: how long a step takes; use `--pace` or `prismdbg graph simulate` for that",
+            "not reliable: all values, including the loss: the data of peers was synthesized",
+            "not reliable: the duration of a step; use `--pace` or `prismdbg graph simulate` for that",
         ]
 
     def test_paced_and_with_real_values(self, tmp_path: Path) -> None:
@@ -227,5 +227,5 @@ class TestAnEmulationsWorth:
             "transfers and waits: as the simulation says, on a wall clock, but the two have not converged: after 2 "
             "passes rank 1's iteration, simulated less emulated, is +10.00% of an iteration; 1.00% was requested"
         )
-        assert lines[3] == f"do not conclude: {passed.doubts()[0]}"
+        assert lines[3] == f"not reliable: {passed.doubts()[0]}"
         assert len(EmulationWorth(ran=1, world=2, received_bytes={}).lines()) == 3

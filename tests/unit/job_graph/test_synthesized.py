@@ -22,9 +22,9 @@ def noted(*ways: str) -> Job:
 def test_each_line_is_named_once_with_the_way() -> None:
     shaping = shaping_of(noted(synthesis.DONOR, synthesis.ECHO, synthesis.ECHO).logs.values())
     assert doubts_of(shaping) == [
-        "that sizes and memory are the real job's: the counts that ranks received in all_to_all_single on ep at "
+        "sizes and memory: the counts that ranks received in all_to_all_single on ep at "
         "moe.py:9 in route are synthesized (echo)",
-        "that sizes and memory are the real job's: peers computed the counts of all_to_all_single on ep at moe.py:9 in "
+        "sizes and memory: peers computed the counts of all_to_all_single on ep at moe.py:9 in "
         "route from synthesized values",
     ]
 
@@ -35,5 +35,5 @@ def test_an_emulation_is_not_called_real_where_its_sizes_are_not() -> None:
         return EmulationWorth(ran=1, world=64, received_bytes={"echo": 8}, shaping=shaping).lines()[0]
 
     assert first_line(Job(1)) == "fidelity: 1 of 64 ranks ran; their computations and allocations are real"
-    assert first_line(noted(synthesis.BALANCED)).endswith("but for sizes that follow from synthesized counts")
-    assert first_line(noted(synthesis.DONOR)).endswith("but for sizes that peers computed from synthesized values")
+    assert first_line(noted(synthesis.BALANCED)).endswith("are real, except sizes that depend on synthesized counts")
+    assert first_line(noted(synthesis.DONOR)).endswith("are real, except sizes that depend on synthesized values")

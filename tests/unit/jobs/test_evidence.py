@@ -93,10 +93,10 @@ def test_a_rank_that_left_with_code_0_is_silent_where_the_job_failed(
     assert (evidence.silent, set(evidence.exit_codes)) == (silent, silent)
     found = diagnose(evidence)
     if silent:
-        assert "rank 1 ended with exit code 0, and neither with an exception" in found.verdicts[0].text
+        assert "rank 1 ended with exit code 0, before the end of its program" in found.verdicts[0].text
     else:
         (missing,) = [line for line in found.missing if line.startswith("the log of rank 1 breaks off: it ended with")]
-        assert "and its log has no end" in missing and found.summary.endswith("available logs of ranks 0 and 1")
+        assert "but its log has no end" in missing and found.summary.endswith("available logs of ranks 0 and 1")
 
 
 def test_the_rank_that_the_supervisor_saw_die_first(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ class TestAJobThatWasToldToEnd:
         diagnosis = diagnose(gather(tmp_path))
 
         [stopped] = diagnosis.verdicts
-        assert stopped.text.endswith("rank 1 never came")
+        assert stopped.text.endswith("rank 1 never joined it")
         assert "exit code" not in " ".join(stopped.lines)
         assert any("the job was told to end" in line for line in diagnosis.missing)
         assert not any("without a word" in line for line in diagnosis.missing)
@@ -342,7 +342,7 @@ def test_a_capsule_says_what_its_own_log_and_the_stacks_say(packed: bool, tmp_pa
     thread = ThreadStack(name="MainThread", holds_gil=True, frames=(frame,))
     stacks = RankStacks(rank=1, taken_by=FROM_OUTSIDE, threads=(thread,))
     taken = JobStacks(taken_wall_ns=5, attempt=0, ranks={1: stacks})
-    hang = Incident(kind=IncidentKind.HANG, text="rank 0 waited 3 s in all_reduce; rank 1 never issued it")
+    hang = Incident(kind=IncidentKind.HANG, text="rank 0 waited 3 s in all_reduce; rank 1 never joined it")
     path = tmp_path / "capsule"
     make_capsule(path, replace(MANIFEST, rank=0, incident=hang), stacks=taken.to_json())
     if packed:

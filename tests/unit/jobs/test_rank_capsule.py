@@ -146,7 +146,7 @@ def test_which_ranks_ran_and_how_their_peers_came_is_in_its_status(
 
     lines = report(run.path)
     assert any("have not converged: after 1 pass rank 9's iteration, simulated less" in line for line in lines)
-    assert any(line.startswith("do not conclude: how long a step takes closer than 10.00%") for line in lines)
+    assert any(line.startswith("not reliable: the duration of a step closer than 10.00%") for line in lines)
 
 
 def test_a_graph_of_all_ranks_is_proposed_only_where_one_can_be_made(tmp_path: Path) -> None:

@@ -157,8 +157,9 @@ def test_what_was_not_sampled_is_assumed() -> None:
         ("tp=3", 4, {}, "64 heads cannot be divided among 3"),
         ("cp=2", 4, {}, "no axis 'cp'"),
         ("ep=2", 4, {}, "no experts"),
-        ("pp=4", 6, {"interleave": 2}, "cannot be interleaved"),
-        ("tp=8", 4, {"zero": 1}, "data-parallel ranks, and there is one"),
+        ("pp=4", 6, {"interleave": 2}, r"a multiple of 4 microbatches \(the size of pp\), not 6"),
+        ("dp=2", 6, {"interleave": 2}, "more than one pipeline stage"),
+        ("tp=8", 4, {"zero": 1}, "more than one data-parallel rank"),
     ],
 )
 def test_an_impossible_job_is_refused_by_name(mesh: str, batch: int, more: dict[str, int], said: str) -> None:

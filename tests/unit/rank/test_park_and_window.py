@@ -178,7 +178,7 @@ def test_what_does_not_drain_is_in_flight_only_once_nobody_is_on_its_way() -> No
 
 
 def test_a_dump_is_refused_while_somebody_is_on_its_way() -> None:
-    with pytest.raises(WaitTimeout, match="1 thread about to enter a collective"):
+    with pytest.raises(WaitTimeout, match="1 thread still computed the fingerprint"):
         Asked((1, [], 1)).wait(park_s=0.05)
 
 

@@ -187,7 +187,7 @@ def test_a_fix_at_the_incident_rests_on_the_record() -> None:
     assert said.text == (
         "identical up to 18.1; from 19.1 on it sends other data (all_reduce sends other values than it did); "
         "the recorded NaN or Inf does not occur there, as expected of a fix; continued with synthesized peers "
-        "to 19.2: no exception, no NaN; its data up to 19.1 depends only on recorded answers"
+        "to 19.2: no exception, no NaN; what it sent up to 19.1 depends only on recorded data"
     )
 
 
@@ -195,7 +195,7 @@ def test_a_program_that_leaves_earlier_is_judged_on_assumed_peers_and_that_is_sa
     said = fixed(departed=departed("3.1"), affected=Moment(3, 1))
     assert (said.judgement, said.on_record) == (Judgement.GONE, False)
     assert said.text.endswith(
-        "up to 3.1 depends only on recorded answers; its data at 19.1 depends on synthesized ones"
+        "up to 3.1 depends only on recorded data; what it sent at 19.1 depends on synthesized data"
     )
 
 

@@ -24,14 +24,15 @@ def call(name: str, kind: Kind) -> tuple[SourceCall, ...]:
         (replace(QUIET, changed_files=("/job/snapshot.pt",)), "files were changed after the rank read them: /job/snap"),
         (
             replace(QUIET, unhidden=Unhidden(unsearched=("/data",))),
-            "possible: files younger than the start moment may be visible: too many entries to search all of /data",
+            "possible: the replay may see files that were created or changed after the start moment: too many entries "
+            "to check in /data",
         ),
         (
             replace(QUIET, unhidden=Unhidden(undated=("/job/out/config.yaml",))),
             "possible: files were created after the start moment, but have an older time: /job/out/config.yaml",
         ),
         (replace(QUIET, now={"number of threads": "8"}), "the number of threads was 1 in the recorded run and is 8 in"),
-        (replace(QUIET, missing=("variable DB_PW",)), "the capsule was created without variable DB_PW"),
+        (replace(QUIET, missing=("variable DB_PW",)), "so the program runs without it: variable DB_PW"),
         (
             replace(QUIET, unknown_seeds=("torch",)),
             "possible: the capsule lacks the start state of the random generators of to",
@@ -40,7 +41,7 @@ def call(name: str, kind: Kind) -> tuple[SourceCall, ...]:
         (replace(QUIET, calls=call("time.time", Kind.TIME)), "possible: the program reads the time, which is not"),
         (
             replace(QUIET, calls=call("os.path.exists", Kind.FILE)),
-            "files that it did not read, which a replay lacks: train.py:7 os.path.exists",
+            "files that it did not read, so they are not in the capsule: train.py:7 os.path.exists",
         ),
         (replace(QUIET, calls=call("torch.empty", Kind.MEMORY)), "possible: a tensor is sent before all of it is writ"),
     ],
@@ -56,8 +57,8 @@ def test_nothing_is_found_where_nothing_is() -> None:
     causes = likely_causes(QUIET)
     assert causes.found == ()
     assert causes.not_found == (
-        "changed files", "files that were only asked about",
-        "another environment", "unseeded random numbers", "the time", "uninitialized memory",
+        "changed files", "files that were checked but not read",
+        "another environment", "unseeded random numbers", "the current time", "uninitialized memory",
     )  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def row(text: str, title: str) -> str:
 
 def test_another_call_stands_beside_the_recorded_one() -> None:
     text = render_divergence(event())
-    assert text.startswith("diverged at 2.1: this call is not the recorded one: op, root")
+    assert text.startswith("diverged at 2.1: this call differs from the recorded call in: op, root")
     assert row(text, "op").split() == ["op", "all_reduce", "broadcast", "<-"]
     assert row(text, "inputs").split("  ")[1:] and "<-" not in row(text, "inputs")
     assert "/job/train.py:70 in main" in row(text, "line") and "/job/train.py:80 in main" in row(text, "line")

@@ -106,7 +106,7 @@ class TestProcessors:
     def test_what_is_assumed_is_said(self, source: Source, cluster: ClusterModel, is_said: bool) -> None:
         doubts = "\n".join(simulate(job("dp=4", computing(), source), cluster).fidelity.doubts)
         assert (
-            "that the ranks of a node compute at the same time: it is assumed, and each takes 2 times" in doubts
+            "all ranks of a node are assumed to compute at the same time, each 2 times as long as alone" in doubts
         ) == (is_said)
 
 
@@ -189,7 +189,7 @@ def test_measured_overlap_of_one_is_a_value_too() -> None:
     writer.wait(call)
     calibration = Calibration(machine="here", backend="gloo", date="", fits={})
     measured = replace(calibration, factors={Factor.COMPUTE_OVERLAP: FactorFit(median_ppm=0, largest_ppm=0, cases=1)})
-    said = "slow each other down: the cluster file has no values for it"
+    said = "at the same time: the cluster file has no values for it"
     for known, is_said in ((calibration, True), (measured, False)):
         doubts = simulate(job("dp=2", writer), replace(PLAIN, calibration=known)).fidelity.doubts
         assert any(said in doubt for doubt in doubts) == is_said

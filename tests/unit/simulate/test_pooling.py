@@ -31,7 +31,7 @@ def test_noise_of_the_machine_makes_no_slow_ranks() -> None:
     assert {rank: computed(entries) for rank, entries in found.items()} == {rank: [65_600_000, MS] for rank in range(4)}
     assert set(fold(Mesh.parse("tp=4"), found).compute_ppm_at.tolist()) == {MILLION}
     assert spread.doubt() == (
-        "how long the class of rank 0 computes, more exactly than 33.0 to 126.7 ms: 4 ranks took that; their median, "
+        "the computing time of the class of rank 0: its 4 ranks took 33.0 to 126.7 ms; their median, "
         "66.6 ms, is used for all"
     )
 

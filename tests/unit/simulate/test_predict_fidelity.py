@@ -66,7 +66,7 @@ class TestWhoRan:
         assert fidelity.bytes_share(Provenance.REAL, "communication") == 0.25
         text = "\n".join(fidelity.lines())
         assert "1 of 4 ranks ran; 2 represented by a class with a second member that agreed" in text
-        assert "that 1 of 4 ranks do the same as those that ran: only the mesh implies it" in text
+        assert "the work of 1 of 4 ranks: only the mesh implies that it is the work of the ranks that ran" in text
 
     def test_stretching_adds_ranks_nobody_ran(self) -> None:
         graph = replace(job("dp=2,tp=2", reducing()), origin=Origin(source=Source.EMULATED)).stretched("dp", 8)
@@ -84,7 +84,7 @@ class TestWhoRan:
     @pytest.mark.parametrize(
         ("source", "said"),
         [
-            (Source.EMULATED, "including the loss: the peers' data was synthesized"),
+            (Source.EMULATED, "including the loss: the data of peers was synthesized"),
             (Source.RECORDED, "nothing was computed, only timed"),
             (Source.ARITHMETIC, "the graph is calculated, nothing ran"),
         ],
@@ -105,7 +105,7 @@ class TestTheClusterModel:
 
     @pytest.mark.parametrize(("mesh", "size_bytes"), [("dp=8", 1000), ("dp=4", 8000), ("dp=2", 100)])
     def test_groups_and_sizes_that_were_not_measured(self, mesh: str, size_bytes: int) -> None:
-        said = "much from 100% of the communication's time: its groups or sizes were not measured"
+        said = "100% of the communication time: its groups or sizes were not measured"
         assert said in self.doubts(job(mesh, reducing(size_bytes)), MEASURED)
         assert said not in self.doubts(job("dp=4", reducing()), MEASURED)
 
@@ -114,7 +114,7 @@ class TestTheClusterModel:
         call = writer.collective("all_reduce", "dp", 1000, blocking=False)
         writer.compute(10)
         writer.wait(call)
-        said = "slow each other down: the cluster file has no values for it"
+        said = "at the same time: the cluster file has no values for it"
         assert said in self.doubts(job("dp=2", writer), MEASURED)
         assert said not in self.doubts(job("dp=2", writer), replace(MEASURED, compute_overlap_ppm=1_200_000))
         assert said not in self.doubts(job("dp=2", reducing()), MEASURED)

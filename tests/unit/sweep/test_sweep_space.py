@@ -72,7 +72,7 @@ def test_a_name_that_the_command_lacks_changes_nothing_and_an_unknown_one_is_nam
     space().check(COMMAND, "folder")
     with pytest.raises(UsageError, match=r"--try mbs changes nothing: the command has no \{mbs\}"):
         space().check(COMMAND[:4], "folder")
-    with pytest.raises(UsageError, match=r"the command has \{folder\}, which is not tried"):
+    with pytest.raises(UsageError, match=r"the command contains \{folder\}, but --try has no values"):
         space().check(COMMAND)
 
 

@@ -70,4 +70,4 @@ def test_what_is_not_there_is_told(tmp_path: Path, what: str, said: str) -> None
 
 def test_outside_of_a_run_there_is_no_other_rank(tmp_path: Path) -> None:
     found = compared(make_capsule(tmp_path / "capsule"), "rank 1")
-    assert isinstance(found, Failed) and found.text == "this capsule is not in its RUN" and found.hint
+    assert isinstance(found, Failed) and found.text == "the RUN of this capsule was not found" and found.hint

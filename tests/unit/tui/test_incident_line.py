@@ -64,7 +64,8 @@ def test_a_capsule_in_which_nothing_went_wrong_has_no_line(tmp_path: Path) -> No
         await pilot.pause()
         assert not app.panes.incident.display
         await pilot.press("I")
-        assert [note.message for note in app._notifications] == ["no finding names a collective of this recording"]
+        (said,) = (note.message for note in app._notifications)
+        assert said == "no finding is about a collective of this rank: open the RUN to see all findings"
 
     screen_of_app(PrismApp(make_capsule(tmp_path / "capsule", asked), "capsule"), part)
 

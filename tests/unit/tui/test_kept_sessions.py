@@ -152,7 +152,7 @@ def test_where_it_cannot_be_written_that_is_told_once_and_nothing_is_left(tmp_pa
 
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await pilot.press("K")
-        assert "cannot be kept" in [note.message for note in app._notifications][-1]
+        assert "cannot be saved" in [note.message for note in app._notifications][-1]
         assert app.notes.all == {Moment(2, 2): ""}, "as long as the screen is there"
 
     screen_of_app(PrismApp(small_capsule(tmp_path), "capsule", sidecar=Sidecar(beside(path))), part)

@@ -180,7 +180,8 @@ def test_each_pane_has_a_digit(tmp_path: Path, size: tuple[int, int]) -> None:
 def test_where_nothing_runs_there_is_no_output(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await pilot.press("9")
-        assert [note.message for note in app._notifications] == ["nothing runs here, so nothing is printed"]
+        (said,) = (note.message for note in app._notifications)
+        assert said == "this view is read-only, so nothing is printed: use `prismdbg debug`"
 
     screen_of_app(looking(tmp_path), part)
 

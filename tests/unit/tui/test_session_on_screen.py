@@ -314,6 +314,8 @@ def test_where_the_ranks_of_a_hang_stand_and_who_never_came(tmp_path: Path) -> N
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await until(lambda: "rank 1 was at /job/data.py:27 in load" in said(app), pilot)
         await pilot.press("G")
-        await until(lambda: "never came, last at 1.2 train.py:9 in main" in str(app.panes.peers._body.render()), pilot)
+        await until(
+            lambda: "never joined, last at 1.2 train.py:9 in main" in str(app.panes.peers._body.render()), pilot
+        )
 
     screen_of_app(PrismApp(capsule, "capsule"), part)

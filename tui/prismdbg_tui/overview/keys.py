@@ -32,7 +32,7 @@ OVERVIEW_ACTIONS: tuple[Action, ...] = (
     _map("columns", "c", "other axes for the columns; the remaining axes are inside a cell", "columns"),
     _map("swap", "s", "swap rows and columns"),
     _map("fold", "f", "show the maximum, mean or minimum of the ranks in a cell", "fold"),
-    _map("scale", "e", "colours by value, or by order: each colour has the same number of ranks", "even"),
+    _map("scale", "e", "colours: linear, or by quantile (each colour has the same number of ranks)", "even"),
     _map("zoom_in", "plus,equals_sign", "zoom in around the cursor", "zoom"),
     _map("zoom_out", "minus", "zoom out"),
     _map("zoom_all", "0", "all ranks"),

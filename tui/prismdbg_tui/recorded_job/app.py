@@ -208,7 +208,7 @@ class JobApp(App[OpenRank | None]):
     def _leave(self, *, runs: bool) -> None:
         """In a browser the rank has a page of its own; the way back is the browser's."""
         if self.job.is_imported:
-            self.refuse("another tool's files contain no capsule: a rank of them cannot be opened")
+            self.refuse("files of another tool contain no capsule, so you cannot open or debug a rank")
         elif self.is_web:
             self.open_url(f"/{'debug' if runs else 'open'}/{self.rank}", new_tab=False)
         else:

@@ -12,7 +12,7 @@ from prismdbg_tui.screens.help import Help
 
 _COLUMNS = """\
   last        the last collective that the rank issued, and the program's line
-  waited      how much longer than the rank that came last it was inside collectives
+  waited      how long it waited in collectives for the rank that came last
   awaited     how long the others waited for it, the median of them
   memory      the peak of its process
   CPU, queue, GPU   with record --telemetry: how much of the time its main thread ran, waited for a CPU, and its GPUs

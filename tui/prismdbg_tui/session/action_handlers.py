@@ -277,7 +277,7 @@ class ActionHandlers:
     def _numbered(self, number: int) -> None:
         pane = NUMBERED[number - 1]
         if pane not in panes(live=self._app.live is not None):
-            raise UsageError("nothing runs here, so nothing is printed")
+            raise UsageError("this view is read-only, so nothing is printed: use `prismdbg debug`")
         self._app.layout.choose(pane)
 
     def _pane(self, by: int) -> None:

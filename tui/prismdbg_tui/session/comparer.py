@@ -59,5 +59,7 @@ def _rank(recording: Recording, number: int) -> Rank:
 def _run_of(capsule: Capsule) -> Path:
     run = capsule.path.resolve().parent.parent
     if not RunFolder(run).run_json.is_file():
-        raise UsageError("this capsule is not in its RUN", hint="name the RUN or the CAPSULE to compare with")
+        raise UsageError(
+            "the RUN of this capsule was not found", hint="type the path of the RUN or CAPSULE to compare with"
+        )
     return run

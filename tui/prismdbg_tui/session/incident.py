@@ -41,7 +41,7 @@ class IncidentLead:
 
     def go(self) -> None:
         if (row := self.row) is None:
-            raise UsageError("no finding names a collective of this recording")
+            raise UsageError("no finding is about a collective of this rank: open the RUN to see all findings")
         self._app.navigation.move(row)
 
     @property

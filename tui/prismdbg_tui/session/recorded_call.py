@@ -80,7 +80,7 @@ def received(recording: Recording, row: int) -> tuple[ValueView, ...]:
     """What the rank received, tensor by tensor; a text in its place where that is not recorded."""
     detail = recording.columns.collective(row)
     if detail.payload is None and detail.made:
-        return (_text("out", f"synthesized ({detail.made}); `prismdbg debug` reproduces it, to the last bit"),)
+        return (_text("out", f"synthesized ({detail.made}) and not stored; `prismdbg debug` computes it again"),)
     if detail.payload is None or not _is_kept(recording, detail.payload):
         return (_text("out", "what was received is not in the capsule"),)
     if detail.payload.size_bytes > MAX_PAYLOAD_BYTES:

@@ -75,8 +75,8 @@ class Sidecar:
             with contextlib.suppress(OSError):
                 partial.unlink()
             raise FacilityError(
-                f"notes and breakpoints cannot be kept: {error}",
-                hint="give the capsule a folder that you can write to",
+                f"notes and breakpoints cannot be saved: {error}",
+                hint="copy the capsule into a folder to which you can write",
             ) from error
 
     def _unreadable(self, why: str) -> CapsuleError:
@@ -128,7 +128,7 @@ def _kept(found: Any) -> Kept:
         raise ValueError(f"it has more than {MAX_NOTES} notes")
     lines = None if found["lines"] is None else tuple(_text(line) for line in found["lines"][:MAX_LINES])
     if lines is not None and (wrong := next((line for line in lines if line.split(" ")[0] not in _RESTORED), None)):
-        raise ValueError(f"{wrong[:80]!r} sets no breakpoint and no watch expression")
+        raise ValueError(f"{wrong[:80]!r} is neither a breakpoint nor a watch expression")
     panes = tuple(pane for pane in map(_text, found["panes"]) if pane in PANES)
     return Kept(notes=notes, lines=lines, panes=panes, history=tuple(map(_text, found["history"]))[-MAX_LINES:])
 

@@ -41,7 +41,9 @@ class Peers(Pane):
         if not columns.is_p2p[row] and 0 <= root < len(group.ranks):
             rows = [(r, f"{role}, root" if r == group.ranks[root] else role, said) for r, role, said in rows]
         note = (
-            f"this rank waited {figures.duration(waited)}" if waited is not None else f"it {recording.open_word(row)}"
+            f"this rank waited {figures.duration(waited)}"
+            if waited is not None
+            else f"the collective {recording.open_word(row)}"
         )
         if columns.synthesized[row]:
             note = "emulated, without real peers"

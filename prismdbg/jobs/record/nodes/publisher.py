@@ -64,7 +64,7 @@ class Publisher:
             self._heart.tell_published(reason[1])
         except (OSError, PrismError) as error:
             self._next_s = time.monotonic() + RETRY_S
-            self._tell(f"the logs of this node are not in {self._run.path} so far: {_why(error)}")
+            self._tell(f"the logs of this node could not be copied into {self._run.path} yet: {_why(error)}")
 
     def finish(self) -> None:
         """All of it, once the ranks have ended; what is not in RUN then stays where it is."""

@@ -36,6 +36,6 @@ def test_what_it_waits_for_is_said_once(tmp_path: Path, monkeypatch: pytest.Monk
     said: list[str] = []
     with pytest.raises(WaitTimeout, match=r"waited 0\.2 s for step"):
         capture._follow(log.folder, taken, request, said.append)
-    told = [text for text in said if "has marked no step so far" in text]
+    told = [text for text in said if "has not completed an optimizer step yet" in text]
     assert len(told) == (0 if has_steps else 1)
     assert all("--window 0" in text and "Ctrl-C" in text for text in told)

@@ -59,7 +59,7 @@ def test_a_large_folder_is_cut_and_it_is_said(tmp_path: Path, monkeypatch: pytes
     for number in range(5):
         (tmp_path / f"{number}.txt").write_text("x")
     found = listed(log(tmp_path), (), (), "")
-    assert len(found.names) == 3 and "2 further names" in found.note
+    assert len(found.names) == 3 and "a replay lacks 2 of them" in found.note
 
 
 def test_a_capsule_with_more_names_than_may_be_made_is_refused(tmp_path: Path) -> None:

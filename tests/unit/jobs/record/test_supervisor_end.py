@@ -83,7 +83,8 @@ def test_a_run_that_cannot_be_reached_is_named_and_the_jobs_exit_code_is_kept(
     monkeypatch.setattr(os, "stat", lost)
     assert supervisor.watch(lambda: None) == 0
     wanted = (
-        f"{tmp_path / 'run'} cannot be reached: {os.strerror(errno.ENOTCONN)}: what happens until it can is not seen"
+        f"{tmp_path / 'run'} cannot be reached: {os.strerror(errno.ENOTCONN)}; "
+        "incidents are not detected until it is reachable again"
     )
     assert wanted in said, said
 
@@ -142,4 +143,6 @@ def test_a_job_whose_supervisor_gets_no_threads_ends_as_it_would(
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    assert said == ["the job is not watched, so no incident of it is seen: can't start new thread"]
+    assert said == [
+        "incidents of the job are not detected, and no capsule is created: can't start new thread; the job continues"
+    ]

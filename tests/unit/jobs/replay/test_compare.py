@@ -114,7 +114,10 @@ def test_a_capsule_of_a_hang_without_a_step_before_it_says_what_to_do(
 
 
 def test_what_was_not_hidden_is_noted_and_a_possible_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "files younger than the start moment may be visible: too many entries to search all of /data"
+    text = (
+        "the replay may see files that were created or changed after the start moment: too many entries to check in "
+        "/data"
+    )
     whole = judged(tmp_path / "a", monkeypatch, {**END, "tally": ALL}, incident=REQUEST, unhidden=Unhidden(("/data",)))
     assert text in whole.notes
     diverged = {"event": "diverged", "moment": "2.2", "differences": [], "actual": {"frames": []}, "tally": ALL}
@@ -126,7 +129,7 @@ def test_one_collective_is_thin_evidence(tmp_path: Path, monkeypatch: pytest.Mon
     tally = {**NONE, "compared": 1, "fingerprints": 1}
     verdict = judged(tmp_path, monkeypatch, {**END, "tally": tally}, incident=REQUEST, past=5)
     assert verdict.summary == (
-        "identical up to 2.2: 1 collective compared, 1 with its payload fingerprint: thin evidence"
+        "identical up to 2.2: 1 collective compared, 1 with its payload fingerprint; too little to be sure"
     )
 
 
@@ -135,8 +138,8 @@ def test_objects_that_differ_may_be_all_that_was_sent(tmp_path: Path, monkeypatc
     tally = {**ALL, "object_notes": 3}
     verdict = judged(tmp_path, monkeypatch, {**END, "tally": tally}, incident=REQUEST, past=0)
     assert verdict.summary == (
-        "identical up to 2.2: 6 collectives compared, 3 with their payload fingerprints, 3 pickled objects differ: "
-        "thin evidence"
+        "identical up to 2.2: 6 collectives compared, 3 with their payload fingerprints, 3 pickled objects differ; "
+        "too little to be sure"
     )
 
 
@@ -211,7 +214,7 @@ def test_a_rank_that_hangs_again_after_the_last_recorded_collective(
     monkeypatch.setattr(silence, "LEAST_S", 0.05)
     verdict = judged(tmp_path, monkeypatch, COVERED, past=0)
     assert (verdict.outcome, verdict.end) == (Outcome.IDENTICAL, End.SILENT)
-    again = "it hangs again: no further collective within 0.05 s; the recorded rank was silent for at most"
+    again = "it hangs again: no further collective within 0.05 s; in the recording, the longest gap between"
     assert any(note.startswith(again) for note in verdict.notes)
     with pytest.raises(WaitTimeout):
         judged(tmp_path / "other", monkeypatch, COVERED, incident=REQUEST, past=0)
@@ -227,8 +230,8 @@ def test_a_replay_that_may_only_compute_for_long_does_not_hang_again(
     assert (verdict.outcome, verdict.end) == (Outcome.INCONCLUSIVE, End.QUIET)
     assert verdict.why.startswith("--timeout ended too early")
     more = (
-        "give 120 s more with --timeout to find out whether it hangs again: "
-        "the recorded rank was silent for at most 40 s between two collectives"
+        "raise --timeout by 120 s to see whether it hangs again: "
+        "in the recording, the longest gap between two collectives was 40 s"
     )
     assert more in verdict.notes
 
@@ -333,7 +336,13 @@ OURS = '  File "/opt/prismdbg/rank/recording/x.py", line 3, in f\n'
         ("no <redacted> there", "no s3cr3t there", LINE, 6, "identical up to 2.2"),
         ("no ****** there", "no s3cr3t there", LINE, 6, "identical up to 2.2"),
         ("no <redacted> there", "no <redacted> there", LINE, 6, "identical up to 2.2"),
-        ("no <redacted> there", "no s3cr3t here", LINE, 6, "diverged at 2.2: another exception than the recorded one"),
+        (
+            "no <redacted> there",
+            "no s3cr3t here",
+            LINE,
+            6,
+            "diverged at 2.2: the exception is not the recorded exception",
+        ),
         ("<redacted>", "anything", LINE.replace("7", "9"), 6, "inconclusive: the text of the recorded exception is"),
         ("<redacted>", "anything", LINE, 0, "inconclusive: nothing that the rank computed was compared"),
         ("no s3cr3t", "no s3cr3t", LINE, 0, "identical up to 2.2"),
@@ -474,7 +483,7 @@ def test_a_verdict_on_calls_and_parameters_alone_is_thin(tmp_path: Path, monkeyp
     state = {"event": "state", "moment": "2.1", "equal": True, "expected": "1", "actual": "1"}
     verdict = judged(tmp_path, monkeypatch, state, {**END, "tally": {**ALL, "fingerprints": 0}}, incident=REQUEST)
     assert verdict.outcome is Outcome.IDENTICAL
-    assert verdict.summary.endswith("6 collectives compared, 0 with their payload fingerprints: thin evidence")
+    assert verdict.summary.endswith("6 collectives compared, 0 with their payload fingerprints; too little to be sure")
 
 
 def test_what_a_long_replay_tells_is_folded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,8 +168,8 @@ def test_an_exception_whose_text_is_redacted(
 def test_a_death_that_did_not_happen_again_is_named(died_with: int | None, how: str, end: End, then: str) -> None:
     """Also what is identical up to there: of a kill from outside no replay can show more."""
     assert decide(recorded(LOST, died_with=died_with), seen(end, exit_code=0)).why == (
-        "the incident did not happen again: the replay is identical up to the end moment, and then "
-        f"{then}; the recorded one died: {how}"
+        "the incident did not happen again: the replay is identical up to the end moment, then "
+        f"{then}; the recorded rank died: {how}"
     )
     only_calls = decide(recorded(LOST, died_with=died_with), seen(end, exit_code=0, fingerprinted=0))
     assert "identical" not in only_calls.why

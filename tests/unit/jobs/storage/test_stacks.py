@@ -109,6 +109,7 @@ def test_where_ranks_stand_in_words() -> None:
 
 
 def test_who_came_to_the_hang() -> None:
+    absent = "never joined, last at 4.2 train.py:37 in average"
     assert [HANG.arrived(n) for n in range(5)] == [
-        "waits", "never came, last at 4.2 train.py:37 in average", "waits", "never came; it issued no collective", ""
+        "waits", absent, "waits", "never joined; it issued no collective", ""
     ]  # fmt: skip

@@ -239,7 +239,7 @@ def test_a_state_that_is_gathered_from_other_ranks_is_refused(
             return {}
 
     job.snapshots.reached({"loader": Gathered()})
-    assert "a state_dict issues collectives" in capfd.readouterr().err
+    assert "state_dict() of a registered object issues collectives" in capfd.readouterr().err
 
 
 def test_a_program_without_a_restore_point_is_told_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
