@@ -23,6 +23,7 @@ from prismdbg.sweep.space import Configuration
 FORMAT = 1
 RESULTS = 2  # counted up when a result gets other values: older ones are worked out again
 _RESTS_ON = "rests_on"
+_TRIALS, _RAN = "trials", "ran.json"
 
 
 class _Described(TypedDict):
@@ -77,7 +78,7 @@ class SweepFolder:
             raise cannot_be_made(self.path, error) from error
 
     def trial(self, configuration: Configuration) -> Trial:
-        of_it = self.path / "trials" / configuration.name
+        of_it = self.path / _TRIALS / configuration.name
         return Trial(request=self.request, configuration=configuration, run=of_it / "run", output=of_it / "output.txt")
 
     def begin(self, trial: Trial) -> None:
@@ -86,11 +87,15 @@ class SweepFolder:
         trial.folder.mkdir(parents=True)
 
     def has_run(self, trial: Trial) -> bool:
-        return _ran(trial).is_file()
+        return self.is_complete(trial.configuration.name)
+
+    def is_complete(self, name: str) -> bool:
+        """Whether the configuration of this name has run."""
+        return (self.path / _TRIALS / name / _RAN).is_file()
 
     def ran(self, trial: Trial) -> None:
         """Its run is whole, whatever is worked out from it."""
-        write_json(_ran(trial), {"configuration": trial.configuration.name})
+        write_json(trial.output.parent / _RAN, {"configuration": trial.configuration.name})
 
     def result(self, trial: Trial) -> Result | None:
         """What was worked out of its run before; None where that was not, or for another cluster."""
@@ -108,10 +113,6 @@ class SweepFolder:
         """Of what a result is worked out from, beside the run."""
         cluster = b"" if self.request.cluster is None else self.request.cluster.read_bytes()
         return hashlib.sha256(cluster + f"{self.request.digest} {self.request.tokens} {RESULTS}".encode()).hexdigest()
-
-
-def _ran(trial: Trial) -> Path:
-    return trial.output.parent / "ran.json"
 
 
 def _result(trial: Trial) -> Path:
