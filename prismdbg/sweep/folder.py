@@ -23,7 +23,8 @@ from prismdbg.sweep.space import Configuration
 FORMAT = 1
 RESULTS = 2  # counted up when a result gets other values: older ones are worked out again
 _RESTS_ON = "rests_on"
-_TRIALS, _RAN = "trials", "ran.json"
+DESCRIPTION, TRIALS, RESULT = "sweep.json", "trials", "result.json"
+_RAN = "ran.json"
 
 
 class _Described(TypedDict):
@@ -42,7 +43,7 @@ class SweepFolder:
         """A new folder, or the one of an earlier start of this sweep, for this process alone. `UsageError` where it
         holds anything else, or another sweep goes on in it."""
         folder = cls._of(request)
-        descriptor = os.open(request.output / "sweep.json", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(request.output / DESCRIPTION, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield folder
@@ -55,7 +56,7 @@ class SweepFolder:
     @classmethod
     def _of(cls, request: SweepRequest) -> SweepFolder:
         folder = cls(request.output, request)
-        described = request.output / "sweep.json"
+        described = request.output / DESCRIPTION
         if not described.is_file():
             folder._make()
             said = redact_arguments(request.command).words  # to be shown, never to be run
@@ -78,7 +79,7 @@ class SweepFolder:
             raise cannot_be_made(self.path, error) from error
 
     def trial(self, configuration: Configuration) -> Trial:
-        of_it = self.path / _TRIALS / configuration.name
+        of_it = self.path / TRIALS / configuration.name
         return Trial(request=self.request, configuration=configuration, run=of_it / "run", output=of_it / "output.txt")
 
     def begin(self, trial: Trial) -> None:
@@ -91,7 +92,7 @@ class SweepFolder:
 
     def is_complete(self, name: str) -> bool:
         """Whether the configuration of this name has run."""
-        return (self.path / _TRIALS / name / _RAN).is_file()
+        return (self.path / TRIALS / name / _RAN).is_file()
 
     def ran(self, trial: Trial) -> None:
         """Its run is whole, whatever is worked out from it."""
@@ -116,4 +117,4 @@ class SweepFolder:
 
 
 def _result(trial: Trial) -> Path:
-    return trial.output.parent / "result.json"
+    return trial.output.parent / RESULT

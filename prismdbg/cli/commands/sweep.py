@@ -31,6 +31,7 @@ from prismdbg.sweep.request import How, SweepRequest
 from prismdbg.sweep.result import Result, State, fastest, pareto
 from prismdbg.sweep.search import Regret, Search, search
 from prismdbg.sweep.space import Space
+from prismdbg.sweep.stored import keep_comparison
 from prismdbg.sweep.sweep import sweep, sweep_of_predictions
 
 
@@ -155,6 +156,8 @@ def command(
         if cluster is not None:
             cluster_file.read(cluster)  # what is wrong with it is an error before anything runs
         results = sweep(request, console.announce)
+    if request.how is not How.PREDICT:
+        keep_comparison(request.output, results, memory_cap)
     if page_path is not None:
         with output_file.whole(page_path) as path:
             path.write_text(page(results, memory_cap), encoding="utf-8")
