@@ -23,6 +23,8 @@ from prismdbg.sweep.space import Configuration
 FORMAT = 1
 RESULTS = 2  # counted up when a result gets other values: older ones are worked out again
 _RESTS_ON = "rests_on"
+DESCRIPTION, TRIALS, RESULT = "sweep.json", "trials", "result.json"
+_RAN = "ran.json"
 
 
 class _Described(TypedDict):
@@ -41,7 +43,7 @@ class SweepFolder:
         """A new folder, or the one of an earlier start of this sweep, for this process alone. `UsageError` where it
         holds anything else, or another sweep goes on in it."""
         folder = cls._of(request)
-        descriptor = os.open(request.output / "sweep.json", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(request.output / DESCRIPTION, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield folder
@@ -54,7 +56,7 @@ class SweepFolder:
     @classmethod
     def _of(cls, request: SweepRequest) -> SweepFolder:
         folder = cls(request.output, request)
-        described = request.output / "sweep.json"
+        described = request.output / DESCRIPTION
         if not described.is_file():
             folder._make()
             said = redact_arguments(request.command).words  # to be shown, never to be run
@@ -77,7 +79,7 @@ class SweepFolder:
             raise cannot_be_made(self.path, error) from error
 
     def trial(self, configuration: Configuration) -> Trial:
-        of_it = self.path / "trials" / configuration.name
+        of_it = self.path / TRIALS / configuration.name
         return Trial(request=self.request, configuration=configuration, run=of_it / "run", output=of_it / "output.txt")
 
     def begin(self, trial: Trial) -> None:
@@ -86,11 +88,15 @@ class SweepFolder:
         trial.folder.mkdir(parents=True)
 
     def has_run(self, trial: Trial) -> bool:
-        return _ran(trial).is_file()
+        return self.is_complete(trial.configuration.name)
+
+    def is_complete(self, name: str) -> bool:
+        """Whether the configuration of this name has run."""
+        return (self.path / TRIALS / name / _RAN).is_file()
 
     def ran(self, trial: Trial) -> None:
         """Its run is whole, whatever is worked out from it."""
-        write_json(_ran(trial), {"configuration": trial.configuration.name})
+        write_json(trial.output.parent / _RAN, {"configuration": trial.configuration.name})
 
     def result(self, trial: Trial) -> Result | None:
         """What was worked out of its run before; None where that was not, or for another cluster."""
@@ -110,9 +116,5 @@ class SweepFolder:
         return hashlib.sha256(cluster + f"{self.request.digest} {self.request.tokens} {RESULTS}".encode()).hexdigest()
 
 
-def _ran(trial: Trial) -> Path:
-    return trial.output.parent / "ran.json"
-
-
 def _result(trial: Trial) -> Path:
-    return trial.output.parent / "result.json"
+    return trial.output.parent / RESULT

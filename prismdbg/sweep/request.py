@@ -12,6 +12,7 @@ from pathlib import Path
 
 from prismdbg.emulate.request import USUAL_STEPS
 from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.sweep.place import HERE, Place
 from prismdbg.sweep.space import Configuration, Space
 
 FOLDER = "folder"  # {folder}: of the configuration alone, for what its program writes
@@ -26,9 +27,9 @@ class How(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRequest:
     """command: with `{name}` for what is tried. classes: the axes along which ranks differ; empty: found out. jobs: so
-    many configurations at once. tokens: of an iteration, numbers and `{name}`s joined by `*`; empty: not known.
-    bound_s: of each rank that is emulated, of each job that is recorded. telemetry_ns: of recorded jobs, between two
-    readings of the sensors; 0: none."""
+    many configurations at once; 0: as many as Slurm runs. tokens: of an iteration, numbers and `{name}`s joined by `*`;
+    empty: not known. bound_s: of each rank that is emulated, of each job that is recorded. telemetry_ns: of recorded
+    jobs, between two readings of the sensors; 0: none."""
 
     output: Path
     space: Space
@@ -42,6 +43,7 @@ class SweepRequest:
     cluster: Path | None = None
     tokens: str = ""
     telemetry_ns: int = 0
+    place: Place = HERE
 
     @property
     def digest(self) -> str:

@@ -47,9 +47,16 @@ class Search:
 
 
 def search(request: SweepRequest, asked: Search, predictor: Predictor, say: Say) -> tuple[list[Result], Regret | None]:
-    """One result for each configuration; those that were predicted and did not run are left out."""
+    """One result for each configuration; those that were predicted and did not run are left out. `UsageError` where
+    none can be chosen."""
     predicted = sweep_of_predictions(replace(request, command=asked.words()), predictor, say)
     chosen = best(predicted, asked.keep, asked.cap_bytes)
+    if not chosen:
+        why = next((each.why for each in predicted if each.why), "none fits into --memory-cap")
+        raise UsageError(
+            f"no configuration can be chosen: {why}",
+            hint="give other values with --try, --search, --ops or --memory-cap",
+        )
     say(f"{len(chosen)} of {len(predicted)} configurations are run: those with the shortest predicted times")
     ran = sweep(request, say, only={each.name for each in chosen})
     known = {each.name: each for each in ran}

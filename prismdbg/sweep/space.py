@@ -35,6 +35,9 @@ class Dimension:
             raise UsageError(f"--try {text!r} has a value twice", hint="give each value once")
         return cls(name, values)
 
+    def __str__(self) -> str:
+        return f"{self.name}={','.join(self.values)}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
@@ -106,6 +109,11 @@ class Space:
                 f"--try {unused[0]} changes nothing: the command has no {{{unused[0]}}}",
                 hint=f"write it into the command, as in --{unused[0]} {{{unused[0]}}}",
             )
+
+    @property
+    def mesh_text(self) -> str:
+        """As `parse` takes it."""
+        return ",".join(f"{name}={size}" if size else name for name, size in self.axes.items())
 
     def check_product(self, text: str) -> None:
         """That these are whole numbers and names of numbers, joined by `*`."""

@@ -13,7 +13,7 @@ from prismdbg.sweep.predictor import Predictor
 from prismdbg.sweep.request import FOLDER, SweepRequest, Trial, tokens_of
 from prismdbg.sweep.result import Result, State
 from prismdbg.sweep.space import Configuration
-from prismdbg.sweep.trial_group import TrialGroup
+from prismdbg.sweep.workers.workers import workers
 
 
 def sweep(request: SweepRequest, say: Say, only: Collection[str] | None = None) -> list[Result]:
@@ -26,7 +26,7 @@ def sweep(request: SweepRequest, say: Say, only: Collection[str] | None = None) 
         missing = [trial for trial in trials.values() if not folder.has_run(trial)]
         if done := len(trials) - len(missing):
             say(f"{counted(done, 'configuration')} ran before; {len(missing)} to go")
-        why = TrialGroup(folder, request.jobs, request.bound_s, say).run(missing)
+        why = workers(folder, say).run(missing)
         return [_result(folder, trials[one.name], why, say) if one.mesh else _impossible(one) for one in tried]
 
 

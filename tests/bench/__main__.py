@@ -31,6 +31,7 @@ from tests.bench.sections import (
     predict_jobs,
     replay,
     screen,
+    searches,
     simulate,
     state_snapshots,
     steps,
@@ -67,6 +68,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Settings, Path], Measured]]] = {
     "emulated_memory": (emulated_memory.TITLE, emulated_memory.measure),
     "predict": (predict.TITLE, predict.measure),
     "sweeps": (sweeps.TITLE, sweeps.measure),
+    "searches": (searches.TITLE, searches.measure),
     "predict_jobs": (predict_jobs.TITLE, predict_jobs.measure),
     "predict_here": (predict_here.TITLE, predict_here.measure),
 }
@@ -86,7 +88,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         "--data", type=Path, help="the folder of measured figures that `predict` and `predict_jobs` are held against"
     )
-    parser.add_argument("--kept-sweeps", type=Path, help="the folder in which `sweeps` continues what it began")
+    parser.add_argument("--kept-sweeps", type=Path, help="the folder in which `sweeps` and `searches` continue")
     parser.add_argument(
         "--output", type=Path, help=f"where the table goes; {RESULTS.name} beside this, none if --quick"
     )

@@ -11,7 +11,7 @@ class Settings:
     """`rounds` hold one block of every mode; of each block's steps the first `dropped_steps` do not count.
 
     data: the folder of measured figures that `predict` is held against; the project has none of them.
-    kept_sweeps: the folder in which `sweeps` continues what it began.
+    kept_sweeps: the folder in which `sweeps` and `searches` continue what they began.
     """
 
     size: str = "6m"
@@ -46,6 +46,7 @@ class Settings:
     sweep_bound_s: float = 150.0
     kept_sweeps: Path | None = None
     sweep_steps: int = 10
+    search_budget_s: float = 40.0
     long_log: int = 1_000_000
     many_ranks: int = 1024
     late_runs: int = 20
@@ -84,6 +85,7 @@ QUICK = Settings(
     sweep_rounds=2,
     sweep_bound_s=30.0,
     sweep_steps=6,
+    search_budget_s=30.0,
     long_log=10_000,
     late_runs=1,
     late_steps=20,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from prismdbg.jobs.replay.replay_plan import ReplayRequest
     from prismdbg.jobs.run_overview import RunOverview
     from prismdbg.session.trace_place import TracePlace
+    from prismdbg.sweep.stored import StoredSweep
     from prismdbg_tui.session.live import LiveRank
     from prismdbg_tui.session.sidecar import Sidecar
 
@@ -98,6 +99,28 @@ def recorded_job(read: Callable[[], RunOverview], open_rank: Callable[[int, bool
             return app.return_code or 0
         job, rank = app.job, chosen.rank
         open_rank(chosen.rank, chosen.runs, chosen.at)
+
+
+def compared(read: Callable[[], StoredSweep], open_run: Callable[[Path], object]) -> int:
+    """The configurations of a sweep, again and again after one that was opened. `open_run`: shows all its ranks."""
+    sweep = read()
+    if not on_terminal():
+        from prismdbg_tui.compared.plain_sweep import write_sweep
+
+        write_sweep(sweep, sys.stdout)
+        return 0
+    from prismdbg_tui.compared.app import SweepApp
+    from prismdbg_tui.compared.keys import SWEEP_ACTIONS, TABLE
+    from prismdbg_tui.session.keymap import own_keys
+
+    keys, chosen = own_keys(SWEEP_ACTIONS, TABLE), ""
+    while True:
+        app = SweepApp(read, keys=keys, at=chosen)
+        name = app.run()
+        if name is None:
+            return app.return_code or 0
+        chosen = name
+        open_run(app.sweep.run(name))
 
 
 def debug(

@@ -20,12 +20,13 @@ from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.model.moment import Moment
 from prismdbg.render import console
+from prismdbg.sweep.stored import is_sweep, read_sweep
 
 LONGEST_S = 600.0  # without a collective or a command
 
 
 @click.command()
-@click.argument("capsule", type=Fetched(), metavar="CAPSULE|RUN|GRAPH|TRACES")
+@click.argument("capsule", type=Fetched(), metavar="CAPSULE|RUN|GRAPH|SWEEP|TRACES")
 @RANK_OF_RUN
 @click.option(
     "--cluster",
@@ -51,12 +52,16 @@ def command(
     An emulated RUN, or a GRAPH from `prismdbg graph build`, opens as a map of all ranks by mesh coordinates. From there
     you can open each rank. With --rank, only that rank opens.
 
+    A SWEEP, the folder of `prismdbg sweep`, opens as a table of its configurations. From there you can open each of
+    their runs.
+
     Nothing runs, and nothing in the capsule is trusted. Without a terminal, a table of the collectives or the ranks is
     printed.
     """
     whole_job = rank is None and is_job(capsule)
     all_recorded = rank is None and at is None and is_recorded_job(capsule)
-    if cluster is not None and not whole_job:
+    is_compared = rank is None and at is None and is_sweep(capsule)
+    if cluster is not None and not (whole_job or is_compared):
         raise UsageError("--cluster needs a whole job", hint="give an emulated RUN or a GRAPH, and leave --rank out")
     if web:
         from prismdbg_tui.browser.server import serve
@@ -65,8 +70,10 @@ def command(
         options += ["--at", str(at)] if at else []
         options += as_options(keys)
         all_ranks = whole_job or all_recorded
-        shown = (capsule if all_ranks else capsule_at(capsule, rank)).absolute()
+        shown = (capsule if all_ranks or is_compared else capsule_at(capsule, rank)).absolute()
         return serve(["open", str(shown), *options], port, sys.stderr, run=str(shown) if all_ranks else "")
+    if is_compared:
+        return _compared(capsule, cluster)
     if whole_job:
         return _all_ranks(capsule, cluster)
     if all_recorded:
@@ -76,6 +83,15 @@ def command(
 
     with opened(capsule, keys) as whole:
         return start.look(whole, capsule.name or str(capsule), at, path=capsule.absolute())
+
+
+def _compared(path: Path, cluster: Path | None) -> int:
+    from prismdbg_tui import start
+
+    def open_run(run: Path) -> int:
+        return _all_ranks(run, cluster) if is_job(run) else _all_recorded(run)
+
+    return start.compared(lambda: read_sweep(path), open_run)
 
 
 def _all_ranks(path: Path, cluster: Path | None) -> int:

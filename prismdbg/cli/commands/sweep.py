@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from prismdbg.cli.click_errors import WrongValue
 from prismdbg.cli.commands.predict import read_words
 from prismdbg.cli.commands.record import DEFAULT_PERIOD
 from prismdbg.cli.exit_codes import ExitCode
@@ -24,12 +25,21 @@ from prismdbg.render.sweep_page import page
 from prismdbg.simulate.cluster import cluster_file
 from prismdbg.simulate.graph.mesh import LARGEST_WORLD
 from prismdbg.sweep.evaluate import PREDICTION_ERROR
+from prismdbg.sweep.place import Engine, Place
 from prismdbg.sweep.predictor import Predictor
 from prismdbg.sweep.request import How, SweepRequest
 from prismdbg.sweep.result import Result, State, fastest, pareto
 from prismdbg.sweep.search import Regret, Search, search
 from prismdbg.sweep.space import Space
+from prismdbg.sweep.stored import keep_comparison
 from prismdbg.sweep.sweep import sweep, sweep_of_predictions
+
+
+def _place(text: str) -> Place:
+    try:
+        return Place.parse(str(text))
+    except UsageError as error:
+        raise WrongValue(str(error), hint=error.hint) from error
 
 
 @click.command(context_settings=TAKES_JOB)
@@ -83,7 +93,12 @@ from prismdbg.sweep.sweep import sweep, sweep_of_predictions
 )
 @click.option(
     "--jobs", type=click.IntRange(1), default=None, metavar="N",
-    help="Run N configurations at once.  [default: the number of CPUs with emulate, 1 with record]",
+    help="Run N configurations at once.  [default: the number of CPUs with emulate, 1 with "
+    "record, no limit with Slurm]",
+)  # fmt: skip
+@click.option(
+    "--on", "place", type=_place, default="local", show_default=True, metavar="PLACE",
+    help="Run on this machine (local), or as one job array of Slurm: slurm, or 'slurm:OPTIONS' with options of sbatch.",
 )  # fmt: skip
 @click.option(
     "--timeout",
@@ -148,6 +163,8 @@ def command(
         if cluster is not None:
             cluster_file.read(cluster)  # what is wrong with it is an error before anything runs
         results = sweep(request, console.announce)
+    if request.how is not How.PREDICT:
+        keep_comparison(request.output, results, memory_cap)
     if page_path is not None:
         with output_file.whole(page_path) as path:
             path.write_text(page(results, memory_cap), encoding="utf-8")
@@ -178,6 +195,7 @@ def _request(
     memory_cap: int,
     tokens: str,
     jobs: int | None,
+    place: Place,
     timeout: float,
     telemetry: int | None,
 ) -> SweepRequest:
@@ -185,6 +203,8 @@ def _request(
         raise UsageError("--telemetry reads the sensors of a job that runs", hint="add --how record, or leave it out")
     if output is None and how is not How.PREDICT:
         raise UsageError("no folder for the runs was given", hint="give a new folder with -o")
+    if place.engine is not Engine.LOCAL and how is How.PREDICT:
+        raise UsageError(f"--on {place.engine} runs configurations, and predictions do not run", hint="leave --on out")
     return SweepRequest(
         output=output or Path(),
         space=Space.parse(world, mesh, tried),
@@ -193,12 +213,19 @@ def _request(
         steps=steps,
         classes=tuple(name.strip() for name in classes.split(",") if name.strip()),
         memory=memory or memory_cap > 0,
-        jobs=jobs or (len(os.sched_getaffinity(0)) if how is How.EMULATE else 1),
+        jobs=jobs or _at_once(how, place),
         bound_s=timeout,
         cluster=cluster,
         tokens=tokens,
         telemetry_ns=telemetry or 0,
+        place=place,
     )
+
+
+def _at_once(how: How, place: Place) -> int:
+    if place.engine is not Engine.LOCAL:
+        return 0
+    return len(os.sched_getaffinity(0)) if how is How.EMULATE else 1
 
 
 def _predictor(ops: Path | None, cluster: Path | None) -> Predictor:

@@ -52,14 +52,10 @@ class Compared:
 
 
 def measure(settings: Settings, folder: Path) -> Measured:
-    kept = settings.kept_sweeps or folder
-    kept.mkdir(parents=True, exist_ok=True)
-    cluster = kept / "cluster.yaml"
-    if not cluster.exists():
-        run(prismdbg("calibrate", "-o", cluster, "--ranks", RANKS), kept / "calibrate.txt")
-    emulated = _sweep("emulate", [sys.executable], settings, kept, "--cluster", cluster, "--steps", 6, "--jobs", 1)
+    kept = folder_of(settings, folder)
+    emulated = by_name(swept_by_emulation(settings, kept)["results"])
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "{world}"]
-    recorded = _sweep("record", launcher, settings, kept)
+    recorded = by_name(_sweep("record", launcher, settings, kept)["results"])
     steps = _interleaved(list(emulated), settings, folder)
     found = Compared(
         emulated={name: each["middle_ns"] / 1e6 for name, each in emulated.items()},
@@ -71,19 +67,44 @@ def measure(settings: Settings, folder: Path) -> Measured:
     return Measured(rows=_rows(found), notes=_notes(found))
 
 
-def _sweep(
-    how: str, launcher: Sequence[str], settings: Settings, kept: Path, *options: object
-) -> dict[str, dict[str, Any]]:
-    """What it says of each configuration that has a time. In a folder of an earlier start nothing runs again."""
-    tried = [word for each in TRIED for word in ("--try", each)]
-    asked = ["--world", RANKS, "--mesh", "pp,dp,tp", *tried, "--how", how, "--memory", *options, "--json"]
-    job = [*launcher, PROGRAM, *["--pp", "{pp}", "--tp", "{tp}", "--microbatch", "{mbs}", "--recompute", "{rc}"]]
-    said = run(
-        prismdbg("sweep", "-o", kept / how, *asked, "--", *job, "--steps", settings.sweep_steps), kept / f"{how}.txt"
-    )
-    values, _ = json.JSONDecoder().raw_decode(said[("\n" + said).index("\n{") :])
-    results = values["results"]
+def folder_of(settings: Settings, folder: Path) -> Path:
+    """Where sweeps are kept, with a calibrated cluster file."""
+    kept = settings.kept_sweeps or folder
+    kept.mkdir(parents=True, exist_ok=True)
+    if not cluster_in(kept).exists():
+        run(prismdbg("calibrate", "-o", cluster_in(kept), "--ranks", RANKS), kept / "calibrate.txt")
+    return kept
+
+
+def swept_by_emulation(settings: Settings, kept: Path, *options: object) -> dict[str, Any]:
+    """What the command says as JSON."""
+    known = ["--cluster", cluster_in(kept), "--steps", 6, "--jobs", 1]
+    return _sweep("emulate", [sys.executable], settings, kept, *known, *options)
+
+
+def by_name(results: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Those that have a time."""
     return {each["name"]: each for each in results if each["state"] == "done"}
+
+
+def cluster_in(kept: Path) -> Path:
+    return kept / "cluster.yaml"
+
+
+def _sweep(how: str, launcher: Sequence[str], settings: Settings, kept: Path, *options: object) -> dict[str, Any]:
+    """What it says. In a folder of an earlier start nothing runs again."""
+    job = [*launcher, PROGRAM, *["--pp", "{pp}", "--tp", "{tp}", "--microbatch", "{mbs}", "--recompute", "{rc}"]]
+    more = ["-o", kept / how, "--memory", *options, "--", *job, "--steps", settings.sweep_steps]
+    return said_of(how, more, kept / f"{how}.txt")
+
+
+def said_of(how: str, words: Sequence[object], output: Path) -> dict[str, Any]:
+    """What `sweep --how` says of the 12 configurations."""
+    tried = [word for each in TRIED for word in ("--try", each)]
+    asked = ["--world", RANKS, "--mesh", "pp,dp,tp", *tried, "--how", how, "--json"]
+    said = run(prismdbg("sweep", *asked, *words), output)
+    values, _ = json.JSONDecoder().raw_decode(said[("\n" + said).index("\n{") :])
+    return dict(values)
 
 
 def _interleaved(names: Sequence[str], settings: Settings, folder: Path) -> dict[str, list[float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prismdbg.diagnosis.delays import Delay
@@ -46,11 +46,13 @@ SCENARIOS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """late: the ranks that `why` found late, with the cause that it named, if any."""
+    """late: the ranks that `why` found late, with the cause that it named, if any. held_s: how long the quota held the
+    last rank, by the kernel, where there is one."""
 
     late: Sequence[tuple[int, LateCause | None]]
     seconds: float
     sampler_share: float
+    held_s: float = 0.0
 
     def named(self) -> list[tuple[int, Why]]:
         return [(rank, cause.why) for rank, cause in self.late if cause is not None and cause.why.is_named]
@@ -110,7 +112,8 @@ def _outcome(settings: Settings, folder: Path, scenario: Scenario, library: Path
         with _group(scenario) as group:
             inside = [*options, "--group", group] if group else options
             seconds = _run(settings, place, scenario.late, inside, prefix=prefix)
-        return _seen(place, seconds)
+            held_s = _held_s(group) if group else 0.0
+        return replace(_seen(place, seconds), held_s=held_s)
     finally:
         remove_run(place)
         for path in sorted(folder.rglob("*"), reverse=True):
@@ -141,7 +144,7 @@ def _run(
 
 def _seen(place: Path, seconds: float) -> Outcome:
     evidence = gather(place)
-    telemetry = evidence.telemetry
+    telemetry = evidence.telemetry_of(LATE_RANK)
     own = telemetry.find(SAMPLER, CPU_TIME) if telemetry is not None else None
     if own is None or len(own.times_ns) < 2:
         raise BenchError("the sampler wrote nothing of itself")
@@ -165,7 +168,18 @@ def _summary(scenario: Scenario, outcomes: Sequence[Outcome]) -> str:
         false = len(outcomes) - len(right) - len(silent)
         text = f"named right in {len(right)} of {len(outcomes)} runs, wrong in {false}, no cause named in {len(silent)}"
         wrong = [outcome.say() for outcome in outcomes if outcome not in right]
+    held_s = [outcome.held_s for outcome in outcomes]
+    text += f", held by the quota for {min(held_s):.2f} to {max(held_s):.2f} s" if any(held_s) else ""
     return f"{scenario.title}: {text}" + (f" ({'; '.join(wrong)})" if wrong else "")
+
+
+def _held_s(group: Path) -> float:
+    """Of the whole run, by `cpu.stat`: without this the run says nothing of quotas."""
+    rows = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+    held_s = int(rows["throttled_usec"]) / 1e6 if "throttled_usec" in rows else int(rows["throttled_time"]) / 1e9
+    if not held_s:
+        raise BenchError("the quota held nobody")
+    return held_s
 
 
 @contextmanager

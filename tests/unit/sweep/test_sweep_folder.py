@@ -13,7 +13,7 @@ from prismdbg.sweep.folder import SweepFolder
 from prismdbg.sweep.request import How, SweepRequest, Trial
 from prismdbg.sweep.result import Result, State
 from prismdbg.sweep.space import Space
-from prismdbg.sweep.trial_group import TrialGroup, last_error
+from prismdbg.sweep.workers.trial_group import TrialGroup, last_error
 
 SPACE = Space.parse(4, "pp,dp", ["pp=1,2"])
 COMMAND = ("python", "train.py", "--pp", "{pp}", "--api-key", "sk-very-secret-0123456789")

@@ -17,7 +17,7 @@ from prismdbg.errors import UsageError
 from prismdbg.settings.user_config import folder, tables_of, user_config
 from prismdbg_tui.session.actions import ACTIONS, Action
 
-TABLES = ("overview", "job")
+TABLES = ("overview", "job", "sweep")
 RESERVED = ("ctrl+p", "ctrl+q", "ctrl+c")  # Textual's own
 ESCAPE = "escape"  # out of a line, out of what takes long
 _MODIFIERS = frozenset(["ctrl", "shift", "alt", "super", "hyper", "meta"])

@@ -14,7 +14,7 @@ from prismdbg.jobs.capture.capture import Say
 from prismdbg.model.durations import duration
 from prismdbg.sweep.folder import SweepFolder
 from prismdbg.sweep.request import How, Trial
-from prismdbg.sweep.trial_process import start
+from prismdbg.sweep.workers.trial_process import start
 
 TO_END_S = 60.0  # of a process that is told to end, until it is killed: a launcher gives its ranks half of that
 _ERROR = "error: "

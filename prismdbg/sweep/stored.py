@@ -1,0 +1,73 @@
+"""A sweep as its folder keeps it, for those who look at it later or while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+from prismdbg.capsule import checked_json
+from prismdbg.errors import CapsuleError
+from prismdbg.jobs.storage.run_folder import write_json
+from prismdbg.sweep.folder import DESCRIPTION, RESULT, TRIALS
+from prismdbg.sweep.result import Result
+
+_COMPARED = "compared.json"
+
+
+class _Stored(TypedDict):
+    cap_bytes: int
+    results: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSweep:
+    """`unfinished`: configurations that were started and have no result. cap_bytes: 0 without a cap."""
+
+    path: Path
+    results: tuple[Result, ...]
+    unfinished: tuple[str, ...]
+    cap_bytes: int
+
+    def run(self, name: str) -> Path:
+        return self.path / TRIALS / name / "run"
+
+
+def is_sweep(path: Path) -> bool:
+    return (path / DESCRIPTION).is_file()
+
+
+def keep_comparison(path: Path, results: Sequence[Result], cap_bytes: int) -> None:
+    """Also of configurations that did not run."""
+    write_json(path / _COMPARED, {"cap_bytes": cap_bytes, "results": [each.to_json() for each in results]})
+
+
+def read_sweep(path: Path) -> StoredSweep:
+    """What was compared last, and what has ended since then. `CapsuleError` where a file of it is damaged."""
+    compared, cap_bytes = _compared(path / _COMPARED)
+    found = {each.name: each for each in compared}
+    started = sorted(folder.name for folder in (path / TRIALS).glob("*") if folder.is_dir())
+    for name in started:
+        if (file := path / TRIALS / name / RESULT).is_file():
+            found[name] = _result(checked_json.read(file).value, file)
+    return StoredSweep(
+        path=path,
+        results=tuple(found.values()),
+        unfinished=tuple(name for name in started if name not in found),
+        cap_bytes=cap_bytes,
+    )
+
+
+def _compared(file: Path) -> tuple[list[Result], int]:
+    if not file.is_file():
+        return [], 0
+    stored = checked_json.checked(_Stored, checked_json.read(file).value, str(file))
+    return [_result(each, file) for each in stored["results"]], stored["cap_bytes"]
+
+
+def _result(value: object, file: Path) -> Result:
+    result = Result.from_json(value, str(file))
+    if "/" in result.name or result.name in ("", ".", ".."):
+        raise CapsuleError(f"{file}: {result.name[:40]!r} is not the name of a configuration")
+    return result

@@ -1,0 +1,1 @@
+"""Where the configurations of a sweep run: this machine, or a cluster."""

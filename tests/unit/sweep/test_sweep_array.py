@@ -1,0 +1,106 @@
+"""What a task of an array is given, and what it tells."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from prismdbg.errors import CapsuleError, FacilityError, UsageError
+from prismdbg.sweep.folder import SweepFolder
+from prismdbg.sweep.place import HERE, Engine, Place
+from prismdbg.sweep.request import How, SweepRequest
+from prismdbg.sweep.space import Space
+from prismdbg.sweep.workers import array_task
+from prismdbg.sweep.workers.order import Order
+from prismdbg.sweep.workers.slurm import Slurm
+from prismdbg.sweep.workers.slurm_array import SlurmArray
+from prismdbg.sweep.workers.workers import workers
+
+PROGRAM = "import sys; sys.exit(sys.argv[1] if sys.argv[1] != 'good' else 0)"
+
+
+def request(path: Path) -> SweepRequest:
+    """Of two real jobs of one process each."""
+    return SweepRequest(
+        output=path / "s",
+        space=Space.parse(1, "dp,tp=1", ["say=good,bad"]),
+        command=(sys.executable, "-c", PROGRAM, "{say}"),
+        how=How.RECORD,
+        bound_s=60.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("local", HERE),
+        ("slurm", Place(Engine.SLURM)),
+        ("slurm:-p gpu --comment='a b'", Place(Engine.SLURM, ("-p", "gpu", "--comment=a b"))),
+    ],
+)
+def test_a_place_is_named_with_options(text: str, place: Place) -> None:
+    assert Place.parse(text) == place
+
+
+@pytest.mark.parametrize("text", ["", "pbs", "slurm:--comment='a", "local:-p gpu", "local,slurm"])
+def test_what_is_no_place_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        Place.parse(text)
+    assert raised.value.hint
+
+
+def test_an_order_is_read_as_it_was_written(tmp_path: Path) -> None:
+    asked = replace(request(tmp_path), steps=7, classes=("pp", "tp"), memory=True, telemetry_ns=5)
+    text = Order(asked, ("say=bad",)).to_json()
+    assert "\n" not in text
+    assert Order.from_json(text) == Order(replace(asked, output=asked.output.absolute()), ("say=bad",))
+    with pytest.raises(CapsuleError, match="unknown way"):
+        Order.from_json(json.dumps({**json.loads(text), "how": "guess"}))
+
+
+def test_a_task_runs_the_configuration_of_its_number_and_tells_why_it_failed(tmp_path: Path) -> None:
+    asked = request(tmp_path)
+    with SweepFolder.opened(asked) as folder:
+        order = Order(asked, ("say=bad", "say=good")).to_json()
+        bad, good = (_task(order, number) for number in range(2))
+        assert (good.returncode, bad.returncode) == (0, 1)
+        assert folder.is_complete("say=good") and not folder.is_complete("say=bad")
+        assert bad.stdout.splitlines()[-1].startswith("error: ") and "bad" in bad.stdout.splitlines()[-1]
+
+
+def test_a_slurm_that_is_not_installed_is_an_error_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    asked = replace(request(tmp_path), place=Place(Engine.SLURM))
+    with SweepFolder.opened(asked) as folder, pytest.raises(FacilityError, match="sbatch does not exist"):
+        workers(folder, print).run([folder.trial(one) for one in asked.space.configurations()])
+    with SweepFolder.opened(request(tmp_path)) as folder:
+        workers(folder, print)
+
+
+def test_while_an_array_may_run_nothing_runs_here(tmp_path: Path) -> None:
+    with SweepFolder.opened(request(tmp_path)) as folder:
+        (folder.path / "slurm").mkdir()
+        (folder.path / "slurm" / "array.json").write_text('{"job": 17, "names": ["say=good"]}')
+        with pytest.raises(UsageError, match="array 17 of Slurm may still run"):
+            workers(folder, print)
+        SlurmArray(folder, Slurm(()), print)
+
+
+def _task(order: str, number: int) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", array_task.__name__],
+        input=order,
+        env={**os.environ, array_task.NUMBER: str(number)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )

@@ -1,0 +1,193 @@
+"""The configurations of a sweep on one screen, by its keys and what it ends with."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from played import until
+from prismdbg_tui.compared.app import SweepApp
+from prismdbg_tui.compared.help_sheet import SweepHelp
+from prismdbg_tui.compared.keys import SWEEP_ACTIONS, TABLE
+from prismdbg_tui.compared.plain_sweep import write_sweep
+from prismdbg_tui.session.keymap import read_keys
+from textual.pilot import Pilot
+
+from prismdbg.errors import CapsuleError
+from prismdbg.sweep.result import Result, State
+from prismdbg.sweep.stored import is_sweep, keep_comparison, read_sweep
+
+Play = Callable[[SweepApp, Pilot[str]], Awaitable[None]]
+MIB = 1 << 20
+
+
+def done(name: str, ms: int, peak_mib: int) -> Result:
+    taken = tuple(1_000_000 * (ms + more) for more in (-1, 0, 1))
+    return Result(
+        name=name, values={}, state=State.DONE, mesh="dp=2", middle_ns=taken[1], iteration_ns=taken,
+        peak_bytes=peak_mib * MIB, exposed={"dp": 0.25}, worth="all modelled",
+    )  # fmt: skip
+
+
+def keep(folder: Path, result: Result) -> None:
+    """As one that has run."""
+    own = folder / "trials" / result.name
+    own.mkdir(parents=True)
+    (own / "result.json").write_text(json.dumps(result.to_json()))
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    """Two that ran, one that failed, one that was left out, one that runs."""
+    folder = tmp_path / "s"
+    keep(folder, done("tp=1", 30, 100))
+    keep(folder, done("tp=2", 20, 900))
+    (folder / "sweep.json").write_text("{}")
+    (folder / "trials" / "tp=16").mkdir()
+    failed = Result(name="tp=4", values={}, state=State.FAILED, mesh="dp=1", why="rank 0 failed\x1b]0;taken\x07[bold]")
+    left_out = Result(name="tp=8", values={}, state=State.LEFT_OUT, why="predicted 40 ms")
+    keep_comparison(folder, [done("tp=1", 99, 9), failed, left_out], 500 * MIB)
+    return folder
+
+
+def play(folder: Path, part: Play, size: tuple[int, int] = (120, 36)) -> SweepApp:
+    app = SweepApp(lambda: read_sweep(folder))
+
+    async def run() -> None:
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            await part(app, pilot)
+
+    asyncio.run(run())
+    return app
+
+
+def on_screen(app: SweepApp) -> str:
+    return "\n".join("".join(segment.text for segment in line) for line in app.screen._compositor.render_strips())
+
+
+def test_what_ran_since_the_last_comparison_counts(sweep: Path) -> None:
+    assert is_sweep(sweep) and not is_sweep(sweep / "trials")
+    found = read_sweep(sweep)
+    assert {each.name: each.middle_ns for each in found.results} == {
+        "tp=1": 30_000_000, "tp=2": 20_000_000, "tp=4": 0, "tp=8": 0,
+    }  # fmt: skip
+    assert found.unfinished == ("tp=16",) and found.cap_bytes == 500 * MIB
+
+
+@pytest.mark.parametrize("name", ["../../other", "..", ""])
+def test_a_name_that_leads_elsewhere_is_refused(sweep: Path, name: str) -> None:
+    keep_comparison(sweep, [done(name, 1, 1)], 0)
+    with pytest.raises(CapsuleError, match="is not the name of a configuration"):
+        read_sweep(sweep)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 60)])
+def test_all_configurations_with_time_interval_memory_and_fit(sweep: Path, size: tuple[int, int]) -> None:
+    async def part(app: SweepApp, pilot: Pilot[str]) -> None:
+        text = on_screen(app)
+        assert "2 of 5 configurations with a time" in text and "1 without a result" in text
+        assert "fastest: tp=1, 30 ms per iteration" in text, "the other one does not fit"
+        row = next(line for line in text.splitlines() if "* tp=2" in line)
+        assert all(part in row for part in ("20 ms", "19 ms to 21 ms", "900.0 MiB", "no")), row
+        assert "failed" in text and "left out" in text
+
+    play(sweep, part, size)
+
+
+def test_a_long_name_leaves_room_for_the_other_columns(sweep: Path) -> None:
+    keep(sweep, done(",".join(f"option{number}=value" for number in range(9)), 10, 1))
+
+    async def part(app: SweepApp, pilot: Pilot[str]) -> None:
+        row = next(line for line in on_screen(app).splitlines() if "* option0" in line)
+        assert "9 ms to 11 ms" in row and "yes" in row, row
+
+    play(sweep, part, (80, 24))
+
+
+def test_enter_opens_the_run_under_the_cursor(sweep: Path) -> None:
+    async def part(app: SweepApp, pilot: Pilot[str]) -> None:
+        assert app.name_at == "tp=2"
+        await pilot.press("down", "enter")
+
+    assert play(sweep, part).return_value == "tp=1"
+
+
+def test_what_has_no_run_is_not_opened_and_says_why(sweep: Path) -> None:
+    async def part(app: SweepApp, pilot: Pilot[str]) -> None:
+        await pilot.press("down", "down")
+        await until(lambda: "failed: rank 0 failed" in on_screen(app), pilot)
+        assert "\x1b" not in on_screen(app) and "\x07" not in on_screen(app)
+        await pilot.press("enter")
+        await until(lambda: any("tp=4 has no complete run" in note.message for note in app._notifications), pilot)
+
+    assert play(sweep, part).return_value is None
+
+
+def test_sorting_keeps_the_configuration_under_the_cursor(sweep: Path) -> None:
+    async def part(app: SweepApp, pilot: Pilot[str]) -> None:
+        orders = []
+        for _ in range(3):
+            orders.append([each.name for each in app.rows])
+            await pilot.press("s")
+            await pilot.pause()
+            assert app.name_at == "tp=2" and app.rows[app.table.cursor_row].name == "tp=2"
+        assert orders == [
+            ["tp=2", "tp=1", "tp=4", "tp=8"],
+            ["tp=1", "tp=2", "tp=4", "tp=8"],
+            ["tp=1", "tp=2", "tp=4", "tp=8"],
+        ]
+
+    play(sweep, part)
+
+
+def test_it_is_read_again_while_the_sweep_runs(sweep: Path) -> None:
+    async def part(app: SweepApp, pilot: Pilot[str]) -> None:
+        (sweep / "trials" / "tp=16" / "result.json").write_text(json.dumps(done("tp=16", 5, 1).to_json()))
+        await pilot.press("r")
+        await until(lambda: app.table.row_count == 5, pilot)
+        assert app.rows[0].name == "tp=16"
+        (sweep / "compared.json").write_text("{")
+        await pilot.press("r")
+        await until(lambda: any("cannot be read again" in note.message for note in app._notifications), pilot)
+
+    play(sweep, part)
+
+
+def test_a_sweep_without_results_is_shown_empty(tmp_path: Path) -> None:
+    async def part(app: SweepApp, pilot: Pilot[str]) -> None:
+        assert "no configuration has a time" in on_screen(app)
+        await pilot.press("enter", "s", "q")
+
+    assert play(tmp_path, part).return_value is None
+
+
+def test_the_help_of_a_sweep_names_every_key(sweep: Path) -> None:
+    async def part(app: SweepApp, pilot: Pilot[str]) -> None:
+        await pilot.press("question_mark")
+        await until(lambda: isinstance(app.screen, SweepHelp), pilot)
+        cells = [str(cell) for column in app.screen._of_keys().columns for cell in column.cells]
+        assert all(action.title in cells for action in SWEEP_ACTIONS)
+        await pilot.press("escape")
+
+    play(sweep, part)
+
+
+def test_a_sweep_as_lines_of_text(sweep: Path) -> None:
+    out = io.StringIO()
+    write_sweep(read_sweep(sweep), out)
+    header, *rows = [line.split("\t") for line in out.getvalue().splitlines()]
+    assert len(rows) == 4 and {len(row) for row in rows} == {len(header)} and "\x1b" not in out.getvalue()
+    found = {row[0]: dict(zip(header, row, strict=True)) for row in rows}
+    assert found["tp=2"]["time_ns"] == "20000000" and found["tp=2"]["fits"] == "False"
+    assert found["tp=8"]["time_ns"] == "" and found["tp=8"]["why"] == "predicted 40 ms"
+
+
+def test_keys_of_a_sweep_have_a_table_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    file.write_text('[sweep]\nnext_order = "o"\n')
+    assert read_keys(file, SWEEP_ACTIONS, TABLE) == {"next_order": "o"}

@@ -1,0 +1,1 @@
+"""The configurations of a sweep on one screen."""

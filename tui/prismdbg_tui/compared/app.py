@@ -1,0 +1,175 @@
+"""The configurations of a sweep, one row each. Ends with the one that is to be opened, or with none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePath
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
+from textual.widgets import DataTable, Static
+
+from prismdbg.errors import PrismError
+from prismdbg.sweep.result import Result, State, pareto
+from prismdbg.sweep.stored import StoredSweep
+from prismdbg_tui.compared import words
+from prismdbg_tui.compared.help_sheet import SweepHelp
+from prismdbg_tui.compared.keys import SWEEP_ACTIONS
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.drawing.picture import picture
+from prismdbg_tui.drawing.themes import use_themes
+from prismdbg_tui.overview.keys import bindings
+from prismdbg_tui.recorded_job.app import RankTable
+from prismdbg_tui.session import keymap
+from prismdbg_tui.widgets.key_bar import KeyBar
+
+_MOST_LINES = 6  # of a pane
+_ORDERS: tuple[tuple[str, Callable[[Result], tuple[int | str, ...]]], ...] = (
+    ("time", lambda each: (each.state is not State.DONE, each.middle_ns, each.name)),
+    ("memory", lambda each: (each.peak_bytes is None, each.peak_bytes or 0, each.name)),
+    ("name", lambda each: (each.name,)),
+)
+
+
+class SweepApp(App[str]):
+    CSS_PATH: ClassVar[list[str | PurePath]] = [
+        Path(__file__).parents[1] / "styles.tcss",
+        Path(__file__).with_name("compared.tcss"),
+    ]
+    TITLE = "prismdbg"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = bindings(SWEEP_ACTIONS)
+
+    def __init__(self, read: Callable[[], StoredSweep], *, keys: Mapping[str, str] | None = None, at: str = "") -> None:
+        """`read`: the folder again. at: the name of the configuration that has the cursor."""
+        super().__init__()
+        self._read, self._order, self.name_at = read, 0, at
+        self.sweep = read()
+        self.keys_shown = keymap.in_force(keys or {}, SWEEP_ACTIONS)
+        self.set_keymap(dict(keys or {}))
+        self._head = Static("", classes="head")
+        self._conclusion, self._detail = (Static("", id=name, classes="pane") for name in ("conclusion", "detail"))
+        self.table = RankTable(id="configurations", cursor_type="row")
+        self._keybar = KeyBar(self.keys_shown, live=True, actions=SWEEP_ACTIONS)
+
+    def compose(self) -> ComposeResult:
+        yield self._head
+        yield self._conclusion
+        yield self.table
+        yield self._detail
+        yield self._keybar
+
+    def on_mount(self) -> None:
+        use_themes(self)
+        self._conclusion.border_title, self._detail.border_title = "Result", "Under the cursor"
+        self.table.focus()
+        self._repaint()
+
+    # what is shown
+
+    @property
+    def rows(self) -> list[Result]:
+        return sorted(self.sweep.results, key=_ORDERS[self._order][1])
+
+    def _repaint(self) -> None:
+        head = Text(no_wrap=True, overflow="ellipsis")
+        head.append(" ◣ prismdbg ", f"bold {color(self, 'accent')}")
+        head.append(" sweep ", f"bold reverse {color(self, 'warning')}")
+        head.append(f"  {figures.clean(self.sweep.path.name or str(self.sweep.path))}", "bold")
+        head.append(f" · {words.heading(self.sweep)}", "dim")
+        self._head.update(head)
+        self._show(self._conclusion, words.conclusion(self.sweep))
+        self._fill()
+        self._keybar.paint()
+
+    def _show(self, pane: Static, text: Text) -> None:
+        """As high as its text, with its frame."""
+        lines = len(text.wrap(self.console, max(self.size.width - 4, 1)))
+        pane.styles.height = min(lines, _MOST_LINES, max(self.size.height // 4, 2)) + 2
+        pane.update(text)
+
+    def _fill(self) -> None:
+        best = {each.name for each in pareto(self.sweep.results)}
+        bad, cap_bytes = color(self, "error"), self.sweep.cap_bytes
+        rows = self.rows
+        texts = [words.cells(each, cap_bytes, is_best=each.name in best, bad=bad) for each in rows]
+        titles = words.shown_titles(texts, self.size.width - 1)
+        self.table.clear(columns=True)
+        for title, width in titles:
+            self.table.add_column(words.label(title), width=width, key=title)
+        for each, cells in zip(rows, texts, strict=True):
+            self.table.add_row(*cells[: len(titles)], key=each.name)
+        place = next((at for at, each in enumerate(rows) if each.name == self.name_at), 0)
+        self.table.move_cursor(row=place, animate=False)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._repaint)
+
+    def watch_theme(self, _name: str) -> None:
+        if self.is_mounted(self._head):
+            self.call_after_refresh(self._repaint)
+
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        screens, (width, height) = self._background_screens, self.size
+        shown = self.screen._compositor.render_update(full=True, screen_stack=screens, simplify=simplify)
+        return picture(shown or "", width, height, title or self.title, color(self, "background"))
+
+    # what is done
+
+    def on_data_table_row_highlighted(self, message: DataTable.RowHighlighted) -> None:
+        if message.row_key.value is not None and self.table.is_valid_row_index(message.cursor_row):
+            self.name_at = message.row_key.value
+            self._show(self._detail, words.detail(self._chosen()))
+
+    def on_data_table_row_selected(self, message: DataTable.RowSelected) -> None:
+        message.stop()
+        self.action_act("open")
+
+    def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
+        self.action_act(message.action_name)
+
+    def action_act(self, name: str) -> None:
+        getattr(self, f"_do_{name}")()
+
+    def refuse(self, text: str) -> None:
+        self.notify(text.replace("[", r"\["), severity="warning", timeout=4)
+
+    def _chosen(self) -> Result:
+        return next(each for each in self.sweep.results if each.name == self.name_at)
+
+    def _do_open(self) -> None:
+        if not self.sweep.results:
+            return
+        chosen = self._chosen()
+        if chosen.state is not State.DONE:
+            self.refuse(f"{chosen.name} has no complete run: {chosen.state}")
+        elif self.is_web:
+            self.refuse(f"run `prismdbg open --web {self.sweep.run(chosen.name)}`")
+        else:
+            self.exit(chosen.name)
+
+    def _do_next_order(self) -> None:
+        self._order = (self._order + 1) % len(_ORDERS)
+        self._fill()
+        self.notify(f"sorted by {_ORDERS[self._order][0]}", timeout=2)
+
+    def _do_again(self) -> None:
+        try:
+            self.sweep = self._read()
+        except (PrismError, OSError) as error:
+            self.refuse(f"the sweep cannot be read again: {error}")
+            return
+        self._repaint()
+
+    def _do_theme(self) -> None:
+        names = sorted(self.available_themes)
+        self.theme = names[(names.index(self.theme) + 1) % len(names)]
+
+    def _do_help(self) -> None:
+        self.push_screen(SweepHelp(self.keys_shown))
+
+    def _do_leave(self) -> None:
+        self.exit(None)
