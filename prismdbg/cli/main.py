@@ -21,6 +21,7 @@ import prismdbg
 from prismdbg.capsule.secrets import own_rules
 from prismdbg.cli import click_errors, registry
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.cli.options import user_code
 from prismdbg.cli.options.config_defaults import apply_defaults, origin_of, require_commands
 from prismdbg.errors import PrismError, UsageError, quoted, suggestion
 from prismdbg.model.exit_code import as_shell
@@ -69,6 +70,7 @@ class LazyGroup(click.Group):
             config = user_config()
             require_commands(config, registry.entries())
             own_rules.use(config.secret_names, config.secret_values)
+            user_code.begin(config)
             apply_defaults(ctx, name, command, config)
         return name, command, rest
 

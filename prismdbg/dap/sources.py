@@ -11,8 +11,7 @@ from prismdbg.capsule.files import Place, RankFile, content_path, read_files
 from prismdbg.dap.arguments import Arguments
 from prismdbg.dap.handles import Handles
 from prismdbg.errors import CapsuleError, PrismError, UsageError
-from prismdbg.model.frame import Frame
-from prismdbg.session.frames import is_library
+from prismdbg.model.frame import is_program
 from prismdbg.session.known import Known
 
 MAX_SOURCE_BYTES = 4 << 20
@@ -31,7 +30,7 @@ class Sources:
     def _of(self, path: str) -> Json:
         """A `Source`: with a reference where the client is to ask for the capsule's own."""
         source: Json = {"name": PurePosixPath(path).name, "path": path}
-        if is_library(Frame(path, 0, "")):
+        if not is_program(path):
             return {**source, "presentationHint": "deemphasize"}
         if path in self._inside and not self._is_here(path):
             if path not in self._numbers:

@@ -9,8 +9,7 @@ from prismdbg.capsule.files import Place, RankFile, content_path, read_files
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import PrismError
 from prismdbg.log.rank_log import read_log
-from prismdbg.model.collective import Frame
-from prismdbg.session.frames import is_library
+from prismdbg.model.frame import is_program
 from prismdbg.session.known import NOTHING, Known
 
 DEEP = 48  # frames that are recorded at most: of a deeper stack the outer ones are not known
@@ -39,7 +38,7 @@ def known_names(capsule: Capsule) -> Known:
 def _lines(log: RankLog) -> frozenset[tuple[str, int]]:
     if any(len(record.frames) >= DEEP for record in log.collectives):
         return frozenset()
-    frames = {frame for record in log.collectives for frame in record.frames if not is_library(frame)}
+    frames = {frame for record in log.collectives for frame in record.frames if is_program(frame.filename)}
     return frozenset((frame.filename, frame.line) for frame in frames)
 
 
@@ -59,4 +58,4 @@ def _words(capsule: Capsule, log: RankLog, sources: list[RankFile]) -> frozenset
 
 
 def _is_source(path: str) -> bool:
-    return path.endswith(".py") and not is_library(Frame(path, 0, ""))
+    return path.endswith(".py") and is_program(path)

@@ -15,6 +15,7 @@ from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.record.launch_line import LaunchLine
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.model import user_code
 from prismdbg.settings.emulation import ClockKind, Emulation
 from prismdbg.settings.rank_config import Mode, RankConfig
 
@@ -61,6 +62,7 @@ class RankGroup:
             window_bytes=request.window_bytes,
             memory=request.memory,
             memory_cap=request.memory_cap,
+            user_code=user_code.paths(),
             nan_check=False,  # values stand on assumptions: nothing is claimed about them
             fingerprints=False,
             native=False,

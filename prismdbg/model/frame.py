@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from prismdbg.model import user_code
+
 _PACKAGES = re.compile(r"/(?:site|dist)-packages/")
 _PYTHON = re.compile(r"^<|/lib(?:64)?/python\d|/python\d+\.zip/")
 # Wrappers that are also installed in place, from a checkout of their own.
@@ -34,19 +36,34 @@ class Frame:
 
 
 @lru_cache(1 << 14)
-def is_library(filename: str) -> bool:
+def is_installed(filename: str) -> bool:
     """Installed code, the standard library, and what has no file (`<frozen ...>`, `<string>`)."""
     return any(pattern.search(filename) for pattern in (_PYTHON, _PACKAGES, _CHECKED_OUT))
 
 
-def is_own(filename: str, name: str) -> bool:
-    """Whether a frame is the program's own. An override of torch's calls is a wrapper, whoever wrote it."""
-    return _last_part(name) not in _OVERRIDES and not is_library(filename)
+def is_library(filename: str) -> bool:
+    """Code that is not the user's: what is installed or, if `--user-code` names their code, all other code."""
+    return not user_code.holds(filename) if user_code.paths() else is_installed(filename)
+
+
+def is_program(filename: str) -> bool:
+    """Whether breakpoints and expressions know a file's lines: the program's, also what is not below `--user-code`."""
+    return user_code.holds(filename) or not is_installed(filename)
+
+
+def is_override(name: str) -> bool:
+    """An override of torch's calls is a wrapper, whoever wrote it."""
+    return _last_part(name) in _OVERRIDES
 
 
 def own_frames(frames: Iterable[Frame]) -> tuple[Frame, ...]:
-    """The program's own, innermost first as they came; empty for a program that is installed itself."""
-    return tuple(frame for frame in frames if is_own(frame.filename, frame.name))
+    """The program's own, innermost first as they came; empty for a program that is installed itself.
+
+    A stack without any frame below `--user-code` is read as if that was not given.
+    """
+    called = [frame for frame in frames if not is_override(frame.name)]
+    own = tuple(frame for frame in called if not is_library(frame.filename))
+    return own or tuple(frame for frame in called if is_program(frame.filename))
 
 
 def source_index(frames: tuple[Frame, ...]) -> int:
@@ -55,8 +72,8 @@ def source_index(frames: tuple[Frame, ...]) -> int:
     A program that is installed itself (`python -m package`) has none: there it is the outermost frame of a package.
     0 where there is no frame at all.
     """
-    own = (number for number, frame in enumerate(frames) if is_own(frame.filename, frame.name))
-    return next(own, _outermost(frames))
+    own = own_frames(frames)
+    return frames.index(own[0]) if own else _outermost(frames)
 
 
 def source_of(frames: tuple[Frame, ...]) -> Frame | None:
@@ -89,7 +106,7 @@ def _is_python(filename: str) -> bool:
 
 
 def _says_more(frame: Frame) -> bool:
-    plain = _last_part(frame.name) in _OVERRIDES or _is_python(frame.filename) or not is_library(frame.filename)
+    plain = is_override(frame.name) or _is_python(frame.filename) or not is_library(frame.filename)
     return not plain and not _PLAIN_CALL.search(frame.filename)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from prismdbg.model import user_code
 from prismdbg.rank.recording.recorder import Recorder
 from prismdbg.settings.rank_config import Mode, RankConfig, from_environment
 
@@ -23,6 +24,7 @@ def start() -> None:
     if config is None or _started:
         return
     _started = True
+    user_code.use(config.user_code)
     if config.mode is Mode.RECORD:
         _record(config)
     elif config.mode is Mode.EMULATE:

@@ -28,6 +28,7 @@ class RankConfig:
 
     ranks: record only these (all when empty). log: in a replay, the folder with the recorded log.
     memory: operators, allocations and frees are traced from the start. memory_cap: bytes of the program's own, 0: none.
+    user_code: paths of the user's own code, see `model/user_code.py`.
     seeds: what random generators begin with (`rank/recording/seeds.py`).
     state_every: a state snapshot every so many steps, 0: none.
     node: the name of the rank's node in a job of several supervisors; empty in any other.
@@ -58,6 +59,7 @@ class RankConfig:
     log: str = ""
     node: str = ""
     first_attempt: int = 0
+    user_code: tuple[str, ...] = ()
     rank: int = -1
     world_size: int = 0
     seeds: dict[str, Any] = field(default_factory=dict)
@@ -85,7 +87,7 @@ class RankConfig:
         try:
             data = json.loads(path.read_text())
             data["mode"] = Mode(data["mode"])
-            data["ranks"] = tuple(data.get("ranks", ()))
+            data |= {name: tuple(data.get(name, ())) for name in ("ranks", "user_code")}
             return cls(**data)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise UsageError(

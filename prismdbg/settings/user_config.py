@@ -1,6 +1,7 @@
 """The user's own defaults: `config.toml` in their configuration folder. Standard library only.
 
-Defaults of options stand in a table of their command's name; `theme`, `[keys]` and `[secrets]` are for all commands.
+Defaults of options stand in a table of their command's name; `theme`, `user-code`, `[keys]` and `[secrets]` are for all
+commands.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from prismdbg.errors import UsageError, quoted
 
-THEME, KEYS, SECRETS = "theme", "keys", "secrets"
+THEME, USER_CODE, KEYS, SECRETS = "theme", "user-code", "keys", "secrets"
 _SECRET_LISTS = ("names", "values")
 _LIST_HINT = 'write for instance names = ["ACME_LICENSE"]'
 
@@ -27,11 +28,12 @@ def folder() -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserConfig:
-    """commands: options by the name of their command. secret_names, secret_values: regular expressions of names under
-    which secrets stand, and of secrets."""
+    """user_code: absolute paths. commands: options by the name of their command. secret_names, secret_values: regular
+    expressions of names under which secrets stand, and of secrets."""
 
     path: Path
     theme: str = ""
+    user_code: tuple[str, ...] = ()
     keys: Mapping[str, Any] = field(default_factory=dict)
     secret_names: tuple[re.Pattern[str], ...] = ()
     secret_values: tuple[re.Pattern[str], ...] = ()
@@ -66,7 +68,7 @@ def parse(path: Path, written: Mapping[str, Any]) -> UserConfig:
     theme = written.get(THEME, "")
     if not isinstance(theme, str):
         raise UsageError(f"{path}: theme must be a name", hint='write for instance theme = "nord"')
-    tables = {name: value for name, value in written.items() if name != THEME}
+    tables = {name: value for name, value in written.items() if name not in (THEME, USER_CODE)}
     for name, value in tables.items():
         if not isinstance(value, dict):
             raise UsageError(f"{path}: {name} stands outside a table", hint=f"write it below a line [COMMAND]: {name}")
@@ -76,8 +78,24 @@ def parse(path: Path, written: Mapping[str, Any]) -> UserConfig:
     names, values = (_patterns(path, name, secrets.get(name, [])) for name in _SECRET_LISTS)
     keys = tables.pop(KEYS, {})
     return UserConfig(
-        path=path, theme=theme, keys=keys, secret_names=names, secret_values=values, commands=tables
-    )  # fmt: skip
+        path=path,
+        theme=theme,
+        user_code=_user_code(path, written.get(USER_CODE, [])),
+        keys=keys,
+        secret_names=names,
+        secret_values=values,
+        commands=tables,
+    )
+
+
+def _user_code(path: Path, written: object) -> tuple[str, ...]:
+    listed = written if isinstance(written, list) else [written]
+    folders = [Path(text).expanduser() for text in listed if isinstance(text, str) and text]
+    if len(folders) < len(listed) or not all(folder.is_absolute() for folder in folders):
+        raise UsageError(
+            f"{path}: {USER_CODE} must be a list of absolute paths", hint=f'write for instance {USER_CODE} = ["~/src"]'
+        )
+    return tuple(map(str, folders))
 
 
 def _patterns(path: Path, name: str, texts: object) -> tuple[re.Pattern[str], ...]:

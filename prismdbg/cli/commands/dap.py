@@ -11,6 +11,7 @@ from prismdbg.cli.options.capsule_or_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.limit_options import limits
 from prismdbg.cli.options.param_types import moment, seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME, WITH_FILE
+from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.dap.launch import Launch
 from prismdbg.dap.server import serve_stdio
 from prismdbg.jobs.replay.span import require_inside
@@ -35,6 +36,7 @@ from prismdbg.runtime.limits import Asked
 @limits
 @click.option("--at", type=moment, metavar="MOMENT", help="Go to MOMENT first.")
 @WITH_FILE
+@USER_CODE
 @archive_keys
 def command(
     capsule: Path | None,

@@ -15,6 +15,7 @@ from prismdbg.cli.options.capsule_or_run import CAPSULE_OR_RUN, RANK_OF_RUN, cap
 from prismdbg.cli.options.limit_options import limits
 from prismdbg.cli.options.param_types import moment, seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, PORT, RUNTIME, WEB, WITH_FILE
+from prismdbg.cli.options.user_code import USER_CODE, tell_children
 from prismdbg.cli.terminal.lines_of_rank import by_lines
 from prismdbg.cli.terminal.progress_line import ProgressLine
 from prismdbg.cli.terminal.repl import PROMPT
@@ -59,6 +60,7 @@ from prismdbg.session.line import VERBS
     help="Serve one editor on this port of this machine, in the Debug Adapter Protocol.",
 )
 @WITH_FILE
+@USER_CODE
 @archive_keys
 def command(
     capsule: Path,
@@ -161,6 +163,7 @@ def _in_browser(
     """Each visit runs a replay of its own."""
     from prismdbg_tui.browser.server import serve
 
+    tell_children()
     options = ["--timeout", f"{bound_s:g}", *(["--runtime", runtime] if runtime else [])]
     options += ["--allow-writes"] if allow_writes else []
     options += ["--at", str(at)] if at is not None else []

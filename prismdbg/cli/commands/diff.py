@@ -11,6 +11,7 @@ import click
 from prismdbg.api.recording import Rank, Recording, open_recording
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.diagnosis.rank_comparison import Comparison, Side, compare
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.archive_crypto import Keys
@@ -33,6 +34,7 @@ from prismdbg.render.comparison_text import comparison_lines
     help="Compare this rank of A and B; give it twice for two different ranks.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@USER_CODE
 @archive_keys
 def command(first: Path, second: Path | None, ranks: tuple[int, ...], as_json: bool, keys: Keys) -> int:
     """Find the first collective in which A and B differ. Each is a RUN or a CAPSULE.

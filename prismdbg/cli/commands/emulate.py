@@ -13,6 +13,7 @@ from prismdbg.cli.options.launched_job import JOB, NEW_RUN, TAKES_JOB
 from prismdbg.cli.options.memory_options import MEMORY, MEMORY_CAP
 from prismdbg.cli.options.pace_options import end_unconverged, pace_options, pace_request
 from prismdbg.cli.options.param_types import seconds, size
+from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.emulate.assessment import worth_of
 from prismdbg.emulate.emulate import Emulated, emulate
 from prismdbg.emulate.pacing import pace
@@ -68,6 +69,7 @@ MOST_ROWS = 40
 @MEMORY_CAP
 @click.option("--timeout", type=seconds, default="1h", show_default=True, help="Limit the time of each run of a rank.")
 @pace_options
+@USER_CODE
 @JOB
 def command(
     whole: EmulateRequest,

@@ -11,6 +11,7 @@ import click
 from prismdbg.cli.options import output_file
 from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.exporters import chakra, flight_recorder, perfetto
 from prismdbg.exporters.perfetto_packets import messages
 from prismdbg.exporters.source import Source, source_at
@@ -40,6 +41,7 @@ _PERFETTO, _DUMPS, _JSON_DUMPS, _CHAKRA = "perfetto", "flight-recorder", "flight
     metavar="N",
     help="Write the last N collectives of each rank.",
 )
+@USER_CODE
 @archive_keys
 def command(path: Path, kind: str, output: Path, last: int, keys: Keys) -> None:
     """Write a recording in a format that other tools read.

@@ -13,6 +13,7 @@ from prismdbg.cli.options import output_file, what_if_options
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME_OF_CAPSULE
+from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.errors import UsageError
 from prismdbg.importers.formats import is_imported
 from prismdbg.job_graph.builder import GraphRequest, build_graph
@@ -56,6 +57,7 @@ GRAPH_SUFFIX = Path(graph_file.FILE_NAME).suffix
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE",
     help="Write to FILE.  [default: RUN/graph.npz, CAPSULE.graph.npz or TRACES.graph.npz]",
 )  # fmt: skip
+@USER_CODE
 @archive_keys
 def command(
     path: Path,

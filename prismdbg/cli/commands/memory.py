@@ -14,6 +14,7 @@ from prismdbg.cli.options.limit_options import limits
 from prismdbg.cli.options.param_types import moment as moment_type
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME_OF_CAPSULE
+from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.errors import UsageError
 from prismdbg.jobs.capture.packed_memory import packed_trace
 from prismdbg.jobs.replay.memory_trace import modelled_backend, recorded_trace, traced_replay
@@ -101,6 +102,7 @@ _BYS = [by.value for by in By]
 @click.option(
     "--timeout", type=seconds, default=3600.0, show_default=True, help="Limit the time of the replay of CAPSULE."
 )
+@USER_CODE
 @archive_keys
 def command(
     path: Path,

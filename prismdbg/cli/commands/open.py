@@ -12,6 +12,7 @@ from prismdbg.cli.options.archive_keys import archive_keys, as_options
 from prismdbg.cli.options.capsule_or_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.param_types import moment
 from prismdbg.cli.options.place_options import PORT, WEB
+from prismdbg.cli.options.user_code import USER_CODE, tell_children
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.job_view import is_job, job_view
 from prismdbg.jobs.replay.replay import ReplayRequest
@@ -37,6 +38,7 @@ LONGEST_S = 600.0  # without a collective or a command
 @click.option("--at", type=moment, help="Place the cursor at MOMENT, as in 12.3.  [default: the incident]")
 @WEB
 @PORT
+@USER_CODE
 @archive_keys
 def command(
     capsule: Path, rank: int | None, cluster: Path | None, at: Moment | None, web: bool, port: int, keys: Keys
@@ -66,6 +68,7 @@ def command(
     if web:
         from prismdbg_tui.browser.server import serve
 
+        tell_children()
         options = ["--cluster", str(cluster.absolute())] if cluster is not None else []
         options += ["--at", str(at)] if at else []
         options += as_options(keys)

@@ -11,6 +11,7 @@ from prismdbg.cli.options.launched_job import JOB, NEW_RUN, TAKES_JOB
 from prismdbg.cli.options.memory_options import MEMORY, MEMORY_CAP
 from prismdbg.cli.options.param_types import period, size
 from prismdbg.cli.options.param_types import ranks as rank_list
+from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.errors import UsageError
 from prismdbg.jobs.record.dry_run import DryRun
 from prismdbg.jobs.record.dry_run import dry_run as preview
@@ -115,6 +116,7 @@ DEFAULT_PERIOD = "50ms"
 )
 @click.option("--python-kernels", is_flag=True, help="Record without the native extension. This is slower.")
 @click.option("--dry-run", is_flag=True, help="Show what would be recorded and what it may cost; start nothing.")
+@USER_CODE
 @JOB
 def command(
     output: Path,

@@ -18,6 +18,7 @@ from prismdbg.cli.options.param_types import moment as moment_type
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME, WITH_FILE
 from prismdbg.cli.options.replay_chosen import Chosen, judged
+from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.jobs.replay.compare import Verdict, run_to_end
 from prismdbg.jobs.replay.replay import open_replay
 from prismdbg.jobs.replay.span import require_inside
@@ -82,6 +83,7 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
     help="Print the JSON Schema of scripts.",
 )  # fmt: skip
 @WITH_FILE
+@USER_CODE
 @archive_keys
 def command(
     capsule: Path,

@@ -10,6 +10,7 @@ import click
 from prismdbg.cli.options import output_file
 from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.exporters.about import about
 from prismdbg.exporters.incident_page import incident_page
 from prismdbg.exporters.source import source_at
@@ -21,6 +22,7 @@ from prismdbg.render import console
 @click.command()
 @click.argument("path", type=Fetched(), metavar="RUN|CAPSULE")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE.")
+@USER_CODE
 @archive_keys
 def command(path: Path, output: Path, keys: Keys) -> None:
     """Write an HTML page about an incident, to attach to a ticket.

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from prismdbg.cli.options.addresses import Fetched
+from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.job_nodes import node_states
@@ -20,6 +21,7 @@ from prismdbg.render import console
 @click.command()
 @click.argument("run", type=Fetched())
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@USER_CODE
 def command(run: Path, as_json: bool) -> None:
     """Show the state of each rank of RUN, while the job runs or afterwards.
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.errors import CapsuleError
@@ -41,6 +42,7 @@ _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.
     metavar="FILE",
     help="Add what the output of NCCL_DEBUG=INFO in FILE says: channels, rings, transports, warnings.",
 )
+@USER_CODE
 @archive_keys
 def command(run: Path, as_json: bool, whole: bool, nccl_logs: tuple[Path, ...], keys: Keys) -> None:
     """Diagnose a crash, hang, NaN or straggler from the logs of RUN, while the job runs or afterwards.

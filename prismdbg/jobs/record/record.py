@@ -21,6 +21,7 @@ from prismdbg.jobs.record.supervisor import Policy, Supervisor
 from prismdbg.jobs.storage.job_nodes import NodeFolder, node_states
 from prismdbg.jobs.storage.run_folder import RunFolder, cannot_be_made, describe_run, write_json
 from prismdbg.jobs.storage.run_report import report, report_of_node
+from prismdbg.model import user_code
 from prismdbg.settings.rank_config import RANK_MEMORY, Mode, RankConfig
 
 NOT_STARTED = 127  # as a shell says it
@@ -243,6 +244,7 @@ def _fill(run: RunFolder, request: RecordRequest, sockets: str) -> None:
         native=request.native,
         memory=request.memory,
         memory_cap=request.memory_cap,
+        user_code=user_code.paths(),
     )
     config.save(run.config)
     describe_run(

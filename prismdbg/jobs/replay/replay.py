@@ -16,6 +16,7 @@ from prismdbg.jobs.replay.replay_plan import Plan, ReplayRequest, make_plan
 from prismdbg.jobs.replay.runtimes import choose
 from prismdbg.jobs.replay.session_folder import session_folder
 from prismdbg.log.rank_log import read_log
+from prismdbg.model import user_code
 from prismdbg.protocol.client import AgentClient, connect_when_ready
 from prismdbg.runtime.names import LOCAL
 from prismdbg.runtime.rank_folder import Output, RankFolder
@@ -154,7 +155,12 @@ def _change_over(client: AgentClient, request: ReplayRequest) -> int:
     in_flight = capsule.rank().get("in_flight", [])
     missing = list(request.missing_files)
     taken = client.ask(
-        "replay", log=str(capsule.log), in_flight=in_flight, redacted_files=missing, timeout_s=CHANGE_OVER_BOUND_S
+        "replay",
+        log=str(capsule.log),
+        in_flight=in_flight,
+        redacted_files=missing,
+        user_code=list(user_code.paths()),
+        timeout_s=CHANGE_OVER_BOUND_S,
     )
     return min([*in_flight, int(taken["record_id"])])
 

@@ -27,6 +27,7 @@ from prismdbg.jobs.injection import cache_dir, make_inject_folder
 from prismdbg.jobs.replay.later_files import LaterFiles, later_files
 from prismdbg.jobs.replay.source_overlay import Overlay
 from prismdbg.log.rank_log import read_log
+from prismdbg.model import user_code
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.limits import USUAL, Asked, Limits, usual
 from prismdbg.runtime.rank_folder import RankFolder
@@ -171,6 +172,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         rank=manifest.rank,
         world_size=manifest.world_size,
         memory_cap=int(rank.get("memory_cap", 0)),
+        user_code=user_code.paths(),
         seeds=known if isinstance(known := rank.get("seeds"), dict) else {},
         extra=_extra(capsule, rank),
     ).save(config)

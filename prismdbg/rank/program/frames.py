@@ -42,7 +42,8 @@ def outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 def is_own(frame: FrameType) -> bool:
     """The program's, not of an installed package, of Python or of prismdbg."""
-    return not _is_ours(frame) and rule.is_own(frame.f_code.co_filename, frame.f_code.co_name)
+    code = frame.f_code
+    return not _is_ours(frame) and rule.is_program(code.co_filename) and not rule.is_override(code.co_name)
 
 
 def own_frames(frame: FrameType | None) -> Iterator[FrameType]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prismdbg.model import user_code
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.emulation import fake_world
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 def change_over(recording: Recording, agent: Agent, message: Message) -> Message:
     """Takes the log from `message["log"]`; the rank stays parked until `resume`."""
+    user_code.use(tuple(map(str, message.get("user_code", ()))))
     recorder = recording.recorder
     stats = recorder.stats()
     counters = Counters()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -15,6 +16,7 @@ from prismdbg.cli import main, registry
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.config_defaults import apply_defaults
 from prismdbg.errors import UsageError
+from prismdbg.model import user_code
 from prismdbg.settings.user_config import user_config
 
 WHOLE_LINES = {"replay": ["."], "record": ["-o", "RUN", "x"], "graph": ["simulate", "x"]}
@@ -46,6 +48,36 @@ def test_the_line_comes_before_a_variable_and_a_variable_before_the_file(
     assert given("replay", replay, str(tmp_path), "--runtime", "plain")["runtime"] == "plain"
 
 
+@pytest.fixture
+def told(tmp_path: Path) -> Iterator[Callable[..., tuple[str, ...]]]:
+    """What `why` takes as the user's own code, given some options."""
+
+    def told(*options: str) -> tuple[str, ...]:
+        main.run(["why", str(tmp_path / "nothing"), *options])
+        return user_code.paths()
+
+    yield told
+    user_code.use(())
+
+
+def test_the_users_own_code_is_from_the_line_else_from_a_variable_else_from_the_file(
+    config: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: Callable[..., tuple[str, ...]]
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.chdir(tmp_path)
+    config.write_text('user-code = ["~/src", "/opt/kit/"]\n')
+    assert told() == ("/home/me/src", "/opt/kit")
+    monkeypatch.setenv("PRISMDBG_USER_CODE", "/a:~/b")
+    assert told() == ("/a", "/home/me/b")
+    assert told("--user-code", "c/../d", "--user-code", "/e") == (str(tmp_path / "d"), "/e")
+    assert told() == ("/a", "/home/me/b")
+
+
+def test_the_users_own_code_for_one_command(config: Path, told: Callable[..., tuple[str, ...]]) -> None:
+    config.write_text('user-code = "/a"\n[why]\nuser-code = "/b"\n')
+    assert told() == ("/b",)
+
+
 def test_flags_lists_and_subcommands(config: Path) -> None:
     @click.group()
     def top() -> None: ...
@@ -70,6 +102,8 @@ def test_flags_lists_and_subcommands(config: Path) -> None:
         ("[list]\njson = []\n", "json has a value that no option takes"),
         ("runtime = 1\n", "runtime stands outside a table"),
         ("theme = 1\n", "theme must be a name"),
+        ("user-code = ['src']\n", "user-code must be a list of absolute paths"),
+        ("user-code = 1\n", "user-code must be a list of absolute paths"),
         ("[secrets]\nvalues = ['(']\n", "values in [secrets]"),
         ("[secrets]\nname = ['x']\n", "unknown 'name' in [secrets]"),
         ("[replay\n", "config.toml: Expected"),

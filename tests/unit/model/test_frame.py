@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import pytest
 from prismdbg.capsule.log.batch import Batch
 from prismdbg.diagnosis.verdict import Call
 from prismdbg.jobs.record.incidents import IncidentWatch
+from prismdbg.model import user_code
 from prismdbg.model.collective import State
-from prismdbg.model.frame import Frame, framework_of, is_library, own_frames, place_of, source_of
+from prismdbg.model.frame import Frame, framework_of, is_library, is_program, own_frames, place_of, source_of
 from prismdbg.rank.program.frames import program_line
+from prismdbg.settings.rank_config import Mode, RankConfig
 from tests.unit.logs import Job
 
 PACKAGES = "/venv/lib/python3.11/site-packages"
@@ -105,6 +108,40 @@ def test_what_is_the_programs(filename: str) -> None:
 
 def test_a_program_that_is_installed_has_no_own_frames_but_a_line() -> None:
     assert own_frames((C10D, PACKAGED)) == ()
+
+
+@pytest.fixture
+def users() -> Iterator[Callable[..., None]]:
+    yield lambda *paths: user_code.use(paths)
+    user_code.use(())
+
+
+@pytest.mark.parametrize(
+    ("path", "frames", "source", "framework"),
+    [
+        (f"{PACKAGES}/transformers", (C10D, PACKAGED, PACKAGED_MAIN, USER), PACKAGED, None),
+        ("/job/train.py", (C10D, MODEL, USER, MAIN), USER, MODEL),
+        ("/job/", (C10D, OVERRIDE, MODEL, USER), MODEL, None),
+        ("/job/mod", (C10D, MODEL, USER), MODEL, None),  # no folder of that name: as without it
+        ("/elsewhere", (C10D, PACKAGED, PACKAGED_MAIN), PACKAGED_MAIN, PACKAGED),
+    ],
+)
+def test_the_users_own_code_is_what_they_name(
+    users: Callable[..., None], path: str, frames: tuple[Frame, ...], source: Frame, framework: Frame | None
+) -> None:
+    users(path)
+    assert (source_of(frames), framework_of(frames)) == (source, framework)
+
+
+def test_all_other_code_is_a_librarys_but_is_known_to_breakpoints(users: Callable[..., None]) -> None:
+    users(f"{PACKAGES}/transformers", "/job/model.py")
+    assert [is_library(frame.filename) for frame in (PACKAGED, MODEL, USER, C10D)] == [False, False, True, True]
+    assert [is_program(frame.filename) for frame in (PACKAGED, MODEL, USER, C10D)] == [True, True, True, False]
+
+
+def test_a_rank_reads_what_record_was_given(tmp_path: Path) -> None:
+    RankConfig(mode=Mode.RECORD, socket_dir="", user_code=("/job",)).save(tmp_path / "config.json")
+    assert RankConfig.load(tmp_path / "config.json").user_code == ("/job",)
 
 
 def test_the_same_rule_holds_in_the_rank() -> None:
