@@ -9,6 +9,7 @@ from pathlib import Path
 from prismdbg.capsule.log import format as fmt
 from prismdbg.model import dtypes
 from prismdbg.model.collective import TensorMeta
+from prismdbg.model.sketch import Sketch
 
 FLOATS = TensorMeta((4,), "float32")
 
@@ -92,16 +93,19 @@ class TinyLog:
         outputs: Sequence[TensorMeta] = (FLOATS,),
         flags: int = fmt.IssueFlag.HAS_FINGERPRINT,
         device: str = "cpu",
+        sketch: Sketch | None = None,
     ) -> int:
         """The record's id."""
         record = self.records
         self.records += 1
+        flags |= fmt.IssueFlag.HAS_SKETCH if sketch is not None else 0
         op_text, group_text, device_text = self.text(op), self.text(group), self.text(device)
         head = fmt.ISSUE.pack(
             record, 2000 + record, 0xABC + record, 77, record if seq is None else seq, step, collective, op_text,
             group_text, stack, device_text, root, 0, 1000, 0, flags, 0, len(inputs), len(outputs),
         )  # fmt: skip
-        self.append(fmt.Kind.ISSUE, head + b"".join(map(_tensor, [*inputs, *outputs])))
+        tail = b"" if sketch is None else sketch.pack()
+        self.append(fmt.Kind.ISSUE, head + b"".join(map(_tensor, [*inputs, *outputs])) + tail)
         return record
 
     def complete(

@@ -20,6 +20,7 @@ from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
 from prismdbg.log.record_walk import walk
 from prismdbg.model import dtypes
+from prismdbg.model.sketch import SIZE_BYTES as SKETCH_BYTES
 
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
@@ -31,6 +32,7 @@ _TENSORS = (fmt.RECORD.size + fmt.ISSUE.size) // SLOT_BYTES
 _ITEM_BYTES = np.array([dtypes.ITEM_BYTES.get(dtypes.name_of(n), 0) for n in range(256)], dtype=np.int64)
 _KINDS = {"Q": (8, "<u8"), "q": (8, "<i8"), "I": (4, "<u4"), "i": (4, "<i4"), "B": (1, "<u1")}
 _MAX_DIMENSIONS = 64
+_HAS_SKETCH = int(fmt.IssueFlag.HAS_SKETCH)
 _FACTOR = np.uint64(0x100000001B3)
 _LAYOUTS = {int(fmt.Kind.ISSUE): fmt.ISSUE, int(fmt.Kind.COMPLETE): fmt.COMPLETE, int(fmt.Kind.WAIT): fmt.WAIT}
 
@@ -173,6 +175,7 @@ def tensors_key(words: Words, slots: Ints) -> Ints:
     """A number for the lists of tensors of each collective: equal lists have equal ones, others hardly ever. Devices do
     not count."""
     ends = slots + (words[slots] & np.uint64(0xFFFFFFFF)).astype(np.int64) // SLOT_BYTES
+    ends -= np.where(field(words, slots, fmt.ISSUE, 15) & _HAS_SKETCH, SKETCH_BYTES // SLOT_BYTES, 0)
     key = words[slots + _TENSORS - 1].copy() if len(slots) else np.zeros(0, dtype=np.uint64)  # how many in and out
     rows, at = np.arange(len(slots)), slots + _TENSORS
     while len(rows := rows[at[rows] < ends[rows]]):

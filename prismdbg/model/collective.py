@@ -12,6 +12,7 @@ from prismdbg.model.frame import Frame as Frame
 from prismdbg.model.frame import place_of, source_of
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
+from prismdbg.model.sketch import Sketch
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,7 @@ class Collective:
     synthesized: bool = False  # answered by assumption, not by real peers
     made: str = synthesis.NOT_KNOWN  # and how, one of `synthesis.WAYS`
     failure: Failure | None = None
+    sketch: Sketch | None = None  # of what the rank sends, where it was asked for
     stream: int = 0  # of its tensors' device; 0 is the default one, and a CPU's
     # filled by the record of its wait, where that is known
     time_waited_ns: int | None = None

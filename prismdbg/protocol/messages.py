@@ -70,6 +70,9 @@ class Tally(TypedDict):
     fingerprints: Count
     synthesized: Count
     object_notes: NotRequired[Count]
+    within: NotRequired[Count]
+    unsketched: NotRequired[Count]
+    farthest: NotRequired[Annotated[float, between(0, 1)]]
     again: NotRequired[Count]
     missing: NotRequired[Count]
     affected: NotRequired[MomentText | None]

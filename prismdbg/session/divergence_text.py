@@ -104,6 +104,8 @@ def _side_by_side(expected: Json | None, actual: Json, differences: list[Json]) 
             rows.append((title, old if expected is not None else "-", new, mark))
     if sent := differing.get("sent"):
         rows.append(("sent", f"fingerprint {sent['expected']}", f"fingerprint {sent['actual']}", "<-"))
+    if apart := differing.get("tolerance"):
+        rows.append(("difference", apart["expected"], apart["actual"], "<-"))
     old_place = issued_at(expected["frames"]) if expected is not None else "-"
     rows.append(("line", old_place, issued_at(actual.get("frames", [])), ""))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]

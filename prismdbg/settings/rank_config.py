@@ -31,6 +31,7 @@ class RankConfig:
     user_code: paths of the user's own code, see `model/user_code.py`.
     seeds: what random generators begin with (`rank/recording/seeds.py`).
     state_every: a state snapshot every so many steps, 0: none.
+    sketches: of what is sent, for a comparison by tolerance (`model/sketch.py`).
     node: the name of the rank's node in a job of several supervisors; empty in any other.
     local: a folder of this node, laid out as RUN, that takes what the rank writes; empty: RUN takes it.
     first_attempt: which number its first log folders have, in a job that its scheduler has started again.
@@ -50,6 +51,7 @@ class RankConfig:
     stacks: bool = True
     fingerprints: bool = True
     nan_check: bool = True
+    sketches: bool = False
     state_hash_at_exit: bool = True
     native: bool = True
     memory: bool = False

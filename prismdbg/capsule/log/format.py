@@ -71,6 +71,7 @@ class IssueFlag(IntEnum):
     P2P = 2
     SENT_NONFINITE = 4
     HAS_FINGERPRINT = 8
+    HAS_SKETCH = 16  # of what is sent, behind the tensors: `model/sketch.py`
 
 
 class CompleteFlag(IntEnum):

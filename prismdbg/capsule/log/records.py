@@ -27,6 +27,7 @@ from prismdbg.model.collective import (
     Tensors,
 )
 from prismdbg.model.moment import Moment
+from prismdbg.model.sketch import Sketch
 
 
 class RecordDecoder:
@@ -64,7 +65,7 @@ class RecordDecoder:
          root, tag, timeout, reduce_op, flags, _, n_in, n_out) = fmt.ISSUE.unpack_from(body)  # fmt: skip
         device_name, _, stream = self.texts.get(device, "cpu").partition(fmt.STREAM)
         inputs, offset = self._lists.read(body, fmt.ISSUE.size, n_in, device_name)
-        outputs, _ = self._lists.read(body, offset, n_out, device_name)
+        outputs, offset = self._lists.read(body, offset, n_out, device_name)
         if reduce_op != fmt.NO_REDUCE_OP and reduce_op >= len(dtypes.REDUCE_OPS):
             raise ValueError(f"unknown reduce operator {reduce_op}")
         if stream and not (stream.isascii() and stream.isdigit() and len(stream) < 19):
@@ -89,6 +90,7 @@ class RecordDecoder:
             inputs=inputs,
             outputs=outputs,
             fingerprint=fingerprint if flags & fmt.IssueFlag.HAS_FINGERPRINT else None,
+            sketch=Sketch.unpack_from(body, offset) if flags & fmt.IssueFlag.HAS_SKETCH else None,
             sent_nonfinite=bool(flags & fmt.IssueFlag.SENT_NONFINITE),
             time_created_ns=created,
             thread_id=thread,

@@ -60,6 +60,12 @@ DEFAULT_PERIOD = "50ms"
     "prismdbg.restore_point, or train with a framework that prismdbg knows.  [default: never]",
 )
 @click.option(
+    "--sketches",
+    is_flag=True,
+    help="Keep a sketch of each floating-point value that a collective sends, 48 bytes, so that a replay on other "
+    "hardware can be compared by `replay --tolerance`.",
+)
+@click.option(
     "--trigger",
     "triggers",
     default=DEFAULT_TRIGGERS,
@@ -126,6 +132,7 @@ def command(
     log_bytes: int,
     checkpoint_every: int,
     state_every: int,
+    sketches: bool,
     triggers: str,
     keep: int,
     telemetry: int | None,
@@ -183,6 +190,7 @@ def command(
         window_steps=_window(window),
         window_bytes=window_bytes,
         state_every=state_every,
+        sketches=sketches,
         native=not python_kernels,
         memory=memory or memory_cap > 0,
         memory_cap=memory_cap,

@@ -22,7 +22,7 @@ from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.jobs.replay.compare import Verdict, run_to_end
 from prismdbg.jobs.replay.replay import open_replay
 from prismdbg.jobs.replay.span import require_inside
-from prismdbg.jobs.replay.verdict import Outcome
+from prismdbg.jobs.replay.verdict import AS_RECORDED, Outcome
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.model.moment import Moment
@@ -34,6 +34,7 @@ from prismdbg.session.divergence_text import render_divergence
 
 CODES = {
     Outcome.IDENTICAL: ExitCode.OK,
+    Outcome.WITHIN: ExitCode.OK,
     Outcome.DIVERGED: ExitCode.DIVERGED,
     Outcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
     Outcome.RANK_LOST: ExitCode.RANK_LOST,
@@ -71,6 +72,14 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
 @click.option(
     "--strict", is_flag=True, help="Treat differences in pickled objects, such as a PID or a time, as diverged."
 )
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=None,
+    metavar="R",
+    help="Accept values that differ from the recorded ones by at most R, relative to them, for a replay on other "
+    "hardware; needs a job recorded with --sketches.",
+)
 @ALLOW_WRITES
 @click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Limit the time of the whole replay.")
 @click.option(
@@ -95,6 +104,7 @@ def command(
     source: Path | None,
     junit: Path | None,
     strict: bool,
+    tolerance: float | None,
     allow_writes: bool,
     timeout: float,
     bisect: bool,
@@ -113,7 +123,7 @@ def command(
 
     \b
     Exit codes:
-      0    The replay is identical to the recorded run.
+      0    The replay is identical to the recorded run, or within --tolerance.
       1    A check of --script failed.
       3    The capsule is damaged or cannot be replayed.
       4    This machine lacks a requirement; see `prismdbg doctor`.
@@ -123,6 +133,10 @@ def command(
            recorded rank died and the replayed rank did not.
       124  The replay took longer than --timeout.
       141  The output pipe was closed before the verdict (SIGPIPE).
+
+    With --tolerance, a value that a collective sends may be another one than in the recorded run if its sketch is close
+    to the recorded one. The difference is an estimate: the norm of the difference, divided by the norm of the recorded
+    value. Integers must be the same. Where there is no sketch of a value that differs, the replay is inconclusive.
 
     With --source, the program may differ from the recording. Then 0 means that the incident does not happen again, 1
     that it happens again or that the program fails in another way, and 7 that neither is certain. With --bisect, 125
@@ -138,6 +152,7 @@ def command(
         source=source,
         junit=junit,
         strict=strict,
+        tolerance=tolerance or 0.0,
         allow_writes=allow_writes,
         bound_s=timeout,
         bisect=bisect,
@@ -173,7 +188,12 @@ def _compare(chosen: Chosen) -> int:
         require_inside(whole.manifest, whole.path.name, "--until", chosen.until)
         with open_replay(chosen.request(whole), console.announce) as live:
             verdict = run_to_end(
-                live, until=chosen.until, strict=chosen.strict, timeout_s=chosen.bound_s, say=console.announce
+                live,
+                until=chosen.until,
+                strict=chosen.strict,
+                tolerance=chosen.tolerance,
+                timeout_s=chosen.bound_s,
+                say=console.announce,
             )
             output = live.output.text()
             place = live.runtime
@@ -220,6 +240,7 @@ def _json(verdict: Verdict, output: str, runtime: str) -> dict[str, object]:
         "strength": {**asdict(verdict.strength), "thin": verdict.strength.is_thin},
         "summary": verdict.summary,
         "moment": verdict.moment,
+        "tolerance": verdict.tolerance or None,
         "went_on_to": verdict.went_on_to or None,
         "runtime": runtime,
         "tally": verdict.tally,
@@ -245,7 +266,7 @@ def _print(verdict: Verdict, output: str, incident: str) -> None:
         console.emit(render_divergence(verdict.story, list(source_lines(verdict.source)) if verdict.source else ()))
     else:
         console.emit(verdict.summary)
-    if verdict.outcome in (Outcome.IDENTICAL, Outcome.INCONCLUSIVE):
+    if verdict.outcome in (*AS_RECORDED, Outcome.INCONCLUSIVE):
         console.say(f"recorded as: {incident}")
     for line in (*verdict.notes, *_of_tally(verdict.tally)):
         console.say(line)

@@ -37,6 +37,7 @@ class Chosen:
     bound_s: float
     bisect: bool
     as_json: bool
+    tolerance: float = 0.0
     with_files: tuple[str, ...] = ()
     keys: Keys = NO_KEYS
     limits: Asked = USUAL
@@ -54,6 +55,10 @@ class Chosen:
         if self.lines is not None and self.as_json:
             raise UsageError("-x has no JSON output", hint="use --script instead of -x, or leave --json out")
         more = self.script is not None or self.lines is not None or self.source is not None
+        if more and self.tolerance:
+            raise UsageError(
+                "--tolerance cannot be combined with --script, -x or --source", hint="leave --tolerance out"
+            )
         if more and self.until is not None:
             raise UsageError(
                 "--until cannot be combined with --script, -x or --source",

@@ -42,6 +42,7 @@ class RecordRequest:
     window_steps: int = 0
     window_bytes: int = 4 << 30
     state_every: int = 0
+    sketches: bool = False
     native: bool = True
     memory: bool = False
     memory_cap: int = 0
@@ -240,6 +241,7 @@ def _fill(run: RunFolder, request: RecordRequest, sockets: str) -> None:
         window_bytes=request.window_bytes,
         checkpoint_every=request.policy.checkpoint_every,
         state_every=request.state_every,
+        sketches=request.sketches,
         nan_check="nan" in request.policy.triggers,  # it looks at every value: not where nobody asks
         native=request.native,
         memory=request.memory,

@@ -18,7 +18,7 @@ from prismdbg.jobs.replay.divergence import with_causes
 from prismdbg.jobs.replay.exceptions import as_redacted, raised_at, recorded_text, redaction_note, text_of
 from prismdbg.jobs.replay.replay import LiveReplay, Say, redacted_arguments
 from prismdbg.jobs.replay.silence import recorded_silence
-from prismdbg.jobs.replay.verdict import AT_END, End, Outcome, Recorded, Seen, decide, ended_by
+from prismdbg.jobs.replay.verdict import AS_RECORDED, AT_END, End, Outcome, Recorded, Seen, decide, ended_by
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
@@ -34,24 +34,30 @@ MAX_RAISED, MAX_RAISED_BYTES = 10_000, 16 << 20
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strength:
     """What a verdict rests on: collectives compared, of these with their payload fingerprints, pickled objects that
-    were sent and differ, and the whole steps before the step in which the replay ended."""
+    were sent and differ, and the whole steps before the step in which the replay ended. within: collectives whose
+    values are close to the recorded ones by their sketches, at most `farthest` apart."""
 
     collectives: int = 0
     fingerprints: int = 0
+    within: int = 0
+    farthest: float = 0.0
     differing_objects: int = 0
     whole_steps: int = 0
 
     @property
     def is_thin(self) -> bool:
         """Also where nothing of what was sent was compared."""
-        return self.collectives == 1 or (self.collectives > 0 and self.fingerprints <= self.differing_objects)
+        values = self.fingerprints + self.within
+        return self.collectives == 1 or (self.collectives > 0 and values <= self.differing_objects)
 
     def __str__(self) -> str:
         whose = "its payload fingerprint" if self.collectives == 1 else "their payload fingerprints"
         objects = counted(self.differing_objects, "pickled object")
         differ = f", {objects} {'differs' if self.differing_objects == 1 else 'differ'}" * bool(self.differing_objects)
+        near = f", {self.within} only by sketches, at most about {self.farthest:.1g} apart" * bool(self.within)
         thin = "; too little to be sure" if self.is_thin else ""
-        return f"{counted(self.collectives, 'collective')} compared, {self.fingerprints} with {whose}{differ}{thin}"
+        compared = f"{counted(self.collectives, 'collective')} compared, {self.fingerprints} with {whose}"
+        return f"{compared}{near}{differ}{thin}"
 
 
 @dataclass(slots=True)
@@ -72,6 +78,7 @@ class Verdict:
     outcome: Outcome = Outcome.INCONCLUSIVE
     why: str = ""
     moment: str = ""
+    tolerance: float = 0.0
     end: End = End.NOT_RUN
     went_on_to: str = ""
     tally: dict[str, Any] = field(default_factory=dict)
@@ -98,6 +105,8 @@ class Verdict:
         why = f": {self.why}" if self.why else ""
         if self.outcome is Outcome.IDENTICAL:
             return f"identical up to {self.moment}: {self.strength}"
+        if self.outcome is Outcome.WITHIN:
+            return f"within tolerance {self.tolerance:g} up to {self.moment}, not bit for bit: {self.strength}"
         if self.outcome is Outcome.INCONCLUSIVE:
             return f"inconclusive{why} ({self.strength})"
         return f"{self.outcome} at {self.moment}{why} ({self.strength})"
@@ -131,18 +140,22 @@ class Verdict:
         self.synthesized.add(event)
 
 
-def run_to_end(live: LiveReplay, *, until: Moment | None, strict: bool, timeout_s: float, say: Say) -> Verdict:
-    """Resumes the rank once and follows it to the end moment, to `until`, or to its own end."""
+def run_to_end(
+    live: LiveReplay, *, until: Moment | None, strict: bool, timeout_s: float, say: Say, tolerance: float = 0.0
+) -> Verdict:
+    """Resumes the rank once and follows it to the end moment, to `until`, or to its own end. `tolerance`: by which
+    values that the rank sends may differ from the recorded ones, as far as there are sketches of them; 0: by no bit."""
     started = time.monotonic_ns()
-    verdict = Verdict(notes=list(not_hidden(live.unhidden)))
+    verdict = Verdict(notes=list(not_hidden(live.unhidden)), tolerance=tolerance)
     if live.end_record < live.first_record:
         verdict.notes.append("the rank is at the start moment: inspect it with `prismdbg debug`")
     else:
-        live.client.ask("resume", until=str(until) if until else None, end=live.end_record, strict=strict)
+        stop = str(until) if until else None
+        live.client.ask("resume", until=stop, end=live.end_record, strict=strict, tolerance=tolerance)
         _follow(live, verdict, timeout_s)
     verdict.elapsed_ns = time.monotonic_ns() - started
     judge(live.capsule, verdict, until)
-    if verdict.outcome is not Outcome.IDENTICAL:
+    if verdict.outcome not in AS_RECORDED:
         live.running.require_no_limit_met(ends=verdict.end in (End.FINISHED, End.DIED))
     if verdict.outcome is Outcome.DIVERGED and verdict.story is None:
         verdict.notes += causes_lines(with_causes({}, live.capsule, live.client, live.runtime, live.unhidden))
@@ -256,6 +269,8 @@ def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> No
     verdict.strength = Strength(
         collectives=seen.compared,
         fingerprints=_fingerprinted(tally),
+        within=tally.get("within", 0),
+        farthest=tally.get("farthest", 0.0),
         differing_objects=tally.get("object_notes", 0),
         whole_steps=span.whole_steps(Moment.parse(verdict.moment)),
     )
@@ -298,7 +313,10 @@ def _seen(verdict: Verdict, span: Span) -> Seen:
         end=verdict.end,
         compared=compared,
         fingerprinted=_fingerprinted(verdict.tally),
-        has_state=_is_computed(verdict.last_state, span),
+        by_tolerance=verdict.tolerance > 0,
+        within=verdict.tally.get("within", 0),
+        unsketched=verdict.tally.get("unsketched", 0),
+        has_state=_is_computed(verdict.last_state, span) and not verdict.differs_at,
         missing=0 if verdict.end is End.UNTIL else missing,
         lacking=verdict.lacking,
         exit_code=verdict.exit_code,
@@ -317,7 +335,8 @@ def _is_computed(state: Moment | None, span: Span) -> bool:
 
 def _fingerprinted(tally: Mapping[str, int]) -> int:
     """A pickled object that differs, as a PID or a time does, is no evidence."""
-    return tally.get("fingerprints", 0) - tally.get("object_notes", 0)
+    differing = (tally.get(name, 0) for name in ("object_notes", "within", "unsketched"))
+    return tally.get("fingerprints", 0) - sum(differing)
 
 
 def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: Moment | None) -> list[str]:
@@ -341,7 +360,9 @@ def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: 
     if verdict.end is End.QUIET:
         silence = recorded_silence(capsule, log)
         notes.append(f"raise --timeout by {silence.bound_s:.3g} s to see whether it hangs again: {silence}")
-    if verdict.outcome is not Outcome.IDENTICAL or until is not None or verdict.end is End.UNTIL:
+    if verdict.outcome is Outcome.WITHIN and verdict.differs_at:
+        notes.append("the parameters differ in their bits; a tolerance compares only what the rank sends")
+    if verdict.outcome not in AS_RECORDED or until is not None or verdict.end is End.UNTIL:
         return notes
     if verdict.end is End.DIED:
         known = capsule.rank().get("died_with") is not None and verdict.exit_code is not None
@@ -350,6 +371,7 @@ def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: 
     match manifest.incident.kind:
         case IncidentKind.NAN:
             exactly = ", bit for bit" if verdict.strength.fingerprints else ", but what was sent was not compared"
+            exactly = ", within the tolerance" if verdict.strength.within else exactly
             notes.append(f"the NaN occurs again{exactly}: {manifest.incident.text}")
         case IncidentKind.HANG if verdict.end is End.SILENT:
             silence = recorded_silence(capsule, log)

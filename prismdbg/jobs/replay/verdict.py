@@ -19,6 +19,7 @@ FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, si
 
 class Outcome(StrEnum):
     IDENTICAL = "identical"  # every collective from the start to the end moment was compared and is the recorded one
+    WITHIN = "within tolerance"  # the same, but some values that the rank sent are only close to the recorded ones
     DIVERGED = "diverged"
     INCONCLUSIVE = "inconclusive"  # neither of the two can be said
     RANK_LOST = "rank lost"  # the replayed process died where the recorded process did not
@@ -37,6 +38,7 @@ class End(StrEnum):
     DIFFERED = "differed"  # the rank stands at the first difference
 
 
+AS_RECORDED = (Outcome.IDENTICAL, Outcome.WITHIN)
 AT_END = (End.NEXT_CALL, End.FINISHED, End.DIED, End.SILENT, End.QUIET)  # not on the way there
 
 
@@ -66,12 +68,17 @@ class Recorded:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """What a replay did. fingerprinted: of the collectives compared, those of which what the rank sent was compared,
-    too. has_state: a state of the parameters was compared. missing: recorded collectives up to its end that it did not
-    issue. lacking: synthesized answers where the recorded rank had received one."""
+    too. by_tolerance: values may differ by it. within: those of which what was sent differs by no more than that;
+    unsketched: those of which it differs, by an unknown amount. has_state: a state of the parameters was compared and
+    is the recorded one. missing: recorded collectives up to its end that it did not issue. lacking: synthesized answers
+    where the recorded rank had received one."""
 
     end: End
     compared: int = 0
     fingerprinted: int = 0
+    by_tolerance: bool = False
+    within: int = 0
+    unsketched: int = 0
     has_state: bool = False
     missing: int = 0
     lacking: int = 0
@@ -98,17 +105,17 @@ def decide(recorded: Recorded, seen: Seen) -> Decision:
     """Conservative: what is not known to be identical or to differ is inconclusive."""
     for rule in (
         _differs, _incomplete, _lacks_answers, _other_end, _other_exceptions, _raised_elsewhere, _too_little,
-        _did_not_die_again,
+        _not_comparable, _did_not_die_again,
     ):  # fmt: skip
         if (found := rule(recorded, seen)) is not None:
             return found
-    return Decision(Outcome.IDENTICAL)
+    return Decision(Outcome.WITHIN if seen.within else Outcome.IDENTICAL)
 
 
 def _differs(_: Recorded, seen: Seen) -> Decision | None:
     if seen.end is End.DIFFERED:
         return Decision(Outcome.DIVERGED)
-    if seen.parameters_differ_at:
+    if seen.parameters_differ_at and not seen.by_tolerance:
         return Decision(Outcome.DIVERGED, f"the parameters at {seen.parameters_differ_at} are not the recorded ones")
     return None
 
@@ -280,10 +287,22 @@ def _too_little(recorded: Recorded, seen: Seen) -> Decision | None:
         return Decision(Outcome.INCONCLUSIVE, f"only {seen.compared} of {recorded.required} collectives were compared")
     same_exception = bool(recorded.raised) and recorded.raised == seen.raised
     is_redacted = seen.is_redacted(recorded)
-    if seen.fingerprinted > 0 or seen.has_state or (same_exception and not is_redacted):
+    if seen.fingerprinted + seen.within + seen.unsketched > 0 or seen.has_state or (same_exception and not is_redacted):
         return None
     also = " and the type of its exception, whose text is redacted" * is_redacted
     return Decision(Outcome.INCONCLUSIVE, f"nothing that the rank computed was compared, only its calls{also}")
+
+
+def _not_comparable(_: Recorded, seen: Seen) -> Decision | None:
+    """By tolerance: what differs by an amount that nobody knows."""
+    if seen.unsketched:
+        calls = counted(seen.unsketched, "collective")
+        why = f"{calls} sent other bits than in the recorded run, and the recording has no sketch of their values"
+        return Decision(Outcome.INCONCLUSIVE, why)
+    if seen.parameters_differ_at and not seen.within:
+        at = seen.parameters_differ_at
+        return Decision(Outcome.INCONCLUSIVE, f"the parameters at {at} differ in their bits, by an unknown amount")
+    return None
 
 
 def _did_not_die_again(recorded: Recorded, seen: Seen) -> Decision | None:
@@ -292,8 +311,9 @@ def _did_not_die_again(recorded: Recorded, seen: Seen) -> Decision | None:
         return None
     went_on = "the rank issued a further collective"
     then = went_on if seen.end is End.NEXT_CALL else f"the program ended with exit code {seen.exit_code}"
+    how = "within the tolerance" if seen.within else "identical"
     return Decision(
         Outcome.INCONCLUSIVE,
-        "the incident did not happen again: the replay is identical up to the end moment, then "
+        f"the incident did not happen again: the replay is {how} up to the end moment, then "
         f"{then}; the recorded rank died: {died_of(recorded.died_with)}",
     )

@@ -32,12 +32,17 @@ def as_bytes(tensor: torch.Tensor) -> memoryview:
 
 
 def _flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return host_elements(tensor).view(-1).view(torch.uint8)
+
+
+def host_elements(tensor: torch.Tensor) -> torch.Tensor:
+    """Contiguous, in the host's memory, complex numbers as pairs."""
     tensor = tensor.detach()
     if hasattr(tensor, "to_local"):
         tensor = tensor.to_local()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
-    return tensor.to("cpu").contiguous().view(-1).view(torch.uint8)
+    return tensor.to("cpu").contiguous()
 
 
 def of_tensor(tensor: torch.Tensor) -> int:

@@ -7,6 +7,8 @@
 #include "c10d/hooks.h"
 #include "c10d/kernel.h"
 #include "c10d/tensors.h"
+#include "log/bytes_of.h"
+#include "recorder/sketch.h"
 #include "recorder/state.h"
 #include "tracer/trace_module.h"
 
@@ -58,6 +60,17 @@ py::tuple fingerprint(const std::vector<at::Tensor>& tensors) {
   return py::make_tuple(scan.value(), scan.nonfinite());
 }
 
+py::bytes sketch_of(const std::vector<at::Tensor>& tensors) {
+  HostBytes bytes;
+  for (const at::Tensor& tensor : tensors) {
+    bytes.add(tensor);
+  }
+  if (!can_be_sketched(bytes.spans())) {
+    return py::bytes();
+  }
+  return py::bytes(std::string(bytes_of(sketch(bytes.spans()))));
+}
+
 void bind_steering(py::module_& m) {
   m.def("install", &install_kernels);
   m.def("uninstall", &uninstall_kernels);
@@ -65,12 +78,13 @@ void bind_steering(py::module_& m) {
   m.def(
       "open",
       [](std::string folder, int32_t rank, size_t event_segment_bytes, size_t payload_segment_bytes, bool stacks,
-         bool fingerprints, bool nan_check, bool direct) {
+         bool fingerprints, bool nan_check, bool sketches, bool direct) {
         state().recorder.open({std::move(folder), rank, event_segment_bytes, payload_segment_bytes, stacks,
-                               fingerprints, nan_check, direct});
+                               fingerprints, nan_check, sketches, direct});
       },
       py::arg("folder"), py::arg("rank"), py::arg("event_segment_bytes"), py::arg("payload_segment_bytes"),
-      py::arg("stacks"), py::arg("fingerprints"), py::arg("nan_check"), py::arg("direct"), WithoutLock());
+      py::arg("stacks"), py::arg("fingerprints"), py::arg("nan_check"), py::arg("sketches"), py::arg("direct"),
+      WithoutLock());
   m.def(
       "append",
       [](uint16_t kind, const py::bytes& body) {
@@ -98,6 +112,7 @@ void bind_window_and_park(py::module_& m) {
   m.def("stats", &stats);
   m.def("sequences", &sequences, "(group, op, peer, tag, next sequence) of all; op is empty for collectives");
   m.def("fingerprint", &fingerprint, "(fingerprint, whether a value is not finite) of a list of tensors");
+  m.def("sketch", &sketch_of, "as the log has it, of a list of tensors; empty where there is none");
   m.def("on_group", &set_group_hook);
   m.def("handover", &handover);
 }

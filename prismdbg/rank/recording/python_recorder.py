@@ -20,7 +20,7 @@ from prismdbg.model import synthesis
 from prismdbg.model.collective import Failure, Frame, Identity
 from prismdbg.model.dtypes import REDUCE_OPS
 from prismdbg.model.moment import Moment
-from prismdbg.rank.c10d import fingerprint, kernels
+from prismdbg.rank.c10d import fingerprint, kernels, sketches
 from prismdbg.rank.c10d.call import Call, Redispatch, metas
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.c10d.sparse import dense_parts
@@ -48,6 +48,7 @@ class PythonRecorder:
         self._on_group: Callable[[Any], None] | None = None
         self._groups: set[str] = set()
         self._stacks = self._fingerprints = self._nan_check = True
+        self._sketches = False
         self._window_on, self._window_steps, self._window_bytes, self._keep_from = False, 0, 0, 1 << 62
         self._order = threading.Lock()
         self._gate = threading.Condition()
@@ -71,12 +72,13 @@ class PythonRecorder:
         stacks: bool,
         fingerprints: bool,
         nan_check: bool,
+        sketches: bool,
         direct: bool,
     ) -> None:
         self._queue = queue = WriteQueue(direct)
         self._log = LogWriter(queue, Path(folder), rank, event_segment_bytes)
         self._payloads = PayloadWriter(queue, Path(folder), payload_segment_bytes)
-        self._stacks, self._fingerprints, self._nan_check = stacks, fingerprints, nan_check
+        self._stacks, self._fingerprints, self._nan_check, self._sketches = stacks, fingerprints, nan_check, sketches
         if self._lost:
             self._note_lost(self._log)
 
@@ -242,6 +244,8 @@ class PythonRecorder:
             value, flags = fingerprint.of(sent), flags | fmt.IssueFlag.HAS_FINGERPRINT
         if sent and self._nan_check and fingerprint.nonfinite(sent):
             flags |= fmt.IssueFlag.SENT_NONFINITE
+        sketch = sketches.of(sent) if self._sketches else None
+        flags |= fmt.IssueFlag.HAS_SKETCH if sketch is not None else 0
         n_in, in_bytes = encode_tensors(list(metas(call.inputs)))
         n_out, out_bytes = encode_tensors(list(metas(call.outputs)))
         stack = log.stack(python_stack()) if self._stacks else 0
@@ -254,7 +258,7 @@ class PythonRecorder:
                 identity.seq, moment.step, moment.collective, op, group, stack, device,
                 call.root, call.tag, call.timeout_ms, reduce_op, flags, 0, n_in, n_out,
             )  # fmt: skip
-            return head + in_bytes + out_bytes
+            return head + in_bytes + out_bytes + (sketch.pack() if sketch is not None else b"")
 
         return encode
 

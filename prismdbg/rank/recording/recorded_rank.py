@@ -109,6 +109,7 @@ class Recording:
             config.stacks,
             config.fingerprints,
             config.nan_check,
+            config.sketches,
             direct,
         )
         with self._publishing:

@@ -23,6 +23,7 @@ class Recorder(Protocol):
         stacks: bool,
         fingerprints: bool,
         nan_check: bool,
+        sketches: bool,
         direct: bool,
     ) -> None:
         """Opens the log in an existing folder. `direct`: its file system always answers, and the thread that records

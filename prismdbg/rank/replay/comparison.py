@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 
 from prismdbg.model.collective import Collective, Identity, TensorMeta
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OBJECT_CALLS, OPS
-from prismdbg.rank.c10d import fingerprint
+from prismdbg.model.sketch import Sketch, relative_difference
+from prismdbg.protocol.wire import Message
+from prismdbg.rank.c10d import fingerprint, sketches
 from prismdbg.rank.c10d.call import Call, metas
 from prismdbg.rank.c10d.sparse import dense_parts
 
@@ -26,10 +29,15 @@ class Difference:
 
 @dataclass(slots=True)
 class Tally:
-    """What a replay has compared so far."""
+    """What a replay has compared so far. within: whose fingerprint differs, but not their sketch by more than the
+    tolerance; farthest: the largest difference of these. unsketched: whose fingerprint differs, and of which the
+    recording has no sketch."""
 
     compared: int = 0
     fingerprints: int = 0
+    within: int = 0
+    unsketched: int = 0
+    farthest: float = 0.0
     object_notes: int = 0
     synthesized: int = 0
     again: int = 0  # synthesized as they were when the rank was emulated
@@ -53,9 +61,31 @@ class Sent:
             self._value = fingerprint.of(dense_parts(sent)) if sent else None
         return self._value
 
+    @property
+    def sketch(self) -> Sketch | None:
+        return sketches.of(dense_parts(self._call.sent))
 
-def compare(call: Call, record: Collective, tally: Tally, strict: bool, sent: Sent) -> list[Difference]:
-    """All differences. Pickled objects that differ (a pid, a time) are counted, not reported, unless `strict`."""
+    @property
+    def holds_floats(self) -> bool:
+        return any(tensor.is_floating_point() or tensor.is_complex() for tensor in self._call.sent)
+
+
+@dataclass(slots=True, kw_only=True)
+class Measure:
+    """What counts as a difference. strict: pickled objects that differ, as a PID or a time does. tolerance: values that
+    are further apart than this, relative to the recorded ones; 0: values that are not the same bits."""
+
+    strict: bool = False
+    tolerance: float = 0.0
+
+    def take(self, message: Message) -> None:
+        """What a client says of it; the rest stays."""
+        self.strict = bool(message.get("strict", self.strict))
+        self.tolerance = float(message.get("tolerance", self.tolerance))
+
+
+def compare(call: Call, record: Collective, tally: Tally, measure: Measure, sent: Sent) -> list[Difference]:
+    """All differences; what is none by `measure` is only counted."""
     differences = list(_structure(call, record))
     tally.compared += 1
     if differences or record.fingerprint is None:
@@ -64,10 +94,28 @@ def compare(call: Call, record: Collective, tally: Tally, strict: bool, sent: Se
     actual = sent.fingerprint or 0
     if actual == record.fingerprint:
         return []
-    if not strict and carries_object():
+    if not measure.strict and carries_object():
         tally.object_notes += 1
         return []
-    return [Difference(field="sent", expected=f"{record.fingerprint:016x}", actual=f"{actual:016x}", structural=False)]
+    bits = Difference(field="sent", expected=f"{record.fingerprint:016x}", actual=f"{actual:016x}", structural=False)
+    if not measure.tolerance or not sent.holds_floats:
+        return [bits]
+    far = list(_by_tolerance(record.sketch, sent, tally, measure.tolerance))
+    return [bits, *far] if far else []
+
+
+def _by_tolerance(recorded: Sketch | None, sent: Sent, tally: Tally, tolerance: float) -> Iterator[Difference]:
+    actual = sent.sketch if recorded is not None else None
+    if recorded is None or actual is None:
+        tally.unsketched += 1
+        return
+    apart = relative_difference(recorded, actual)
+    if apart > tolerance:
+        least = f"at most {tolerance:g}"
+        yield Difference(field="tolerance", expected=least, actual=f"about {apart:.2g}", structural=False)
+        return
+    tally.within += 1
+    tally.farthest = max(tally.farthest, apart)
 
 
 def _structure(call: Call, record: Collective) -> list[Difference]:

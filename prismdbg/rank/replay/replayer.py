@@ -25,7 +25,7 @@ from prismdbg.rank.debug.gate import Gate, Stop
 from prismdbg.rank.debug.stopping import Halts
 from prismdbg.rank.program.frames import program_frame, stack_of
 from prismdbg.rank.program.isolation import ours, refuse_collective
-from prismdbg.rank.replay.comparison import Difference, Sent, Tally, compare, describe_call
+from prismdbg.rank.replay.comparison import Difference, Measure, Sent, Tally, compare, describe_call
 from prismdbg.rank.replay.departure import Departure, rests_on
 from prismdbg.rank.replay.peers import Answer, PeerSource, RecordedPeers, SynthesizedPeers
 from prismdbg.rank.replay.state_digest import Place
@@ -57,7 +57,7 @@ class Replayer:
         self._by_id = {record.record_id: record for record in log.collectives}
         self.first = counters.record_id
         self.end = log.collectives[-1].record_id if log.collectives else -1
-        self.strict = False
+        self.measure = Measure()
         self.departure: Departure | None = None
         self.what_if: WhatIf | None = None
         self.beyond_end = False
@@ -137,7 +137,7 @@ class Replayer:
             return None
         record = self._by_identity.get(view.identity)
         if record is not None and record.record_id <= self.end:
-            differences = compare(view.call, record, self.tally, self.strict, sent)
+            differences = compare(view.call, record, self.tally, self.measure, sent)
             if differences:
                 self._diverged(record, view, event, differences)
             if self.departed or any(d.structural for d in differences):  # what was recorded answers another call
@@ -323,12 +323,19 @@ class Replayer:
         self._recorded.fill(outputs, record.payload)
         return outputs
 
+    def _by_tolerance(self) -> dict[str, Any]:
+        tally = self.tally
+        if not self.measure.tolerance:
+            return {}
+        return {"within": tally.within, "unsketched": tally.unsketched, "farthest": tally.farthest}
+
     def tally_json(self) -> dict[str, Any]:
         tally = self.tally
         return {
             "compared": tally.compared,
             "fingerprints": tally.fingerprints,
             "object_notes": tally.object_notes,
+            **self._by_tolerance(),
             "synthesized": tally.synthesized,
             **({"again": tally.again} if tally.again else {}),
             "missing": len(self.missing()),

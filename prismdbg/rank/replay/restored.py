@@ -45,7 +45,7 @@ def change_over(recording: Recording, agent: Agent, message: Message) -> Message
         gate = replaying.gate
         if request.get("end") is not None:
             replaying.replayer.end = int(request["end"])
-        replaying.replayer.strict = bool(request.get("strict", False))
+        replaying.replayer.measure.take(request)
         gate.take_aim(request)
         agent.verbs |= {"resume": resume, "progress": progress}
         recorder.park(False)

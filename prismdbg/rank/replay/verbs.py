@@ -56,7 +56,7 @@ def _moving(replaying: Replaying) -> dict[str, Verb]:
 
     def resume(message: Message) -> Message:
         _take_end(replayer, message)
-        replayer.strict = bool(message.get("strict", replayer.strict))
+        replayer.measure.take(message)
         stop = gate.current
         if stop is not None and stop.frame is not None and not message.get("continued"):
             gate.ask(lambda stop: replayer.halts.stops.measure(stop.names.__getitem__, stop.frame))

@@ -31,6 +31,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--cpu", action="store_true", help="count the thread's processor time: for a busy machine")
     parser.add_argument("--without", choices=PARTS, action="append", default=[])
+    parser.add_argument("--sketches", action="store_true")
     return parser.parse_args()
 
 
@@ -51,14 +52,20 @@ def make_recorder(kind: str) -> Any:
 class Switch:
     """Bare is: no kernel of ours."""
 
-    def __init__(self, kind: str, folder: str, without: list[str]) -> None:
-        self.kind = kind
-        self.recorder = make_recorder(kind)
-        if kind == "native":
+    def __init__(self, folder: str, args: argparse.Namespace) -> None:
+        self.kind = args.kind
+        self.recorder = make_recorder(self.kind)
+        if self.kind == "native":
             self.positions = schemas.read().positions()
             self.recorder.install(self.positions)
         self.recorder.open(
-            folder, 0, SEGMENT_BYTES, PAYLOAD_SEGMENT_BYTES, *(part not in without for part in PARTS), True
+            folder,
+            0,
+            SEGMENT_BYTES,
+            PAYLOAD_SEGMENT_BYTES,
+            *(part not in args.without for part in PARTS),
+            args.sketches,
+            True,
         )
         self.to("bare")
 
@@ -93,7 +100,7 @@ def main() -> None:
         return (clock() - began) / int(args.calls) * 1e6
 
     with tempfile.TemporaryDirectory(prefix="prismdbg-bench-") as folder:
-        switch = Switch(args.kind, folder, args.without)
+        switch = Switch(folder, args)
         step = 0
         for number in range(args.rounds + 1):
             for mode in taken:

@@ -1,4 +1,4 @@
-"""Compares the native fingerprint and its search for values that are not finite with the torch implementation."""
+"""Compares the native fingerprint, sketch and search for values that are not finite with the torch implementation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import math
 import torch
 from rank import native
 
-from prismdbg.rank.c10d import fingerprint
+from prismdbg.model.sketch import Sketch, relative_difference
+from prismdbg.rank.c10d import fingerprint, sketches
 
 SIZES = (0, 1, 2, 7, 8, 9, 1023, 1024, 1025, 4096, 8191, 8192, 8193, 70_001)
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
@@ -18,6 +19,16 @@ OTHERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.
 def compare(*tensors: torch.Tensor) -> None:
     expected = (fingerprint.of(tensors), fingerprint.nonfinite(tensors))
     assert native.fingerprint(list(tensors)) == expected, [(t.dtype, t.shape) for t in tensors]
+    compare_sketches(*tensors)
+
+
+def compare_sketches(*tensors: torch.Tensor) -> None:
+    expected, found = sketches.of(tensors), native.sketch(list(tensors))
+    assert (expected is None) == (not found), [t.dtype for t in tensors]
+    if expected is not None:
+        sketch = Sketch.unpack_from(found, 0)
+        assert relative_difference(expected, sketch) < 1e-12, [(t.dtype, t.shape) for t in tensors]
+        assert math.isclose(expected.squares, sketch.squares, rel_tol=1e-12), (expected, sketch)
 
 
 torch.manual_seed(1)

@@ -43,7 +43,7 @@ def record(*, event_segment_bytes: int = 1 << 20, payload_segment_bytes: int = 1
     torch.set_num_threads(1)
     native.install(schemas.read().positions())
     native.on_group(describe)
-    native.open(str(FOLDER), RANK, event_segment_bytes, payload_segment_bytes, True, True, True, True)
+    native.open(str(FOLDER), RANK, event_segment_bytes, payload_segment_bytes, True, True, True, False, True)
     native.mode(1)
 
 

@@ -4,6 +4,7 @@ on from where `restore_point` says."""
 import argparse
 import sys
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -15,6 +16,9 @@ parser.add_argument("--steps", type=int, default=20)
 parser.add_argument("--unregistered", default="")
 parser.add_argument("--raise-at", type=int, default=-1)
 parser.add_argument("--rest-s", type=float, default=0.0, help="after each step: what is tested meanwhile has the CPUs")
+parser.add_argument(
+    "--coarse", default="", help="a file: while it is there, the program rounds as other hardware might"
+)
 arguments = parser.parse_args()
 
 dist.init_process_group("gloo")
@@ -36,6 +40,8 @@ start = restore_point(**registered) or 0
 
 for step in range(start, arguments.steps):
     data = torch.randn(8, width)
+    if arguments.coarse and Path(arguments.coarse).exists():
+        data *= 1 + 2**-20
     loss = (model(data) - data.flip(0)).square().mean()
     if step == arguments.raise_at and rank == 1:
         raise ValueError(f"the loss is {loss.item():.6f}")

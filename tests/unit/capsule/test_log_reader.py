@@ -15,8 +15,10 @@ from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.events import Completion, Event, Note, StepMark
 from prismdbg.capsule.log.reader import LogReader, iter_logs, read_log, read_payload, was_cut
 from prismdbg.errors import CapsuleError
+from prismdbg.log.columns import read_columns
 from prismdbg.model.collective import Collective, Failure, Frame, Group, Identity, PayloadRef, State, TensorMeta
 from prismdbg.model.moment import Moment
+from prismdbg.model.sketch import Sketch
 
 
 @pytest.mark.parametrize(
@@ -27,6 +29,23 @@ def test_device_and_stream(text: str, device: str, stream: int, tmp_path: Path) 
     log.issue(0, 1, device=text)
     (collective,) = read_log(tmp_path).collectives
     assert (collective.stream, {t.device for t in (*collective.inputs, *collective.outputs)}) == (stream, {device})
+
+
+def test_a_sketch_stands_behind_the_tensors(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path)
+    sketch = Sketch(2, 30.0, (1.0, -2.5, 3.0, 0.0))
+    records = [log.issue(0, 1), log.issue(0, 2, sketch=sketch)]
+    log.complete(records[1])
+    assert [c.sketch for c in read_log(tmp_path).collectives] == [None, sketch]
+    columns = read_columns(tmp_path)
+    assert columns.tensors[0] == columns.tensors[1], "of equal tensors, with a sketch or without"
+    assert columns.size_bytes[0] == columns.size_bytes[1]
+
+
+def test_a_record_without_room_for_its_sketch_is_damaged(tmp_path: Path) -> None:
+    TinyLog(tmp_path).issue(0, 1, flags=fmt.IssueFlag.HAS_FINGERPRINT | fmt.IssueFlag.HAS_SKETCH)
+    with pytest.raises(CapsuleError, match="is damaged"):
+        read_log(tmp_path)
 
 
 def test_why_a_collective_failed_stands_in_front_of_its_end(tmp_path: Path) -> None:

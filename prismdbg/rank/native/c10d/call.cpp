@@ -3,6 +3,9 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
+#include "log/bytes_of.h"
+#include "recorder/sketch.h"
+
 namespace prismdbg {
 namespace {
 
@@ -67,13 +70,13 @@ Ticket Call::issue(Recorder& recorder) const {
   tensors.clear();
   issue.inputs = encode(inputs_, tensors);
   issue.outputs = encode(outputs_, tensors);
+  look_at_sent(recorder, issue, tensors);
   issue.tensors = tensors;
-  add_fingerprint(recorder, issue);
   return recorder.issue(issue);
 }
 
-void Call::add_fingerprint(const Recorder& recorder, IssuedCall& issue) const {
-  if (!(recorder.fingerprints() || recorder.nan_check()) || inputs_.empty() || !op_.sends(is_root())) {
+void Call::look_at_sent(const Recorder& recorder, IssuedCall& issue, std::string& tensors) const {
+  if (!(recorder.fingerprints() || recorder.nan_check() || recorder.sketches()) || inputs_.empty() || !op_.sends(is_root())) {
     return;
   }
   HostBytes sent;
@@ -87,6 +90,10 @@ void Call::add_fingerprint(const Recorder& recorder, IssuedCall& issue) const {
   issue.has_fingerprint = recorder.fingerprints() && !sent.spans().empty();
   issue.fingerprint = issue.has_fingerprint ? fingerprint.value() : 0;
   issue.sent_nonfinite = fingerprint.nonfinite();
+  issue.has_sketch = recorder.sketches() && can_be_sketched(sent.spans());
+  if (issue.has_sketch) {
+    tensors.append(bytes_of(sketch(sent.spans())));
+  }
 }
 
 std::shared_ptr<PendingCollective> Call::pending(const Ticket& ticket) const {

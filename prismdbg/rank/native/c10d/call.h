@@ -27,7 +27,8 @@ class Call {
   int64_t number(int8_t position, int64_t otherwise) const;
   uint8_t reduce_op() const;
   bool is_root() const { return op_.flow == Flow::all_to_all || root_ == group_->getRank(); }
-  void add_fingerprint(const Recorder& recorder, IssuedCall& issue) const;
+  // Adds its fingerprint; a sketch goes behind the entries of `tensors`.
+  void look_at_sent(const Recorder& recorder, IssuedCall& issue, std::string& tensors) const;
 
   const OpInfo& op_;
   c10::ArrayRef<c10::IValue> arguments_;

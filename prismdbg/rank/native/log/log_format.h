@@ -1,6 +1,7 @@
 // The bytes of a rank's log, as prismdbg/capsule/log/format.py defines them. Little-endian machines only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace prismdbg {
@@ -29,6 +30,7 @@ constexpr uint8_t kIssueAsync = 1;
 constexpr uint8_t kIssueP2p = 2;
 constexpr uint8_t kIssueSentNonfinite = 4;
 constexpr uint8_t kIssueHasFingerprint = 8;
+constexpr uint8_t kIssueHasSketch = 16;
 constexpr uint8_t kCompletePayload = 1;
 constexpr uint8_t kCompleteReceivedNonfinite = 2;
 
@@ -82,6 +84,16 @@ struct TensorEntry {
   uint32_t repeat;
 };
 static_assert(sizeof(TensorEntry) == 8);
+
+constexpr size_t kProjections = 4;
+
+// After the tensors of an issue that has one.
+struct SketchBody {
+  uint64_t nonfinite;
+  double squares;
+  double projections[kProjections];
+};
+static_assert(sizeof(SketchBody) == 48);
 
 struct CompleteBody {
   uint64_t record_id;

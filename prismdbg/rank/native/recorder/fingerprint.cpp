@@ -1,41 +1,17 @@
 #include "recorder/fingerprint.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
-// One copy of each loop for the vector units a CPU may have; the loader picks, so the library runs on any x86-64.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define PRISMDBG_VECTORIZED __attribute__((noinline, target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define PRISMDBG_VECTORIZED __attribute__((noinline))
-#endif
+#include "recorder/vectorized.h"
+#include "recorder/weights.h"
 
 namespace prismdbg {
 namespace {
 
-constexpr size_t kBlockWords = 4096;
 constexpr size_t kBlockBytes = kBlockWords * sizeof(uint64_t);
 constexpr size_t kPieceBytes = 8192;  // small enough to stay in the first-level cache between the passes over it
-constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
 constexpr uint64_t kLength = 0xD6E8FEB86659FD93;
-
-constexpr uint64_t mix64(uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
-  return z ^ (z >> 31);
-}
-
-struct Weights {
-  alignas(64) std::array<uint64_t, kBlockWords> of{};
-  Weights() {
-    for (size_t i = 0; i < kBlockWords; ++i) {
-      of[i] = mix64((i + 1) * kGolden) | 1;
-    }
-  }
-};
-
-const Weights kWeights;
 
 PRISMDBG_VECTORIZED uint64_t weighted_sum(const uint8_t* bytes, const uint64_t* weights, size_t words) {
   uint64_t sum = 0;

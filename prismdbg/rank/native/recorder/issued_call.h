@@ -19,11 +19,12 @@ struct IssuedCall {
   int32_t timeout_ms = -1;
   uint8_t reduce_op = kNoReduceOp;
   bool has_fingerprint = false;
+  bool has_sketch = false;
   bool sent_nonfinite = false;
   uint64_t fingerprint = 0;
   uint32_t inputs = 0;
   uint32_t outputs = 0;
-  std::string_view tensors;  // encoded entries of inputs, then outputs
+  std::string_view tensors;  // encoded entries of inputs, then outputs, then the sketch, if it has one
 };
 
 }  // namespace prismdbg

@@ -124,7 +124,8 @@ IssueBody Recorder::encode(const IssuedCall& issue, uint32_t stack) {
   body.timeout_ms = issue.timeout_ms;
   body.reduce_op = issue.reduce_op;
   body.flags = (issue.is_async ? kIssueAsync : 0) | (issue.is_p2p ? kIssueP2p : 0) |
-               (issue.sent_nonfinite ? kIssueSentNonfinite : 0) | (issue.has_fingerprint ? kIssueHasFingerprint : 0);
+               (issue.sent_nonfinite ? kIssueSentNonfinite : 0) | (issue.has_fingerprint ? kIssueHasFingerprint : 0) |
+               (issue.has_sketch ? kIssueHasSketch : 0);
   body.inputs = issue.inputs;
   body.outputs = issue.outputs;
   const Position position = counters_.issue(issue);

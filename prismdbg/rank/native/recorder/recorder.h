@@ -29,6 +29,7 @@ struct RecorderOptions {
   bool stacks = true;
   bool fingerprints = true;
   bool nan_check = true;
+  bool sketches = false;
   bool direct = true;  // the folder's file system always answers
 };
 
@@ -59,6 +60,7 @@ class Recorder {
   bool is_recording() const { return mode() == 1 && is_open_.load(std::memory_order_acquire); }
   bool fingerprints() const { return options_.fingerprints; }
   bool nan_check() const { return options_.nan_check; }
+  bool sketches() const { return options_.sketches; }
 
   // Called by kernels. A ticket without a log means that nothing was recorded.
   Ticket issue(const IssuedCall& issue) noexcept;

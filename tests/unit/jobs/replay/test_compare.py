@@ -70,6 +70,7 @@ def judged(
     until: Moment | None = None,
     unhidden: Unhidden = ALL_HIDDEN,
     timeout_s: float = 0.2,
+    tolerance: float = 0.0,
 ) -> Verdict:
     """`past`: of the log's six collectives, how many lie before the start."""
     where = {"in_flight": list(in_flight), "past_records": past}
@@ -87,7 +88,14 @@ def judged(
         end_record=last,
         unhidden=unhidden,
     )
-    return run_to_end(cast(LiveReplay, live), until=until, strict=False, timeout_s=timeout_s, say=lambda _: None)
+    return run_to_end(
+        cast(LiveReplay, live),
+        until=until,
+        strict=False,
+        tolerance=tolerance,
+        timeout_s=timeout_s,
+        say=lambda _: None,
+    )
 
 
 ALL = {**NONE, "compared": 6, "fingerprints": 6}
@@ -103,6 +111,27 @@ def test_identical_says_what_it_rests_on(tmp_path: Path, monkeypatch: pytest.Mon
     )
     assert verdict.strength.whole_steps == 2 and not verdict.strength.is_thin
     assert "compared from 0.1 to 2.2, with 2 complete steps" in verdict.notes
+
+
+def test_by_tolerance_the_verdict_says_what_was_only_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tally = {**ALL, "within": 2, "unsketched": 0, "farthest": 0.00312}
+    state = {"event": "state", "moment": "2.0", "expected": "a", "actual": "b", "equal": False}
+    verdict = judged(tmp_path, monkeypatch, state, {**END, "tally": tally}, incident=REQUEST, tolerance=0.01)
+    assert verdict.outcome is Outcome.WITHIN
+    assert verdict.summary == (
+        "within tolerance 0.01 up to 2.2, not bit for bit: 6 collectives compared, "
+        "4 with their payload fingerprints, 2 only by sketches, at most about 0.003 apart"
+    )
+    assert "the parameters differ in their bits; a tolerance compares only what the rank sends" in verdict.notes
+
+
+def test_a_nan_that_occurs_again_by_tolerance_is_not_said_to_be_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nan = Incident(kind=IncidentKind.NAN, text="rank 0 sent NaN")
+    tally = {**ALL, "within": 2, "unsketched": 0, "farthest": 0.001}
+    verdict = judged(tmp_path, monkeypatch, {**END, "tally": tally}, incident=nan, tolerance=0.01)
+    assert "the NaN occurs again, within the tolerance: rank 0 sent NaN" in verdict.notes
 
 
 @pytest.mark.parametrize(("past", "said"), [(5, True), (0, False)])

@@ -15,6 +15,7 @@ REQUEST, LOST, HANG, RAISED = IncidentKind.REQUEST, IncidentKind.LOST, IncidentK
 OOM = IncidentKind.OUT_OF_MEMORY
 ERROR, OTHER = "ValueError: no", "KeyError: no"
 FEW = 7
+NEAR = Outcome.WITHIN
 
 
 def recorded(kind: IncidentKind, **more: object) -> Recorded:
@@ -34,6 +35,17 @@ def seen(end: End, **more: object) -> Seen:
         (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL, fingerprinted=0, has_state=True), SAME),
         (recorded(RAISED, raised=ERROR), seen(End.FINISHED, fingerprinted=0, raised=ERROR, exit_code=1), SAME),
         (recorded(RAISED, raised=ERROR), seen(End.FINISHED, fingerprinted=0, exit_code=1), OTHER_RUN),
+        # by tolerance: what is close is never called identical, what differs by an unknown amount is not known
+        (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL, by_tolerance=True), SAME),
+        (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL, by_tolerance=True, fingerprinted=0, within=2), NEAR),
+        (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL, by_tolerance=True, within=2, unsketched=1), OPEN),
+        (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL, by_tolerance=True, fingerprinted=0, unsketched=1), OPEN),
+        (recorded(REQUEST, goes_on=True), seen(End.DIFFERED, by_tolerance=True, within=2), OTHER_RUN),
+        (recorded(REQUEST, goes_on=True), seen(End.UNTIL, parameters_differ_at="3.0"), OTHER_RUN),
+        (recorded(REQUEST), seen(End.UNTIL, parameters_differ_at="3.0", by_tolerance=True), OPEN),
+        (recorded(REQUEST), seen(End.UNTIL, parameters_differ_at="3.0", by_tolerance=True, within=1), NEAR),
+        (recorded(REQUEST, exit_code=0), seen(End.FINISHED, exit_code=1, by_tolerance=True, within=1), OTHER_RUN),
+        (recorded(LOST), seen(End.NEXT_CALL, by_tolerance=True, within=1), OPEN),
         # the rank came past the end moment
         (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL), SAME),
         (recorded(REQUEST), seen(End.NEXT_CALL), SAME),

@@ -159,7 +159,7 @@ def test_a_capture_is_refused_and_the_end_says_what_is_missing(
     answers: threading.Event, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = PythonRecorder()
-    recorder.open(str(tmp_path), 0, 4096, 4096, True, True, True, False)
+    recorder.open(str(tmp_path), 0, 4096, 4096, True, True, True, False, False)
     assert recorder._queue is not None
     recorder._queue.do(0, answers.wait)
     with short_waits(monkeypatch):
@@ -178,7 +178,7 @@ def test_what_failed_last_is_said_at_the_end(
 ) -> None:
     answers.set()
     recorder = PythonRecorder()
-    recorder.open(str(tmp_path), 0, 4096, 4096, True, True, True, False)
+    recorder.open(str(tmp_path), 0, 4096, 4096, True, True, True, False, False)
     assert recorder._queue is not None
     recorder._queue.do(0, (tmp_path / "missing").stat)
     recorder.tidy()
