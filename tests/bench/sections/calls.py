@@ -31,6 +31,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
         taken, _ = _run(folder, settings, "--without", part)
         saved = median(whole["recorded"]) - median(taken["recorded"])
         notes.append(f"Of a native record of 1 KiB, {part.replace('_', ' ')}: about {saved:.2f} us.")
+    notes += [_of_sketches(settings, folder, size, calls) for size, calls in _SIZES[:2]]
     taken, _ = _run(folder, settings, "--kind", "python", "--calls", 300)
     rows += _rows("Python, 1 KiB", taken)
     return Measured(rows=rows, notes=notes)
@@ -41,6 +42,14 @@ def _run(folder: Path, settings: Settings, *arguments: object) -> tuple[dict[str
     lines = run([*command, *map(str, arguments)], folder / "calls.txt").splitlines()
     taken, speeds = (json.loads(line) for line in lines if line.startswith("{"))
     return taken, speeds
+
+
+def _of_sketches(settings: Settings, folder: Path, size: int, calls: int) -> str:
+    options = ("--bytes", size, "--calls", calls, "--cpu")
+    without, _ = _run(folder, settings, *options)
+    sketched, _ = _run(folder, settings, *options, "--sketches")
+    more = median(sketched["recorded"]) - median(without["recorded"])
+    return f"--sketches adds to a native record of {_name(size)}: about {more:.2f} us of CPU time."
 
 
 def _rows(name: str, taken: dict[str, list[float]]) -> list[Row]:
