@@ -75,7 +75,7 @@ def test_ranks_that_would_hang_together_do_not_end_with_code_0(how: str, named: 
 def test_a_program_that_decides_by_synthesized_values_is_said_to(tmp_path: Path) -> None:
     done = emulate(tmp_path / "run", 2, "dp=2", "--ranks", "0,1", program=[*MISMATCH, "stops early"])
     assert done.returncode == 0, done.stderr
-    doubt = r"the program decides at (\S+):(\d+) by what it reads at \S+:(\d+) in <module>"
+    doubt = r"it decides at (\S+):(\d+) by what it reads at \S+:(\d+) in <module>"
     found = re.search(doubt, done.stdout)
     assert found is not None
     lines = Path(found[1]).read_text().splitlines()

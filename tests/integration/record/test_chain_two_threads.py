@@ -48,7 +48,7 @@ def refused(job: Recording, told: Path, output: Path) -> None:
     said = prismdbg("capture", job.run.path, "--rank", RANK, "--window", 2, "-o", output)
     assert said.code == 4, said.err
     assert "cannot be checkpointed" in said.err and "/stat" in said.err and "/proc/" in said.err
-    assert "taking another one" in said.err and "close it in the program" in said.err
+    assert "taking another one" in said.err and "close them in the program" in said.err
     assert not output.exists() and not list(job.run.path.glob(f"{LEFTOVER}*"))
     (told / "close").touch()
     wait_for(lambda: not (told / "close").exists(), 60, "the program to close it")

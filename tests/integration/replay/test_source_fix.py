@@ -158,7 +158,7 @@ def test_a_program_that_leaves_the_record_early_rests_on_assumptions(repository:
     assert said.code == 1, said.out + said.err
     fix = fix_of(said)
     assert (fix["judgement"], fix["left"], fix["on_record"]) == ("recurs", "1.1", False)
-    assert "depends on synthesized ones" in fix["text"]
+    assert "depends on synthesized data" in fix["text"]
 
 
 @pytest.mark.parametrize(

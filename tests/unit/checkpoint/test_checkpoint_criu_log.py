@@ -53,7 +53,7 @@ def test_the_first_error_that_is_not_noise_decides(log: str, line: str) -> None:
         ("Can't fork for 7: File exists", "PID namespace"),
         ("File tmp/log has bad size 12 (expect 9)", "as long as it was"),
         ("Can't bind inet socket (id 3): Cannot assign requested address", "address"),
-        ("Unable to restore capabilities: -1", "edited copy"),
+        ("Unable to restore capabilities: -1", "--origin start"),
         ("Can't get 1:16 opt: Operation not supported", "too old"),
         ("Can't open file usr/lib/x.so on restore: No such file or directory", "does not exist"),
         ("Unknown shit 600 (anon_inode:[io_uring])", "io_uring, which CRIU cannot save"),

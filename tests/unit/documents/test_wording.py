@@ -78,6 +78,9 @@ RETIRED_IN_MESSAGES = {
     "in segments": ["in pieces"],
     "is cancelled": ["not waited for"],
     "source line": ["at another line"],
+    "never joined": ["never came"],
+    "not reliable": ["do not conclude"],
+    "the recorded rank, the recorded program": ["the recorded one"],
     "interpolated": ["guessed"],
     "only at this event": ["belongs to this event"],
     "previous, next": ["what came and went", "the pane before", "the pane behind", "goes on there"],
@@ -88,10 +91,10 @@ NO_NOUN = re.compile(r"\bis no (?!longer\b|more\b)\w")
 VERBS = frozenset(
     re.findall(
         r"\w+",
-        "add ask begin build capture check choose close compare count create delay delete do emulate end fetch free "
-        "give go index install interrupt keep leave let list measure name pause pip press print put raise read record "
-        "remove replay report restore run see select send set simulate stretch switch trace treat try type unset use "
-        "wait watch write",
+        "add ask begin build capture check choose close compare convert copy count create delay delete do emulate end "
+        "fetch free give go index install interrupt keep leave let list measure name pause pip press print put raise "
+        "read record register remove replay report restore run sample see select send set simulate slice stretch "
+        "switch trace treat try type unset use wait watch write",
     )
 )
 

@@ -59,7 +59,7 @@ def test_a_rank_that_runs_here_can_be_checkpointed(run: RunFolder) -> None:
     assert (found.checkpoint, found.checked_there, found.is_any) == ("", False, True)
     assert "--window all" in found.start and found.state == "recorded without --state-every"
     run.config.write_text('{"state_every": 5}')
-    assert "nothing is registered" in only(run).state
+    assert "registered no state" in only(run).state
 
 
 def test_without_an_engine_the_reason_is_its_own(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
