@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from prismdbg.checkpoint import image_check, images
+from prismdbg.checkpoint import bindings, image_check, images
 from prismdbg.checkpoint.bindings import as_entries
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.errors import CapsuleError
@@ -78,7 +78,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def give(monkeypatch: pytest.MonkeyPatch, found: dict[str, list[dict[str, Any]]]) -> None:
-    for module in (images, image_check):
+    for module in (bindings, images, image_check):
         monkeypatch.setattr(module, "load_image", lambda criu, path: as_entries(copy.deepcopy(found[path.name])))
     monkeypatch.setattr(image_check, "pages_in", lambda criu, path: (1, 0))
 
