@@ -93,12 +93,11 @@ def _place(text: str) -> Place:
 )
 @click.option(
     "--jobs", type=click.IntRange(1), default=None, metavar="N",
-    help="Run N configurations at once.  [default: the number of CPUs with emulate, 1 with "
-    "record, no limit with Slurm]",
+    help="Run N configurations at once.  [default: the number of CPUs with emulate, 1 with record, no limit with --on]",
 )  # fmt: skip
 @click.option(
     "--on", "place", type=_place, default="local", show_default=True, metavar="PLACE",
-    help="Run on this machine (local), or as one job array of Slurm: slurm, or 'slurm:OPTIONS' with options of sbatch.",
+    help="Run here (local), as one job array of Slurm (slurm[:OPTIONS], those of sbatch), or by Ray (ray[:ADDRESS]).",
 )  # fmt: skip
 @click.option(
     "--timeout",

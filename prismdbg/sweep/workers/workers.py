@@ -9,6 +9,7 @@ from prismdbg.jobs.capture.capture import Say
 from prismdbg.sweep.folder import SweepFolder
 from prismdbg.sweep.place import Engine
 from prismdbg.sweep.request import Trial
+from prismdbg.sweep.workers.ray_tasks import RayTasks
 from prismdbg.sweep.workers.slurm import Slurm
 from prismdbg.sweep.workers.slurm_array import SlurmArray, check_none_left
 from prismdbg.sweep.workers.trial_group import TrialGroup
@@ -21,8 +22,11 @@ class Workers(Protocol):
 
 
 def workers(folder: SweepFolder, say: Say) -> Workers:
-    """`UsageError` where an array of an earlier start may still run and the configurations are to run here."""
-    if folder.request.place.engine is Engine.SLURM:
-        return SlurmArray(folder, Slurm(folder.request.place.options), say)
+    """`UsageError` where an array of an earlier start may still run and the configurations are to run elsewhere."""
+    place = folder.request.place
+    if place.engine is Engine.SLURM:
+        return SlurmArray(folder, Slurm(place.options), say)
     check_none_left(folder)
+    if place.engine is Engine.RAY:
+        return RayTasks(folder, " ".join(place.options), say)
     return TrialGroup(folder, folder.request.jobs, folder.request.bound_s, say)

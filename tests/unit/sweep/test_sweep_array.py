@@ -41,6 +41,7 @@ def request(path: Path) -> SweepRequest:
     [
         ("local", HERE),
         ("slurm", Place(Engine.SLURM)),
+        ("ray:10.0.0.1:6379", Place(Engine.RAY, ("10.0.0.1:6379",))),
         ("slurm:-p gpu --comment='a b'", Place(Engine.SLURM, ("-p", "gpu", "--comment=a b"))),
     ],
 )
@@ -82,6 +83,17 @@ def test_a_slurm_that_is_not_installed_is_an_error_before_anything_runs(
     with SweepFolder.opened(asked) as folder, pytest.raises(FacilityError, match="sbatch does not exist"):
         workers(folder, print).run([folder.trial(one) for one in asked.space.configurations()])
     with SweepFolder.opened(request(tmp_path)) as folder:
+        workers(folder, print)
+
+
+def test_a_ray_that_is_not_installed_is_an_error_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with (
+        SweepFolder.opened(replace(request(tmp_path), place=Place(Engine.RAY))) as folder,
+        pytest.raises(FacilityError, match="Ray is not installed"),
+    ):
         workers(folder, print)
 
 

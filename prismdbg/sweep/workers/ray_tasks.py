@@ -1,0 +1,92 @@
+"""Configurations as tasks of Ray, which runs them where it has a CPU. They end with the sweep that submitted them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from prismdbg.errors import FacilityError
+from prismdbg.jobs.capture.capture import Say
+from prismdbg.sweep.folder import SweepFolder
+from prismdbg.sweep.request import Trial
+from prismdbg.sweep.workers.array_task import run
+from prismdbg.sweep.workers.order import Order
+from prismdbg.sweep.workers.trial_group import TO_END_S
+
+
+class RayTasks:
+    """`folder`: on a file system that all nodes see at the same path. address: of a cluster; empty for the one that
+    RAY_ADDRESS names, or a new one on this machine."""
+
+    def __init__(self, folder: SweepFolder, address: str, say: Say) -> None:
+        self._folder = folder
+        self._address = address
+        self._say = say
+        self._ray = _imported()
+
+    def run(self, trials: Sequence[Trial]) -> dict[str, str]:
+        self._connect()
+        try:
+            return self._run([trial.configuration.name for trial in trials])
+        finally:
+            self._ray.shutdown()
+
+    def _connect(self) -> None:
+        try:
+            self._ray.init(address=self._address or None, log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, OSError, RuntimeError, ValueError) as error:
+            hint = "start a cluster with `ray start --head`, or give its address with --on ray:ADDRESS"
+            raise FacilityError(f"Ray cannot be reached: {error}", hint=hint) from error
+
+    def _run(self, names: Sequence[str]) -> dict[str, str]:
+        waiting, running, why = list(reversed(names)), dict[Any, str](), dict[str, str]()
+        at_once = self._folder.request.jobs or len(names)
+        try:
+            while waiting or running:
+                while waiting and len(running) < at_once:
+                    name = waiting.pop()
+                    running[self._submitted(name)] = name
+                ended, _ = self._ray.wait(list(running), num_returns=1)
+                for task in ended:
+                    name = running.pop(task)
+                    why |= self._ended(name, task, len(waiting) + len(running))
+        finally:
+            self._cancel(list(running))
+        return why
+
+    def _submitted(self, name: str) -> Any:
+        order = Order(self._folder.request, (name,)).to_json()
+        task = self._ray.remote(num_cpus=1, max_retries=0)(run_in)
+        return task.options(name=name).remote(str(Path.cwd()), order)
+
+    def _ended(self, name: str, task: Any, left: int) -> dict[str, str]:
+        try:
+            why = str(self._ray.get(task))
+        except self._ray.exceptions.RayError as error:
+            why = f"Ray says: {str(error).strip().splitlines()[-1]}"
+        self._say(f"{name} failed; {left} to go: {why}" if why else f"{name}: ended; {left} to go")
+        return {name: why} if why else {}
+
+    def _cancel(self, tasks: Sequence[Any]) -> None:
+        """And waits for them, so that nothing runs when the sweep is over."""
+        for task in tasks:
+            self._ray.cancel(task)
+        if tasks:
+            self._ray.wait(tasks, num_returns=len(tasks), timeout=TO_END_S)
+
+
+def run_in(folder: str, order: str) -> str:
+    """A task: why its configuration failed; empty where its run is complete."""
+    os.chdir(folder)
+    asked = Order.from_json(order)
+    return run(asked, asked.names[0])
+
+
+def _imported() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise FacilityError("Ray is not installed", hint="pip install 'prismdbg[ray]', or leave --on out") from error
+    return ray
