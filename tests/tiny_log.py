@@ -76,8 +76,8 @@ class TinyLog:
     def note(self, kind: str, **data: object) -> None:
         self.append(fmt.Kind.NOTE, json.dumps({"kind": kind, "time_ns": 5, **data}).encode())
 
-    def step(self, step: int) -> None:
-        self.append(fmt.Kind.STEP, fmt.STEP.pack(step, 1000 + step, fmt.StepSource.OPTIMIZER))
+    def step(self, step: int, source: fmt.StepSource = fmt.StepSource.OPTIMIZER) -> None:
+        self.append(fmt.Kind.STEP, fmt.STEP.pack(step, 1000 + step, source))
 
     def issue(
         self,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from prismdbg.capsule.log.format import StepSource
 from prismdbg.diagnosis.collective_key import CollectiveKey, collective_key
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
@@ -32,6 +33,7 @@ class FirstNonfinite(Verdict):
     """`call`: the first to send it, or else the first to receive it. `others` sent it on their own account, too.
 
     received: ranks that only passed on what they had received, or received it and sent none.
+    was_skipped: a gradient scaler then skipped the optimizer on the rank of `call`.
     """
 
     birth: Birth
@@ -41,6 +43,7 @@ class FirstNonfinite(Verdict):
     others: tuple[Call, ...]
     received: tuple[Call, ...]
     suspects: tuple[int, ...]
+    was_skipped: bool
 
     kind = "nonfinite"
 
@@ -88,6 +91,11 @@ class FirstNonfinite(Verdict):
     def lines(self) -> tuple[str, ...]:
         lines = [f"also produced one itself: {call.text}" for call in self.others]
         lines += [f"only received it: {call.text}" for call in self.received]
+        if self.was_skipped:
+            lines.append(
+                f"the gradient scaler of rank {self.call.rank} skipped the optimizer at the end of step "
+                f"{self.moment.step}, as it does when scaled gradients overflow: the parameters did not change"
+            )
         if self.birth is Birth.SENT and self.suspects:
             lines.append(
                 f"the logs of {rank_list(self.suspects)} do not start at the beginning: these ranks may "
@@ -104,6 +112,7 @@ class FirstNonfinite(Verdict):
             "others": [call.to_json() for call in self.others],
             "received": [call.to_json() for call in self.received],
             "suspects": list(self.suspects),
+            "skipped_by_scaler": self.was_skipped,
         }
 
 
@@ -203,7 +212,12 @@ def _verdict(
         others=others,
         received=received,
         suspects=suspects,
+        was_skipped=_was_skipped(evidence.columns[first.rank], call.moment.step),
     )
+
+
+def _was_skipped(log: LogColumns, step: int) -> bool:
+    return any(mark.step == step + 1 and mark.source is StepSource.SKIPPED_BY_SCALER for mark in log.steps)
 
 
 def _without_beginning(evidence: Evidence, known_only: bool = False) -> Iterator[int]:

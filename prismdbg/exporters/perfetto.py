@@ -12,7 +12,8 @@ from hashlib import blake2b
 from itertools import zip_longest
 from typing import IO
 
-from prismdbg.capsule.log.events import Note, RankLog
+from prismdbg.capsule.log.events import Note, RankLog, StepMark
+from prismdbg.capsule.log.format import StepSource
 from prismdbg.exporters.perfetto_packets import Annotations, Packets
 from prismdbg.exporters.perfetto_waits import Arrivals
 from prismdbg.memory.curve import curve
@@ -202,9 +203,14 @@ def _write_steps(packets: Packets, log: RankLog, parent: int, calls: Sequence[Co
     marks = [mark for mark in log.steps if mark.step >= first]
     track = packets.track("steps", parent, place=1)
     for mark, following in zip_longest(marks, marks[1:]):
-        packets.begin(track, mark.time_ns + log.wall_offset_ns, f"step {mark.step}")
+        packets.begin(track, mark.time_ns + log.wall_offset_ns, _titled(mark, following))
         if following is not None:
             packets.end(track, following.time_ns + log.wall_offset_ns)
+
+
+def _titled(mark: StepMark, following: StepMark | None) -> str:
+    was_skipped = following is not None and following.source is StepSource.SKIPPED_BY_SCALER
+    return f"step {mark.step}{' (skipped by a gradient scaler)' if was_skipped else ''}"
 
 
 def _write_notes(packets: Packets, log: RankLog, parent: int) -> None:

@@ -14,6 +14,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from prismdbg.capsule.log.format import StepSource
+from prismdbg.rank.program.isolation import ours
 
 Listener = Callable[[int, StepSource], None]
 
@@ -77,10 +78,10 @@ class StepCounter:
                 print(f"prismdbg: {text}", file=sys.stderr)
 
     def _after_optimizer(self, optimizer: Any, *_: Any) -> None:
-        if self._is_the_first(optimizer):
-            self._stepped = True
-            if not self._in_scaler:
-                self._count(StepSource.OPTIMIZER)
+        if self._in_scaler:  # it, or what it wraps
+            self._stepped = not _was_told_to_skip(optimizer)
+        elif self._is_the_first(optimizer):
+            self._count(StepSource.OPTIMIZER)
 
     def _is_the_first(self, optimizer: Any) -> bool:
         known = self.optimizer() if self.optimizer is not None else None
@@ -114,6 +115,16 @@ class StepCounter:
         self.step, self._begun = step, True
         for listener in self._listeners:
             listener(step, source)
+
+
+def _was_told_to_skip(optimizer: Any) -> bool:
+    """By a gradient scaler, which calls a fused optimizer in any case. On other devices than the CPU the job would have
+    to wait for the answer: there it counts as a step."""
+    found = getattr(optimizer, "found_inf", None)
+    if not isinstance(found, torch.Tensor) or found.device.type != "cpu":
+        return False
+    with ours():
+        return bool(found)
 
 
 COUNTER = StepCounter()

@@ -144,6 +144,16 @@ def test_calls_are_slices_with_what_the_log_says(tmp_path: Path) -> None:
     assert (seen.name, seen.about["type"], seen.about["text"]) == ("exception", "ValueError", "<b>no</b>")
 
 
+def test_a_step_that_a_gradient_scaler_skipped_is_named_as_skipped(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path / "run" / "ranks" / "0.0", 0)
+    log.group("0", (0, 1), "default_pg")
+    for step in range(3):
+        log.complete(log.issue(step, 1))
+        log.step(step + 1, fmt.StepSource.SKIPPED_BY_SCALER if step == 1 else fmt.StepSource.OPTIMIZER)
+    names = [step.name for step in exported(tmp_path / "run").of(0, "steps")]
+    assert names == ["step 1 (skipped by a gradient scaler)", "step 2", "step 3"]
+
+
 def test_a_flow_joins_the_calls_of_one_collective(tmp_path: Path) -> None:
     two_ranks(tmp_path / "run")
     found = exported(tmp_path / "run")

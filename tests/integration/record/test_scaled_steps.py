@@ -1,0 +1,33 @@
+"""A step is one call of the program's optimizer, whatever number of micro-batches it accumulates. One that a gradient
+scaler skips is a step, too, and named as skipped; a replay counts as the job did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chain import prismdbg, recording
+from jobs import forked
+
+from prismdbg.capsule.log.format import StepSource
+
+pytestmark = pytest.mark.job
+
+PROGRAM = Path(__file__).parents[1] / "programs" / "scaled_steps.py"
+TAKEN, SKIPPED = StepSource.OPTIMIZER, StepSource.SKIPPED_BY_SCALER
+
+
+@pytest.mark.parametrize("how", ["plain", "fused", "wrapped"])
+def test_a_skipped_step_is_a_step_and_named_as_skipped(how: str, tmp_path: Path) -> None:
+    with recording(forked(PROGRAM, how, ranks=2), tmp_path, "--window", "all") as job:
+        ended = job.end()
+    assert ended.lines("unchanged") == ["unchanged in [1]"] * 2, ended.output[-3000:]
+    for rank in range(2):
+        log = job.log(rank)
+        assert [(mark.step, mark.source) for mark in log.steps] == [(1, TAKEN), (2, SKIPPED), (3, TAKEN), (4, TAKEN)]
+        assert [call.moment.step for call in log.collectives if call.op == "allreduce_"] == [0, 1, 2, 3]
+    told = prismdbg("why", job.run.path).out
+    assert "rank 1 sent the first NaN or Inf: all_reduce" in told, told
+    assert "the gradient scaler of rank 1 skipped the optimizer at the end of step 1" in told
+    replayed = prismdbg("replay", job.run.path, "--rank", "0", "--runtime", "local")
+    assert replayed.code == 0 and "identical up to 3.1" in replayed.out, replayed.out + replayed.err
