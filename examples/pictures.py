@@ -135,7 +135,7 @@ WALKS: dict[str, Incident] = {
                 capsule="hang-rank[013]-*",
                 steps=(keys("l", picture="1-opened"), keys("c", picture="2-answered")),
             ),
-            Walk(capsule="hang-rank2-*", runs=False, steps=(keys("G", picture="3-never-came"),)),
+            Walk(capsule="hang-rank2-*", runs=False, steps=(keys("G", picture="3-never-joined"),)),
         ),
         hangs=True,
     ),
