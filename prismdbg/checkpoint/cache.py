@@ -20,8 +20,9 @@ def cache_folder() -> Path:
 def made_cache_folder() -> Path:
     """It is there, and only its owner can write to it, whatever the umask: programs in it are run."""
     folder = cache_folder()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    folder.mkdir(mode=0o777 & ~_NOT_FOR_OTHERS, exist_ok=True)
+    if not folder.is_dir():  # most often it is there, and maybe not ours to write to
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o777 & ~_NOT_FOR_OTHERS, exist_ok=True)
     return folder
 
 
