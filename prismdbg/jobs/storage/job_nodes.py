@@ -22,7 +22,7 @@ from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.job_restarts import latest_restart
 from prismdbg.jobs.storage.local_logs import LocalFolder
 from prismdbg.jobs.storage.run_files import KINDS
-from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, read_json
+from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_json
 from prismdbg.model.durations import duration
 
 SILENT_S = 10.0  # without a heartbeat, and a supervisor counts as gone
@@ -238,7 +238,7 @@ def _state(run: RunFolder, node: NodeFolder, ranks: Sequence[str], now_s: float,
     logs = local.ranks if local is not None and is_visible else run.ranks
     return NodeState(
         name=node.name,
-        ranks=tuple(ranks),
+        ranks=tuple(sorted(ranks, key=lambda name: (rank_of(Path(name)), name))),
         exit_code=supervisor.get("exit_code"),
         end=end,
         silent_s=silent_s,
