@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 from typing import ClassVar
 
 from rich.text import Text
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import DataTable, Static
 
@@ -19,12 +19,10 @@ from prismdbg_tui.compared.help_sheet import SweepHelp
 from prismdbg_tui.compared.keys import SWEEP_ACTIONS
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
-from prismdbg_tui.drawing.picture import picture
 from prismdbg_tui.drawing.themes import use_themes
 from prismdbg_tui.overview.keys import bindings
-from prismdbg_tui.recorded_job.app import RankTable
-from prismdbg_tui.session import keymap
-from prismdbg_tui.widgets.key_bar import KeyBar
+from prismdbg_tui.screens.action_app import ActionApp
+from prismdbg_tui.widgets.row_table import RowTable
 
 _MOST_LINES = 6  # of a pane
 _ORDERS: tuple[tuple[str, Callable[[Result], tuple[int | str, ...]]], ...] = (
@@ -34,39 +32,33 @@ _ORDERS: tuple[tuple[str, Callable[[Result], tuple[int | str, ...]]], ...] = (
 )
 
 
-class SweepApp(App[str]):
+class SweepApp(ActionApp[str]):
     CSS_PATH: ClassVar[list[str | PurePath]] = [
         Path(__file__).parents[1] / "styles.tcss",
         Path(__file__).with_name("compared.tcss"),
     ]
-    TITLE = "prismdbg"
-    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = bindings(SWEEP_ACTIONS)
 
     def __init__(self, read: Callable[[], StoredSweep], *, keys: Mapping[str, str] | None = None, at: str = "") -> None:
         """`read`: the folder again. at: the name of the configuration that has the cursor."""
-        super().__init__()
+        super().__init__(SWEEP_ACTIONS, keys, live=True)
         self._read, self._order, self.name_at = read, 0, at
         self.sweep = read()
-        self.keys_shown = keymap.in_force(keys or {}, SWEEP_ACTIONS)
-        self.set_keymap(dict(keys or {}))
-        self._head = Static("", classes="head")
         self._conclusion, self._detail = (Static("", id=name, classes="pane") for name in ("conclusion", "detail"))
-        self.table = RankTable(id="configurations", cursor_type="row")
-        self._keybar = KeyBar(self.keys_shown, live=True, actions=SWEEP_ACTIONS)
+        self.table = RowTable(id="configurations", cursor_type="row")
 
     def compose(self) -> ComposeResult:
-        yield self._head
+        yield self.head
         yield self._conclusion
         yield self.table
         yield self._detail
-        yield self._keybar
+        yield self.keybar
 
     def on_mount(self) -> None:
         use_themes(self)
         self._conclusion.border_title, self._detail.border_title = "Result", "Under the cursor"
         self.table.focus()
-        self._repaint()
+        self.repaint()
 
     # what is shown
 
@@ -74,16 +66,12 @@ class SweepApp(App[str]):
     def rows(self) -> list[Result]:
         return sorted(self.sweep.results, key=_ORDERS[self._order][1])
 
-    def _repaint(self) -> None:
-        head = Text(no_wrap=True, overflow="ellipsis")
-        head.append(" ◣ prismdbg ", f"bold {color(self, 'accent')}")
-        head.append(" sweep ", f"bold reverse {color(self, 'warning')}")
-        head.append(f"  {figures.clean(self.sweep.path.name or str(self.sweep.path))}", "bold")
-        head.append(f" · {words.heading(self.sweep)}", "dim")
-        self._head.update(head)
+    def repaint(self) -> None:
+        name = figures.clean(self.sweep.path.name or str(self.sweep.path))
+        self.show_head("sweep", "warning", name, words.heading(self.sweep))
         self._show(self._conclusion, words.conclusion(self.sweep))
         self._fill()
-        self._keybar.paint()
+        self.keybar.paint()
 
     def _show(self, pane: Static, text: Text) -> None:
         """As high as its text, with its frame."""
@@ -105,18 +93,6 @@ class SweepApp(App[str]):
         place = next((at for at, each in enumerate(rows) if each.name == self.name_at), 0)
         self.table.move_cursor(row=place, animate=False)
 
-    def on_resize(self) -> None:
-        self.call_after_refresh(self._repaint)
-
-    def watch_theme(self, _name: str) -> None:
-        if self.is_mounted(self._head):
-            self.call_after_refresh(self._repaint)
-
-    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
-        screens, (width, height) = self._background_screens, self.size
-        shown = self.screen._compositor.render_update(full=True, screen_stack=screens, simplify=simplify)
-        return picture(shown or "", width, height, title or self.title, color(self, "background"))
-
     # what is done
 
     def on_data_table_row_highlighted(self, message: DataTable.RowHighlighted) -> None:
@@ -127,15 +103,6 @@ class SweepApp(App[str]):
     def on_data_table_row_selected(self, message: DataTable.RowSelected) -> None:
         message.stop()
         self.action_act("open")
-
-    def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
-        self.action_act(message.action_name)
-
-    def action_act(self, name: str) -> None:
-        getattr(self, f"_do_{name}")()
-
-    def refuse(self, text: str) -> None:
-        self.notify(text.replace("[", r"\["), severity="warning", timeout=4)
 
     def _chosen(self) -> Result:
         return next(each for each in self.sweep.results if each.name == self.name_at)
@@ -162,14 +129,7 @@ class SweepApp(App[str]):
         except (PrismError, OSError) as error:
             self.refuse(f"the sweep cannot be read again: {error}")
             return
-        self._repaint()
-
-    def _do_theme(self) -> None:
-        names = sorted(self.available_themes)
-        self.theme = names[(names.index(self.theme) + 1) % len(names)]
+        self.repaint()
 
     def _do_help(self) -> None:
         self.push_screen(SweepHelp(self.keys_shown))
-
-    def _do_leave(self) -> None:
-        self.exit(None)

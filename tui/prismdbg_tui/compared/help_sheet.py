@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rich.text import Text
-
 from prismdbg_tui.compared.keys import SWEEP_ACTIONS, TABLE
-from prismdbg_tui.drawing.colors import color
-from prismdbg_tui.screens.help import Help
+from prismdbg_tui.screens.help import HelpOfTable
 
 _COLUMNS = """\
   *           no other configuration is better both in time and in memory
@@ -21,13 +18,6 @@ _COLUMNS = """\
 """
 
 
-class SweepHelp(Help):
+class SweepHelp(HelpOfTable):
     def __init__(self, keys: Mapping[str, str]) -> None:
-        super().__init__(keys, live=True, actions=SWEEP_ACTIONS)
-
-    def _beside(self) -> Text:
-        text = Text()
-        text.append("Columns\n", f"bold {color(self.app, 'accent')}")
-        text.append(_COLUMNS)
-        text.append(f"\nTo change keys: ~/.config/prismdbg/keys.toml, below a line [{TABLE}]\n", "dim")
-        return text
+        super().__init__(keys, SWEEP_ACTIONS, live=True, title="Columns", meanings=_COLUMNS, table=TABLE)

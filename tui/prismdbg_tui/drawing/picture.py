@@ -9,6 +9,7 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 from xml.sax.saxutils import escape
 
 from rich.color import blend_rgb
@@ -16,7 +17,9 @@ from rich.console import Console, RenderableType
 from rich.segment import Segment
 from rich.style import Style
 from rich.terminal_theme import SVG_EXPORT_THEME, TerminalTheme
+from textual.app import App
 
+from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.drawing.picture_shapes import shape
 
 WIDTH, HEIGHT = 8.4, 18.0  # of a cell
@@ -43,6 +46,13 @@ class _Page:
     grounds: list[str] = field(default_factory=list)
     shapes: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
+
+
+def screenshot(app: App[Any], title: str | None, *, simplify: bool) -> str:
+    """What `app` shows now."""
+    screens, (width, height) = app._background_screens, app.size
+    shown = app.screen._compositor.render_update(full=True, screen_stack=screens, simplify=simplify)
+    return picture(shown or "", width, height, title or app.title, color(app, "background"))
 
 
 def picture(screen: RenderableType, width: int, height: int, title: str, ground: str) -> str:

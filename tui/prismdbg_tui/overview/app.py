@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from rich.text import Text
 from textual import work
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Input, Label, Static
@@ -21,7 +21,6 @@ from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.report import report
 from prismdbg.simulate.report.report import PathRow
 from prismdbg_tui.drawing.colors import color
-from prismdbg_tui.drawing.picture import picture
 from prismdbg_tui.drawing.themes import use_themes
 from prismdbg_tui.overview import words
 from prismdbg_tui.overview.heat_map import HeatMap
@@ -31,8 +30,8 @@ from prismdbg_tui.overview.keys import LINE_ACTIONS, OPENS_A_LINE, OVERVIEW_ACTI
 from prismdbg_tui.overview.rank_screen import RankScreen
 from prismdbg_tui.overview.simulated import SimulatedRecording
 from prismdbg_tui.overview.view import MapView
+from prismdbg_tui.screens.action_app import ActionApp
 from prismdbg_tui.session import keymap
-from prismdbg_tui.widgets.key_bar import KeyBar
 
 _WIDE = (110, 30)  # from so many columns and lines on the iteration has a place of its own
 _LEAST_ITERATION = 15  # lines, with all that stands around it
@@ -47,37 +46,32 @@ class Drop:
     runs: bool
 
 
-class OverviewApp(App[Drop | None]):
+class OverviewApp(ActionApp[Drop | None]):
     CSS_PATH: ClassVar[list[str | PurePath]] = [
         Path(__file__).parents[1] / "styles.tcss",
         Path(__file__).with_name("overview.tcss"),
     ]
-    TITLE = "prismdbg"
-    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = bindings(OVERVIEW_ACTIONS)
 
     def __init__(self, job: OverviewJob, *, keys: Mapping[str, str] | None = None, at: int | None = None) -> None:
-        super().__init__()
+        super().__init__(OVERVIEW_ACTIONS, keys, live=False)
         self.job = job
         self.map_view = MapView(job)
         if at is not None:
             self.map_view.go_to(at)
-        self.keys_shown = keymap.in_force(keys or {}, OVERVIEW_ACTIONS)
-        self.set_keymap(dict(keys or {}))
         self.path: Sequence[PathRow] | None = None
         self.map = HeatMap(self.map_view)
-        self._head, self._rank_text, self._text = Static("", classes="head"), Static("", id="rank"), Static("")
+        self._rank_text, self._text = Static("", id="rank"), Static("")
         self._iteration = VerticalScroll(self._text, id="iteration", classes="pane")
         self._prompt = Horizontal(Label("rank"), Input(compact=True, placeholder="617    pp=1 dp=13"), id="prompt")
-        self._keybar = KeyBar(self.keys_shown, live=False, actions=OVERVIEW_ACTIONS)
 
     def compose(self) -> ComposeResult:
-        yield self._head
+        yield self.head
         yield self.map
         yield self._rank_text
         yield self._iteration
         yield self._prompt
-        yield self._keybar
+        yield self.keybar
 
     def on_mount(self) -> None:
         use_themes(self)
@@ -86,11 +80,6 @@ class OverviewApp(App[Drop | None]):
         self.map.focus()
         self.show()
         self._find_path()
-
-    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
-        screens, (width, height) = self._background_screens, self.size
-        shown = self.screen._compositor.render_update(full=True, screen_stack=screens, simplify=simplify)
-        return picture(shown or "", width, height, title or self.title, color(self, "background"))
 
     # what is shown
 
@@ -109,24 +98,12 @@ class OverviewApp(App[Drop | None]):
         most = self.size.height - _LEAST_ITERATION
         self.map.styles.height = min(self.map_view.rows_needed + _FRAME, most) if wide else "1fr"
         accent = color(self, "accent")
-        head = Text(no_wrap=True, overflow="ellipsis")
-        head.append(" ◣ prismdbg ", f"bold {accent}")
-        head.append(" simulated ", f"bold reverse {color(self, 'warning')}")
-        head.append(f"  {self.job.name}", "bold")
-        head.append(f" · {words.heading(self.job)}", "dim")
-        self._head.update(head)
+        self.show_head("simulated", "warning", self.job.name, words.heading(self.job))
         self._text.update(words.of_iteration(self.job, self.path, self.size.width - 6, accent))
 
-    def on_resize(self) -> None:
-        self.call_after_refresh(self._arrange)
-
-    def watch_theme(self, _name: str) -> None:
-        if self.is_mounted(self._head):
-            self.call_after_refresh(self._repaint)
-
-    def _repaint(self) -> None:
+    def repaint(self) -> None:
         self._arrange()
-        self._keybar.paint()
+        self.keybar.paint()
         self.show()
 
     @work(thread=True, exclusive=True, group="path")
@@ -155,9 +132,6 @@ class OverviewApp(App[Drop | None]):
 
     def on_heat_map_wheel(self, message: HeatMap.Wheel) -> None:
         self.action_act("zoom_in" if message.closer else "zoom_out")
-
-    def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
-        self.action_act(message.action_name)
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
         message.stop()
@@ -218,9 +192,6 @@ class OverviewApp(App[Drop | None]):
             self.refuse(f"{error}\n{error.hint}".rstrip())
         self.show()
 
-    def refuse(self, text: str) -> None:
-        self.notify(text.replace("[", r"\["), severity="warning", timeout=4)
-
     def _do_drop(self) -> None:
         if self.map_view.rank in self.job.ran:
             self._leave(Drop(self.map_view.rank, runs=False))
@@ -276,12 +247,5 @@ class OverviewApp(App[Drop | None]):
     def action_focus_next(self) -> None:
         self._do_iteration()
 
-    def _do_theme(self) -> None:
-        names = sorted(self.available_themes)
-        self.theme = names[(names.index(self.theme) + 1) % len(names)]
-
     def _do_help(self) -> None:
         self.push_screen(OverviewHelp(self.keys_shown, OVERVIEW_ACTIONS))
-
-    def _do_leave(self) -> None:
-        self.exit(None)

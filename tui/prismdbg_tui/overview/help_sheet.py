@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rich.text import Text
-
-from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.overview.keys import TABLE
-from prismdbg_tui.screens.help import Help
+from prismdbg_tui.screens.help import HelpOfTable
 from prismdbg_tui.session.actions import Action
 
 _NUMBERS = """\
@@ -22,13 +19,6 @@ A cell of several ranks shows their maximum, or their mean or minimum (`fold`). 
 """
 
 
-class OverviewHelp(Help):
+class OverviewHelp(HelpOfTable):
     def __init__(self, keys: Mapping[str, str], actions: Sequence[Action]) -> None:
-        super().__init__(keys, live=False, actions=actions)
-
-    def _beside(self) -> Text:
-        text = Text()
-        text.append("Numbers\n", f"bold {color(self.app, 'accent')}")
-        text.append(_NUMBERS)
-        text.append(f"\nTo change keys: ~/.config/prismdbg/keys.toml, below a line [{TABLE}]\n", "dim")
-        return text
+        super().__init__(keys, actions, live=False, title="Numbers", meanings=_NUMBERS, table=TABLE)

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from rich.text import Text
 from textual import work
-from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
+from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.widgets import DataTable, Static
 
 from prismdbg.errors import PrismError
@@ -20,14 +20,13 @@ from prismdbg.model.moment import Moment
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.drawing.finding_signs import SIGNS
-from prismdbg_tui.drawing.picture import picture
 from prismdbg_tui.drawing.themes import use_themes
 from prismdbg_tui.overview.keys import bindings
 from prismdbg_tui.recorded_job import words
 from prismdbg_tui.recorded_job.help_sheet import JobHelp
 from prismdbg_tui.recorded_job.keys import JOB_ACTIONS
-from prismdbg_tui.session import keymap
-from prismdbg_tui.widgets.key_bar import KeyBar
+from prismdbg_tui.screens.action_app import ActionApp
+from prismdbg_tui.widgets.row_table import RowTable
 
 _LEAST_AGAIN_S = 5.0
 _AGAIN_SHARE = 10  # a run that takes long to read is read less often
@@ -51,50 +50,36 @@ class OpenRank:
     at: Moment | None
 
 
-class RankTable(DataTable[Text]):
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "cursor_down", show=False),
-        Binding("k", "cursor_up", show=False),
-        Binding("g,home", "scroll_top", show=False),
-        Binding("G,end", "scroll_bottom", show=False),
-    ]
-
-
-class JobApp(App[OpenRank | None]):
+class JobApp(ActionApp[OpenRank | None]):
     CSS_PATH: ClassVar[list[str | PurePath]] = [
         Path(__file__).parents[1] / "styles.tcss",
         Path(__file__).with_name("job.tcss"),
     ]
-    TITLE = "prismdbg"
-    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = bindings(JOB_ACTIONS)
 
     def __init__(
         self, job: RunOverview, read: Callable[[], RunOverview], *, keys: Mapping[str, str] | None = None, at: int = -1
     ) -> None:
         """`read`: the run again. at: the rank that has the cursor; else the one that the first finding is about."""
-        super().__init__()
+        super().__init__(JOB_ACTIONS, keys, live=True)
         self.job, self._read = job, read
         self._order, self._took_s = 0, 0.0
         self.finding = 0
         self.rank = at if at >= 0 else self._suspect()
-        self.keys_shown = keymap.in_force(keys or {}, JOB_ACTIONS)
-        self.set_keymap(dict(keys or {}))
-        self._head, self._findings = Static("", classes="head"), Static("", id="findings", classes="pane")
-        self.table = RankTable(id="ranks", cursor_type="row")
-        self._keybar = KeyBar(self.keys_shown, live=True, actions=JOB_ACTIONS)
+        self._findings = Static("", id="findings", classes="pane")
+        self.table = RowTable(id="ranks", cursor_type="row")
 
     def compose(self) -> ComposeResult:
-        yield self._head
+        yield self.head
         yield self._findings
         yield self.table
-        yield self._keybar
+        yield self.keybar
 
     def on_mount(self) -> None:
         use_themes(self)
         self._findings.border_title = "Findings"
         self.table.focus()
-        self._repaint()
+        self.repaint()
         if self.job.is_running:
             self.set_timer(_LEAST_AGAIN_S, self._read_again)
 
@@ -110,16 +95,12 @@ class JobApp(App[OpenRank | None]):
         known = [row.rank for row in self.job.ranks]
         return next((rank for rank in ranks if rank in known), known[0] if known else 0)
 
-    def _repaint(self) -> None:
-        head = Text(no_wrap=True, overflow="ellipsis")
-        head.append(" ◣ prismdbg ", f"bold {color(self, 'accent')}")
-        head.append(" recorded ", f"bold reverse {color(self, 'success')}")
-        head.append(f"  {figures.clean(self.job.path.name or str(self.job.path))}", "bold")
-        head.append(f" · {words.heading(self.job)}", "dim")
-        self._head.update(head)
+    def repaint(self) -> None:
+        name = figures.clean(self.job.path.name or str(self.job.path))
+        self.show_head("recorded", "success", name, words.heading(self.job))
         self._show_findings()
         self._fill()
-        self._keybar.paint()
+        self.keybar.paint()
 
     def _show_findings(self) -> None:
         colors = {name: color(self, name) for _, name in SIGNS.values()}
@@ -150,18 +131,6 @@ class JobApp(App[OpenRank | None]):
         place = next((at for at, row in enumerate(self.rows) if row.rank == self.rank), 0)
         self.table.move_cursor(row=place, animate=False)
 
-    def on_resize(self) -> None:
-        self.call_after_refresh(self._repaint)
-
-    def watch_theme(self, _name: str) -> None:
-        if self.is_mounted(self._head):
-            self.call_after_refresh(self._repaint)
-
-    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
-        screens, (width, height) = self._background_screens, self.size
-        shown = self.screen._compositor.render_update(full=True, screen_stack=screens, simplify=simplify)
-        return picture(shown or "", width, height, title or self.title, color(self, "background"))
-
     @work(thread=True, exclusive=True, group="read")
     def _read_again(self) -> None:
         began = time.monotonic()
@@ -176,7 +145,7 @@ class JobApp(App[OpenRank | None]):
     def _take(self, job: RunOverview) -> None:
         self.job = job
         self.finding = min(self.finding, max(len(job.diagnosis.verdicts) - 1, 0))
-        self._repaint()
+        self.repaint()
         if job.is_running:
             self.set_timer(max(_LEAST_AGAIN_S, _AGAIN_SHARE * self._took_s), self._read_again)
 
@@ -189,15 +158,6 @@ class JobApp(App[OpenRank | None]):
     def on_data_table_row_selected(self, message: DataTable.RowSelected) -> None:
         message.stop()
         self.action_act("drop")
-
-    def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
-        self.action_act(message.action_name)
-
-    def action_act(self, name: str) -> None:
-        getattr(self, f"_do_{name}")()
-
-    def refuse(self, text: str) -> None:
-        self.notify(text.replace("[", r"\["), severity="warning", timeout=4)
 
     def _do_drop(self) -> None:
         self._leave(runs=False)
@@ -241,12 +201,5 @@ class JobApp(App[OpenRank | None]):
     def _do_again(self) -> None:
         self._read_again()
 
-    def _do_theme(self) -> None:
-        names = sorted(self.available_themes)
-        self.theme = names[(names.index(self.theme) + 1) % len(names)]
-
     def _do_help(self) -> None:
         self.push_screen(JobHelp(self.keys_shown))
-
-    def _do_leave(self) -> None:
-        self.exit(None)

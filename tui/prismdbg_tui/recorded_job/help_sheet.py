@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rich.text import Text
-
-from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, TABLE
-from prismdbg_tui.screens.help import Help
+from prismdbg_tui.screens.help import HelpOfTable
 
 _COLUMNS = """\
   last        the last collective that the rank issued, and the program's line
@@ -22,13 +19,6 @@ _COLUMNS = """\
 """
 
 
-class JobHelp(Help):
+class JobHelp(HelpOfTable):
     def __init__(self, keys: Mapping[str, str]) -> None:
-        super().__init__(keys, live=True, actions=JOB_ACTIONS)
-
-    def _beside(self) -> Text:
-        text = Text()
-        text.append("Columns\n", f"bold {color(self.app, 'accent')}")
-        text.append(_COLUMNS)
-        text.append(f"\nTo change keys: ~/.config/prismdbg/keys.toml, below a line [{TABLE}]\n", "dim")
-        return text
+        super().__init__(keys, JOB_ACTIONS, live=True, title="Columns", meanings=_COLUMNS, table=TABLE)

@@ -95,6 +95,23 @@ class Help(ModalScreen[None]):
         return sheet
 
 
+class HelpOfTable(Help):
+    """Beside the keys: what the columns of a screen without a console mean. table: its keys' table in `keys.toml`."""
+
+    def __init__(
+        self, keys: Mapping[str, str], actions: Sequence[Action], *, live: bool, title: str, meanings: str, table: str
+    ) -> None:
+        super().__init__(keys, live=live, actions=actions)
+        self._title, self._meanings, self._table = title, meanings, table
+
+    def _beside(self) -> Text:
+        text = Text()
+        text.append(f"{self._title}\n", f"bold {color(self.app, 'accent')}")
+        text.append(self._meanings)
+        text.append(f"\nTo change keys: ~/.config/prismdbg/keys.toml, below a line [{self._table}]\n", "dim")
+        return text
+
+
 def _columns(width: int) -> Table:
     """`width`: of what is explained, in cells."""
     table = Table.grid(padding=(0, 1, 0, 0), expand=True)

@@ -15,8 +15,7 @@ from textual.widgets import Input
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.errors import PrismError
 from prismdbg.model.moment import Moment
-from prismdbg_tui.drawing.colors import color
-from prismdbg_tui.drawing.picture import picture
+from prismdbg_tui.drawing.picture import screenshot
 from prismdbg_tui.drawing.themes import use_themes
 from prismdbg_tui.screens.differences import Differences
 from prismdbg_tui.session import actions, keymap, messages
@@ -127,9 +126,7 @@ class PrismApp(App[int]):
 
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
         """Also what the palette's "Save screenshot" writes."""
-        screens, (width, height) = self._background_screens, self.size
-        shown = self.screen._compositor.render_update(full=True, screen_stack=screens, simplify=simplify)
-        return picture(shown or "", width, height, title or self.title, color(self, "background"))
+        return screenshot(self, title, simplify=simplify)
 
     def deliver_screenshot(
         self, filename: str | None = None, path: str | None = None, time_format: str | None = None

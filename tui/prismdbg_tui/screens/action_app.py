@@ -1,0 +1,73 @@
+"""What the screens of a simulated job, a recorded job and a sweep have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from rich.text import Text
+from textual.app import App
+from textual.widgets import Static
+
+from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.drawing.picture import screenshot
+from prismdbg_tui.session import keymap
+from prismdbg_tui.session.actions import Action
+from prismdbg_tui.widgets.key_bar import KeyBar
+
+Returned = TypeVar("Returned")
+
+
+class ActionApp(App[Returned]):
+    """`actions`: the table of its keys; a method `_do_NAME` carries out the action NAME. keys: the user's own. The
+    application yields `head` first and `keybar` last."""
+
+    TITLE = "prismdbg"
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, actions: Sequence[Action], keys: Mapping[str, str] | None, *, live: bool) -> None:
+        super().__init__()
+        self.keys_shown = keymap.in_force(keys or {}, actions)
+        self.set_keymap(dict(keys or {}))
+        self.head = Static("", classes="head")
+        self.keybar = KeyBar(self.keys_shown, live=live, actions=actions)
+
+    @abstractmethod
+    def repaint(self) -> None:
+        """Draws all of it anew: its size or its theme is another one."""
+
+    def show_head(self, kind: str, tone: str, name: str, heading: str) -> None:
+        """kind: what the job is, in the theme's colour `tone`."""
+        head = Text(no_wrap=True, overflow="ellipsis")
+        head.append(" ◣ prismdbg ", f"bold {color(self, 'accent')}")
+        head.append(f" {kind} ", f"bold reverse {color(self, tone)}")
+        head.append(f"  {name}", "bold")
+        head.append(f" · {heading}", "dim")
+        self.head.update(head)
+
+    def watch_theme(self, _name: str) -> None:
+        if self.is_mounted(self.head):
+            self.call_after_refresh(self.repaint)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.repaint)
+
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        return screenshot(self, title, simplify=simplify)
+
+    def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
+        self.action_act(message.action_name)
+
+    def action_act(self, name: str) -> None:
+        getattr(self, f"_do_{name}")()
+
+    def refuse(self, text: str) -> None:
+        self.notify(text.replace("[", r"\["), severity="warning", timeout=4)
+
+    def _do_theme(self) -> None:
+        names = sorted(self.available_themes)
+        self.theme = names[(names.index(self.theme) + 1) % len(names)]
+
+    def _do_leave(self) -> None:
+        self.exit(None)
