@@ -36,7 +36,7 @@ class Replaying:
         self.counters = counters
         self.gate = Gate(agent.publish)
         self._log_folder = log_folder
-        self._hashes, self._hashes_at_end = _hashes_of(self.log.notes)
+        self._hashes, self._hashes_at_end = hashes_of(self.log.notes)
         self.before_a: dict[str, list[str]] = {}  # what is known of the way to A, where the program went it
         self.ended = False
         self._probe: NonfiniteProbe | None = None
@@ -137,7 +137,7 @@ class Replaying:
         return self.gate.current is not None and self.gate.current.reason == StopReason.START
 
 
-def _hashes_of(notes: Iterable[Note]) -> tuple[dict[int, str], dict[int, str]]:
+def hashes_of(notes: Iterable[Note]) -> tuple[dict[int, str], dict[int, str]]:
     """By step: those noted where the step begins, before anything else of it, and those noted at the program's end, in
     that step. The step may have begun with other parameters: one that is marked by hand, or one of an optimizer that
     has them only while it steps."""

@@ -8,16 +8,19 @@ from pathlib import Path
 import pytest
 from tiny_log import TinyLog
 
+from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.coverage import NO_STEP_BEFORE
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
+from prismdbg.capsule.stacks import JobStacks
 from prismdbg.capsule.verify import Severity, findings, require_replayable
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, NotReplayable
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
 from prismdbg.jobs.replay.replay import ReplayRequest, open_replay, redacted_arguments
+from prismdbg.jobs.storage.kept_stacks import keep_stacks
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.environment import Environment
@@ -194,3 +197,18 @@ def test_secrets_of_the_command_line_and_the_environment_stay_out(tmp_path: Path
     assert (rank["redacted"], rank["redacted_arguments"]) == (["MY_TOKEN"], ["--api-key", "--url"])
     said = redacted_arguments(capsule)
     assert "the values of --api-key, --url; the program gets '<redacted>'" in said
+
+
+@pytest.mark.parametrize("kind", IncidentKind)
+def test_stacks_are_in_the_capsule_of_an_incident_for_which_they_were_taken(kind: IncidentKind, tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run")
+    keep_stacks(run, JobStacks(taken_wall_ns=5, attempt=0, ranks={}, hang=None))
+    parts = Ingredients(
+        run=run,
+        folder=run.ranks / "0",
+        output=tmp_path / "capsule",
+        origin=Origin.START,
+        incident=Incident(kind=kind, text="seen"),
+    )
+    has_stacks = (assemble(parts).path / layout.STACKS).is_file()
+    assert has_stacks == (kind in (IncidentKind.HANG, IncidentKind.SIGNAL))

@@ -30,7 +30,7 @@ def node(run: RunFolder, name: str, *, silent_s: float, **supervisor: object) ->
 def rank(run: RunFolder, name: str, node: str, *, quiet_s: float = 0.0) -> None:
     folder = run.ranks / name
     folder.mkdir(parents=True)
-    (folder / "rank.json").write_text(json.dumps({"rank": int(name), "pid": 1, "node": node}))
+    (folder / "rank.json").write_text(json.dumps({"rank": int(name.partition(".")[0]), "pid": 1, "node": node}))
     log = folder / "events.00000.seg"
     log.write_bytes(b"")
     then = log.stat().st_mtime - quiet_s
@@ -56,6 +56,16 @@ def test_each_node_has_a_state_and_its_ranks(tmp_path: Path) -> None:
     assert not states["n2"].has("2") and states["n3"].has("3")
     assert states["n2"].text.startswith("node n2 (rank 2): lost, no heartbeat for 50 s"), states["n2"].text
     assert "its ranks still run" in states["n3"].text
+
+
+def test_the_ranks_of_a_node_are_named_in_their_order(tmp_path: Path) -> None:
+    """A folder lists its files in any order, and by name 10 is before 9."""
+    run = RunFolder(tmp_path)
+    node(run, "n1", silent_s=1)
+    for name in ("11", "3", "9.1", "10", "0"):
+        rank(run, name, "n1")
+    (state,) = node_states(run)
+    assert state.ranks == ("0", "3", "9.1", "10", "11")
 
 
 def test_what_was_before_a_restart_is_over(tmp_path: Path) -> None:
