@@ -97,7 +97,7 @@ def pytest_unconfigure() -> None:
     """A worker's engine ends with the worker."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         from prismdbg.jobs.injection import cache_dir
-        from prismdbg.runtime.docker_daemon import Daemon
+        from prismdbg.runtime.docker.daemon import Daemon
 
         Daemon(cache_dir()).stop()
 
@@ -132,7 +132,7 @@ def _lacking(marker: str) -> str:
             return f"{error} ({error.hint})"
     if marker == "docker":
         from prismdbg.jobs.injection import cache_dir
-        from prismdbg.runtime.docker_daemon import Daemon
+        from prismdbg.runtime.docker.daemon import Daemon
         from prismdbg.runtime.docker_runtime import DockerRuntime
 
         return DockerRuntime(Daemon(cache_dir())).available() or ""

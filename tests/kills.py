@@ -47,11 +47,11 @@ from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.collective import State
 from prismdbg.protocol.client import AgentClient
 from prismdbg.rank.native import build as native_build
-from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import engine
+from prismdbg.runtime.docker.daemon import Daemon
+from prismdbg.runtime.docker.engine import engine
+from prismdbg.runtime.docker.image import environment_tag
 from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.environment import Environment, of_files
-from prismdbg.runtime.image import environment_tag
 from prismdbg.settings.rank_config import RankConfig
 
 FAULTS = Path(__file__).parent / "faults"

@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any
 
 from prismdbg.errors import FacilityError, RuntimeFailure
-from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import LABEL, Engine, connect, unavailable
-from prismdbg.runtime.image import ensure_environment_image
-from prismdbg.runtime.image_layers import add_rank_files
+from prismdbg.runtime.docker.daemon import Daemon
+from prismdbg.runtime.docker.engine import LABEL, Engine, connect, unavailable
+from prismdbg.runtime.docker.image import ensure_environment_image
+from prismdbg.runtime.docker.image_layers import add_rank_files
+from prismdbg.runtime.docker.tar_stream import stream
 from prismdbg.runtime.names import DOCKER
 from prismdbg.runtime.own_python import OwnPython, own_python
 from prismdbg.runtime.parent_death_fifo import ParentDeathFifo
@@ -30,7 +31,6 @@ from prismdbg.runtime.starter_spec import (
     write_spec,
 )
 from prismdbg.runtime.status_socket import StatusSocket
-from prismdbg.runtime.tar_stream import stream
 
 KILLED = 137
 _STARTER = "starter"

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prismdbg.errors import PrismError
-from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import connect, unavailable
+from prismdbg.runtime.docker.daemon import Daemon
+from prismdbg.runtime.docker.engine import connect, unavailable
 from prismdbg.runtime.leftovers import describe, environment_images, superseded_builds
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.availability import of_host, of_nvidia

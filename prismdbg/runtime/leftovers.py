@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.errors import PrismError
-from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import connect
-from prismdbg.runtime.image import stored_environments
+from prismdbg.runtime.docker.daemon import Daemon
+from prismdbg.runtime.docker.engine import connect
+from prismdbg.runtime.docker.image import stored_environments
 
 _SHOWN = 5
 

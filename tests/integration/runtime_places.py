@@ -12,7 +12,7 @@ from counting import Captured, ask, capture, counting, image_spec, program_spec,
 from prismdbg.checkpoint import bundle
 from prismdbg.checkpoint.cache import cache_folder
 from prismdbg.errors import FacilityError
-from prismdbg.runtime.docker_daemon import Daemon
+from prismdbg.runtime.docker.daemon import Daemon
 from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.plain_runtime import PlainRuntime

@@ -14,8 +14,8 @@ from waiting import wait_for
 
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.replay.session_folder import sessions_base
-from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import engine
+from prismdbg.runtime.docker.daemon import Daemon
+from prismdbg.runtime.docker.engine import engine
 
 BOUND_S = 240.0  # the first container of an engine waits for its image to be made
 SETTLED_S = 0.5

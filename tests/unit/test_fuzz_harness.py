@@ -103,7 +103,7 @@ def test_a_capsule_that_lists_it_is_refused(corpus: Corpus, notes: Path, capsys:
 
 
 def test_what_a_container_would_show_is_seen(corpus: Corpus, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prismdbg.runtime.image.require_installed", lambda _: None)
+    monkeypatch.setattr("prismdbg.runtime.docker.image.require_installed", lambda _: None)
     monkeypatch.setattr("prismdbg.runtime.visible.not_installed", lambda path: AssertionError(path))
     monkeypatch.setattr("prismdbg.runtime.visible._is_installed", lambda _: True)
     for command in (["build"], ["replay", "--runtime", "docker"], ["debug", "--runtime", "docker"]):

@@ -9,10 +9,10 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.injection import cache_dir
-from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import engine
+from prismdbg.runtime.docker.daemon import Daemon
+from prismdbg.runtime.docker.engine import engine
+from prismdbg.runtime.docker.image import ensure_environment_image, environment_tag
 from prismdbg.runtime.environment import Environment
-from prismdbg.runtime.image import ensure_environment_image, environment_tag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

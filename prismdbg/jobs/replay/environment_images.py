@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from prismdbg.jobs.injection import cache_dir
-from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import Engine, StoredImage, engine
-from prismdbg.runtime.image import stored_environments
+from prismdbg.runtime.docker.daemon import Daemon
+from prismdbg.runtime.docker.engine import Engine, StoredImage, engine
+from prismdbg.runtime.docker.image import stored_environments
 
 
 @contextmanager

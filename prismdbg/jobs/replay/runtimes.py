@@ -13,7 +13,7 @@ from prismdbg.runtime.runtime import Runtime
 
 def make(name: str) -> Runtime:
     if name == DOCKER:  # its library takes a sixth of a second to import
-        from prismdbg.runtime.docker_daemon import Daemon
+        from prismdbg.runtime.docker.daemon import Daemon
         from prismdbg.runtime.docker_runtime import DockerRuntime
 
         return DockerRuntime(Daemon(made_cache_folder()))

@@ -24,10 +24,10 @@ from prismdbg.jobs.replay.replay import ReplayRequest, open_replay
 from prismdbg.jobs.storage.pack import pack
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
-from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import Engine, connect
+from prismdbg.runtime.docker.daemon import Daemon
+from prismdbg.runtime.docker.engine import Engine, connect
+from prismdbg.runtime.docker.image import environment_tag
 from prismdbg.runtime.environment import Environment
-from prismdbg.runtime.image import environment_tag
 from tests.bench.jobs import BenchError, LiveJob, environment, live_job, prismdbg, run, said_seconds
 from tests.bench.settings import Settings
 from tests.bench.table import Measured, Row

@@ -20,7 +20,7 @@ from waiting import wait_for
 
 from prismdbg.checkpoint import bundle
 from prismdbg.errors import FacilityError
-from prismdbg.runtime.docker_daemon import Daemon
+from prismdbg.runtime.docker.daemon import Daemon
 from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.limits import Limits, usual
 from prismdbg.runtime.local_runtime import LocalRuntime

@@ -23,8 +23,8 @@ from waiting import wait_for
 
 from prismdbg.checkpoint.cache import cache_folder
 from prismdbg.errors import CheckpointError, RuntimeFailure, WaitTimeout
-from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import engine
+from prismdbg.runtime.docker.daemon import Daemon
+from prismdbg.runtime.docker.engine import engine
 from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.plain_runtime import PlainRuntime

@@ -18,9 +18,9 @@ from waiting import wait_for
 
 from prismdbg.checkpoint.cache import cache_folder
 from prismdbg.errors import FacilityError
-from prismdbg.runtime import image
-from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import OWNER_LABEL, Engine, answers_at, engine
+from prismdbg.runtime.docker import image
+from prismdbg.runtime.docker.daemon import Daemon
+from prismdbg.runtime.docker.engine import OWNER_LABEL, Engine, answers_at, engine
 from prismdbg.runtime.docker_runtime import DockerRuntime
 from prismdbg.runtime.environment import InstalledFile, of_files
 

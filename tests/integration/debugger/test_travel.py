@@ -24,8 +24,8 @@ from prismdbg.jobs.replay.replay import ReplayRequest
 from prismdbg.jobs.replay.session_folder import images_base, sessions_base
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
-from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import engine
+from prismdbg.runtime.docker.daemon import Daemon
+from prismdbg.runtime.docker.engine import engine
 from prismdbg.runtime.spec import OUTPUT
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]

@@ -14,10 +14,10 @@ import pytest
 from tiny_log import TinyLog
 
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import engine
+from prismdbg.runtime.docker.daemon import Daemon
+from prismdbg.runtime.docker.engine import engine
+from prismdbg.runtime.docker.image import ensure_environment_image
 from prismdbg.runtime.environment import InstalledFile, of_files
-from prismdbg.runtime.image import ensure_environment_image
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 

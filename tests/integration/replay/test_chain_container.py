@@ -21,8 +21,8 @@ from waiting import wait_for
 
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.replay.session_folder import images_base, sessions_base
-from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import LABEL, engine
+from prismdbg.runtime.docker.daemon import Daemon
+from prismdbg.runtime.docker.engine import LABEL, engine
 from prismdbg.runtime.spec import CONTROL_FOLDER
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]

@@ -9,7 +9,7 @@ import pytest
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.jobs.replay import environment_images
-from prismdbg.runtime.docker_engine import StoredImage
+from prismdbg.runtime.docker.engine import StoredImage
 
 IMAGES = [StoredImage(tag=f"prismdbg/env:{n}", size_bytes=n << 30, created_ns=n * 10**18) for n in (1, 2, 3)]
 

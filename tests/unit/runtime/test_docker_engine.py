@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from prismdbg.errors import FacilityError
-from prismdbg.runtime.docker_daemon import Daemon
-from prismdbg.runtime.docker_engine import answers_at
+from prismdbg.runtime.docker.daemon import Daemon
+from prismdbg.runtime.docker.engine import answers_at
 
 
 def test_where_an_engine_was_ended_nothing_answers_and_nothing_stays_open(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from prismdbg.errors import CapsuleError, CheckpointError
-from prismdbg.runtime import docker_daemon
-from prismdbg.runtime.docker_daemon import Daemon
+from prismdbg.runtime.docker import daemon as docker_daemon
+from prismdbg.runtime.docker.daemon import Daemon
 from prismdbg.runtime.docker_runtime import DockerRuntime, container_options
 from prismdbg.runtime.own_python import OwnPython
 from prismdbg.runtime.plain_runtime import PlainRuntime

@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
-from prismdbg.runtime.docker_engine import Engine
+from prismdbg.runtime.docker.engine import Engine
+from prismdbg.runtime.docker.image import ensure_environment_image
 from prismdbg.runtime.environment import Environment, InstalledFile, of_files
-from prismdbg.runtime.image import ensure_environment_image
 
 
 class Importing:

@@ -13,8 +13,8 @@ import pytest
 
 from prismdbg.capsule.limits import MAX_MADE_FOLDERS
 from prismdbg.errors import CapsuleError
+from prismdbg.runtime.docker.image_layers import add_rank_files
 from prismdbg.runtime.environment import Environment, InstalledFile, of_files
-from prismdbg.runtime.image_layers import add_rank_files
 from prismdbg.runtime.limits import LimitReached, usual
 from prismdbg.runtime.spec import LaidFile, ProgramOrigin, ReplaySpec
 

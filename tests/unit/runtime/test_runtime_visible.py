@@ -13,8 +13,8 @@ import pytest
 from prismdbg.capsule.rank_path import is_usual, problem, require_outside_kernel
 from prismdbg.errors import CapsuleError
 from prismdbg.runtime import visible as visible_module
+from prismdbg.runtime.docker.image_layers import _leads_to, add_environment
 from prismdbg.runtime.environment import Environment, InstalledFile, of_files
-from prismdbg.runtime.image_layers import _leads_to, add_environment
 from prismdbg.runtime.visible import installation_of, open_installed, require_installed, visible
 
 

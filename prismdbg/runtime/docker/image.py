@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from functools import partial
 
 from prismdbg.model.plurals import counted
-from prismdbg.runtime.docker_engine import Engine, StoredImage
+from prismdbg.runtime.docker.engine import Engine, StoredImage
+from prismdbg.runtime.docker.image_layers import add_environment
+from prismdbg.runtime.docker.tar_stream import stream
 from prismdbg.runtime.environment import Environment, InstalledFile
-from prismdbg.runtime.image_layers import add_environment
 from prismdbg.runtime.runtime import Say, silent
-from prismdbg.runtime.tar_stream import stream
 from prismdbg.runtime.visible import require_installed
 
 REPOSITORY = "prismdbg/env"

@@ -18,7 +18,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.types import Mount
 
 from prismdbg.errors import FacilityError, PrismError, RuntimeFailure
-from prismdbg.runtime.docker_daemon import Daemon
+from prismdbg.runtime.docker.daemon import Daemon
 from prismdbg.runtime.owner import is_gone, owner
 from prismdbg.runtime.spec import Bind
 
