@@ -1,0 +1,181 @@
+"""What is checked on a GPU. Each check gives rows of figures, or raises `Failed`; its docstring is its title."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from prismdbg.jobs.injection import cache_dir
+from prismdbg.model.sizes import size as size_text
+from prismdbg.rank.native import build
+from tests.gpu.jobs import PROGRAMS, Done, Failed, Jobs
+
+Rows = list[tuple[str, str]]
+
+
+class Skipped(Exception):
+    """This machine lacks something."""
+
+
+def fingerprints(jobs: Jobs) -> Rows:
+    """Fingerprints that the device works out are those of the host"""
+    build.build(cache_dir())
+    (found,) = jobs.run(sys.executable, PROGRAMS / "scanned.py").objects()
+    return [("tensors compared", f"{found['compared']:,}")]
+
+
+def start_origin(jobs: Jobs) -> Rows:
+    """Two gloo ranks train on CUDA, recorded from the start; rank 1 is replayed from the program's start"""
+    bare = jobs.bare(2, "gpt_steps.py", *jobs.sized, "--steps", "8").objects()
+    run, done = jobs.record(2, "gpt_steps.py", *jobs.sized, "--steps", "8", options=("--window", "all"))
+    same = checksums(bare) == checksums(done.objects())
+    if not same:
+        raise Failed(f"the recorded job computed {checksums(done.objects())}, the bare one {checksums(bare)}")
+    capsule = jobs.new("capsule")
+    jobs.prismdbg("capture", run, "--rank", "1", "--origin", "start", "-o", capsule)
+    rows = [("parameters of the recorded job and of the bare one", "equal, bit for bit")]
+    for runtime in ("plain", "local"):
+        options = ("--allow-writes",) if runtime == "plain" else ()
+        said = jobs.prismdbg("replay", capsule, "--runtime", runtime, *options).output
+        rows.append((f"replay, runtime {runtime}", verdict(said)))
+    return rows
+
+
+def state_origin(jobs: Jobs) -> Rows:
+    """The same with a state snapshot every 4 steps; rank 0 is replayed from a snapshot"""
+    run, _ = jobs.record(2, "gpt_steps.py", *jobs.sized, "--steps", "12", options=("--state-every", "4"))
+    capsule = jobs.new("capsule")
+    jobs.prismdbg("capture", run, "--rank", "0", "--origin", "state", "-o", capsule)
+    said = jobs.prismdbg("replay", capsule, "--runtime", "local").output
+    return [("replay, runtime local", verdict(said))]
+
+
+def first_nan(jobs: Jobs) -> Rows:
+    """Rank 1 of two sends NaN from step 4 on: it is seen, captured, and named"""
+    run, _ = jobs.record(2, "gpt_steps.py", *jobs.sized, "--steps", "8", "--nan-at", "4", options=("--window", "all"))
+    said = jobs.prismdbg("why", run, expect=None).output
+    line = next((line.strip() for line in said.splitlines() if "NaN" in line), "")
+    if "rank 1" not in line:
+        raise Failed(f"why says: {said[:600]}")
+    return [("why", line)]
+
+
+def nccl_calls(jobs: Jobs) -> Rows:
+    """One NCCL rank: microseconds of the host for an all_reduce, bare and recorded; none may wait for a busy device"""
+    kinds: dict[str, tuple[str, ...] | None] = {"bare": None, "recorded": (), "window of 8 steps": ("--window", "8")}
+    found: dict[str, list[dict[str, dict[str, float]]]] = {kind: [] for kind in kinds}
+    for _ in range(jobs.pairs):
+        for kind, options in kinds.items():
+            if options is None:
+                done = jobs.bare(1, "nccl_calls.py")
+            else:
+                _, done = jobs.record(1, "nccl_calls.py", options=options)
+            found[kind] += done.objects()
+    rows, waited = [], []
+    for size in found["bare"][0]:
+        for kind, runs in found.items():
+            figures = {name: median(run[size][name] for run in runs) for name in runs[0][size]}
+            rows.append(
+                (
+                    f"{size_text(int(size))}, {kind}",
+                    f"issued in {figures['issue_us']:.1f}, done in {figures['done_us']:.1f}, "
+                    f"behind a busy device issued in {figures['behind_busy_device_us']:.0f}",
+                )
+            )
+            if figures["behind_busy_device_us"] > 20_000:
+                waited.append(f"{size} bytes, {kind}")
+    if waited:
+        raise Failed(f"calls waited for the device: {'; '.join(waited)}")
+    return rows
+
+
+def steps(jobs: Jobs) -> Rows:
+    """Time of a step, recorded to bare: the ratio of medians, pairs in turn"""
+    rows = []
+    for ranks, backend, options in ((2, "gloo", ()), (1, "nccl", ()), (1, "nccl", ("--window", "8"))):
+        words = ("--steps", "40", "--backend", backend)
+        ratios = []
+        for _ in range(jobs.pairs):
+            bare = step_s(jobs.bare(ranks, "gpt_steps.py", *jobs.sized, *words).objects())
+            ratios.append(
+                step_s(jobs.record(ranks, "gpt_steps.py", *jobs.sized, *words, options=options)[1].objects()) / bare
+            )
+        name = f"{ranks} x {backend}{' ' + ' '.join(options) if options else ''}"
+        rows.append((name, f"{median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f}), {1e3 * bare:.1f} ms bare"))
+    return rows
+
+
+def captured_graph(jobs: Jobs) -> Rows:
+    """A collective that a CUDA graph captures is recorded without harm"""
+    bare = jobs.bare(1, "captured_graph.py").output.strip()
+    rows = []
+    for kind, options in (("recorded", ()), ("with a window", ("--window", "8"))):
+        _, done = jobs.record(1, "captured_graph.py", options=options)
+        if done.output.strip() != bare:
+            raise Failed(f"{kind}: {done.output.strip()!r}, bare: {bare!r}")
+        rows.append((kind, f"{bare}, as bare"))
+    return rows
+
+
+def telemetry(jobs: Jobs) -> Rows:
+    """NVML's sensors of a recorded job"""
+    run, _ = jobs.record(2, "gpt_steps.py", *jobs.sized, "--steps", "40", options=("--telemetry", "50ms"))
+    said = jobs.prismdbg("telemetry", run).output
+    rows = []
+    for line in said.splitlines():
+        match = re.match(r"gpu \S+\s+(power|temperature|sm_clock|utilization)\s+(.+)", line)
+        if match:
+            rows.append((match[1], " ".join(match[2].split())))
+    if not rows:
+        raise Failed(f"no sensor of the GPU was read: {said[:500]}")
+    return rows
+
+
+def emulated(jobs: Jobs) -> Rows:
+    """A rank of 8,192 (pp=16, dp=64, tp=8) of a GPT of 32 layers of width 4096, alone on the GPU"""
+    run = jobs.new("run")
+    done = jobs.prismdbg(
+        "emulate", "-o", run, "--mesh", "pp=16,dp=64,tp=8", "--ranks", "0", "--ranks-per-node", "8", "--",
+        sys.executable, PROGRAMS / "gpt_3d.py",
+    )  # fmt: skip
+    figures = done.objects()[0] if done.objects() else Done(0, done.errors, "").objects()[0]
+    return [
+        ("initialisation", f"{figures['init_s']:.2f} s, {size_text(figures['init_bytes'])}"),
+        ("steps", ", ".join(f"{s:.3f} s" for s in figures["step_s"])),
+        (
+            "peak memory",
+            f"{size_text(figures['peak_bytes'])} of tensors, {size_text(figures['reserved_bytes'])} reserved",
+        ),
+    ]
+
+
+def checksums(ranks: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {str(rank["checksum"]) for rank in ranks}
+
+
+def step_s(ranks: Sequence[Mapping[str, Any]]) -> float:
+    """The median of a rank's steps, without the first ones."""
+    return median(ranks[0]["step_s"][5:])
+
+
+def verdict(said: str) -> str:
+    line = next((line for line in said.splitlines() if line.startswith("identical")), "")
+    if not line:
+        raise Failed(f"the replay is not identical: {said[:600]}")
+    return line
+
+
+CHECKS: list[Callable[[Jobs], Rows]] = [
+    fingerprints,
+    captured_graph,
+    start_origin,
+    state_origin,
+    first_nan,
+    nccl_calls,
+    steps,
+    telemetry,
+    emulated,
+]
