@@ -20,6 +20,7 @@ import torch
 
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.errors import FacilityError
+from prismdbg.rank.native import cuda_headers
 
 MODULE = "prismdbg_native"
 SOURCES = Path(__file__).parent
@@ -33,24 +34,28 @@ _TOGETHER = (
 )
 _FLAGS = ["-O3", "-std=c++20", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-parameter", "-g1"]
 _LIBRARIES = ["-ltorch_python", "-ltorch_cpu", "-ltorch", "-lc10"]
+_CUDA_SOURCE = "tracer/cuda_allocations"
 
 
-def key() -> str:
-    """Names the build that fits this interpreter and this torch."""
+def key(with_cuda: bool | None = None) -> str:
+    """Names the build that fits this interpreter and this torch. with_cuda: it traces CUDA's allocations; None: if it
+    is built here and now."""
     digest = hashlib.sha256()
     for part in (torch.__version__, _abi_flag(), sysconfig.get_config_var("SOABI"), platform.machine(), *_FLAGS):
         digest.update(f"{part}\0".encode())
     for source in sorted(SOURCES.rglob("*")):
         if source.suffix in (".h", ".cpp"):
             digest.update(source.relative_to(SOURCES).as_posix().encode() + b"\0" + source.read_bytes())
-    return f"torch-{torch.__version__}-{sysconfig.get_config_var('SOABI')}-{digest.hexdigest()[:16]}"
+    cuda = "cuda." if (cuda_headers.find() is not None if with_cuda is None else with_cuda) else ""
+    return f"torch-{torch.__version__}-{sysconfig.get_config_var('SOABI')}-{cuda}{digest.hexdigest()[:16]}"
 
 
 def find(cache_dir: Path) -> tuple[Path | None, str]:
-    """The built library, or None and why it is not there."""
-    path = _target(cache_dir)
-    if path.is_file():
-        return path, ""
+    """The built library, or None and why it is not there. What was built with CUDA's headers runs without them."""
+    for with_cuda in (True, False) if torch.version.cuda is not None else (False,):
+        path = _target(cache_dir, with_cuda)
+        if path.is_file():
+            return path, ""
     return None, f"the native recorder is not built for torch {torch.__version__} (prismdbg builds it in `make setup`)"
 
 
@@ -81,14 +86,15 @@ def build(cache_dir: Path) -> Path:
     ) as folder:  # one place: what a killed build left, any build removes
         objects = _compile_all(compiler, folder)
         linked = folder / "linked"
-        _run([compiler, "-shared", "-o", str(linked), *map(str, objects), f"-L{_torch_dir() / 'lib'}", *_LIBRARIES])
+        libraries = [*_LIBRARIES, *(["-lc10_cuda"] if cuda_headers.find() is not None else [])]
+        _run([compiler, "-shared", "-o", str(linked), *map(str, objects), f"-L{_torch_dir() / 'lib'}", *libraries])
         target.parent.mkdir(exist_ok=True)
         linked.replace(target)
     return target
 
 
-def _target(cache_dir: Path) -> Path:
-    return cache_dir / "native" / key() / f"{MODULE}.so"
+def _target(cache_dir: Path, with_cuda: bool | None = None) -> Path:
+    return cache_dir / "native" / key(with_cuda) / f"{MODULE}.so"
 
 
 def _torch_dir() -> Path:
@@ -102,11 +108,13 @@ def _abi_flag() -> str:
 def _compile_all(compiler: str, folder: Path) -> list[Path]:
     include = _torch_dir() / "include"
     folders = (include, include / "torch" / "csrc" / "api" / "include", Path(sysconfig.get_paths()["include"]))
-    command = [compiler, *_FLAGS, _abi_flag(), f"-I{SOURCES}", *(f"-isystem{path}" for path in folders), "-c"]
+    command = [compiler, *_FLAGS, _abi_flag(), f"-I{SOURCES}", *(f"-isystem{path}" for path in folders)]
+    cuda = cuda_headers.find()
+    command += ["-DPRISMDBG_CUDA", f"-isystem{cuda}"] if cuda is not None else []
 
     def compile_one(unit: Path) -> Path:
         output = folder / f"{unit.stem}.o"
-        _run([*command, str(unit), "-o", str(output)])
+        _run([*command, "-c", str(unit), "-o", str(output)])
         return output
 
     with ThreadPoolExecutor(_parallel()) as pool:
@@ -116,6 +124,8 @@ def _compile_all(compiler: str, folder: Path) -> list[Path]:
 def _units(folder: Path) -> list[Path]:
     """What the compiler is called for, the longest first."""
     alone = {path.relative_to(SOURCES).with_suffix("").as_posix(): path for path in sorted(SOURCES.rglob("*.cpp"))}
+    if cuda_headers.find() is None:
+        alone.pop(_CUDA_SOURCE, None)
     units = []
     for names in _TOGETHER:
         sources = [alone.pop(name) for name in names if name in alone]

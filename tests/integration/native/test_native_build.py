@@ -12,6 +12,7 @@ from prismdbg.errors import FacilityError
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.model.ops import OPS
 from prismdbg.rank.native import build as native_build
+from prismdbg.rank.native import cuda_headers
 
 
 def test_what_was_not_built_is_not_found_and_says_why(tmp_path: Path) -> None:
@@ -86,3 +87,39 @@ def test_the_table_of_operators_is_the_one_of_the_model() -> None:
 
 def test_native_fingerprints_are_those_of_torch(spawn: Spawn, tmp_path: Path) -> None:
     run_job(spawn, tmp_path, "fingerprints", 1)
+
+
+@pytest.fixture
+def torch_with_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """On a machine without a toolkit."""
+    monkeypatch.setattr(torch.version, "cuda", "1.0")
+    monkeypatch.setattr(cuda_headers, "SYSTEM", tmp_path / "none")
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+
+
+@pytest.mark.usefixtures("torch_with_cuda")
+def test_memory_of_gpus_is_built_in_where_cudas_headers_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert cuda_headers.find() is None and "cuda_runtime_api.h" in cuda_headers.missing()
+    without = native_build.key()
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include" / "cuda_runtime_api.h").touch()
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert cuda_headers.find() == tmp_path / "include" and cuda_headers.missing() == ""
+    assert native_build.key() == native_build.key(with_cuda=True) != without == native_build.key(with_cuda=False)
+
+
+@pytest.mark.usefixtures("torch_with_cuda")
+def test_a_build_with_cuda_is_found_where_its_headers_are_not(tmp_path: Path) -> None:
+    for with_cuda in (False, True):
+        library = tmp_path / "native" / native_build.key(with_cuda) / f"{native_build.MODULE}.so"
+        library.parent.mkdir(parents=True)
+        library.touch()
+        assert native_build.find(tmp_path) == (library, "")
+
+
+def test_a_torch_without_cuda_needs_none_of_its_headers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include" / "cuda_runtime_api.h").touch()
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert cuda_headers.find() is None and "cuda." not in native_build.key()
