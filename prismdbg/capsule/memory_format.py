@@ -46,13 +46,16 @@ def device_name(device: int) -> str:
     return "cpu" if device == CPU else f"cuda:{device - 1}"
 
 
+_INDEX_DIGITS = 4
+
+
 def device_number(name: str) -> int:
     """Of `cpu`, `cuda:1`, or `cuda` for the first; `ValueError` for other names."""
     if name == "cpu":
         return CPU
     kind, _, index = name.partition(":")
-    if kind != "cuda" or not (index or "0").isdecimal():
-        raise ValueError(f"{name!r} is not a device")
+    if kind != "cuda" or not (index or "0").isdecimal() or len(index) > _INDEX_DIGITS:
+        raise ValueError(f"{name[:40]!r} is not a device")
     return 1 + int(index or "0")
 
 

@@ -107,7 +107,7 @@ def _native(cache: Path) -> Facility:
 def _with_note(build: str) -> str:
     """For a torch with CUDA a build may lack what traces memory of GPUs."""
     is_blind = "+cu" in build and "-cuda." not in build
-    return f"{build} (without memory of GPUs: no cuda_runtime_api.h when it was built)" if is_blind else build
+    return f"{build} (without memory of GPUs: CUDA's headers were missing or did not compile)" if is_blind else build
 
 
 def _engine(name: str, find_engine: Callable[[], str]) -> Facility:

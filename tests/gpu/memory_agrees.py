@@ -9,15 +9,18 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from prismdbg.capsule.memory_format import device_number
 from prismdbg.jobs.replay.memory_trace import recorded_trace
 from prismdbg.memory.trace import open_trace
 
+Figures = dict[str, int | None]
 
-def traced(folder: Path, report: Mapping[str, object]) -> dict[str, int]:
-    """What the trace says of the report's device as far as the report goes, by torch's names."""
-    trace = open_trace(folder, int(str(report["records"])), device_number(str(report["device"])))
+
+def traced(folder: Path, report: Mapping[str, Any]) -> Figures:
+    """What the trace's files say of the report's device, as far as the report goes."""
+    trace = open_trace(folder, report["records"], device_number(report["device"]))
     held = trace.total_bytes + trace.backend_bytes
     return {
         "requested_bytes": int(held[-1]),
@@ -27,12 +30,21 @@ def traced(folder: Path, report: Mapping[str, object]) -> dict[str, int]:
     }
 
 
-def differences(folder: Path, report: Mapping[str, object]) -> dict[str, tuple[int, int]]:
-    """By name: what torch said and what the trace says, where these are not the same."""
-    told = report["torch"]
-    assert isinstance(told, dict)
-    found = traced(folder, report)
-    return {name: (told[name], value) for name, value in found.items() if told[name] != value}
+def counted(report: Mapping[str, Any]) -> Figures:
+    """What the tracer counted itself, in the rank."""
+    told = report["tracer"][report["device"]]
+    return {"requested_bytes": told["allocated"] + told["backend"], "reserved_bytes": told["reserved"]}
+
+
+def differences(folder: Path, report: Mapping[str, Any]) -> dict[str, dict[str, int | None]]:
+    """By name, where the three are not the same. For the CPU torch has no figures."""
+    sources = {"torch": report["torch"], "tracer": counted(report), "trace": traced(folder, report)}
+    wrong = {}
+    for name in sources["trace"]:
+        told = {source: figures[name] for source, figures in sources.items() if figures.get(name) is not None}
+        if len(set(told.values())) > 1:
+            wrong[name] = told
+    return wrong
 
 
 def main() -> None:

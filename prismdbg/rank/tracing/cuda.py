@@ -27,7 +27,7 @@ def missing(native: Any) -> str:
     """Empty, or why this extension cannot trace the CUDA allocations that this torch can make."""
     if torch.version.cuda is None or hasattr(native, "trace_follow_cuda"):
         return ""
-    why = cuda_headers.missing() or "CUDA's headers were not there then"
+    why = cuda_headers.missing() or "its headers were missing then or did not compile"
     return f"the native recorder was built without CUDA: {why}; `prismdbg setup` builds it again"
 
 

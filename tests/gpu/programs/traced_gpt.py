@@ -1,7 +1,7 @@
-"""One process trains a GPT for a few steps. Prints, as JSON, what torch's allocator says of its memory at the end, and
+"""One rank trains a GPT for a few steps. Prints, as JSON, what torch's allocator says of its memory at the end, and
 where the memory trace stands then, if `prismdbg record --memory` writes one.
 
-python tests/gpu/programs/traced_gpt.py --device cuda
+torchrun --nproc-per-node 1 tests/gpu/programs/traced_gpt.py --device cuda
 """
 
 import argparse
@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "examples" / "gpt"))
 from model import GPT, GPTConfig
@@ -20,11 +21,13 @@ parser.add_argument("--steps", type=int, default=5)
 parser.add_argument("--width", type=int, default=256)
 parser.add_argument("--layers", type=int, default=4)
 parser.add_argument("--batch", type=int, default=8)
+parser.add_argument("--backend", default="gloo")
 parser.add_argument("--empty-cache", action="store_true", help="after each step, so that segments go and come")
 parser.add_argument("--other-stream", action="store_true", help="use a block on a second stream, which delays its free")
 args = parser.parse_args()
 on_gpu = args.device.startswith("cuda")
 
+dist.init_process_group(args.backend)
 torch.manual_seed(3)
 config = GPTConfig(width=args.width, layers=args.layers, heads=8, context=128)
 model = GPT(config).to(args.device)
@@ -47,6 +50,8 @@ for _ in range(args.steps):
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
+    mean = loss.detach() if args.backend == "nccl" else loss.detach().cpu()
+    dist.all_reduce(mean)
     if on_gpu and args.other_stream:
         use_on_another_stream()
     if on_gpu and args.empty_cache:
@@ -71,3 +76,4 @@ report = {
     "tracer": traced.get("devices", {}),
 }
 print(json.dumps(report), flush=True)
+dist.destroy_process_group()

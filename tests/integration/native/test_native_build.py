@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -90,36 +91,65 @@ def test_native_fingerprints_are_those_of_torch(spawn: Spawn, tmp_path: Path) ->
 
 
 @pytest.fixture
-def torch_with_cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """On a machine without a toolkit."""
-    monkeypatch.setattr(torch.version, "cuda", "1.0")
+def toolkit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where it is looked for first; a torch with CUDA, on a machine without headers."""
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(cuda_headers, "SYSTEM", tmp_path / "none")
-    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    return tmp_path / "cuda" / "include"
 
 
-@pytest.mark.usefixtures("torch_with_cuda")
-def test_memory_of_gpus_is_built_in_where_cudas_headers_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert cuda_headers.find() is None and "cuda_runtime_api.h" in cuda_headers.missing()
-    without = native_build.key()
-    (tmp_path / "include").mkdir()
-    (tmp_path / "include" / "cuda_runtime_api.h").touch()
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    assert cuda_headers.find() == tmp_path / "include" and cuda_headers.missing() == ""
-    assert native_build.key() == native_build.key(with_cuda=True) != without == native_build.key(with_cuda=False)
+def install(toolkit: Path, text: str = "") -> None:
+    (toolkit / "crt").mkdir(parents=True)
+    for name in (cuda_headers.HEADER, "crt/host_defines.h"):
+        (toolkit / name).write_text(text)
 
 
-@pytest.mark.usefixtures("torch_with_cuda")
-def test_a_build_with_cuda_is_found_where_its_headers_are_not(tmp_path: Path) -> None:
+def test_cudas_headers_are_found_or_it_is_said_where_not(toolkit: Path) -> None:
+    assert cuda_headers.find() == () and cuda_headers.HEADER in cuda_headers.missing()
+    install(toolkit)
+    assert cuda_headers.find() == (toolkit,) and cuda_headers.missing() == ""
+
+
+def test_headers_without_their_parts_are_none(toolkit: Path) -> None:
+    install(toolkit)
+    (toolkit / "crt" / "host_defines.h").unlink()
+    assert cuda_headers.find() == ()
+
+
+def test_a_torch_without_cuda_needs_none_of_its_headers(toolkit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(toolkit)
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert cuda_headers.find() == () and "no CUDA" in cuda_headers.missing()
+
+
+def test_a_build_with_cuda_is_preferred_wherever_it_is_loaded(toolkit: Path, tmp_path: Path) -> None:
     for with_cuda in (False, True):
-        library = tmp_path / "native" / native_build.key(with_cuda) / f"{native_build.MODULE}.so"
+        library = tmp_path / "native" / native_build.key(with_cuda=with_cuda) / f"{native_build.MODULE}.so"
         library.parent.mkdir(parents=True)
         library.touch()
         assert native_build.find(tmp_path) == (library, "")
+    assert cuda_headers.find() == ()
 
 
-def test_a_torch_without_cuda_needs_none_of_its_headers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "include").mkdir()
-    (tmp_path / "include" / "cuda_runtime_api.h").touch()
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    monkeypatch.setattr(torch.version, "cuda", None)
-    assert cuda_headers.find() is None and "cuda." not in native_build.key()
+SMALL = """
+#ifdef PRISMDBG_CUDA
+#include <cuda_runtime_api.h>
+#endif
+"""
+
+
+@pytest.mark.parametrize(("header", "with_cuda"), [("", True), ("#error of another version\n", False)])
+def test_headers_that_do_not_compile_cost_only_what_needs_them(
+    toolkit: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, header: str, with_cuda: bool
+) -> None:
+    """A library of one small source; `libc10_cuda` is not there with a torch for CPUs, so that it is invented."""
+    install(toolkit, header)
+    sources = tmp_path / "sources"
+    (sources / "tracer").mkdir(parents=True)
+    (sources / "small.cpp").write_text(SMALL)
+    (sources / "tracer" / "cuda_allocations.cpp").write_text("#include <cuda_runtime_api.h>\n")
+    monkeypatch.setattr(native_build, "SOURCES", sources)
+    monkeypatch.setenv("LIBRARY_PATH", str(tmp_path))
+    subprocess.run(["g++", "-shared", "-xc++", "/dev/null", "-o", tmp_path / "libc10_cuda.so"], check=True)
+    assert native_build.build(tmp_path / "cache").parent.name == native_build.key(with_cuda=with_cuda)
