@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,9 +42,9 @@ class TraceBuilder:
     _texts: dict[str, int] = field(default_factory=lambda: {"": 0})
     _stacks: dict[tuple[Frame, ...], int] = field(default_factory=lambda: {(): 0})
     _sites: dict[tuple[int, int, int, int], int] = field(default_factory=lambda: {(0, 0, 0, 0): 0})
-    _live: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _live: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     _blocks: int = 0
-    _total: int = 0
+    _totals: Counter[int] = field(default_factory=Counter)
 
     def allocate(
         self,
@@ -55,23 +56,30 @@ class TraceBuilder:
         frames: tuple[Frame, ...] = (),
         backend: bool = False,
         kind: Kind = Kind.ALLOCATION,
+        device: int = memory_format.CPU,
     ) -> int:
         """The block's number."""
         self._blocks += 1
         flags = Flag.BACKEND if backend else 0
-        self._live[self._blocks] = (size_bytes, flags)
-        self._total += 0 if backend else size_bytes
+        self._live[self._blocks] = (size_bytes, flags, device)
+        self._totals[device] += 0 if backend else size_bytes
         site = self._site(outer or op, op, module, frames)
-        self._record(kind, self._blocks, size_bytes, flags, site)
+        self._record(kind, self._blocks, size_bytes, flags, site, device=device)
         return self._blocks
 
-    def before(self, size_bytes: int) -> int:
-        return self.allocate(size_bytes, kind=Kind.BEFORE)
+    def before(self, size_bytes: int, *, device: int = memory_format.CPU) -> int:
+        return self.allocate(size_bytes, kind=Kind.BEFORE, device=device)
+
+    def reserve(self, address: int, size_bytes: int, device: int) -> None:
+        self._record(Kind.RESERVED, 0, size_bytes, 0, 0, address=address, device=device)
+
+    def release(self, address: int, size_bytes: int, device: int) -> None:
+        self._record(Kind.RELEASED, 0, size_bytes, 0, 0, address=address, device=device)
 
     def free(self, block: int) -> None:
-        size_bytes, flags = self._live.pop(block)
-        self._total -= 0 if flags else size_bytes
-        self._record(Kind.FREE, block, size_bytes, flags, 0)
+        size_bytes, flags, device = self._live.pop(block)
+        self._totals[device] -= 0 if flags else size_bytes
+        self._record(Kind.FREE, block, size_bytes, flags, 0, device=device)
 
     def refuse(self, size_bytes: int, op: str, frames: tuple[Frame, ...] = ()) -> None:
         self._record(Kind.REFUSED, 0, size_bytes, 0, self._site(op, op, "", frames))
@@ -102,14 +110,21 @@ class TraceBuilder:
         return self.folder
 
     def _record(
-        self, kind: Kind, block: int, size_bytes: int, flags: int, site: int, address: int | None = None
+        self,
+        kind: Kind,
+        block: int,
+        size_bytes: int,
+        flags: int,
+        site: int,
+        address: int | None = None,
+        device: int = memory_format.CPU,
     ) -> None:
         thread = GLOO if flags else MAIN
         place = (self.now.step, self.now.collective, self.now.op)
         time_ns = len(self._records) if self.clock_ns is None else self.clock_ns
         block_part = (0x1000 * block if address is None else address, size_bytes, time_ns)
-        head = (kind, flags, memory_format.CPU, thread)
-        self._records.append(memory_format.RECORD.pack(*head, *block_part, *place, site, block, self._total))
+        head = (kind, flags, device, thread)
+        self._records.append(memory_format.RECORD.pack(*head, *block_part, *place, site, block, self._totals[device]))
 
     def _site(self, outer: str, op: str, module: str, frames: tuple[Frame, ...]) -> int:
         key = (self._text(outer), self._text(op), self._text(module), self._stack(frames))

@@ -28,16 +28,35 @@ SITE_KIND = 16
 # records that fit, records that are there, zeros
 HEADER = struct.Struct("<8sIIIIqqQQ8x")
 # kind, flags, device, thread | address | size | monotonic ns | step, collective, op, site | block | total:
-# what the program's own blocks hold after this record.
+# what the program's own blocks hold on the record's device after it; of a record without a block, on the CPU.
 # Where there is no block the address is a monotonic time: see `Kind`; 0 where that is not known.
 RECORD = struct.Struct("<BBHIQQqIIIIQQ")
 # number, outermost operator's text, innermost operator's text, module's text, stack, zero
 SITE = struct.Struct("<IIIIII")
 
-# from_start: before the program ran; in_use_bytes: of the C library's memory then, null where nobody knows
+# from_start: before the program ran; in_use_bytes: of the C library's memory then, null where nobody knows; untraced:
+# why memory of GPUs is not traced, absent where it is or there can be none
 BEGAN = "began.json"
 
 CPU = 0  # of another device: 1 + its index
+
+
+def device_name(device: int) -> str:
+    """As torch writes it."""
+    return "cpu" if device == CPU else f"cuda:{device - 1}"
+
+
+_INDEX_DIGITS = 4
+
+
+def device_number(name: str) -> int:
+    """Of `cpu`, `cuda:1`, or `cuda` for the first; `ValueError` for other names."""
+    if name == "cpu":
+        return CPU
+    kind, _, index = name.partition(":")
+    if kind != "cuda" or not (index or "0").isdecimal() or len(index) > _INDEX_DIGITS:
+        raise ValueError(f"{name[:40]!r} is not a device")
+    return 1 + int(index or "0")
 
 
 class Kind(IntEnum):
@@ -47,7 +66,11 @@ class Kind(IntEnum):
     BEFORE = 4  # a block that is older than the trace
     ANSWERED = 5  # the collective, or the step's begin, is over for its thread; address: when it was issued
     WAITED = 6  # a wait is over; address: when it began, block: the record number of the collective waited for
-    REFUSED = 7  # an allocation that a cap on the program's own blocks did not let through
+    REFUSED = (
+        7  # an allocation that a cap on the program's own blocks, or the allocator of the device, did not let through
+    )
+    RESERVED = 8  # a device's allocator got memory from it (address, size): a segment, or a part that it mapped
+    RELEASED = 9  # it gave memory back, which may be a part of what it got
 
 
 class Flag(IntEnum):

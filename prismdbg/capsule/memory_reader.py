@@ -45,7 +45,8 @@ class TraceParts:
     """`wall_offset_ns` added to a record's time gives nanoseconds since 1970.
 
     from_start: nothing of the program had run when it began; None where nobody says. in_use_bytes: what the process
-    held of the C library's memory then, all tensors among it; None where that is not known.
+    held of the C library's memory then, all tensors among it; None where that is not known. untraced: why blocks on
+    GPUs are not in it, empty where they are or no GPU can be used.
     """
 
     spans: list[Span]
@@ -53,16 +54,21 @@ class TraceParts:
     wall_offset_ns: int
     from_start: bool | None = None
     in_use_bytes: int | None = None
+    untraced: str = ""
     texts: dict[int, str] = field(default_factory=lambda: {0: ""})
     stacks: dict[int, tuple[Frame, ...]] = field(default_factory=lambda: {0: ()})
     sites: dict[int, SiteNumbers] = field(default_factory=lambda: {0: SiteNumbers(outer_op=0, op=0, module=0, stack=0)})
 
 
-class Began(TypedDict):
-    """What the tracer says of its begin."""
-
+class _Known(TypedDict):
     from_start: bool
     in_use_bytes: Count | None
+
+
+class Began(_Known, total=False):
+    """What the tracer says of its begin."""
+
+    untraced: str
 
 
 def is_trace(folder: Path) -> bool:
@@ -106,6 +112,7 @@ def _add_begin(parts: TraceParts, path: Path) -> None:
     except CapsuleError as error:
         raise CapsuleError(f"{path} is damaged: {error}", hint=_HINT) from None
     parts.from_start, parts.in_use_bytes = told["from_start"], told["in_use_bytes"]
+    parts.untraced = told.get("untraced", "")
 
 
 def _add_segment(parts: TraceParts, path: Path, index: int) -> bool:

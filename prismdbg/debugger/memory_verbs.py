@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from prismdbg.capsule.memory_format import device_number
 from prismdbg.capsule.new_file import check_place
 from prismdbg.debugger.driver import Driver
 from prismdbg.debugger.routes import Routes
@@ -30,6 +31,7 @@ from prismdbg.session.trace_place import TracePlace
 
 HINT = (
     "type memory [size|stack|age|module|op] [MOMENT], memory peak, memory curve, memory diff M1 M2, memory export FILE"
+    ", and `on DEVICE` at the end"
 )
 
 Shown = Live | Peak | Difference | Curve
@@ -57,7 +59,7 @@ class MemoryVerbs:
                 self._driver.say("memory as recorded, from the job's start; `trace on` traces this replay")
                 self._said = True
             whole = open_trace(self.recorded)
-            return open_trace(self.recorded, whole.row_at(self._recorded_at))
+            return open_trace(self.recorded, whole.records_before(whole.row_at(self._recorded_at)), whole.shown)
         self._routes.need_trace()
         status = self._driver.ask(Ask("trace"))
         return open_trace(trace_folder(self._driver.travel.own, status), status.get("records"))
@@ -92,30 +94,51 @@ class MemoryVerbs:
         return session.recorded[0] if parked and session.recorded else session.moment
 
     def _memory(self, line: Line) -> Answer:
-        word, *rest = line.text.split() or ["live"]
+        words, device = _on_device(line.text.split())
+        word, *rest = words or ["live"]
         if word == "export" and len(rest) == 1:
-            return self._export(Path(rest[0]))
+            return self._export(Path(rest[0]), device)
         if word in ("peak", "curve") and not rest:
-            return self._shown(peak if word == "peak" else curve, By.OP)
+            return self._shown(peak if word == "peak" else curve, By.OP, device)
         if word == "diff" and len(rest) == 2:
             first, second = (Moment.parse(text) for text in rest)
-            return self._shown(lambda trace: diff(trace, first, second), By.STACK, of=(first, second))
+            return self._shown(lambda trace: diff(trace, first, second), By.STACK, device, of=(first, second))
         if (word == "live" or word in set(By)) and len(rest) < 2:
             at = tuple(Moment.parse(text) for text in rest)
             by = By(word) if word in set(By) else By.STACK
-            return self._shown(lambda trace: live_at(trace, *at), by, of=at)
+            return self._shown(lambda trace: live_at(trace, *at), by, device, of=at)
         raise UsageError(f"memory does not take {quoted(line.text)}", hint=HINT)
 
-    def _shown(self, look: Callable[[MemoryTrace], Shown | None], by: By, of: Sequence[Moment] = ()) -> Answer:
+    def _on(self, device: int | None) -> MemoryTrace:
+        trace = self.trace()
+        return trace if device is None else trace.on(device)
+
+    def _shown(
+        self,
+        look: Callable[[MemoryTrace], Shown | None],
+        by: By,
+        device: int | None,
+        of: Sequence[Moment] = (),
+    ) -> Answer:
         """`of`: the moments asked about."""
-        trace, here = self.trace(), self._driver.session.moment
+        trace, here = self._on(device), self._driver.session.moment
         trace.require(*of, here=here)
         moment = of[0] if of else max(here, trace.end)  # an exception lies behind the collective that it is told with
         return answers.Memory(answer=look(trace), by=by, moment=moment)
 
-    def _export(self, path: Path) -> Answer:
+    def _export(self, path: Path, device: int | None) -> Answer:
         check_place(path)
         if path.exists():
             raise UsageError(f"{path} already exists", hint="choose another name")
-        write_snapshot(self.trace(), path)
+        write_snapshot(self._on(device), path)
         return answers.Done(what=f"{path}: open it at pytorch.org/memory_viz")
+
+
+def _on_device(words: list[str]) -> tuple[list[str], int | None]:
+    """What is before `on DEVICE`, and the device's number; None where there is none."""
+    if len(words) < 2 or words[-2] != "on":
+        return words, None
+    try:
+        return words[:-2], device_number(words[-1])
+    except ValueError as error:
+        raise UsageError(str(error), hint="write cpu, cuda:0, cuda:1 ...") from error

@@ -171,7 +171,8 @@ def _memory_of(rank: int, trace: MemoryTrace, words: _Words) -> Iterator[Markup]
     if highest is None:
         return
     least = "at least " if highest.is_least else ""
-    yield tag("h3", f"rank {rank}: {least}{size(highest.size_bytes)} at {highest.moment}")
+    where = f" on {trace.device_name}" if trace.is_of_several else ""
+    yield tag("h3", f"rank {rank}: {least}{size(highest.size_bytes)}{where} at {highest.moment}")
     yield tag("div", Markup(memory_svg(curve(trace, 300))), class_="wide")
     rows = [
         [size(entry.size_bytes), str(entry.blocks), words(entry.label)]

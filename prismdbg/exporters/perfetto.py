@@ -227,12 +227,18 @@ def _told(note: Note) -> Annotations:
 
 
 def _write_memory(packets: Packets, trace: MemoryTrace, parent: int, *, since_ns: int) -> None:
-    """What the program and the backend hold; of long traces the highest of each stretch."""
+    """What the program and the backend hold on each device; of long traces the highest of each stretch."""
+    for device in sorted(trace.devices):
+        _write_device(packets, trace.on(device), parent, since_ns=since_ns)
+
+
+def _write_device(packets: Packets, trace: MemoryTrace, parent: int, *, since_ns: int) -> None:
+    where = f", {trace.device_name}" if trace.is_of_several else ""
     for title, with_backend in (("memory of the program", False), ("memory with the backend's", True)):
         if with_backend and not trace.is_backend.any():
             continue
         drawn = curve(trace, MOST_COUNTS, with_backend=with_backend)
-        track = packets.track(title, parent, place=2 + with_backend, unit_bytes=True)
+        track = packets.track(title + where, parent, place=2 + with_backend, unit_bytes=True)
         for row, high in zip(drawn.rows.tolist(), drawn.high_bytes.tolist(), strict=True):
             time_ns = int(trace.time_ns[row]) + trace.wall_offset_ns
             if time_ns >= since_ns:

@@ -86,7 +86,8 @@ class _Translation:
     def entries(self) -> Entries:
         if (traced := self._source.traced) is not None:
             label, known = (HELD, Provenance.REAL) if traced.is_whole else (HELD_AT_LEAST, Provenance.ASSUMED)
-            self._writer.memory(traced.held_bytes, label, provenance=known)
+            where = f" on {traced.device}" if traced.device else ""
+            self._writer.memory(traced.held_bytes, label + where, provenance=known)
         if self._source.before_ns:
             self._writer.compute(self._source.before_ns, STEP_BEFORE, provenance=self._source.computed)
         before = 0

@@ -50,6 +50,11 @@ class Live:
         return int(self.sizes[self.is_backend].sum())
 
     @property
+    def reserved_bytes(self) -> int:
+        """What the device's allocator holds of it, in use or not."""
+        return int(self.trace.reserved_bytes[self.at_row - 1]) if self.at_row else 0
+
+    @property
     def before_bytes(self) -> int:
         return int(self.sizes[self.is_before & ~self.is_backend].sum())
 

@@ -1,4 +1,8 @@
-"""A memory trace as columns: one value a record, in the order in which things happened."""
+"""A memory trace as columns: one value a record, in the order in which things happened.
+
+Memory of several devices is never added up: a `MemoryTrace` is of one of them, and of what has no device (operators,
+times).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.capsule.memory_format import Flag, Kind
+from prismdbg.capsule.memory_format import CPU, Flag, Kind, device_name
 from prismdbg.capsule.memory_reader import SiteNumbers, TraceParts, read_parts
 from prismdbg.errors import UsageError
 from prismdbg.model.frame import Frame, source_of
@@ -35,6 +39,8 @@ _LAYOUT = np.dtype(
         ("total_bytes", "<u8"),
     ]
 )
+_ADDS = (Kind.ALLOCATION, Kind.BEFORE)
+_OF_A_DEVICE = (*_ADDS, Kind.FREE, Kind.REFUSED, Kind.RESERVED, Kind.RELEASED)
 _NUMBER_BITS = 20  # of a collective within its step, and of an operator since its collective
 _NUMBERS = (1 << _NUMBER_BITS) - 1
 
@@ -73,9 +79,12 @@ class Block:
 
 @dataclass(slots=True, kw_only=True)
 class MemoryTrace:
-    """total_bytes, backend_bytes: what the program's own and the backend's blocks hold after each record.
+    """total_bytes, backend_bytes: what the program's own and the backend's blocks hold on `shown` after each record.
+    reserved_bytes: what the device's allocator holds of it then, in use or not; 0 for the CPU.
 
     made, freed: rows of allocations (and of blocks from before), and for each the row of its free, or NEVER.
+
+    shown: the device whose memory this is. devices: all that the trace has blocks of, the largest peak first.
     """
 
     kind: Ints
@@ -92,13 +101,35 @@ class MemoryTrace:
     block: Ints
     total_bytes: Ints
     backend_bytes: Ints
+    reserved_bytes: Ints
     made: Ints
     freed: Ints
+    shown: int
+    devices: tuple[int, ...]
     parts: TraceParts = field(repr=False)
     _order: Ints = field(repr=False)
+    _numbers: Ints = field(repr=False)
+    _all: NDArray[np.void] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.kind)
+
+    def on(self, device: int) -> MemoryTrace:
+        """The same trace of another device."""
+        return self if device == self.shown else from_records(self._all, self.parts, device)
+
+    @property
+    def device_name(self) -> str:
+        return device_name(self.shown)
+
+    @property
+    def is_of_several(self) -> bool:
+        """Or of another device than the CPU, so that it must be said which one."""
+        return self.devices != (CPU,)
+
+    def records_before(self, row: int) -> int:
+        """How many records of the whole trace, of all devices, lie before this row."""
+        return int(self._numbers[row]) if row < len(self) else len(self._all)
 
     @property
     def is_backend(self) -> Bools:
@@ -116,7 +147,10 @@ class MemoryTrace:
     @property
     def is_whole(self) -> bool:
         """It goes back to the program's start. Else, of what is older, only what Python reached is known: what C++
-        alone held then (a bucket of DDP, a saved tensor) is in no sum, so that sums are the least that there was."""
+        alone held then (a bucket of DDP, a saved tensor) is in no sum, so that sums are the least that there was. The
+        allocator of another device tells all of its blocks."""
+        if self.shown != CPU:
+            return True
         if self.parts.from_start is not None:
             return self.parts.from_start
         unknown = (self.kind == Kind.BEFORE) & (self.site == 0)
@@ -196,36 +230,69 @@ class MemoryTrace:
         )
 
 
-def open_trace(folder: Path, records: int | None = None) -> MemoryTrace:
-    """`records`: as many as the process itself says there are, where it was put back to an earlier time.
+def open_trace(folder: Path, records: int | None = None, device: int | None = None) -> MemoryTrace:
+    """`records`: as many as the process itself says there are, where it was put back to an earlier time. device: None
+    for the one with the largest peak.
 
     `CapsuleError` where there is none. A trace that is written at this moment is read as far as it goes.
     """
     parts = read_parts(folder)
     pieces = [np.fromfile(s.path, dtype=_LAYOUT, count=s.records, offset=s.offset) for s in parts.spans]
     rows = np.concatenate(pieces) if pieces else np.zeros(0, dtype=_LAYOUT)
-    return from_records(rows[:records], parts)
+    return from_records(rows[:records], parts, device)
 
 
-def from_records(rows: NDArray[np.void], parts: TraceParts) -> MemoryTrace:
-    columns = {name: rows[name].astype(np.int64) for name in _LAYOUT.names or ()}
+def from_records(rows: NDArray[np.void], parts: TraceParts, device: int | None = None) -> MemoryTrace:
+    """`device`: None for the one with the largest peak. `UsageError` for one of which the trace has nothing."""
+    devices = _devices(rows)
+    shown = devices[0] if device is None else device
+    if shown not in devices:
+        raise UsageError(
+            f"the trace has no memory of {device_name(shown)}",
+            hint=f"choose one of {', '.join(map(device_name, devices))}",
+        )
+    numbers = np.flatnonzero(~np.isin(rows["kind"], _OF_A_DEVICE) | (rows["device"] == shown))
+    columns = {name: rows[name][numbers].astype(np.int64) for name in _LAYOUT.names or ()}
     kind, block = columns["kind"], columns["block"]
-    columns["total_bytes"] += _found_late(columns)
-    made = np.flatnonzero((kind == Kind.ALLOCATION) | (kind == Kind.BEFORE))
+    columns["total_bytes"] = _filled(columns["total_bytes"], columns["device"] == shown) + _found_late(columns)
+    made = np.flatnonzero(np.isin(kind, _ADDS))
     order = _order_of(columns["step"], columns["collective"], columns["op"])
     return MemoryTrace(
         **columns,
         backend_bytes=np.cumsum(_signed(columns) * ((columns["flags"] & Flag.BACKEND) > 0)),
+        reserved_bytes=np.cumsum(
+            columns["size_bytes"] * ((kind == Kind.RESERVED).astype(np.int64) - (kind == Kind.RELEASED))
+        ),
         made=made,
         freed=_frees(block[made], np.flatnonzero(kind == Kind.FREE), block),
+        shown=shown,
+        devices=devices,
         parts=parts,
+        _numbers=numbers,
+        _all=rows,
         _order=np.maximum.accumulate(order) if len(order) else order,
     )
 
 
+def _devices(rows: NDArray[np.void]) -> tuple[int, ...]:
+    """Those that have blocks, the largest peak first; the CPU where there is none."""
+    has_block = np.isin(rows["kind"], _OF_A_DEVICE)
+    highest: dict[int, int] = {}
+    for device in np.unique(rows["device"][has_block]).tolist():
+        highest[device] = int(rows["total_bytes"][has_block & (rows["device"] == device)].max())
+    return tuple(sorted(highest, key=lambda device: (-highest[device], device))) or (CPU,)
+
+
+def _filled(values: Ints, known: Bools) -> Ints:
+    """Each that is not known is as the last one known before it, 0 at the begin."""
+    last = np.maximum.accumulate(np.where(known, np.arange(len(values)), -1)) if len(values) else known.astype(int)
+    filled: Ints = np.where(last >= 0, values[last], 0)
+    return filled
+
+
 def _signed(columns: dict[str, Ints]) -> Ints:
-    """What each record adds: of a free below zero, of an operator and a refused allocation 0."""
-    signs = np.where(columns["kind"] == Kind.FREE, -1, columns["kind"] != Kind.REFUSED)
+    """What each record adds: of a free below zero; what is no block adds nothing."""
+    signs: Ints = np.isin(columns["kind"], _ADDS).astype(np.int64) - (columns["kind"] == Kind.FREE)
     return columns["size_bytes"] * signs
 
 

@@ -60,11 +60,14 @@ class TracedStep:
     """`after`: by the number of the collective in its step, 0 for the step's begin. held_bytes: at the begin.
 
     is_whole: the trace goes back to the program's start; of what is older only what Python reaches is known.
+
+    device: whose memory it is; empty where the trace has only that of the CPU.
     """
 
     step: int
     held_bytes: int
     is_whole: bool
+    device: str = ""
     after: Mapping[int, tuple[Item, ...]]
 
     @property
@@ -107,7 +110,13 @@ def traced_step(
         cutting = _Cutting(trace, begin_ns, max(end_ns, begin_ns), running)
         after[number] = tuple(cutting.items(own, ends, first))
         running = cutting.running
-    return TracedStep(step=step, held_bytes=int(trace.total_bytes[first]), is_whole=trace.is_whole, after=after)
+    return TracedStep(
+        step=step,
+        held_bytes=int(trace.total_bytes[first]),
+        is_whole=trace.is_whole,
+        device=trace.device_name if trace.is_of_several else "",
+        after=after,
+    )
 
 
 def _borders(trace: MemoryTrace, step: int) -> dict[int, Border]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from shutil import get_terminal_size
 from typing import Any
 
+from prismdbg.capsule.memory_format import CPU, device_name
 from prismdbg.memory.backend import BackendModel
 from prismdbg.memory.curve import Curve
 from prismdbg.memory.difference import Difference
@@ -47,19 +48,23 @@ def curve_text(curve: Curve) -> str:
     first, last = curve.moment(0), curve.end
     lines.append(" " * width + " └" + "".join(marks).replace(" ", "─"))
     least = "" if curve.trace.is_whole else "; lower bound"
-    lines.append(" " * (width + 2) + f"{first} to {last}; ┬ a step begins, ▲ the peak{least}")
+    device = f"{curve.trace.device_name}: " if curve.trace.is_of_several else ""
+    lines.append(" " * (width + 2) + f"{device}{first} to {last}; ┬ a step begins, ▲ the peak{least}")
     return "\n".join(lines)
 
 
 def peak_text(
     trace: MemoryTrace, peak: Peak, groups: Sequence[Entry], ends: TraceEnd, backend: BackendModel | None = None
 ) -> str:
-    rows = [("peak", f"{_least(peak)}{_exact(peak.size_bytes)} at {peak.moment}")]
+    rows = [
+        ("peak", f"{_least(peak)}{_exact(peak.size_bytes)} at {peak.moment}"),
+        *_device(peak.live, peak.backend_bytes),
+    ]
     if peak.allocation is not None:
         rows.append(("caused by", _made_by(peak.allocation)))
     rows += _shares(peak.live, peak.backend_bytes, is_least=peak.is_least, counts_backend=peak.counts_backend)
     rows += _modelled(backend)
-    rows += _refused(refusals(trace))
+    rows += _refused(refusals(trace), trace.shown)
     rows += _ends(ends)
     return f"{console.pairs(rows)}\n\n{_table(groups)}"
 
@@ -67,6 +72,7 @@ def peak_text(
 def live_text(live: Live, at: Moment, groups: Sequence[Entry]) -> str:
     rows = [
         ("live", f"{_held(live)} at {at}"),
+        *_device(live, live.backend_bytes),
         *_shares(live, live.backend_bytes, is_least=live.is_least),
     ]
     return f"{console.pairs(rows)}\n\n{_table(groups)}"
@@ -77,6 +83,7 @@ def difference_text(difference: Difference, by: By, top: int) -> str:
     unseen = "at most " if gone.is_least else ""  # a block that is in no sum may have gone, too
     rows = [
         ("growth", unseen + _exact(difference.growth_bytes)),
+        *_device_names(made.trace),
         ("allocated, still live", f"{_exact(made.program_bytes)} in {len(made)} blocks"),
         ("freed", f"{_least(gone)}{_exact(gone.program_bytes)} in {len(gone)} blocks"),
     ]
@@ -89,6 +96,7 @@ def peak_json(
     return {
         "peak_bytes": peak.size_bytes,
         "moment": str(peak.moment),
+        **_device_json(peak.live),
         **_least_json(trace, is_least=peak.is_least),
         "made_by": _block_json(peak.allocation) if peak.allocation is not None else None,
         "before_bytes": peak.live.before_bytes,
@@ -107,6 +115,7 @@ def peak_json(
 def live_json(live: Live, at: Moment, groups: Sequence[Entry]) -> dict[str, Any]:
     return {
         "moment": str(at),
+        **_device_json(live),
         "program_bytes": live.program_bytes,
         **_least_json(live.trace, is_least=live.is_least),
         "before_bytes": live.before_bytes,
@@ -118,12 +127,37 @@ def live_json(live: Live, at: Moment, groups: Sequence[Entry]) -> dict[str, Any]
 
 def difference_json(difference: Difference, by: By, top: int) -> dict[str, Any]:
     return {
+        "device": difference.made.trace.device_name,
         "growth_bytes": difference.growth_bytes,
         "growth_is_most": difference.gone.is_least,
         "made_bytes": difference.made.program_bytes,
         "gone_bytes": difference.gone.program_bytes,
         "made": [_entry_json(entry) for entry in grouped(difference.made, by)[:top]],
     }
+
+
+def _device_names(trace: MemoryTrace) -> list[tuple[str, str]]:
+    """Which device's memory is shown, where there is a choice."""
+    if trace.parts.untraced:
+        return [("device", f"cpu; memory of GPUs is not traced: {trace.parts.untraced}")]
+    if not trace.is_of_several:
+        return []
+    others = ", ".join(device_name(device) for device in trace.devices if device != trace.shown)
+    return [("device", trace.device_name + (f"; also traced: {others}" if others else ""))]
+
+
+def _device(live: Live, backend_bytes: int) -> list[tuple[str, str]]:
+    """And what its allocator holds besides the program's and the backend's blocks."""
+    rows = _device_names(live.trace)
+    if live.reserved_bytes:
+        used = live.program_bytes + backend_bytes
+        rows.append(("reserved", f"{_exact(live.reserved_bytes)} by torch's allocator"))
+        rows.append(("fragmentation", f"{_exact(live.reserved_bytes - used)} of it not allocated"))
+    return rows
+
+
+def _device_json(live: Live) -> dict[str, Any]:
+    return {"device": live.trace.device_name, "reserved_bytes": live.reserved_bytes}
 
 
 def _least(found: Peak | Live) -> str:
@@ -197,13 +231,14 @@ def _modelled_json(backend: BackendModel) -> dict[str, Any]:
     }
 
 
-def _refused(found: Sequence[Refusal]) -> list[tuple[str, str]]:
-    """The first that the cap did not let through, and how many came after it."""
+def _refused(found: Sequence[Refusal], device: int) -> list[tuple[str, str]]:
+    """The first that the cap, or a GPU's allocator, did not let through, and how many came after it."""
     if not found:
         return []
     first = found[0]
     more = f"\nand {len(found) - 1} more after it" if len(found) > 1 else ""
-    return [("cap reached", f"at {first.moment}, {_exact(first.held_bytes)} live\n{_made_by(first)}{more}")]
+    title = "cap reached" if device == CPU else "out of memory"
+    return [(title, f"at {first.moment}, {_exact(first.held_bytes)} live\n{_made_by(first)}{more}")]
 
 
 def _made_by(block: Block | Refusal) -> str:

@@ -99,9 +99,15 @@ def _native(cache: Path) -> Facility:
         name="native recorder",
         ok=bool(built),
         needed_for="recording at full speed; the Python kernels are used without it",
-        detail=", ".join(built) or "not built",
+        detail=", ".join(map(_with_note, built)) or "not built",
         fix="prismdbg setup",
     )
+
+
+def _with_note(build: str) -> str:
+    """For a torch with CUDA a build may lack what traces memory of GPUs."""
+    is_blind = "+cu" in build and "-cuda." not in build
+    return f"{build} (without memory of GPUs: CUDA's headers were missing or did not compile)" if is_blind else build
 
 
 def _engine(name: str, find_engine: Callable[[], str]) -> Facility:

@@ -11,7 +11,7 @@ from typing import Any
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.model.sizes import size as size_text
 from prismdbg.rank.native import build
-from tests.gpu.jobs import PROGRAMS, Done, Failed, Jobs
+from tests.gpu.jobs import PROGRAMS, Done, Failed, Jobs, launched
 
 Rows = list[tuple[str, str]]
 
@@ -134,6 +134,44 @@ def telemetry(jobs: Jobs) -> Rows:
     return rows
 
 
+def memory_trace(jobs: Jobs) -> Rows:
+    """The memory trace of a GPT against torch's own statistics of the allocator, to the byte"""
+    rows, differing = [], []
+    for name, words in (
+        ("usual", ()),
+        ("emptied caches", ("--empty-cache",)),
+        ("a second stream", ("--other-stream",)),
+        ("NCCL", ("--backend", "nccl")),
+    ):
+        run, done = jobs.record(1, "traced_gpt.py", *words, options=("--memory",))
+        (found,) = done.objects()
+        theirs, ours = found["torch"], found["tracer"].get("1", {})
+        wanted = {
+            "live": (theirs["requested_bytes"], ours.get("allocated", 0) + ours.get("backend", 0)),
+            "peak": (theirs["requested_peak_bytes"], ours.get("peak", 0)),
+            "reserved": (theirs["reserved_bytes"], ours.get("reserved")),
+        }
+        differing += [f"{name}, {what}: torch {a}, trace {b}" for what, (a, b) in wanted.items() if a != b]
+        said = ", ".join(f"{what} {a:,}" for what, (a, _) in wanted.items())
+        rows.append((name, f"{said} bytes, in {found['records']:,} records"))
+        shown = jobs.prismdbg("memory", run, "--top", "3").output
+        rows.append(("`prismdbg memory`", "; ".join(" ".join(line.split()) for line in shown.splitlines()[:5])))
+    if differing:
+        raise Failed("; ".join(differing))
+    return rows
+
+
+def memory_cap(jobs: Jobs) -> Rows:
+    """A program that wants more of the GPU than --memory-cap lets it have"""
+    run = jobs.new("run")
+    words = launched(1, "traced_gpt.py", "--width", "1024", "--layers", "8", "--batch", "64")
+    done = jobs.prismdbg("record", "-o", run, "--memory-cap", "1GiB", "--", *words, expect=None)
+    line = next((line for line in done.errors.splitlines() if "OutOfMemoryError" in line), "")
+    if done.code == 0 or not line:
+        raise Failed(f"ended with {done.code}: {done.errors[-600:]}")
+    return [("ended with", line.strip()[:200])]
+
+
 def emulated(jobs: Jobs) -> Rows:
     """A rank of 8,192 (pp=16, dp=64, tp=8) of a GPT of 32 layers of width 4096, alone on the GPU"""
     run = jobs.new("run")
@@ -177,5 +215,7 @@ CHECKS: list[Callable[[Jobs], Rows]] = [
     nccl_calls,
     steps,
     telemetry,
+    memory_trace,
+    memory_cap,
     emulated,
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -11,6 +11,7 @@ from prismdbg.capsule.new_file import check_place
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.capsule_or_run import capsule_at
 from prismdbg.cli.options.limit_options import limits
+from prismdbg.cli.options.param_types import device as device_type
 from prismdbg.cli.options.param_types import moment as moment_type
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME_OF_CAPSULE
@@ -72,6 +73,12 @@ _BYS = [by.value for by in By]
 @click.option(
     "--made-inside", is_flag=True, help="Count only blocks allocated from --begin to --end, as torch.profiler does."
 )
+@click.option(
+    "--device",
+    type=device_type,
+    metavar="DEVICE",
+    help="Show the memory of DEVICE: cpu, cuda:0, ...  [default: largest peak]",
+)
 @click.option("--with-backend", is_flag=True, help="Also count blocks of the backend.")
 @click.option(
     "--top", type=click.IntRange(min=1), default=12, show_default=True, metavar="N", help="Show the N largest groups."
@@ -113,6 +120,7 @@ def command(
     begin: Moment | None,
     end: Moment | None,
     made_inside: bool,
+    device: int | None,
     with_backend: bool,
     top: int,
     export: Path | None,
@@ -130,15 +138,17 @@ def command(
 
     Example: `prismdbg memory RUN --rank 0 --diff 20.2 21.2 --by stack`
 
-    A TRACE is the folder that `record --memory` writes into a RUN and its capsules. A CAPSULE without a trace, or with
-    --until or --keep, is replayed with tracing on. Blocks that were allocated before the start moment are then shown as
-    a separate group. If some of these blocks are unknown, all totals are lower bounds. The memory of the communication
-    backend is listed separately. An emulated rank has no backend: prismdbg estimates the buffers that gloo would
-    allocate.
+    A TRACE is the folder that `record --memory` writes into a RUN and its capsules. A CAPSULE without a trace, or
+    with --until or --keep, is replayed with tracing on. Blocks that were allocated before the start moment are then
+    shown as a separate group. If some of these blocks are unknown, all totals are lower bounds. The memory of the
+    communication backend is listed separately. The memory of one device is shown at a time. An emulated rank has no
+    backend: prismdbg estimates the buffers that gloo would allocate.
     """
     for place in filter(None, (export, flame)):
         check_place(place)
     read = _trace(path, rank, runtime or "", until, keep, timeout, allow_writes=allow_writes, keys=keys, limits=limits)
+    if device is not None:
+        read = replace(read, trace=read.trace.on(device))
     read.trace.require(*(between or ()), *([at] if at is not None else []))
     if export is not None:
         write_snapshot(read.trace, export)

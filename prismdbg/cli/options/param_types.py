@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from prismdbg.capsule.memory_format import device_number
 from prismdbg.cli.click_errors import WrongValue
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
@@ -49,6 +50,14 @@ def period(text: str) -> int:
     if not SHORTEST_PERIOD_NS <= value <= LONGEST_PERIOD_NS:  # false for nan, too
         raise WrongValue(f"{given!r} is not a period from 10ms to 60s", hint="write 50ms or 1s")
     return round(value)
+
+
+def device(text: str | int) -> int:
+    """The number that a memory trace has for `cpu` or `cuda:1`."""
+    try:
+        return device_number(str(text))
+    except ValueError as error:
+        raise WrongValue(str(error), hint="write cpu, cuda:0, cuda:1 ...") from error
 
 
 def share(text: str | float) -> float:

@@ -5,6 +5,7 @@ The result is keyed by everything its binary interface depends on: torch, Python
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -12,6 +13,7 @@ import platform
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +22,7 @@ import torch
 
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.errors import FacilityError
+from prismdbg.rank.native import cuda_headers
 
 MODULE = "prismdbg_native"
 SOURCES = Path(__file__).parent
@@ -33,24 +36,27 @@ _TOGETHER = (
 )
 _FLAGS = ["-O3", "-std=c++20", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-parameter", "-g1"]
 _LIBRARIES = ["-ltorch_python", "-ltorch_cpu", "-ltorch", "-lc10"]
+_CUDA_SOURCE = "tracer/cuda_allocations"
 
 
-def key() -> str:
-    """Names the build that fits this interpreter and this torch."""
+def key(*, with_cuda: bool = False) -> str:
+    """Names the build that fits this interpreter and this torch. with_cuda: it traces CUDA's allocations."""
     digest = hashlib.sha256()
     for part in (torch.__version__, _abi_flag(), sysconfig.get_config_var("SOABI"), platform.machine(), *_FLAGS):
         digest.update(f"{part}\0".encode())
     for source in sorted(SOURCES.rglob("*")):
         if source.suffix in (".h", ".cpp"):
             digest.update(source.relative_to(SOURCES).as_posix().encode() + b"\0" + source.read_bytes())
-    return f"torch-{torch.__version__}-{sysconfig.get_config_var('SOABI')}-{digest.hexdigest()[:16]}"
+    cuda = "cuda." if with_cuda else ""
+    return f"torch-{torch.__version__}-{sysconfig.get_config_var('SOABI')}-{cuda}{digest.hexdigest()[:16]}"
 
 
 def find(cache_dir: Path) -> tuple[Path | None, str]:
-    """The built library, or None and why it is not there."""
-    path = _target(cache_dir)
-    if path.is_file():
-        return path, ""
+    """The built library, or None and why it is not there. What was built with CUDA's headers runs without them."""
+    for with_cuda in (True, False) if torch.version.cuda is not None else (False,):
+        path = _target(cache_dir, with_cuda=with_cuda)
+        if path.is_file():
+            return path, ""
     return None, f"the native recorder is not built for torch {torch.__version__} (prismdbg builds it in `make setup`)"
 
 
@@ -67,8 +73,19 @@ def load(cache_dir: Path) -> ModuleType | None:
 
 
 def build(cache_dir: Path) -> Path:
-    """Compiles unless that was done before. Takes about half a minute; raises `FacilityError`."""
-    target = _target(cache_dir)
+    """Compiles unless that was done before. Takes about half a minute; raises `FacilityError`.
+
+    With CUDA where its headers are. Recording needs none of them: what does not compile with them is built without.
+    """
+    if headers := cuda_headers.find():
+        with contextlib.suppress(FacilityError):
+            return _build(cache_dir, headers)
+    return _build(cache_dir, ())
+
+
+def _build(cache_dir: Path, cuda: Sequence[Path]) -> Path:
+    """`cuda`: the folders of its headers; none to build without."""
+    target = _target(cache_dir, with_cuda=bool(cuda))
     if target.is_file():
         return target
     compiler = shutil.which(os.environ.get("CXX", "g++"))
@@ -79,16 +96,17 @@ def build(cache_dir: Path) -> Path:
     with partial_folder(
         target.parents[1] / "build"
     ) as folder:  # one place: what a killed build left, any build removes
-        objects = _compile_all(compiler, folder)
+        objects = _compile_all(compiler, folder, cuda)
         linked = folder / "linked"
-        _run([compiler, "-shared", "-o", str(linked), *map(str, objects), f"-L{_torch_dir() / 'lib'}", *_LIBRARIES])
+        libraries = [*_LIBRARIES, *(["-lc10_cuda"] if cuda else [])]
+        _run([compiler, "-shared", "-o", str(linked), *map(str, objects), f"-L{_torch_dir() / 'lib'}", *libraries])
         target.parent.mkdir(exist_ok=True)
         linked.replace(target)
     return target
 
 
-def _target(cache_dir: Path) -> Path:
-    return cache_dir / "native" / key() / f"{MODULE}.so"
+def _target(cache_dir: Path, *, with_cuda: bool) -> Path:
+    return cache_dir / "native" / key(with_cuda=with_cuda) / f"{MODULE}.so"
 
 
 def _torch_dir() -> Path:
@@ -99,23 +117,26 @@ def _abi_flag() -> str:
     return f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"
 
 
-def _compile_all(compiler: str, folder: Path) -> list[Path]:
+def _compile_all(compiler: str, folder: Path, cuda: Sequence[Path]) -> list[Path]:
     include = _torch_dir() / "include"
     folders = (include, include / "torch" / "csrc" / "api" / "include", Path(sysconfig.get_paths()["include"]))
-    command = [compiler, *_FLAGS, _abi_flag(), f"-I{SOURCES}", *(f"-isystem{path}" for path in folders), "-c"]
+    command = [compiler, *_FLAGS, _abi_flag(), f"-I{SOURCES}", *(f"-isystem{path}" for path in folders)]
+    command += ["-DPRISMDBG_CUDA", *(f"-isystem{path}" for path in cuda)] if cuda else []
 
     def compile_one(unit: Path) -> Path:
         output = folder / f"{unit.stem}.o"
-        _run([*command, str(unit), "-o", str(output)])
+        _run([*command, "-c", str(unit), "-o", str(output)])
         return output
 
     with ThreadPoolExecutor(_parallel()) as pool:
-        return list(pool.map(compile_one, _units(folder)))
+        return list(pool.map(compile_one, _units(folder, with_cuda=bool(cuda))))
 
 
-def _units(folder: Path) -> list[Path]:
+def _units(folder: Path, *, with_cuda: bool) -> list[Path]:
     """What the compiler is called for, the longest first."""
     alone = {path.relative_to(SOURCES).with_suffix("").as_posix(): path for path in sorted(SOURCES.rglob("*.cpp"))}
+    if not with_cuda:
+        alone.pop(_CUDA_SOURCE, None)
     units = []
     for names in _TOGETHER:
         sources = [alone.pop(name) for name in names if name in alone]

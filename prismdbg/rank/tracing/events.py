@@ -20,7 +20,8 @@ class EventKind(StrEnum):
 class Event:
     """`op` is the innermost operator, `outer_op` the outermost. `matched`: the filters that let it pass.
 
-    total_bytes: what the program's own blocks hold; with the allocation, without the freed block.
+    total_bytes: what the program's own blocks hold on `device`; with the allocation, without the freed block. Of an
+    operator, `device` is the one with the largest peak.
     """
 
     kind: EventKind
@@ -33,6 +34,7 @@ class Event:
     total_bytes: int
     block: int
     is_backend: bool
+    device: str
     matched: tuple[int, ...]
 
 
@@ -70,6 +72,7 @@ class Allocation:
     frames: tuple[Frame, ...]
     is_backend: bool
     is_before: bool
+    device: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,10 +52,12 @@ class MemoryFromStart:
             (rank_folder / RANK_MEMORY).symlink_to(target, target_is_directory=True)
         except OSError as error:
             return {"text": f"the memory trace is in {self._folder}: {error}", **cap}
-        return {"text": "traced from the start", **cap}
+        lacks = {"untraced": tracer.stats()["untraced"]} if tracer.stats()["untraced"] else {}
+        return {"text": "traced from the start", **cap, **lacks}
 
     def end(self) -> dict[str, Any]:
         """The trace ends. What the rank's log should say then: how much there is, and whether it is all."""
         figures = tracer.stats()
         tracer.ended()
-        return {name: figures[name] for name in ("records", "peak", "backend", "refused", "lost") if figures.get(name)}
+        names = ("records", "peak", "device", "backend", "refused", "lost", "untraced")
+        return {name: figures[name] for name in names if figures.get(name)}

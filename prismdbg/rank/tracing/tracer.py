@@ -1,7 +1,7 @@
 """The rank's tracer, from Python: arms it, asks it, is told of events. All the counting is done in C++.
 
-CUDA: every record names its device, and only the CPU's allocations are traced here. On CUDA torch's own allocator
-history is the source (`torch.cuda.memory._record_memory_history`); nobody reads that yet.
+Each device has sums of its own. Where one number is asked for, it is that of the device with the largest peak. CUDA is
+followed by `cuda.py`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule.memory_format import BEGAN
+from prismdbg.capsule.memory_format import BEGAN, device_name
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.rank.native import build as native_build
 from prismdbg.rank.program import isolation
+from prismdbg.rank.tracing import cuda
 from prismdbg.rank.tracing.events import Allocation, Armed, Event, EventKind, Filter
 from prismdbg.settings.file_system import is_local
 
@@ -77,12 +78,14 @@ def arm(path: Path | None, *, cache_dir: Path | None = None, thread: int = 0, fr
     _is_whole = from_start or (bool(now["on"]) and _is_whole)
     if path is not None:
         path.mkdir(mode=0o700, parents=True)
-        told = {"from_start": _is_whole, "in_use_bytes": None if _is_whole else in_use_bytes()}
-        (path / BEGAN).write_text(json.dumps(told))
+        told: dict[str, Any] = {"from_start": _is_whole, "in_use_bytes": None if _is_whole else in_use_bytes()}
+        lacks = cuda.missing(native)
+        (path / BEGAN).write_text(json.dumps(told | ({"untraced": lacks} if lacks else {})))
     native.trace_name_modules(ModuleNames(native.trace_forget_module).name)
     native.trace_thread(thread or main_thread())
     native.trace_arm(str(path or ""), path is None or is_local(path), CALL)
     native.trace_adopt(live_tensors())
+    cuda.follow(native)
     stats = native.trace_stats()
     return Armed(before_bytes=stats["allocated"], before_blocks=stats["blocks"], path=path)
 
@@ -124,10 +127,12 @@ def cap(cap_bytes: int, hint: str) -> None:
     """Where the program's own blocks would hold more, an allocation raises `torch.OutOfMemoryError`; 0: no cap.
 
     hint: the end of what it says. What the debugger and the communication backend allocate neither counts nor fails.
+    On a GPU it is a limit of torch's allocator, see `cuda.cap`.
     """
     if _native is None:
         raise UsageError("nothing is traced", hint="switch the trace on first")
     _native.trace_cap(cap_bytes, hint)
+    cuda.cap(cap_bytes)
 
 
 def moved(step: int, collective: int) -> None:
@@ -166,8 +171,14 @@ def stands_at(step: int, collective: int, thread: int) -> None:
 
 
 def stats() -> dict[str, Any]:
-    """on, path-independent figures: records, allocated, backend, peak, refused, blocks, last_op, moment, lost."""
-    return dict(_native.trace_stats()) if _native is not None else {"on": False}
+    """on, path-independent figures: records, refused, blocks, last_op, moment, lost; allocated, backend and peak of
+    `device`, the one with the largest peak; the same of all `devices` by name; why CUDA's memory is `untraced`."""
+    if _native is None:
+        return {"on": False}
+    found = dict(_native.trace_stats())
+    found["device"] = device_name(found["device"])
+    found["devices"] = {device_name(device): figures for device, figures in found["devices"].items()}
+    return {**found, "untraced": cuda.untraced()}
 
 
 def moment() -> Moment:
@@ -180,7 +191,7 @@ def op_count() -> int:
 
 
 def allocated() -> int:
-    """What the program's own blocks hold now, in bytes."""
+    """What the program's own blocks hold now, in bytes, on the device with the largest peak."""
     return int(stats().get("allocated", 0))
 
 
@@ -195,12 +206,14 @@ def find(data_ptr: int) -> Allocation | None:
     if found is None:
         return None
     frames = tuple(Frame(file, line, name) for file, line, name in found.pop("frames"))
-    return Allocation(moment=Moment(*found.pop("moment")), frames=frames, **found)
+    device = device_name(found.pop("device"))
+    return Allocation(moment=Moment(*found.pop("moment")), frames=frames, device=device, **found)
 
 
 def on_event(callback: Callable[[Event], None] | None, filters: Sequence[Filter] = ()) -> None:
     """`callback` is called in the thread that made the event, with Python's lock: as an operator begins, after an
-    allocation, before a free. It may wait there. What it does itself is not traced; what it raises is printed."""
+    allocation, before a free; of another device than the CPU when the operator ends that made it. It may wait there.
+    What it does itself is not traced; what it raises is printed."""
     if _native is None:
         if callback is not None:
             raise UsageError("nothing is traced", hint="switch the trace on first")
@@ -210,7 +223,7 @@ def on_event(callback: Callable[[Event], None] | None, filters: Sequence[Filter]
 
 def _adapted(callback: Callable[[Event], None]) -> Callable[..., None]:
     def call(kind: int, at: tuple[int, int, int], op: str, outer_op: str, module: str, *rest: Any) -> None:
-        address, size_bytes, total_bytes, block, is_backend, matched = rest
+        address, size_bytes, total_bytes, block, is_backend, device, matched = rest
         callback(
             Event(
                 kind=_KINDS[kind],
@@ -223,6 +236,7 @@ def _adapted(callback: Callable[[Event], None]) -> Callable[..., None]:
                 total_bytes=total_bytes,
                 block=block,
                 is_backend=is_backend,
+                device=device_name(device),
                 matched=tuple(matched),
             )
         )

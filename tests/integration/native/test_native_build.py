@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from prismdbg.errors import FacilityError
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.model.ops import OPS
 from prismdbg.rank.native import build as native_build
+from prismdbg.rank.native import cuda_headers
 
 
 def test_what_was_not_built_is_not_found_and_says_why(tmp_path: Path) -> None:
@@ -86,3 +88,68 @@ def test_the_table_of_operators_is_the_one_of_the_model() -> None:
 
 def test_native_fingerprints_are_those_of_torch(spawn: Spawn, tmp_path: Path) -> None:
     run_job(spawn, tmp_path, "fingerprints", 1)
+
+
+@pytest.fixture
+def toolkit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where it is looked for first; a torch with CUDA, on a machine without headers."""
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(cuda_headers, "SYSTEM", tmp_path / "none")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    return tmp_path / "cuda" / "include"
+
+
+def install(toolkit: Path, text: str = "") -> None:
+    (toolkit / "crt").mkdir(parents=True)
+    for name in (cuda_headers.HEADER, "crt/host_defines.h"):
+        (toolkit / name).write_text(text)
+
+
+def test_cudas_headers_are_found_or_it_is_said_where_not(toolkit: Path) -> None:
+    assert cuda_headers.find() == () and cuda_headers.HEADER in cuda_headers.missing()
+    install(toolkit)
+    assert cuda_headers.find() == (toolkit,) and cuda_headers.missing() == ""
+
+
+def test_headers_without_their_parts_are_none(toolkit: Path) -> None:
+    install(toolkit)
+    (toolkit / "crt" / "host_defines.h").unlink()
+    assert cuda_headers.find() == ()
+
+
+def test_a_torch_without_cuda_needs_none_of_its_headers(toolkit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(toolkit)
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert cuda_headers.find() == () and "no CUDA" in cuda_headers.missing()
+
+
+def test_a_build_with_cuda_is_preferred_wherever_it_is_loaded(toolkit: Path, tmp_path: Path) -> None:
+    for with_cuda in (False, True):
+        library = tmp_path / "native" / native_build.key(with_cuda=with_cuda) / f"{native_build.MODULE}.so"
+        library.parent.mkdir(parents=True)
+        library.touch()
+        assert native_build.find(tmp_path) == (library, "")
+    assert cuda_headers.find() == ()
+
+
+SMALL = """
+#ifdef PRISMDBG_CUDA
+#include <cuda_runtime_api.h>
+#endif
+"""
+
+
+@pytest.mark.parametrize(("header", "with_cuda"), [("", True), ("#error of another version\n", False)])
+def test_headers_that_do_not_compile_cost_only_what_needs_them(
+    toolkit: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, header: str, with_cuda: bool
+) -> None:
+    """A library of one small source; `libc10_cuda` is not there with a torch for CPUs, so that it is invented."""
+    install(toolkit, header)
+    sources = tmp_path / "sources"
+    (sources / "tracer").mkdir(parents=True)
+    (sources / "small.cpp").write_text(SMALL)
+    (sources / "tracer" / "cuda_allocations.cpp").write_text("#include <cuda_runtime_api.h>\n")
+    monkeypatch.setattr(native_build, "SOURCES", sources)
+    monkeypatch.setenv("LIBRARY_PATH", str(tmp_path))
+    subprocess.run(["g++", "-shared", "-xc++", "/dev/null", "-o", tmp_path / "libc10_cuda.so"], check=True)
+    assert native_build.build(tmp_path / "cache").parent.name == native_build.key(with_cuda=with_cuda)

@@ -183,7 +183,7 @@ def test_a_torch_whose_operators_are_others(bare: Callable[[str], Ended], native
 def test_a_native_recorder_that_cannot_be_loaded(bare: Callable[[str], Ended], tmp_path: Path) -> None:
     from prismdbg.rank.native import build as native_build
 
-    library = native_build._target(tmp_path / "cache")
+    library = native_build._target(tmp_path / "cache", with_cuda=False)
     library.parent.mkdir(parents=True)
     library.write_bytes(b"not a library")
     recorded = record(faulty("", tmp_path / "met"), tmp_path / "run", native=True, cache_dir=str(tmp_path / "cache"))

@@ -123,7 +123,7 @@ def test_a_module_ends_with_the_first_operator_outside_of_it(monkeypatch: pytest
 def allocation(**changed: Any) -> Event:
     made: dict[str, Any] = {"kind": EventKind.ALLOCATION, "moment": Moment(1, 1, 3), "op": "aten::mm"}
     made |= {"outer_op": "aten::mm", "module": "", "address": 64, "size_bytes": 8, "total_bytes": 8, "block": 1}
-    return Event(**(made | {"is_backend": False, "matched": (0,)} | changed))
+    return Event(**(made | {"is_backend": False, "device": "cpu", "matched": (0,)} | changed))
 
 
 @pytest.mark.parametrize("command", ["replay", "memory"])

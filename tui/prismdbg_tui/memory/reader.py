@@ -79,6 +79,7 @@ class MemoryReader:
             at = max(at, trace.end)
         view = MemoryView(
             at=at,
+            device=trace.device_name if trace.is_of_several else "",
             by=request.by,
             curve=_curve(trace, request, highest.moment),
             peak_bytes=highest.size_bytes,
@@ -99,6 +100,7 @@ class MemoryReader:
             program_bytes=live.program_bytes,
             backend_bytes=live.backend_bytes,
             before_bytes=live.before_bytes,
+            reserved_bytes=live.reserved_bytes,
             nodes=_largest(_nodes(live, request.by)),
         )
 

@@ -51,10 +51,13 @@ class CurveView:
 class MemoryView:
     """`at` None: the end of the trace. `since`: the nodes are a difference from there. `note`: why there is nothing.
 
+    device: of which all this is; empty where there is only the CPU. reserved_bytes: what the GPU's allocator holds.
+
     is_least: there was more, older than the trace, of which nobody knows how much; `uncounted_bytes` at most.
     """
 
     note: str = ""
+    device: str = ""
     at: Moment | None = None
     since: Moment | None = None
     by: GroupBy = GroupBy.STACK
@@ -64,6 +67,7 @@ class MemoryView:
     program_bytes: int = 0
     backend_bytes: int = 0
     before_bytes: int = 0
+    reserved_bytes: int = 0
     is_least: bool = False
     uncounted_bytes: int | None = 0
     growth_bytes: int = 0

@@ -207,21 +207,24 @@ class Memory(Vertical):
         if view.curve is None:
             return Text(view.note, "dim", no_wrap=False, overflow="fold")
         text = Text(no_wrap=True, overflow="ellipsis")
+        on = f" on {view.device}" if view.device else ""
         where = "at the end" if view.at is None else f"at {view.at}"
         if view.since is not None:
             sign = "+" if view.growth_bytes >= 0 else "-"
-            text.append(f"{view.since} to {view.at}: ", "bold")
+            text.append(f"{view.since} to {view.at}{on}: ", "bold")
             growth = f"{'at most ' if view.is_least else ''}{sign}{figures.size(abs(view.growth_bytes))}"
             text.append(growth, f"bold {color(self.app, 'accent')}")
             return text
         least = "at least " if view.is_least else ""
-        text.append(f"{least}{figures.size(view.program_bytes)} live {where}", "bold")
+        text.append(f"{least}{figures.size(view.program_bytes)} live{on} {where}", "bold")
         if view.before_bytes or view.is_least:
             text.append(f" · {figures.size(view.before_bytes)} before the start moment", "dim")
         if view.is_least:
             text.append(f", without blocks held only by C++{_bound(view.uncounted_bytes)}", "dim")
         if view.backend_bytes:
             text.append(f" · backend {figures.size(view.backend_bytes)}", "dim")
+        if view.reserved_bytes:
+            text.append(f" · {figures.size(view.reserved_bytes)} reserved", "dim")
         if view.peak_text:
             text.append(f" · peak caused by {view.peak_text}", "dim")
         return text

@@ -10,7 +10,17 @@ constexpr uint32_t kMemoryVersion = 1;
 constexpr size_t kMemorySegmentBytes = 4 << 20;
 constexpr uint16_t kSiteRecord = 16;  // beside the log's own kinds, in the file of names
 
-enum class MemoryKind : uint8_t { allocation = 1, free = 2, op = 3, before = 4, answered = 5, waited = 6, refused = 7 };
+enum class MemoryKind : uint8_t {
+  allocation = 1,
+  free = 2,
+  op = 3,
+  before = 4,
+  answered = 5,
+  waited = 6,
+  refused = 7,
+  reserved = 8,
+  released = 9,
+};
 
 constexpr uint8_t kMemoryBackend = 1;    // made by a communication backend, or by what stands in for it in a replay
 constexpr uint8_t kMemoryOldStack = 2;   // the thread's last known Python stack: it did not hold Python's lock
@@ -31,7 +41,8 @@ struct MemoryHeader {
 };
 static_assert(sizeof(MemoryHeader) == 64);
 
-// `block` numbers an allocation and its free alike; `total_bytes` is what the program's own have live afterwards.
+// `block` numbers an allocation and its free alike; `total_bytes` is what the program's own have live
+// afterwards on the record's device.
 // `address` is a time where there is no block: of an operator, when the one before it on its thread had ended; of an
 // answered collective, when it was issued; of a wait, when it began, and `block` is the collective's record number.
 struct MemoryRecord {

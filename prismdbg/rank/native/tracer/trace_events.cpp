@@ -35,6 +35,7 @@ void Tracer::op_begins(const char* name, int64_t sequence, bool is_backward) noe
   }
   guarded(
       [&] {
+        report_postponed(thread);  // frees that no operator made
         if (thread.depth() == 1) {
           outermost_begins(thread);
         }
@@ -56,17 +57,23 @@ void Tracer::outermost_begins(ThreadTrace& thread) {
   if (name.starts_with(kCollectives)) {  // it has a moment of its own
     return;
   }
-  if (name == kMode || !place().is_here()) {
+  const bool is_counted = place().is_here();
+  if (name == kMode || !(is_counted || has_devices_.load(std::memory_order_relaxed))) {
+    return;
+  }
+  bool is_old = false;
+  const uint32_t stack = look_at_python(thread, is_old);
+  thread.is_stack_of_op = !is_old;
+  if (!is_counted) {
     return;
   }
   place().next_op();
-  bool is_old = false;
-  const uint32_t stack = look_at_python(thread, is_old);
   TraceEvent event = event_here(MemoryKind::op, thread);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     event.site = site(thread, stack);
-    event.total_bytes = allocated_bytes_;
+    event.device = largest_device();
+    event.total_bytes = totals_[event.device].allocated;
     last_op_ = names_->site_of(event.site).outer_op;
     Block none;
     none.moment = event.moment;
@@ -152,7 +159,7 @@ std::string Tracer::refuse(const Block& block, bool old_stack) {
   std::ostringstream out;
   out << "DefaultCPUAllocator: can't allocate memory: you tried to allocate " << block.size_bytes
       << " bytes. The program is out of memory under prismdbg's --memory-cap of " << cap_bytes_
-      << " bytes: its own blocks hold " << allocated_bytes_ << " at " << block.moment.step << "."
+      << " bytes: its own blocks hold " << totals_[kDeviceCpu].allocated << " at " << block.moment.step << "."
       << block.moment.collective << "." << block.moment.op << ", in " << (op.empty() ? "no operator" : op)
       << (module.empty() ? "" : " of module ") << module
       << ". What the communication backend holds does not count. " << cap_hint_;
@@ -190,7 +197,8 @@ void Tracer::finish(TraceEvent& event, const void* address, const Block& block, 
   event.address = reinterpret_cast<uint64_t>(address);
   event.size_bytes = block.size_bytes;
   event.block = block.number;
-  event.total_bytes = allocated_bytes_;
+  event.device = block.device;
+  event.total_bytes = totals(block.device).allocated;
   write(event.kind, event.address, block, site,
         (block.is_backend ? kMemoryBackend : 0) | (old_stack ? kMemoryOldStack : 0));
 }
@@ -268,14 +276,28 @@ void Tracer::write(MemoryKind kind, uint64_t address, const Block& block, uint32
   record.op = block.moment.op;
   record.site = site;
   record.block = block.number;
-  record.total_bytes = allocated_bytes_;
+  record.total_bytes = totals(block.device).allocated;
   writer_->append(record);
 }
 
+DeviceTotals& Tracer::totals(uint16_t device) {
+  if (device >= totals_.size()) {
+    totals_.resize(device + 1);
+  }
+  return totals_[device];
+}
+
+// The CPU where all are alike.
+uint16_t Tracer::largest_device() const {
+  const auto larger = [](const DeviceTotals& one, const DeviceTotals& other) { return one.peak < other.peak; };
+  return static_cast<uint16_t>(std::max_element(totals_.begin(), totals_.end(), larger) - totals_.begin());
+}
+
 void Tracer::count(const Block& block, bool is_made) {
-  uint64_t& total = block.is_backend ? backend_bytes_ : allocated_bytes_;
+  DeviceTotals& of_device = totals(block.device);
+  uint64_t& total = block.is_backend ? of_device.backend : of_device.allocated;
   total += is_made ? block.size_bytes : -block.size_bytes;
-  peak_bytes_ = std::max(peak_bytes_, allocated_bytes_);
+  of_device.peak = std::max(of_device.peak, of_device.allocated);
 }
 
 void Tracer::report(const TraceEvent& event) noexcept {

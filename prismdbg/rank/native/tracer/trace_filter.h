@@ -23,6 +23,7 @@ struct TraceEvent {
   uint64_t size_bytes = 0;
   uint64_t total_bytes = 0;
   uint64_t block = 0;
+  uint16_t device = kDeviceCpu;
 };
 
 struct TraceFilter {

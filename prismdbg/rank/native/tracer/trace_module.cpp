@@ -4,6 +4,9 @@
 
 #include "process/gil.h"
 #include "tracer/allocator_shim.h"
+#ifdef PRISMDBG_CUDA
+#include "tracer/cuda_allocations.h"
+#endif
 #include "tracer/trace_operators.h"
 #include "tracer/tracer.h"
 
@@ -55,7 +58,7 @@ void call_back(const py::object& callback, const TraceEvent& event, const std::s
   try {
     callback(static_cast<int>(event.kind), as_tuple(event.moment), py::str(event.op.data(), event.op.size()),
              py::str(event.outer_op.data(), event.outer_op.size()), module, event.address, event.size_bytes,
-             event.total_bytes, event.block, event.is_backend, matched);
+             event.total_bytes, event.block, event.is_backend, event.device, matched);
   } catch (py::error_already_set& error) {
     error.discard_as_unraisable("prismdbg: an event of the trace");
   }
@@ -123,6 +126,16 @@ py::object find_block(uint64_t address) {
   out["frames"] = as_list(found->frames);
   out["is_backend"] = found->block.is_backend;
   out["is_before"] = found->block.is_before;
+  out["device"] = found->block.device;
+  return out;
+}
+
+py::dict as_dict(const DeviceTotals& totals) {
+  py::dict out;
+  out["allocated"] = totals.allocated;
+  out["backend"] = totals.backend;
+  out["peak"] = totals.peak;
+  out["reserved"] = totals.reserved;
   return out;
 }
 
@@ -137,9 +150,16 @@ py::dict trace_stats() {
   out["closed"] = now.is_closed;
   out["blocks"] = now.blocks;
   out["records"] = now.records;
-  out["allocated"] = now.allocated_bytes;
-  out["backend"] = now.backend_bytes;
-  out["peak"] = now.peak_bytes;
+  py::dict devices;
+  for (size_t device = 0; device < now.devices.size(); ++device) {
+    devices[py::int_(device)] = as_dict(now.devices[device]);
+  }
+  const DeviceTotals& largest = now.devices[now.device];
+  out["allocated"] = largest.allocated;
+  out["backend"] = largest.backend;
+  out["peak"] = largest.peak;
+  out["device"] = now.device;
+  out["devices"] = devices;
   out["refused"] = now.refused;
   out["last_op"] = now.last_op;
   out["lost"] = now.lost;
@@ -167,6 +187,16 @@ void bind_tracer(py::module_& m) {
   m.def("trace_disarm", &disarm, WithoutLock());
   m.def("trace_adopt", &adopt_storages, "Makes storages that were there before known; how many were new.",
         WithoutLock());
+  m.def(
+      "trace_device",
+      [](uint8_t action, uint16_t device, uint64_t address, uint64_t size_bytes) {
+        tracer().device_event(static_cast<DeviceAction>(action), device, address, size_bytes);
+      },
+      py::arg("action"), py::arg("device"), py::arg("address"), py::arg("size_bytes"),
+      "What a device's allocator would tell, for tests: 0 allocated, 1 freed, 2 reserved, 3 released, 4 refused.");
+#ifdef PRISMDBG_CUDA
+  m.def("trace_follow_cuda", &follow_cuda, WithoutLock(), "Whether CUDA is initialized, and is followed from now on.");
+#endif
   m.def("trace_close", [] { tracer().close_files(); }, WithoutLock());
   m.def("trace_reopen", [] { tracer().reopen_files(); }, WithoutLock());
   m.def("trace_stats", &trace_stats);

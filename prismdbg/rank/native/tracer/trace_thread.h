@@ -7,6 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
+
+#include "tracer/trace_filter.h"
 
 namespace prismdbg {
 
@@ -36,6 +39,7 @@ class ThreadTrace {
     }
     if (depth_ == 0) {
       in_backward = false;
+      is_stack_of_op = false;
       module = 0;
     }
   }
@@ -45,6 +49,23 @@ class ThreadTrace {
 
   // Whether what this thread does is not the program's: nothing of it is counted, kept or reported.
   bool is_silent() const { return quiet || reporting; }
+  // An event that cannot be reported where it happens, until the operator ends in which it did. More than an operator
+  // makes in practice; what is beyond is in the trace, but nobody is called for it.
+  void postpone(const TraceEvent& event) {
+    if (postponed_ < postponed_events_.size()) {
+      postponed_events_[postponed_++] = event;
+    }
+  }
+  bool has_postponed() const { return postponed_ != 0; }
+  // The oldest are first. None is left.
+  template <typename Report>
+  void report_postponed(Report&& report) {
+    const auto events = postponed_events_;
+    const size_t count = std::exchange(postponed_, 0);
+    for (size_t i = 0; i < count; ++i) {
+      report(events[i]);
+    }
+  }
   // Below a c10d operator, which may itself be below an autograd node.
   bool in_collective() const { return collective_depth_ != 0; }
   // A thread that a communication backend started.
@@ -55,6 +76,7 @@ class ThreadTrace {
   bool in_backward = false;    // below an autograd node whose module is known
   uint32_t module = 0;         // text of the running operator's module
   uint32_t last_stack = 0;
+  bool is_stack_of_op = false;  // `last_stack` is where the running operator was called
   bool is_kept = false;   // the outermost operator has a record
   int64_t ended_ns = 0;   // when the last operator with a record did
   int64_t issued_ns = 0;  // when this thread's last collective was
@@ -64,6 +86,8 @@ class ThreadTrace {
   std::array<RunningOp, kDeepest> ops_;
   size_t depth_ = 0;
   size_t collective_depth_ = 0;
+  std::array<TraceEvent, 32> postponed_events_;
+  size_t postponed_ = 0;
   int8_t backend_ = -1;  // not known yet
 };
 

@@ -18,11 +18,16 @@ void Tracer::arm(const std::string& folder, bool is_direct, const void* module_c
   writer_ = std::move(writer);
   lost_.clear();
   lost_after_ = 0;
-  peak_bytes_ = allocated_bytes_;
+  for (DeviceTotals& of_device : totals_) {
+    of_device.peak = of_device.allocated;
+  }
   module_code_.store(module_code);
   for (auto& [address, block] : blocks_) {
     block.is_before = true;
     write(MemoryKind::before, reinterpret_cast<uint64_t>(address), block, block.site, block.is_backend ? kMemoryBackend : 0);
+  }
+  for (const auto& [address, segment] : segments_) {
+    write_segment(MemoryKind::reserved, address, segment);
   }
   armed_.store(true, std::memory_order_release);
 }
@@ -35,7 +40,8 @@ void Tracer::begin_anew(LogWriter* names) {
   modules_.clear();
   autograd_modules_.forget();
   blocks_.clear();
-  allocated_bytes_ = backend_bytes_ = 0;
+  totals_.assign(1, {});
+  segments_.clear();
   last_op_ = 0;
 }
 
@@ -63,15 +69,21 @@ void Tracer::reopen_files() {
 }
 
 void Tracer::set_filters(std::vector<TraceFilter> filters, Callback callback) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  reports_.store(callback != nullptr && !filters.empty());
-  filters_ = std::move(filters);
-  callback_ = std::make_shared<Callback>(std::move(callback));
+  auto made = std::make_shared<Callback>(std::move(callback));
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    reports_.store(*made != nullptr && !filters.empty());
+    filters_ = std::move(filters);
+    callback_.swap(made);
+  }  // the old one takes Python's lock when it goes, whose holder may wait for the tracer's
 }
 
 void Tracer::set_module_namer(ModuleNamer namer) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  namer_ = std::make_shared<ModuleNamer>(std::move(namer));
+  auto made = std::make_shared<ModuleNamer>(std::move(namer));
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    namer_.swap(made);
+  }
 }
 
 void Tracer::forget_module(const void* module) {
@@ -85,9 +97,10 @@ void Tracer::set_cap(uint64_t cap_bytes, std::string hint) {
   cap_hint_ = std::move(hint);
 }
 
-bool Tracer::add_before(const void* address, uint64_t size_bytes) {
+bool Tracer::add_before(const void* address, uint64_t size_bytes, uint16_t device) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Block block;
+  block.device = device;
   block.size_bytes = size_bytes;
   block.moment = place().moment();
   block.is_before = true;
@@ -140,9 +153,8 @@ TraceStats Tracer::stats() {
         [&](const char* reason) { lose_locked(reason); });
   }
   out.records = writer_ ? writer_->records() : lost_after_;
-  out.allocated_bytes = allocated_bytes_;
-  out.backend_bytes = backend_bytes_;
-  out.peak_bytes = peak_bytes_;
+  out.device = largest_device();
+  out.devices = totals_;
   out.refused = refused_;
   out.last_op = names_ ? names_->text_of(last_op_) : "";
   out.lost = lost_;

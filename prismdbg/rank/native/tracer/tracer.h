@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -34,6 +35,22 @@ struct Block {
   bool is_before = false;  // older than the trace
 };
 
+// What is counted of one device. Bytes.
+struct DeviceTotals {
+  uint64_t allocated = 0;  // the program's own
+  uint64_t backend = 0;
+  uint64_t peak = 0;      // of the program's own
+  uint64_t reserved = 0;  // the allocator got it from the device, in use or not; 0 for the CPU
+};
+
+// What the allocator of a device got from it in one piece.
+struct DeviceSegment {
+  uint64_t size_bytes = 0;
+  uint16_t device = kDeviceCpu;
+};
+
+enum class DeviceAction : uint8_t { allocated = 0, freed = 1, reserved = 2, released = 3, refused = 4 };
+
 struct FoundBlock {
   uint64_t address = 0;
   Block block;
@@ -48,10 +65,9 @@ struct TraceStats {
   bool is_closed = false;  // its files are
   uint64_t records = 0;
   uint64_t blocks = 0;
-  uint64_t allocated_bytes = 0;  // the program's own
-  uint64_t backend_bytes = 0;
-  uint64_t peak_bytes = 0;
-  uint64_t refused = 0;  // allocations, for the cap
+  uint16_t device = kDeviceCpu;  // the one with the largest peak
+  std::vector<DeviceTotals> devices;  // by device number
+  uint64_t refused = 0;          // allocations, for the cap or by a device's allocator
   std::string last_op;
   std::string lost;
 };
@@ -75,7 +91,8 @@ class Tracer {
   // The program's own blocks may hold this much, 0: any. `hint`: what a refusal says of where to look.
   void set_cap(uint64_t cap_bytes, std::string hint);
   // A block that was there before; false where it is known already.
-  bool add_before(const void* address, uint64_t size_bytes);
+  bool add_before(const void* address, uint64_t size_bytes, uint16_t device = kDeviceCpu);
+  void add_segment_before(uint64_t address, const DeviceSegment& segment);
   std::optional<FoundBlock> find(uint64_t address);
   TraceStats stats();
   bool is_armed() const { return armed_.load(std::memory_order_acquire); }
@@ -84,6 +101,7 @@ class Tracer {
   void op_begins(const char* name, int64_t sequence, bool is_backward) noexcept;
   void op_ends() noexcept {
     ThreadTrace& thread = this_thread();
+    report_postponed(thread);
     thread.leave();
     if (thread.is_kept && thread.depth() == 0) {
       thread.is_kept = false;
@@ -98,6 +116,9 @@ class Tracer {
   // Empty, or why the program may not have the block: it is then not counted, and whoever asks frees it.
   std::string allocated(const void* address, uint64_t size_bytes) noexcept;
   void freed(const void* address) noexcept;
+  // Of another device's allocator, whose lock may be held: neither takes Python's lock nor waits for a client, whose
+  // callback runs when the operator ends. `address` is free bytes where an allocation was refused.
+  void device_event(DeviceAction action, uint16_t device, uint64_t address, uint64_t size_bytes) noexcept;
 
  private:
   // The Python stack here, and the module that runs; `is_old` where it is what the thread had last.
@@ -107,24 +128,39 @@ class Tracer {
   TraceEvent event_here(MemoryKind kind, ThreadTrace& thread) const;
   // With the lock held.
   void begin_anew(LogWriter* names);
+  DeviceTotals& totals(uint16_t device);
+  uint16_t largest_device() const;
+  TraceEvent device_block_made(ThreadTrace& thread, uint16_t device, uint64_t address, uint64_t size_bytes);
+  TraceEvent device_block_freed(ThreadTrace& thread, uint64_t address);
+  void device_segment(MemoryKind kind, uint64_t address, const DeviceSegment& segment);
+  void cut_segments(uint64_t address, const DeviceSegment& cut);
+  void device_refused(ThreadTrace& thread, uint16_t device, uint64_t size_bytes);
+  void write_segment(MemoryKind kind, uint64_t address, const DeviceSegment& segment);
   uint32_t text(RunningOp* op);
   uint32_t site(ThreadTrace& thread, uint32_t stack);
   void write(MemoryKind kind, uint64_t address, const Block& block, uint32_t site, uint8_t flags);
   void write_time(MemoryKind kind, int64_t time_ns, uint64_t number) noexcept;
   void finish(TraceEvent& event, const void* address, const Block& block, uint32_t site, bool old_stack);
   bool is_too_much(const Block& block) const {
-    return cap_bytes_ != 0 && !block.is_backend && allocated_bytes_ + block.size_bytes > cap_bytes_;
+    return cap_bytes_ != 0 && !block.is_backend && totals_[kDeviceCpu].allocated + block.size_bytes > cap_bytes_;
   }
   std::string refuse(const Block& block, bool old_stack);
   void count(const Block& block, bool is_made);
   FoundBlock describe_locked(uint32_t site) const;
 
   void report(const TraceEvent& event) noexcept;
+  void postpone(ThreadTrace& thread, const TraceEvent& event);
+  void report_postponed(ThreadTrace& thread) noexcept {
+    if (thread.has_postponed()) {
+      thread.report_postponed([this](const TraceEvent& event) { report(event); });
+    }
+  }
   void lose(const char* reason) noexcept;
   void lose_locked(const char* reason);
 
   std::atomic<bool> armed_{false};
   std::atomic<bool> reports_{false};
+  std::atomic<bool> has_devices_{false};  // an event of another device than the CPU was seen
   BackgroundThread background_;
   PythonStacks stacks_;
   std::atomic<const void*> module_code_{nullptr};
@@ -140,9 +176,8 @@ class Tracer {
   std::shared_ptr<ModuleNamer> namer_;
   uint32_t generation_ = 0;  // of the names
   uint64_t block_count_ = 0;
-  uint64_t allocated_bytes_ = 0;
-  uint64_t backend_bytes_ = 0;
-  uint64_t peak_bytes_ = 0;
+  std::vector<DeviceTotals> totals_{1};          // by device number
+  std::map<uint64_t, DeviceSegment> segments_;         // by address
   uint64_t cap_bytes_ = 0;
   uint64_t refused_ = 0;
   std::string cap_hint_;

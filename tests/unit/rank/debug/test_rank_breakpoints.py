@@ -281,7 +281,7 @@ def allocation(**given: Any) -> Event:
     usual = {
         "kind": EventKind.ALLOCATION, "moment": Moment(3, 2, 7), "op": "aten::mm", "outer_op": "aten::linear",
         "module": "module.blocks.0.mlp.up", "address": 64, "size_bytes": 1000, "total_bytes": 5000, "block": 1,
-        "is_backend": False, "matched": (),
+        "is_backend": False, "device": "cpu", "matched": (),
     }  # fmt: skip
     return Event(**{**usual, **given})
 
