@@ -96,6 +96,7 @@ class Call(TypedDict, total=False):
     tag: int | None
     is_async: bool
     size_bytes: Count
+    device: str
     block: Count
     frames: list[FrameFields]
 

@@ -78,11 +78,13 @@ def own_line(frames: Sequence[Frame]) -> str:
 
 
 def event_line(event: Json) -> str:
-    """`aten::mm`, or `allocation of 4096 B in aten::mm`."""
+    """`aten::mm`, or `allocation of 4096 B in aten::mm`; of another device than the CPU `... on cuda:0 in ...`."""
     name = event["profiling_name"] or "no operator"
     if event["kind"] == "op":
         return f"{name}, about to run"
-    return f"{event['kind']} of {size(int(event['size_bytes']))} in {name}"
+    device = event.get("device", "cpu")
+    where = "" if device == "cpu" else f" on {device}"
+    return f"{event['kind']} of {size(int(event['size_bytes']))}{where} in {name}"
 
 
 def call_line(call: Json) -> str:

@@ -246,6 +246,7 @@ def _json(event: Event) -> dict[str, Any]:
         "total_bytes": event.total_bytes,
         "block": event.block,
         "is_backend": event.is_backend,
+        "device": event.device,
     }
 
 

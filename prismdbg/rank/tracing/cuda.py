@@ -6,6 +6,7 @@ earlier. `torch.cuda` calls what waits for it right after that, before the progr
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -49,13 +50,20 @@ def _attach(native: Any) -> None:
         return
     try:
         native.trace_follow_cuda()
-    except RuntimeError as error:  # another allocator than torch's caching one
-        _untraced = str(error).partition("\n")[0]
+    except Exception as error:  # another allocator than torch's caching one, say
+        _untraced = _first_line(error)
 
 
 def _limit(cap_bytes: int) -> None:
-    """On no device is a context made."""
-    for device in range(torch.cuda.device_count()):
-        total_bytes = torch.cuda.get_device_properties(device).total_memory
-        fraction = min(cap_bytes / total_bytes, 1.0) if cap_bytes else 1.0
-        torch.cuda.set_per_process_memory_fraction(fraction, device)
+    """What fails here does not fail the program's own initialization of CUDA."""
+    try:
+        for device in range(torch.cuda.device_count()):
+            total_bytes = torch.cuda.get_device_properties(device).total_memory
+            fraction = min(cap_bytes / total_bytes, 1.0) if cap_bytes else 1.0
+            torch.cuda.set_per_process_memory_fraction(fraction, device)
+    except Exception as error:
+        print(f"prismdbg: --memory-cap does not hold on GPUs: {_first_line(error)}", file=sys.stderr)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

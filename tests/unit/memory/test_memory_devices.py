@@ -19,6 +19,7 @@ from prismdbg.memory.snapshot import snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.model.moment import Moment
 from prismdbg.render.memory_text import curve_text
+from prismdbg.render.stop_text import event_line
 
 GPU, OTHER = 1, 2
 KIB = 1024
@@ -135,3 +136,11 @@ def test_a_curve_names_its_device_only_where_there_is_a_choice(trace: MemoryTrac
     builder = TraceBuilder(tmp_path / "cpu")
     builder.allocate(10)
     assert "cpu" not in curve_text(curve(open_trace(builder.write())))
+
+
+@pytest.mark.parametrize(
+    ("device", "shown"), [("cuda:1", "4.0 KiB on cuda:1 in aten::mm"), ("cpu", "4.0 KiB in aten::mm")]
+)
+def test_a_stop_at_an_allocation_names_a_gpu(device: str, shown: str) -> None:
+    event = {"kind": "allocation", "profiling_name": "aten::mm", "size_bytes": 4096, "device": device}
+    assert event_line(event) == f"allocation of {shown}"
