@@ -6,17 +6,20 @@ Needs torch with CUDA and prismdbg's own dependencies; no network, CRIU or Docke
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
 
 from tests.gpu import machine
-from tests.gpu.checks import CHECKS, Rows, Skipped
+from tests.gpu.checks import CHECKS, TIMED, Rows, Skipped
 from tests.gpu.jobs import Failed, Jobs
 from tests.gpu.results import Outcome, as_page
 
@@ -34,19 +37,30 @@ def main() -> int:
         print(f"skipped: torch {torch.__version__} finds no GPU here")
         return 0
     sized = ("--device", "cpu", "--width", "64", "--layers", "2", "--batch", "2") if asked.rehearse else ()
-    outcomes = []
+    chosen = [check for check in CHECKS if not asked.only or check.__name__ in asked.only]
+    outcomes: dict[str, Outcome] = {}
+
+    def done(outcome: Outcome) -> None:
+        outcomes[outcome.name] = outcome
+        if not asked.rehearse:  # what is known so far: the machine may be wanted back
+            found = [outcomes[check.__name__] for check in chosen if check.__name__ in outcomes]
+            asked.output.write_text(as_page(found, machine.describe(), datetime.now(UTC), time.monotonic() - began))
+
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="prismdbg-gpu-") as folder:
-        for check in CHECKS:
-            if not asked.only or check.__name__ in asked.only:
-                outcomes.append(outcome_of(check, Jobs(Path(folder) / check.__name__, asked.pairs, sized)))
-    if not asked.rehearse:
-        asked.output.write_text(as_page(outcomes, machine.describe(), datetime.now(UTC)))
-    return int(any(outcome.failure for outcome in outcomes))
+        jobs = {check: Jobs(Path(folder) / check.__name__, asked.pairs, sized) for check in chosen}
+        with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
+            side_by_side = [check for check in chosen if check not in TIMED]
+            for outcome in pool.map(outcome_of, side_by_side, [jobs[check] for check in side_by_side]):
+                done(outcome)
+        for check in chosen:
+            if check in TIMED:
+                done(outcome_of(check, jobs[check]))
+    return int(any(outcome.failure for outcome in outcomes.values()))
 
 
 def outcome_of(check: Callable[[Jobs], Rows], jobs: Jobs) -> Outcome:
     began = time.monotonic()
-    print(f"{check.__name__} ...", flush=True)
     rows: Rows = []
     failure = skipped = ""
     try:
@@ -55,17 +69,13 @@ def outcome_of(check: Callable[[Jobs], Rows], jobs: Jobs) -> Outcome:
         skipped = str(error)
     except Failed as error:
         failure = str(error)
-    outcome = Outcome(
-        what=check.__doc__ or "", rows=rows, failure=failure, skipped=skipped, seconds=time.monotonic() - began
-    )
-    for name, value in rows:
-        print(f"  {name}: {value}")
-    print(
-        f"  {'FAILED: ' + failure if failure else 'skipped: ' + skipped if skipped else 'passed'}"
-        f" ({outcome.seconds:.0f} s)",
-        flush=True,
-    )
-    return outcome
+    except Exception as error:  # of one check; the others are still worth the machine's time
+        traceback.print_exc()
+        failure = repr(error)
+    how = f"FAILED: {failure}" if failure else f"skipped: {skipped}" if skipped else "passed"
+    head = f"{check.__name__}: {how} ({time.monotonic() - began:.0f} s)"
+    print("\n".join([head, *(f"  {name}: {value}" for name, value in rows)]), flush=True)
+    return Outcome(name=check.__name__, what=check.__doc__ or "", rows=rows, failure=failure, skipped=skipped)
 
 
 if __name__ == "__main__":

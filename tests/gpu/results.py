@@ -9,18 +9,18 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
+    name: str
     what: str
     rows: Sequence[tuple[str, str]]
     failure: str
     skipped: str
-    seconds: float
 
 
-def as_page(outcomes: Sequence[Outcome], machine: str, day: datetime) -> str:
+def as_page(outcomes: Sequence[Outcome], machine: str, day: datetime, seconds: float) -> str:
     lines = [
         "# On a GPU",
         "",
-        f"`make gpu`, {day:%Y-%m-%d %H:%M} UTC, {sum(o.seconds for o in outcomes):.0f} s. {machine}.",
+        f"`make gpu`, {day:%Y-%m-%d %H:%M} UTC, {seconds:.0f} s. {machine}.",
         "",
     ]
     for outcome in outcomes:
