@@ -11,6 +11,7 @@ from typing import Any
 import torch.distributed as dist
 
 from prismdbg.model import user_code
+from prismdbg.rank.recording.backward_pass import BackwardPass
 from prismdbg.rank.recording.recorder import Recorder
 from prismdbg.settings.rank_config import Mode, RankConfig, from_environment
 
@@ -64,6 +65,7 @@ def _record(config: RankConfig) -> None:
     store.prefer_one_that_can_be_saved()
     recording.opened_files.install()
     recorder.on_group(recording.on_group)
+    BackwardPass(recorder.backward).install()
     recorder.mode(1)
     unknown_ops.install(unknown)
     COUNTER.listen(recording.on_step)

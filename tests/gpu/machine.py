@@ -30,9 +30,10 @@ def _driver() -> str:
 
 
 def _commit() -> str:
-    """Of the working tree; a machine that has only a copy of it is told by PRISMDBG_COMMIT."""
+    """Of the working tree. PRISMDBG_COMMIT names it on a machine that has only a copy."""
+    named = os.environ.get("PRISMDBG_COMMIT")
     command = ["git", "describe", "--always", "--dirty"]
     try:
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+        return named or subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
-        return os.environ.get("PRISMDBG_COMMIT", "unknown")
+        return "unknown"

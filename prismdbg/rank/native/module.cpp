@@ -122,6 +122,7 @@ void bind_steering(py::module_& m) {
   m.def(
       "begin_step", [](uint32_t step, uint8_t source) { state().recorder.begin_step(step, source); }, py::arg("step"),
       py::arg("source"), WithoutLock());
+  m.def("backward", [](bool on) { state().recorder.set_backward(on); });  // with Python's lock: its stack is read
 }
 
 void bind_window_and_park(py::module_& m) {

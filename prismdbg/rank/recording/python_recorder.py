@@ -49,6 +49,7 @@ class PythonRecorder:
         self._groups: set[str] = set()
         self._stacks = self._fingerprints = self._nan_check = True
         self._sketches = False
+        self._backward_stack: tuple[Frame, ...] = ()
         self._window_on, self._window_steps, self._window_bytes, self._keep_from = False, 0, 0, 1 << 62
         self._order = threading.Lock()
         self._gate = threading.Condition()
@@ -95,6 +96,9 @@ class PythonRecorder:
         self.append(fmt.Kind.STEP, fmt.STEP.pack(step, self.now_ns(), source))
         if self._payloads is not None and self._window_steps > 0:
             self._payloads.drop_before(min(step - self._window_steps, self._keep_from))
+
+    def backward(self, on: bool) -> None:
+        self._backward_stack = python_stack() if on else ()
 
     def window(self, on: bool, steps: int, size_bytes: int) -> None:
         self._window_steps, self._window_bytes, self._window_on = steps, size_bytes, on
@@ -248,7 +252,7 @@ class PythonRecorder:
         flags |= fmt.IssueFlag.HAS_SKETCH if sketch is not None else 0
         n_in, in_bytes = encode_tensors(list(metas(call.inputs)))
         n_out, out_bytes = encode_tensors(list(metas(call.outputs)))
-        stack = log.stack(python_stack()) if self._stacks else 0
+        stack = log.stack(python_stack() or self._backward_stack) if self._stacks else 0
         reduce_op = REDUCE_OPS.index(call.reduce_op) if call.reduce_op else fmt.NO_REDUCE_OP
         op, group, device = log.text(call.spec.name), log.text(call.group_name), log.text(call.place)
 

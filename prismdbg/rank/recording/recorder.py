@@ -40,6 +40,11 @@ class Recorder(Protocol):
 
     def begin_step(self, step: int, source: int) -> None: ...
 
+    def backward(self, on: bool) -> None:
+        """The calling thread begins the backward pass: its stack is that of collectives that are issued where there is
+        no Python. Off: there is none such."""
+        ...
+
     def window(self, on: bool, steps: int, size_bytes: int) -> None:
         """Payloads from now on; `steps` <= 0 keeps all, within `size_bytes`."""
         ...

@@ -139,10 +139,22 @@ IssueBody Recorder::encode(const IssuedCall& issue, uint32_t stack) {
 }
 
 uint32_t Recorder::stack() {
-  return stacks_.current([this](const std::vector<NamedFrame>& frames) {
+  const uint32_t own = stacks_.current([this](const std::vector<NamedFrame>& frames) {
     const std::lock_guard<std::mutex> lock(mutex_);
     return log_->stack(frames);
   });
+  return own != 0 ? own : backward_stack_.load(std::memory_order_relaxed);
+}
+
+void Recorder::set_backward(bool on) noexcept {
+  guarded(
+      [&] {
+        backward_stack_.store(0, std::memory_order_relaxed);
+        if (on && options_.stacks && is_recording()) {
+          backward_stack_.store(stack(), std::memory_order_relaxed);
+        }
+      },
+      [&](const char* reason) { lose("events", reason); });
 }
 
 void Recorder::complete(const Ticket& ticket, const Ending& ending) noexcept {

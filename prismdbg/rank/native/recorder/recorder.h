@@ -67,6 +67,8 @@ class Recorder {
   void set_mode(int mode) { mode_.store(mode); }
   int mode() const { return mode_.load(std::memory_order_relaxed); }
   void begin_step(uint32_t step, uint8_t source) noexcept;
+  // The calling thread begins the backward pass: its stack is that of what is issued where there is no Python.
+  void set_backward(bool on) noexcept;
 
   bool is_recording() const { return mode() == 1 && is_open_.load(std::memory_order_acquire); }
   bool fingerprints() const { return options_.fingerprints; }
@@ -101,6 +103,7 @@ class Recorder {
   std::atomic<int> mode_{0};
   std::atomic<bool> is_open_{false};
   std::atomic<bool> payloads_on_{false};
+  std::atomic<uint32_t> backward_stack_{0};
   RecorderOptions options_;
   BackgroundThread background_;
   std::unique_ptr<WriteQueue> queue_;

@@ -1,0 +1,61 @@
+"""Who runs the backward pass is known while exactly one thread does."""
+
+import threading
+
+import pytest
+import torch
+
+from prismdbg.rank.recording.backward_pass import BackwardPass
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    found: list[bool] = []
+    monkeypatch.setattr(torch.autograd, "_engine_run_backward", torch.autograd._engine_run_backward)
+    BackwardPass(found.append).install()
+    return found
+
+
+def test_a_pass_begins_and_ends_also_when_it_fails(told: list[bool]) -> None:
+    torch.ones(2, requires_grad=True).sum().backward()
+    assert told == [True, False]
+    with pytest.raises(RuntimeError):
+        torch.ones(2).sum().backward()
+    assert told == [True, False, True, False]
+
+
+def test_one_within_another_is_no_pass_of_its_own(told: list[bool]) -> None:
+    x, y = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+
+    def another(gradient: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            return torch.autograd.grad((y * 2).sum(), y)[0] * gradient
+
+    x.register_hook(another)
+    (x * 3).sum().backward()
+    assert told == [True, False]
+
+
+def test_with_two_at_once_nobody_is_named(told: list[bool]) -> None:
+    inside, go = threading.Event(), threading.Event()
+    x = torch.ones(2, requires_grad=True)
+
+    def hold(gradient: torch.Tensor) -> None:
+        inside.set()
+        assert go.wait(20)
+
+    x.register_hook(hold)
+    other = threading.Thread(target=lambda: x.sum().backward())
+    other.start()
+    assert inside.wait(20)
+    torch.ones(2, requires_grad=True).sum().backward()
+    assert told == [True, False]
+    go.set()
+    other.join(20)
+    assert told == [True, False, False]
+
+
+def test_a_torch_without_that_function_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.autograd, "_engine_run_backward")
+    BackwardPass(lambda on: None).install()
+    assert not hasattr(torch.autograd, "_engine_run_backward")
