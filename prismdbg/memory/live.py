@@ -55,6 +55,14 @@ class Live:
         return int(self.trace.reserved_bytes[self.at_row - 1]) if self.at_row else 0
 
     @property
+    def unused_bytes(self) -> int:
+        """What of `reserved_bytes` no block asked for, whichever blocks are looked at here."""
+        at = self.at_row - 1
+        return (
+            self.reserved_bytes - int(self.trace.total_bytes[at] + self.trace.backend_bytes[at]) if self.at_row else 0
+        )
+
+    @property
     def before_bytes(self) -> int:
         return int(self.sizes[self.is_before & ~self.is_backend].sum())
 
