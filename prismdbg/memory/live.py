@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prismdbg.capsule.memory_format import Kind
+from prismdbg.capsule.memory_format import Flag, Kind
 from prismdbg.memory.trace import Block, Bools, Ints, MemoryTrace
 from prismdbg.model.moment import Moment
 
@@ -34,6 +34,11 @@ class Live:
     def is_before(self) -> Bools:
         before: Bools = self.trace.kind[self.rows] == Kind.BEFORE
         return before
+
+    @property
+    def roughly_placed_bytes(self) -> int:
+        """Of blocks whose stack is the last one that was known of their thread, not that of their allocation."""
+        return int(self.sizes[(self.trace.flags[self.rows] & Flag.OLD_STACK) > 0].sum())
 
     @property
     def is_least(self) -> bool:

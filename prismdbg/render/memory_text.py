@@ -98,6 +98,7 @@ def peak_json(
         "moment": str(peak.moment),
         **_device_json(peak.live),
         **_least_json(trace, is_least=peak.is_least),
+        "approximate_lines_bytes": peak.live.roughly_placed_bytes,
         "made_by": _block_json(peak.allocation) if peak.allocation is not None else None,
         "before_bytes": peak.live.before_bytes,
         "backend_bytes": peak.backend_bytes,
@@ -118,6 +119,7 @@ def live_json(live: Live, at: Moment, groups: Sequence[Entry]) -> dict[str, Any]
         **_device_json(live),
         "program_bytes": live.program_bytes,
         **_least_json(live.trace, is_least=live.is_least),
+        "approximate_lines_bytes": live.roughly_placed_bytes,
         "before_bytes": live.before_bytes,
         "backend_bytes": live.backend_bytes,
         "blocks": len(live),
@@ -176,6 +178,10 @@ def _shares(live: Live, backend_bytes: int, *, is_least: bool, counts_backend: b
         rows.append(("before start moment", f"at least {old}\n{UNCOUNTED}: {_bound(live.trace.uncounted_bytes)}"))
     elif live.before_bytes:
         rows.append(("before start moment", old))
+    if rough := live.roughly_placed_bytes:
+        rows.append(
+            ("approximate lines", f"{_exact(rough)} of it: the last line known of the thread, maybe an earlier one")
+        )
     if backend_bytes:
         where = "of it" if counts_backend else "more"
         rows.append(("backend", f"{_exact(backend_bytes)} {where}: the communication backend's own"))
