@@ -38,7 +38,9 @@ class Live:
     @property
     def roughly_placed_bytes(self) -> int:
         """Of blocks whose stack is the last one that was known of their thread, not that of their allocation."""
-        return int(self.sizes[(self.trace.flags[self.rows] & Flag.OLD_STACK) > 0].sum())
+        rows = self.rows[(self.trace.flags[self.rows] & Flag.OLD_STACK) > 0]
+        sites = [site for site in np.unique(self.trace.site[rows]).tolist() if self.trace.site_at(site).frames]
+        return int(self.trace.size_bytes[rows[np.isin(self.trace.site[rows], sites)]].sum())
 
     @property
     def is_least(self) -> bool:

@@ -475,6 +475,7 @@ def test_the_backends_at_the_peak_is_the_same_with_it_and_without(builder: Trace
 
 def test_lines_that_are_only_the_last_known_ones_are_said_to_be(builder: TraceBuilder) -> None:
     builder.allocate(300, "aten::mm", frames=(OWN,), old_stack=True)
+    builder.allocate(7000, "aten::mm", old_stack=True)  # of no line at all
     builder.allocate(40, "aten::mm", frames=(OWN,))
     shown = answers.Memory(answer=peak(open_trace(builder.write())), by="op", moment=Moment(0))
     assert "approximate lines" in answer_text(shown) and "300 bytes of it: the last line known" in answer_text(shown)
