@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup system compiled check format fix lint types layers test broad soak pairs faults kills fuzz compat frameworks slurm dist vscode demo pictures bench golden docs man clean
+.PHONY: help setup system compiled check format fix lint types layers test broad soak pairs faults kills fuzz gpu compat frameworks slurm dist vscode demo pictures bench golden docs man clean
 
 PYTHON ?= python3
 # Where pip finds a CPU build of torch, if its own configuration does not lead there.
@@ -96,6 +96,11 @@ kills: setup ## Kill N processes (default 100) at random moments: nothing comple
 fuzz: N = 10000
 fuzz: setup ## Give N hostile inputs (default 10,000) to every command that reads a capsule. ARGS="--seed S" repeats a choice.
 	$(BIN)/python -m tests.fuzz $(N) $(ARGS)
+
+# Not only in .venv: a machine with a GPU may have a torch of its own and no network (make gpu GPU_PYTHON=python3).
+GPU_PYTHON ?= $(BIN)/python
+gpu: ## Check and measure what needs one GPU, in less than ten minutes; writes docs/gpu-results.md.
+	$(GPU_PYTHON) -m tests.gpu $(ARGS)
 
 fix: $(INSTALLED) ## Format the files and apply the automatic fixes of ruff.
 	$(BIN)/ruff format .

@@ -116,7 +116,9 @@ class TinyLog:
         *,
         flags: int = 0,
         made: int = 0,
+        sent: int | None = None,
     ) -> None:
+        """sent: the fingerprint of what was sent, where it is known only now."""
         offset = self.payload_offset
         if payload is not None:
             flags |= fmt.CompleteFlag.PAYLOAD
@@ -124,8 +126,9 @@ class TinyLog:
                 file.write(payload)
             self.payload_offset += len(payload)
         size = len(payload or b"")
+        flags |= fmt.CompleteFlag.HAS_FINGERPRINT if sent is not None else 0
         body = fmt.COMPLETE.pack(record, 3000 + record, offset, size, 0, -1, status, flags, made, 0)
-        self.append(fmt.Kind.COMPLETE, body)
+        self.append(fmt.Kind.COMPLETE, body + (b"" if sent is None else sent.to_bytes(8, "little")))
 
 
 def _tensor(meta: TensorMeta) -> bytes:

@@ -54,6 +54,7 @@ _ISSUE = {
 }
 _COMPLETE = {"record_id": 0, "ended_ns": 1, "payload_segment": 4, "source_rank": 5, "status": 6, "flags": 7}
 _DECODED = frozenset(map(int, (fmt.Kind.TEXT, fmt.Kind.STACK, fmt.Kind.GROUP, fmt.Kind.STEP, fmt.Kind.NOTE)))
+_SENT = {"record_id": 0, "flags": 7, "fingerprint": 10}
 _WAIT = {"record_id": 0, "waited_ns": 1, "waiting_thread": 2}
 LAST_BYTES = fmt.EVENT_SEGMENT_BYTES + 1  # a whole segment at least: the newest one may have just begun
 _SEGMENTS_HELD = 8  # of 4 MiB
@@ -379,6 +380,7 @@ class _Reading:
         self.issues: dict[str, list[Ints]] = {}
         self.ends: dict[str, list[Ints]] = {}
         self.waits: dict[str, list[Ints]] = {}
+        self.sent: dict[str, list[Ints]] = {}  # by what completions say of it
         self.records = RecordDecoder()
         self.steps: list[StepMark] = []
         self.groups: dict[str, Group] = {}
@@ -424,7 +426,9 @@ class _Reading:
         at = len(self.paths)
         self.paths.append(path)
         self._add(self.issues, words, places.issues[places.issues < cut], fmt.ISSUE, _ISSUE, at)
-        self._add(self.ends, words, places.completions[places.completions < cut], fmt.COMPLETE, _COMPLETE, at)
+        completions = places.completions[places.completions < cut]
+        self._add(self.ends, words, completions, fmt.COMPLETE, _COMPLETE, at)
+        self._add(self.sent, words, seg.with_sent(words, completions), fmt.COMPLETE_AND_SENT, _SENT, at)
         self._add(self.waits, words, places.waits[places.waits < cut], fmt.WAIT, _WAIT, at)
 
     def _header(self, words: seg.Words, number: int, path: Path) -> bool:
@@ -498,6 +502,10 @@ class _Reading:
         }
         end = _joined(record_id, self.ends, absent)
         waits = _joined(record_id, self.waits, {"waited_ns": NOT_ENDED, "waiting_thread": 0})
+        sent = _joined(record_id, self.sent, {"flags": 0, "fingerprint": 0})
+        is_late = sent["flags"] > 0
+        if is_late.any():
+            issue["fingerprint"] = np.where(is_late, sent["fingerprint"], issue["fingerprint"])
         flags, end_flags = issue.get("flags", _NONE), end["flags"]
         has_payload = (end_flags & fmt.CompleteFlag.PAYLOAD) > 0
         named = ("record_id", "step", "nth", "op", "group", "seq", "size_bytes", "begun_ns", "root", "tag")
@@ -511,10 +519,11 @@ class _Reading:
             **waits,
             source_rank=end["source_rank"],
             payload_segment=np.where(has_payload, end["payload_segment"], -1),
-            has_fingerprint=(flags & fmt.IssueFlag.HAS_FINGERPRINT) > 0,
+            has_fingerprint=is_late | ((flags & fmt.IssueFlag.HAS_FINGERPRINT) > 0),
             is_async=(flags & fmt.IssueFlag.ASYNC) > 0,
             is_p2p=(flags & fmt.IssueFlag.P2P) > 0,
-            sent_nonfinite=(flags & fmt.IssueFlag.SENT_NONFINITE) > 0,
+            sent_nonfinite=((flags & fmt.IssueFlag.SENT_NONFINITE) > 0)
+            | ((end_flags & fmt.CompleteFlag.SENT_NONFINITE) > 0),
             received_nonfinite=(end_flags & fmt.CompleteFlag.RECEIVED_NONFINITE) > 0,
             failed=end["status"] == fmt.Status.FAILED,
             has_payload=has_payload,

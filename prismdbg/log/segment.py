@@ -105,6 +105,7 @@ def find_records(words: Words, path: Path) -> Places:
     kinds = (words[found] >> np.uint64(32)) & np.uint64(0xFFFF)
     by_kind = {kind: found[kinds == kind] for kind in _LAYOUTS}
     cut = min(_too_small(words, by_kind[kind], layout) for kind, layout in _LAYOUTS.items())
+    cut = min(cut, _too_small(words, with_sent(words, by_kind[fmt.Kind.COMPLETE]), fmt.COMPLETE_AND_SENT))
     if cut < end:
         damage = CapsuleError(f"{path} is damaged at offset {cut * SLOT_BYTES}: the record is too small for its kind")
     rest = ~np.isin(kinds, list(_LAYOUTS)) & (found < cut)
@@ -123,6 +124,13 @@ def _too_small(words: Words, slots: Ints, layout: struct.Struct) -> int:
     sizes = words[slots] & np.uint64(0xFFFFFFFF)
     small = slots[sizes < fmt.RECORD.size + layout.size]
     return int(small[0]) if len(small) else len(words)
+
+
+def with_sent(words: Words, completions: Ints) -> Ints:
+    """Those that have the fingerprint of what was sent."""
+    ends = completions + (fmt.RECORD.size + fmt.COMPLETE.size) // SLOT_BYTES
+    whole = completions[ends <= len(words)]
+    return whole[field(words, whole, fmt.COMPLETE, 7) & int(fmt.CompleteFlag.HAS_FINGERPRINT) > 0]
 
 
 def record(words: Words, slot: int) -> bytes:

@@ -26,6 +26,7 @@ ROW = np.dtype(
     ]
 )
 NO_ROWS: Rows = np.zeros(0, dtype=ROW)
+_ENDED_NONFINITE = int(fmt.CompleteFlag.RECEIVED_NONFINITE | fmt.CompleteFlag.SENT_NONFINITE)
 _STEPS = int(fmt.Kind.STEPS)  # an enumeration's member compares slowly
 _SUMS = ("collectives", "size_bytes", "waited_ns", "nonfinite", "failed")
 _NONE = np.iinfo(np.int64).max
@@ -47,7 +48,7 @@ def rows_of(words: seg.Words, places: seg.Places) -> Rows:
         size_bytes=seg.tensor_bytes(
             words, issues, seg.field(words, issues, fmt.ISSUE, 17), seg.field(words, issues, fmt.ISSUE, 18)
         ),
-        nonfinite=(sent | (ending_flags & int(fmt.CompleteFlag.RECEIVED_NONFINITE))) > 0,
+        nonfinite=(sent | (ending_flags & _ENDED_NONFINITE)) > 0,
         failed=failed,
         stack=seg.field(words, issues, fmt.ISSUE, 9),
         payload=payload,

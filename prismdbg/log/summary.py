@@ -25,6 +25,7 @@ from prismdbg.log.segment import Ints
 
 _KEPT = frozenset(map(int, (fmt.Kind.TEXT, fmt.Kind.STACK, fmt.Kind.GROUP, fmt.Kind.NOTE)))
 _SENT, _RECEIVED = int(fmt.IssueFlag.SENT_NONFINITE), int(fmt.CompleteFlag.RECEIVED_NONFINITE)
+_SENT_LATER = int(fmt.CompleteFlag.SENT_NONFINITE)
 _FIRST_SLOT = fmt.HEADER.size // seg.SLOT_BYTES
 _ALL = 1 << 32  # no segment has this number
 Numbered = tuple[int, Path]  # a segment and its number
@@ -180,9 +181,11 @@ class Digest:
 
     def _find_first(self, words: seg.Words, issues: Ints, completions: Ints) -> None:
         sent = issues[seg.field(words, issues, fmt.ISSUE, 15) & _SENT > 0]
-        if len(sent) and not self._has_sent:
+        told = completions[seg.field(words, completions, fmt.COMPLETE, 7) & _SENT_LATER > 0]
+        senders = [*seg.field(words, sent, fmt.ISSUE, 0).tolist(), *seg.field(words, told, fmt.COMPLETE, 0).tolist()]
+        if senders and not self._has_sent:
             self._has_sent = True
-            self._first.add(int(seg.field(words, sent, fmt.ISSUE, 0).min()))
+            self._first.add(min(senders))
         received = completions[seg.field(words, completions, fmt.COMPLETE, 7) & _RECEIVED > 0]
         if len(received) and not self._has_received:
             self._has_received = True

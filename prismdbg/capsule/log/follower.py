@@ -21,7 +21,7 @@ _COMPLETE = struct.Struct("<Qq25xB6x")  # record, ended, flags
 
 _P2P = int(fmt.IssueFlag.P2P)  # numbers: an enumeration's operators take longer than all the rest
 _SENT_NONFINITE = int(fmt.IssueFlag.SENT_NONFINITE)
-_RECEIVED_NONFINITE = int(fmt.CompleteFlag.RECEIVED_NONFINITE)
+_ENDED_NONFINITE = int(fmt.CompleteFlag.RECEIVED_NONFINITE | fmt.CompleteFlag.SENT_NONFINITE)
 
 
 class LogFollower(LogReader):
@@ -115,7 +115,7 @@ class LogFollower(LogReader):
         batch = self._batch = self._batch or Batch()
         begun_ns, step, issue = issued
         batch.waited_ns[step] = batch.waited_ns.get(step, 0) + ended_ns - begun_ns
-        if flags & _RECEIVED_NONFINITE and self._notable_left:
+        if flags & _ENDED_NONFINITE and self._notable_left:
             self._notable_left -= 1
             batch.notable.append(self._records.completed(self._records.collective(issue), body))
         if record_id in self._given_open:

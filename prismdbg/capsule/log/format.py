@@ -35,6 +35,8 @@ TENSOR = struct.Struct("<BBHI")
 # record_id, completed ns, payload offset, payload bytes, payload segment, source rank, status, flags, how a synthesized
 # answer was made up (`model/synthesis.py`), zeros
 COMPLETE = struct.Struct("<QqQQIiBBHI")
+# with HAS_FINGERPRINT, the fingerprint of what was sent: where a device looks at it, it is known after the issue
+COMPLETE_AND_SENT = struct.Struct(COMPLETE.format + "Q")
 # record_id, ns at which a thread first began to wait for it, thread
 WAIT = struct.Struct("<QqQ")
 # step that begins, monotonic ns, source, zeros
@@ -78,6 +80,8 @@ class CompleteFlag(IntEnum):
     PAYLOAD = 1
     RECEIVED_NONFINITE = 2
     SYNTHESIZED = 4  # no real peer took part: what was received is assumed
+    HAS_FINGERPRINT = 8  # of what was sent, behind the body
+    SENT_NONFINITE = 16
 
 
 class Status(IntEnum):

@@ -70,7 +70,11 @@ class RecordDecoder:
             raise ValueError(f"unknown reduce operator {reduce_op}")
         if stream and not (stream.isascii() and stream.isdigit() and len(stream) < 19):
             raise ValueError(f"{stream[:40]!r} is not a stream")
-        ending: dict[str, Any] = {} if completion is None else self._end(completion)
+        ending: dict[str, Any] = {
+            "fingerprint": fingerprint if flags & fmt.IssueFlag.HAS_FINGERPRINT else None,
+            "sent_nonfinite": bool(flags & fmt.IssueFlag.SENT_NONFINITE),
+            **({} if completion is None else self._end(completion)),
+        }
         if wait is not None:
             ending["time_waited_ns"], ending["waiting_thread_id"] = wait
         p2p = bool(flags & fmt.IssueFlag.P2P)
@@ -89,9 +93,7 @@ class RecordDecoder:
             timeout_ms=timeout,
             inputs=inputs,
             outputs=outputs,
-            fingerprint=fingerprint if flags & fmt.IssueFlag.HAS_FINGERPRINT else None,
             sketch=Sketch.unpack_from(body, offset) if flags & fmt.IssueFlag.HAS_SKETCH else None,
-            sent_nonfinite=bool(flags & fmt.IssueFlag.SENT_NONFINITE),
             time_created_ns=created,
             thread_id=thread,
             frames=self.stacks.get(stack, ()),
@@ -104,7 +106,13 @@ class RecordDecoder:
 
     def _end(self, body: bytes) -> dict[str, Any]:
         record_id, time_ns, offset, size, segment, source, status, flags, way, _ = fmt.COMPLETE.unpack_from(body)
-        return {
+        sent: dict[str, Any] = {}
+        if flags & fmt.CompleteFlag.HAS_FINGERPRINT:
+            sent = {
+                "fingerprint": fmt.COMPLETE_AND_SENT.unpack_from(body)[-1],
+                "sent_nonfinite": bool(flags & fmt.CompleteFlag.SENT_NONFINITE),
+            }
+        return sent | {
             "state": State.COMPLETED if status == fmt.Status.OK else State.FAILED,
             "time_completed_ns": time_ns,
             "received_nonfinite": bool(flags & fmt.CompleteFlag.RECEIVED_NONFINITE),

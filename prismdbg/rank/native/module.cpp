@@ -3,6 +3,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <system_error>
+#include <thread>
 
 #include "c10d/hooks.h"
 #include "c10d/kernel.h"
@@ -41,6 +42,17 @@ py::list sequences() {
   return out;
 }
 
+// What devices have still to say is written first, if they say it in time.
+void close_log() {
+  state().devices.drain();
+  state().recorder.close_log();
+}
+
+void tidy() {
+  state().devices.drain();
+  state().recorder.tidy();
+}
+
 void handover(const py::object& callback) {
   set_rescuer(callback);
   state().recorder.set_mode(0);
@@ -58,6 +70,19 @@ py::tuple fingerprint(const std::vector<at::Tensor>& tensors) {
     scan.add(span);
   }
   return py::make_tuple(scan.value(), scan.nonfinite());
+}
+
+// As `fingerprint`, worked out by the device that holds them; None where it cannot.
+py::object scan(const std::vector<at::Tensor>& tensors) {
+  const OnDevice there = on_device(references(tensors));
+  const auto look = there.tensors ? state().devices.look(*there.tensors, {.fingerprint = true, .nonfinite = true}) : nullptr;
+  if (!look) {
+    return py::none();
+  }
+  while (!look->is_done()) {
+    std::this_thread::yield();
+  }
+  return py::make_tuple(look->found().value(), look->found().nonfinite());
 }
 
 py::bytes sketch_of(const std::vector<at::Tensor>& tensors) {
@@ -107,11 +132,12 @@ void bind_window_and_park(py::module_& m) {
   m.def("park", [](bool on) { state().gate.set_closed(on); }, WithoutLock());
   m.def("parked", [] { return state().gate.waiting(); });
   m.def("in_flight", [] { return state().recorder.in_flight(); }, WithoutLock());
-  m.def("close_log", [] { state().recorder.close_log(); }, WithoutLock());
+  m.def("close_log", &close_log, WithoutLock());
   m.def("reopen_log", [] { state().recorder.reopen_log(); }, WithoutLock());
   m.def("stats", &stats);
   m.def("sequences", &sequences, "(group, op, peer, tag, next sequence) of all; op is empty for collectives");
   m.def("fingerprint", &fingerprint, "(fingerprint, whether a value is not finite) of a list of tensors");
+  m.def("scan", &scan, "as `fingerprint`, by the device that holds the tensors; None where it cannot");
   m.def("sketch", &sketch_of, "as the log has it, of a list of tensors; empty where there is none");
   m.def("on_group", &set_group_hook);
   m.def("handover", &handover);
@@ -140,5 +166,5 @@ PYBIND11_MODULE(prismdbg_native, m) {
   prismdbg::bind_window_and_park(m);
   prismdbg::bind_tracer(m);
   py::module_::import("atexit").attr("register")(
-      py::cpp_function([] { prismdbg::state().recorder.tidy(); }, prismdbg::WithoutLock()));
+      py::cpp_function(&prismdbg::tidy, prismdbg::WithoutLock()));
 }

@@ -5,6 +5,7 @@
 
 #include "log/bytes_of.h"
 #include "recorder/sketch.h"
+#include "recorder/state.h"
 
 namespace prismdbg {
 namespace {
@@ -53,7 +54,7 @@ uint8_t Call::reduce_op() const {
   return static_cast<uint8_t>(arguments_[op_.reduce_op].toCustomClass<c10d::ReduceOp>()->op_);
 }
 
-Ticket Call::issue(Recorder& recorder) const {
+Ticket Call::issue(Recorder& recorder) {
   IssuedCall issue;
   issue.op = op_.name;
   issue.group = group_->getGroupName();
@@ -63,8 +64,7 @@ Ticket Call::issue(Recorder& recorder) const {
   issue.tag = static_cast<int32_t>(number(op_.tag, 0));
   issue.timeout_ms = static_cast<int32_t>(number(op_.timeout, -1));
   issue.reduce_op = reduce_op();
-  const TensorRefs& first = outputs_.empty() ? inputs_ : outputs_;
-  const std::string device = first.empty() ? "cpu" : place_of(first[0]->device());
+  const std::string device = place_of(this->device());
   issue.device = device;
   thread_local std::string tensors;
   tensors.clear();
@@ -75,9 +75,26 @@ Ticket Call::issue(Recorder& recorder) const {
   return recorder.issue(issue);
 }
 
-void Call::look_at_sent(const Recorder& recorder, IssuedCall& issue, std::string& tensors) const {
+c10::Device Call::device() const {
+  const TensorRefs& first = outputs_.empty() ? inputs_ : outputs_;
+  return first.empty() ? c10::Device(c10::kCPU) : first[0]->device();
+}
+
+// On a device the fingerprint is known later, and stands in the record of the call's end. A sketch is made on the host
+// alone, so that with sketches the call waits for its tensors.
+void Call::look_at_sent(const Recorder& recorder, IssuedCall& issue, std::string& tensors) {
   if (!(recorder.fingerprints() || recorder.nan_check() || recorder.sketches()) || inputs_.empty() || !op_.sends(is_root())) {
     return;
+  }
+  if (!device().is_cpu()) {
+    const OnDevice there = on_device(inputs_);
+    if (there.tensors && !recorder.sketches()) {
+      sent_ = state().devices.look(*there.tensors,
+                                   {.fingerprint = recorder.fingerprints(), .nonfinite = recorder.nan_check()});
+    }
+    if (sent_ || there.is_captured) {
+      return;
+    }
   }
   HostBytes sent;
   for (const at::Tensor* tensor : inputs_) {
@@ -102,7 +119,8 @@ std::shared_ptr<PendingCollective> Call::pending(const Ticket& ticket) const {
   for (const at::Tensor* tensor : outputs_) {
     outputs.push_back(*tensor);
   }
-  return std::make_shared<PendingCollective>(op_, ticket, std::move(outputs), op_.receives(is_root()));
+  return std::make_shared<PendingCollective>(op_, ticket, std::move(outputs), op_.receives(is_root()),
+                                             device(), sent_);
 }
 
 }  // namespace prismdbg

@@ -20,15 +20,16 @@ class Call {
   const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return group_; }
   bool is_shape_only() const;
 
-  Ticket issue(Recorder& recorder) const;
+  Ticket issue(Recorder& recorder);
   std::shared_ptr<PendingCollective> pending(const Ticket& ticket) const;
 
  private:
   int64_t number(int8_t position, int64_t otherwise) const;
   uint8_t reduce_op() const;
   bool is_root() const { return op_.flow == Flow::all_to_all || root_ == group_->getRank(); }
-  // Adds its fingerprint; a sketch goes behind the entries of `tensors`.
-  void look_at_sent(const Recorder& recorder, IssuedCall& issue, std::string& tensors) const;
+  // Adds its fingerprint; a sketch goes behind the entries of `tensors`. Where a device looks at it, `sent_` is that.
+  void look_at_sent(const Recorder& recorder, IssuedCall& issue, std::string& tensors);
+  c10::Device device() const;
 
   const OpInfo& op_;
   c10::ArrayRef<c10::IValue> arguments_;
@@ -36,6 +37,7 @@ class Call {
   int32_t root_;
   TensorRefs inputs_;
   TensorRefs outputs_;
+  std::shared_ptr<Look> sent_;
 };
 
 }  // namespace prismdbg

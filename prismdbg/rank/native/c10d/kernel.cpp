@@ -34,7 +34,7 @@ class Entering {
 std::shared_ptr<PendingCollective> begin(const OpInfo& op, c10::ArrayRef<c10::IValue> arguments) noexcept {
   Recorder& recorder = state().recorder;
   try {
-    const Call call(op, arguments);
+    Call call(op, arguments);
     if (call.is_shape_only()) {
       return nullptr;
     }

@@ -1,8 +1,11 @@
 #include "c10d/pending_collective.h"
 
+#include <utility>
+
 #include "c10d/hooks.h"
 #include "c10d/tensors.h"
 #include "process/gil.h"
+#include "process/guarded.h"
 #include "recorder/state.h"
 
 namespace prismdbg {
@@ -32,30 +35,75 @@ void PendingCollective::write_once(Status status, int32_t source, const Failure*
 }
 
 void PendingCollective::write(Status status, int32_t source, const Failure* failure) {
-  HostBytes received;
-  if (status == Status::ok && receives_ && state().recorder.mode() == 1) {
-    for (const at::Tensor& tensor : outputs_) {
-      received.add(tensor);
+  if (status == Status::ok && !device_.is_cpu() && state().recorder.mode() == 1) {
+    write_when_done(source);
+  } else {
+    Ending ending{.status = status, .source = source, .failure = failure};
+    HostBytes received;
+    if (status == Status::ok && receives_ && state().recorder.mode() == 1) {
+      received.add(outputs_);
+      ending.received = received.spans();
     }
+    state().recorder.complete(ticket_, ending);
   }
-  state().recorder.complete(ticket_, status, source, received.spans(), failure);
   if (status == Status::ok) {
     outputs_.clear();  // a failed one keeps them: it may be rescued
   }
 }
 
-void PendingCollective::abandon() noexcept {
-  receives_ = false;
-  finish(Status::ok);
-}
-
-bool PendingCollective::on_host() const {
-  for (const at::Tensor& tensor : outputs_) {
-    if (!tensor.device().is_cpu()) {
-      return false;
+// The calling thread's stream is behind the collective, so that its outputs are there for whatever is begun on it now.
+void PendingCollective::write_when_done(int32_t source) {
+  const Recorder& recorder = state().recorder;
+  std::shared_ptr<Look> received;
+  std::shared_ptr<HostBytes> copied;
+  if (!is_abandoned_) {
+    const OnDevice here = receives_ ? on_device(references(outputs_)) : on_device(device_);
+    const bool reads = receives_ && !here.is_captured;
+    if (here.tensors) {
+      received = state().devices.look(*here.tensors, {.nonfinite = recorder.nan_check() && reads,
+                                                      .copies = recorder.keeps_payloads() && reads});
+    }
+    if (!received && reads) {
+      copied = std::make_shared<HostBytes>();
+      copied->add(outputs_);
     }
   }
-  return true;
+  auto complete = [ticket = ticket_, source, sent = sent_, received, copied] {
+    Ending ending{.source = source};
+    if (sent) {
+      ending.sent = sent->found();
+    }
+    if (received) {
+      ending.received = received->copies();
+      ending.received_nonfinite = received->found().nonfinite();
+    } else if (copied) {
+      ending.received = copied->spans();
+    }
+    state().recorder.complete(ticket, ending);
+  };
+  Looks looks;
+  for (const auto& look : {std::exchange(sent_, nullptr), received}) {
+    if (look) {
+      looks.push_back(look);
+    }
+  }
+  if (looks.empty()) {
+    complete();
+  } else {
+    state().devices.follow(std::move(looks), std::move(complete));
+  }
+}
+
+PendingCollective::~PendingCollective() {
+  if (sent_) {
+    guarded([&] { state().devices.follow({sent_}, [] {}); }, [](const char*) {});
+  }
+}
+
+void PendingCollective::abandon() noexcept {
+  receives_ = false;
+  is_abandoned_ = true;
+  finish(Status::ok);
 }
 
 bool PendingCollective::rescue() noexcept {

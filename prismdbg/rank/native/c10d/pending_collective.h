@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "c10d/op_table.h"
+#include "device/watch.h"
 #include "recorder/failure.h"
 #include "recorder/recorder.h"
 
@@ -16,8 +17,15 @@ namespace prismdbg {
 
 class PendingCollective {
  public:
-  PendingCollective(const OpInfo& op, const Ticket& ticket, std::vector<at::Tensor> outputs, bool receives)
-      : op_(op), ticket_(ticket), outputs_(std::move(outputs)), receives_(receives) {}
+  PendingCollective(const OpInfo& op, const Ticket& ticket, std::vector<at::Tensor> outputs, bool receives,
+                    c10::Device device, std::shared_ptr<Look> sent)
+      : op_(op),
+        ticket_(ticket),
+        outputs_(std::move(outputs)),
+        receives_(receives),
+        device_(device),
+        sent_(std::move(sent)) {}
+  ~PendingCollective();
 
   // Writes the completion; only the first call counts, later ones wait for it.
   void finish(Status status, int32_t source = kNoPeer) noexcept;
@@ -28,7 +36,8 @@ class PendingCollective {
   bool is_finished() const { return finished_.load(std::memory_order_acquire); }
   bool is_rescued() const { return rescued_.load(std::memory_order_acquire); }
   bool receives_from_any() const { return op_.is_p2p && op_.root < 0; }
-  bool on_host() const;
+  // Whether its tensors are in the host's memory: then they are there when its future says so.
+  bool on_host() const { return device_.is_cpu(); }
 
   // After a handover: has Python fill the outputs in the backend's place. False where it cannot.
   bool rescue() noexcept;
@@ -38,11 +47,16 @@ class PendingCollective {
  private:
   void write_once(Status status, int32_t source, const Failure* failure) noexcept;
   void write(Status status, int32_t source, const Failure* failure);
+  // Of one on a device: what it received is looked at there, and it is complete when that is done.
+  void write_when_done(int32_t source);
 
   const OpInfo& op_;
   Ticket ticket_;
   std::vector<at::Tensor> outputs_;
   bool receives_;
+  bool is_abandoned_ = false;
+  c10::Device device_;
+  std::shared_ptr<Look> sent_;  // what was sent, where the device looks at it
   std::once_flag once_;
   std::atomic<bool> finished_{false};
   std::mutex rescue_mutex_;

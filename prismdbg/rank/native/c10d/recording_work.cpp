@@ -86,7 +86,7 @@ void RecordingWork::follow_future() {
 }
 
 RecordingWork::~RecordingWork() {
-  if (!inner_future_) {
+  if (!inner_future_ && !future_) {
     pending_->abandon();
   }
 }
@@ -174,6 +174,9 @@ c10::intrusive_ptr<Future> RecordingWork::getFuture() {
         if (pending->rescue()) {
           return pending->outputs();
         }
+        pending->fail(done.exception_ptr());
+      } else if (!pending->receives_from_any()) {
+        pending->finish(Status::ok);  // this thread's streams are behind those of the backend
       }
       return done.value();
     };

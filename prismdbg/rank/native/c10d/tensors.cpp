@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/record_function.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "log/log_format.h"
 
@@ -66,6 +67,53 @@ uint32_t encode(const TensorRefs& tensors, std::string& entries) {
     ++count;
   }
   return count;
+}
+
+OnDevice on_device(const c10::Device& device) {
+  const Driver* cuda = device.is_cuda() ? driver() : nullptr;
+  if (cuda == nullptr) {
+    return {};
+  }
+  const auto* guard = c10::impl::getDeviceGuardImpl(device.type());
+  DeviceTensors found{.device = device.index(), .stream = guard->getStreamNativeHandle(guard->getStream(device))};
+  int capture = 0;
+  if (cuda->is_capturing(found.stream, &capture) == kCuSuccess && capture != 0) {
+    return {std::nullopt, true};
+  }
+  return {std::move(found), false};
+}
+
+OnDevice on_device(const TensorRefs& tensors) {
+  if (tensors.empty()) {
+    return {};
+  }
+  const c10::Device device = tensors[0]->device();
+  OnDevice found = on_device(device);
+  if (!found.tensors) {
+    return found;
+  }
+  for (const at::Tensor* tensor : tensors) {
+    if (tensor->device() != device || tensor->layout() != c10::kStrided || !tensor->is_contiguous()) {
+      return {};
+    }
+    const void* data = tensor->nbytes() ? tensor->const_data_ptr() : nullptr;
+    found.tensors->spans.push_back({data, tensor->nbytes(), numbers_of(tensor->scalar_type())});
+  }
+  return found;
+}
+
+TensorRefs references(const std::vector<at::Tensor>& tensors) {
+  TensorRefs found;
+  for (const at::Tensor& tensor : tensors) {
+    found.push_back(&tensor);
+  }
+  return found;
+}
+
+void HostBytes::add(const std::vector<at::Tensor>& tensors) {
+  for (const at::Tensor& tensor : tensors) {
+    add(tensor);
+  }
 }
 
 void HostBytes::add(const at::Tensor& tensor) {

@@ -5,9 +5,11 @@
 #include <ATen/core/ivalue.h>
 #include <c10/util/SmallVector.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "device/look.h"
 #include "recorder/fingerprint.h"
 
 namespace prismdbg {
@@ -23,10 +25,22 @@ bool is_shape_only(const at::Tensor& tensor);
 // Appends the log's entries, equal neighbours counted as one; returns their number.
 uint32_t encode(const TensorRefs& tensors, std::string& entries);
 
+// Where tensors can be looked at on their device. Nothing where some are elsewhere, or not contiguous, or their stream
+// is not known; with `is_captured`, where a graph captures what is done with them, so that nobody may wait for it.
+struct OnDevice {
+  std::optional<DeviceTensors> tensors;
+  bool is_captured = false;
+};
+OnDevice on_device(const TensorRefs& tensors);
+// The same with no tensors.
+OnDevice on_device(const c10::Device& device);
+TensorRefs references(const std::vector<at::Tensor>& tensors);
+
 // Bytes of tensors; keeps the copies that a strided tensor or one on a device needs. Of a sparse tensor: its parts.
 class HostBytes {
  public:
   void add(const at::Tensor& tensor);
+  void add(const std::vector<at::Tensor>& tensors);
   const std::vector<Span>& spans() const { return spans_; }
 
  private:

@@ -33,6 +33,8 @@ constexpr uint8_t kIssueHasFingerprint = 8;
 constexpr uint8_t kIssueHasSketch = 16;
 constexpr uint8_t kCompletePayload = 1;
 constexpr uint8_t kCompleteReceivedNonfinite = 2;
+constexpr uint8_t kCompleteHasFingerprint = 8;  // of what was sent, behind the body
+constexpr uint8_t kCompleteSentNonfinite = 16;
 
 struct SegmentHeader {
   char magic[8];

@@ -11,7 +11,8 @@ namespace {
 
 constexpr auto kLongestDrain = std::chrono::seconds(5);
 
-// Starts a detached thread that no signal is delivered to.
+}  // namespace
+
 void start_without_signals(std::function<void()> body) {
   sigset_t all;
   sigset_t before;
@@ -25,8 +26,6 @@ void start_without_signals(std::function<void()> body) {
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
-
-}  // namespace
 
 bool BackgroundThread::post(std::function<void()> task) {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -9,6 +9,9 @@
 
 namespace prismdbg {
 
+// Starts a detached thread that no signal is delivered to.
+void start_without_signals(std::function<void()> body);
+
 class BackgroundThread {
  public:
   // False if there is no thread to do it: every task is one that somebody can do without.

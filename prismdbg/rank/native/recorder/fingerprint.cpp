@@ -73,8 +73,12 @@ void Fingerprint::add(const Span& span) {
     const size_t size = std::min(kBlockBytes, span.size_bytes - at);
     tensor = tensor * kGolden + scan_block(data + at, size, span.numbers);
   }
-  tensor = mix64(tensor ^ (span.size_bytes * kLength));
-  value_ = mix64(value_ * kGolden + tensor);
+  add_summed(tensor, span.size_bytes, false);
+}
+
+void Fingerprint::add_summed(uint64_t sum, size_t size_bytes, bool nonfinite) {
+  value_ = mix64(value_ * kGolden + mix64(sum ^ (size_bytes * kLength)));
+  nonfinite_ = nonfinite_ || nonfinite;
 }
 
 uint64_t Fingerprint::scan_block(const uint8_t* block, size_t size_bytes, Numbers numbers) {

@@ -23,6 +23,8 @@ class Fingerprint {
 
   // Adds one tensor.
   void add(const Span& span);
+  // Adds one that was looked at elsewhere. sum: of its words by their weights, and of its blocks by Horner's rule.
+  void add_summed(uint64_t sum, size_t size_bytes, bool nonfinite);
 
   uint64_t value() const { return value_; }
   bool nonfinite() const { return nonfinite_; }

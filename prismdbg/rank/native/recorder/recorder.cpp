@@ -145,8 +145,7 @@ uint32_t Recorder::stack() {
   });
 }
 
-void Recorder::complete(const Ticket& ticket, Status status, int32_t source,
-                        const std::vector<Span>& received, const Failure* failure) noexcept {
+void Recorder::complete(const Ticket& ticket, const Ending& ending) noexcept {
   CompleteBody body{};
   body.completed_ns = monotonic_ns();
   if (ticket.log == nullptr || mode() != 1) {
@@ -154,23 +153,31 @@ void Recorder::complete(const Ticket& ticket, Status status, int32_t source,
     return;
   }
   body.record_id = ticket.record_id;
-  body.source = source;
-  body.status = static_cast<uint8_t>(status);
+  body.source = ending.source;
+  body.status = static_cast<uint8_t>(ending.status);
   guarded(
       [&] {
-        if (options_.nan_check && has_nonfinite(received)) {
+        const auto& known = ending.received_nonfinite;
+        if (options_.nan_check && (known ? *known : has_nonfinite(ending.received))) {
           body.flags |= kCompleteReceivedNonfinite;
         }
         if (payloads_on_.load()) {
-          keep_payload(ticket, received, body);
+          keep_payload(ticket, ending.received, body);
         }
+        uint64_t fingerprint = 0;
+        if (ending.sent) {
+          fingerprint = ending.sent->value();
+          body.flags |= kCompleteHasFingerprint;
+          body.flags |= options_.nan_check && ending.sent->nonfinite() ? kCompleteSentNonfinite : 0;
+        }
+        const std::string_view sent = ending.sent ? bytes_of(fingerprint) : std::string_view{};
         const std::lock_guard<std::mutex> lock(mutex_);
         remove_in_flight(ticket.record_id);
         if (ticket.log == log_.get()) {
-          if (failure != nullptr) {
+          if (const Failure* failure = ending.failure) {
             log_->append(Kind::note, failed_note(ticket.record_id, failure->type, failure->text, failure->at_issue));
           }
-          log_->append(Kind::complete, bytes_of(body));
+          log_->append(Kind::complete, bytes_of(body), sent);
         }
       },
       [&](const char* reason) { lose("events", reason); });

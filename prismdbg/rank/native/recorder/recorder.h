@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,16 @@ struct Ticket {
   const void* log = nullptr;
 };
 
+// How a collective ended, and what is known of its values then.
+struct Ending {
+  Status status = Status::ok;
+  int32_t source = kNoPeer;
+  std::vector<Span> received;
+  const Failure* failure = nullptr;
+  std::optional<bool> received_nonfinite;  // where the device has looked for it
+  std::optional<Fingerprint> sent;         // where the device has looked at it, after the issue
+};
+
 class Recorder {
  public:
   // Steering, from Python without its lock. These throw.
@@ -61,11 +72,11 @@ class Recorder {
   bool fingerprints() const { return options_.fingerprints; }
   bool nan_check() const { return options_.nan_check; }
   bool sketches() const { return options_.sketches; }
+  bool keeps_payloads() const { return payloads_on_.load(); }
 
   // Called by kernels. A ticket without a log means that nothing was recorded.
   Ticket issue(const IssuedCall& issue) noexcept;
-  void complete(const Ticket& ticket, Status status, int32_t source, const std::vector<Span>& received,
-                const Failure* failure) noexcept;
+  void complete(const Ticket& ticket, const Ending& ending) noexcept;
   // Forgets a collective without a record.
   void forget(const Ticket& ticket) noexcept;
   // Recording ends here, for `reason`.

@@ -1,6 +1,7 @@
 // What one process records with. A forked child starts with a fresh one: it never touches its parent's log.
 #pragma once
 
+#include "device/watch.h"
 #include "process/gate.h"
 #include "recorder/recorder.h"
 
@@ -9,6 +10,7 @@ namespace prismdbg {
 struct State {
   Gate gate;
   Recorder recorder;
+  DeviceWatch devices;
 };
 
 State& state();

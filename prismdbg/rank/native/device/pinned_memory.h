@@ -1,0 +1,34 @@
+// Memory of the host into which a device copies on its own. Buffers are used again; all together have at most a fixed
+// size, and whoever wants more waits until one is given back.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace prismdbg {
+
+struct PinnedBuffer {
+  void* data = nullptr;
+  size_t size_bytes = 0;
+};
+
+class PinnedMemory {
+ public:
+  // Of at least this size, in a device's context; nothing where there is none within a second.
+  std::optional<PinnedBuffer> take(size_t size_bytes);
+  void give_back(const PinnedBuffer& buffer);
+
+ private:
+  std::optional<PinnedBuffer> find_locked(size_t size_bytes);
+  bool make_room_locked(size_t size_bytes);
+
+  std::mutex mutex_;
+  std::condition_variable given_back_;
+  std::vector<PinnedBuffer> free_;
+  size_t total_bytes_ = 0;
+};
+
+}  // namespace prismdbg

@@ -1,0 +1,221 @@
+"""What is checked on a GPU. Each check gives rows of figures, or raises `Failed`; its docstring is its title."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from prismdbg.jobs.injection import cache_dir
+from prismdbg.model.sizes import size as size_text
+from prismdbg.rank.native import build
+from tests.gpu.jobs import PROGRAMS, ROOT, Done, Failed, Jobs, launched
+
+Rows = list[tuple[str, str]]
+
+
+class Skipped(Exception):
+    """This machine lacks something."""
+
+
+def fingerprints(jobs: Jobs) -> Rows:
+    """Fingerprints that the device works out are those of the host"""
+    build.build(cache_dir())
+    (found,) = jobs.run(sys.executable, PROGRAMS / "scanned.py").objects()
+    return [("tensors compared", f"{found['compared']:,}")]
+
+
+def start_origin(jobs: Jobs) -> Rows:
+    """Two gloo ranks train on CUDA, recorded from the start; rank 1 is replayed from the program's start"""
+    bare = jobs.bare(2, "gpt_steps.py", *jobs.sized, "--steps", "8").objects()
+    run, done = jobs.record(2, "gpt_steps.py", *jobs.sized, "--steps", "8", options=("--window", "all"))
+    same = checksums(bare) == checksums(done.objects())
+    if not same:
+        raise Failed(f"the recorded job computed {checksums(done.objects())}, the bare one {checksums(bare)}")
+    capsule = jobs.new("capsule")
+    jobs.prismdbg("capture", run, "--rank", "1", "--origin", "start", "-o", capsule)
+    rows = [("parameters of the recorded job and of the bare one", "equal, bit for bit")]
+    said = jobs.prismdbg("replay", capsule, "--runtime", "local").output
+    return [*rows, ("replay, runtime local", verdict(said))]
+
+
+def state_origin(jobs: Jobs) -> Rows:
+    """The same with a state snapshot every 4 steps; rank 0 is replayed from a snapshot"""
+    run, _ = jobs.record(2, "gpt_steps.py", *jobs.sized, "--steps", "12", options=("--state-every", "4"))
+    capsule = jobs.new("capsule")
+    jobs.prismdbg("capture", run, "--rank", "0", "--origin", "state", "-o", capsule)
+    said = jobs.prismdbg("replay", capsule, "--runtime", "local").output
+    return [("replay, runtime local", verdict(said))]
+
+
+def first_nan(jobs: Jobs) -> Rows:
+    """Rank 1 of two sends NaN from step 4 on: `why` names it, and a replay stops there"""
+    run, _ = jobs.record(2, "gpt_steps.py", *jobs.sized, "--steps", "8", "--nan-at", "4", options=("--window", "all"))
+    said = jobs.prismdbg("why", run, expect=None).output
+    line = next((line.strip() for line in said.splitlines() if "NaN" in line), "")
+    if "rank 1 sent the first NaN" not in line:
+        raise Failed(f"why says: {said[:600]}")
+    capsule, commands = jobs.new("capsule"), jobs.new("commands")
+    jobs.prismdbg("capture", run, "--rank", "1", "--origin", "start", "-o", capsule)
+    commands.write_text("break nan\ncontinue\nprint loss\nprint tokens\n")
+    said = jobs.prismdbg("replay", capsule, "--runtime", "local", "-x", commands, expect=None).output
+    shown = [
+        " ".join(line.split()) for line in said.splitlines() if "loss" in line or "tokens" in line or "nan" in line
+    ]
+    if not any("nan" in line for line in shown):
+        raise Failed(f"the replay says: {said[-800:]}")
+    return [("`why`", line.replace(str(ROOT), "")), ("`replay -x`", "; ".join(shown)[:600])]
+
+
+def nccl_calls(jobs: Jobs) -> Rows:
+    """One NCCL rank: microseconds of the host for an all_reduce, bare and recorded; none may wait for a busy device"""
+    kinds: dict[str, tuple[str, ...] | None] = {"bare": None, "recorded": (), "window of 8 steps": ("--window", "8")}
+    rows, waited = [], []
+    for kind, options in kinds.items():
+        if options is None:
+            done = jobs.bare(1, "nccl_calls.py")
+        else:
+            _, done = jobs.record(1, "nccl_calls.py", options=options)
+        for size, figures in done.objects()[0].items():
+            rows.append(
+                (
+                    f"{size_text(int(size))}, {kind}",
+                    f"issued in {figures['issue_us']:.1f}, done in {figures['done_us']:.1f}, "
+                    f"behind a busy device issued in {figures['behind_busy_device_us']:.0f}",
+                )
+            )
+            if figures["behind_busy_device_us"] > 20_000:
+                waited.append(f"{size} bytes, {kind}")
+    if waited:
+        raise Failed(f"calls waited for the device: {'; '.join(waited)}")
+    return rows
+
+
+def steps(jobs: Jobs) -> Rows:
+    """Time of a step of a GPT with 85 million parameters under DDP, one NCCL rank: pairs in turn, recorded to bare"""
+    words = ("--steps", "30", "--backend", "nccl", "--width", "768", "--layers", "12", "--batch", "32")
+    kinds: dict[str, tuple[str, ...]] = {"recorded": (), "window of 8 steps": ("--window", "8")}
+    ratios: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for _ in range(jobs.pairs):
+        bare = step_s(jobs.bare(1, "gpt_steps.py", *words).objects())
+        for kind, options in kinds.items():
+            ratios[kind].append(step_s(jobs.record(1, "gpt_steps.py", *words, options=options)[1].objects()) / bare)
+    rows = [(kind, ", ".join(f"{ratio:.3f}" for ratio in found)) for kind, found in ratios.items()]
+    return [*rows, ("a bare step", f"{1e3 * bare:.1f} ms")]
+
+
+def captured_graph(jobs: Jobs) -> Rows:
+    """A collective that a CUDA graph captures is recorded without harm"""
+    bare = jobs.bare(1, "captured_graph.py").output.strip()
+    rows = []
+    for kind, options in (("recorded", ()), ("with a window", ("--window", "8"))):
+        _, done = jobs.record(1, "captured_graph.py", options=options)
+        if done.output.strip() != bare:
+            raise Failed(f"{kind}: {done.output.strip()!r}, bare: {bare!r}")
+        rows.append((kind, f"{bare}, as bare"))
+    return rows
+
+
+def telemetry(jobs: Jobs) -> Rows:
+    """NVML's sensors of a recorded job"""
+    run, _ = jobs.record(2, "gpt_steps.py", *jobs.sized, "--steps", "40", options=("--telemetry", "50ms"))
+    said = jobs.prismdbg("telemetry", run).output
+    rows = []
+    for line in said.splitlines():
+        match = re.match(r"gpu \S+\s+(power|temperature|sm_clock|utilization)\s+(.+)", line)
+        if match:
+            rows.append((match[1], " ".join(match[2].split())))
+    if not rows:
+        raise Failed(f"no sensor of the GPU was read: {said[:500]}")
+    return rows
+
+
+def memory_trace(jobs: Jobs) -> Rows:
+    """The memory trace of a GPT against torch's own statistics of the allocator, to the byte"""
+    rows, differing = [], []
+    for name, words in (
+        ("usual", ()),
+        ("emptied caches", ("--empty-cache",)),
+        ("a second stream", ("--other-stream",)),
+        ("NCCL", ("--backend", "nccl")),
+    ):
+        run, done = jobs.record(1, "traced_gpt.py", *words, options=("--memory",))
+        (found,) = done.objects()
+        theirs, ours = found["torch"], found["tracer"].get("cuda:0", {})
+        wanted = {
+            "live": (theirs["requested_bytes"], ours.get("allocated", 0) + ours.get("backend", 0)),
+            "peak": (theirs["requested_peak_bytes"], ours.get("peak", 0)),
+            "reserved": (theirs["reserved_bytes"], ours.get("reserved")),
+        }
+        differing += [f"{name}, {what}: torch {a}, trace {b}" for what, (a, b) in wanted.items() if a != b]
+        said = ", ".join(f"{what} {a:,}" for what, (a, _) in wanted.items())
+        rows.append((name, f"{said} bytes, in {found['records']:,} records"))
+        if name == "usual":
+            shown = jobs.prismdbg("memory", run, "--rank", "0", "--top", "3").output
+            rows.append(("`prismdbg memory`", "; ".join(" ".join(line.split()) for line in shown.splitlines()[:6])))
+    if differing:
+        raise Failed(f"{'; '.join(differing)}; not traced: {found['untraced']!r}; {rows}")
+    return rows
+
+
+def memory_cap(jobs: Jobs) -> Rows:
+    """A program that wants more of the GPU than --memory-cap lets it have"""
+    run = jobs.new("run")
+    words = launched(1, "traced_gpt.py", "--width", "1024", "--layers", "8", "--batch", "64")
+    done = jobs.prismdbg("record", "-o", run, "--memory-cap", "1GiB", "--", *words, expect=None)
+    line = next((line for line in done.errors.splitlines() if "OutOfMemoryError" in line), "")
+    if done.code == 0 or not line:
+        raise Failed(f"ended with {done.code}: {done.errors[-600:]}")
+    return [("ended with", line.strip()[:200])]
+
+
+def emulated(jobs: Jobs) -> Rows:
+    """A rank of 8,192 (pp=16, dp=64, tp=8) of a GPT of 32 layers of width 4096, alone on the GPU"""
+    run = jobs.new("run")
+    done = jobs.prismdbg(
+        "emulate", "-o", run, "--mesh", "pp=16,dp=64,tp=8", "--ranks", "0", "--ranks-per-node", "8", "--",
+        sys.executable, PROGRAMS / "gpt_3d.py",
+    )  # fmt: skip
+    figures = done.objects()[0] if done.objects() else Done(0, done.errors, "").objects()[0]
+    return [
+        ("initialisation", f"{figures['init_s']:.2f} s, {size_text(figures['init_bytes'])}"),
+        ("steps", ", ".join(f"{s:.3f} s" for s in figures["step_s"])),
+        (
+            "peak memory",
+            f"{size_text(figures['peak_bytes'])} of tensors, {size_text(figures['reserved_bytes'])} reserved",
+        ),
+    ]
+
+
+def checksums(ranks: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {str(rank["checksum"]) for rank in ranks}
+
+
+def step_s(ranks: Sequence[Mapping[str, Any]]) -> float:
+    """The median of a rank's steps, without the first ones."""
+    return median(ranks[0]["step_s"][5:])
+
+
+def verdict(said: str) -> str:
+    line = next((line for line in said.splitlines() if line.startswith("identical")), "")
+    if not line:
+        raise Failed(f"the replay is not identical: {said[:600]}")
+    return line
+
+
+CHECKS: list[Callable[[Jobs], Rows]] = [
+    fingerprints,
+    captured_graph,
+    start_origin,
+    state_origin,
+    first_nan,
+    telemetry,
+    memory_trace,
+    memory_cap,
+    emulated,
+    nccl_calls,
+    steps,
+]
+TIMED = (emulated, nccl_calls, steps)  # alone on the machine, after all others

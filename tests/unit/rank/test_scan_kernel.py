@@ -1,0 +1,21 @@
+"""The kernel that looks at tensors on a device is kept as PTX; on a GPU, `make gpu` compares it with the host."""
+
+import pytest
+
+from prismdbg.rank.native.device import generate
+from tests.gpu import __main__ as harness
+
+
+def test_the_ptx_is_made_of_the_source_that_is_here() -> None:
+    assert f"(sha256 {generate.digest()})" in generate.HEADER.read_text(), "run prismdbg/rank/native/device/generate.py"
+
+
+def test_without_a_gpu_the_checks_say_so_and_write_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = harness.PAGE.read_text()
+    monkeypatch.setattr("sys.argv", ["tests.gpu"])
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert harness.main() == 0
+    assert "finds no GPU here" in capsys.readouterr().out
+    assert harness.PAGE.read_text() == before
