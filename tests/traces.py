@@ -57,6 +57,7 @@ class TraceBuilder:
         backend: bool = False,
         kind: Kind = Kind.ALLOCATION,
         device: int = memory_format.CPU,
+        old_stack: bool = False,
     ) -> int:
         """The block's number."""
         self._blocks += 1
@@ -64,7 +65,7 @@ class TraceBuilder:
         self._live[self._blocks] = (size_bytes, flags, device)
         self._totals[device] += 0 if backend else size_bytes
         site = self._site(outer or op, op, module, frames)
-        self._record(kind, self._blocks, size_bytes, flags, site, device=device)
+        self._record(kind, self._blocks, size_bytes, flags | (Flag.OLD_STACK if old_stack else 0), site, device=device)
         return self._blocks
 
     def before(self, size_bytes: int, *, device: int = memory_format.CPU) -> int:
@@ -119,7 +120,7 @@ class TraceBuilder:
         address: int | None = None,
         device: int = memory_format.CPU,
     ) -> None:
-        thread = GLOO if flags else MAIN
+        thread = GLOO if flags & Flag.BACKEND else MAIN
         place = (self.now.step, self.now.collective, self.now.op)
         time_ns = len(self._records) if self.clock_ns is None else self.clock_ns
         block_part = (0x1000 * block if address is None else address, size_bytes, time_ns)

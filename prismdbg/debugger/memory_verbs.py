@@ -59,7 +59,7 @@ class MemoryVerbs:
                 self._driver.say("memory as recorded, from the job's start; `trace on` traces this replay")
                 self._said = True
             whole = open_trace(self.recorded)
-            return open_trace(self.recorded, whole.records_before(whole.row_at(self._recorded_at)), whole.shown)
+            return open_trace(self.recorded, whole.records_before(whole.row_at(self._recorded_at)))
         self._routes.need_trace()
         status = self._driver.ask(Ask("trace"))
         return open_trace(trace_folder(self._driver.travel.own, status), status.get("records"))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prismdbg.capsule.memory_format import Kind
+from prismdbg.capsule.memory_format import Flag, Kind
 from prismdbg.memory.trace import Block, Bools, Ints, MemoryTrace
 from prismdbg.model.moment import Moment
 
@@ -36,6 +36,13 @@ class Live:
         return before
 
     @property
+    def roughly_placed_bytes(self) -> int:
+        """Of blocks whose stack is the last one that was known of their thread, not that of their allocation."""
+        rows = self.rows[(self.trace.flags[self.rows] & Flag.OLD_STACK) > 0]
+        sites = [site for site in np.unique(self.trace.site[rows]).tolist() if self.trace.site_at(site).frames]
+        return int(self.trace.size_bytes[rows[np.isin(self.trace.site[rows], sites)]].sum())
+
+    @property
     def is_least(self) -> bool:
         """There may have been more, older than the trace."""
         return not self.trace.is_whole
@@ -53,6 +60,14 @@ class Live:
     def reserved_bytes(self) -> int:
         """What the device's allocator holds of it, in use or not."""
         return int(self.trace.reserved_bytes[self.at_row - 1]) if self.at_row else 0
+
+    @property
+    def unused_bytes(self) -> int:
+        """What of `reserved_bytes` no block asked for, whichever blocks are looked at here."""
+        at = self.at_row - 1
+        return (
+            self.reserved_bytes - int(self.trace.total_bytes[at] + self.trace.backend_bytes[at]) if self.at_row else 0
+        )
 
     @property
     def before_bytes(self) -> int:

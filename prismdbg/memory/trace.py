@@ -109,6 +109,7 @@ class MemoryTrace:
     parts: TraceParts = field(repr=False)
     _order: Ints = field(repr=False)
     _numbers: Ints = field(repr=False)
+    _records: int
     _all: NDArray[np.void] = field(repr=False)
 
     def __len__(self) -> int:
@@ -116,7 +117,10 @@ class MemoryTrace:
 
     def on(self, device: int) -> MemoryTrace:
         """The same trace of another device."""
-        return self if device == self.shown else from_records(self._all, self.parts, device)
+        if device == self.shown:
+            return self
+        _require(device, self.devices)
+        return from_records(self._all, self.parts, device)
 
     @property
     def device_name(self) -> str:
@@ -129,7 +133,7 @@ class MemoryTrace:
 
     def records_before(self, row: int) -> int:
         """How many records of the whole trace, of all devices, lie before this row."""
-        return int(self._numbers[row]) if row < len(self) else len(self._all)
+        return int(self._numbers[row]) if row < len(self) else self._records
 
     @property
     def is_backend(self) -> Bools:
@@ -246,11 +250,7 @@ def from_records(rows: NDArray[np.void], parts: TraceParts, device: int | None =
     """`device`: None for the one with the largest peak. `UsageError` for one of which the trace has nothing."""
     devices = _devices(rows)
     shown = devices[0] if device is None else device
-    if shown not in devices:
-        raise UsageError(
-            f"the trace has no memory of {device_name(shown)}",
-            hint=f"choose one of {', '.join(map(device_name, devices))}",
-        )
+    _require(shown, devices)
     numbers = np.flatnonzero(~np.isin(rows["kind"], _OF_A_DEVICE) | (rows["device"] == shown))
     columns = {name: rows[name][numbers].astype(np.int64) for name in _LAYOUT.names or ()}
     kind, block = columns["kind"], columns["block"]
@@ -269,9 +269,18 @@ def from_records(rows: NDArray[np.void], parts: TraceParts, device: int | None =
         devices=devices,
         parts=parts,
         _numbers=numbers,
-        _all=rows,
+        _records=len(rows),
+        _all=rows if len(devices) > 1 else rows[:0].copy(),
         _order=np.maximum.accumulate(order) if len(order) else order,
     )
+
+
+def _require(device: int, devices: tuple[int, ...]) -> None:
+    if device not in devices:
+        raise UsageError(
+            f"the trace has no memory of {device_name(device)}",
+            hint=f"choose one of {', '.join(map(device_name, devices))}",
+        )
 
 
 def _devices(rows: NDArray[np.void]) -> tuple[int, ...]:

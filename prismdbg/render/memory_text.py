@@ -58,7 +58,7 @@ def peak_text(
 ) -> str:
     rows = [
         ("peak", f"{_least(peak)}{_exact(peak.size_bytes)} at {peak.moment}"),
-        *_device(peak.live, peak.backend_bytes),
+        *_device(peak.live),
     ]
     if peak.allocation is not None:
         rows.append(("caused by", _made_by(peak.allocation)))
@@ -72,7 +72,7 @@ def peak_text(
 def live_text(live: Live, at: Moment, groups: Sequence[Entry]) -> str:
     rows = [
         ("live", f"{_held(live)} at {at}"),
-        *_device(live, live.backend_bytes),
+        *_device(live),
         *_shares(live, live.backend_bytes, is_least=live.is_least),
     ]
     return f"{console.pairs(rows)}\n\n{_table(groups)}"
@@ -98,6 +98,7 @@ def peak_json(
         "moment": str(peak.moment),
         **_device_json(peak.live),
         **_least_json(trace, is_least=peak.is_least),
+        "approximate_lines_bytes": peak.live.roughly_placed_bytes,
         "made_by": _block_json(peak.allocation) if peak.allocation is not None else None,
         "before_bytes": peak.live.before_bytes,
         "backend_bytes": peak.backend_bytes,
@@ -118,6 +119,7 @@ def live_json(live: Live, at: Moment, groups: Sequence[Entry]) -> dict[str, Any]
         **_device_json(live),
         "program_bytes": live.program_bytes,
         **_least_json(live.trace, is_least=live.is_least),
+        "approximate_lines_bytes": live.roughly_placed_bytes,
         "before_bytes": live.before_bytes,
         "backend_bytes": live.backend_bytes,
         "blocks": len(live),
@@ -146,18 +148,17 @@ def _device_names(trace: MemoryTrace) -> list[tuple[str, str]]:
     return [("device", trace.device_name + (f"; also traced: {others}" if others else ""))]
 
 
-def _device(live: Live, backend_bytes: int) -> list[tuple[str, str]]:
-    """And what its allocator holds besides the program's and the backend's blocks."""
+def _device(live: Live) -> list[tuple[str, str]]:
+    """And what its allocator holds besides the blocks."""
     rows = _device_names(live.trace)
     if live.reserved_bytes:
-        used = live.program_bytes + backend_bytes
         rows.append(("reserved", f"{_exact(live.reserved_bytes)} by torch's allocator"))
-        rows.append(("fragmentation", f"{_exact(live.reserved_bytes - used)} of it not allocated"))
+        rows.append(("fragmentation", f"{_exact(live.unused_bytes)} of it in no block: cached, or rounded up"))
     return rows
 
 
 def _device_json(live: Live) -> dict[str, Any]:
-    return {"device": live.trace.device_name, "reserved_bytes": live.reserved_bytes}
+    return {"device": live.trace.device_name, "reserved_bytes": live.reserved_bytes, "unused_bytes": live.unused_bytes}
 
 
 def _least(found: Peak | Live) -> str:
@@ -177,6 +178,10 @@ def _shares(live: Live, backend_bytes: int, *, is_least: bool, counts_backend: b
         rows.append(("before start moment", f"at least {old}\n{UNCOUNTED}: {_bound(live.trace.uncounted_bytes)}"))
     elif live.before_bytes:
         rows.append(("before start moment", old))
+    if rough := live.roughly_placed_bytes:
+        rows.append(
+            ("approximate lines", f"{_exact(rough)} of it: the last line known of the thread, maybe an earlier one")
+        )
     if backend_bytes:
         where = "of it" if counts_backend else "more"
         rows.append(("backend", f"{_exact(backend_bytes)} {where}: the communication backend's own"))

@@ -167,7 +167,7 @@ def command(
     logs of its node stay in DIR: `status` names the folder, and `publish` copies them.
 
     With --memory-cap, an allocation raises torch.OutOfMemoryError if the program itself would then hold more than SIZE.
-    The memory of the communication backend does not count.
+    The memory of the communication backend does not count. On a GPU, SIZE limits what torch's allocator reserves.
 
     --on-incident runs CMD twice: when the incident is seen (event is "incident"), and when it has been captured (event
     is "captured"). The JSON object also has run, kind, text, moment, ranks and capsules. The job never waits for CMD.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from prismdbg.memory.live import live_at
 from prismdbg.memory.peak import peak
 from prismdbg.memory.refused import refusals
 from prismdbg.memory.segments import reserved_ranges
+from prismdbg.memory.snapshot import write_snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.model.moment import Moment
 from prismdbg.rank.native import build as native_build
@@ -46,7 +48,8 @@ def report(folder: Path) -> Any:
 
 @pytest.fixture
 def trace(folder: Path) -> MemoryTrace:
-    return open_trace(folder / "trace")
+    report = json.loads((folder / "report.json").read_text())
+    return open_trace(folder / "trace", report["stats"]["records"])
 
 
 def test_each_device_has_sums_of_its_own(report: Any) -> None:
@@ -87,3 +90,20 @@ def test_a_breakpoint_on_an_allocation_is_told_when_its_operator_ends(report: An
     block = trace.allocation(int(trace.made[-1]))
     assert "OnGpuBackward" in block.site.outer_op
     assert block.site.own_frame is not None and block.site.own_frame.filename.endswith("device_blocks.py")
+
+
+def test_whoever_is_told_may_change_while_blocks_are_made(report: Any) -> None:
+    """Neither waits for the other: one has Python's lock, which the other needs to let go of the last callback."""
+    assert report["steered"] == 50_000
+
+
+def test_torchs_own_viewer_reads_segments_with_gaps(trace: MemoryTrace, tmp_path: Path) -> None:
+    write_snapshot(trace, tmp_path / "snapshot.pickle")
+    torch = importlib.util.find_spec("torch")
+    assert torch is not None and torch.origin is not None
+    viewer = Path(torch.origin).parent / "cuda" / "_memory_viz.py"
+    for view in ("segment_plot", "trace", "stats"):
+        to = ["-o", str(tmp_path / "plot.html")] if view == "segment_plot" else []
+        command = [sys.executable, str(viewer), view, str(tmp_path / "snapshot.pickle"), *to]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_S, check=False)
+        assert done.returncode == 0, done.stderr

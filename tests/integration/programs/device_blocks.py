@@ -3,6 +3,7 @@ to memory of `cuda:0` is told to the tracer as torch's allocator would. Writes w
 
 import json
 import sys
+import threading
 from pathlib import Path
 
 import torch
@@ -44,6 +45,24 @@ def heard(event: Event) -> None:
     seen.append((str(event.kind), event.outer_op, event.device, event.size_bytes, event.total_bytes))
 
 
+def steered(times: int) -> int:
+    """Blocks come and go, with Python's lock held, while another thread changes who is told of them."""
+    done = threading.Event()
+
+    def steer() -> None:
+        while not done.is_set():
+            tracer.on_event(lambda _: None, [Filter(size_at_least_bytes=1 << 50)])
+
+    thread = threading.Thread(target=steer, daemon=True)
+    thread.start()
+    for _ in range(times):
+        tell(ALLOCATED, 0x8000_0000, 1)
+        tell(FREED, 0x8000_0000, 1)
+    done.set()
+    thread.join()
+    return times
+
+
 tracer.arm(FOLDER / "trace", cache_dir=CACHE, from_start=True)
 kept = torch.ones(1000)
 tracer.moved(1, 0)
@@ -63,8 +82,7 @@ tracer.on_event(heard, [Filter(size_at_least_bytes=200)])
 loss.backward()
 tracer.on_event(None)
 stats = tracer.stats()
-(FOLDER / "report.json").write_text(
-    json.dumps(
-        {"stats": stats, "seen": seen, "inside": inside, "kept": kept.nbytes, "found": tracer.find(0x1000_0003).device}
-    )
-)
+found = tracer.find(0x1000_0003)
+told = {"stats": stats, "seen": seen, "inside": inside, "kept": kept.nbytes, "found": found.device if found else ""}
+told["steered"] = steered(50_000)
+(FOLDER / "report.json").write_text(json.dumps(told))

@@ -208,6 +208,17 @@ def test_memory_is_a_counter(tmp_path: Path) -> None:
     assert [value for _, value in points] == [101, 151]
 
 
+def test_each_device_has_a_counter_of_its_own(tmp_path: Path) -> None:
+    write_training(tmp_path / "run" / "ranks" / "0.0", steps=1)
+    trace = TraceBuilder(tmp_path / "run" / "ranks" / "0.0" / "memory", clock_ns=10**18)
+    trace.allocate(100)
+    trace.allocate(7, device=1)
+    trace.write()
+    found = exported(tmp_path / "run")
+    counted = {found.tracks[track][0]: [value for _, value in points] for track, points in found.counts.items()}
+    assert counted == {"memory of the program, cpu": [100], "memory of the program, cuda:0": [7]}
+
+
 def test_a_packed_capsule_and_only_its_last_calls(tmp_path: Path) -> None:
     make_capsule(tmp_path / "capsule")
     assert len(exported(tmp_path / "capsule").of(0, "world")) == 6

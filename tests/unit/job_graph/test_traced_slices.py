@@ -238,6 +238,10 @@ class TestInEntries:
         },
     )
 
+    def test_what_is_held_on_a_gpu_is_named_after_it(self) -> None:
+        source = Source(split=Provenance.REPLAYED, until_ns=1000, traced=replace(self.TRACED, device="cuda:0"))
+        assert f"{HELD} on cuda:0" in entries_of(_slice(), MESH, source).texts
+
     def test_recorded_times_split_as_the_replay_took_them(self) -> None:
         source = Source(split=Provenance.REPLAYED, from_ns=-400, until_ns=1000, traced=self.TRACED)
         entries = entries_of(_slice(), MESH, source)

@@ -89,6 +89,18 @@ def test_what_is_reserved_is_known_at_every_moment(trace: MemoryTrace) -> None:
     assert live_at(trace.on(CPU)).reserved_bytes == 0
 
 
+def test_what_is_unused_is_in_no_block_whichever_are_looked_at(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace")
+    builder.reserve(0x1000, 16 * KIB, GPU)
+    builder.allocate(1000, device=GPU)
+    builder.now = Moment(1)
+    builder.allocate(300, device=GPU, backend=True)
+    builder.allocate(200, device=GPU)
+    inside = peak(open_trace(builder.write()), Moment(1), made_inside=True)
+    assert inside is not None and inside.size_bytes == 200
+    assert inside.live.unused_bytes == 16 * KIB - 1500
+
+
 @pytest.mark.parametrize("name", ["cpu", "cuda:0", "cuda:12"])
 def test_devices_have_the_names_that_torch_has(name: str) -> None:
     assert device_name(device_number(name)) == name
@@ -112,7 +124,7 @@ def test_the_command_says_which_device_it_shows(folder: Path, capsys: pytest.Cap
     shown = capsys.readouterr().out
     assert "cuda:0; also traced: cpu, cuda:1" in shown
     assert (
-        "16.0 KiB (16384 bytes) by torch's allocator" in shown and "10.9 KiB (11154 bytes) of it not allocated" in shown
+        "16.0 KiB (16384 bytes) by torch's allocator" in shown and "10.9 KiB (11154 bytes) of it in no block" in shown
     )
     assert main.run(["memory", str(folder), "--device", "cpu", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

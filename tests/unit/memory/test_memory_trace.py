@@ -471,3 +471,17 @@ def test_the_backends_at_the_peak_is_the_same_with_it_and_without(builder: Trace
     apart, together = peak(trace), peak(trace, with_backend=True)
     assert apart is not None and (apart.size_bytes, apart.backend_bytes, apart.live.backend_bytes) == (150, 7, 0)
     assert together is not None and (together.size_bytes, together.backend_bytes) == (157, 7)
+
+
+def test_lines_that_are_only_the_last_known_ones_are_said_to_be(builder: TraceBuilder) -> None:
+    builder.allocate(300, "aten::mm", frames=(OWN,), old_stack=True)
+    builder.allocate(7000, "aten::mm", old_stack=True)  # of no line at all
+    builder.allocate(40, "aten::mm", frames=(OWN,))
+    shown = answers.Memory(answer=peak(open_trace(builder.write())), by="op", moment=Moment(0))
+    assert "approximate lines" in answer_text(shown) and "300 bytes of it: the last line known" in answer_text(shown)
+
+
+def test_exact_lines_need_no_word(builder: TraceBuilder) -> None:
+    builder.allocate(40, "aten::mm", frames=(OWN,))
+    shown = answers.Memory(answer=peak(open_trace(builder.write())), by="op", moment=Moment(0))
+    assert "approximate" not in answer_text(shown)

@@ -320,3 +320,21 @@ def test_a_trace_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "memory.00000.seg").write_bytes(b"")
     os.mkfifo(tmp_path / "memory.00001.seg")
     assert looked(tmp_path, Moment(1)).note != ""
+
+
+def test_of_several_devices_the_pane_names_the_one_it_shows(tmp_path: Path) -> None:
+    builder = TraceBuilder(tmp_path / "trace")
+    builder.allocate(10)
+    builder.reserve(0x1000, 2 << 20, device=1)
+    builder.allocate(1 << 20, device=1)
+    request = MemoryRequest(folder=builder.write(), at=None, look=None, since=None, by=GroupBy.OP)
+    view = MemoryReader().look(request)
+    assert (view.device, view.program_bytes, view.reserved_bytes) == ("cuda:0", 1 << 20, 2 << 20)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("v")
+        app.panes.memory.show(view)
+        note = str(app.panes.memory.note.render())
+        assert "on cuda:0 at the end" in note and "2.0 MiB reserved" in note
+
+    screen_of(part, tmp_path, PlayedRank())

@@ -17,7 +17,7 @@ from prismdbg.capsule.verify import Severity, findings, verify
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.debugger.debugger import Debugger
-from prismdbg.errors import CapsuleError
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.capture import packed_memory
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
 from prismdbg.jobs.capture.packed_memory import cut, packed_trace
@@ -153,3 +153,20 @@ def test_a_segment_that_leads_nowhere_is_one_clear_error(tmp_path: Path) -> None
         assemble(
             Ingredients(run=run, folder=run.ranks / "0", output=tmp_path / "c", origin=Origin.START, incident=incident)
         )
+
+
+def test_the_debugger_shows_the_device_that_it_is_asked_for(tmp_path: Path) -> None:
+    rank, builder = SimulatedRank(), TraceBuilder(tmp_path / "trace", from_start=True)
+    builder.allocate(10)
+    builder.allocate(500, device=2)
+    builder.now = Moment(0, 2)
+    builder.allocate(9000)  # is not made yet
+    debugger = Debugger(rank, lambda _: None, recorded=rank.moments, memory=builder.write())
+    debugger.begin()
+    debugger.do("next")
+    shown = {words: debugger.do(words) for words in ("memory", "memory on cpu", "memory on cuda:1")}
+    assert [answer.answer.program_bytes for answer in shown.values()] == [500, 10, 500]
+    assert debugger.do("memory peak on cuda:1").answer.size_bytes == 500
+    for wrong, said in (("memory on cuda:0", "no memory of cuda:0"), ("memory on gpu", "'gpu' is not a device")):
+        with pytest.raises(UsageError, match=said):
+            debugger.do(wrong)
