@@ -30,7 +30,7 @@ from prismdbg.jobs.capture.capture_state import capture_state
 from prismdbg.jobs.capture.costs import predict_image
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
 from prismdbg.jobs.capture.requests import RequestJson, captured_elsewhere, has_local_logs, is_elsewhere
-from prismdbg.jobs.storage.ranks_alive import is_alive, still_runs
+from prismdbg.jobs.storage.ranks_alive import is_alive, still_runs, stopped_pid
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.log.columns import LAST_BYTES
 from prismdbg.log.folding import split_before
@@ -52,6 +52,7 @@ POLL_S = 0.005
 ENDING_S = 2.0
 STARTING_S = 10.0
 PROGRESS_S = 1.0
+STOPPED_S = 2.0  # a profiler stops a process for a moment
 UNMARKED_S = 3.0  # so long without any step, and it is said that there may never be one
 SHOWN = 4
 ENDED_HINT = "run `prismdbg why RUN`, which reads its log, or capture a rank that is alive"
@@ -219,6 +220,20 @@ def await_agent(folder: Path, say: Say) -> None:
             say(f"rank {folder.name} has just started; waiting up to {STARTING_S:g} s for its agent")
         time.sleep(POLL_S)
     socket_of(folder)
+    refuse_stopped(folder)
+
+
+def refuse_stopped(folder: Path) -> None:
+    """`WaitTimeout` where the rank's process stays stopped: it would answer nothing."""
+    deadline = time.monotonic() + STOPPED_S
+    while (pid := stopped_pid(read_json(folder / "rank.json"))) is not None:
+        if time.monotonic() > deadline:
+            raise WaitTimeout(
+                f"rank {folder.name} cannot answer: its process {pid} is stopped (state T of `ps`)",
+                hint=f"run `kill -CONT {pid}` if a signal stopped it, or let the debugger that holds it continue it, "
+                "then capture it again",
+            )
+        time.sleep(POLL_S)
 
 
 def _answers(folder: Path) -> bool:
@@ -235,7 +250,8 @@ def agent_of(folder: Path, *, bound_s: float = BOUND_S) -> Iterator[AgentClient]
 
 @contextmanager
 def told_of_its_end(folder: Path) -> Iterator[None]:
-    """What fails in here because the rank's process has ended is told as that, not as what broke at the moment."""
+    """What fails in here because the rank's process has ended, or is stopped, is told as that, not as what broke at the
+    moment."""
     try:
         yield
     except (RankLost, CheckpointError, WaitTimeout, OSError) as error:
@@ -243,6 +259,8 @@ def told_of_its_end(folder: Path) -> Iterator[None]:
             raise
         if _ends_now(folder):
             raise RankLost(f"rank {folder.name} has ended while it was being captured", hint=ENDED_HINT) from error
+        if isinstance(error, WaitTimeout):
+            refuse_stopped(folder)
         raise
 
 
