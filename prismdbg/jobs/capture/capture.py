@@ -189,7 +189,9 @@ def _capture_from_start(request: CaptureRequest, folder: Path, incident: Inciden
     if not kept_from_the_start(folder):
         raise CapsuleError(
             f"rank {folder.name} cannot be replayed from the program's start: not all of the received data was kept",
-            hint="record with --window all, or capture a checkpoint",
+            hint=f"capture a checkpoint; `prismdbg status {request.run.path}` shows what is lost"
+            if request.run.keeps_all
+            else "record with --window all, or capture a checkpoint",
         )
     return assemble(
         Ingredients(run=request.run, folder=folder, output=request.output, origin=Origin.START, incident=incident)
@@ -204,7 +206,7 @@ def socket_of(folder: Path) -> Path:
             f"rank {folder.name} has no rank.json, which describes it",
             hint="capture another rank: the recorder of this rank failed at its start, or the rank was killed then",
         )
-    _refuse_out_of_reach(folder.name, rank)
+    _refuse_out_of_reach(folder, rank)
     if not still_runs(rank):
         raise RankLost(f"rank {folder.name} has ended", hint=ENDED_HINT)
     return Path(rank["socket"])
@@ -274,10 +276,10 @@ def _ends_now(folder: Path) -> bool:
     return bool(rank)
 
 
-def _refuse_out_of_reach(name: str, rank: Mapping[str, Any]) -> None:
+def _refuse_out_of_reach(folder: Path, rank: Mapping[str, Any]) -> None:
     """A rank on another node, in a container or of another user is named as such, with what works instead."""
-    node, here = str(rank["hardware"]["node"]), platform.node()
-    instead = "or record with --window all and capture with --origin start: this needs only the run folder"
+    name, node, here = folder.name, str(rank["hardware"]["node"]), platform.node()
+    instead = f"or {_from_the_start(folder)}: this needs only the run folder"
     if node != here:
         raise FacilityError(
             f"rank {name} runs on node {node}, this is {here}", hint=f"run the capture there, {instead}"
@@ -294,6 +296,12 @@ def _refuse_out_of_reach(name: str, rank: Mapping[str, Any]) -> None:
     if rank["uid"] != os.getuid() and os.getuid() != 0:
         hint = f"run the capture as that user or as root, {instead}"
         raise FacilityError(f"rank {name} runs as user {rank['uid']}", hint=hint)
+
+
+def _from_the_start(folder: Path) -> str:
+    """What needs no checkpoint of the rank with this log folder."""
+    from_start = "capture with --origin start"
+    return from_start if RunFolder(folder.parent.parent).keeps_all else f"record with --window all and {from_start}"
 
 
 def take_image(
@@ -324,8 +332,7 @@ def take_image(
         raise CheckpointError(
             f"the process of rank {folder.name} cannot be checkpointed: it has files open that no replay can reopen: "
             f"{', '.join(map(str, left[:SHOWN]))}",
-            hint="close them in the program before the capture, or record with --window all and capture with "
-            "--origin start",
+            hint=f"close them in the program before the capture, or {_from_the_start(folder)}",
         )
     return taken
 
