@@ -37,7 +37,7 @@ from prismdbg.log.folding import split_before
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
-from prismdbg.protocol.client import AgentClient
+from prismdbg.protocol.client import AgentClient, AgentError
 from prismdbg.settings.boot import boot_id
 from prismdbg.settings.process_stat import start_ticks
 from prismdbg.settings.rank_config import RankConfig
@@ -482,5 +482,5 @@ def _window_back(folder: Path, config: RankConfig, holder: Mapping[str, Any]) ->
     try:
         with agent_of(folder, bound_s=LEASE_S) as agent:
             agent.ask("window", back=True, on=on, steps=steps, size_bytes=size_bytes, **holder)
-    except RankLost:
-        return  # it ended by itself: nothing to put back
+    except (RankLost, AgentError):  # it has ended, or accepts no client: it puts it back when this process is gone
+        return
