@@ -110,6 +110,9 @@ class RankProcess:
     def is_alive(self) -> bool:
         return self.pid is not None and _is_the_same(self.pid, self._described)
 
+    def is_stopped(self) -> bool:
+        return self.pid is not None and stopped_pid(self._described) is not None
+
     def ended_by_itself(self) -> bool:
         """Its program came to its end, or to an exit of its own. Of a log that is damaged nobody knows: it accuses no
         rank, and keeps nobody from looking at the others."""
