@@ -33,7 +33,7 @@ from limits import Met, Room, limit_restored, used_bytes  # noqa: E402
 from output import hold_output  # noqa: E402
 from place import Kept, make_place  # noqa: E402
 from private_folders import hold_private, seen_by_descriptor  # noqa: E402
-from rank import restore_images, start  # noqa: E402
+from rank import FieldError, restore_images, start  # noqa: E402
 from syscalls import (  # noqa: E402
     CLONE_NEWCGROUP,
     CLONE_NEWIPC,
@@ -205,6 +205,8 @@ def run_inner(spec: Spec, private: dict[str, int], met: Met, report: Reporter) -
             attend_checkpoints(spec, kept, met, report)
         code = reap_until(bring_up(spec, kept, report))
         report("exited", code=code, limits=met.names(code))
+    except FieldError as error:
+        report("failed", what=str(error), field=error.field)
     except PlaceError as error:
         report("failed", what=str(error))
     except RestoreError as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from prismdbg.capsule import layout
+from prismdbg.capsule.log.coverage import receives
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.log.format import payload_segment
 from prismdbg.capsule.log.reader import read_payload
@@ -84,6 +85,11 @@ class Rank:
         element type.
         """
         if (data := self.payload(collective)) is None:
+            if not receives(collective, self.number, self.groups.get(collective.group)):
+                raise UsageError(
+                    f"rank {self.number} receives nothing in {collective.moment}",
+                    hint="read it on one that does",
+                )
             raise UsageError(
                 f"the payload of {collective.moment} was not kept", hint="record with --window all, or a larger window"
             )

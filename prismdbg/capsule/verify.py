@@ -97,12 +97,17 @@ def findings(path: Path) -> Iterator[Finding]:
     yield from _notes(capsule.manifest)
 
 
+def _fatal(capsule: Capsule, name: str, error: CapsuleError) -> Finding:
+    """With the name of the file once."""
+    return Finding(Severity.FATAL, name, str(error).removeprefix(f"{capsule.path / name}: "))
+
+
 def _memory(capsule: Capsule) -> Iterator[Finding]:
     if any(name.startswith(layout.MEMORY + "/") for name in capsule.manifest.files):
         try:
             read_parts(capsule.path / layout.MEMORY)
         except CapsuleError as error:
-            yield Finding(Severity.FATAL, layout.MEMORY, str(error))
+            yield _fatal(capsule, layout.MEMORY, error)
 
 
 def _state(capsule: Capsule) -> Iterator[Finding]:
@@ -114,7 +119,7 @@ def _state(capsule: Capsule) -> Iterator[Finding]:
         read_log(capsule.path / layout.STATE / PROLOGUE)
         past = checked_json.read(capsule.path / layout.RANK).integer("past_records")
     except CapsuleError as error:
-        yield Finding(Severity.FATAL, layout.STATE, str(error))
+        yield _fatal(capsule, layout.STATE, error)
         return
     if snapshot.past_records != past:
         yield Finding(Severity.FATAL, layout.STATE, f"begins at record {snapshot.past_records}, the capsule at {past}")
@@ -184,16 +189,16 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
             try:
                 checked_json.read(capsule.path / name)
             except CapsuleError as error:
-                yield Finding(Severity.FATAL, name, str(error))
+                yield _fatal(capsule, name, error)
     if layout.RANK in capsule.manifest.files:
         try:
             capsule.rank()
         except CapsuleError as error:
-            yield Finding(Severity.FATAL, layout.RANK, str(error))
+            yield _fatal(capsule, layout.RANK, error)
     try:
         rank_files = files.read_files(capsule)
     except CapsuleError as error:
-        yield Finding(Severity.FATAL, layout.FILES_INDEX, str(error))
+        yield _fatal(capsule, layout.FILES_INDEX, error)
         return
     for file in rank_files:
         if file.place is files.Place.MISSING:
@@ -211,7 +216,7 @@ def _log(capsule: Capsule) -> Iterator[Finding]:
         log = read_log(capsule.log)
         span = capsule_span(capsule, log)
     except CapsuleError as error:
-        yield Finding(Severity.FATAL, layout.LOG, str(error))
+        yield _fatal(capsule, layout.LOG, error)
         return
     if log.rank != capsule.manifest.rank:
         yield Finding(Severity.FATAL, layout.LOG, f"is of rank {log.rank}, expected {capsule.manifest.rank}")

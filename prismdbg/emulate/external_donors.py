@@ -63,7 +63,10 @@ def write_external(run: RunFolder, mesh: Mesh, target: Path) -> int:
         found.setdefault(value.key, value)
     if not found and "emulated" not in read_json(run.run_json):
         raise UsageError(
-            f"{run.path} contains no received values", hint="record it with --window all, then use it as donor"
+            f"{run.path} contains no received values",
+            hint="choose a run in which ranks receive tensors"
+            if run.keeps_all
+            else "record it with --window all, then use it as donor",
         )
     (target / "0.jsonl").write_text("".join(json.dumps(asdict(value)) + "\n" for value in found.values()))
     return len(found)

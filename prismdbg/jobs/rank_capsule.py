@@ -128,7 +128,8 @@ def _recorded(run: RunFolder, rank: int | None, say: Say) -> Path:
         )
     raise RankLost(
         f"rank {rank} has ended, and the run contains too little data to replay it",
-        hint="record with --checkpoint-every STEPS or --window all; for a diagnosis: prismdbg why",
+        hint=f"record with --checkpoint-every STEPS{'' if run.keeps_all else ' or --window all'}; for a diagnosis: "
+        "prismdbg why",
     )
 
 

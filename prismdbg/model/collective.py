@@ -12,6 +12,7 @@ from prismdbg.model.frame import Frame as Frame
 from prismdbg.model.frame import place_of, source_of
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
+from prismdbg.model.plain_text import one_line
 from prismdbg.model.sketch import Sketch
 
 
@@ -63,7 +64,7 @@ class Group:
         `new_group`, else torch's `group_name`, a number."""
         if self.desc == "default_pg":
             return "world"
-        return self.desc.removeprefix("mesh_") if self.desc and self.desc != "undefined" else self.name
+        return one_line(self.desc.removeprefix("mesh_") if self.desc and self.desc != "undefined" else self.name)
 
 
 def group_title(groups: Mapping[str, Group], name: str) -> str:

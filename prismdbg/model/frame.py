@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from prismdbg.model import user_code
+from prismdbg.model.plain_text import one_line
 
 _PACKAGES = re.compile(r"/(?:site|dist)-packages/")
 _PYTHON = re.compile(r"^<|/lib(?:64)?/python\d|/python\d+\.zip/")
@@ -32,7 +33,7 @@ class Frame:
     name: str
 
     def __str__(self) -> str:
-        return f"{self.filename}:{self.line} in {self.name}"
+        return one_line(f"{self.filename}:{self.line} in {self.name}")
 
 
 @lru_cache(1 << 14)

@@ -10,7 +10,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,7 +18,7 @@ from typing import Self
 from prismdbg.errors import PrismError, RankLost, WaitTimeout, exit_code_of
 from prismdbg.protocol.hello import Hello, unknown_verb
 from prismdbg.protocol.messages import checked_event, checked_reply
-from prismdbg.protocol.wire import Connection, InvalidMessage, Message
+from prismdbg.protocol.wire import Connection, InvalidMessage, Message, PeerClosed
 
 Heard = list[tuple[Message, int]]  # events that nobody has taken, with the size of each in bytes
 Reach = Callable[[], AbstractContextManager[str]]
@@ -77,7 +77,8 @@ class AgentClient:
         soon after `given_up` says so."""
         self._next_id += 1
         number, what = self._next_id, f"the agent's answer to {verb!r}"
-        self._connection.send({"id": number, "do": verb, **arguments})
+        with suppress(PeerClosed):  # an agent that accepts no client says why before it closes
+            self._connection.send({"id": number, "do": verb, **arguments})
         self._asked[number] = verb
         deadline = time.monotonic() + timeout_s
         while True:

@@ -29,6 +29,10 @@ class InvalidMessage(RankLost):
     """The other end sent what is no message, or no such message: nothing that it says is believed any more."""
 
 
+class PeerClosed(RankLost):
+    """The other end was gone before anything was sent to it. What it sent before can still be received."""
+
+
 class Connection:
     """One end of a socket. Sending is whole messages; receiving is bounded. Not for use by two threads at once.
 
@@ -41,10 +45,12 @@ class Connection:
         self.last_bytes = 0
 
     def send(self, message: Message) -> None:
-        """Raises `RankLost` when the other end is gone."""
+        """Raises `PeerClosed` when the other end is gone, `RankLost` when it does not receive."""
         try:
             self._sock.settimeout(30)
             self._sock.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise PeerClosed(f"the peer of the agent's socket has closed it: {error}") from error
         except OSError as error:
             raise RankLost(f"the peer of the agent's socket has closed it: {error}") from error
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from prismdbg.errors import PrismError, UsageError
+from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError
 from prismdbg.protocol.hello import Hello, unknown_verb
 from prismdbg.protocol.wire import Connection, Message
 from prismdbg.rank.amx_permission import AmxPermission
@@ -31,10 +31,28 @@ _SPARE_FILES = 16  # that clients leave to the program
 MAX_CLIENTS = 32  # at once: each has a thread and a descriptor of the program's
 
 
-def _leaves_room(descriptor: int) -> bool:
-    """Whether the program may still open files of its own: a kernel gives the lowest number that is free."""
+def _why_refused(descriptor: int, clients: int) -> PrismError | None:
+    """The program must be able to open files of its own: a kernel gives the lowest number that is free."""
+    if clients >= MAX_CLIENTS:
+        return RankLost(f"{clients} clients are connected to the rank, which is the limit", hint="end one of them")
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return limit == resource.RLIM_INFINITY or descriptor < limit - _SPARE_FILES
+    if limit == resource.RLIM_INFINITY or descriptor < limit - _SPARE_FILES:
+        return None
+    return FacilityError(
+        f"the rank's process may have {limit:,} open files, and prismdbg leaves the last {_SPARE_FILES} to the program",
+        hint="raise the limit before you start it: `ulimit -n 1024`",
+    )
+
+
+def _refuse(connection: Connection, why: PrismError) -> None:
+    """In answer to the client's first request, without waiting for it."""
+    with contextlib.suppress(RankLost):
+        connection.send(_failure(1, why))
+    connection.close()
+
+
+def _failure(number: object, error: PrismError) -> Message:
+    return {"id": number, "ok": False, "kind": type(error).__name__, "error": str(error), "hint": error.hint}
 
 
 class Agent:
@@ -114,10 +132,10 @@ class Agent:
                     raise
                 time.sleep(_RETRY_S)  # who wants to connect waits in the socket's queue
                 continue
-            if len(self._clients) >= MAX_CLIENTS or not _leaves_room(client.fileno()):
-                client.close()
-                continue
             connection, lock = Connection(client), threading.Lock()
+            if why := _why_refused(client.fileno(), len(self._clients)):
+                _refuse(connection, why)
+                continue
             self._clients[id(connection)] = connection, lock
             try:
                 start_own_thread("prismdbg-client", self._serve, (connection, lock))
@@ -153,6 +171,6 @@ class Agent:
         try:
             return {"id": number, "ok": True, **verb(message)}
         except PrismError as error:
-            return {"id": number, "ok": False, "kind": type(error).__name__, "error": str(error), "hint": error.hint}
+            return _failure(number, error)
         except Exception as error:
             return {"id": number, "ok": False, "error": f"{name} failed in the rank: {error!r}"}

@@ -9,6 +9,7 @@ from typing import Any
 from prismdbg.model.breakpoints import ON_THE_WAY, StopReason
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
+from prismdbg.model.plain_text import one_line
 from prismdbg.model.plurals import counted
 from prismdbg.render.console import columns, size
 from prismdbg.session.divergence_text import group_of, headline
@@ -79,7 +80,7 @@ def own_line(frames: Sequence[Frame]) -> str:
 
 def event_line(event: Json) -> str:
     """`aten::mm`, or `allocation of 4096 B in aten::mm`; of another device than the CPU `... on cuda:0 in ...`."""
-    name = event["profiling_name"] or "no operator"
+    name = one_line(event["profiling_name"]) or "no operator"
     if event["kind"] == "op":
         return f"{name}, about to run"
     device = event.get("device", "cpu")
@@ -93,7 +94,7 @@ def call_line(call: Json) -> str:
         return event_line(call)
     tensors = call.get("inputs") or call.get("outputs") or []
     shown = ", ".join(tensors[:3]) + (f", ... ({len(tensors)} tensors)" if len(tensors) > 3 else "")
-    return f"{call['profiling_name']} on group {group_of(call)}" + (f": {shown}" if shown else "")
+    return one_line(f"{call['profiling_name']} on group {group_of(call)}" + (f": {shown}" if shown else ""))
 
 
 def info_text(stop: Stopped, tally: Json, visited: Sequence[Moment]) -> str:
@@ -108,7 +109,7 @@ def info_text(stop: Stopped, tally: Json, visited: Sequence[Moment]) -> str:
             rows.append((field.replace("_", " "), text))
     rows.append(("compared", tally_text(tally)))
     rows.append(("visited", ", ".join(map(str, visited[-8:]))))
-    return "\n".join(f"{name:<14}{text}" for name, text in rows)
+    return "\n".join(f"{name:<14}{one_line(text)}" for name, text in rows)
 
 
 def _group_rows(call: Json) -> list[tuple[str, str]]:
@@ -213,19 +214,19 @@ def source_lines(source: Json) -> Iterator[str]:
     """With the line that is executed marked."""
     if not source["lines"]:
         if length := source.get("length"):
-            yield f"{source['filename']} has {counted(length, 'line')}"
+            yield one_line(f"{source['filename']} has {counted(length, 'line')}")
             return
         unknown = "" if "length" in source else ", or the file has no such line"  # a capsule's rank may be of before
-        yield f"no source for {source['filename'] or 'this place'}{unknown}"
+        yield one_line(f"no source for {source['filename'] or 'this place'}{unknown}")
         return
-    yield f"{source['filename']}:{source['line']} in {source['function']}"
+    yield one_line(f"{source['filename']}:{source['line']} in {source['function']}")
     for number, text in enumerate(source["lines"], source["first"]):
-        yield f"{'->' if number == source['line'] else '  '} {number:>5}  {text}".rstrip()
+        yield one_line(f"{'->' if number == source['line'] else '  '} {number:>5}  {text}").rstrip()
 
 
 def peers_text(peers: Json) -> str:
     rows = [[str(m["rank"]), str(m["group_rank"]), m["role"], _arrived(m, peers)] for m in peers["members"]]
-    title = f"group {peers['title']} of {peers['size']}"
+    title = one_line(f"group {peers['title']} of {peers['size']}")
     took = peers["recorded_ns"]
     note = f"\nin the recorded run this rank waited {took / 1e6:.3f} ms" if took is not None else ""
     return f"{title}\n{columns(('rank', 'in group', 'answer', 'arrived'), rows, right=('rank', 'in group'))}{note}"
@@ -244,4 +245,4 @@ def locals_text(names: Sequence[Json]) -> str:
     if not names:
         return "no names here"
     width = min(max(len(name["name"]) for name in names), 24)
-    return "\n".join(f"{name['name']:<{width}}  {name['text']}" for name in names)
+    return "\n".join(one_line(f"{name['name']:<{width}}  {name['text']}") for name in names)

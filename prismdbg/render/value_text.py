@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from prismdbg.model.plain_text import one_line
+
 Json = dict[str, Any]
 
 MANY_LINES = 40
@@ -18,7 +20,7 @@ def value_text(value: Json, *, only_stats: bool = False, brief: bool = False) ->
     """`only_stats`: of tensors everything but the values; `brief`: one line."""
     lines = list(_lines(_without_values(value) if only_stats or brief else value))
     if brief:
-        return "  ".join(line.strip() for line in lines[:2])
+        return one_line("  ".join(line.strip() for line in lines[:2]))
     if len(lines) > MANY_LINES and value["kind"] in ("sequence", "mapping"):
         lines = list(_in_short(value))
     if hidden := value.get("hidden"):
@@ -29,7 +31,7 @@ def value_text(value: Json, *, only_stats: bool = False, brief: bool = False) ->
         )
     if value.get("assumed"):
         lines.append("note: depends on synthesized peers")
-    return "\n".join(lines)
+    return "\n".join(map(one_line, lines))
 
 
 def _without_values(value: Json) -> Json:

@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from prismdbg.errors import RuntimeFailure, WaitTimeout
+from prismdbg.errors import CapsuleError, RuntimeFailure, WaitTimeout
 from prismdbg.runtime.foreign_files import MAX_LOG_BYTES, read_regular
 from prismdbg.runtime.limits import reached
 from prismdbg.runtime.parent_death_fifo import ParentDeathFifo
-from prismdbg.runtime.spec import ReplaySpec
+from prismdbg.runtime.spec import ProgramOrigin, ReplaySpec
 from prismdbg.runtime.starter_spec import RESTORE_LOG, STARTER_LOG, Progress, read_progress
 from prismdbg.runtime.status_socket import StatusSocket
 
@@ -143,6 +143,8 @@ class StartedRank:
             log = _read(self._spec.control / RESTORE_LOG)
             explain = restoring.engine.explain_foreign if self._spec.restores_capsule else restoring.engine.explain
             return explain(restoring.doing, f"{log}\nError (starter): {progress.failure}\n")
+        if progress.field and (unfit := self._unfit(progress)):
+            return unfit
         where = self._place.describe()
         if progress.failure:
             return RuntimeFailure(
@@ -154,6 +156,24 @@ class StartedRank:
             f"the starter in {where} ended with {code} and no message" + "".join(f": {line}" for line in said),
             hint=f"see {self._spec.session}",
         )
+
+    def _unfit(self, progress: Progress) -> CapsuleError | None:
+        """None where this machine lacks what the capsule lists: a plain process works in the folders that are here."""
+        origin, environment = self._spec.origin, self._spec.environment
+        if not isinstance(origin, ProgramOrigin) or (origin.cwd in self._spec.folders and progress.field == "cwd"):
+            return None
+        if progress.field == "cwd":
+            return _unfit("cwd", origin.cwd, "a folder that the capsule lists", progress.failure)
+        if environment is not None:
+            environment.check_unchanged()
+        return _unfit("executable", origin.executable, "the interpreter that the capsule lists", progress.failure)
+
+
+def _unfit(field: str, value: str, wanted: str, reason: str) -> CapsuleError:
+    return CapsuleError(
+        f"rank.json: {field} must be {wanted}, not {value[:80]!r} ({reason})",
+        hint="capture or fetch it again: the capsule is damaged or altered",
+    )
 
 
 def find_below(outer: int, inside: int) -> int | None:

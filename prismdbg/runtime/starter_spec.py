@@ -150,12 +150,14 @@ def starter_command(python: Iterable[str], starter: Path, spec_file: Path) -> li
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What the starter has said so far. `pid` is the rank's inside its namespace."""
+    """What the starter has said so far. `pid` is the rank's inside its namespace; `field`: of rank.json, if that is why
+    the program could not be started."""
 
     pid: int | None = None
     elapsed_ns: int = 0
     exit_code: int | None = None
     failure: str = ""
+    field: str = ""
     engine_failed: bool = False
     limits: tuple[str, ...] = ()
 
@@ -178,6 +180,7 @@ def read_progress(session: Path) -> Progress:
         elapsed_ns=_number(running, "elapsed_ns") or 0,
         exit_code=_number(said.get("exited", failed), "code"),
         failure=str(failed.get("what", ""))[:MAX_TEXT],
+        field=str(failed.get("field", ""))[:MAX_TEXT],
         engine_failed=failed.get("engine") is True,
         limits=_limits([*_names(said.get("exited", failed)), *_names(said.get("met", {}))]),
     )

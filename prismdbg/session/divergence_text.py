@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from prismdbg.model.collective import Frame
+from prismdbg.model.plain_text import one_line
 from prismdbg.session.frames import frames_of, own_frame
 
 Json = dict[str, Any]
@@ -37,7 +38,7 @@ def render_divergence(event: Json, source: Sequence[str] = ()) -> str:
         causes_lines(event),
         [f"try: {advice(event)}"],
     ]
-    return "\n\n".join("\n".join(block) for block in blocks if block)
+    return "\n\n".join("\n".join(map(one_line, block)) for block in blocks if block)
 
 
 def causes_lines(event: Json) -> list[str]:

@@ -15,6 +15,11 @@ def is_dead(fields: list[str]) -> bool:
     return fields[0] in ("Z", "X")
 
 
+def is_stopped(fields: list[str]) -> bool:
+    """By a signal such as SIGSTOP, or by a debugger: it does nothing until somebody lets it continue."""
+    return fields[0] in ("T", "t")
+
+
 def start_ticks(pid: int) -> int:
     """When a process started, in clock ticks since boot (field 22); 0 where it is gone, or dead and not waited for."""
     try:

@@ -65,8 +65,8 @@ class Span:
 
 
 NO_STEP_BEFORE = (
-    "this capsule starts in the step of its incident, so the replay does not show the steps before it; record with "
-    "--checkpoint-every STEPS or --window all for capsules that start earlier"
+    "this capsule starts in the step of its incident, so the replay does not show the steps before it; to start "
+    "earlier, record with --checkpoint-every STEPS, or with --window all and capture with --origin start"
 )
 
 

@@ -19,6 +19,7 @@ from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.log.columns import while_folded
+from prismdbg.model.plain_text import one_line
 from prismdbg.render import console
 from prismdbg.render.nccl_text import nccl_json, nccl_lines
 
@@ -87,11 +88,11 @@ def _show(diagnosis: Diagnosis, terminal: Console) -> None:
     for verdict in diagnosis.verdicts:
         terminal.print(_heading(verdict))
         for line in (*diagnosis.places(verdict), *verdict.lines):
-            terminal.print(Text(f"    {console.plain(line)}"))
+            terminal.print(Text(f"    {console.plain(one_line(line))}"))
     for line in diagnosis.missing:
         terminal.print(Text(f"missing: {console.plain(line)}", style="dim"))
 
 
 def _heading(verdict: Verdict) -> Text:
     certainty = Text(f"{verdict.certainty}: ", style=_COLORS[verdict.certainty])
-    return certainty.append(console.plain(verdict.text), style="bold")
+    return certainty.append(console.plain(one_line(verdict.text)), style="bold")

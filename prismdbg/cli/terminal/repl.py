@@ -115,7 +115,7 @@ class Repl:
         if isinstance(notice, notices.Progress):
             self._passing.show(stop_text.progress_text(notice))
         if text := stop_text.notice_text(notice):
-            self.show(text)
+            self.show(_as_programs(text) if isinstance(notice, notices.ProgramRaised) else text)
         self._differs |= isinstance(notice, notices.StateCompared) and not notice.equal
 
     @contextmanager
@@ -202,8 +202,8 @@ class Repl:
             self.show(answer_text.watched_text(watched))
 
     def _show_output(self) -> None:
-        for line in self._program.new_output().splitlines():
-            self.show(f"| {line}")
+        if output := self._program.new_output():
+            self.show(_as_programs(output))
 
     def _show_error(self, error: PrismError) -> None:
         self.refused += 1
@@ -217,3 +217,8 @@ def _verb(text: str) -> str:
         return parse_line(text).verb
     except PrismError:
         return ""
+
+
+def _as_programs(text: str) -> str:
+    """Marked line by line: the program's words are not ours."""
+    return "\n".join(f"| {line}" for line in text.splitlines())

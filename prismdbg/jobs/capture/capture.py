@@ -30,14 +30,14 @@ from prismdbg.jobs.capture.capture_state import capture_state
 from prismdbg.jobs.capture.costs import predict_image
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
 from prismdbg.jobs.capture.requests import RequestJson, captured_elsewhere, has_local_logs, is_elsewhere
-from prismdbg.jobs.storage.ranks_alive import is_alive, still_runs
+from prismdbg.jobs.storage.ranks_alive import is_alive, still_runs, stopped_pid
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.log.columns import LAST_BYTES
 from prismdbg.log.folding import split_before
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
-from prismdbg.protocol.client import AgentClient
+from prismdbg.protocol.client import AgentClient, AgentError
 from prismdbg.settings.boot import boot_id
 from prismdbg.settings.process_stat import start_ticks
 from prismdbg.settings.rank_config import RankConfig
@@ -52,6 +52,7 @@ POLL_S = 0.005
 ENDING_S = 2.0
 STARTING_S = 10.0
 PROGRESS_S = 1.0
+STOPPED_S = 2.0  # a profiler stops a process for a moment
 UNMARKED_S = 3.0  # so long without any step, and it is said that there may never be one
 SHOWN = 4
 ENDED_HINT = "run `prismdbg why RUN`, which reads its log, or capture a rank that is alive"
@@ -188,7 +189,9 @@ def _capture_from_start(request: CaptureRequest, folder: Path, incident: Inciden
     if not kept_from_the_start(folder):
         raise CapsuleError(
             f"rank {folder.name} cannot be replayed from the program's start: not all of the received data was kept",
-            hint="record with --window all, or capture a checkpoint",
+            hint=f"capture a checkpoint; `prismdbg status {request.run.path}` shows what is lost"
+            if request.run.keeps_all
+            else "record with --window all, or capture a checkpoint",
         )
     return assemble(
         Ingredients(run=request.run, folder=folder, output=request.output, origin=Origin.START, incident=incident)
@@ -203,7 +206,7 @@ def socket_of(folder: Path) -> Path:
             f"rank {folder.name} has no rank.json, which describes it",
             hint="capture another rank: the recorder of this rank failed at its start, or the rank was killed then",
         )
-    _refuse_out_of_reach(folder.name, rank)
+    _refuse_out_of_reach(folder, rank)
     if not still_runs(rank):
         raise RankLost(f"rank {folder.name} has ended", hint=ENDED_HINT)
     return Path(rank["socket"])
@@ -219,6 +222,20 @@ def await_agent(folder: Path, say: Say) -> None:
             say(f"rank {folder.name} has just started; waiting up to {STARTING_S:g} s for its agent")
         time.sleep(POLL_S)
     socket_of(folder)
+    refuse_stopped(folder)
+
+
+def refuse_stopped(folder: Path) -> None:
+    """`WaitTimeout` where the rank's process stays stopped: it would answer nothing."""
+    deadline = time.monotonic() + STOPPED_S
+    while (pid := stopped_pid(read_json(folder / "rank.json"))) is not None:
+        if time.monotonic() > deadline:
+            raise WaitTimeout(
+                f"rank {folder.name} cannot answer: its process {pid} is stopped (state T of `ps`)",
+                hint=f"run `kill -CONT {pid}` if a signal stopped it, or let the debugger that holds it continue it, "
+                "then capture it again",
+            )
+        time.sleep(POLL_S)
 
 
 def _answers(folder: Path) -> bool:
@@ -235,7 +252,8 @@ def agent_of(folder: Path, *, bound_s: float = BOUND_S) -> Iterator[AgentClient]
 
 @contextmanager
 def told_of_its_end(folder: Path) -> Iterator[None]:
-    """What fails in here because the rank's process has ended is told as that, not as what broke at the moment."""
+    """What fails in here because the rank's process has ended, or is stopped, is told as that, not as what broke at the
+    moment."""
     try:
         yield
     except (RankLost, CheckpointError, WaitTimeout, OSError) as error:
@@ -243,6 +261,8 @@ def told_of_its_end(folder: Path) -> Iterator[None]:
             raise
         if _ends_now(folder):
             raise RankLost(f"rank {folder.name} has ended while it was being captured", hint=ENDED_HINT) from error
+        if isinstance(error, WaitTimeout):
+            refuse_stopped(folder)
         raise
 
 
@@ -256,10 +276,10 @@ def _ends_now(folder: Path) -> bool:
     return bool(rank)
 
 
-def _refuse_out_of_reach(name: str, rank: Mapping[str, Any]) -> None:
+def _refuse_out_of_reach(folder: Path, rank: Mapping[str, Any]) -> None:
     """A rank on another node, in a container or of another user is named as such, with what works instead."""
-    node, here = str(rank["hardware"]["node"]), platform.node()
-    instead = "or record with --window all and capture with --origin start: this needs only the run folder"
+    name, node, here = folder.name, str(rank["hardware"]["node"]), platform.node()
+    instead = f"or {_from_the_start(folder)}: this needs only the run folder"
     if node != here:
         raise FacilityError(
             f"rank {name} runs on node {node}, this is {here}", hint=f"run the capture there, {instead}"
@@ -276,6 +296,12 @@ def _refuse_out_of_reach(name: str, rank: Mapping[str, Any]) -> None:
     if rank["uid"] != os.getuid() and os.getuid() != 0:
         hint = f"run the capture as that user or as root, {instead}"
         raise FacilityError(f"rank {name} runs as user {rank['uid']}", hint=hint)
+
+
+def _from_the_start(folder: Path) -> str:
+    """What needs no checkpoint of the rank with this log folder."""
+    from_start = "capture with --origin start"
+    return from_start if RunFolder(folder.parent.parent).keeps_all else f"record with --window all and {from_start}"
 
 
 def take_image(
@@ -306,8 +332,7 @@ def take_image(
         raise CheckpointError(
             f"the process of rank {folder.name} cannot be checkpointed: it has files open that no replay can reopen: "
             f"{', '.join(map(str, left[:SHOWN]))}",
-            hint="close them in the program before the capture, or record with --window all and capture with "
-            "--origin start",
+            hint=f"close them in the program before the capture, or {_from_the_start(folder)}",
         )
     return taken
 
@@ -457,5 +482,5 @@ def _window_back(folder: Path, config: RankConfig, holder: Mapping[str, Any]) ->
     try:
         with agent_of(folder, bound_s=LEASE_S) as agent:
             agent.ask("window", back=True, on=on, steps=steps, size_bytes=size_bytes, **holder)
-    except RankLost:
-        return  # it ended by itself: nothing to put back
+    except (RankLost, AgentError):  # it has ended, or accepts no client: it puts it back when this process is gone
+        return

@@ -47,7 +47,7 @@ def _reach(run: RunFolder, folder: Path) -> Reach:
     return Reach(
         folder=folder.name,
         node=node_of(folder),
-        start="" if kept_from_the_start(folder) else "not all payloads since the start are kept (--window all)",
+        start="" if kept_from_the_start(folder) else _no_start(run),
         state="" if list_states(run, folder) else _no_state(run),
         checkpoint=why_not or _lives_in_nccl(folder),
         checked_there=elsewhere,
@@ -57,15 +57,18 @@ def _reach(run: RunFolder, folder: Path) -> Reach:
 def _reach_of_local(run: RunFolder, folder: Path) -> Reach:
     """Of a rank whose log its node keeps: by what it was recorded with."""
     config, lost = read_json(run.config), _no_checkpoint_elsewhere(run, folder)
-    keeps_all = config.get("window_steps", 0) == -1
     return Reach(
         folder=folder.name,
         node=node_of(folder),
-        start=lost or ("" if keeps_all else "not all payloads since the start are kept (--window all)"),
+        start=lost or ("" if run.keeps_all else _no_start(run)),
         state=lost or ("" if config.get("state_every") else "recorded without --state-every"),
         checkpoint=lost,
         checked_there=True,
     )
+
+
+def _no_start(run: RunFolder) -> str:
+    return "not all payloads since the start are kept" + ("" if run.keeps_all else " (--window all)")
 
 
 def _no_state(run: RunFolder) -> str:

@@ -31,8 +31,7 @@ def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
     if checkpoint is None and state is None and not kept_from_the_start(folder):
         raise CapsuleError(
             f"no capsule of rank {wanted.folder}: no data from before the incident was kept",
-            hint="record with --checkpoint-every or --state-every STEPS, or with --window all to replay from the "
-            "program's start",
+            hint="record with --checkpoint-every or --state-every STEPS" + _or_from_the_start(run),
         )
     parts = Ingredients(
         run=run,
@@ -52,6 +51,10 @@ def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
     with pinned(run, folder, state) as (pinned_log, snapshot):
         from_state = replace(parts, folder=pinned_log, origin=Origin.STATE, state=snapshot)
         return assemble(replace(from_state, past_records=state.past_records))
+
+
+def _or_from_the_start(run: RunFolder) -> str:
+    return "" if run.keeps_all else ", or with --window all to replay from the program's start"
 
 
 def has_past(run: RunFolder, folder: Path) -> bool:

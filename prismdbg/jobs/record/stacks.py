@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import psutil
-
 from prismdbg.capsule.stacks import (
     FROM_AGENT,
     FROM_OUTSIDE,
@@ -30,6 +28,7 @@ from prismdbg.capsule.stacks import (
 from prismdbg.errors import FacilityError, PrismError
 from prismdbg.jobs.capture.capture import socket_of
 from prismdbg.jobs.storage.kept_stacks import keep_stacks
+from prismdbg.jobs.storage.ranks_alive import stopped_pid
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_json
 from prismdbg.protocol.client import AgentClient
 
@@ -71,11 +70,9 @@ def stacks_of(folder: Path) -> RankStacks:
 
 def _is_stopped(folder: Path) -> bool:
     try:
-        socket_of(folder)  # the process is the rank's, and not another one with its number
-        status = psutil.Process(int(read_json(folder / "rank.json")["pid"])).status()
-    except (PrismError, KeyError, ValueError, psutil.Error):
+        return stopped_pid(read_json(folder / "rank.json")) is not None
+    except (PrismError, ValueError):
         return False
-    return status in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
 
 def _from_outside(folder: Path) -> tuple[ThreadStack, ...]:

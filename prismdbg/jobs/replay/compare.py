@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,11 +22,13 @@ from prismdbg.jobs.replay.silence import recorded_silence
 from prismdbg.jobs.replay.verdict import AS_RECORDED, AT_END, End, Outcome, Recorded, Seen, decide, ended_by
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
+from prismdbg.model.plain_text import one_line
 from prismdbg.model.plurals import counted
 from prismdbg.protocol.wire import InvalidMessage, Message
 from prismdbg.session.causes import not_hidden
 from prismdbg.session.divergence_text import causes_lines
 from prismdbg.session.frames import frames_of, own_frame
+from prismdbg.settings.process_stat import fields_of, is_stopped
 
 SOURCE_BOUND_S = 10.0
 MAX_RAISED, MAX_RAISED_BYTES = 10_000, 16 << 20
@@ -102,7 +105,7 @@ class Verdict:
     @property
     def summary(self) -> str:
         """In one line; of a divergence the story says more."""
-        why = f": {self.why}" if self.why else ""
+        why = f": {one_line(self.why)}" if self.why else ""
         if self.outcome is Outcome.IDENTICAL:
             return f"identical up to {self.moment}: {self.strength}"
         if self.outcome is Outcome.WITHIN:
@@ -168,7 +171,8 @@ def run_to_end(
 def _follow(live: LiveReplay, verdict: Verdict, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     hangs = live.capsule.manifest.incident.kind is IncidentKind.HANG
-    silence_s = recorded_silence(live.capsule, read_log(live.capsule.log)).bound_s if hangs else 0.0
+    log = read_log(live.capsule.log)
+    silence_s = recorded_silence(live.capsule, log).bound_s if hangs else 0.0
     received = Received(live.capsule.log)
     while True:
         left = deadline - time.monotonic()
@@ -178,7 +182,7 @@ def _follow(live: LiveReplay, verdict: Verdict, timeout_s: float) -> None:
             return
         if left <= 0:
             what = f"the replay did not reach its end within {timeout_s:g} s; it was at {_where(live)}"
-            raise WaitTimeout(what, hint="give a longer --timeout")
+            raise WaitTimeout(what, hint=_advice(live))
         try:
             event = live.client.next_event(min(left, silence_s) if over else left, "the replayed rank")
         except WaitTimeout:
@@ -191,8 +195,24 @@ def _follow(live: LiveReplay, verdict: Verdict, timeout_s: float) -> None:
         except RankLost:
             _lost(live, verdict)
             return
+        _require_possible(event, live.first_record + len(log.collectives))
         if _take(event, verdict, live, received):
             return
+
+
+def _require_possible(event: Message, recorded: int) -> None:
+    """A verdict names these numbers: they are the rank's own."""
+    tally = event.get("tally", {})
+    if (most := max(tally.get("compared", 0), tally.get("fingerprints", 0))) > recorded:
+        raise InvalidMessage(f"the rank says that it compared {counted(most, 'collective')}, of {recorded} recorded")
+
+
+def _advice(live: LiveReplay) -> str:
+    pid = live.running.rank_pid()
+    with suppress(OSError):
+        if pid is not None and is_stopped(fields_of(pid)):
+            return f"check why the rank's process {pid} is stopped (state T of `ps`): more time does not help"
+    return "give a longer --timeout"
 
 
 def _where(live: LiveReplay) -> str:

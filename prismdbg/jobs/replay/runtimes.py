@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 from prismdbg.capsule.manifest import Origin
 from prismdbg.checkpoint.cache import made_cache_folder
 from prismdbg.errors import FacilityError, UsageError
@@ -9,6 +11,8 @@ from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.names import DOCKER, LOCAL, PLAIN, RUNTIMES
 from prismdbg.runtime.plain_runtime import PlainRuntime
 from prismdbg.runtime.runtime import Runtime
+
+OPEN_FILES = 24  # of each process: the replay's own, and a rank's whose program opens none
 
 
 def make(name: str) -> Runtime:
@@ -26,6 +30,7 @@ def make(name: str) -> Runtime:
 
 def choose(name: str, origin: Origin, allow_writes: bool) -> Runtime:
     """The one asked for, or the first that this machine can do. `FacilityError` says why none is."""
+    require_open_files()
     if name:
         runtime = make(name)
         if reason := runtime.available():
@@ -47,3 +52,13 @@ def choose(name: str, origin: Origin, allow_writes: bool) -> Runtime:
     if origin.starts_program:
         hint += "; or give --allow-writes to run the program as a plain process, with its side effects"
     raise FacilityError("this machine has no usable runtime: " + "; ".join(reasons), hint=hint)
+
+
+def require_open_files() -> None:
+    """`FacilityError` where the limit of open files is too low: at each place something else would fail, or wait."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit != resource.RLIM_INFINITY and limit < OPEN_FILES:
+        raise FacilityError(
+            f"the limit of open files is {limit}, and a replay needs {OPEN_FILES} or more",
+            hint="raise it: `ulimit -n 1024`",
+        )

@@ -14,7 +14,7 @@ from prismdbg.jobs.storage.run_folder import attempt_of, rank_of, read_json
 from prismdbg.log.columns import LAST_BYTES, read_whole
 from prismdbg.model.moment import Moment
 from prismdbg.settings.boot import boot_id
-from prismdbg.settings.process_stat import start_ticks
+from prismdbg.settings.process_stat import fields_of, is_stopped, start_ticks
 
 
 def is_alive(pid: int) -> bool:
@@ -26,6 +26,16 @@ def still_runs(rank: Mapping[str, Any]) -> bool:
     """The process that this rank.json describes: another may have its number by now."""
     pid = pid_here(rank) if rank else None
     return pid is not None and _is_the_same(pid, rank)
+
+
+def stopped_pid(rank: Mapping[str, Any]) -> int | None:
+    """The PID of the process that this rank.json describes, if it is stopped."""
+    if not still_runs(rank) or (pid := pid_here(rank)) is None:
+        return None
+    try:
+        return pid if is_stopped(fields_of(pid)) else None
+    except OSError:  # it has just ended
+        return None
 
 
 def _is_the_same(pid: int, rank: Mapping[str, Any]) -> bool:
@@ -99,6 +109,9 @@ class RankProcess:
 
     def is_alive(self) -> bool:
         return self.pid is not None and _is_the_same(self.pid, self._described)
+
+    def is_stopped(self) -> bool:
+        return self.pid is not None and stopped_pid(self._described) is not None
 
     def ended_by_itself(self) -> bool:
         """Its program came to its end, or to an exit of its own. Of a log that is damaged nobody knows: it accuses no

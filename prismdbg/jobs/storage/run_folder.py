@@ -52,6 +52,11 @@ class RunFolder:
         return self.path / "config.json"
 
     @property
+    def keeps_all(self) -> bool:
+        """Whether it was recorded with `--window all`: the advice to do so would help nobody."""
+        return read_json(self.config).get("window_steps") == -1
+
+    @property
     def environment(self) -> Path:
         """The installed files that all ranks of the run share."""
         return self.path / "environment.json"

@@ -149,6 +149,8 @@ def _word(folder: Path, log: LogColumns, node: NodeState | None, has_ended: Call
     process = RankProcess(folder)
     if was_replaced(folder):
         return "ended"
+    if process.is_stopped():
+        return "stopped"
     if process.is_alive():
         parks = [kind for kind in kinds if kind in ("parked", "released")]
         return "parked" if parks and parks[-1] == "parked" else "running"
@@ -234,7 +236,7 @@ def _emulated(path: Path, world: EmulatedRun, states: Sequence[RankState]) -> li
         first = cut_short[0]
         lines.append(f"rank {first.name} {first.state} at {first.moment}: the run does not represent all ranks")
         lines.append(f"next: prismdbg debug {typed} --rank {rank_of(Path(first.name))}")
-    elif any(state.state in ("running", "parked") for state in states):
+    elif any(state.state in ("running", "parked", "stopped") for state in states):
         lines.append("it is still running")
     elif world.speaks_for_all:
         lines.append(f"next: prismdbg debug {typed} --rank {world.ran[0]}; all ranks: prismdbg graph build {typed}")

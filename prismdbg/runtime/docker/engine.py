@@ -26,6 +26,8 @@ LABEL, OWNER_LABEL = "prismdbg", "prismdbg.owner"
 _NOT_STARTED = ["created", "exited", "dead"]  # what runs ends with its client, and then removes itself
 _CALL_S, _IMPORT_S = 60, 1800
 _TOLD_S = 3.0  # from the death of a process until Docker tells of it
+_ENDS_S = 120.0  # so long a container may take to end: the kernel ends tens of thousands of processes one by one
+_STILL_ENDS = "did not receive an exit event"  # Docker's words after its own ten seconds
 _HINT = "install docker.io and start it, or use --runtime local"
 
 P = ParamSpec("P")
@@ -191,13 +193,17 @@ class Engine:
     @_ours
     def remove(self, container: str) -> None:
         """Kills it if it runs. Harmless when it is gone, or on its way."""
-        try:
-            self._client.containers.get(container).remove(force=True)
-        except NotFound:
-            return
-        except APIError as error:
-            if error.status_code != 409:  # "removal is already in progress": it removes itself
-                raise
+        deadline = time.monotonic() + _ENDS_S
+        while True:
+            try:
+                return self._client.containers.get(container).remove(force=True)
+            except NotFound:
+                return None
+            except APIError as error:
+                if error.status_code == 409:  # "removal is already in progress": it removes itself
+                    return None
+                if _STILL_ENDS not in str(error.explanation) or time.monotonic() > deadline:
+                    raise
 
     @_ours
     def remove_abandoned(self) -> None:

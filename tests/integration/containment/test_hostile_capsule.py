@@ -62,9 +62,30 @@ def test_the_program_that_a_capsule_names_runs_only_inside(case: Case) -> None:
         spec, _ = case.plan()
         assert isinstance(spec.origin, ProgramOrigin)
         origin = replace(spec.origin, executable=str(program), argv=(str(program),))
-        with pytest.raises(RuntimeFailure, match="cannot start"):
+        with pytest.raises(CapsuleError, match="executable must be"):
             case.runtime.start(replace(spec, origin=origin))
         assert not marker.exists()
+
+
+@pytest.mark.parametrize("case", ["local-start", "docker-start"], indirect=True)
+@pytest.mark.parametrize("path", ["/nowhere/at-all", "/etc/passwd"])
+@pytest.mark.parametrize("field", ["executable", "cwd"])
+def test_a_path_that_no_program_starts_with_is_the_capsules_fault(case: Case, field: str, path: str) -> None:
+    spec, _ = case.plan()
+    assert isinstance(spec.origin, ProgramOrigin)
+    origin = replace(spec.origin, **{field: path})
+    with pytest.raises(CapsuleError, match=rf"rank\.json: {field} must be .* not '{path}' \("):
+        case.runtime.start(replace(spec, origin=origin)).kill()
+
+
+@pytest.mark.parametrize("case", ["plain-start"], indirect=True)
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_listed_folder_that_this_machine_lacks_is_not_the_capsules_fault(case: Case, listed: bool) -> None:
+    spec, _ = case.plan()
+    assert isinstance(spec.origin, ProgramOrigin)
+    origin = replace(spec.origin, cwd="/nowhere/at-all")
+    with pytest.raises(RuntimeFailure if listed else CapsuleError, match="No such file or directory"):
+        case.runtime.start(replace(spec, origin=origin, folders=(origin.cwd,) if listed else ())).kill()
 
 
 @pytest.mark.parametrize("case", ["local-start", "docker-start"], indirect=True)

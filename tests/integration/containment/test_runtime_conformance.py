@@ -22,7 +22,7 @@ from runtime_places import Case, walled
 from waiting import wait_for
 
 from prismdbg.checkpoint.cache import cache_folder
-from prismdbg.errors import CheckpointError, RuntimeFailure, WaitTimeout
+from prismdbg.errors import CapsuleError, CheckpointError, WaitTimeout
 from prismdbg.runtime.docker.daemon import Daemon
 from prismdbg.runtime.docker.engine import engine
 from prismdbg.runtime.docker_runtime import DockerRuntime
@@ -167,7 +167,7 @@ def test_a_start_that_fails_leaves_nothing(case: Case, daemon: Daemon) -> None:
     spec, _ = case.plan()
     if isinstance(spec.origin, ProgramOrigin):
         broken = replace(spec, origin=replace(spec.origin, executable="/nowhere/python"))
-        with pytest.raises(RuntimeFailure, match="cannot start"):
+        with pytest.raises(CapsuleError, match="executable must be"):
             case.runtime.start(broken)
     else:
         cut = tuple(replace(file, size_bytes=1) for file in spec.files)

@@ -16,7 +16,7 @@ from runtime_places import Case, walled
 from waiting import wait_for
 
 from prismdbg.checkpoint import bundle
-from prismdbg.errors import RuntimeFailure
+from prismdbg.errors import CapsuleError
 from prismdbg.runtime.rank_folder import RankFolder
 from prismdbg.runtime.runtime import RunningRank
 from prismdbg.runtime.spec import OUTPUT, RANK, ProgramOrigin, ReplaySpec
@@ -326,5 +326,5 @@ def test_it_cannot_begin_outside_of_its_place(case: Case) -> None:
             planned, _ = case.plan()
             assert isinstance(planned.origin, ProgramOrigin)
             origin = replace(planned.origin, cwd=f"/proc/{process}/fd/{number}")
-            with pytest.raises(RuntimeFailure, match="cannot start"):
+            with pytest.raises(CapsuleError, match="cwd must be"):
                 case.runtime.start(replace(planned, origin=origin)).kill()

@@ -50,6 +50,15 @@ def test_a_packed_capsule_is_there_until_it_is_closed(capsule: Path, tmp_path: P
     assert len(rank.collectives) == 6
 
 
+def test_who_receives_nothing_is_not_told_to_keep_more(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path / "run" / "ranks" / "0.0")
+    log.group("0", (0, 1), "default_pg")
+    log.complete(log.issue(0, 1, op="barrier", outputs=()))
+    rank = prismdbg.open(tmp_path / "run")[0]
+    with pytest.raises(UsageError, match=r"^rank 0 receives nothing in 0\.1$"):
+        rank.received(rank.at("0.1"))
+
+
 def test_a_folder_of_logs_has_a_rank_each(tmp_path: Path) -> None:
     for number in range(2):
         write_training(tmp_path / "run" / "ranks" / f"{number}.0", rank=number)

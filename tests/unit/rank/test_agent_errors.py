@@ -17,7 +17,7 @@ from waiting import wait_for
 from prismdbg import errors
 from prismdbg.protocol.client import AgentClient, AgentError, connect_when_ready
 from prismdbg.protocol.hello import Hello
-from prismdbg.rank.agent import Agent
+from prismdbg.rank.agent import MAX_CLIENTS, Agent
 
 
 def raises(error: Exception) -> Any:
@@ -155,9 +155,50 @@ def test_clients_leave_the_program_files_to_open(agent: Agent, tmp_path: Path) -
             clients.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             clients[-1].settimeout(10)
             clients[-1].connect(str(agent.path))
+        assert b"leaves the last 16 to the program" in clients[-1].recv(1 << 16)
         assert clients[-1].recv(1) == b"", "the last one is shown out"
         (tmp_path / "of the program").touch()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
         for opened in (*clients, *taken):
             opened.close()
+
+
+def test_a_client_without_a_descriptor_learns_why_at_once(agent: Agent, tmp_path: Path) -> None:
+    """Whoever waits for an agent must not wait for one that will never accept a client."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with (tmp_path / "highest").open("w") as highest:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest.fileno() + 8, before[1]))
+        try:
+            with pytest.raises(AgentError, match="open files") as caught:
+                connect_when_ready(agent.path, bound_s=60.0, still_alive=lambda: True)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert caught.value.exit_code == 4 and "ulimit -n" in caught.value.hint
+
+
+def test_the_words_of_an_agent_that_has_closed_already_arrive(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "b.sock"))
+        listening.listen()
+        with AgentClient(tmp_path / "b.sock") as client:
+            accepted, _ = listening.accept()
+            accepted.sendall(b'{"id":1,"ok":false,"kind":"FacilityError","error":"full","hint":"wait"}\n')
+            accepted.close()
+            with pytest.raises(AgentError, match=r"^full$"):
+                client.ask("hello")
+            with pytest.raises(errors.RankLost, match="closed while waiting"):
+                client.ask("hello")
+
+
+def test_one_client_too_many_is_told(agent: Agent) -> None:
+    clients: list[AgentClient] = []
+    try:
+        for _ in range(MAX_CLIENTS):
+            clients.append(AgentClient(agent.path))
+            clients[-1].greet(10.0)
+        with pytest.raises(AgentError, match=f"^{MAX_CLIENTS} clients are connected"), AgentClient(agent.path) as more:
+            more.greet(10.0)
+    finally:
+        for client in clients:
+            client.close()

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import gc
+import json
 import shutil
 import socket
+import socketserver
+import tempfile
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from prismdbg.errors import FacilityError
+from prismdbg.errors import FacilityError, RuntimeFailure
 from prismdbg.runtime.docker.daemon import Daemon
-from prismdbg.runtime.docker.engine import answers_at
+from prismdbg.runtime.docker.engine import Engine, answers_at
 
 
 def test_where_an_engine_was_ended_nothing_answers_and_nothing_stays_open(tmp_path: Path) -> None:
@@ -28,3 +35,57 @@ def test_what_is_wrong_and_what_to_do_are_told_apart(tmp_path: Path, monkeypatch
     with pytest.raises(FacilityError, match=r"none can be started: Docker is not installed$") as refused:
         Daemon(tmp_path).start(lambda: False)
     assert refused.value.hint == "run apt-get install docker.io"
+
+
+class _Docker(BaseHTTPRequestHandler):
+    """Docker's answers about one container that takes a while to end."""
+
+    kills: ClassVar[list[int]] = []
+
+    def address_string(self) -> str:
+        return "unix"
+
+    def log_message(self, format: str, *args: object) -> None:
+        return None
+
+    def _answer(self, code: int, body: dict[str, str]) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        self._answer(200, {"Version": "20.10", "ApiVersion": "1.41", "Id": "x"})
+
+    def do_DELETE(self) -> None:
+        code = self.kills.pop(0)
+        words = "could not kill: tried to kill container, but did not receive an exit event"
+        self._answer(code, {"message": words if code == 500 else "removal is already in progress"})
+
+
+@pytest.fixture
+def docker() -> Iterator[Engine]:
+    with tempfile.TemporaryDirectory(prefix="pd") as name:  # pytest's own paths are too long for a socket
+        server = socketserver.ThreadingUnixStreamServer(f"{name}/d.sock", _Docker)
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        engine = Engine(f"unix://{name}/d.sock")
+        yield engine
+        engine.close()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_a_container_of_very_many_processes_is_waited_for(docker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Docker gives up after ten seconds; the kernel has not ended a fork bomb by then."""
+    _Docker.kills[:] = [500, 500, 409]
+    docker.remove("x")
+    assert _Docker.kills == []
+    _Docker.kills[:] = [500]
+    monkeypatch.setattr("prismdbg.runtime.docker.engine._ENDS_S", -1.0)
+    with pytest.raises(RuntimeFailure, match="did not receive an exit event"):
+        docker.remove("x")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,9 +12,11 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import capsules
+import psutil
 import pytest
 from capsules import IMAGE, MANIFEST, RANK, make_capsule
 from tiny_log import TinyLog, write_training
+from waiting import wait_for
 
 from prismdbg.capsule.log.coverage import NO_STEP_BEFORE
 from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest
@@ -36,6 +40,7 @@ class PlayedRank:
 
     tally: ClassVar[dict[str, Any]] = NONE
     met: ClassVar[str] = ""  # a limit of the replay
+    pid: ClassVar[int | None] = None
 
     def __init__(self, events: list[dict[str, Any]], gone: bool = False) -> None:
         self._events, self._gone = deque(events), gone
@@ -55,6 +60,9 @@ class PlayedRank:
     def require_no_limit_met(self, *, ends: bool) -> None:
         if self.met:
             raise reached(self.met, usual())
+
+    def rank_pid(self) -> int | None:
+        return self.pid
 
 
 def judged(
@@ -536,3 +544,19 @@ def test_a_program_that_raises_without_end_ends_the_replay(tmp_path: Path, monke
     large = {**raised, "text": "x" * (1 << 20)}
     with pytest.raises(RankLost, match=r"or 16 MiB of them"):
         judged(tmp_path / "large", monkeypatch, *[large] * 17, incident=REQUEST)
+
+
+def test_a_rank_that_is_stopped_needs_no_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with psutil.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as child:
+        try:
+            monkeypatch.setattr(PlayedRank, "pid", child.pid)
+            with pytest.raises(WaitTimeout) as runs:
+                judged(tmp_path / "runs", monkeypatch, incident=REQUEST)
+            child.send_signal(signal.SIGSTOP)
+            wait_for(lambda: child.status() == psutil.STATUS_STOPPED, 20, "the process to stop")
+            with pytest.raises(WaitTimeout) as stopped:
+                judged(tmp_path / "stopped", monkeypatch, incident=REQUEST)
+        finally:
+            child.kill()
+    assert runs.value.hint == "give a longer --timeout"
+    assert f"process {child.pid} is stopped" in stopped.value.hint

@@ -289,6 +289,9 @@ class Ended:
     def require_no_limit_met(self, *, ends: bool) -> None:
         return None
 
+    def rank_pid(self) -> None:
+        return None
+
 
 class OneMessage:
     """A client whose rank sends these events, and these answers, checked as the real one's are."""
@@ -338,6 +341,23 @@ def test_a_replay_of_a_hostile_rank_ends_with_a_verdict_or_an_error(
             assert "\n" not in str(error)
         ends += 1
     assert ends > len(HOSTILE) // 3
+
+
+@pytest.mark.parametrize("field", ["compared", "fingerprints"])
+def test_a_rank_that_compared_more_than_was_recorded_is_not_believed(tmp_path: Path, field: str) -> None:
+    capsule = make_capsule(tmp_path / "capsule", IMAGE)
+    told = {"event": "finished", "moment": "2.2", "code": 0, "tally": {**TALLY, field: 7}}
+    live = SimpleNamespace(
+        capsule=capsule,
+        client=OneMessage([told]),
+        running=Ended(),
+        runtime="local",
+        first_record=0,
+        end_record=5,
+        unhidden=ALL_HIDDEN,
+    )
+    with pytest.raises(InvalidMessage, match="compared 7 collectives, of 6 recorded"):
+        run_to_end(cast(LiveReplay, live), until=None, strict=False, timeout_s=BOUND_S, say=lambda _: None)
 
 
 MANY = [

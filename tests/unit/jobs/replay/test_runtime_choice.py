@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 import pytest
 
 from prismdbg.capsule.manifest import Origin
@@ -57,3 +59,17 @@ def test_the_one_that_is_asked_for_or_none(works: set[str]) -> None:
         runtimes.choose("docker", Origin.START, False)
     with pytest.raises(UsageError, match="'podman' is not a runtime"):
         runtimes.choose("podman", Origin.START, False)
+
+
+@pytest.mark.parametrize("name", ["", "local"])
+def test_too_few_open_files_are_named_before_anything_is_tried(name: str, works: set[str]) -> None:
+    works |= {"docker", "local"}
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (16, before[1]))
+    try:
+        with pytest.raises(FacilityError, match="the limit of open files is 16") as caught:
+            runtimes.choose(name, Origin.START, allow_writes=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert "ulimit -n" in caught.value.hint
+    assert runtimes.choose(name, Origin.START, allow_writes=False)

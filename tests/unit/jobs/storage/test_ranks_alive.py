@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -104,6 +105,26 @@ def test_a_process_that_put_another_program_in_its_place_did_not_die(tmp_path: P
     assert [was_replaced(path) for path in (first, second, third, other)] == [True, False, False, False]
     states = {state.name: state.state for state in rank_states(RunFolder(tmp_path))}
     assert states == {"0": "ended", "0.1": "died", "0.2": "died", "1": "died"}
+
+
+def test_a_stopped_process_is_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "ranks" / "0"
+    write_training(path)
+
+    def state() -> str:
+        (found,) = rank_states(RunFolder(tmp_path))
+        return found.state
+
+    with psutil.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as child:
+        try:
+            process = described(path, child.pid, namespace_of(os.getpid()))
+            assert (state(), process.is_stopped()) == ("running", False)
+            child.send_signal(signal.SIGSTOP)
+            wait_for(process.is_stopped, 20, "the process to stop")
+            assert state() == "stopped" and process.is_alive()
+        finally:
+            child.kill()
+    assert not process.is_stopped()
 
 
 def test_a_damaged_log_accuses_nobody(tmp_path: Path) -> None:
