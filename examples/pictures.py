@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg_tui.session.app import PrismApp
-from prismdbg_tui.session.views import Phase
 from prismdbg_tui.start import live_rank
-from textual.pilot import Pilot
+from prismdbg_tui.still_picture import settled
 
 from prismdbg.capsule import layout
 from prismdbg.jobs.replay.replay import ReplayRequest
@@ -34,7 +33,6 @@ NEUTRAL = Path("/opt/train")  # where the examples are recorded: pictures show p
 OURS = NEUTRAL / ".copied-for-pictures"
 SIZE = (120, 36)
 RECORD_BOUND_S, STEP_BOUND_S = 300.0, 120.0
-SETTLED_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,11 +201,11 @@ async def take(capsule: Path, walk: Walk, runtime: str, into: Path) -> None:
         app = PrismApp(whole, capsule.name, live=live)
         try:
             async with app.run_test(size=SIZE, notifications=True) as pilot:
-                await settled(app, pilot)
+                await settled(app, pilot, STEP_BOUND_S)
                 for step in walk.steps:
                     for key in step.keys:
                         await pilot.press(key)
-                        await settled(app, pilot)
+                        await settled(app, pilot, STEP_BOUND_S)
                     if step.picture:
                         drawn = app.export_screenshot(title=command)
                         require_neutral(drawn, step.picture)
@@ -225,18 +223,6 @@ def require_neutral(drawn: str, name: str) -> None:
     texts = re.findall(r">([^<]*)<", drawn)
     if strange := [text for text in texts if re.search(r"(^|[\s(\"'])/(?!opt/train)[\w.-]+/", text)]:
         sys.exit(f"{name} shows a path of this machine: {strange[0].strip()}")
-
-
-async def settled(app: PrismApp, pilot: Pilot[int]) -> None:
-    """The log is read, the rank stands, and nothing was drawn anew for a while."""
-    deadline = time.monotonic() + STEP_BOUND_S
-    standing = (Phase.LOOKING,) if app.live is None else (Phase.STOPPED, Phase.FINISHED, Phase.LOST)
-    quiet = 0.0
-    while quiet < SETTLED_S:
-        await pilot.pause(0.05)
-        quiet = quiet + 0.05 if app.recording is not None and app.state.phase in standing else 0.0
-        if time.monotonic() > deadline:
-            sys.exit(f"the screen did not come to rest: {app.state.phase} {app.state.doing}")
 
 
 def main() -> None:

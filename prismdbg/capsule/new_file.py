@@ -41,13 +41,18 @@ def by_suffix(path: Path, writers: Mapping[str, Writer]) -> Writer:
     return writers[path.suffix]
 
 
+def check_new(path: Path) -> None:
+    """As `check_place`, and `UsageError` where `path` exists."""
+    check_place(path)
+    if path.exists():
+        raise UsageError(f"{path} already exists", hint="choose another name")
+
+
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """Where to write; it becomes `path` when the block ends well. `UsageError` where `path` exists or cannot be
     written."""
-    check_place(path)
-    if path.exists():
-        raise UsageError(f"{path} already exists", hint="choose another name")
+    check_new(path)
     partial = partial_name(path, "export")
     try:
         yield partial

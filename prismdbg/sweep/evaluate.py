@@ -35,9 +35,11 @@ MOST_BLOCKS = 64  # of ranks
 
 
 def evaluate(trial: Trial) -> Result:
-    """`PrismError` where its run has no complete step, or its ranks do not fit together."""
+    """`PrismError` where its run has no rank or no complete step, or its ranks do not fit together."""
     run = RunFolder.existing(trial.run)
     ranks = {rank_of(folder): folder for folder in run.rank_folders()}
+    if not ranks:
+        raise UsageError("no rank was recorded", hint="run a program that imports torch.distributed")
     logs = [read_log(folder) for folder in ranks.values()]
     alike = steps_alike(logs)
     is_emulated = trial.request.how is How.EMULATE

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from math import comb
+from math import comb, floor, sqrt
 from typing import Any, TypedDict
 
 from prismdbg.capsule import checked_json
 from prismdbg.errors import CapsuleError
 
 _SURE = 0.95
+_QUANTILE = 1.96  # of the normal distribution, for `_SURE`
+_COUNTED = 1000  # values, up to which binomial coefficients are added up
 _FEWEST = 6  # values, of which the smallest and the largest hold their median with 95 %
 
 
@@ -126,7 +128,9 @@ class Result:
 
 
 def _outside(count: int) -> int:
-    """How many of so many values lie outside of the interval, on each side."""
+    """How many of so many values lie outside of the interval, on each side; of many, by the normal distribution."""
+    if count > _COUNTED:
+        return floor((count - _QUANTILE * sqrt(count)) / 2) - 1
     outside, tail = 0, 1
     while count >= _FEWEST and 2 * (tail + comb(count, outside + 1)) <= (1 - _SURE) * 2**count:
         outside += 1

@@ -50,6 +50,8 @@ def _lines(made: Made, path: str, out: str, corpus: Corpus) -> list[list[str]]:
                     ["graph", "what-if", path, "--slow-rank", "0=2"]]  # fmt: skip
         case "profiles" | "executions" | "nodes":
             return _of_traces(path, out)
+        case "sweep":
+            return [["open", path], ["open", path, "--picture", f"{out}.svg"], ["list", path]]
         case "cluster":
             graph = str(corpus.bases["graph"])
             return [["graph", "simulate", graph, "--cluster", path], ["open", graph, "--cluster", path]]

@@ -33,6 +33,8 @@ from prismdbg.runtime.environment import InstalledFile, of_files
 from prismdbg.simulate.graph import graph_file
 from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
 from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.sweep.result import Result, State
+from prismdbg.sweep.stored import keep_comparison
 from prismdbg.telemetry.sensor import Kind, Sensor
 from prismdbg.telemetry.writer import TelemetryWriter
 from tests.fuzz.process_image import write_images
@@ -70,6 +72,7 @@ def make_corpus(folder: Path) -> Corpus:
     made["emulated"] = _emulated(folder / "emulated")
     made |= {"profiles": write_profiles(folder / "profiles"), "executions": write_executions(folder / "executions")}
     made["nodes"] = write_nodes(folder / "nodes", made["run"])
+    made["sweep"] = _sweep(folder / "sweep")
     made |= {"graph": folder / "graph.npz", "cluster": folder / "cluster.yaml", "script": folder / "checks.yaml"}
     shape = GptShape(layers=2, hidden=8, sequence=4, microbatches=2)
     graph_file.save(gpt_job(Mesh.parse("pp=2,dp=2,tp=2"), shape), made["graph"])
@@ -223,6 +226,23 @@ def _emulated(path: Path) -> Path:
     each = {"name": "as rank 0", "representative": 0, "bases": [0], "ranks": 2, "checked_with": [1], "assumed": False}
     classes = {"begins": {"dp": [0]}, "alike": ["dp"], "probed": ["dp"], "ran": [0, 1], "classes": [each]}
     _json(path / "classes.json", {"format": 1, **classes})
+    return path
+
+
+def _sweep(path: Path) -> Path:
+    """Its own files, not its runs: of one that ran, one that failed, one that was left out, one without a result."""
+    done = Result(
+        name="tp=1", values={"tp": "1"}, state=State.DONE, mesh="dp=2", middle_ns=20, iteration_ns=(19, 20, 21),
+        idle_share=0.1, exposed={"dp": 0.25}, late={"dp": 0.0}, peak_bytes=1 << 20, worth="all modelled", tokens=4096,
+        message_bytes={"dp": 16.0}, link_share={"dp": 0.5}, computed=(0.5, 0.25), joules=3.5, peak_watts=70.0,
+    )  # fmt: skip
+    failed = Result(name="tp=2", values={"tp": "2"}, state=State.FAILED, why="rank 0 failed")
+    left_out = Result(name="tp=4", values={"tp": "4"}, state=State.LEFT_OUT, why="predicted 40 ms")
+    for name in (done.name, "tp=8"):
+        (path / "trials" / name).mkdir(parents=True)
+    _json(path / "trials" / done.name / "result.json", done.to_json())
+    _json(path / "sweep.json", {"command": ["python", "train.py", "--tp", "{tp}"]})
+    keep_comparison(path, [done, failed, left_out], 1 << 21)
     return path
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.errors import PrismError
@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     from prismdbg.jobs.run_overview import RunOverview
     from prismdbg.session.trace_place import TracePlace
     from prismdbg.sweep.stored import StoredSweep
+    from prismdbg_tui.screens.pictured_app import PicturedApp
     from prismdbg_tui.session.live import LiveRank
     from prismdbg_tui.session.sidecar import Sidecar
+    from prismdbg_tui.still_picture import StillPicture
 
+Returned = TypeVar("Returned")
 END_BOUND_S = 30.0
+READ_BOUND_S = 600.0
 WEB_DRIVER = "prismdbg_tui.browser.driver:EndingWebDriver"
 
 
@@ -36,30 +40,43 @@ def on_terminal() -> bool:
     ) not in ("dumb", "")
 
 
+def _shown(app: PicturedApp[Returned], picture: StillPicture | None, bound_s: float = READ_BOUND_S) -> Returned | None:
+    """What it ends with; a picture ends with nothing. `bound_s`: how long a picture may wait for the same thing."""
+    if picture is None:
+        return app.run()
+    picture.take(app, bound_s)
+    return None
+
+
 def look(
-    capsule: Capsule, name: str, at: Moment | None = None, *, above: bool = False, path: Path | None = None
+    capsule: Capsule,
+    name: str,
+    at: Moment | None = None,
+    *,
+    above: bool = False,
+    path: Path | None = None,
+    picture: StillPicture | None = None,
 ) -> int:
     """The exit code. `above`: there is a screen to go back to. path: as it was named, a folder or a packed file; what
-    is kept of this session lies beside it."""
-    if not on_terminal():
+    is kept of this session lies beside it. picture: of the first screen, in place of one on the terminal."""
+    if picture is None and not on_terminal():
         from prismdbg_tui.session.plain_table import write_table
 
         write_table(capsule, sys.stdout)
         return 0
     from prismdbg_tui.session.app import PrismApp
     from prismdbg_tui.session.keymap import own_keys
-    from prismdbg_tui.session.sidecar import Sidecar, beside
 
-    sidecar = Sidecar(beside(path) if path is not None else None)
-    return PrismApp(capsule, name, keys=own_keys(), at=at, above=above, sidecar=sidecar).run() or 0
+    app = PrismApp(capsule, name, keys=own_keys(), at=at, above=above, sidecar=_sidecar(path, picture))
+    return _shown(app, picture) or 0
 
 
-def overview(view: JobView, into: Callable[[int, bool], None]) -> int:
+def overview(view: JobView, into: Callable[[int, bool], None], picture: StillPicture | None = None) -> int:
     """All ranks, again and again after a rank that one went into. `into`: shows a rank, or lets it run again."""
     from prismdbg_tui.overview.job import overview_job
 
     job = overview_job(view)
-    if not on_terminal():
+    if picture is None and not on_terminal():
         from prismdbg_tui.overview.plain_ranks import write_ranks
 
         write_ranks(job, sys.stdout)
@@ -71,18 +88,22 @@ def overview(view: JobView, into: Callable[[int, bool], None]) -> int:
     keys, rank = own_keys(OVERVIEW_ACTIONS, TABLE), None
     while True:
         app = OverviewApp(job, keys=keys, at=rank)
-        drop = app.run()
+        drop = _shown(app, picture)
         if drop is None:
             return app.return_code or 0
         rank = drop.rank
         into(drop.rank, drop.runs)
 
 
-def recorded_job(read: Callable[[], RunOverview], open_rank: Callable[[int, bool, Moment | None], None]) -> int:
+def recorded_job(
+    read: Callable[[], RunOverview],
+    open_rank: Callable[[int, bool, Moment | None], None],
+    picture: StillPicture | None = None,
+) -> int:
     """All ranks of a run, again and again after a rank that was opened. `read`: the run, also while its job runs.
     `open_rank`: shows a rank, or lets it run again, at a moment of it."""
     job = read()
-    if not on_terminal():
+    if picture is None and not on_terminal():
         from prismdbg_tui.recorded_job.plain_job import write_job
 
         write_job(job, sys.stdout)
@@ -94,17 +115,19 @@ def recorded_job(read: Callable[[], RunOverview], open_rank: Callable[[int, bool
     keys, rank = own_keys(JOB_ACTIONS, TABLE), -1
     while True:
         app = JobApp(job, read, keys=keys, at=rank)
-        chosen = app.run()
+        chosen = _shown(app, picture)
         if chosen is None:
             return app.return_code or 0
         job, rank = app.job, chosen.rank
         open_rank(chosen.rank, chosen.runs, chosen.at)
 
 
-def compared(read: Callable[[], StoredSweep], open_run: Callable[[Path], object]) -> int:
+def compared(
+    read: Callable[[], StoredSweep], open_run: Callable[[Path], object], picture: StillPicture | None = None
+) -> int:
     """The configurations of a sweep, again and again after one that was opened. `open_run`: shows all its ranks."""
     sweep = read()
-    if not on_terminal():
+    if picture is None and not on_terminal():
         from prismdbg_tui.compared.plain_sweep import write_sweep
 
         write_sweep(sweep, sys.stdout)
@@ -116,7 +139,7 @@ def compared(read: Callable[[], StoredSweep], open_run: Callable[[Path], object]
     keys, chosen = own_keys(SWEEP_ACTIONS, TABLE), ""
     while True:
         app = SweepApp(read, keys=keys, at=chosen)
-        name = app.run()
+        name = _shown(app, picture)
         if name is None:
             return app.return_code or 0
         chosen = name
@@ -132,27 +155,35 @@ def debug(
     *,
     above: bool = False,
     path: Path | None = None,
+    picture: StillPicture | None = None,
 ) -> int:
     """Runs the rank under the screen, at first to `at`; when this returns nothing of the replay is left. `bound_s`: how
-    long the rank may run without another collective. `above`: there is a screen to go back to. path: as in `look`."""
+    long the rank may run without another collective. `above`: there is a screen to go back to. path, picture: as in
+    `look`."""
     from prismdbg.session.breakpoint_line import first_breakpoints
     from prismdbg_tui.session.app import PrismApp
     from prismdbg_tui.session.keymap import own_keys
-    from prismdbg_tui.session.sidecar import Sidecar, beside
 
-    sidecar = Sidecar(beside(path) if path is not None else None)
+    sidecar = _sidecar(path, picture)
     first = first_breakpoints(request.capsule.manifest.incident.kind)
     live = live_rank(request, bound_s, at, _kept_lines(sidecar, first))
     keys = own_keys()
     app = PrismApp(request.capsule, name, live=live, keys=keys, at=at, above=above, sidecar=sidecar, first_lines=first)
     try:
-        code = app.run() or 0
+        code = _shown(app, picture, bound_s + END_BOUND_S) or 0
     finally:
         live.close()
         if not live.wait(1.0):
             print("prismdbg: ending the replay ...", file=talk, flush=True)
             live.wait(END_BOUND_S)
     return code or app.state.exit_code
+
+
+def _sidecar(path: Path | None, picture: StillPicture | None) -> Sidecar:
+    """Nobody sets a breakpoint or writes a note in a picture, so nothing is kept of it."""
+    from prismdbg_tui.session.sidecar import Sidecar, beside
+
+    return Sidecar(beside(path) if path is not None else None, keeps=picture is None)
 
 
 def _kept_lines(sidecar: Sidecar, first: tuple[str, ...]) -> tuple[str, ...]:

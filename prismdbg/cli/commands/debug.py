@@ -6,6 +6,7 @@ import os
 import sys
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,7 @@ from prismdbg.cli.options.archive_keys import archive_keys, as_options
 from prismdbg.cli.options.capsule_or_run import CAPSULE_OR_RUN, RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.limit_options import limits
 from prismdbg.cli.options.param_types import moment, seconds
+from prismdbg.cli.options.picture_options import pictured
 from prismdbg.cli.options.place_options import ALLOW_WRITES, PORT, RUNTIME, WEB, WITH_FILE
 from prismdbg.cli.options.user_code import USER_CODE, tell_children
 from prismdbg.cli.terminal.lines_of_rank import by_lines
@@ -34,6 +36,9 @@ from prismdbg.render import console
 from prismdbg.runtime.limits import Asked
 from prismdbg.session.breakpoint_line import first_breakpoints
 from prismdbg.session.line import VERBS
+
+if TYPE_CHECKING:
+    from prismdbg_tui.still_picture import StillPicture
 
 
 @click.command()
@@ -59,6 +64,7 @@ from prismdbg.session.line import VERBS
     metavar="PORT",
     help="Serve one editor on this port of this machine, in the Debug Adapter Protocol.",
 )
+@pictured
 @WITH_FILE
 @USER_CODE
 @archive_keys
@@ -73,6 +79,7 @@ def command(
     web: bool,
     port: int,
     dap: int | None,
+    picture: StillPicture | None,
     with_files: tuple[str, ...],
     keys: Keys,
     limits: Asked,
@@ -90,6 +97,8 @@ def command(
     capsule = capsule_at(capsule, rank)
     if at is not None:
         require_inside(read_manifest(capsule, keys), capsule.name, "--at", at)
+    if picture is not None and (web or plain or dap is not None):
+        raise UsageError("--picture cannot be combined with --web, --plain or --dap", hint="choose one of them")
     if dap is not None:
         if web or plain:
             raise UsageError("--dap cannot be combined with --web or --plain", hint="choose one of them")
@@ -116,7 +125,7 @@ def command(
             with_files=by_path(whole, with_files),
             limits=limits,
         )
-        code = None if plain else _on_screen(request, capsule.absolute(), timeout, at)
+        code = None if plain else _on_screen(request, capsule.absolute(), timeout, at, picture)
         return _on_lines(request, timeout, at) if code is None else code
 
 
@@ -139,16 +148,18 @@ def _on_lines(request: ReplayRequest, bound_s: float, at: Moment | None) -> int:
         return by_lines(travel, chain(first, lines), bound_s=bound_s, echo=not typed, patient=typed, passing=passing)
 
 
-def _on_screen(request: ReplayRequest, path: Path, bound_s: float, at: Moment | None) -> int | None:
+def _on_screen(
+    request: ReplayRequest, path: Path, bound_s: float, at: Moment | None, picture: StillPicture | None
+) -> int | None:
     """None where there is no terminal for it."""
-    served = "TEXTUAL_DRIVER" in os.environ  # in a browser
-    if not served and not (sys.stdin.isatty() and sys.stdout.isatty()):  # a pipe waits for no screen's libraries
+    drawn = picture is not None or "TEXTUAL_DRIVER" in os.environ  # in a browser
+    if not drawn and not (sys.stdin.isatty() and sys.stdout.isatty()):  # a pipe waits for no screen's libraries
         return None
     from prismdbg_tui import start
 
-    if not start.on_terminal():
+    if picture is None and not start.on_terminal():
         return None
-    return start.debug(request, path.name, sys.stderr, bound_s, at, path=path)
+    return start.debug(request, path.name, sys.stderr, bound_s, at, path=path, picture=picture)
 
 
 def _in_browser(

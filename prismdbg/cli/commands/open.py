@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,7 @@ from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys, as_options
 from prismdbg.cli.options.capsule_or_run import RANK_OF_RUN, capsule_at
 from prismdbg.cli.options.param_types import moment
+from prismdbg.cli.options.picture_options import pictured
 from prismdbg.cli.options.place_options import PORT, WEB
 from prismdbg.cli.options.user_code import USER_CODE, tell_children
 from prismdbg.errors import UsageError
@@ -22,6 +24,9 @@ from prismdbg.jobs.storage.pack import opened
 from prismdbg.model.moment import Moment
 from prismdbg.render import console
 from prismdbg.sweep.stored import is_sweep, read_sweep
+
+if TYPE_CHECKING:
+    from prismdbg_tui.still_picture import StillPicture
 
 LONGEST_S = 600.0  # without a collective or a command
 
@@ -38,10 +43,18 @@ LONGEST_S = 600.0  # without a collective or a command
 @click.option("--at", type=moment, help="Place the cursor at MOMENT, as in 12.3.  [default: the incident]")
 @WEB
 @PORT
+@pictured
 @USER_CODE
 @archive_keys
 def command(
-    capsule: Path, rank: int | None, cluster: Path | None, at: Moment | None, web: bool, port: int, keys: Keys
+    capsule: Path,
+    rank: int | None,
+    cluster: Path | None,
+    at: Moment | None,
+    web: bool,
+    port: int,
+    picture: StillPicture | None,
+    keys: Keys,
 ) -> int:
     """View CAPSULE, a folder or a packed file: its timeline, collectives, stacks and received data.
 
@@ -65,6 +78,8 @@ def command(
     is_compared = rank is None and at is None and is_sweep(capsule)
     if cluster is not None and not (whole_job or is_compared):
         raise UsageError("--cluster needs a whole job", hint="give an emulated RUN or a GRAPH, and leave --rank out")
+    if web and picture is not None:
+        raise UsageError("--picture cannot be combined with --web", hint="choose one of them")
     if web:
         from prismdbg_tui.browser.server import serve
 
@@ -76,28 +91,28 @@ def command(
         shown = (capsule if all_ranks or is_compared else capsule_at(capsule, rank)).absolute()
         return serve(["open", str(shown), *options], port, sys.stderr, run=str(shown) if all_ranks else "")
     if is_compared:
-        return _compared(capsule, cluster)
+        return _compared(capsule, cluster, picture)
     if whole_job:
-        return _all_ranks(capsule, cluster)
+        return _all_ranks(capsule, cluster, picture)
     if all_recorded:
-        return _all_recorded(capsule)
+        return _all_recorded(capsule, picture)
     capsule = capsule_at(capsule, rank)
     from prismdbg_tui import start
 
     with opened(capsule, keys) as whole:
-        return start.look(whole, capsule.name or str(capsule), at, path=capsule.absolute())
+        return start.look(whole, capsule.name or str(capsule), at, path=capsule.absolute(), picture=picture)
 
 
-def _compared(path: Path, cluster: Path | None) -> int:
+def _compared(path: Path, cluster: Path | None, picture: StillPicture | None) -> int:
     from prismdbg_tui import start
 
     def open_run(run: Path) -> int:
         return _all_ranks(run, cluster) if is_job(run) else _all_recorded(run)
 
-    return start.compared(lambda: read_sweep(path), open_run)
+    return start.compared(lambda: read_sweep(path), open_run, picture)
 
 
-def _all_ranks(path: Path, cluster: Path | None) -> int:
+def _all_ranks(path: Path, cluster: Path | None, picture: StillPicture | None = None) -> int:
     from prismdbg_tui import start
 
     view = job_view(path, cluster, console.say)
@@ -111,10 +126,10 @@ def _all_ranks(path: Path, cluster: Path | None) -> int:
             else:
                 start.look(whole, whole.path.name, above=True, path=whole.path)
 
-    return start.overview(view, into)
+    return start.overview(view, into, picture)
 
 
-def _all_recorded(path: Path) -> int:
+def _all_recorded(path: Path, picture: StillPicture | None = None) -> int:
     from prismdbg_tui import start
 
     def open_rank(rank: int, runs: bool, at: Moment | None) -> None:
@@ -132,4 +147,4 @@ def _all_recorded(path: Path) -> int:
             else:
                 start.look(whole, whole.path.name, at, above=True, path=whole.path)
 
-    return start.recorded_job(lambda: read_overview(path), open_rank)
+    return start.recorded_job(lambda: read_overview(path), open_rank, picture)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,15 +17,19 @@ from prismdbg.sweep.workers.array_task import run
 from prismdbg.sweep.workers.order import Order
 from prismdbg.sweep.workers.trial_group import TO_END_S
 
+_ANSWERS_S = 30.0
+_CONNECT = "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')"
+
 
 class RayTasks:
     """`folder`: on a file system that all nodes see at the same path. address: of a cluster; empty for the one that
-    RAY_ADDRESS names, or a new one on this machine."""
+    RAY_ADDRESS names, or a new one on this machine. answers_s: how long a cluster may take to answer."""
 
-    def __init__(self, folder: SweepFolder, address: str, say: Say) -> None:
+    def __init__(self, folder: SweepFolder, address: str, say: Say, answers_s: float = _ANSWERS_S) -> None:
         self._folder = folder
         self._address = address
         self._say = say
+        self._answers_s = answers_s
         self._ray = _imported()
 
     def run(self, trials: Sequence[Trial]) -> dict[str, str]:
@@ -34,11 +40,12 @@ class RayTasks:
             self._ray.shutdown()
 
     def _connect(self) -> None:
+        if cluster := self._address or os.environ.get("RAY_ADDRESS", ""):
+            _require_answer(cluster, self._answers_s)
         try:
             self._ray.init(address=self._address or None, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, OSError, RuntimeError, ValueError) as error:
-            hint = "start a cluster with `ray start --head`, or give its address with --on ray:ADDRESS"
-            raise FacilityError(f"Ray cannot be reached: {error}", hint=hint) from error
+            raise _unreachable(str(error)) from error
 
     def _run(self, names: Sequence[str]) -> dict[str, str]:
         waiting, running, why = list(reversed(names)), dict[Any, str](), dict[str, str]()
@@ -82,6 +89,22 @@ def run_in(folder: str, order: str) -> str:
     os.chdir(folder)
     asked = Order.from_json(order)
     return run(asked, asked.names[0])
+
+
+def _require_answer(address: str, bound_s: float) -> None:
+    """By a process that connects and ends: Ray tries for many minutes, and nothing in this process ends that."""
+    command = [sys.executable, "-c", _CONNECT, address]
+    try:
+        tried = subprocess.run(command, capture_output=True, text=True, timeout=bound_s, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise _unreachable(f"{address} did not answer within {bound_s:g} seconds") from error
+    if tried.returncode:
+        raise _unreachable(next(reversed(tried.stderr.strip().splitlines()), f"exit code {tried.returncode}"))
+
+
+def _unreachable(why: str) -> FacilityError:
+    hint = "start a cluster with `ray start --head`, or give its address with --on ray:ADDRESS"
+    return FacilityError(f"Ray cannot be reached: {why}", hint=hint)
 
 
 def _imported() -> Any:

@@ -16,20 +16,23 @@ _NO_JOB = "Invalid job id"  # what squeue says of one that ended some time ago
 
 
 class Slurm:
-    """`options`: of sbatch, as the user gives them."""
+    """`options`: of sbatch, as the user gives them. bound_s: of each command."""
 
-    def __init__(self, options: Sequence[str]) -> None:
+    def __init__(self, options: Sequence[str], bound_s: float = _BOUND_S) -> None:
         self._options = options
+        self._bound_s = bound_s
 
     def submit(self, script: str, options: Sequence[str]) -> int:
         """The job's number. `options` go before those of the user. `FacilityError` where Slurm refuses it."""
-        return int(_said(["sbatch", *self._options, *options, "--parsable"], script).partition(";")[0])
+        return int(_said(["sbatch", *self._options, *options, "--parsable"], self._bound_s, script).partition(";")[0])
 
     def states(self, job: int) -> Mapping[int, str]:
         """By the number of a task. Those that ended some time ago are missing. `FacilityError` where the controller
         does not answer."""
         try:
-            listed = _said(["squeue", "--noheader", "--array", "--states=all", f"--jobs={job}", "--format=%K %T"])
+            listed = _said(
+                ["squeue", "--noheader", "--array", "--states=all", f"--jobs={job}", "--format=%K %T"], self._bound_s
+            )
         except FacilityError as error:
             if _NO_JOB in str(error):
                 return {}
@@ -38,19 +41,20 @@ class Slurm:
         return {int(row[0]): row[1] for row in rows if len(row) == 2 and row[0].isdecimal()}
 
     def cancel(self, job: int) -> None:
-        _said(["scancel", str(job)])
+        _said(["scancel", str(job)], self._bound_s)
 
 
-def _said(command: Sequence[str], given: str = "") -> str:
+def _said(command: Sequence[str], bound_s: float, given: str = "") -> str:
     try:
         done = subprocess.run(
-            command, input=given, env=_environment(), capture_output=True, text=True, timeout=_BOUND_S, check=False
+            command, input=given, env=_environment(), capture_output=True, text=True, timeout=bound_s, check=False
         )
     except FileNotFoundError as error:
         hint = "install Slurm's client, or leave --on out"
         raise FacilityError(f"{command[0]} does not exist on this machine", hint=hint) from error
     except subprocess.TimeoutExpired as error:
-        raise FacilityError(f"{command[0]} did not answer within {_BOUND_S:.0f} seconds") from error
+        hint = "wait until `sinfo` answers, then run the same line again: it joins an array that still runs"
+        raise FacilityError(f"{command[0]} did not answer within {bound_s:g} seconds", hint=hint) from error
     if done.returncode:
         why = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         raise FacilityError(f"{command[0]} failed: {why}", hint="check that Slurm runs, and the options of --on")

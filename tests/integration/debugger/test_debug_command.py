@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from chain import Said, Taken, prismdbg, recording
@@ -62,3 +63,15 @@ def test_a_restored_rank(captured_live: Callable[[str], Taken], runtime: str) ->
     assert "the parameters equal the recorded ones" in answers["continue"]
     assert "(end of the log)" in answers["continue"]
     assert re.search(r"0 synthesized", answers["info"])
+
+
+def test_a_picture_of_the_rank_at_a_moment(from_start: Path, tmp_path: Path) -> None:
+    picture = ("--picture", tmp_path / "out.svg", "--size", "80x24")
+    said = prismdbg("debug", from_start, "--runtime", "plain", "--allow-writes", "--at", "2.1", *picture)
+    assert said.code == 0 and not said.out, said.out + said.err
+    assert said.err.endswith(f"{tmp_path}/out.svg: 80x24, stopped at 2.1\n")
+    root = ElementTree.parse(tmp_path / "out.svg").getroot()
+    texts = [node.text for node in root.iter() if node.tag.endswith("}text")]
+    assert {"prismdbg debug capsule", "2.1 · plain", "▶2.1"} <= set(texts), texts
+    refused = prismdbg("debug", from_start, "--plain", "--picture", tmp_path / "more.svg")
+    assert refused.code == 2 and "--picture cannot be combined with" in refused.err

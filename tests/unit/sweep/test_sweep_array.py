@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
+from prismdbg.sweep.evaluate import evaluate
 from prismdbg.sweep.folder import SweepFolder
 from prismdbg.sweep.place import HERE, Engine, Place
 from prismdbg.sweep.request import How, SweepRequest
 from prismdbg.sweep.space import Space
 from prismdbg.sweep.workers import array_task
 from prismdbg.sweep.workers.order import Order
+from prismdbg.sweep.workers.ray_tasks import RayTasks
 from prismdbg.sweep.workers.slurm import Slurm
 from prismdbg.sweep.workers.slurm_array import SlurmArray
 from prismdbg.sweep.workers.workers import workers
@@ -73,6 +77,8 @@ def test_a_task_runs_the_configuration_of_its_number_and_tells_why_it_failed(tmp
         assert (good.returncode, bad.returncode) == (0, 1)
         assert folder.is_complete("say=good") and not folder.is_complete("say=bad")
         assert bad.stdout.splitlines()[-1].startswith("error: ") and "bad" in bad.stdout.splitlines()[-1]
+        with pytest.raises(UsageError, match="no rank was recorded"):
+            evaluate(next(folder.trial(one) for one in asked.space.configurations() if one.name == "say=good"))
 
 
 def test_a_slurm_that_is_not_installed_is_an_error_before_anything_runs(
@@ -95,6 +101,58 @@ def test_a_ray_that_is_not_installed_is_an_error_before_anything_runs(
         pytest.raises(FacilityError, match="Ray is not installed"),
     ):
         workers(folder, print)
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of a program that accepts connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+def tried(tmp_path: Path, address: str, answers_s: float) -> str:
+    """What a sweep on that cluster fails with, before anything ran."""
+    asked = request(tmp_path)
+    with SweepFolder.opened(asked) as folder, pytest.raises(FacilityError) as raised:
+        RayTasks(folder, address, print, answers_s).run([folder.trial(one) for one in asked.space.configurations()])
+    assert "ray start --head" in raised.value.hint
+    return str(raised.value)
+
+
+def test_a_ray_that_does_not_answer_is_an_error_in_time(tmp_path: Path, silent: str) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed (pip install 'prismdbg[ray]')")
+    assert tried(tmp_path, silent, 10) == f"Ray cannot be reached: {silent} did not answer within 10 seconds"
+
+
+@pytest.mark.parametrize(
+    ("init", "says"),
+    [
+        ("import threading; threading.Event().wait()", "did not answer within 2 seconds"),
+        ("raise ConnectionError('version 2.1 there, 2.2 here')", "ConnectionError: version 2.1 there, 2.2 here"),
+    ],
+)
+def test_a_connection_is_tried_by_a_process_that_can_be_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, init: str, says: str
+) -> None:
+    """With a module in Ray's place, whose connection takes for ever or is refused."""
+    (tmp_path / "ray.py").write_text(f"def init(**_):\n    {init}\ndef shutdown(): ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert tried(tmp_path, "", 2).endswith(says)
+    monkeypatch.delitem(sys.modules, "ray")
+
+
+def test_a_slurm_that_does_not_answer_is_an_error_that_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sbatch").write_text(f"#!{sys.executable}\nimport threading; threading.Event().wait()\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(FacilityError, match="sbatch did not answer within 1 seconds") as raised:
+        Slurm((), 1.0).submit("", ())
+    assert "run the same line again" in raised.value.hint
 
 
 def test_while_an_array_may_run_nothing_runs_here(tmp_path: Path) -> None:

@@ -38,9 +38,12 @@ def test_an_interval_of_few_values_is_their_range_and_holds_the_middle() -> None
     assert Interval.of(3, ()) == Interval(3, 3, 3)
 
 
-@pytest.mark.parametrize(("count", "outside"), [(6, 0), (8, 0), (9, 1), (12, 2), (20, 5), (25, 7)])
+@pytest.mark.parametrize(
+    ("count", "outside"),
+    [(6, 0), (8, 0), (9, 1), (12, 2), (20, 5), (25, 7), (1000, 468), (1001, 468), (200_000, 99_560)],
+)
 def test_an_interval_of_many_values_is_that_of_their_median(count: int, outside: int) -> None:
-    """The numbers are those of tables of the sign test."""
+    """Up to 25 the numbers are those of tables of the sign test."""
     values = list(range(count))
     found = Interval.of(round(median(values)), values)
     assert (found.low, found.high) == (values[outside], values[-1 - outside])

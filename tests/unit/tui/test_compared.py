@@ -15,43 +15,18 @@ from prismdbg_tui.compared.help_sheet import SweepHelp
 from prismdbg_tui.compared.keys import SWEEP_ACTIONS, TABLE
 from prismdbg_tui.compared.plain_sweep import write_sweep
 from prismdbg_tui.session.keymap import read_keys
+from sweeps import done, keep, make_sweep
 from textual.pilot import Pilot
 
 from prismdbg.errors import CapsuleError
-from prismdbg.sweep.result import Result, State
 from prismdbg.sweep.stored import is_sweep, keep_comparison, read_sweep
 
 Play = Callable[[SweepApp, Pilot[str]], Awaitable[None]]
-MIB = 1 << 20
-
-
-def done(name: str, ms: int, peak_mib: int) -> Result:
-    taken = tuple(1_000_000 * (ms + more) for more in (-1, 0, 1))
-    return Result(
-        name=name, values={}, state=State.DONE, mesh="dp=2", middle_ns=taken[1], iteration_ns=taken,
-        peak_bytes=peak_mib * MIB, exposed={"dp": 0.25}, worth="all modelled",
-    )  # fmt: skip
-
-
-def keep(folder: Path, result: Result) -> None:
-    """As one that has run."""
-    own = folder / "trials" / result.name
-    own.mkdir(parents=True)
-    (own / "result.json").write_text(json.dumps(result.to_json()))
 
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Path:
-    """Two that ran, one that failed, one that was left out, one that runs."""
-    folder = tmp_path / "s"
-    keep(folder, done("tp=1", 30, 100))
-    keep(folder, done("tp=2", 20, 900))
-    (folder / "sweep.json").write_text("{}")
-    (folder / "trials" / "tp=16").mkdir()
-    failed = Result(name="tp=4", values={}, state=State.FAILED, mesh="dp=1", why="rank 0 failed\x1b]0;taken\x07[bold]")
-    left_out = Result(name="tp=8", values={}, state=State.LEFT_OUT, why="predicted 40 ms")
-    keep_comparison(folder, [done("tp=1", 99, 9), failed, left_out], 500 * MIB)
-    return folder
+    return make_sweep(tmp_path / "s")
 
 
 def play(folder: Path, part: Play, size: tuple[int, int] = (120, 36)) -> SweepApp:
@@ -76,7 +51,7 @@ def test_what_ran_since_the_last_comparison_counts(sweep: Path) -> None:
     assert {each.name: each.middle_ns for each in found.results} == {
         "tp=1": 30_000_000, "tp=2": 20_000_000, "tp=4": 0, "tp=8": 0,
     }  # fmt: skip
-    assert found.unfinished == ("tp=16",) and found.cap_bytes == 500 * MIB
+    assert found.unfinished == ("tp=16",) and found.cap_bytes == 500 << 20
 
 
 @pytest.mark.parametrize("name", ["../../other", "..", ""])

@@ -11,13 +11,17 @@ from pathlib import Path
 
 import pytest
 from played import PlayedRank, large_job, live_over, screen, small_capsule, stopped, until
+from prismdbg_tui.compared.app import SweepApp
 from prismdbg_tui.overview.app import OverviewApp
 from prismdbg_tui.overview.rank_screen import RankScreen
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.views import Phase
+from sweeps import make_sweep
+
+from prismdbg.sweep.stored import read_sweep
 
 PICTURES = Path(__file__).parents[2] / "golden" / "screen"
-SIZES = {"80x24": (80, 24), "160x45": (160, 45)}
+SIZES = {"80x24": (80, 24), "120x36": (120, 36), "160x45": (160, 45)}
 
 
 def settled(svg: str) -> str:
@@ -34,7 +38,7 @@ def compare(name: str, svg: str, update: bool) -> None:
     assert svg == path.read_text(), f"{path.name} looks otherwise: run with --update-golden, then look at the change"
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ["80x24", "160x45"])
 def test_looking(tmp_path: Path, size: str, pytestconfig: pytest.Config) -> None:
     async def picture() -> str:
         app = PrismApp(small_capsule(tmp_path), "capsule")
@@ -45,7 +49,7 @@ def test_looking(tmp_path: Path, size: str, pytestconfig: pytest.Config) -> None
     compare(f"looking-{size}", asyncio.run(picture()), pytestconfig.getoption("--update-golden"))
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ["80x24", "160x45"])
 def test_stopped(tmp_path: Path, size: str, pytestconfig: pytest.Config) -> None:
     async def picture() -> str:
         capsule = small_capsule(tmp_path)
@@ -60,7 +64,7 @@ def test_stopped(tmp_path: Path, size: str, pytestconfig: pytest.Config) -> None
     compare(f"stopped-{size}", asyncio.run(picture()), pytestconfig.getoption("--update-golden"))
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ["80x24", "160x45"])
 def test_all_ranks(size: str, pytestconfig: pytest.Config) -> None:
     async def picture() -> str:
         app = OverviewApp(large_job())
@@ -70,6 +74,20 @@ def test_all_ranks(size: str, pytestconfig: pytest.Config) -> None:
             return settled(app.export_screenshot())
 
     compare(f"overview-{size}", asyncio.run(picture()), pytestconfig.getoption("--update-golden"))
+
+
+@pytest.mark.parametrize("size", ["80x24", "120x36"])
+def test_the_configurations_of_a_sweep(tmp_path: Path, size: str, pytestconfig: pytest.Config) -> None:
+    make_sweep(tmp_path / "s")
+
+    async def picture() -> str:
+        app = SweepApp(lambda: read_sweep(tmp_path / "s"))
+        async with app.run_test(size=SIZES[size]) as pilot:
+            await pilot.press("down", "down")  # one that failed
+            await pilot.pause()
+            return settled(app.export_screenshot())
+
+    compare(f"sweep-{size}", asyncio.run(picture()), pytestconfig.getoption("--update-golden"))
 
 
 def test_a_simulated_rank(pytestconfig: pytest.Config) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from rich.text import Text
-from textual.app import App
 from textual.widgets import Static
 
 from prismdbg_tui.drawing.colors import color
-from prismdbg_tui.drawing.picture import screenshot
+from prismdbg_tui.screens.pictured_app import PicturedApp
 from prismdbg_tui.session import keymap
 from prismdbg_tui.session.actions import Action
 from prismdbg_tui.widgets.key_bar import KeyBar
@@ -19,7 +18,7 @@ from prismdbg_tui.widgets.key_bar import KeyBar
 Returned = TypeVar("Returned")
 
 
-class ActionApp(App[Returned]):
+class ActionApp(PicturedApp[Returned]):
     """`actions`: the table of its keys; a method `_do_NAME` carries out the action NAME. keys: the user's own. The
     application yields `head` first and `keybar` last."""
 
@@ -52,9 +51,6 @@ class ActionApp(App[Returned]):
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.repaint)
-
-    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
-        return screenshot(self, title, simplify=simplify)
 
     def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
         self.action_act(message.action_name)

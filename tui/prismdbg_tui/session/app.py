@@ -15,9 +15,9 @@ from textual.widgets import Input
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.errors import PrismError
 from prismdbg.model.moment import Moment
-from prismdbg_tui.drawing.picture import screenshot
 from prismdbg_tui.drawing.themes import use_themes
 from prismdbg_tui.screens.differences import Differences
+from prismdbg_tui.screens.pictured_app import PicturedApp
 from prismdbg_tui.session import actions, keymap, messages
 from prismdbg_tui.session.action_handlers import ActionHandlers
 from prismdbg_tui.session.cursor import CursorPosition
@@ -39,7 +39,7 @@ from prismdbg_tui.timeline.recording import Recording
 from prismdbg_tui.widgets.key_bar import KeyBar
 
 
-class PrismApp(App[int]):
+class PrismApp(PicturedApp[int]):
     """Over one capsule; with a rank to run (`live`), or over its record alone. `at`: where to look first, else the
     incident. above: there is a screen that escape leads back to, once nothing else is to be left."""
 
@@ -124,9 +124,19 @@ class PrismApp(App[int]):
         """The rank's row."""
         return self.position.here if self.position is not None else None
 
-    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
-        """Also what the palette's "Save screenshot" writes."""
-        return screenshot(self, title, simplify=simplify)
+    @property
+    def is_settled(self) -> bool:
+        """The log is read, and the rank stands, if there is one."""
+        stands = self.live is None or self.state.phase not in (Phase.LOOKING, *BUSY)
+        return self.recording is not None and stands and super().is_settled
+
+    @property
+    def doing(self) -> str:
+        return self.state.doing if self._busy else ""
+
+    @property
+    def standing(self) -> str:
+        return "" if self.live is None else f"{self.state.phase} at {self.state.moment}"
 
     def deliver_screenshot(
         self, filename: str | None = None, path: str | None = None, time_format: str | None = None
@@ -173,6 +183,7 @@ class PrismApp(App[int]):
         self.notify(_plain(text), severity="error", timeout=12)
         self.panes.console.say(text, "error")
         self.panes.status.fail(text)
+        self.fatal = self.fatal or message.fatal
 
     def on_rows_found(self, message: messages.RowsFound) -> None:
         self.navigation.found(message)

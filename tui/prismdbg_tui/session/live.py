@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from textual.message import Message
 
-from prismdbg.errors import PrismError
+from prismdbg.errors import Defect, PrismError
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.trace_place import TracePlace
 from prismdbg_tui.session.debugger_messages import DebuggerMessages
@@ -132,11 +132,9 @@ class LiveRank:
         except _Cancelled:
             self._lost("the start was cancelled")
         except PrismError as error:
-            self._lost(str(error))
-            self._tell(Failed(str(error), error.hint, fatal=True))
+            self._fail(error)
         except Exception as error:  # a defect here must not leave a screen that waits for ever
-            self._lost(f"{type(error).__name__}: {error}")
-            self._tell(Failed(f"{type(error).__name__}: {error}", "report this: it is a bug in prismdbg", fatal=True))
+            self._fail(Defect(f"{type(error).__name__}: {error}", hint="report this: it is a bug in prismdbg"))
         finally:
             self._tell(LiveEnded())
 
@@ -147,6 +145,10 @@ class LiveRank:
             self._state = replace(self._state, doing=text)
             self._tell(StateChanged(self._state))
         self._tell(Said(text, "event"))
+
+    def _fail(self, error: PrismError) -> None:
+        self._lost(str(error))
+        self._tell(Failed(str(error), error.hint, fatal=error))
 
     def _lost(self, why: str) -> None:
         self._state = replace(self._state, phase=Phase.LOST, lost_because=why)

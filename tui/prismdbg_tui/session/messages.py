@@ -7,6 +7,7 @@ from typing import Any
 
 from textual.message import Message
 
+from prismdbg.errors import PrismError
 from prismdbg.jobs.leading_finding import LeadingFinding
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
@@ -38,9 +39,9 @@ class RecordingRead(Message):
 
 
 class Failed(Message):
-    """Something asked for could not be done; `fatal`: there is nothing to go on with."""
+    """Something asked for could not be done; `fatal`: the error after which there is nothing to go on with."""
 
-    def __init__(self, text: str, hint: str = "", *, fatal: bool = False) -> None:
+    def __init__(self, text: str, hint: str = "", *, fatal: PrismError | None = None) -> None:
         self.text = text
         self.hint = hint
         self.fatal = fatal

@@ -36,7 +36,7 @@ class CapsuleReader:
         try:
             recording = read_recording(self._capsule)
         except PrismError as error:
-            return Failed(str(error), error.hint, fatal=True)
+            return Failed(str(error), error.hint, fatal=error)
         return RecordingRead(recording, time.monotonic() - begun)
 
     def finding(self) -> FindingRead | Failed:

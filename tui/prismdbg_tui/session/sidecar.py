@@ -38,10 +38,11 @@ class Kept:
 
 
 class Sidecar:
-    """`path`: None where there is no place for it; then nothing is read or kept."""
+    """`path`: None where there is no place for it; then nothing is read or kept. keeps: else it is only read."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, keeps: bool = True) -> None:
         self.path = path
+        self._keeps = keeps
         self._damaged = False
 
     def read(self) -> Kept:
@@ -64,7 +65,7 @@ class Sidecar:
 
     def write(self, kept: Kept) -> None:
         """All of it or nothing. `FacilityError` where it cannot be written."""
-        if self.path is None or self._damaged:
+        if self.path is None or self._damaged or not self._keeps:
             return
         data = json.dumps(_json(kept), indent=1)
         partial = self.path.with_name(f".{self.path.name}.{os.getpid()}")

@@ -1,0 +1,37 @@
+"""What all screens have in common: they can be drawn without a terminal, once nothing on them is still to come."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from textual.app import App
+
+from prismdbg.errors import PrismError
+from prismdbg_tui.drawing.picture import screenshot
+
+Returned = TypeVar("Returned")
+
+
+class PicturedApp(App[Returned]):
+    """`fatal`: the error after which there is nothing to show."""
+
+    fatal: PrismError | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """What was begun has ended."""
+        return all(worker.is_finished for worker in self.workers)
+
+    @property
+    def doing(self) -> str:
+        """What takes its time; empty where nothing of it is known."""
+        return ""
+
+    @property
+    def standing(self) -> str:
+        """Where the rank is; empty where none runs."""
+        return ""
+
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        """Also what the palette's "Save screenshot" writes."""
+        return screenshot(self, title, simplify=simplify)
