@@ -72,7 +72,6 @@ BROAD = {
     ],
     "test_fail_open.py": [
         "test_the_supervisor_of_a_run_that_no_longer_answers[options1]",
-        "test_a_file_system_that_no_longer_answers[-1-False]",
     ],
     "test_paced.py": [
         "test_an_iteration_takes_what_was_simulated_to_the_nanosecond[pipeline]",

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from prismdbg.capsule.log.events import RankLog
-from prismdbg.graph.slice import build_slice
 from prismdbg.job_graph.synthesized import Shaping, decisions_of, doubts_of, shaping_of
 from prismdbg.jobs.storage.pass_errors import Passed, read_passes
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
@@ -15,6 +14,7 @@ from prismdbg.log.rank_log import read_log
 from prismdbg.model import synthesis
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
+from prismdbg.rank_graph.slice import build_slice
 from prismdbg.simulate.assessment.assessment import SYNTHESIZED_VALUES
 from prismdbg.simulate.assessment.fidelity import say_size
 

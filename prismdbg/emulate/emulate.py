@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from prismdbg.emulate.collective_mismatch import Fit, fit_of, logs_of, mesh_problem
 from prismdbg.emulate.emulated_rank import EmulatedRank
 from prismdbg.emulate.external_donors import write_external
-from prismdbg.emulate.fit import Fit, fit_of, logs_of, mesh_problem
 from prismdbg.emulate.kept_values import KeptValues
 from prismdbg.emulate.rank_group import RankGroup
 from prismdbg.emulate.rank_scheduler import RankScheduler

@@ -56,7 +56,7 @@ class EmulatedRank:
         self.rank = rank
         self.wall_s = 0.0
         self._process: subprocess.Popen[bytes] | None = None
-        self._go_fd = self._hear_fd = -1
+        self._go_fd = self._hear_fd = self._end_fd = -1
         self._heard = b""
         self._has_turn = self._is_judged = False
 
@@ -110,7 +110,11 @@ class EmulatedRank:
         job. One that came to a bad end keeps its log: it can be looked into."""
         self.let_go()
         process, self._process = self._process, None
-        if process is None or self._is_judged:
+        if process is None:
+            return
+        if self._end_fd >= 0:
+            os.close(self._end_fd)
+        if self._is_judged:
             return
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -147,6 +151,7 @@ class EmulatedRank:
         finally:
             os.close(ask_fd)
             os.close(say_fd)
+        self._end_fd = os.pidfd_open(self._process.pid)  # now: of a process that was waited for there is none
 
     @property
     def hear_fd(self) -> int:
@@ -154,8 +159,7 @@ class EmulatedRank:
 
     def open_end(self) -> int:
         """A descriptor that can be read once the process has ended."""
-        assert self._process is not None
-        return os.pidfd_open(self._process.pid)
+        return os.dup(self._end_fd)
 
     def event(self) -> Event | None:
         """What it has said, as far as that is a whole line; its end, if that is all there is."""

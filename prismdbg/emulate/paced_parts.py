@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from prismdbg.capsule.log.events import RankLog
-from prismdbg.graph.node import Node
 from prismdbg.job_graph.recorded_step import RecordedStep, recorded_step
 from prismdbg.model.schedule import MAIN, Row, Schedule
+from prismdbg.rank_graph.node import Node
 from prismdbg.simulate.report.rank_parts import RankParts
 
 

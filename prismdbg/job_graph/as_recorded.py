@@ -9,10 +9,10 @@ from pathlib import Path
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import UsageError
-from prismdbg.graph.node import Node
 from prismdbg.job_graph.recorded_step import RecordedStep, recorded_step, traced_in
 from prismdbg.job_graph.slice_entries import Source, entries_of
 from prismdbg.memory.traced_step import TracedStep
+from prismdbg.rank_graph.node import Node
 from prismdbg.settings.rank_config import RANK_MEMORY
 from prismdbg.simulate.graph.entries import COMPUTE_STREAM, Entries, Kind
 from prismdbg.simulate.graph.job_graph import JobGraph, RankClass

@@ -10,12 +10,12 @@ import numpy as np
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.memory_reader import is_trace
-from prismdbg.graph.slice import GraphSlice, build_slice
 from prismdbg.log.rank_log import columns_of, rank_log
 from prismdbg.memory.trace import open_trace
 from prismdbg.memory.traced_step import Border, TracedStep, traced_step
 from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
+from prismdbg.rank_graph.slice import GraphSlice, build_slice
 
 _LAST_COLLECTIVE = 10**17
 

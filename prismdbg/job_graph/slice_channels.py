@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import product
 
 from prismdbg.errors import UsageError
-from prismdbg.graph.node import Node
-from prismdbg.graph.slice import GraphSlice
 from prismdbg.model.collective import Group
+from prismdbg.rank_graph.node import Node
+from prismdbg.rank_graph.slice import GraphSlice
 from prismdbg.simulate.graph.channel import in_runs
 from prismdbg.simulate.graph.mesh import Mesh
 

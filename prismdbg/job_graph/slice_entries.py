@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from prismdbg.graph.node import Node
-from prismdbg.graph.slice import GraphSlice
 from prismdbg.job_graph.interval_layout import laid_out, put_together
 from prismdbg.job_graph.slice_channels import Channels
 from prismdbg.memory.traced_step import BETWEEN, Changed, Item, Ran, TracedStep, Waited
+from prismdbg.rank_graph.node import Node
+from prismdbg.rank_graph.slice import GraphSlice
 from prismdbg.simulate.cluster.transfer import OPS
 from prismdbg.simulate.graph.entries import HELD_AT_LEAST, MODELLED_NS, OBJECTS, Entries, Provenance, splits_text
 from prismdbg.simulate.graph.entry_writer import FREE_NAME, EntryWriter

@@ -1,6 +1,8 @@
-"""What a job gets from us: one folder in front of PYTHONPATH with `sitecustomize.py` and a copy of this package.
+"""What a job gets from us: one folder in front of PYTHONPATH with `sitecustomize.py` and a copy of the half of this
+package that runs in a rank.
 
-A copy, for the job may run for weeks: another version installed meanwhile must not reach into it.
+A copy, for the job may run for weeks: another version installed meanwhile must not reach into it. Not the whole: a
+program seldom asks for the other half, which is two thirds of the files, and then gets the installed one.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-import prismdbg
 from prismdbg.checkpoint.cache import cache_folder
 
-PACKAGE = Path(prismdbg.__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[1]
+RANK_HALF = ("__init__.py", "errors.py", "model", "capsule", "protocol", "expr", "settings", "rank")
 CONFIG_VARIABLE = "PRISMDBG_CONFIG"
 
 
@@ -25,10 +27,17 @@ def make_inject_folder(folder: Path) -> None:
     package = folder / "prismdbg"
     if not package.exists():
         try:
-            shutil.copytree(PACKAGE, package)
+            _copy_rank_half(package)
         except OSError:  # no room: the job runs all the same
             shutil.rmtree(package, ignore_errors=True)
             package.symlink_to(PACKAGE)
+
+
+def _copy_rank_half(target: Path) -> None:
+    target.mkdir(mode=0o755)
+    for part in RANK_HALF:
+        source = PACKAGE / part
+        shutil.copytree(source, target / part) if source.is_dir() else shutil.copy2(source, target)
 
 
 def job_environment(

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from prismdbg.rank.at_once import AtOnce
+from prismdbg.rank.interference import InterferenceProbe
 
 ITEM_BYTES = 4
 SMALL_BYTES = 1 << 20  # up to here a size is measured more than once in a round
@@ -136,7 +136,7 @@ class Measuring:
         self._all = dist.new_group(backend="gloo", timeout=bound)
         self._check_alike()
         self._unsupported: dict[str, str] = {}
-        self._at_once = self._at_once_here(processors, bound) if plan.at_once else None
+        self._at_once = self._probe_here(processors, bound) if plan.at_once else None
         largest = max(plan.sizes) // ITEM_BYTES + self._world
         self._sent, self._received = (torch.ones(largest, device=self._device) for _ in range(2))
 
@@ -160,8 +160,8 @@ class Measuring:
         finally:
             self._dist.destroy_process_group()
 
-    def _at_once_here(self, processors: int, timeout: timedelta) -> AtOnce:
-        return AtOnce(
+    def _probe_here(self, processors: int, timeout: timedelta) -> InterferenceProbe:
+        return InterferenceProbe(
             self._torch,
             self._dist,
             rank=self._rank,

@@ -46,6 +46,8 @@ _ETC_FILES = (
     "timezone",
 )
 _ETC_FOLDERS = ("alternatives", "fonts", "ld.so.conf.d", "pki/tls/certs", "ssl/certs")
+_LISTED_FILES = frozenset(f"/etc/{name}" for name in _ETC_FILES)
+_LISTED_FOLDERS = tuple(f"/etc/{name}/" for name in _ETC_FOLDERS)
 # Never taken for an installation as a whole, whatever lies in them.
 _TOO_WIDE = frozenset(
     ("/", "/data", "/etc", "/home", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/var", "/var/tmp")
@@ -210,8 +212,7 @@ def _is_in_system(path: str) -> bool:
 
 
 def _is_listed_etc(path: str) -> bool:
-    names = (*_ETC_FILES, *(f"{name}/" for name in _ETC_FOLDERS))
-    return any(path == f"/etc/{name}" or (name.endswith("/") and path.startswith(f"/etc/{name}")) for name in names)
+    return path in _LISTED_FILES or path.startswith(_LISTED_FOLDERS)
 
 
 def _is_code(content: BinaryIO) -> bool:

@@ -13,7 +13,7 @@ from prismdbg.expr.place import complaint
 from prismdbg.model.breakpoints import BreakpointKind
 from prismdbg.session.breakpoint_line import LABELS
 from prismdbg.session.breakpoints import BreakpointSpec
-from prismdbg.session.kinds import check_kinds
+from prismdbg.session.expression_types import check_kinds
 from prismdbg.session.known import Known
 
 MAX_LISTED = 12

@@ -23,7 +23,7 @@ WINDOW = 3
 def bare_gpt(new_session_folder: Callable[[str], Path]) -> Ended:
     """The GPT's training without prismdbg."""
     home = new_session_folder("bare-gpt")
-    return run(torchrun(EXAMPLES / "train_ddp.py", *GPT, ranks=4), home / "output.txt")
+    return run(forked(EXAMPLES / "train_ddp.py", *GPT, ranks=4), home / "output.txt")
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from prismdbg.capsule import layout
+from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import SMALL_FILE_BYTES, RankFile, add_files
 from prismdbg.capsule.incident_traits import TRAITS
@@ -113,7 +113,7 @@ def assemble(parts: Ingredients) -> Capsule:
             _mask(writer, secrets, f"{layout.STATE}/{PROLOGUE}/events.*.seg")
         payloads = _add_payloads(writer, parts.folder, recorded.span)
         _add_stacks(writer, parts)
-        writer.add_json(layout.ENVIRONMENT, environment.to_json())
+        writer.add_bytes(layout.ENVIRONMENT, checked_json.dumps(environment.to_json(), indent=None))
         writer.add_bytes(layout.RANK_PACKAGE, rank_package.pack(parts.run.inject / "prismdbg"))
         if parts.images is not None:
             writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)

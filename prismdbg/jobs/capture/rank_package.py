@@ -17,9 +17,9 @@ import zstandard
 
 from prismdbg.capsule.limits import MAX_RANK_PACKAGE_BYTES, MAX_RANK_PACKAGE_FILES, MAX_WINDOW_BYTES
 from prismdbg.errors import CapsuleError
+from prismdbg.jobs.injection import RANK_HALF
 from prismdbg.jobs.storage.plain_tar import plain_files
 
-PARTS = ("__init__.py", "errors.py", "model", "capsule", "protocol", "expr", "settings", "rank")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*\.(py|pyc|h|cpp)")
 _HINT = "fetch the capsule again: this copy is damaged or was altered"
 
@@ -58,7 +58,7 @@ def unpack(data: bytes, folder: Path) -> None:
 
 
 def _files(package: Path) -> Iterator[Path]:
-    for part in PARTS:
+    for part in RANK_HALF:
         path = package / part
         found = [path] if path.is_file() else path.rglob("*")
         yield from sorted(

@@ -28,9 +28,9 @@ from prismdbg.errors import NotReplayable, PrismError
 from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, capture, needed_by_captures
 from prismdbg.jobs.capture.states import list_states
 from prismdbg.jobs.record import checkpoints
-from prismdbg.jobs.record.answering import why_unfinished
 from prismdbg.jobs.record.checkpoint_rounds import CheckpointRounds
 from prismdbg.jobs.record.deaths import Death, DeathWatch, likely_first
+from prismdbg.jobs.record.file_system_timeout import why_unfinished
 from prismdbg.jobs.record.freeze import freeze, has_past, wanted_now
 from prismdbg.jobs.record.hangs import HangWatch
 from prismdbg.jobs.record.incident_command import IncidentCommand

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import prismdbg
 from prismdbg.telemetry import sampler
 
 STOP_S = 5.0
@@ -32,7 +31,7 @@ class TelemetrySampler:
     def start(self) -> None:
         if not self._period_ns:
             return
-        packages = str(Path(prismdbg.__file__).parents[1])
+        packages = str(Path(__file__).parents[3])
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, (packages, os.environ.get("PYTHONPATH")))),

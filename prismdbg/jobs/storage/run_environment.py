@@ -21,5 +21,5 @@ def environment_of(run: RunFolder, folder: Path) -> Environment:
     required(cast(RankJson, rank), "executable", "prefix", "base_prefix", "sys_path")
     pid = rank.get("pid", 0)
     environment = scan(rank, pid if is_alive(pid) else None)
-    write_json(run.environment, environment.to_json())
+    write_json(run.environment, environment.to_json(), indent=None)
     return environment

@@ -243,12 +243,12 @@ def read_if_whole(path: Path) -> dict[str, Any]:
         return {}
 
 
-def write_json(path: Path, data: dict[str, Any]) -> None:
-    """Whole or not at all, 0600; several may write it at once, and the last one stays."""
+def write_json(path: Path, data: dict[str, Any], *, indent: int | None = 1) -> None:
+    """Whole or not at all, 0600; several may write it at once, and the last one stays. indent: None for long lists."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
     try:
         with os.fdopen(descriptor, "w") as file:
-            json.dump(data, file, indent=1)
+            file.write(json.dumps(data, indent=indent))
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

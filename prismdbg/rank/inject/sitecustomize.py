@@ -34,6 +34,15 @@ def _run_shadowed() -> None:
             return
 
 
+def _take_installed() -> None:
+    """What this folder lacks of prismdbg, its host's half, a program gets from where it is installed, if anywhere."""
+    for finder in sys.meta_path:
+        spec = finder.find_spec("prismdbg", None)
+        if spec is not None:
+            prismdbg.__path__.extend(spec.submodule_search_locations or ())
+            return
+
+
 def _imported(name: str) -> None:
     if name in adapters.MODULES:
         adapters.imported(name)
@@ -49,6 +58,7 @@ def _imported(name: str) -> None:
 
 
 if os.environ.get("PRISMDBG_CONFIG"):
+    import prismdbg
     from prismdbg.rank.frameworks import adapters
     from prismdbg.rank.program.imports import AfterImport
     from prismdbg.rank.recording import seeds, started_in  # noqa: F401  the latter sees where we are now
@@ -61,6 +71,10 @@ if os.environ.get("PRISMDBG_CONFIG"):
         seeds.prepare()
     except Exception as error:
         print(f"prismdbg: the random generators are not set: {error!r}", file=sys.stderr)
+    try:
+        _take_installed()
+    except Exception as error:
+        print(f"prismdbg: the installed prismdbg is not found: {error!r}", file=sys.stderr)
 told = {name: os.environ.pop(name, "") for name in ("PRISMDBG_REDACTED", "PRISMDBG_REDACTED_FILES")}
 if any(told.values()):  # in a replay: before anything can read them
     from prismdbg.rank.replay import redacted

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from chain import PARTS, prismdbg, recording
-from jobs import torchrun
+from jobs import forked
 
 pytestmark = pytest.mark.job
 
@@ -20,7 +20,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     home = tmp_path_factory.mktemp("hostile")
     secret = home / "secret"
     secret.write_text(SECRET)
-    job_line = torchrun(PARTS / "turns_hostile.py", secret, "link", ranks=2)
+    job_line = forked(PARTS / "turns_hostile.py", secret, "link", ranks=2)
     with recording(job_line, home, "--window", "all") as job:
         assert job.end().code == 0
         said = prismdbg("capture", job.run.path, "--rank", 0, "--origin", "start", "-o", home / "capsule")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from chain import PARTS, Taken, recording
-from jobs import torchrun
+from jobs import forked
 from seat import Seat, seat
 
 from prismdbg.session import answers, notices
@@ -95,7 +95,7 @@ for step in range(4):
 def test_where_a_nan_was_born_in_a_job_whose_collectives_all_are_in_its_backward_passes(tmp_path: Path) -> None:
     script = tmp_path / "plain_ddp.py"
     script.write_text(PLAIN_DDP)
-    with recording(torchrun(script, ranks=2), tmp_path, "--window", "all") as job:
+    with recording(forked(script, ranks=2), tmp_path, "--window", "all") as job:
         ended = job.end()
         assert len(job.capsules) == 1, ended.output[-3000:]
     with seat(job.capsules[0], "local") as one:
@@ -226,7 +226,7 @@ def test_memory_is_the_same_also_after_a_way_back(nan_from_start: Taken) -> None
 def test_the_search_for_a_nan_goes_back_beyond_the_last_collective(tmp_path: Path) -> None:
     """It is born, then comes a barrier, a backward pass, another barrier, and only then is it sent."""
     script = PARTS / "nan_before_barrier.py"
-    with recording(torchrun(script, ranks=2), tmp_path, "--window", "all") as job:
+    with recording(forked(script, ranks=2), tmp_path, "--window", "all") as job:
         ended = job.end()
         assert len(job.capsules) == 1, ended.output[-3000:]
     with seat(job.capsules[0], "local") as one:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from chain import prismdbg
 from emulated import PROGRAMS, emulate, emulated, log_of, printed, python
-from jobs import Recorded, record, recorded_by_command_line, torchrun
+from jobs import Recorded, forked, record, recorded_by_command_line
 
 from prismdbg.capsule.log.events import RankLog
 
@@ -42,7 +42,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
         if (tp, batches) not in done:
             name, *arguments = job(2 // tp, 2, tp, batches)
             folder = tmp_path_factory.mktemp("whole")
-            command = torchrun(PROGRAMS / name, *arguments, ranks=4)
+            command = forked(PROGRAMS / name, *arguments, ranks=4)
             really = recorded_by_command_line(command, folder / "real", "--window", "all")
             assert really.ended.code == 0, really.ended.output
             done[tp, batches] = really, lines_of(really.ended.output)
@@ -124,7 +124,7 @@ def test_two_real_ranks_of_8192_and_they_are_replayed(whole: Whole, tmp_path: Pa
 def test_in_a_group_with_virtual_members_the_real_ones_get_what_they_get_in_the_whole_job(tmp_path: Path) -> None:
     """Each virtual one does as the real one at its tp. What a virtual root sends is synthesized, once for both."""
     name = f"{PROGRAMS / CALLS}"
-    real = record(torchrun(Path(name), ranks=4), tmp_path / "real", native=True)
+    real = record(forked(Path(name), ranks=4), tmp_path / "real", native=True)
     assert real.ended.code == 0, real.ended.output
     out = emulated(tmp_path / "run", 4, "dp=2,tp=2", "--together", "tp", "--ranks", "3", program=python(CALLS))
     expected, said = (_by_call(text) for text in (real.ended.output, out))

@@ -79,7 +79,7 @@ def test_pipeline_stages_with_fsdp_and_tensor_parallelism_learn() -> None:
 
 
 def test_nan_comes_with_the_corrupt_record_and_stays() -> None:
-    run = torchrun("incidents/nan/train.py", "--steps", "14")
+    run = forked("incidents/nan/train.py", "--steps", "14")
 
     assert run.exit_code == 0, run.text
     assert [step for step, loss in run.losses.items() if math.isnan(loss)] == [12, 13, 14]

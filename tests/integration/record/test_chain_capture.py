@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from chain import Taken, assert_identical, parameters, prismdbg, recording, replay, span
-from jobs import EXAMPLES, Ended, torchrun
+from jobs import EXAMPLES, Ended, forked
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import IncidentKind, Origin
@@ -90,7 +90,7 @@ def test_a_packed_capsule_is_replayed(captured_live_native: Taken, tmp_path: Pat
 
 def test_what_cannot_be_replayed_is_no_capsule(tmp_path: Path) -> None:
     """The window is too small for the steps that were asked for: the evidence is kept under another name."""
-    job_line = torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", "100000", ranks=2)
+    job_line = forked(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", "100000", ranks=2)
     with recording(job_line, tmp_path, "--window-bytes", "2MiB") as job:
         job.wait_for_step(1, 2)
         said = prismdbg("capture", job.run.path, "--rank", 1, "--window", 12, "-o", tmp_path / "capsule")

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from chain import PARTS, assert_identical, parameters, prismdbg, recording, replay
-from jobs import EXAMPLES, Ended, torchrun
+from jobs import EXAMPLES, Ended, forked, torchrun
 from kernels import PIDFDS_TELL
 from waiting import wait_for
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.job, pytest.mark.criu]
 @pytest.mark.parametrize("recorder", ["native", "python"])
 def test_a_job_outlives_its_supervisor_and_can_still_be_captured(recorder: str, tmp_path: Path) -> None:
     (tmp_path / "told").mkdir()
-    job_line = torchrun(PARTS / "until_told.py", tmp_path / "told", 0.02, ranks=2)
+    job_line = forked(PARTS / "until_told.py", tmp_path / "told", 0.02, ranks=2)
     options = ["--python-kernels"] if recorder == "python" else []
     capsule = tmp_path / "capsule"
     with recording(job_line, tmp_path, *options) as job:
@@ -120,7 +120,7 @@ def _held(pid: int) -> set[int]:
 def test_the_sockets_go_with_the_job(tmp_path: Path) -> None:
     from prismdbg.settings.rank_config import RankConfig
 
-    with recording(torchrun(PARTS / "incidents.py", "not at all", ranks=2), tmp_path) as job:
+    with recording(forked(PARTS / "incidents.py", "not at all", ranks=2), tmp_path) as job:
         job.wait_for_step(1, 1)
         sockets = Path(RankConfig.load(job.run.config).socket_dir)
         assert {path.name for path in sockets.iterdir()} == {"0.sock", "1.sock"}

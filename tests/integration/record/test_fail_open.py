@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -32,6 +32,7 @@ from waiting import wait_for
 
 from prismdbg.capsule.log.reader import read_log, read_payload
 from prismdbg.jobs.injection import job_environment
+from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.collective import State
 from prismdbg.settings.rank_config import RankConfig
 
@@ -307,29 +308,45 @@ def file_server(tmp_path: Path) -> Iterator[tuple[Path, FileServer]]:
         yield folder, server
 
 
-@pytest.mark.parametrize("native", [True, False])
-@pytest.mark.parametrize("window_steps", [0, -1])
-def test_a_file_system_that_no_longer_answers(
-    window_steps: int, native: bool, file_server: tuple[Path, FileServer], tmp_path: Path
-) -> None:
-    """As NFS when its server is gone: neither a collective nor the end of the program waits for it."""
+def test_a_file_system_that_no_longer_answers(file_server: tuple[Path, FileServer], tmp_path: Path) -> None:
+    """As NFS when its server is gone: neither a collective nor the end of the program waits for it. Both recorders,
+    with and without payloads, side by side: most of the time they wait."""
     home, server = file_server
-    signs = tmp_path / "signs"
+    with ExitStack() as stack:
+        jobs = [
+            stack.enter_context(_ready(home / name, tmp_path / name, native=native, window_steps=window_steps))
+            for name, native, window_steps in SIDE_BY_SIDE
+        ]
+        server.stop()
+        for name, *_ in SIDE_BY_SIDE:
+            (tmp_path / name / "go").touch()
+        ended = [job.wait(60) for job, _ in jobs]
+        server.process.resume()
+    for one, (_, run_folder) in zip(ended, jobs, strict=True):
+        assert (one.code, one.lines("result")) == (0, result_of(2000)), one.output
+        assert len(read_log(run_folder.ranks / "0").collectives) >= 3
+
+
+SIDE_BY_SIDE = [
+    ("native", True, 0),
+    ("native with payloads", True, -1),
+    ("python", False, 0),
+    ("python with payloads", False, -1),
+]
+
+
+@contextmanager
+def _ready(path: Path, signs: Path, *, native: bool, window_steps: int) -> Iterator[tuple[Job, RunFolder]]:
+    """A job that is recorded into `path`, once what it has issued is in its log, and it waits for `go` in `signs`."""
     signs.mkdir()
     options = {"event_segment_bytes": 64 << 10, "payload_segment_bytes": 64 << 10, "window_steps": window_steps}
-    run_folder = prepare_run(home / "run", native=native, **options)
+    run_folder = prepare_run(path, native=native, **options)
     environment = job_environment(run_folder.inject, run_folder.config, plain_environment())
-    command = many(tmp_path / "met", 2000, signs)
-    with started(command, tmp_path / "output.txt", env=environment) as job:
+    with started(many(signs / "met", 2000, signs), signs / "output.txt", env=environment) as job:
         wait_for(lambda: (signs / "ready").exists() or not job.alive, JOB_BOUND_S, "the job to stand ready")
         wait_for(lambda: len(read_log(run_folder.ranks / "0").collectives) == 3, 20, "what came before to be written")
-        server.stop()
-        (signs / "go").touch()
-        ended = job.wait(60)
-        server.process.resume()
+        yield job, run_folder
     remove_sockets(run_folder)
-    assert (ended.code, ended.lines("result")) == (0, result_of(2000)), ended.output
-    assert len(read_log(run_folder.ranks / "0").collectives) >= 3
 
 
 @pytest.mark.parametrize("options", [(), ("--python-kernels",)])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from chain import Said, assert_identical
 from chain import prismdbg as command
-from jobs import plain_environment, record_command, run, torchrun
+from jobs import forked, plain_environment, record_command, run
 from waiting import wait_for
 
 pytest.importorskip("s3fs", reason="s3fs is missing (pip install 'prismdbg[remote]')")
@@ -60,7 +60,7 @@ def test_a_run_and_its_capsule_go_through_a_store(store: Mapping[str, str], tmp_
         assert said.code == 0, said.err
         return said
 
-    job = torchrun(JOBS / "goes_wrong_on_a_rank.py", "nan", 1, ranks=2)
+    job = forked(JOBS / "goes_wrong_on_a_rank.py", "nan", 1, ranks=2)
     ended = run(record_command(job, tmp_path / "run", "--window", "all"), tmp_path / "out.txt", env=plain_environment())
     assert ended.code == 0, ended.output
     (capsule,) = (tmp_path / "run" / "capsules").iterdir()

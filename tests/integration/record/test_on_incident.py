@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from chain import INCIDENTS, prismdbg
-from jobs import recorded_by_command_line, torchrun
+from jobs import forked, recorded_by_command_line
 
 pytestmark = pytest.mark.job
 
@@ -16,7 +16,7 @@ TOLD = ("kind", "text", "moment", "ranks", "capsules")
 
 def test_a_command_hears_of_an_exception(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
-    job = torchrun(INCIDENTS / "exception" / "train.py", ranks=2)
+    job = forked(INCIDENTS / "exception" / "train.py", ranks=2)
     options = ("--keep", "0", "--on-incident", f"cat > {seen}; exit 3")
     recorded = recorded_by_command_line(job, tmp_path / "run", *options)
     assert recorded.ended.code == 1

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from chain import prismdbg
 from file_server import missing, served
-from jobs import JOB_BOUND_S, Job, record_command, started, torchrun
+from jobs import JOB_BOUND_S, Job, forked, record_command, started
 from waiting import wait_for
 
 from prismdbg.capsule.log.reader import read_log
@@ -63,7 +63,7 @@ def recorded(shared: Path, base: Path) -> Iterator[Recorded]:
     node, told = base / "node", base / "told"
     node.mkdir()
     told.mkdir()
-    job = torchrun(PROGRAM, told, 0.05, ranks=2)
+    job = forked(PROGRAM, told, 0.05, ranks=2)
     with started(record_command(job, shared / "run", "--local", str(node)), base / "output.txt") as running:
         found = Recorded(job=running, run=RunFolder(shared / "run"), node=node, told=told)
         wait_for(

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 from chain import PARTS, prismdbg, recording
-from jobs import torchrun
+from jobs import forked
 from waiting import wait_for
 
 from prismdbg.jobs.rank_capsule import capsule_of
@@ -22,7 +22,7 @@ BOUND_S = 120.0
 
 
 def test_why_says_that_the_late_rank_slept_and_where(tmp_path: Path) -> None:
-    with recording(torchrun(PROGRAM, ranks=2), tmp_path, "--telemetry", "20ms", "--window", "all") as job:
+    with recording(forked(PROGRAM, ranks=2), tmp_path, "--telemetry", "20ms", "--window", "all") as job:
         ended = job.end()
     assert ended.code == 0, ended.output[-3000:]
     shown = prismdbg("telemetry", job.run.path, "--json").json
@@ -38,7 +38,7 @@ def test_why_says_that_the_late_rank_slept_and_where(tmp_path: Path) -> None:
 
 
 def test_a_sampler_that_is_killed_harms_neither_the_job_nor_its_record(tmp_path: Path) -> None:
-    with recording(torchrun(PROGRAM, ranks=2), tmp_path, "--telemetry") as job:
+    with recording(forked(PROGRAM, ranks=2), tmp_path, "--telemetry") as job:
         (found,) = wait_for(lambda: _samplers(job.run.path), BOUND_S, "the sampler")
         wait_for(lambda: read_telemetry(job.run.telemetry), BOUND_S, "its first readings")
         found.kill()

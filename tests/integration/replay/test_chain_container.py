@@ -16,7 +16,7 @@ import docker
 import psutil
 import pytest
 from chain import CLI, PARTS, assert_identical, prismdbg, recording, replay
-from jobs import ROOT, plain_environment, torchrun
+from jobs import ROOT, forked, plain_environment
 from waiting import wait_for
 
 from prismdbg.jobs.injection import cache_dir
@@ -125,7 +125,7 @@ def side_effects(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, 
     home = tmp_path_factory.mktemp("side-effects")
     out = home / "out"
     out.mkdir()
-    job_line = torchrun(PARTS / "side_effects.py", out, 400, ranks=2)
+    job_line = forked(PARTS / "side_effects.py", out, 400, ranks=2)
     with recording(job_line, home, "--window", "all") as job:
         job.wait_for_step(0, 3)
         said = prismdbg("capture", job.run.path, "--rank", 0, "--window", 5, "-o", home / "image")
@@ -247,7 +247,7 @@ def test_a_secret_is_not_in_the_capsule_and_reading_it_says_so(tmp_path: Path) -
     (tmp_path / "out").mkdir()
     secret = "s3cr3t-0123456789"
     env = plain_environment(CHAIN_API_TOKEN=secret)
-    job_line = torchrun(PARTS / "side_effects.py", tmp_path / "out", 5, ranks=2)
+    job_line = forked(PARTS / "side_effects.py", tmp_path / "out", 5, ranks=2)
     with recording(job_line, tmp_path, "--window", "all", env=env) as job:
         assert job.end().code == 0
         capsule = tmp_path / "capsule"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from chain import PARTS, assert_identical, prismdbg, recording, replay
-from jobs import torchrun
+from jobs import forked
 
 from prismdbg.jobs.rank_capsule import capsule_of
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.job
 
 @pytest.mark.parametrize("kernels", [(), ("--python-kernels",)])
 def test_a_difference_after_the_last_collective_is_found(tmp_path: Path, kernels: tuple[str, ...]) -> None:
-    job_line = torchrun(PARTS / "changes_after_its_last_collective.py", ranks=2)
+    job_line = forked(PARTS / "changes_after_its_last_collective.py", ranks=2)
     with recording(job_line, tmp_path, "--window", "all", *kernels) as job:
         ended = job.end()
     assert ended.code == 0, ended.output[-3000:]
@@ -27,7 +27,7 @@ def test_a_difference_after_the_last_collective_is_found(tmp_path: Path, kernels
 
 @pytest.mark.parametrize("kernels", [(), ("--python-kernels",)])
 def test_an_optimizer_that_holds_none_at_the_end_has_none_compared(tmp_path: Path, kernels: tuple[str, ...]) -> None:
-    with recording(torchrun(PARTS / "lends_its_parameters.py", ranks=2), tmp_path, "--window", "all", *kernels) as job:
+    with recording(forked(PARTS / "lends_its_parameters.py", ranks=2), tmp_path, "--window", "all", *kernels) as job:
         ended = job.end()
     assert ended.code == 0, ended.output[-3000:]
     capsule = capsule_of(job.run.path, 1, print)

@@ -136,10 +136,12 @@ def begins_with_a_verb(hint: str) -> bool:
 def retired(text: str, *more: dict[str, list[str]]) -> list[str]:
     """Words with a capital letter are meant so: `before A` is a moment."""
     words = [word for terms in (RETIRED, *more) for retired in terms.values() for word in retired]
+    small = text.lower()
     return [
         word
         for word in words
-        if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.NOFLAG if word != word.lower() else re.IGNORECASE)
+        if word.lower() in small  # which tells most of them at a tenth of the cost
+        and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.NOFLAG if word != word.lower() else re.IGNORECASE)
     ]
 
 

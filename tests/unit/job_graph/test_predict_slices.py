@@ -12,7 +12,6 @@ from logs import LINE, MILLISECOND_NS, Job, Tensors
 
 from prismdbg.capsule.log.notes import PARTS, SHAPING
 from prismdbg.errors import MismatchError, UsageError
-from prismdbg.graph.slice import GraphSlice, build_slice
 from prismdbg.job_graph import builder
 from prismdbg.job_graph.builder import GraphRequest
 from prismdbg.job_graph.slice_channels import channel_of
@@ -21,6 +20,7 @@ from prismdbg.jobs.storage.run_folder import write_json
 from prismdbg.model import synthesis
 from prismdbg.model.collective import Frame, Group, State
 from prismdbg.model.moment import Moment
+from prismdbg.rank_graph.slice import GraphSlice, build_slice
 from prismdbg.simulate.cluster.cluster import ideal
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph.channel import parse

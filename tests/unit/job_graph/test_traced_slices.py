@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from logs import Job, Tensors
 from traces import TraceBuilder
 
-from prismdbg.graph.slice import GraphSlice, build_slice
 from prismdbg.job_graph.interval_layout import SMALL, laid_out, put_together
 from prismdbg.job_graph.slice_entries import HELD, Source, entries_of
 from prismdbg.memory.peak import peak
@@ -20,6 +19,7 @@ from prismdbg.memory.trace import open_trace
 from prismdbg.memory.traced_step import BETWEEN, Border, Changed, Item, Ran, TracedStep, Waited, traced_step
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
+from prismdbg.rank_graph.slice import GraphSlice, build_slice
 from prismdbg.simulate.cluster.cluster import example
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph.entries import PROVENANCES, Kind, Provenance

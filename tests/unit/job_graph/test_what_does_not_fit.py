@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from logs import Job, Tensors
 
 from prismdbg.errors import UsageError
-from prismdbg.graph.slice import build_slice
 from prismdbg.job_graph.builder import check_it_ends
 from prismdbg.job_graph.slice_entries import entries_of
 from prismdbg.model.collective import Collective, Frame
 from prismdbg.model.moment import Moment
+from prismdbg.rank_graph.slice import build_slice
 from prismdbg.simulate.graph.folding import fold
 from prismdbg.simulate.graph.mesh import Mesh
 

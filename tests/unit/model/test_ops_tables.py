@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from prismdbg.graph.slice import gives, takes
 from prismdbg.model.collective import Group
 from prismdbg.model.ops import OPS, Form, Movement, check_complete, ops_of
 from prismdbg.rank.c10d import schemas
+from prismdbg.rank_graph.slice import gives, takes
 
 
 def test_an_operator_that_a_table_lacks_is_an_error_at_its_import() -> None:

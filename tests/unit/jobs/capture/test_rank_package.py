@@ -13,7 +13,7 @@ import zstandard
 
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture import rank_package
-from prismdbg.jobs.injection import PACKAGE
+from prismdbg.jobs.injection import PACKAGE, RANK_HALF
 
 
 def test_what_comes_out_is_imported_and_has_no_host_side(tmp_path: Path) -> None:
@@ -23,9 +23,7 @@ def test_what_comes_out_is_imported_and_has_no_host_side(tmp_path: Path) -> None
         [sys.executable, "-S", "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert done.stdout.strip() == str(tmp_path / "prismdbg" / "capsule" / "log" / "reader.py"), done.stderr
-    assert {path.name for path in (tmp_path / "prismdbg").iterdir() if path.name != "__pycache__"} == set(
-        rank_package.PARTS
-    )
+    assert {path.name for path in (tmp_path / "prismdbg").iterdir() if path.name != "__pycache__"} == set(RANK_HALF)
 
 
 def test_it_needs_nothing_that_it_does_not_hold(tmp_path: Path) -> None:

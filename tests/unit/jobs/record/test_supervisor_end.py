@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from prismdbg.errors import CapsuleError
-from prismdbg.jobs.record import answering
+from prismdbg.jobs.record import file_system_timeout
 from prismdbg.jobs.record import supervisor as supervisor_module
 from prismdbg.jobs.record.deaths import Death
 from prismdbg.jobs.record.record import RecordRequest, prepare
@@ -107,16 +107,16 @@ def test_a_rank_that_ended_with_code_0_was_not_killed(
 def test_the_wait_for_what_is_written_last_is_said_once_and_has_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "SAID_AFTER_S", 0.01)
-    monkeypatch.setattr(answering, "LONGEST_S", 0.02)
+    monkeypatch.setattr(file_system_timeout, "SAID_AFTER_S", 0.01)
+    monkeypatch.setattr(file_system_timeout, "LONGEST_S", 0.02)
     said, goes_on = list[str](), threading.Event()
     thread = threading.Thread(target=goes_on.wait, daemon=True)
     thread.start()
-    assert "is not complete after" in answering.why_unfinished(thread, tmp_path, lambda: said.append("still"))
+    assert "is not complete after" in file_system_timeout.why_unfinished(thread, tmp_path, lambda: said.append("still"))
     assert said == ["still"]
     goes_on.set()
-    monkeypatch.setattr(answering, "SAID_AFTER_S", 60.0)
-    assert not answering.why_unfinished(thread, tmp_path, lambda: said.append("again"))
+    monkeypatch.setattr(file_system_timeout, "SAID_AFTER_S", 60.0)
+    assert not file_system_timeout.why_unfinished(thread, tmp_path, lambda: said.append("again"))
     assert said == ["still"]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from prismdbg.rank import at_once
-from prismdbg.rank.at_once import got_share, overlap_group, overlap_sizes, rank_counts, shared_groups
+from prismdbg.rank import interference
+from prismdbg.rank.interference import got_share, overlap_group, overlap_sizes, rank_counts, shared_groups
 from prismdbg.simulate.cluster.cluster import Factor
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -60,5 +60,10 @@ def test_what_other_programs_left_of_the_processors(used_ns: list[int], processo
 
 def test_the_names_are_those_of_the_cluster_file() -> None:
     """The rank's side and the host's share no code."""
-    names = {at_once.COMPUTE_OVERLAP, at_once.COMMUNICATION_OVERLAP, at_once.LINKS, at_once.PROCESSORS}
+    names = {
+        interference.COMPUTE_OVERLAP,
+        interference.COMMUNICATION_OVERLAP,
+        interference.LINKS,
+        interference.PROCESSORS,
+    }
     assert names == set(Factor)

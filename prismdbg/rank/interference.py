@@ -76,7 +76,7 @@ def got_share(used_ns: Sequence[int], taken_ns: Sequence[int], processors: int) 
     return min(sum(used_ns) / could_ns, 1.0)
 
 
-class AtOnce:
+class InterferenceProbe:
     """One rank's part of it. Made on every rank of the job, measured on those of the first node."""
 
     def __init__(

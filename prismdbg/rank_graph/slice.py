@@ -12,11 +12,11 @@ from typing import Any
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.log.notes import PARTS, SHAPING
-from prismdbg.graph.node import Node
 from prismdbg.model import dtypes, ops, synthesis
 from prismdbg.model.collective import Collective, Group, TensorMeta, runs_of
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS, Form, Movement, ops_of
+from prismdbg.rank_graph.node import Node
 
 Parts = tuple[tuple[int, ...], tuple[int, ...]]
 FROM_ROOT = ops_of(*ops.FROM_ROOT)

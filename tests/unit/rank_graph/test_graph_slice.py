@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from logs import LINE, MILLISECOND_NS, Job, Tensors
 
-from prismdbg.graph.slice import GraphSlice, build_slice
 from prismdbg.model.moment import Moment
+from prismdbg.rank_graph.slice import GraphSlice, build_slice
 
 
 def pipeline_job() -> Job:

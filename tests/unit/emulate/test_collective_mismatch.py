@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from logs import LINE, Job, Tensors
 
-from prismdbg.emulate.fit import check_calls, with_cause
+from prismdbg.emulate.collective_mismatch import check_calls, with_cause
 from prismdbg.errors import MismatchError
 from prismdbg.model import synthesis
 from prismdbg.model.collective import Frame
