@@ -2,6 +2,9 @@
 where the memory trace stands then, if `prismdbg record --memory` writes one.
 
 torchrun --nproc-per-node 1 tests/gpu/programs/traced_gpt.py --device cuda
+
+With --trace-after N --cache DIR it traces itself from step N on, without a file: blocks that are older are then known
+from the allocator. DIR is prismdbg's cache, in which the native recorder was built.
 """
 
 import argparse
@@ -24,6 +27,8 @@ parser.add_argument("--batch", type=int, default=8)
 parser.add_argument("--backend", default="gloo")
 parser.add_argument("--empty-cache", action="store_true", help="after each step, so that segments go and come")
 parser.add_argument("--other-stream", action="store_true", help="use a block on a second stream, which delays its free")
+parser.add_argument("--trace-after", type=int, default=-1, metavar="N")
+parser.add_argument("--cache", type=Path)
 args = parser.parse_args()
 on_gpu = args.device.startswith("cuda")
 
@@ -44,7 +49,17 @@ def use_on_another_stream() -> None:
     block.record_stream(stream)
 
 
-for _ in range(args.steps):
+def trace_from_here() -> None:
+    from prismdbg.rank.tracing import tracer
+
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    tracer.arm(None, cache_dir=args.cache)
+
+
+for step in range(args.steps):
+    if step == args.trace_after:
+        trace_from_here()
     tokens = torch.randint(config.vocab, (args.batch, config.context + 1), device=args.device)
     loss = torch.nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
     loss.backward()
