@@ -31,6 +31,9 @@ SCRIPT = b"stop_at: [{name: each, when: step >= 0}]\nrecord: [{name: loss, at: e
 class LivesOn:
     """The process of a hostile rank."""
 
+    def rank_pid(self) -> None:
+        return None
+
     def exit_code(self) -> None:
         return None
 
