@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).parents[1] / "programs" / "backward_elsewhere.py"
 def test_the_line_that_began_the_pass(kernels: tuple[str, ...], tmp_path: Path) -> None:
     with recording(forked(PROGRAM, ranks=2), tmp_path, *kernels) as job:
         ended = job.end()
-    assert ended.lines("gradient") == ["gradient [4.0, 4.0, 4.0]"] * 2, ended.output[-3000:]
+    assert ended.output.count("gradient [4.0, 4.0, 4.0]") == 2, ended.output[-3000:]
     forward, backward = job.log(0).collectives
     assert forward.frames == ()
     own = next(frame for frame in backward.frames if frame.filename == str(PROGRAM))

@@ -6,7 +6,7 @@
 #include "process/gil.h"
 
 // Frames are laid out anew in every Python; where the layout is not known, walking takes the lock.
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000 && !defined(PRISMDBG_WALK_WITH_GIL)
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000 && !defined(PRISMDBG_WALK_WITH_GIL)
 #include <internal/pycore_frame.h>
 #define PRISMDBG_WALKS_WITHOUT_GIL 1
 #endif
@@ -27,6 +27,33 @@ std::string text_of(PyObject* unicode) {
   }
   return {text, static_cast<size_t>(size)};
 }
+
+#ifdef PRISMDBG_WALKS_WITHOUT_GIL
+#if PY_VERSION_HEX < 0x030D0000
+
+const _PyInterpreterFrame* innermost(const PyThreadState* thread) {
+  return thread->cframe == nullptr ? nullptr : thread->cframe->current_frame;
+}
+PyCodeObject* code_of(const _PyInterpreterFrame* frame) { return frame->f_code; }
+const _Py_CODEUNIT* instruction_of(const _PyInterpreterFrame* frame) { return frame->prev_instr; }
+
+#else
+
+const _PyInterpreterFrame* innermost(const PyThreadState* thread) { return thread->current_frame; }
+PyCodeObject* code_of(const _PyInterpreterFrame* frame) { return reinterpret_cast<PyCodeObject*>(frame->f_executable); }
+const _Py_CODEUNIT* instruction_of(const _PyInterpreterFrame* frame) { return frame->instr_ptr; }
+
+#endif
+
+// Where C called Python; since 3.12 it has a frame of its own.
+bool is_of_c([[maybe_unused]] const _PyInterpreterFrame* frame) {
+#if PY_VERSION_HEX < 0x030C0000
+  return false;
+#else
+  return frame->owner == FRAME_OWNED_BY_CSTACK;
+#endif
+}
+#endif
 
 }  // namespace
 
@@ -50,16 +77,17 @@ bool PythonStacks::needs_lock() {
 // no lock. faulthandler walks the same way.
 void PythonStacks::walk(std::vector<Place>& places, FirstArgument* argument) {
   const PyThreadState* thread = PyGILState_GetThisThreadState();
-  if (thread == nullptr || thread->cframe == nullptr) {
-    return;
-  }
-  const _PyInterpreterFrame* frame = thread->cframe->current_frame;
+  const _PyInterpreterFrame* frame = thread == nullptr ? nullptr : innermost(thread);
   for (; frame != nullptr && places.size() < kDeepest; frame = frame->previous) {
-    const auto instruction = frame->prev_instr - _PyCode_CODE(frame->f_code);
-    if (frame->owner == FRAME_OWNED_BY_GENERATOR || instruction >= frame->f_code->_co_firsttraceable) {
-      places.push_back({frame->f_code, static_cast<int64_t>(instruction * sizeof(_Py_CODEUNIT))});
+    if (is_of_c(frame)) {
+      continue;
     }
-    if (argument != nullptr && argument->value == nullptr && frame->f_code == argument->code) {
+    PyCodeObject* code = code_of(frame);
+    const auto instruction = instruction_of(frame) - _PyCode_CODE(code);
+    if (frame->owner == FRAME_OWNED_BY_GENERATOR || instruction >= code->_co_firsttraceable) {
+      places.push_back({code, static_cast<int64_t>(instruction * sizeof(_Py_CODEUNIT))});
+    }
+    if (argument != nullptr && argument->value == nullptr && code == argument->code) {
       argument->value = frame->localsplus[0];
     }
   }
