@@ -15,11 +15,12 @@ from capsules import MANIFEST, make_capsule
 from prismdbg_tui.overview.job import OverviewJob
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.live import LiveRank
+from shown import running
 from textual.pilot import Pilot
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.debugger.debugger import Debugger, Settings
-from prismdbg.errors import RankLost, WaitTimeout
+from prismdbg.errors import RankLost, UsageError, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.session.causes import ALL_HIDDEN, Unhidden
 from prismdbg.session.checkpoint import Checkpoint
@@ -189,7 +190,7 @@ def small_capsule(folder: Path) -> Capsule:
 @asynccontextmanager
 async def screen(app: PrismApp, size: tuple[int, int] = (160, 45)) -> AsyncIterator[Pilot[int]]:
     """The application, once its log is read; at the end its rank is gone."""
-    async with app.run_test(size=size) as pilot:
+    async with running(app, size) as pilot:
         await until(lambda: app.recording is not None, pilot)
         yield pilot
     if app.live is not None:
@@ -202,6 +203,14 @@ async def until(condition: Callable[[], object], pilot: Pilot[int], bound_s: flo
         while not condition():
             await pilot.pause(0.01)
     await pilot.pause()
+
+
+def has_values(app: PrismApp) -> bool:
+    """The pane of values has one."""
+    try:
+        return bool(app.panes.values.first())
+    except UsageError:
+        return False
 
 
 async def resized(app: PrismApp, pilot: Pilot[int], size: tuple[int, int]) -> None:

@@ -15,6 +15,7 @@ from prismdbg_tui.compared.help_sheet import SweepHelp
 from prismdbg_tui.compared.keys import SWEEP_ACTIONS, TABLE
 from prismdbg_tui.compared.plain_sweep import write_sweep
 from prismdbg_tui.session.keymap import read_keys
+from shown import on_screen, running, told
 from sweeps import done, keep, make_sweep
 from textual.pilot import Pilot
 
@@ -33,16 +34,12 @@ def play(folder: Path, part: Play, size: tuple[int, int] = (120, 36)) -> SweepAp
     app = SweepApp(lambda: read_sweep(folder))
 
     async def run() -> None:
-        async with app.run_test(size=size) as pilot:
+        async with running(app, size) as pilot:
             await pilot.pause()
             await part(app, pilot)
 
     asyncio.run(run())
     return app
-
-
-def on_screen(app: SweepApp) -> str:
-    return "\n".join("".join(segment.text for segment in line) for line in app.screen._compositor.render_strips())
 
 
 def test_what_ran_since_the_last_comparison_counts(sweep: Path) -> None:
@@ -98,7 +95,7 @@ def test_what_has_no_run_is_not_opened_and_says_why(sweep: Path) -> None:
         await until(lambda: "failed: rank 0 failed" in on_screen(app), pilot)
         assert "\x1b" not in on_screen(app) and "\x07" not in on_screen(app)
         await pilot.press("enter")
-        await until(lambda: any("tp=4 has no complete run" in note.message for note in app._notifications), pilot)
+        await until(lambda: any("tp=4 has no complete run" in note for note in told(app)), pilot)
 
     assert play(sweep, part).return_value is None
 
@@ -128,7 +125,7 @@ def test_it_is_read_again_while_the_sweep_runs(sweep: Path) -> None:
         assert app.rows[0].name == "tp=16"
         (sweep / "compared.json").write_text("{")
         await pilot.press("r")
-        await until(lambda: any("cannot be read again" in note.message for note in app._notifications), pilot)
+        await until(lambda: any("cannot be read again" in note for note in told(app)), pilot)
 
     play(sweep, part)
 
@@ -145,7 +142,7 @@ def test_the_help_of_a_sweep_names_every_key(sweep: Path) -> None:
     async def part(app: SweepApp, pilot: Pilot[str]) -> None:
         await pilot.press("question_mark")
         await until(lambda: isinstance(app.screen, SweepHelp), pilot)
-        cells = [str(cell) for column in app.screen._of_keys().columns for cell in column.cells]
+        cells = [str(cell) for column in app.screen.of_keys().columns for cell in column.cells]
         assert all(action.title in cells for action in SWEEP_ACTIONS)
         await pilot.press("escape")
 

@@ -11,6 +11,7 @@ from capsules import MANIFEST, make_capsule
 from played import PlayedRank, live_over, resized, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.views import Phase
+from shown import told
 from textual.pilot import Pilot
 from tiny_log import write_training
 
@@ -64,7 +65,7 @@ def test_a_capsule_in_which_nothing_went_wrong_has_no_line(tmp_path: Path) -> No
         await pilot.pause()
         assert not app.panes.incident.display
         await pilot.press("I")
-        (said,) = (note.message for note in app._notifications)
+        (said,) = told(app)
         assert said == "no finding is about a collective of this rank: open the RUN to see all findings"
 
     screen_of_app(PrismApp(make_capsule(tmp_path / "capsule", asked), "capsule"), part)

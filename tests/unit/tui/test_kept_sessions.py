@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from played import PlayedRank, live_over, screen_of_app, small_capsule, stopped, until
+from played import PlayedRank, has_values, live_over, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.sidecar import MAX_BYTES, SUFFIX, Kept, Sidecar, beside, lines_of
 from prismdbg_tui.session.views import Phase
 from prismdbg_tui.start import _kept_lines
+from shown import told
 from textual.pilot import Pilot
 
 from prismdbg.errors import CapsuleError
@@ -42,7 +43,7 @@ def test_notes_and_bookmarks_are_there_again(tmp_path: Path) -> None:
             await pilot.press(*keys)
         assert app.panes.collectives.render_line(1).text.startswith("⚑0.1")
         await pilot.press("7")
-        await until(lambda: "begins here" in str(app.panes.stops._body.content), pilot)
+        await until(lambda: "begins here" in str(app.panes.stops.body.content), pilot)
 
     screen_of_app(looking(path), write, (80, 24))
     assert json.loads(beside(path).read_text())["notes"] == {"0.1": "begins here", "1.1": ""}
@@ -101,7 +102,6 @@ def test_a_screen_that_is_left_before_its_rank_stood_forgets_nothing(tmp_path: P
 
     async def part(app: PrismApp, _pilot: Pilot[int]) -> None:
         app.state = replace(app.state, phase=Phase.RUNNING, runtime="played", stops=(), watches=())
-        app.notes._is_restored = False
         app.notes.keep()
 
     screen_of_app(PrismApp(small_capsule(tmp_path), "capsule", sidecar=Sidecar(beside(path))), part)
@@ -152,7 +152,7 @@ def test_where_it_cannot_be_written_that_is_told_once_and_nothing_is_left(tmp_pa
 
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await pilot.press("K")
-        assert "cannot be saved" in [note.message for note in app._notifications][-1]
+        assert "cannot be saved" in told(app)[-1]
         assert app.notes.all == {Moment(2, 2): ""}, "as long as the screen is there"
 
     screen_of_app(PrismApp(small_capsule(tmp_path), "capsule", sidecar=Sidecar(beside(path))), part)
@@ -163,7 +163,7 @@ def test_a_value_is_copied(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         copied: list[str] = []
         app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
-        await until(lambda: app.panes.values._last[0], pilot)
+        await until(lambda: has_values(app), pilot)
         await pilot.press("5", "y", "1", "y")
         assert copied[0].startswith("tensor") or "float32[4]" in copied[0]
         assert copied[1] == "2.2"

@@ -14,10 +14,14 @@ from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.live import Tell
 from prismdbg_tui.session.messages import MemoryRead, StateChanged
 from prismdbg_tui.session.views import Phase, State
+from prismdbg_tui.widgets.timeline import LABEL_WIDTH
+from shown import told
 from test_memory_pane import curve
 from textual import events
 from textual.command import CommandPalette
+from textual.geometry import Offset
 from textual.pilot import Pilot
+from textual.widget import Widget
 from textual.widgets import Input
 
 from prismdbg.model.moment import Moment
@@ -135,7 +139,7 @@ def test_keys_of_the_breakpoint_here(tmp_path: Path, line: str, cursor: int, num
         app.navigation.move(cursor)
         await pilot.press("P", "1", "2", "enter", "L")
         if number is None:
-            assert [note.message for note in app._notifications][-1] == "no breakpoint here: press b to set one"
+            assert told(app)[-1] == "no breakpoint here: press b to set one"
             heard.show(replace(app.state, hit_here=(4,)))
             await until(lambda: app.state.hit_here, pilot)
             await pilot.press("L")
@@ -209,8 +213,10 @@ def test_keys_that_come_at_once_are_all_heard(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["q", "ctrl+q"])
 def test_two_keys_end_it(tmp_path: Path, key: str) -> None:
     async def part(app: PrismApp, pilot: Pilot[int], _heard: Heard) -> None:
+        left: list[object] = []
+        app.exit = lambda *given, **_: left.append(given)  # type: ignore[method-assign]
         await pilot.press(key)
-        await until(lambda: app._exit, pilot)
+        await until(lambda: left, pilot)
 
     assert on_screen(tmp_path, part).lines == []
 
@@ -218,7 +224,7 @@ def test_two_keys_end_it(tmp_path: Path, key: str) -> None:
 def test_the_toolkits_own_keys_stay(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
         await pilot.press("ctrl+c")
-        await until(lambda: any("ctrl+q" in note.message for note in app._notifications), pilot)
+        await until(lambda: any("ctrl+q" in note for note in told(app)), pilot)
         await pilot.press("ctrl+p")
         await until(lambda: isinstance(app.screen, CommandPalette), pilot)
         await pilot.press(*"back by one ev")
@@ -249,7 +255,7 @@ def test_ctrl_c_cancels_what_takes_long(tmp_path: Path) -> None:
         await until(lambda: app.state.phase is Phase.RUNNING, pilot)
         await pilot.press("ctrl+c")
         await until(lambda: heard.others == ["pause"], pilot)
-        assert not app._notifications
+        assert not told(app)
 
     on_screen(tmp_path, part)
 
@@ -281,7 +287,7 @@ def test_what_is_typed_ahead_is_said_to_be_queued(tmp_path: Path) -> None:
         await until(lambda: app.state.phase is Phase.RUNNING, pilot)
         await pilot.press("O")
         await until(lambda: heard.lines == ["origin"], pilot)
-        said = [text for text, _ in app.panes.console.log_pane._said]
+        said = app.panes.console.log_pane.lines_said
         assert "  queued: runs after origin" in said
 
     on_screen(tmp_path, part)
@@ -340,9 +346,9 @@ def test_a_screenshot_lies_in_the_working_directory_or_its_failure_is_told(
         (saved,) = tmp_path.glob("prismdbg-*.svg")
         assert saved.read_text().startswith("<svg")
         app.deliver_screenshot(path=str(tmp_path / "missing"))
-        await until(lambda: len(app._notifications) == 2, pilot)
-        told = [note.message for note in app._notifications]
-        assert str(saved) in told[0] and "No such file" in told[1] and str(tmp_path / "missing") in told[1]
+        await until(lambda: len(told(app)) == 2, pilot)
+        first, second = told(app)
+        assert str(saved) in first and "No such file" in second and str(tmp_path / "missing") in second
 
     on_screen(tmp_path / "capsule", part)
 
@@ -377,6 +383,15 @@ def test_in_a_line_every_key_is_a_character(tmp_path: Path) -> None:
     assert on_screen(tmp_path, part).lines == []
 
 
+async def mouse(
+    app: PrismApp, pilot: Pilot[int], kind: type[events.MouseEvent], widget: Widget, x: int, button: int = 0
+) -> None:
+    """On the third line of `widget`, as a terminal tells it."""
+    left, top = widget.region.offset + Offset(x, 2)
+    app.post_message(kind(None, left, top, 0, 0, button, False, False, False, left, top))
+    await pilot.pause()
+
+
 def test_the_time_line_is_dragged(tmp_path: Path) -> None:
     """It goes with the mouse, and the end of it is no click."""
 
@@ -386,10 +401,10 @@ def test_the_time_line_is_dragged(tmp_path: Path) -> None:
         before, cursor = timeline.view, app.cursor
         await pilot.mouse_down(timeline, (60, 2))
         for x in (55, 48):
-            await pilot._post_mouse_events([events.MouseMove], timeline, (x, 2), button=1)
+            await mouse(app, pilot, events.MouseMove, timeline, x, button=1)
         await pilot.mouse_up(timeline, (48, 2))
         await pilot.pause()
-        cells = timeline._range.cells if timeline._range is not None else 1
+        cells = timeline.size.width - LABEL_WIDTH
         assert timeline.view.span == before.span
         assert abs(timeline.view.start - before.start - 12 / cells * before.span) < before.span / cells
         assert app.cursor == cursor
@@ -403,10 +418,10 @@ def test_the_wheel_zooms_the_time_line(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int], _heard: Heard) -> None:
         timeline = app.panes.timeline
         before = timeline.view.span
-        await pilot._post_mouse_events([events.MouseScrollUp], timeline, (60, 2))
+        await mouse(app, pilot, events.MouseScrollUp, timeline, 60)
         assert timeline.view.span < before
-        await pilot._post_mouse_events([events.MouseScrollDown], timeline, (60, 2))
-        await pilot._post_mouse_events([events.MouseScrollDown], timeline, (60, 2))
+        await mouse(app, pilot, events.MouseScrollDown, timeline, 60)
+        await mouse(app, pilot, events.MouseScrollDown, timeline, 60)
         assert timeline.view.span == before
 
     on_screen(tmp_path, part)

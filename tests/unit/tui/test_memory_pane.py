@@ -18,6 +18,7 @@ from prismdbg_tui.memory.treemap_walk import Areas, Side
 from prismdbg_tui.memory.view import CurveView, GroupBy, MemoryNode, MemoryView
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import MemoryRead
+from shown import told
 from textual.pilot import Pilot
 from traces import TraceBuilder
 
@@ -200,7 +201,7 @@ def test_keys_walk_the_areas(tmp_path: Path) -> None:
         await says("300 B head")
         await until(lambda: "▶ 300 B head" in str(memory.map.visual), pilot)
         await pilot.press("enter")
-        await until(lambda: any("contains no smaller ones" in note.message for note in app._notifications), pilot)
+        await until(lambda: any("contains no smaller ones" in note for note in told(app)), pilot)
         await pilot.press("left")
         await says("600 B layers.0")
         await pilot.press("enter")
@@ -222,9 +223,7 @@ def test_keys_walk_the_areas(tmp_path: Path) -> None:
 def test_keys_for_areas_are_refused_where_none_are_shown(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         app.act("area_open")
-        await until(
-            lambda: any("not in the treemap: press e to show it" in note.message for note in app._notifications), pilot
-        )
+        await until(lambda: any("not in the treemap: press e to show it" in note for note in told(app)), pilot)
 
     screen_of(part, tmp_path, PlayedRank())
 

@@ -23,6 +23,7 @@ from prismdbg_tui.overview.plain_ranks import write_ranks
 from prismdbg_tui.overview.rank_screen import RankScreen
 from prismdbg_tui.overview.simulated import SimulatedRecording
 from prismdbg_tui.session.app import PrismApp
+from shown import running, told
 from textual.pilot import Pilot
 
 from prismdbg.simulate.cluster.cluster import example
@@ -51,7 +52,7 @@ def play(part: Play, size: tuple[int, int] = (160, 45), *, at: int | None = 0) -
     app = OverviewApp(job(), at=at)
 
     async def run() -> None:
-        async with app.run_test(size=size) as pilot:
+        async with running(app, size) as pilot:
             await pilot.pause()
             await part(app, pilot)
 
@@ -109,7 +110,7 @@ def test_a_rank_is_gone_to_by_number_and_by_coordinates() -> None:
         await pilot.press("slash", *"pp=3", "space", *"tp=7", "enter")
         assert app.job.mesh.coordinates(app.map_view.rank) == {"pp": 3, "dp": 13, "tp": 7}
         await pilot.press("slash", *"pp=9", "enter")
-        await until(lambda: any("outside the mesh" in note.message for note in app._notifications), pilot)
+        await until(lambda: any("outside the mesh" in note for note in told(app)), pilot)
         await pilot.press("slash", *"5", "escape")
         assert app.job.mesh.coordinates(app.map_view.rank)["pp"] == 3 and app.focused is app.map
 
@@ -136,7 +137,7 @@ def test_axes_zoom_fold_and_scale() -> None:
         await pilot.press("plus")
         assert look.folded.frame.columns_a_cell == 1 and look.part.columns == 256
         await pilot.press("plus")
-        await until(lambda: any("one row and one column" in note.message for note in app._notifications), pilot)
+        await until(lambda: any("one row and one column" in note for note in told(app)), pilot)
         await pilot.press("minus", "0")
         assert look.part.columns == 512
 
@@ -148,7 +149,7 @@ def test_at_every_size_the_map_and_the_iteration_are_reached(size: tuple[int, in
     async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
         assert app.map.display and app.map.size.height > 3
         await pilot.press("tab")
-        assert app._iteration.display and app._iteration.size.height > 2
+        assert app.query_one("#iteration").display and app.query_one("#iteration").size.height > 2
         await pilot.press("escape")
         assert app.map.display and app.focused is app.map
         await pilot.resize_terminal(100, 30)
@@ -164,7 +165,7 @@ def test_into_a_rank_that_ran_and_one_that_did_not() -> None:
 
     async def debugs(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
         await pilot.press("slash", *"700", "enter", "D")
-        await until(lambda: any("represented by rank 0" in note.message for note in app._notifications), pilot)
+        await until(lambda: any("represented by rank 0" in note for note in told(app)), pilot)
         await pilot.press("slash", "1", "enter", "D")
 
     assert play(enters).return_value == Drop(0, runs=False)
@@ -189,7 +190,7 @@ def test_a_simulated_rank_has_a_time_line_and_leads_back() -> None:
         await until(lambda: isinstance(app.screen, RankScreen), pilot)
         screen = app.screen
         assert isinstance(screen, RankScreen)
-        recording = screen._recording
+        recording = screen.recording
         assert screen.lanes.lanes == len({recording.group(row).title for row in range(len(recording))})
         await pilot.press("G", "left", "g", "right")
         assert screen.cursor == 1
@@ -220,7 +221,7 @@ def test_help_says_every_key_and_no_key_does_two_things() -> None:
     async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
         await pilot.press("question_mark")
         assert isinstance(app.screen, OverviewHelp)
-        cells = [str(cell) for column in app.screen._of_keys().columns for cell in column.cells]
+        cells = [str(cell) for column in app.screen.of_keys().columns for cell in column.cells]
         assert all(action.title in cells for action in OVERVIEW_ACTIONS)
         await pilot.press("escape", "q")
 
@@ -233,14 +234,14 @@ def test_help_says_every_key_and_no_key_does_two_things() -> None:
 def test_every_action_does_something() -> None:
     app = OverviewApp(job())
     moves = {action.name for action in OVERVIEW_ACTIONS if not hasattr(app, f"_do_{action.name}")}
-    assert moves <= set(app._moves())
+    assert moves <= set(app.moves())
     assert all(hasattr(RankScreen, f"_do_{action.name}") for action in LINE_ACTIONS)
 
 
 def test_the_mouse_chooses_and_the_wheel_zooms() -> None:
     async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
         line, character = app.map_view.folded.frame.corner((2, 5))
-        await pilot.click("#map", offset=(character + app.map._titles + 1, line + 2))
+        await pilot.click("#map", offset=(character + app.map.titles + 1, line + 2))
         assert app.map_view.cell == (2, 5)
 
     play(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from played import TENSOR, PlayedRank, live_over, resized, screen_of_app, small_capsule, stopped, until
+from played import TENSOR, PlayedRank, has_values, live_over, resized, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.drawing.table_columns import columns_for
 from prismdbg_tui.memory.view import CurveView, MemoryNode, MemoryView
 from prismdbg_tui.screens.help import Help
@@ -14,6 +14,7 @@ from prismdbg_tui.session.messages import MemoryRead, OutputCut, OutputGrew
 from prismdbg_tui.session.views import Phase, SourceView
 from prismdbg_tui.session.visible_panes import NUMBERED
 from prismdbg_tui.widgets.stack import folds
+from shown import told
 from textual.pilot import Pilot
 
 from prismdbg.model.moment import Moment
@@ -27,15 +28,13 @@ def looking(folder: Path) -> PrismApp:
     return PrismApp(small_capsule(folder), "capsule")
 
 
-def debugging(folder: Path, *batches: list) -> PrismApp:
+def debugging(folder: Path, rank: PlayedRank) -> PrismApp:
     capsule = small_capsule(folder)
-    return PrismApp(capsule, "capsule", live=live_over(capsule, PlayedRank(*batches)))
+    return PrismApp(capsule, "capsule", live=live_over(capsule, rank))
 
 
 def values(app: PrismApp) -> list[str]:
-    return [
-        line.text.strip() for line in app.panes.values._body.render_lines(app.panes.values._body.region.reset_offset)
-    ]
+    return [line.text.strip() for line in app.panes.values.body.render_lines(app.panes.values.body.region.reset_offset)]
 
 
 @pytest.mark.parametrize("width", range(40, 200, 7))
@@ -87,7 +86,7 @@ def test_frames_of_libraries_fold_unless_one_is_chosen(
 def test_a_click_opens_a_fold(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         stack = app.panes.stack
-        await until(lambda: app.panes.values._last[0], pilot)
+        await until(lambda: has_values(app), pilot)
         app.panes.show_recorded = lambda *_: None  # type: ignore[method-assign]
         stack.show([Frame(LIBRARY, 1, "a"), Frame(LIBRARY, 2, "b"), Frame("/job/train.py", 3, "c")], 2)
         await pilot.pause()
@@ -101,9 +100,9 @@ def test_a_click_opens_a_fold(tmp_path: Path) -> None:
 
 
 def test_values_lead_with_watches_and_what_they_were(tmp_path: Path) -> None:
-    app = debugging(tmp_path, [stopped("0.1", 2)], [stopped("0.2", 3)])
+    rank = PlayedRank([stopped("0.1", 2)], [stopped("0.2", 3)])
+    app = debugging(tmp_path, rank)
     counts = iter(range(100))
-    rank = app.live._opens(lambda _: None).__enter__().client  # type: ignore[union-attr]
     plain = rank.answers["evaluate"]
 
     def evaluate(asked: dict) -> dict:
@@ -132,8 +131,8 @@ def test_values_lead_with_watches_and_what_they_were(tmp_path: Path) -> None:
 
 def test_what_was_printed_before_leaves_the_names_in_sight(tmp_path: Path) -> None:
     """In full where it was printed, in a line at each later stop."""
-    app = debugging(tmp_path, [stopped("0.1", 2)], [stopped("0.2", 3)])
-    rank = app.live._opens(lambda _: None).__enter__().client  # type: ignore[union-attr]
+    rank = PlayedRank([stopped("0.1", 2)], [stopped("0.2", 3)])
+    app = debugging(tmp_path, rank)
     plain = rank.answers["evaluate"]
     rank.answers["evaluate"] = lambda asked: {"value": TENSOR} if asked["expression"] == "scores" else plain(asked)
 
@@ -174,13 +173,13 @@ def test_each_pane_has_a_digit(tmp_path: Path, size: tuple[int, int]) -> None:
             assert app.layout.pane == pane and shown.display and shown.size.height > 0
             assert f"[dim]{number}[/" in str(shown.border_title), pane
 
-    screen_of_app(debugging(tmp_path), part, size)
+    screen_of_app(debugging(tmp_path, PlayedRank()), part, size)
 
 
 def test_where_nothing_runs_there_is_no_output(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await pilot.press("9")
-        (said,) = (note.message for note in app._notifications)
+        (said,) = told(app)
         assert said == "this view is read-only, so nothing is printed: use `prismdbg debug`"
 
     screen_of_app(looking(tmp_path), part)
@@ -191,7 +190,7 @@ def test_empty_panes_give_their_room_to_others(tmp_path: Path) -> None:
 
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         stack, source = app.panes.stack, app.panes.source
-        await until(lambda: app.panes.values._last[0], pilot)
+        await until(lambda: has_values(app), pilot)
         app.panes.show_recorded = lambda *_: None  # type: ignore[method-assign]
         source.show(SourceView(filename="/job/train.py", line=1, lines=("a()", "b()")))
         stack.show([Frame("/job/train.py", 1, "main")], 0)
@@ -227,7 +226,7 @@ def test_the_pane_of_the_output_is_there_once_the_rank_prints(tmp_path: Path, si
         await pilot.press("9")
         await until(lambda: output.display, pilot)
 
-    screen_of_app(debugging(tmp_path), part, size)
+    screen_of_app(debugging(tmp_path, PlayedRank()), part, size)
 
 
 @pytest.mark.parametrize("width", [80, 160])
@@ -267,4 +266,4 @@ def test_help_is_an_overlay_of_keys_and_commands(tmp_path: Path, size: tuple[int
         await pilot.press("escape")
         await until(lambda: not isinstance(app.screen, Help), pilot)
 
-    screen_of_app(debugging(tmp_path), part, size)
+    screen_of_app(debugging(tmp_path, PlayedRank()), part, size)

@@ -33,7 +33,7 @@ def app_over(rank: PlayedRank, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def said(app: PrismApp) -> str:
-    return "\n".join(text for text, _ in app.panes.console.log_pane._said)
+    return "\n".join(app.panes.console.log_pane.lines_said)
 
 
 def test_a_rank_that_does_not_come_to_a_collective_is_told_and_waited_for_no_longer(

@@ -10,12 +10,13 @@ import re
 from pathlib import Path
 
 import pytest
-from played import PlayedRank, large_job, live_over, screen, small_capsule, stopped, until
+from played import PlayedRank, has_values, large_job, live_over, screen, small_capsule, stopped, until
 from prismdbg_tui.compared.app import SweepApp
 from prismdbg_tui.overview.app import OverviewApp
 from prismdbg_tui.overview.rank_screen import RankScreen
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.views import Phase
+from shown import running
 from sweeps import make_sweep
 
 from prismdbg.sweep.stored import read_sweep
@@ -43,7 +44,7 @@ def test_looking(tmp_path: Path, size: str, pytestconfig: pytest.Config) -> None
     async def picture() -> str:
         app = PrismApp(small_capsule(tmp_path), "capsule")
         async with screen(app, SIZES[size]) as pilot:
-            await until(lambda: app.panes.values._last[0], pilot)
+            await until(lambda: has_values(app), pilot)
             return settled(app.export_screenshot())
 
     compare(f"looking-{size}", asyncio.run(picture()), pytestconfig.getoption("--update-golden"))
@@ -68,7 +69,7 @@ def test_stopped(tmp_path: Path, size: str, pytestconfig: pytest.Config) -> None
 def test_all_ranks(size: str, pytestconfig: pytest.Config) -> None:
     async def picture() -> str:
         app = OverviewApp(large_job())
-        async with app.run_test(size=SIZES[size]) as pilot:
+        async with running(app, SIZES[size]) as pilot:
             await until(lambda: app.path is not None, pilot)
             await pilot.press("m", "e", "g")
             return settled(app.export_screenshot())
@@ -82,7 +83,7 @@ def test_the_configurations_of_a_sweep(tmp_path: Path, size: str, pytestconfig: 
 
     async def picture() -> str:
         app = SweepApp(lambda: read_sweep(tmp_path / "s"))
-        async with app.run_test(size=SIZES[size]) as pilot:
+        async with running(app, SIZES[size]) as pilot:
             await pilot.press("down", "down")  # one that failed
             await pilot.pause()
             return settled(app.export_screenshot())
@@ -93,7 +94,7 @@ def test_the_configurations_of_a_sweep(tmp_path: Path, size: str, pytestconfig: 
 def test_a_simulated_rank(pytestconfig: pytest.Config) -> None:
     async def picture() -> str:
         app = OverviewApp(large_job(), at=4716)
-        async with app.run_test(size=SIZES["160x45"]) as pilot:
+        async with running(app, SIZES["160x45"]) as pilot:
             await pilot.press("t")
             await until(lambda: isinstance(app.screen, RankScreen), pilot)
             await pilot.press("full_stop", "full_stop")

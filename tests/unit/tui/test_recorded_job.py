@@ -18,6 +18,7 @@ from prismdbg_tui.recorded_job.help_sheet import JobHelp
 from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, TABLE
 from prismdbg_tui.recorded_job.plain_job import write_job
 from prismdbg_tui.session.keymap import read_keys
+from shown import on_screen, running, told
 from textual.pilot import Pilot
 
 from prismdbg.diagnosis.evidence import Evidence
@@ -57,16 +58,12 @@ def play(part: Play, shown: RunOverview | None = None, *, size: tuple[int, int] 
     app = JobApp(shown, lambda: shown)
 
     async def run() -> None:
-        async with app.run_test(size=size) as pilot:
+        async with running(app, size) as pilot:
             await pilot.pause()
             await part(app, pilot)
 
     asyncio.run(run())
     return app
-
-
-def on_screen(app: JobApp) -> str:
-    return "\n".join("".join(segment.text for segment in line) for line in app.screen._compositor.render_strips())
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 60)])
@@ -125,12 +122,12 @@ def test_it_is_read_again_and_says_where_it_cannot_be() -> None:
     app = JobApp(read(), read)
 
     async def run() -> None:
-        async with app.run_test(size=(120, 36)) as pilot:
+        async with running(app, (120, 36)) as pilot:
             await pilot.press("r")
             await until(lambda: len(app.job.ranks) == 8, pilot)
             await until(lambda: app.table.row_count == 8, pilot)
             await pilot.press("r")
-            await until(lambda: any("the run is gone" in note.message for note in app._notifications), pilot)
+            await until(lambda: any("the run is gone" in note for note in told(app)), pilot)
             assert len(app.job.ranks) == 8
             await pilot.press("q")
 
@@ -142,7 +139,7 @@ def test_help_names_every_key() -> None:
     async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
         await pilot.press("question_mark")
         await until(lambda: isinstance(app.screen, JobHelp), pilot)
-        cells = [str(cell) for column in app.screen._of_keys().columns for cell in column.cells]
+        cells = [str(cell) for column in app.screen.of_keys().columns for cell in column.cells]
         assert all(action.title in cells for action in JOB_ACTIONS)
         assert "inside a collective" in on_screen(app), "what the columns are, beside them"
         await pilot.press("escape")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from capsules import MANIFEST, make_capsule
-from played import resized, screen_of_app, until
+from played import has_values, resized, screen_of_app, until
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.views import SourceView
 from textual.pilot import Pilot
@@ -19,7 +19,7 @@ def test_what_was_scrolled_to_stays(tmp_path: Path) -> None:
 
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         said, shown = app.panes.console.log_pane, app.panes.source
-        await until(lambda: app.panes.values._last[0], pilot)
+        await until(lambda: has_values(app), pilot)
         for number in range(60):
             said.say(f"{number} " + "word " * 30)
         shown.show(source)

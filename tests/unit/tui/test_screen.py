@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from played import PlayedRank, live_over, screen, small_capsule, stopped, until
+from played import PlayedRank, has_values, live_over, screen, small_capsule, stopped, until
 from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.views import Phase, SourceView
 from prismdbg_tui.session.visible_panes import PANES
+from shown import on_screen, told
 from textual.pilot import Pilot
 
 Play = Callable[[PrismApp, Pilot[int]], Awaitable[None]]
@@ -35,7 +36,7 @@ def debugging(folder: Path, rank: PlayedRank) -> PrismApp:
 
 
 def said(app: PrismApp) -> str:
-    return "\n".join(text for text, _ in app.panes.console.log_pane._said)
+    return "\n".join(app.panes.console.log_pane.lines_said)
 
 
 def test_it_opens_at_the_incident_and_walks(tmp_path: Path) -> None:
@@ -89,9 +90,9 @@ def test_the_timeline_of_a_recording_is_exported(tmp_path: Path) -> None:
 
 def test_the_record_shows_what_was_received(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
-        await until(lambda: app.panes.values._last[0], pilot)
-        (view,) = app.panes.values._last[0]
-        assert view.title == "out[0]" and view.value["shape"] == [4]
+        await until(lambda: has_values(app), pilot)
+        assert app.panes.values.first()[0] == "out[0]"
+        assert "out[0]  float32[4]" in on_screen(app)
 
     play(looking(tmp_path), part)
 
@@ -99,9 +100,9 @@ def test_the_record_shows_what_was_received(tmp_path: Path) -> None:
 def test_nothing_runs_where_one_only_looks(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await pilot.press("n")
-        await until(lambda: len(app._notifications), pilot)
-        (note,) = app._notifications
-        assert "read-only view" in note.message
+        await until(lambda: len(told(app)), pilot)
+        (note,) = told(app)
+        assert "read-only view" in note
 
     play(looking(tmp_path), part)
 

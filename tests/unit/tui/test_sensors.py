@@ -13,6 +13,7 @@ from prismdbg_tui.timeline.recording import Recording
 from prismdbg_tui.timeline.sensor_drawing import times_of_cells
 from prismdbg_tui.timeline.sensor_row import SensorRow, sensor_rows
 from prismdbg_tui.timeline.visible_range import VisibleRange
+from shown import told
 from textual.pilot import Pilot
 
 from prismdbg.capsule import layout
@@ -152,7 +153,7 @@ def test_a_recording_without_telemetry_says_how_to_get_it(tmp_path: Path) -> Non
         height = app.panes.timeline.size.height
         await pilot.press("r")
         await pilot.pause()
-        assert any("record --telemetry" in str(note.message) for note in app._notifications)
+        assert any("record --telemetry" in note for note in told(app))
         assert app.panes.timeline.size.height == height
 
     screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)

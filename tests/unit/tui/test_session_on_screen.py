@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from played import PlayedRank, live_over, screen_of, screen_of_app, small_capsul
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import OutputCut, OutputGrew
 from prismdbg_tui.session.views import Phase, State
+from shown import on_screen, told
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -26,7 +28,7 @@ def asked(rank: PlayedRank, verb: str) -> list[dict[str, object]]:
 
 
 def said(app: PrismApp) -> str:
-    return "\n".join(text for text, _ in app.panes.console.log_pane._said)
+    return "\n".join(app.panes.console.log_pane.lines_said)
 
 
 async def stands(app: PrismApp, pilot: Pilot[int], moment: str) -> None:
@@ -41,7 +43,7 @@ def test_a_breakpoint_by_key_its_mark_and_its_end(tmp_path: Path) -> None:
         await pilot.press("g", "j", "j", "j", "b")
         await until(lambda: app.state.stops, pilot)
         assert app.state.stops[0].condition == "step == 1 and collective == 2"
-        assert app.panes.timeline._stops == (3,) and app.panes.collectives._stops == {3}
+        assert "●1.2" in on_screen(app)
         await pilot.press("c")
         await stands(app, pilot, "1.2")
         assert app.state.hits == {1: 1} and app.state.hit_here == (1,)
@@ -76,7 +78,7 @@ def test_a_watch_that_fails_has_one_line_in_the_list(tmp_path: Path) -> None:
         failed = Watched(number=1, text="scores", value=None, changed=None, error="unknown name\n    scores\n    ^")
         app.panes.stops.show(State(phase=Phase.STOPPED, watches=(failed,)), {})
         await pilot.pause()
-        assert str(app.panes.stops._body.content).splitlines() == ["◉  1 scores  unknown name"]
+        assert str(app.panes.stops.body.content).splitlines() == ["◉  1 scores  unknown name"]
 
     screen_of(part, tmp_path, PlayedRank())
 
@@ -135,9 +137,11 @@ def test_an_image_by_key_and_the_difference_to_the_record(tmp_path: Path) -> Non
         assert view.differs is not None and view.differs.largest == 0.25
         await pilot.press("m")
         await until(lambda: len(app.state.checkpoints) == 2, pilot)
-        assert app.panes.timeline._checkpoints == (0, 2)
+        await pilot.press("o", "n")  # one by one, and the rank away from there
+        await stands(app, pilot, "1.2")
+        await until(lambda: on_screen(app).count("◇") == 2, pilot)
 
-    screen_of(part, tmp_path, PlayedRank([stopped("1.1", 2)]))
+    screen_of(part, tmp_path, PlayedRank([stopped("1.1", 2)], [stopped("1.2", 3)]))
 
 
 def test_a_lost_rank_comes_back_at_an_image(tmp_path: Path) -> None:
@@ -149,7 +153,7 @@ def test_a_lost_rank_comes_back_at_an_image(tmp_path: Path) -> None:
         await until(lambda: len(app.state.checkpoints) == 2, pilot)
         rank.tell(None)
         await until(lambda: app.state.phase is Phase.LOST, pilot)
-        assert any("R restores it" in note.message for note in app._notifications)
+        assert any("R restores it" in note for note in told(app))
         await pilot.press("R")
         await stands(app, pilot, "1.1")
         assert app.state.exit_code == 0
@@ -192,9 +196,9 @@ def test_completion_knows_verbs_names_and_what_was_typed(tmp_path: Path) -> None
         await stands(app, pilot, "0.1")
         await pilot.press("colon", *"reverse-c")
         line = app.query_one("#line", Input)
-        await until(lambda: line._suggestion == "reverse-continue", pilot)
+        await until(lambda: "reverse-continue" in on_screen(app), pilot)
         await pilot.press("ctrl+u", *"print lo")
-        await until(lambda: line._suggestion == "print loss", pilot)
+        await until(lambda: "print loss" in on_screen(app), pilot)
         await pilot.press("tab")
         assert line.value == "print loss"
 
@@ -222,8 +226,8 @@ def test_between_two_collectives_the_panes_show_the_rank(tmp_path: Path) -> None
         await pilot.press("c")
         await stands(app, pilot, "2.0")
         assert app.cursor == app.here == 3 and app.views.at_rank
-        assert app.state.frame == 1 and app.panes.stack._folds
-        assert "loss" in str(app.panes.values._last[1])
+        assert app.state.frame == 1
+        assert "train.py:7" in on_screen(app) and re.search(r"loss +3.5", on_screen(app))
 
     screen_of(part, tmp_path, PlayedRank([stopped("2.0", 2, "exception") | {"collective": {}}]))
 
@@ -268,14 +272,14 @@ def test_what_a_captured_rank_waits_in_is_no_past_yet(tmp_path: Path) -> None:
 
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await stands(app, pilot, "0.1")
-        timeline, verdicts = app.panes.timeline, app.panes.collectives._verdicts
-        assert timeline._range is not None and app.recording is not None
+        timeline, verdicts = app.panes.timeline, app.panes.collectives.verdicts
+        assert timeline.range is not None and app.recording is not None
         assert verdicts.of(app.recording, 0).text == "" and verdicts.pointer(0) == "▶"
-        assert timeline._paint().present == timeline._range.begin(0)
+        assert timeline.paint().present == timeline.range.begin(0)
         await pilot.press("n")
         await until(lambda: app.state.reason == "next", pilot)
-        assert app.panes.collectives._verdicts.of(app.recording, 0).text == "= identical"
-        assert timeline._paint().present == timeline._range.end(0)
+        assert app.panes.collectives.verdicts.of(app.recording, 0).text == "= identical"
+        assert timeline.paint().present == timeline.range.end(0)
 
     screen_of(part, tmp_path, rank)
 
@@ -314,8 +318,6 @@ def test_where_the_ranks_of_a_hang_stand_and_who_never_came(tmp_path: Path) -> N
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await until(lambda: "rank 1 was at /job/data.py:27 in load" in said(app), pilot)
         await pilot.press("G")
-        await until(
-            lambda: "never joined, last at 1.2 train.py:9 in main" in str(app.panes.peers._body.render()), pilot
-        )
+        await until(lambda: "never joined, last at 1.2 train.py:9 in main" in str(app.panes.peers.body.render()), pilot)
 
     screen_of_app(PrismApp(capsule, "capsule"), part)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import struct
 import threading
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,13 +15,13 @@ import pytest
 from capsules import make_capsule
 from incident_run import write_run
 from played import PlayedRank, large_job, live_over, small_capsule, stopped
-from prismdbg_tui.drawing.picture import WIDTH
 from prismdbg_tui.overview.app import OverviewApp
 from prismdbg_tui.screens.pictured_app import PicturedApp
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.live import LiveRank
 from prismdbg_tui.session.sidecar import beside
 from prismdbg_tui.still_picture import StillPicture
+from shown import text_of
 from textual.app import ComposeResult
 from textual.widgets import Static
 
@@ -33,8 +32,6 @@ from prismdbg.errors import FacilityError, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.sweep.result import Result, State
 from prismdbg.sweep.stored import keep_comparison
-
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 class Patient:
@@ -53,16 +50,7 @@ class Patient:
 
 
 def texts(picture: Path) -> str:
-    """The title and the lines of the screen, by the place of each character, as an XML parser reads them."""
-    root = ElementTree.parse(picture).getroot()
-    assert root.tag == f"{SVG}svg"
-    lines: dict[float, dict[int, str]] = defaultdict(dict)
-    for node in root.iterfind(f"{SVG}g/{SVG}text"):
-        places = node.attrib["x"].split()
-        for x, character in zip(places, node.text or "", strict=True):
-            lines[float(node.attrib["y"])][round(float(x) / WIDTH)] = character
-    shown = ("".join(line.get(x, " ") for x in range(500)).rstrip() for _, line in sorted(lines.items()))
-    return "\n".join([root.findtext(f"{SVG}text", ""), *shown])
+    return text_of(picture.read_text("utf-8"))
 
 
 def opened(what: Path, picture: Path, *options: str) -> int:

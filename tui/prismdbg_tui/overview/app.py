@@ -148,13 +148,13 @@ class OverviewApp(ActionApp[Drop | None]):
     def action_act(self, name: str) -> None:
         if self._prompt.display:
             return
-        moves = self._moves()
+        moves = self.moves()
         if name in moves:
             self._try(moves[name])
         else:
             getattr(self, f"_do_{name}")()
 
-    def _moves(self) -> dict[str, Callable[[], None]]:
+    def moves(self) -> dict[str, Callable[[], None]]:
         """What changes where one looks, by the action's name."""
         look = self.map_view
         return {

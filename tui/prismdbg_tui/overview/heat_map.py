@@ -38,7 +38,7 @@ class HeatMap(Widget, can_focus=True):
     def __init__(self, map_view: MapView) -> None:
         super().__init__(id="map", classes="pane")
         self._overlook = map_view
-        self._titles = 0
+        self.titles = 0
 
     def show(self) -> None:
         """What the overlook is at now."""
@@ -54,8 +54,8 @@ class HeatMap(Widget, can_focus=True):
         grid, part = self._overlook.grid, self._overlook.part
         rows = (part.row, part.row + part.rows - 1)
         longest = max((len(_plain(grid.row_at(row))) for row in rows), default=0) if grid.rows else 8
-        self._titles = min(max(longest, 4), _TITLE, max(self.size.width // 5, 4)) + 2
-        self._overlook.fit(max(self.size.height - 1, 1), max(self.size.width - self._titles, 1))
+        self.titles = min(max(longest, 4), _TITLE, max(self.size.width // 5, 4)) + 2
+        self._overlook.fit(max(self.size.height - 1, 1), max(self.size.width - self.titles, 1))
 
     def _axes(self) -> str:
         grid, part = self._overlook.grid, self._overlook.part
@@ -100,14 +100,14 @@ class HeatMap(Widget, can_focus=True):
         folded = self._overlook.folded
         quiet = base + Style(dim=True)
         if y == 0:
-            return _strip(Segment(" " * self._titles, base), [Segment(heat_drawing.ruler(folded), quiet)], width, base)
-        title = heat_drawing.row_title(folded, y - 1, self._titles - 2)
+            return _strip(Segment(" " * self.titles, base), [Segment(heat_drawing.ruler(folded), quiet)], width, base)
+        title = heat_drawing.row_title(folded, y - 1, self.titles - 2)
         cells = heat_drawing.map_line(folded, y - 1, self._overlook.cell, self._look())
-        return _strip(Segment(f" {title:<{self._titles - 1}}", quiet), cells, width, base)
+        return _strip(Segment(f" {title:<{self.titles - 1}}", quiet), cells, width, base)
 
     def on_click(self, event: events.Click) -> None:
         at = event.get_content_offset_capture(self)
-        cell = self._overlook.folded.frame.cell_on(at.y - 1, at.x - self._titles) if at.y >= 1 else None
+        cell = self._overlook.folded.frame.cell_on(at.y - 1, at.x - self.titles) if at.y >= 1 else None
         if cell is not None:
             self.post_message(self.Chosen(cell, drop=event.chain > 1))
 

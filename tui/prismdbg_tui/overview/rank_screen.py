@@ -33,7 +33,7 @@ class RankScreen(Screen[None]):
 
     def __init__(self, recording: SimulatedRecording, title: str, keys: Mapping[str, str]) -> None:
         super().__init__()
-        self._recording = recording
+        self.recording = recording
         self._title = title
         self._keys = keys
         self.cursor = 0
@@ -51,8 +51,8 @@ class RankScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self._detail.border_title = "Under the cursor"
-        self.lanes.show(self._recording)
-        self.table.show(self._recording)
+        self.lanes.show(self.recording)
+        self.table.show(self.recording)
         self._paint()
         self.table.focus()
         self.move(0)
@@ -62,9 +62,9 @@ class RankScreen(Screen[None]):
         self.lanes.styles.height = min(4 + lanes * max(self.lanes.lanes, 1), max(self.size.height // 2, 6))
 
     def move(self, row: int) -> None:
-        if not len(self._recording):
+        if not len(self.recording):
             return
-        self.cursor = min(max(row, 0), len(self._recording) - 1)
+        self.cursor = min(max(row, 0), len(self.recording) - 1)
         self.lanes.place(self.cursor, None)
         self.table.place(self.cursor)
         self._tell()
@@ -99,7 +99,7 @@ class RankScreen(Screen[None]):
         self.move(0)
 
     def _do_last(self) -> None:
-        self.move(len(self._recording) - 1)
+        self.move(len(self.recording) - 1)
 
     def _do_longer_wait(self) -> None:
         self._wait(-1)
@@ -110,7 +110,7 @@ class RankScreen(Screen[None]):
     def _wait(self, direction: int) -> None:
         """Waits that can be seen at this zoom."""
         least_ns = self.lanes.view.span / max(self.lanes.size.width, 1)
-        rows = np.flatnonzero(self._recording.waited_for_others_ns > least_ns)
+        rows = np.flatnonzero(self.recording.waited_for_others_ns > least_ns)
         beyond = rows[rows > self.cursor] if direction > 0 else rows[rows < self.cursor][::-1]
         if not len(beyond):
             raise UsageError(
@@ -147,7 +147,7 @@ class RankScreen(Screen[None]):
         self._head.update(head)
 
     def _tell(self) -> None:
-        recording, row = self._recording, self.cursor
+        recording, row = self.recording, self.cursor
         columns = recording.columns
         begun, ended = int(columns.begun_ns[row]), int(columns.ended_ns[row])
         late = int(recording.waited_for_others_ns[row])

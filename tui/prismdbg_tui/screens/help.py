@@ -54,14 +54,14 @@ class Help(ModalScreen[None]):
 
     def on_mount(self) -> None:
         self.query_one("#sheet").focus()
-        self._left.update(self._of_keys())
+        self._left.update(self.of_keys())
         self._right.update(self._beside())
         self.on_resize()
 
     def on_resize(self) -> None:
         self.query_one("#help-columns").set_class(self.app.size.width < _TWO_COLUMNS, "-one")
 
-    def _of_keys(self) -> Table:
+    def of_keys(self) -> Table:
         accent, sheet = color(self.app, "accent"), _columns(11)
         for section in dict.fromkeys(action.section for action in self._actions):
             sheet.add_row("", Text(section, f"bold {accent}"))

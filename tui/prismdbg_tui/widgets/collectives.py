@@ -43,7 +43,7 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
         self._cursor = 0
         self._top = 0.0  # as it was scrolled, by whomever, but not for want of room
         self._laid_out = Size(0, 0)
-        self._verdicts = Verdicts()
+        self.verdicts = Verdicts()
         self._stops: frozenset[int] = frozenset()
         self._noted: frozenset[int] = frozenset()
         self._pattern = ""
@@ -72,7 +72,7 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
         self, verdicts: Verdicts, stops: frozenset[int] = frozenset(), noted: frozenset[int] = frozenset()
     ) -> None:
         """`stops`: rows that the session's stops are about. noted: rows with a note or a bookmark."""
-        self._verdicts, self._stops, self._noted = verdicts, stops, noted
+        self.verdicts, self._stops, self._noted = verdicts, stops, noted
         self.refresh()
 
     @property
@@ -200,11 +200,11 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _pointer(self, row: int, base: Style) -> Segment:
         """Where the rank stands, else a stop, else a note."""
-        if self._verdicts.pointer(row) == " " and row in self._stops:
+        if self.verdicts.pointer(row) == " " and row in self._stops:
             return Segment("●", base + Style(color=color(self.app, "error")))
-        if self._verdicts.pointer(row) == " " and row in self._noted:
+        if self.verdicts.pointer(row) == " " and row in self._noted:
             return Segment("⚑", base + Style(color=color(self.app, "accent")))
-        return Segment(self._verdicts.pointer(row), base)
+        return Segment(self.verdicts.pointer(row), base)
 
     def _is_hit(self, row: int) -> bool:
         at = int(np.searchsorted(self._hits, row))
@@ -232,7 +232,7 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
             case "bar":
                 return self._bar(row), ""
             case "verdict":
-                verdict = self._verdicts.of(recording, row)
+                verdict = self.verdicts.of(recording, row)
                 return verdict.text, NONFINITE[0 if dark else 1] if verdict.bad else self._good(verdict.good)
             case "source":
                 return recording.source(row), ""

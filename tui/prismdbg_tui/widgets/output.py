@@ -46,10 +46,6 @@ class Output(TextLog, can_focus=True):
     def is_empty(self) -> bool:
         return not self._said
 
-    @property
-    def lines_said(self) -> list[str]:
-        return [text for text, _ in self._said]
-
     def _line(self, text: str, end_bytes: int) -> None:
         self._ends.append(end_bytes)
         self.say(text)

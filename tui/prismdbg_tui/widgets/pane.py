@@ -23,17 +23,17 @@ class Pane(VerticalScroll, can_focus=True):
     def __init__(self, name: str, title: str) -> None:
         super().__init__(id=name, classes="pane")
         self.border_title = title
-        self._body = Static("", expand=True)
+        self.body = Static("", expand=True)
 
     def compose(self) -> ComposeResult:
-        yield self._body
+        yield self.body
 
     def put(self, content: RenderableType, note: str = "", *, is_empty: bool = False) -> None:
         """`note` stands in the frame's lower edge. is_empty: one line says so, and the pane takes no more room."""
         self.set_class(is_empty, "-empty")
         if isinstance(self.parent, Widget) and self.parent.id == "foot":
             fold(self.parent)
-        self._body.update(content)
+        self.body.update(content)
         self.border_subtitle = note.replace("[", r"\[")
 
     def line_of(self, event: events.MouseEvent) -> int:

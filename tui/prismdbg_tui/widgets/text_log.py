@@ -26,6 +26,10 @@ class TextLog(RichLog, can_focus=True):
         self._laid_out = 0
         self._follows = True
 
+    @property
+    def lines_said(self) -> list[str]:
+        return [text for text, _ in self._said]
+
     def say(self, text: str, kind: str = "said") -> None:
         """`kind`: said, asked, error or event; control characters are not passed on."""
         entry = (figures.clean(text), kind)

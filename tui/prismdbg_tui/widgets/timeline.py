@@ -34,7 +34,7 @@ class Timeline(Widget, can_focus=True):
     def __init__(self) -> None:
         super().__init__(id="timeline", classes="pane")
         self._recording: Recording | None = None
-        self._range: VisibleRange | None = None
+        self.range: VisibleRange | None = None
         self._lanes: Lanes | None = None
         self._cursor = 0
         self._here: int | None = None
@@ -50,7 +50,7 @@ class Timeline(Widget, can_focus=True):
 
     def show(self, recording: Recording) -> None:
         self._recording = recording
-        self._range = VisibleRange(recording)
+        self.range = VisibleRange(recording)
         self._lanes = recording.by_group
         self._sensor = 0
         self._tell()
@@ -72,8 +72,8 @@ class Timeline(Widget, can_focus=True):
     def place(self, cursor: int, here: int | None, *, is_parked: bool = False) -> None:
         """is_parked: what the rank is at is still to come."""
         self._cursor, self._here, self._is_parked = cursor, here, is_parked
-        if self._range is not None and self._recording is not None and cursor < len(self._recording):
-            self._range.show(cursor)
+        if self.range is not None and self._recording is not None and cursor < len(self._recording):
+            self.range.show(cursor)
             self._show_lane(self._lanes_of(cursor))
         self._tell()
 
@@ -90,18 +90,18 @@ class Timeline(Widget, can_focus=True):
 
     def zoom(self, factor: float) -> None:
         """Around the cursor; 0: everything."""
-        if self._range is not None:
-            self._range.zoom(factor, around_row=self._cursor)
+        if self.range is not None:
+            self.range.zoom(factor, around_row=self._cursor)
             self._tell()
 
     def pan(self, share: float) -> None:
-        if self._range is not None:
-            self._range.pan(share)
+        if self.range is not None:
+            self.range.pan(share)
             self._tell()
 
     def change_axis(self) -> None:
-        if self._range is not None:
-            self._range.change_axis()
+        if self.range is not None:
+            self.range.change_axis()
             self.place(self._cursor, self._here, is_parked=self._is_parked)
 
     def repaint(self) -> None:
@@ -110,7 +110,7 @@ class Timeline(Widget, can_focus=True):
 
     @property
     def view(self) -> View:
-        return self._range.view if self._range is not None else View(0.0, 1.0)
+        return self.range.view if self.range is not None else View(0.0, 1.0)
 
     @property
     def lanes(self) -> int:
@@ -145,10 +145,10 @@ class Timeline(Widget, can_focus=True):
         self._top = min(max(self._top, lane - room + 1), lane)
 
     def _tell(self) -> None:
-        if self._recording is not None and self._range is not None:
+        if self._recording is not None and self.range is not None:
             left_out = self._lanes.left_out if self._lanes is not None else 0
             more = f"{left_out} more ranks, " if left_out else ""
-            self.border_subtitle = f"{self._legend()}[dim]{more}{self._range.described}[/]"
+            self.border_subtitle = f"{self._legend()}[dim]{more}{self.range.described}[/]"
         self.refresh()
 
     def _legend(self) -> str:
@@ -163,17 +163,17 @@ class Timeline(Widget, can_focus=True):
         return "".join(parts)
 
     def _image(self) -> LanesImage:
-        assert self._recording is not None and self._range is not None and self._lanes is not None
-        stretch = self._range
+        assert self._recording is not None and self.range is not None and self._lanes is not None
+        stretch = self.range
         key = (id(stretch.axis), stretch.view, stretch.cells, id(self._lanes))
         if self._painted is None or self._painted[0] != key:
             image = paint(self._recording, self._lanes, stretch.axis, stretch.view, stretch.cells)
             self._painted = (key, image)
         return self._painted[1]
 
-    def _paint(self) -> Paint:
-        assert self._recording is not None and self._range is not None
-        stretch = self._range
+    def paint(self) -> Paint:
+        assert self._recording is not None and self.range is not None
+        stretch = self.range
         return Paint(
             background=self.background_colors[1].hex6,
             text=color(self.app, "foreground"),
@@ -195,18 +195,18 @@ class Timeline(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         width, base = self.size.width, self.rich_style
-        if self._recording is None or self._range is None or not len(self._recording):
+        if self._recording is None or self.range is None or not len(self._recording):
             text = "reading the log ..." if self._recording is None else "no collective was recorded"
             return Strip([Segment(f" {text}" if y == 1 else "", base)]).adjust_cell_length(width, base)
-        self._range.cells = max(width - LABEL_WIDTH, 1)
-        colors = self._paint()
+        self.range.cells = max(width - LABEL_WIDTH, 1)
+        colors = self.paint()
         if y == 0:
-            title, cells = Text(" step"), ruler_cells(self._range.ticks(), self._range.cells, colors)
+            title, cells = Text(" step"), ruler_cells(self.range.ticks(), self.range.cells, colors)
         elif y == self.size.height - 1:
             title = self._where()
-            cells = mark_cells(self._image(), self._marks(), self._range.cells, colors)
+            cells = mark_cells(self._image(), self._marks(), self.range.cells, colors)
         elif y > self._room and (sensor := self._sensor_row) is not None:
-            times_ns = times_of_cells(self._range, self._recording.columns.begun_ns)
+            times_ns = times_of_cells(self.range, self._recording.columns.begun_ns)
             title = self._sensor_title(sensor, level_at(sensor, times_ns, colors.cursor))
             cells = sensor_cells(sensor, times_ns, colors)
         else:
@@ -219,8 +219,8 @@ class Timeline(Widget, can_focus=True):
         return _joined(title, segments(cells), base, width, self.app.console)
 
     def _marks(self) -> Marks:
-        assert self._recording is not None and self._range is not None
-        stretch, nan = self._range, self._recording.first_sent_nonfinite
+        assert self._recording is not None and self.range is not None
+        stretch, nan = self.range, self._recording.first_sent_nonfinite
         return Marks(
             first_nonfinite=stretch.begin(nan) if nan >= 0 else -1,
             here=stretch.begin(self._here) if self._here is not None else -1,
@@ -255,8 +255,8 @@ class Timeline(Widget, can_focus=True):
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """The part that is seen goes with the mouse."""
-        if self._dragged is not None and event.button and event.x != self._dragged and self._range is not None:
-            self.pan((self._dragged - event.x) / self._range.cells)
+        if self._dragged is not None and event.button and event.x != self._dragged and self.range is not None:
+            self.pan((self._dragged - event.x) / self.range.cells)
             self._dragged, self._panned = event.x, True
 
     def on_mouse_up(self) -> None:
@@ -265,7 +265,7 @@ class Timeline(Widget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """To the nearest collective of the lane under the mouse. The end of a drag is no click."""
-        if self._panned or self._recording is None or self._range is None or self._lanes is None:
+        if self._panned or self._recording is None or self.range is None or self._lanes is None:
             return
         if not len(self._recording):
             return
@@ -275,7 +275,7 @@ class Timeline(Widget, can_focus=True):
             return
         lane = self._top + (y - 1) // self._rows_a_lane
         rows = self._lanes.rows(lane, self._recording.rank_sets) if 0 <= lane < self.lanes else None
-        self.post_message(CursorMoved(self._range.nearest(cell - LABEL_WIDTH, rows)))
+        self.post_message(CursorMoved(self.range.nearest(cell - LABEL_WIDTH, rows)))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self._wheel(event, 1.25, 0.1)
@@ -286,12 +286,12 @@ class Timeline(Widget, can_focus=True):
     def _wheel(self, event: events.MouseEvent, factor: float, share: float) -> None:
         """Zooms around the mouse; with shift or ctrl, pans."""
         event.stop()
-        if self._range is None:
+        if self.range is None:
             return
         if event.shift or event.ctrl:
-            self._range.pan(share)
+            self.range.pan(share)
         else:
-            self._range.zoom(factor, around_cell=event.get_content_offset_capture(self).x - LABEL_WIDTH)
+            self.range.zoom(factor, around_cell=event.get_content_offset_capture(self).x - LABEL_WIDTH)
         self._tell()
 
 

@@ -1,0 +1,53 @@
+"""What somebody sees of a screen: its text, and what it told in passing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+from xml.etree import ElementTree
+
+from prismdbg_tui.drawing.picture import WIDTH
+from textual.app import App
+from textual.message import Message
+from textual.notifications import Notification, Notify
+from textual.pilot import Pilot
+
+SVG = "{http://www.w3.org/2000/svg}"
+_TOLD: WeakKeyDictionary[App[Any], dict[str, Notification]] = WeakKeyDictionary()
+
+
+@asynccontextmanager
+async def running(app: App[Any], size: tuple[int, int]) -> AsyncIterator[Pilot[Any]]:
+    """Without a terminal; `told` knows what it tells."""
+    notes = _TOLD[app] = {}
+
+    def hear(message: Message) -> None:
+        if isinstance(message, Notify):
+            notes[message.notification.identity] = message.notification
+
+    async with app.run_test(size=size, message_hook=hear) as pilot:
+        yield pilot
+
+
+def told(app: App[Any]) -> list[str]:
+    """Its notifications, in their order, of an application that is `running`."""
+    return [note.message for note in _TOLD[app].values()]
+
+
+def on_screen(app: App[Any]) -> str:
+    return text_of(app.export_screenshot())
+
+
+def text_of(svg: str) -> str:
+    """The title and the lines of a picture of the screen, by the place of each character, as an XML parser reads it."""
+    root = ElementTree.fromstring(svg)
+    assert root.tag == f"{SVG}svg"
+    lines: dict[float, dict[int, str]] = defaultdict(dict)
+    for node in root.iterfind(f"{SVG}g/{SVG}text"):
+        for x, character in zip(node.attrib["x"].split(), node.text or "", strict=True):
+            lines[float(node.attrib["y"])][round(float(x) / WIDTH)] = character
+    shown = ("".join(line.get(x, " ") for x in range(500)).rstrip() for _, line in sorted(lines.items()))
+    return "\n".join([root.findtext(f"{SVG}text", ""), *shown])
