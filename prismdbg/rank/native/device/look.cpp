@@ -8,17 +8,44 @@ Look::Look(Device& device, PinnedMemory& memory, const DeviceTensors& tensors, c
     : device_(device), memory_(memory), stream_(tensors.stream) {
   const WithContext here(device.context());
   try {
-    if (wanted.copies) {
-      begin_copies(tensors);
-    }
-    if (wanted.fingerprint || wanted.nonfinite) {
-      begin_scans(tensors, wanted);
-    }
-    event_ = device.event();
-    require(driver()->record_event(event_, stream_), "cuEventRecord");
+    take_room(tensors, wanted);
   } catch (const std::bad_alloc&) {
-    give_back();  // nothing was begun
+    give_back();
     throw;
+  }
+  if (wanted.copies) {
+    begin_copies(tensors);
+  }
+  if (!places_.empty()) {
+    begin_scans(tensors, wanted);
+  }
+  event_ = device.event();
+  require(driver()->record_event(event_, stream_), "cuEventRecord");
+}
+
+void Look::take_room(const DeviceTensors& tensors, const Wanted& wanted) {
+  size_t taken_bytes = 0;
+  for (const Span& span : tensors.spans) {
+    taken_bytes += wanted.copies ? PinnedMemory::taken_by(span.size_bytes) : 0;
+  }
+  if (!PinnedMemory::can_hold(taken_bytes)) {
+    throw std::bad_alloc();
+  }
+  for (const Span& span : tensors.spans) {
+    if (wanted.copies && span.size_bytes != 0) {
+      const auto buffer = memory_.take(span.size_bytes);
+      if (!buffer) {
+        throw std::bad_alloc();
+      }
+      buffers_.push_back(*buffer);
+    }
+  }
+  if (wanted.fingerprint || wanted.nonfinite) {
+    const auto places = device_.take_places(tensors.spans.size());
+    if (!places) {
+      throw std::bad_alloc();
+    }
+    places_ = *places;
   }
 }
 
@@ -37,15 +64,6 @@ void Look::give_back() {
 }
 
 void Look::begin_copies(const DeviceTensors& tensors) {
-  for (const Span& span : tensors.spans) {
-    if (span.size_bytes != 0) {
-      const auto buffer = memory_.take(span.size_bytes);
-      if (!buffer) {
-        throw std::bad_alloc();
-      }
-      buffers_.push_back(*buffer);
-    }
-  }
   size_t next = 0;
   for (const Span& span : tensors.spans) {
     void* copy = nullptr;
@@ -59,11 +77,6 @@ void Look::begin_copies(const DeviceTensors& tensors) {
 }
 
 void Look::begin_scans(const DeviceTensors& tensors, const Wanted& wanted) {
-  const auto places = device_.take_places(tensors.spans.size());
-  if (!places) {
-    throw std::bad_alloc();
-  }
-  places_ = *places;
   for (size_t i = 0; i < tensors.spans.size(); ++i) {
     const Span& span = tensors.spans[i];
     const bool has_work = wanted.fingerprint || span.numbers != Numbers::exact;

@@ -47,6 +47,8 @@ class Look {
     bool is_scanned;
   };
 
+  // Throws std::bad_alloc; nothing is begun then.
+  void take_room(const DeviceTensors& tensors, const Wanted& wanted);
   void begin_scans(const DeviceTensors& tensors, const Wanted& wanted);
   void begin_copies(const DeviceTensors& tensors);
   void give_back();

@@ -16,20 +16,21 @@ constexpr auto kLongestForRoom = std::chrono::seconds(1);
 
 }  // namespace
 
+size_t PinnedMemory::taken_by(size_t size_bytes) {
+  return std::bit_ceil(std::max(size_bytes, kSmallestBytes));
+}
+
+bool PinnedMemory::can_hold(size_t taken_bytes) {
+  return taken_bytes <= kMostBytes;
+}
+
 std::optional<PinnedBuffer> PinnedMemory::take(size_t size_bytes) {
-  const size_t wanted = std::bit_ceil(std::max(size_bytes, kSmallestBytes));
-  if (wanted > kMostBytes) {
-    return std::nullopt;
-  }
+  const size_t wanted = taken_by(size_bytes);
+  const WithoutGil released;  // taken again when the lock is free: whoever holds Python's may want this one
   std::unique_lock<std::mutex> lock(mutex_);
-  std::optional<PinnedBuffer> found = find_locked(wanted);
-  if (!found && !make_room_locked(wanted)) {
-    lock.unlock();
-    const WithoutGil released;
-    lock.lock();
-    given_back_.wait_for(lock, kLongestForRoom,
-                         [&] { return (found = find_locked(wanted)) || make_room_locked(wanted); });
-  }
+  std::optional<PinnedBuffer> found;
+  given_back_.wait_for(lock, kLongestForRoom,
+                       [&] { return (found = find_locked(wanted)) || make_room_locked(wanted); });
   if (found || total_bytes_ + wanted > kMostBytes) {
     return found;
   }

@@ -17,6 +17,10 @@ struct PinnedBuffer {
 
 class PinnedMemory {
  public:
+  // What a buffer of this size takes of it.
+  static size_t taken_by(size_t size_bytes);
+  // Whether buffers that take so much can be had together, when nobody else has any.
+  static bool can_hold(size_t taken_bytes);
   // Of at least this size, in a device's context; nothing where there is none within a second.
   std::optional<PinnedBuffer> take(size_t size_bytes);
   void give_back(const PinnedBuffer& buffer);
