@@ -151,11 +151,16 @@ def _completed_ns(call: Collective) -> int:
 
 
 def _had_received(sent: Collective, received: Collective | None) -> bool:
-    return received is not None and _completed_ns(received) <= sent.time_created_ns
+    """On a device, calls are issued long before they begin: there, an earlier call had ended before this one sent."""
+    if received is None:
+        return False
+    if sent.is_on_device:
+        return received.record_id < sent.record_id and _completed_ns(received) <= sent.sent_ns
+    return _completed_ns(received) <= sent.time_created_ns
 
 
 def _sent(evidence: Evidence, own: dict[int, Collective], received: dict[int, Collective]) -> FirstNonfinite:
-    order = sorted(own, key=lambda rank: (own[rank].moment.step, evidence.wall_ns(rank, own[rank].time_created_ns)))
+    order = sorted(own, key=lambda rank: (own[rank].moment.step, evidence.wall_ns(rank, own[rank].sent_ns)))
     first = order[0]
     suspects = tuple(_without_beginning(evidence))
     together = [rank for rank in order[1:] if own[rank].moment.step == own[first].moment.step]

@@ -186,5 +186,16 @@ class Collective:
         return self.synthesized and self.made not in synthesis.FROM_OTHERS
 
     @property
+    def is_on_device(self) -> bool:
+        """Its tensors are not in the host's memory: it is issued before what it sends is there."""
+        tensors = self.inputs or self.outputs
+        return bool(tensors) and tensors[0].device != "cpu"
+
+    @property
+    def sent_ns(self) -> int:
+        """By when what it sends was there: as it was issued, or, on a device, at the latest when it had ended."""
+        return (self.time_completed_ns or self.time_created_ns) if self.is_on_device else self.time_created_ns
+
+    @property
     def duration_ns(self) -> int | None:
         return None if self.time_completed_ns is None else self.time_completed_ns - self.time_created_ns

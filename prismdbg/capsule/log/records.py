@@ -106,12 +106,9 @@ class RecordDecoder:
 
     def _end(self, body: bytes) -> dict[str, Any]:
         record_id, time_ns, offset, size, segment, source, status, flags, way, _ = fmt.COMPLETE.unpack_from(body)
-        sent: dict[str, Any] = {}
+        sent: dict[str, Any] = {"sent_nonfinite": True} if flags & fmt.CompleteFlag.SENT_NONFINITE else {}
         if flags & fmt.CompleteFlag.HAS_FINGERPRINT:
-            sent = {
-                "fingerprint": fmt.COMPLETE_AND_SENT.unpack_from(body)[-1],
-                "sent_nonfinite": bool(flags & fmt.CompleteFlag.SENT_NONFINITE),
-            }
+            sent["fingerprint"] = fmt.COMPLETE_AND_SENT.unpack_from(body)[-1]
         return sent | {
             "state": State.COMPLETED if status == fmt.Status.OK else State.FAILED,
             "time_completed_ns": time_ns,

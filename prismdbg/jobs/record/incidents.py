@@ -94,8 +94,8 @@ class _Nonfinite:
 
     @property
     def seen_ns(self) -> int:
-        """A sender shows when it issues, a receiver when it has received."""
-        return self.record.time_created_ns if self.sent else self.record.time_completed_ns or 0
+        """A sender shows when it sends, a receiver when it has received."""
+        return self.record.sent_ns if self.sent else self.record.time_completed_ns or 0
 
 
 def _title(folder: str) -> str:

@@ -50,6 +50,7 @@ void close_log() {
 
 void tidy() {
   state().devices.drain();
+  state().devices.stop();
   state().recorder.tidy();
 }
 

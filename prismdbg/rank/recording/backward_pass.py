@@ -5,6 +5,7 @@ Python frames. The line that began it is the one that a reader looks for.
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -29,13 +30,19 @@ class BackwardPass:
 
         @functools.wraps(run)
         def followed(*args: Any, **kwargs: Any) -> Any:
-            self._begin()
-            try:
+            try:  # an interrupt may come anywhere
+                self._begin()
                 return run(*args, **kwargs)
             finally:
                 self._end()
 
         torch.autograd._engine_run_backward = followed
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        """In a child: no other thread of the parent runs here, nor holds the lock."""
+        self._lock = threading.Lock()
+        self._running = 0
 
     def _begin(self) -> None:
         with self._lock:
@@ -48,6 +55,6 @@ class BackwardPass:
 
     def _end(self) -> None:
         with self._lock:
-            self._running -= 1
+            self._running = max(self._running - 1, 0)
             if self._running == 0:
                 self._tell(False)

@@ -6,6 +6,7 @@ earlier. `torch.cuda` calls what waits for it right after that, before the progr
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 
 from prismdbg.rank.native import cuda_headers
 
+_is_limited = False
 _untraced = ""  # why CUDA's allocations are not traced, of the trace that was armed last
 
 
@@ -38,7 +40,7 @@ def untraced() -> str:
 
 
 def cap(cap_bytes: int) -> None:
-    """What torch's allocator may take of each device, once CUDA is initialized; 0: all. It is torch's own limit: it
+    """What torch's allocator may take of the rank's GPU, once CUDA is initialized; 0: all. It is torch's own limit: it
     counts what the allocator reserves, and what it raises is torch's."""
     if torch.version.cuda is not None:
         torch.cuda._lazy_call(lambda: _limit(cap_bytes))
@@ -55,14 +57,26 @@ def _attach(native: Any) -> None:
 
 
 def _limit(cap_bytes: int) -> None:
-    """What fails here does not fail the program's own initialization of CUDA."""
+    """Of one GPU: to set it makes a context there, which takes memory of each GPU that is named. Where nothing was
+    limited and nothing is to be, the program's own limit stays. What fails here does not fail the program's own
+    initialization of CUDA."""
+    global _is_limited
+    if not cap_bytes and not _is_limited:
+        return
     try:
-        for device in range(torch.cuda.device_count()):
-            total_bytes = torch.cuda.get_device_properties(device).total_memory
-            fraction = min(cap_bytes / total_bytes, 1.0) if cap_bytes else 1.0
-            torch.cuda.set_per_process_memory_fraction(fraction, device)
+        before, device = torch.cuda.current_device(), _own_device()
+        total_bytes = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(cap_bytes / total_bytes, 1.0) if cap_bytes else 1.0, device)
+        torch.cuda.set_device(before)  # torch goes there to set it
+        _is_limited = bool(cap_bytes)
     except Exception as error:
         print(f"prismdbg: --memory-cap does not hold on GPUs: {_first_line(error)}", file=sys.stderr)
+
+
+def _own_device() -> int:
+    """That of the rank, which the program has not named yet: the usual one, or the only one."""
+    local = os.environ.get("LOCAL_RANK", "0")
+    return int(local) % torch.cuda.device_count() if local.isdigit() else 0
 
 
 def _first_line(error: Exception) -> str:

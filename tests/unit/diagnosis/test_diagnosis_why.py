@@ -326,6 +326,28 @@ class TestNonfinite:
         assert [call.rank for call in nan.received] == [0, 1, 3]
         assert nan.others == ()
 
+    def test_on_a_device_a_call_is_issued_long_before_it_sends(self) -> None:
+        """Rank 0's host is two calls ahead when rank 1 sends NaN in the first of them."""
+        job = Job(2)
+        job.steps(2)
+        job.call(sends_nan={1}, receives_nan={0, 1})
+        job.call(sends_nan={0, 1}, receives_nan={0, 1})
+        begun, ended = {0: (1, 2), 1: (10, 11)}, (12, 13)
+        for rank, log in job.logs.items():
+            for call in range(2):
+                record = log.collectives[call - 2]
+                log.collectives[call - 2] = replace(
+                    record,
+                    inputs=tuple(replace(meta, device="cuda:0") for meta in record.inputs),
+                    time_created_ns=job.now_ns + begun[rank][call] * MILLISECOND_NS,
+                    time_completed_ns=job.now_ns + ended[call] * MILLISECOND_NS,
+                )
+
+        nan = only(diagnose(evidence(job)), FirstNonfinite)
+
+        assert (nan.call.rank, nan.certainty) == (1, Certainty.CERTAIN)
+        assert [call.rank for call in nan.received] == [0]
+
     def test_nothing_is_concluded_from_what_stands_on_a_made_up_answer(self) -> None:
         """Rank 2 sends a NaN after peers that were not there had answered it; rank 1 sent one before."""
         job = Job(3)

@@ -92,7 +92,8 @@ void Call::look_at_sent(const Recorder& recorder, IssuedCall& issue, std::string
       sent_ = state().devices.look(*there.tensors,
                                    {.fingerprint = recorder.fingerprints(), .nonfinite = recorder.nan_check()});
     }
-    if (sent_ || there.is_captured) {
+    const bool has_no_room = there.tensors && !recorder.sketches() && state().devices.is_usable(there.tensors->device);
+    if (sent_ || has_no_room || there.is_unreadable) {  // nobody waits for a device before a collective
       return;
     }
   }
@@ -119,8 +120,10 @@ std::shared_ptr<PendingCollective> Call::pending(const Ticket& ticket) const {
   for (const at::Tensor* tensor : outputs_) {
     outputs.push_back(*tensor);
   }
-  return std::make_shared<PendingCollective>(op_, ticket, std::move(outputs), op_.receives(is_root()),
-                                             device(), sent_);
+  // A barrier of NCCL has no tensor, and a future that is complete from the first: it ends with its wait.
+  const bool follows_future = device().is_cpu() && !(inputs_.empty() && outputs_.empty() && group_->getBackendName() == "nccl");
+  return std::make_shared<PendingCollective>(op_, ticket, std::move(outputs), op_.receives(is_root()), device(),
+                                             follows_future, sent_);
 }
 
 }  // namespace prismdbg

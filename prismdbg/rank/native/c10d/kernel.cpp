@@ -55,7 +55,11 @@ void wrap_work(torch::jit::Stack& stack, const std::shared_ptr<PendingCollective
   c10::IValue& top = stack.back();
   auto inner = top.isNone() ? nullptr : top.toCustomClass<c10d::Work>();
   if (!inner) {
-    pending->finish(Status::ok);
+    if (pending->on_host()) {
+      pending->finish(Status::ok);
+    } else {  // one of several that are issued together: what it receives is not there yet, and nobody says when
+      pending->abandon();
+    }
     return;
   }
   c10::intrusive_ptr<c10d::Work> work = c10::make_intrusive<RecordingWork>(std::move(inner), pending);

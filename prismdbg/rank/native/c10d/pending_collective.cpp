@@ -10,23 +10,24 @@
 
 namespace prismdbg {
 
-void PendingCollective::finish(Status status, int32_t source) noexcept {
+void PendingCollective::finish(Status status, int32_t source, bool may_wait) noexcept {
   if (!is_finished()) {
-    write_once(status, source, nullptr);
+    write_once(status, source, nullptr, may_wait);
   }
 }
 
 void PendingCollective::fail(const std::exception_ptr& error, bool at_issue) noexcept {
   if (!is_finished()) {
     const Failure failure = failure_of(error, at_issue);
-    write_once(Status::failed, kNoPeer, &failure);
+    write_once(Status::failed, kNoPeer, &failure, false);
   }
 }
 
-void PendingCollective::write_once(Status status, int32_t source, const Failure* failure) noexcept {
+void PendingCollective::write_once(Status status, int32_t source, const Failure* failure, bool may_wait) noexcept {
+  const WithoutGil released;  // who comes later waits here, and may hold Python's lock
   std::call_once(once_, [&] {
     try {
-      write(status, source, failure);
+      write(status, source, failure, may_wait);
     } catch (const std::exception& error) {
       state().recorder.lose("events", error.what());
     }
@@ -34,9 +35,9 @@ void PendingCollective::write_once(Status status, int32_t source, const Failure*
   });
 }
 
-void PendingCollective::write(Status status, int32_t source, const Failure* failure) {
+void PendingCollective::write(Status status, int32_t source, const Failure* failure, bool may_wait) {
   if (status == Status::ok && !device_.is_cpu() && state().recorder.mode() == 1) {
-    write_when_done(source);
+    write_when_done(source, may_wait);
   } else {
     Ending ending{.status = status, .source = source, .failure = failure};
     HostBytes received;
@@ -52,51 +53,77 @@ void PendingCollective::write(Status status, int32_t source, const Failure* fail
 }
 
 // The calling thread's stream is behind the collective, so that its outputs are there for whatever is begun on it now.
-void PendingCollective::write_when_done(int32_t source) {
+void PendingCollective::write_when_done(int32_t source, bool may_wait) {
   const Recorder& recorder = state().recorder;
   std::shared_ptr<Look> received;
-  std::shared_ptr<HostBytes> copied;
+  std::shared_ptr<HostBytes> read_here;
   if (!is_abandoned_) {
     const OnDevice here = receives_ ? on_device(references(outputs_)) : on_device(device_);
-    const bool reads = receives_ && !here.is_captured;
+    const bool reads = receives_ && !here.is_unreadable;
     if (here.tensors) {
       received = state().devices.look(*here.tensors, {.nonfinite = recorder.nan_check() && reads,
                                                       .copies = recorder.keeps_payloads() && reads});
     }
-    if (!received && reads) {
-      copied = std::make_shared<HostBytes>();
-      copied->add(outputs_);
+    if (!received && reads && may_wait) {
+      read_here = copied();
     }
   }
-  auto complete = [ticket = ticket_, source, sent = sent_, received, copied] {
-    Ending ending{.source = source};
+  received_ = received;
+  auto complete = [ticket = ticket_, source, sent = sent_, received, read_here](int64_t done_ns) {
+    Ending ending{.source = source, .completed_ns = done_ns};
     if (sent) {
       ending.sent = sent->found();
     }
     if (received) {
       ending.received = received->copies();
       ending.received_nonfinite = received->found().nonfinite();
-    } else if (copied) {
-      ending.received = copied->spans();
+    } else if (read_here) {
+      ending.received = read_here->spans();
     }
     state().recorder.complete(ticket, ending);
   };
   Looks looks;
   for (const auto& look : {std::exchange(sent_, nullptr), received}) {
-    if (look) {
+    if (look && !(read_here && look->is_done())) {
       looks.push_back(look);
     }
   }
-  if (looks.empty()) {
-    complete();
+  if (looks.empty()) {  // also where it was read here: this thread writes it, so that no more of that is kept than one
+    complete(0);
   } else {
     state().devices.follow(std::move(looks), std::move(complete));
   }
 }
 
+std::shared_ptr<HostBytes> PendingCollective::copied() const noexcept {
+  try {
+    auto bytes = std::make_shared<HostBytes>();
+    bytes->add(outputs_);
+    return bytes;
+  } catch (const std::exception&) {  // the device has failed: the program will hear of it
+    return nullptr;
+  }
+}
+
+void PendingCollective::hold_back() noexcept {
+  if (device_.is_cpu()) {
+    return;
+  }
+  const std::shared_ptr<Look> look = received_.lock();
+  if (look) {
+    guarded(
+        [&] {
+          if (const OnDevice here = on_device(device_); here.tensors) {
+            look->hold_back(here.tensors->stream);
+          }
+        },
+        [](const char*) {});
+  }
+}
+
 PendingCollective::~PendingCollective() {
   if (sent_) {
-    guarded([&] { state().devices.follow({sent_}, [] {}); }, [](const char*) {});
+    guarded([&] { state().devices.follow({sent_}, [](int64_t) {}); }, [](const char*) {});
   }
 }
 

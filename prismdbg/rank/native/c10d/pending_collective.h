@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "c10d/op_table.h"
+#include "c10d/tensors.h"
 #include "device/watch.h"
 #include "recorder/failure.h"
 #include "recorder/recorder.h"
@@ -18,17 +19,19 @@ namespace prismdbg {
 class PendingCollective {
  public:
   PendingCollective(const OpInfo& op, const Ticket& ticket, std::vector<at::Tensor> outputs, bool receives,
-                    c10::Device device, std::shared_ptr<Look> sent)
+                    c10::Device device, bool follows_future, std::shared_ptr<Look> sent)
       : op_(op),
         ticket_(ticket),
         outputs_(std::move(outputs)),
         receives_(receives),
         device_(device),
+        follows_future_(follows_future),
         sent_(std::move(sent)) {}
   ~PendingCollective();
 
-  // Writes the completion; only the first call counts, later ones wait for it.
-  void finish(Status status, int32_t source = kNoPeer) noexcept;
+  // Writes the completion; only the first call counts, later ones wait for it. `may_wait`: for the device, where it can
+  // be read in no other way.
+  void finish(Status status, int32_t source = kNoPeer, bool may_wait = true) noexcept;
   void fail(const std::exception_ptr& error, bool at_issue = false) noexcept;
   // The program dropped the work without waiting: complete for all it will ever know, and nothing was received.
   void abandon() noexcept;
@@ -36,8 +39,11 @@ class PendingCollective {
   bool is_finished() const { return finished_.load(std::memory_order_acquire); }
   bool is_rescued() const { return rescued_.load(std::memory_order_acquire); }
   bool receives_from_any() const { return op_.is_p2p && op_.root < 0; }
-  // Whether its tensors are in the host's memory: then they are there when its future says so.
   bool on_host() const { return device_.is_cpu(); }
+  // Whether it is over when its future says so.
+  bool follows_future() const { return follows_future_; }
+  // What the calling thread's stream does from here on may change what was received: that comes behind its look.
+  void hold_back() noexcept;
 
   // After a handover: has Python fill the outputs in the backend's place. False where it cannot.
   bool rescue() noexcept;
@@ -45,10 +51,12 @@ class PendingCollective {
   const std::vector<at::Tensor>& outputs() const { return outputs_; }
 
  private:
-  void write_once(Status status, int32_t source, const Failure* failure) noexcept;
-  void write(Status status, int32_t source, const Failure* failure);
+  void write_once(Status status, int32_t source, const Failure* failure, bool may_wait) noexcept;
+  void write(Status status, int32_t source, const Failure* failure, bool may_wait);
   // Of one on a device: what it received is looked at there, and it is complete when that is done.
-  void write_when_done(int32_t source);
+  void write_when_done(int32_t source, bool may_wait);
+  // In the host's memory; null where it cannot be read.
+  std::shared_ptr<HostBytes> copied() const noexcept;
 
   const OpInfo& op_;
   Ticket ticket_;
@@ -56,7 +64,9 @@ class PendingCollective {
   bool receives_;
   bool is_abandoned_ = false;
   c10::Device device_;
-  std::shared_ptr<Look> sent_;  // what was sent, where the device looks at it
+  bool follows_future_;
+  std::shared_ptr<Look> sent_;    // what was sent, where the device looks at it
+  std::weak_ptr<Look> received_;  // once it is finished, until that is done
   std::once_flag once_;
   std::atomic<bool> finished_{false};
   std::mutex rescue_mutex_;

@@ -5,6 +5,7 @@
 #include <typeinfo>
 
 #include "c10d/hooks.h"
+#include "process/gil.h"
 #include "recorder/state.h"
 
 namespace prismdbg {
@@ -69,7 +70,7 @@ RecordingWork::RecordingWork(c10::intrusive_ptr<c10d::Work> inner, std::shared_p
 // The backend marks its future complete, and runs this callback, before its work. On a device the outputs are not
 // there yet when the future says so: those are recorded at wait().
 void RecordingWork::follow_future() {
-  if (!pending_->on_host() || pending_->receives_from_any()) {
+  if (!pending_->follows_future() || pending_->receives_from_any()) {
     return;
   }
   inner_future_ = future_of(*inner_);
@@ -113,6 +114,7 @@ bool RecordingWork::wait(std::chrono::milliseconds timeout) {
     throw;
   }
   pending_->finish(Status::ok, source());
+  pending_->hold_back();
   return done;
 }
 
@@ -122,7 +124,9 @@ bool RecordingWork::isCompleted() {
   }
   const bool completed = inner_->isCompleted();
   if (completed && inner_->isSuccess()) {
-    pending_->finish(Status::ok, source());
+    if (pending_->on_host()) {  // else the thread that asks need not be the one whose stream uses what was received
+      pending_->finish(Status::ok, source());
+    }
   } else if (completed && !pending_->rescue()) {
     pending_->fail(inner_->exception());
   }
@@ -150,13 +154,18 @@ void RecordingWork::synchronize() {
     return;
   }
   inner_->synchronize();
-  if (inner_->isCompleted() && inner_->isSuccess()) {
+  if (!pending_->on_host() || (inner_->isCompleted() && inner_->isSuccess())) {
     pending_->finish(Status::ok, source());
+    pending_->hold_back();
   }
 }
 
 void RecordingWork::blockCurrentStream() {
   inner_->blockCurrentStream();
+  if (!pending_->on_host()) {
+    pending_->finish(Status::ok, source());
+    pending_->hold_back();
+  }
 }
 
 void RecordingWork::abort() {
@@ -165,6 +174,7 @@ void RecordingWork::abort() {
 
 // A waiter on the backend's own future may run before its callbacks, so the program gets one that follows them.
 c10::intrusive_ptr<Future> RecordingWork::getFuture() {
+  const WithoutGil released;
   const std::lock_guard<std::mutex> lock(future_mutex_);
   if (!future_) {
     auto inner = inner_future_ ? inner_future_ : inner_->getFuture();
@@ -176,7 +186,8 @@ c10::intrusive_ptr<Future> RecordingWork::getFuture() {
         }
         pending->fail(done.exception_ptr());
       } else if (!pending->receives_from_any()) {
-        pending->finish(Status::ok);  // this thread's streams are behind those of the backend
+        pending->finish(Status::ok, kNoPeer, pending->on_host());  // this thread's streams are behind those of the backend
+        pending->hold_back();
       }
       return done.value();
     };

@@ -77,7 +77,7 @@ OnDevice on_device(const c10::Device& device) {
   const auto* guard = c10::impl::getDeviceGuardImpl(device.type());
   DeviceTensors found{.device = device.index(), .stream = guard->getStreamNativeHandle(guard->getStream(device))};
   int capture = 0;
-  if (cuda->is_capturing(found.stream, &capture) == kCuSuccess && capture != 0) {
+  if (cuda->is_capturing(found.stream, &capture) != kCuSuccess || capture != 0) {
     return {std::nullopt, true};
   }
   return {std::move(found), false};
@@ -97,6 +97,9 @@ OnDevice on_device(const TensorRefs& tensors) {
       return {};
     }
     const void* data = tensor->nbytes() ? tensor->const_data_ptr() : nullptr;
+    if (tensor->nbytes() != 0 && data == nullptr) {
+      return {std::nullopt, true};
+    }
     found.tensors->spans.push_back({data, tensor->nbytes(), numbers_of(tensor->scalar_type())});
   }
   return found;

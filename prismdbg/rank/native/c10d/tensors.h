@@ -26,10 +26,11 @@ bool is_shape_only(const at::Tensor& tensor);
 uint32_t encode(const TensorRefs& tensors, std::string& entries);
 
 // Where tensors can be looked at on their device. Nothing where some are elsewhere, or not contiguous, or their stream
-// is not known; with `is_captured`, where a graph captures what is done with them, so that nobody may wait for it.
+// is not known; with `is_unreadable`, where nobody may read them: a graph captures what is done with them, so that
+// nobody may wait for it, or they have lost their memory.
 struct OnDevice {
   std::optional<DeviceTensors> tensors;
-  bool is_captured = false;
+  bool is_unreadable = false;
 };
 OnDevice on_device(const TensorRefs& tensors);
 // The same with no tensors.

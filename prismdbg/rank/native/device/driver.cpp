@@ -25,9 +25,9 @@ bool load(Driver& found) {
          find(library, "cuMemAlloc_v2", found.allocate) && find(library, "cuMemsetD8_v2", found.fill) &&
          find(library, "cuMemcpyHtoD_v2", found.copy_to_device) &&
          find(library, "cuMemcpyDtoHAsync_v2", found.copy_to_host_later) &&
-         find(library, "cuMemHostAlloc", found.allocate_host) && find(library, "cuMemFreeHost", found.free_host) &&
+         find(library, "cuMemHostAlloc", found.allocate_host) &&
          find(library, "cuEventCreate", found.create_event) && find(library, "cuEventRecord", found.record_event) &&
-         find(library, "cuEventQuery", found.query_event) &&
+         find(library, "cuEventQuery", found.query_event) && find(library, "cuStreamWaitEvent", found.wait_event) &&
          find(library, "cuStreamIsCapturing", found.is_capturing) &&
          find(library, "cuThreadExchangeStreamCaptureMode", found.exchange_capture_mode) &&
          find(library, "cuGetErrorName", found.error_name);

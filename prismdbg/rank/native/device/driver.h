@@ -32,10 +32,10 @@ struct Driver {
   CuResult (*copy_to_device)(CuAddress, const void*, size_t);
   CuResult (*copy_to_host_later)(void*, CuAddress, size_t, CuHandle);
   CuResult (*allocate_host)(void**, size_t, unsigned);
-  CuResult (*free_host)(void*);
   CuResult (*create_event)(CuHandle*, unsigned);
   CuResult (*record_event)(CuHandle, CuHandle);
   CuResult (*query_event)(CuHandle);
+  CuResult (*wait_event)(CuHandle, CuHandle, unsigned);
   CuResult (*is_capturing)(CuHandle, int*);
   CuResult (*exchange_capture_mode)(int*);
   CuResult (*error_name)(CuResult, const char**);

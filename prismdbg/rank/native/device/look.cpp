@@ -1,8 +1,20 @@
 #include "device/look.h"
 
+#include <algorithm>
+#include <chrono>
 #include <new>
 
 namespace prismdbg {
+namespace {
+
+constexpr auto kLongestForRoom = std::chrono::milliseconds(500);  // of all buffers of one look
+
+bool is_scanned(const Span& span, const Wanted& wanted) {
+  const bool looks = wanted.nonfinite && span.numbers != Numbers::exact;
+  return span.size_bytes != 0 && (wanted.fingerprint || looks);
+}
+
+}  // namespace
 
 Look::Look(Device& device, PinnedMemory& memory, const DeviceTensors& tensors, const Wanted& wanted)
     : device_(device), memory_(memory), stream_(tensors.stream) {
@@ -16,7 +28,7 @@ Look::Look(Device& device, PinnedMemory& memory, const DeviceTensors& tensors, c
   if (wanted.copies) {
     begin_copies(tensors);
   }
-  if (!places_.empty()) {
+  if (wanted.fingerprint || wanted.nonfinite) {
     begin_scans(tensors, wanted);
   }
   event_ = device.event();
@@ -31,22 +43,22 @@ void Look::take_room(const DeviceTensors& tensors, const Wanted& wanted) {
   if (!PinnedMemory::can_hold(taken_bytes)) {
     throw std::bad_alloc();
   }
+  const auto deadline = std::chrono::steady_clock::now() + kLongestForRoom;
   for (const Span& span : tensors.spans) {
     if (wanted.copies && span.size_bytes != 0) {
-      const auto buffer = memory_.take(span.size_bytes);
+      const auto buffer = memory_.take(span.size_bytes, deadline);
       if (!buffer) {
         throw std::bad_alloc();
       }
       buffers_.push_back(*buffer);
     }
   }
-  if (wanted.fingerprint || wanted.nonfinite) {
-    const auto places = device_.take_places(tensors.spans.size());
-    if (!places) {
-      throw std::bad_alloc();
-    }
-    places_ = *places;
+  const auto scanned = [&](const Span& span) { return is_scanned(span, wanted); };
+  const auto places = device_.take_places(std::count_if(tensors.spans.begin(), tensors.spans.end(), scanned));
+  if (!places) {
+    throw std::bad_alloc();
   }
+  places_ = *places;
 }
 
 Look::~Look() {
@@ -77,14 +89,21 @@ void Look::begin_copies(const DeviceTensors& tensors) {
 }
 
 void Look::begin_scans(const DeviceTensors& tensors, const Wanted& wanted) {
-  for (size_t i = 0; i < tensors.spans.size(); ++i) {
-    const Span& span = tensors.spans[i];
-    const bool has_work = wanted.fingerprint || span.numbers != Numbers::exact;
-    const bool is_scanned = span.size_bytes != 0 && has_work;
-    if (is_scanned) {
-      device_.scan(span, wanted.fingerprint, places_[i], stream_);
+  size_t next = 0;
+  for (const Span& span : tensors.spans) {
+    std::optional<uint32_t> place;
+    if (is_scanned(span, wanted)) {
+      place = places_[next++];
+      device_.scan(span, wanted.fingerprint, *place, stream_);
     }
-    scans_.push_back({span.size_bytes, places_[i], is_scanned});
+    scans_.push_back({span.size_bytes, place});
+  }
+}
+
+void Look::hold_back(CuHandle stream) const {
+  const WithContext here(device_.context());
+  if (stream != stream_) {
+    require(driver()->wait_event(stream, event_, 0), "cuStreamWaitEvent");
   }
 }
 
@@ -100,7 +119,7 @@ bool Look::is_done() const {
 Fingerprint Look::found() const {
   Fingerprint found(/*hash=*/true, /*look_for_nonfinite=*/true);
   for (const Scan& scan : scans_) {
-    const Result result = scan.is_scanned ? device_.result(scan.place) : Result{};
+    const Result result = scan.place ? device_.result(*scan.place) : Result{};
     found.add_summed(result.sum, scan.size_bytes, result.nonfinite != 0);
   }
   return found;

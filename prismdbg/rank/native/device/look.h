@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "device/device.h"
@@ -33,7 +35,10 @@ class Look {
   Look(const Look&) = delete;
   Look& operator=(const Look&) = delete;
 
-  CuHandle stream() const { return stream_; }
+  // Which stream it is in the queue of.
+  std::pair<const Device*, CuHandle> queue() const { return {&device_, stream_}; }
+  // What this stream has to do from here on comes behind it.
+  void hold_back(CuHandle stream) const;
   // Throws where the device has failed.
   bool is_done() const;
   // Of what is done:
@@ -43,8 +48,7 @@ class Look {
  private:
   struct Scan {
     size_t size_bytes;
-    uint32_t place;  // where there are bytes to look at
-    bool is_scanned;
+    std::optional<uint32_t> place;  // where there is something to look at
   };
 
   // Throws std::bad_alloc; nothing is begun then.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 
 #include "device/driver.h"
 #include "process/gil.h"
@@ -12,7 +11,6 @@ namespace {
 
 constexpr size_t kMostBytes = size_t{512} << 20;
 constexpr size_t kSmallestBytes = size_t{64} << 10;
-constexpr auto kLongestForRoom = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -24,22 +22,26 @@ bool PinnedMemory::can_hold(size_t taken_bytes) {
   return taken_bytes <= kMostBytes;
 }
 
-std::optional<PinnedBuffer> PinnedMemory::take(size_t size_bytes) {
+std::optional<PinnedBuffer> PinnedMemory::take(size_t size_bytes, Deadline deadline) {
   const size_t wanted = taken_by(size_bytes);
   const WithoutGil released;  // taken again when the lock is free: whoever holds Python's may want this one
-  std::unique_lock<std::mutex> lock(mutex_);
-  std::optional<PinnedBuffer> found;
-  given_back_.wait_for(lock, kLongestForRoom,
-                       [&] { return (found = find_locked(wanted)) || make_room_locked(wanted); });
-  if (found || total_bytes_ + wanted > kMostBytes) {
-    return found;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    std::optional<PinnedBuffer> found;
+    given_back_.wait_until(lock, deadline,
+                           [&] { return (found = find_locked(wanted)) || total_bytes_ + wanted <= kMostBytes; });
+    if (found || total_bytes_ + wanted > kMostBytes) {
+      return found;
+    }
+    total_bytes_ += wanted;
   }
   PinnedBuffer made{nullptr, wanted};
-  if (driver()->allocate_host(&made.data, wanted, kCuHostPortable) != kCuSuccess) {
-    return std::nullopt;
+  if (driver()->allocate_host(&made.data, wanted, kCuHostPortable) == kCuSuccess) {
+    return made;
   }
-  total_bytes_ += wanted;
-  return made;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  total_bytes_ -= wanted;
+  return std::nullopt;
 }
 
 void PinnedMemory::give_back(const PinnedBuffer& buffer) {
@@ -50,24 +52,22 @@ void PinnedMemory::give_back(const PinnedBuffer& buffer) {
   given_back_.notify_all();
 }
 
+// The smallest that is large enough, but none that is very much larger while there is room for a new one.
 std::optional<PinnedBuffer> PinnedMemory::find_locked(size_t size_bytes) {
-  const auto fits = std::find_if(free_.begin(), free_.end(), [&](const auto& free) { return free.size_bytes == size_bytes; });
-  if (fits == free_.end()) {
+  const bool has_room = total_bytes_ + size_bytes <= kMostBytes;
+  auto best = free_.end();
+  for (auto free = free_.begin(); free != free_.end(); ++free) {
+    const bool fits = free->size_bytes == size_bytes || (free->size_bytes > size_bytes && !has_room);
+    if (fits && (best == free_.end() || free->size_bytes < best->size_bytes)) {
+      best = free;
+    }
+  }
+  if (best == free_.end()) {
     return std::nullopt;
   }
-  const PinnedBuffer found = *fits;
-  free_.erase(fits);
+  const PinnedBuffer found = *best;
+  free_.erase(best);
   return found;
-}
-
-// Frees what nobody uses until a buffer of this size may be made.
-bool PinnedMemory::make_room_locked(size_t size_bytes) {
-  while (total_bytes_ + size_bytes > kMostBytes && !free_.empty()) {
-    driver()->free_host(free_.back().data);
-    total_bytes_ -= free_.back().size_bytes;
-    free_.pop_back();
-  }
-  return total_bytes_ + size_bytes <= kMostBytes;
 }
 
 }  // namespace prismdbg

@@ -1,7 +1,9 @@
-// Memory of the host into which a device copies on its own. Buffers are used again; all together have at most a fixed
-// size, and whoever wants more waits until one is given back.
+// Memory of the host into which a device copies on its own. Buffers are used again, and never freed: the driver may wait
+// for all that a device has to do before it frees one. All together have at most a fixed size, and whoever wants more
+// waits until one is given back.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <mutex>
@@ -21,13 +23,13 @@ class PinnedMemory {
   static size_t taken_by(size_t size_bytes);
   // Whether buffers that take so much can be had together, when nobody else has any.
   static bool can_hold(size_t taken_bytes);
-  // Of at least this size, in a device's context; nothing where there is none within a second.
-  std::optional<PinnedBuffer> take(size_t size_bytes);
+  using Deadline = std::chrono::steady_clock::time_point;
+  // Of at least this size, in a device's context; nothing where there is none until then.
+  std::optional<PinnedBuffer> take(size_t size_bytes, Deadline deadline);
   void give_back(const PinnedBuffer& buffer);
 
  private:
   std::optional<PinnedBuffer> find_locked(size_t size_bytes);
-  bool make_room_locked(size_t size_bytes);
 
   std::mutex mutex_;
   std::condition_variable given_back_;

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <set>
 #include <thread>
 
+#include "log/clock.h"
 #include "process/background_thread.h"
 
 namespace prismdbg {
@@ -21,10 +23,22 @@ constexpr auto kLongestRest = std::chrono::microseconds(1000);
 
 std::shared_ptr<Look> DeviceWatch::look(const DeviceTensors& tensors, const Wanted& wanted) noexcept {
   try {
-    Device* found = device(tensors.device);
+    Device* found = is_stopped_.load() ? nullptr : device(tensors.device);
     return found == nullptr ? nullptr : std::make_shared<Look>(*found, memory_, tensors, wanted);
-  } catch (const std::exception&) {  // it has no room now, or has failed: then the program hears of it, too
+  } catch (const std::bad_alloc&) {
     return nullptr;
+  } catch (const std::exception&) {  // what it has begun stays its own: nobody knows when that ends
+    const std::lock_guard<std::mutex> lock(devices_mutex_);
+    devices_[tensors.device].has_failed = true;
+    return nullptr;
+  }
+}
+
+bool DeviceWatch::is_usable(int index) noexcept {
+  try {
+    return device(index) != nullptr;
+  } catch (const std::exception&) {
+    return false;
   }
 }
 
@@ -35,14 +49,17 @@ Device* DeviceWatch::device(int index) {
   const std::lock_guard<std::mutex> lock(devices_mutex_);
   const auto [found, is_new] = devices_.try_emplace(index);
   if (is_new) {
-    found->second = std::make_unique<Device>(index);
+    found->second.device = std::make_unique<Device>(index);
   }
-  return found->second.get();
+  return found->second.has_failed ? nullptr : found->second.device.get();
 }
 
-void DeviceWatch::follow(Looks looks, std::function<void()> then) {
+void DeviceWatch::follow(Looks looks, std::function<void(int64_t)> then) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (is_stopped_.load()) {
+      return;
+    }
     followed_.push_back({std::move(looks), std::move(then)});
     if (!is_running_) {
       start_without_signals([this] { run(); });
@@ -50,6 +67,12 @@ void DeviceWatch::follow(Looks looks, std::function<void()> then) {
     }
   }
   posted_.notify_one();
+}
+
+void DeviceWatch::stop() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  is_stopped_.store(true);
+  followed_.clear();
 }
 
 bool DeviceWatch::drain() {
@@ -70,9 +93,10 @@ void DeviceWatch::run() {
     lock.unlock();
     for (Followed& each : done) {
       try {
-        each.then();
+        each.then(each.done_ns);
       } catch (...) {  // its own affair
       }
+      each = {};  // its buffers may be wanted, while the next one is written
     }
     rest = done.empty() ? std::min(rest * 2, kLongestRest) : kShortestRest;
     done.clear();
@@ -91,29 +115,24 @@ void DeviceWatch::run() {
 std::vector<DeviceWatch::Followed> DeviceWatch::take_done_locked() {
   std::vector<Followed> done;
   std::vector<Followed> left;
-  std::set<CuHandle> held;  // streams
+  std::set<std::pair<const Device*, CuHandle>> held;
   for (Followed& each : followed_) {
-    const auto behind = [&](const auto& look) { return held.contains(look->stream()); };
-    const bool is_held = std::any_of(each.looks.begin(), each.looks.end(), behind);
+    bool is_left = false;
     try {
-      if (!is_held && is_done(each)) {
-        done.push_back(std::move(each));
-        continue;
+      for (const auto& look : each.looks) {
+        if (held.contains(look->queue()) || !look->is_done()) {
+          held.insert(look->queue());
+          is_left = true;
+        }
       }
     } catch (const std::exception&) {  // the device has failed: what it was to say is unknown
       continue;
     }
-    for (const auto& look : each.looks) {
-      held.insert(look->stream());
-    }
-    left.push_back(std::move(each));
+    each.done_ns = monotonic_ns();
+    (is_left ? left : done).push_back(std::move(each));
   }
   followed_ = std::move(left);
   return done;
-}
-
-bool DeviceWatch::is_done(const Followed& followed) {
-  return std::all_of(followed.looks.begin(), followed.looks.end(), [](const auto& look) { return look->is_done(); });
 }
 
 }  // namespace prismdbg

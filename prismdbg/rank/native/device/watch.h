@@ -2,6 +2,7 @@
 // The program's threads never wait for a device here, except at a park and at the end of the program, for a bounded time.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -17,34 +18,44 @@ using Looks = std::vector<std::shared_ptr<Look>>;
 
 class DeviceWatch {
  public:
-  // Null where the device cannot do it now; then the caller copies the tensors itself, and waits.
+  // Null where the device cannot do it now, for want of room, or at all.
   std::shared_ptr<Look> look(const DeviceTensors& tensors, const Wanted& wanted) noexcept;
-  // Calls `then` when all of them are done. It is dropped without a call where their device has failed.
-  void follow(Looks looks, std::function<void()> then);
+  // Whether it can be asked at all.
+  bool is_usable(int device) noexcept;
+  // Calls `then`, with the time at which all of them were done. It is dropped without a call where their device has
+  // failed, and after `stop`.
+  void follow(Looks looks, std::function<void(int64_t done_ns)> then);
+  // At the end of the program: from here on devices are left alone.
+  void stop();
   // True when there is nothing left to follow; false where that takes longer than a thread of the job may wait.
   bool drain();
 
  private:
   struct Followed {
     Looks looks;
-    std::function<void()> then;
+    std::function<void(int64_t)> then;
+    int64_t done_ns = 0;
   };
 
   Device* device(int index);
   void run();
   // Those that are done, in order; of one stream, nothing is looked at behind what is not done.
   std::vector<Followed> take_done_locked();
-  static bool is_done(const Followed& followed);
 
   PinnedMemory memory_;
   std::mutex devices_mutex_;
-  std::map<int, std::unique_ptr<Device>> devices_;  // null where it cannot be used
+  struct Known {
+    std::unique_ptr<Device> device;  // null where it cannot be used
+    bool has_failed = false;
+  };
+  std::map<int, Known> devices_;
 
   std::mutex mutex_;
   std::condition_variable posted_;
   std::condition_variable idle_;
   std::vector<Followed> followed_;
   bool is_running_ = false;
+  std::atomic<bool> is_stopped_{false};
   bool is_busy_ = false;
 };
 

@@ -159,7 +159,7 @@ void Recorder::set_backward(bool on) noexcept {
 
 void Recorder::complete(const Ticket& ticket, const Ending& ending) noexcept {
   CompleteBody body{};
-  body.completed_ns = monotonic_ns();
+  body.completed_ns = ending.completed_ns != 0 ? ending.completed_ns : monotonic_ns();
   if (ticket.log == nullptr || mode() != 1) {
     forget(ticket);
     return;
@@ -176,13 +176,11 @@ void Recorder::complete(const Ticket& ticket, const Ending& ending) noexcept {
         if (payloads_on_.load()) {
           keep_payload(ticket, ending.received, body);
         }
-        uint64_t fingerprint = 0;
-        if (ending.sent) {
-          fingerprint = ending.sent->value();
-          body.flags |= kCompleteHasFingerprint;
-          body.flags |= options_.nan_check && ending.sent->nonfinite() ? kCompleteSentNonfinite : 0;
-        }
-        const std::string_view sent = ending.sent ? bytes_of(fingerprint) : std::string_view{};
+        const bool has_fingerprint = ending.sent && options_.fingerprints;
+        const uint64_t fingerprint = has_fingerprint ? ending.sent->value() : 0;
+        const std::string_view sent = has_fingerprint ? bytes_of(fingerprint) : std::string_view{};
+        body.flags |= has_fingerprint ? kCompleteHasFingerprint : 0;
+        body.flags |= ending.sent && options_.nan_check && ending.sent->nonfinite() ? kCompleteSentNonfinite : 0;
         const std::lock_guard<std::mutex> lock(mutex_);
         remove_in_flight(ticket.record_id);
         if (ticket.log == log_.get()) {

@@ -47,6 +47,7 @@ struct Ending {
   int32_t source = kNoPeer;
   std::vector<Span> received;
   const Failure* failure = nullptr;
+  int64_t completed_ns = 0;                // 0: now
   std::optional<bool> received_nonfinite;  // where the device has looked for it
   std::optional<Fingerprint> sent;         // where the device has looked at it, after the issue
 };

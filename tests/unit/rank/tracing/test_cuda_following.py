@@ -78,17 +78,42 @@ def test_a_torch_without_cuda_lacks_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     assert cuda.untraced() == ""
 
 
+class Gpus:
+    """Two of 4 GiB; as torch does, a limit is set on the device that is then the current one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.current, self.limits = 0, dict[int, float]()
+        monkeypatch.setattr(cuda, "_is_limited", False)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=4 << 30))
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: self.current)
+        monkeypatch.setattr(torch.cuda, "set_device", lambda device: setattr(self, "current", device))
+        monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", self._limit)
+
+    def _limit(self, share: float, device: int) -> None:
+        self.current = device
+        self.limits[device] = share
+
+
 @pytest.mark.usefixtures("initialized")
-@pytest.mark.parametrize(("cap_bytes", "fraction"), [(1 << 30, 0.25), (1 << 40, 1.0), (0, 1.0)])
-def test_a_cap_is_a_share_of_each_gpu(monkeypatch: pytest.MonkeyPatch, cap_bytes: int, fraction: float) -> None:
-    limits: dict[int, float] = {}
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=4 << 30))
-    monkeypatch.setattr(
-        torch.cuda, "set_per_process_memory_fraction", lambda share, device: limits.update({device: share})
-    )
-    cuda.cap(cap_bytes)
-    assert limits == {0: fraction, 1: fraction}
+@pytest.mark.parametrize(("local_rank", "device"), [("1", 1), ("3", 1), ("0", 0), ("", 0)])
+def test_a_cap_is_a_share_of_the_ranks_gpu(monkeypatch: pytest.MonkeyPatch, local_rank: str, device: int) -> None:
+    monkeypatch.setenv("LOCAL_RANK", local_rank)
+    gpus = Gpus(monkeypatch)
+    cuda.cap(1 << 30)
+    assert gpus.limits == {device: 0.25} and gpus.current == 0
+    cuda.cap(1 << 40)
+    assert gpus.limits == {device: 1.0}
+
+
+@pytest.mark.usefixtures("initialized")
+def test_the_programs_own_limit_stays_where_there_was_no_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = Gpus(monkeypatch)
+    cuda.cap(0)
+    assert gpus.limits == {}
+    cuda.cap(1 << 30)
+    cuda.cap(0)
+    assert gpus.limits == {0: 1.0}
 
 
 @pytest.mark.usefixtures("initialized")
