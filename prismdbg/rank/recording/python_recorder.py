@@ -98,7 +98,8 @@ class PythonRecorder:
             self._payloads.drop_before(min(step - self._window_steps, self._keep_from))
 
     def backward(self, on: bool) -> None:
-        self._backward_stack = python_stack() if on else ()
+        found = self._guarded(python_stack) if on and self._mode == 1 else None
+        self._backward_stack = found or ()
 
     def window(self, on: bool, steps: int, size_bytes: int) -> None:
         self._window_steps, self._window_bytes, self._window_on = steps, size_bytes, on
