@@ -52,5 +52,7 @@ MAX_START_BYTES = 6 << 20
 MAX_PID = (1 << 31) - 1
 MAX_UID = (1 << 32) - 1
 MAX_THREADS = 4096
+# Of one process: torch's number of a GPU has seven bits.
+MAX_DEVICES = 128
 # Of memory that a process had at its peak.
 MAX_PEAK_BYTES = 1 << 50

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from prismdbg.capsule.limits import MAX_DEVICES
 from prismdbg.capsule.memory_format import CPU, Flag, Kind, device_name
 from prismdbg.capsule.memory_reader import SiteNumbers, TraceParts, read_parts
-from prismdbg.errors import UsageError
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.model.frame import Frame, source_of
 from prismdbg.model.moment import Moment
 
@@ -243,6 +244,11 @@ def open_trace(folder: Path, records: int | None = None, device: int | None = No
     parts = read_parts(folder)
     pieces = [np.fromfile(s.path, dtype=_LAYOUT, count=s.records, offset=s.offset) for s in parts.spans]
     rows = np.concatenate(pieces) if pieces else np.zeros(0, dtype=_LAYOUT)
+    if len(rows) and (highest := int(rows["device"].max())) > MAX_DEVICES:
+        raise CapsuleError(
+            f"{folder} has memory of device {highest - 1}; torch numbers at most {MAX_DEVICES}",
+            hint="record or fetch it again: the trace is damaged",
+        )
     return from_records(rows[:records], parts, device)
 
 

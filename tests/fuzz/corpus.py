@@ -115,7 +115,7 @@ def write_log(folder: Path, rank: int = 0, *, is_whole: bool = False) -> Path:
         log.append(fmt.Kind.WAIT, fmt.WAIT.pack(record, _TIMED + step, 77))
         shapes = (TensorMeta((2, 3), "bfloat16"), FLOATS)
         gathered = log.issue(step, 2, op="allgather_", stack=stack, inputs=(FLOATS,), outputs=shapes)
-        log.complete(gathered, bytes(28))
+        log.complete(gathered, bytes(28), sent=step)
         if is_whole and rank:
             log.complete(log.issue(step, 3, op="recv_", root=0, flags=fmt.IssueFlag.P2P | 8, inputs=(), stack=stack))
         else:
@@ -154,6 +154,9 @@ def _trace(folder: Path) -> Path:
         trace.waited(step, 20)
         trace.free(block)
     trace.refuse(1 << 20, "aten::empty", frames)
+    trace.reserve(0x1000, 1 << 14, device=1)
+    trace.allocate(1 << 10, "aten::empty", frames=frames, device=1)
+    trace.release(0x2000, 1 << 12, device=1)
     return trace.write()
 
 

@@ -268,12 +268,12 @@ def _print(verdict: Verdict, output: str, incident: str) -> None:
     else:
         console.emit(verdict.summary)
     if verdict.outcome in (*AS_RECORDED, Outcome.INCONCLUSIVE):
-        console.say(f"recorded as: {incident}")
+        console.say(f"recorded as: {one_line(incident)}")
     for line in (*verdict.notes, *_of_tally(verdict.tally)):
         console.say(one_line(line))
     for state in verdict.states:
         sign = "=" if state["equal"] else "!="
-        console.say(f"parameters at {state['moment']}: {state['actual']} {sign} {state['expected']}")
+        console.say(one_line(f"parameters at {state['moment']}: {state['actual']} {sign} {state['expected']}"))
     if verdict.states.left_out:
         console.say(f"parameters: {counted(verdict.states.left_out, 'further comparison')} not shown")
 

@@ -19,6 +19,7 @@ from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.jobs.storage.verify_parts import all_findings
+from prismdbg.model.plain_text import one_line
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
 from prismdbg.session.divergence_text import render_divergence
@@ -93,7 +94,7 @@ def command(
             console.emit_json(_json(capsule, found))
         else:
             for finding in found:
-                console.emit(f"{_WORDS[finding.severity]}  {finding}")
+                console.emit(f"{_WORDS[finding.severity]}  {one_line(str(finding))}")
         files, size_bytes = whole.manifest.files, whole.manifest.size_bytes
         whole_capsule = f"complete: {counted(len(files), 'file')}, {console.size(size_bytes)}, ready to replay"
         console.say(wrong or whole_capsule)
@@ -108,7 +109,7 @@ def _told(checked: Checked) -> int:
             f"the registered state is all that the {counted(checked.steps, 'step')} after {checked.start} depend on"
         )
     for note in verdict.notes:
-        console.say(note)
+        console.say(one_line(note))
     return CODES[verdict.outcome]
 
 
