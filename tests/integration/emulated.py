@@ -100,9 +100,9 @@ def late_bytes(found: Peak) -> int:
 
 
 def assert_identical_peak(emulated: Peak, real: Peak) -> None:
-    """To the byte, but for what gloo's threads were late with."""
+    """To the byte, but for what gloo's threads were late with. That may have made the peak of another moment."""
     assert 0 <= real.size_bytes - emulated.size_bytes <= late_bytes(real)
-    assert real.moment == emulated.moment
+    assert real.moment == emulated.moment or late_bytes(real) > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
