@@ -69,8 +69,12 @@ void PendingCollective::write_when_done(int32_t source, bool may_wait) {
     }
   }
   received_ = received;
-  auto complete = [ticket = ticket_, source, sent = sent_, received, read_here](int64_t done_ns) {
-    Ending ending{.source = source, .completed_ns = done_ns};
+  auto complete = [ticket = ticket_, source, sent = sent_, received, read_here](DeviceWatch::DoneNs done_ns) {
+    if (!done_ns) {
+      state().recorder.forget(ticket);
+      return;
+    }
+    Ending ending{.source = source, .completed_ns = *done_ns};
     if (sent) {
       ending.sent = sent->found();
     }
@@ -123,7 +127,7 @@ void PendingCollective::hold_back() noexcept {
 
 PendingCollective::~PendingCollective() {
   if (sent_) {
-    guarded([&] { state().devices.follow({sent_}, [](int64_t) {}); }, [](const char*) {});
+    guarded([&] { state().devices.follow({sent_}, [](DeviceWatch::DoneNs) {}); }, [](const char*) {});
   }
 }
 

@@ -54,13 +54,13 @@ Device* DeviceWatch::device(int index) {
   return found->second.has_failed ? nullptr : found->second.device.get();
 }
 
-void DeviceWatch::follow(Looks looks, std::function<void(int64_t)> then) {
+void DeviceWatch::follow(Looks looks, std::function<void(DoneNs)> then) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (is_stopped_.load()) {
       return;
     }
-    followed_.push_back({std::move(looks), std::move(then)});
+    followed_.push_back({std::move(looks), std::move(then), std::nullopt});
     if (!is_running_) {
       start_without_signals([this] { run(); });
       is_running_ = true;
@@ -118,6 +118,7 @@ std::vector<DeviceWatch::Followed> DeviceWatch::take_done_locked() {
   std::set<std::pair<const Device*, CuHandle>> held;
   for (Followed& each : followed_) {
     bool is_left = false;
+    bool has_failed = false;
     try {
       for (const auto& look : each.looks) {
         if (held.contains(look->queue()) || !look->is_done()) {
@@ -125,11 +126,11 @@ std::vector<DeviceWatch::Followed> DeviceWatch::take_done_locked() {
           is_left = true;
         }
       }
-    } catch (const std::exception&) {  // the device has failed: what it was to say is unknown
-      continue;
+    } catch (const std::exception&) {
+      has_failed = true;
     }
-    each.done_ns = monotonic_ns();
-    (is_left ? left : done).push_back(std::move(each));
+    each.done_ns = has_failed ? std::nullopt : DoneNs(monotonic_ns());
+    (is_left && !has_failed ? left : done).push_back(std::move(each));
   }
   followed_ = std::move(left);
   return done;

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "device/look.h"
@@ -22,9 +23,10 @@ class DeviceWatch {
   std::shared_ptr<Look> look(const DeviceTensors& tensors, const Wanted& wanted) noexcept;
   // Whether it can be asked at all.
   bool is_usable(int device) noexcept;
-  // Calls `then`, with the time at which all of them were done. It is dropped without a call where their device has
-  // failed, and after `stop`.
-  void follow(Looks looks, std::function<void(int64_t done_ns)> then);
+  // When all of them are done; where their device has failed, that is never known.
+  using DoneNs = std::optional<int64_t>;
+  // Calls `then` when it is known. It is dropped without a call after `stop`.
+  void follow(Looks looks, std::function<void(DoneNs)> then);
   // At the end of the program: from here on devices are left alone.
   void stop();
   // True when there is nothing left to follow; false where that takes longer than a thread of the job may wait.
@@ -33,13 +35,13 @@ class DeviceWatch {
  private:
   struct Followed {
     Looks looks;
-    std::function<void(int64_t)> then;
-    int64_t done_ns = 0;
+    std::function<void(DoneNs)> then;
+    DoneNs done_ns;
   };
 
   Device* device(int index);
   void run();
-  // Those that are done, in order; of one stream, nothing is looked at behind what is not done.
+  // Those of which it is known, in order; of one stream, nothing is looked at behind what is not done.
   std::vector<Followed> take_done_locked();
 
   PinnedMemory memory_;
