@@ -14,6 +14,7 @@ from prismdbg.capsule.limits import MAX_FILES, MAX_MANIFEST_BYTES, MAX_RANKS
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Group
 from prismdbg.model.moment import Moment
+from prismdbg.model.plain_text import one_line
 
 FORMAT = 2
 OLDEST_READER = 1
@@ -50,9 +51,14 @@ class IncidentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
+    """`text` is one line, whatever the program's message was: it stands in sentences of ours, and at their end."""
+
     kind: IncidentKind
     text: str
     moment: Moment | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", one_line(self.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ class Manifest:
 
     replayable_from: the first moment from which everything the rank received is there; `moment_a` unless the window
     was too small, and past `moment_b` where nothing is there. `created_ns` counts from 1970. `notes` are sentences
-    for people. emulated: the mesh of a world that was not there, empty where the job was real.
+    for people, one line each. emulated: the mesh of a world that was not there, empty where the job was real.
     """
 
     created_ns: int
@@ -97,6 +103,9 @@ class Manifest:
     files: Mapping[str, FileEntry] = field(default_factory=_no_files)
     format: int = FORMAT
     oldest_reader: int = OLDEST_READER
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "notes", tuple(map(one_line, self.notes)))
 
     @property
     def not_replayable(self) -> str:

@@ -9,9 +9,11 @@ from statistics import median
 from typing import Any
 
 from prismdbg.jobs.injection import cache_dir
+from prismdbg.jobs.replay.memory_trace import recorded_trace
 from prismdbg.model.sizes import size as size_text
 from prismdbg.rank.native import build
 from tests.gpu.jobs import PROGRAMS, ROOT, Done, Failed, Jobs, launched
+from tests.gpu.memory_agrees import differences
 
 Rows = list[tuple[str, str]]
 
@@ -133,7 +135,7 @@ def telemetry(jobs: Jobs) -> Rows:
 
 
 def memory_trace(jobs: Jobs) -> Rows:
-    """The memory trace of a GPT against torch's own statistics of the allocator, to the byte"""
+    """A GPT's memory by torch's allocator, by the tracer's counts, and by its trace: equal to the byte"""
     rows, differing = [], []
     for name, words in (
         ("usual", ()),
@@ -143,20 +145,14 @@ def memory_trace(jobs: Jobs) -> Rows:
     ):
         run, done = jobs.record(1, "traced_gpt.py", *words, options=("--memory",))
         (found,) = done.objects()
-        theirs, ours = found["torch"], found["tracer"].get("cuda:0", {})
-        wanted = {
-            "live": (theirs["requested_bytes"], ours.get("allocated", 0) + ours.get("backend", 0)),
-            "peak": (theirs["requested_peak_bytes"], ours.get("peak", 0)),
-            "reserved": (theirs["reserved_bytes"], ours.get("reserved")),
-        }
-        differing += [f"{name}, {what}: torch {a}, trace {b}" for what, (a, b) in wanted.items() if a != b]
-        said = ", ".join(f"{what} {a:,}" for what, (a, _) in wanted.items())
-        rows.append((name, f"{said} bytes, in {found['records']:,} records"))
-        if name == "usual":
-            shown = jobs.prismdbg("memory", run, "--rank", "0", "--top", "3").output
-            rows.append(("`prismdbg memory`", "; ".join(" ".join(line.split()) for line in shown.splitlines()[:6])))
+        trace = recorded_trace(run, None)
+        if trace is None or found["untraced"]:
+            raise Failed(f"{name}: not traced: {found['untraced']}")
+        differing += [f"{name}, {what}: {told}" for what, told in differences(trace, found).items()]
+        said = ", ".join(f"{what.replace('_', ' ')} {value:,}" for what, value in found["torch"].items())
+        rows.append((name, f"{said}, in {found['records']:,} records"))
     if differing:
-        raise Failed(f"{'; '.join(differing)}; not traced: {found['untraced']!r}; {rows}")
+        raise Failed("; ".join(differing))
     return rows
 
 

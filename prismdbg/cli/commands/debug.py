@@ -32,7 +32,6 @@ from prismdbg.jobs.replay.span import require_inside
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened, read_manifest
 from prismdbg.model.moment import Moment
-from prismdbg.model.plain_text import one_line
 from prismdbg.render import console
 from prismdbg.runtime.limits import Asked
 from prismdbg.session.breakpoint_line import first_breakpoints
@@ -141,9 +140,9 @@ def _on_lines(request: ReplayRequest, bound_s: float, at: Moment | None) -> int:
 
     manifest = request.capsule.manifest
     with open_travel(request, say) as travel:
-        console.say(f"recorded as: {one_line(manifest.incident.text)}")
+        console.say(f"recorded as: {manifest.incident.text}")
         for note in manifest.notes if manifest.emulated else ():
-            console.say(one_line(note))
+            console.say(note)
         lines = from_terminal(PROMPT, list(VERBS)) if typed else from_pipe(sys.stdin.fileno(), bound_s)
         first = [*first_breakpoints(manifest.incident.kind), *([f"goto {at}"] if at is not None else [])]
         return by_lines(travel, chain(first, lines), bound_s=bound_s, echo=not typed, patient=typed, passing=passing)

@@ -268,7 +268,7 @@ def _print(verdict: Verdict, output: str, incident: str) -> None:
     else:
         console.emit(verdict.summary)
     if verdict.outcome in (*AS_RECORDED, Outcome.INCONCLUSIVE):
-        console.say(f"recorded as: {one_line(incident)}")
+        console.say(f"recorded as: {incident}")
     for line in (*verdict.notes, *_of_tally(verdict.tally)):
         console.say(one_line(line))
     for state in verdict.states:
