@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -63,7 +64,9 @@ class Ended:
     output: str
 
     def lines(self, start: str) -> list[str]:
-        return sorted(line for line in self.output.splitlines() if line.startswith(start))
+        """Sorted. Ranks that print at one moment may share a line: its text and its end are two writes."""
+        found = (line for line in self.output.splitlines() if line.startswith(start))
+        return sorted(part for line in found for part in re.split(f"(?={re.escape(start)})", line) if part)
 
 
 class Job:

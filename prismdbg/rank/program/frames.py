@@ -25,34 +25,32 @@ def program_frame() -> FrameType | None:
     A thread of the autograd engine has none (backward on a GPU): there it is the main thread's, which waits in
     `backward()`.
     """
-    own = _not_ours(sys._getframe(1))
+    own = next(outwards(sys._getframe(1)), None)
     if own is not None:
         return own
-    return _not_ours(sys._current_frames().get(threading.main_thread().ident or 0))
+    return next(outwards(sys._current_frames().get(threading.main_thread().ident or 0)), None)
 
 
 def outwards(frame: FrameType | None) -> Iterator[FrameType]:
-    """The frame and all that called it, innermost first."""
+    """The frame and all that called it, innermost first, without prismdbg's own: what it wraps is seen as if it
+    was not wrapped."""
     for _ in range(MAX_FRAMES):
         if frame is None:
             return
-        yield frame
+        if not _is_ours(frame):
+            yield frame
         frame = frame.f_back
 
 
-def is_own(frame: FrameType) -> bool:
-    """The program's, not of an installed package, of Python or of prismdbg."""
-    code = frame.f_code
-    return not _is_ours(frame) and rule.is_program(code.co_filename) and not rule.is_override(code.co_name)
-
-
 def own_frames(frame: FrameType | None) -> Iterator[FrameType]:
-    return (found for found in outwards(frame) if is_own(found))
+    """The program's, not of an installed package, of Python or of prismdbg; innermost first."""
+    codes = ((found, found.f_code) for found in outwards(frame))
+    return (found for found, code in codes if rule.is_program(code.co_filename) and not rule.is_override(code.co_name))
 
 
 def program_line(frame: FrameType | None) -> FrameType | None:
     """The frame of the program's own line, by the rule of `model/frame.py`."""
-    found = [caller for caller in outwards(frame) if not _is_ours(caller)]
+    found = list(outwards(frame))
     stack = tuple(rule.Frame(f.f_code.co_filename, f.f_lineno, f.f_code.co_name) for f in found)
     return found[rule.source_index(stack)] if found else None
 
@@ -152,10 +150,6 @@ def in_backward(frame: FrameType | None) -> bool:
 def is_module(wanted: str, name: str) -> bool:
     """`layers.3` is also `module.layers.3`."""
     return name == wanted or name.endswith("." + wanted)
-
-
-def _not_ours(frame: FrameType | None) -> FrameType | None:
-    return next((found for found in outwards(frame) if not _is_ours(found)), None)
 
 
 def _is_ours(frame: FrameType) -> bool:

@@ -24,7 +24,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.rank.debug.gate import Stop
 from prismdbg.rank.debug.inspection import address_of, evaluate_at, locals_at, source_at
 from prismdbg.rank.debug.rendering import render
-from prismdbg.rank.program.frames import program_frame
+from prismdbg.rank.program.frames import program_frame, stack_of
 from prismdbg.rank.program.isolation import is_quiet, quiet, refuse_collective
 from prismdbg.rank.replay.membership import peers_at
 
@@ -46,6 +46,25 @@ def frame_with(values: dict[str, Any]) -> FrameType:
     frame = scope["f"](**values)
     assert isinstance(frame, FrameType)
     return frame
+
+
+def test_what_prismdbg_wraps_is_seen_as_if_it_was_not_wrapped() -> None:
+    scope: dict[str, Any] = {}
+    wrapper = compile("def wrapped(run): return run()", "/x/prismdbg/rank/recording/w.py", "exec")
+    exec(wrapper, scope)
+    kept = "the caller's"
+
+    def while_it_runs() -> tuple[list[str], Any, dict[str, Any]]:
+        stop = stop_at(sys._getframe())
+        assert stop.frame is not None and stop.frame.f_back is not None
+        assert stop.frame.f_back.f_code.co_name == "wrapped", "it is there"
+        names = [each["name"] for each in stack_of(stop.frame)]
+        source = source_at(stop, 1, 0)
+        return names, evaluate_at(stop, "kept", 1), source
+
+    names, value, source = scope["wrapped"](while_it_runs)
+    assert names[:2] == ["while_it_runs", "test_what_prismdbg_wraps_is_seen_as_if_it_was_not_wrapped"]
+    assert value == render(kept) and source["filename"] == __file__
 
 
 def test_what_was_sent_lies_where_the_program_has_it() -> None:
