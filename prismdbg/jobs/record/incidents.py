@@ -186,7 +186,7 @@ class _Attempt:
             return []
         self._nan_since_ns = None
         self._fired.add("nan")
-        first = min(self._nonfinite, key=lambda n: (n.seen_ns, not n.sent))
+        first = self._first_of_nonfinite()
         record = first.record
         verb = "sends" if first.sent else "receives"
         what = f"{record.name} in group {group_title(first.groups, record.group)}, {record.moment}{place(record)}"
@@ -194,9 +194,15 @@ class _Attempt:
         incident = Incident(kind=IncidentKind.NAN, text=text, moment=record.moment)
         return [Wanted(folder=first.folder, incident=incident, last=record.moment, sent=first.sent)]
 
+    def _first_of_nonfinite(self) -> _Nonfinite:
+        """On a device what was sent is known only when all have received it: there, the sender goes first."""
+        earliest = min(self._nonfinite, key=lambda n: n.seen_ns)
+        senders = [n for n in self._nonfinite if n.sent and n.record.identity == earliest.record.identity]
+        return min(senders or [earliest], key=lambda n: n.seen_ns)
+
     def note_notable(self, folder: str, record: Collective, groups: Mapping[str, Group], now_ns: int) -> None:
-        """As it was issued, or as it was completed."""
-        sent = record.state is State.SCHEDULED
+        """As it was issued, or as it was completed; what a device sends is known only then."""
+        sent = record.sent_nonfinite and (record.state is State.SCHEDULED or record.is_on_device)
         if "nan" in self.triggers and "nan" not in self._fired and (sent or not record.synthesized):
             self._nonfinite.append(_Nonfinite(folder, record, groups, sent))
             if self._nan_since_ns is None:

@@ -32,6 +32,14 @@ def test_of_a_manifest(command: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     begins_none(told.out + told.err)
 
 
+def test_of_a_files_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsule = make_capsule(tmp_path / "made", MADE)
+    capsule.path.joinpath(TEXT).symlink_to("elsewhere")
+    assert main.run(["verify", str(capsule.path)]) == 3
+    told = capsys.readouterr()
+    begins_none(told.out + told.err)
+
+
 def test_of_a_replay(capsys: pytest.CaptureFixture[str]) -> None:
     verdict = Verdict(outcome=Outcome.INCONCLUSIVE, why=TEXT, moment="1.1", notes=[TEXT])
     verdict.take_state({"moment": "1.1", "equal": False, "actual": TEXT, "expected": TEXT})

@@ -13,7 +13,7 @@ from prismdbg.capsule.log.format import StepSource
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import UsageError
 from prismdbg.jobs.record.incidents import SETTLE_NS, IncidentWatch, Wanted, parse_triggers
-from prismdbg.model.collective import Collective, Group, State
+from prismdbg.model.collective import Collective, Group, Identity, State, TensorMeta
 from prismdbg.model.moment import Moment
 
 NOW = 10**12
@@ -136,6 +136,48 @@ def test_the_first_nan_is_named_by_whoever_sent_it() -> None:
     (wanted,) = settled(watch)
     assert wanted.folder == "2" and wanted.last == Moment(3, 1)
     assert wanted.incident.text.startswith("rank 2 sends the first NaN or Inf: all_reduce in group world, 3.1")
+
+
+def on_device(seq: int, created_ns: int, completed_ns: int, *, sent: bool) -> Batch:
+    """It is told of once, at its end, when all have received what one has sent."""
+    call = lone_collective(
+        identity=Identity(WORLD, seq),
+        inputs=(TensorMeta((4,), "float32", "cuda:0"),),
+        sent_nonfinite=sent,
+        time_created_ns=created_ns,
+    )
+    ended = replace(call, state=State.COMPLETED, time_completed_ns=completed_ns, received_nonfinite=True)
+    return Batch(notable=[ended])
+
+
+def test_on_a_device_the_first_nan_is_of_who_had_it_first_not_of_whose_host_came_first() -> None:
+    """What a host issues early the device may send late: there, what was sent is known at the end."""
+    watch = IncidentWatch(ALL)
+    watch.feed("0", on_device(8, 10, 90, sent=True), NOW)
+    watch.feed("1", on_device(7, 50, 60, sent=True), NOW)
+    (wanted,) = settled(watch)
+    assert wanted.folder == "1" and wanted.sent
+
+
+def test_on_a_device_the_first_nan_is_of_who_sent_it_not_of_who_received_it_a_moment_sooner() -> None:
+    watch = IncidentWatch(ALL)
+    for rank, completed_ns in enumerate((58, 61, 60, 59)):
+        watch.feed(str(rank), on_device(7, 50, completed_ns, sent=rank == 2), NOW)
+        watch.feed(str(rank), on_device(8, 51, completed_ns + 10, sent=True), NOW)
+    (wanted,) = settled(watch)
+    assert wanted.folder == "2" and wanted.sent
+    assert wanted.incident.text.startswith("rank 2 sends the first NaN or Inf")
+
+
+def test_on_a_device_the_first_nan_is_of_who_had_it_first_not_of_whose_host_came_first() -> None:
+    """What a host issues early the device may send late: there, what was sent is known at the end."""
+    watch = IncidentWatch(ALL)
+    tensor = TensorMeta("float32", (4,), device="cuda:0", nbytes=16)
+    for folder, created, completed in (("0", 10, 90), ("1", 50, 60)):
+        call = lone_collective(inputs=(tensor,), sent_nonfinite=True, time_created_ns=created)
+        watch.feed(folder, Batch(notable=[replace(call, time_completed_ns=completed)]), NOW)
+    (wanted,) = settled(watch)
+    assert wanted.folder == "1"
 
 
 def test_a_nan_that_nobody_sent_is_named_by_who_received_it() -> None:

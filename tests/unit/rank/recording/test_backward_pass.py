@@ -1,5 +1,8 @@
 """Who runs the backward pass is known while exactly one thread does."""
 
+import os
+import signal
+import os
 import threading
 
 import pytest
@@ -59,3 +62,51 @@ def test_a_torch_without_that_function_is_left_as_it_is(monkeypatch: pytest.Monk
     monkeypatch.delattr(torch.autograd, "_engine_run_backward")
     BackwardPass(lambda on: None).install()
     assert not hasattr(torch.autograd, "_engine_run_backward")
+
+
+def test_a_child_forked_while_another_thread_is_told_begins_a_pass_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[bool] = []
+    inside, go = threading.Event(), threading.Event()
+
+    def tell(begins: bool) -> None:
+        found.append(begins)
+        if threading.current_thread() is other:
+            inside.set()
+            assert go.wait(20)
+
+    monkeypatch.setattr(torch.autograd, "_engine_run_backward", lambda: None)
+    BackwardPass(tell).install()
+    other = threading.Thread(target=torch.autograd._engine_run_backward)
+    other.start()
+    assert inside.wait(20)
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(20)  # it would wait for a lock that no thread of its own holds
+        found.clear()
+        torch.autograd._engine_run_backward()
+        os._exit(0 if found == [True, False] else 1)
+    go.set()
+    other.join(20)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_child_that_was_forked_within_a_pass_begins_its_own(told: list[bool]) -> None:
+    inside, go = threading.Event(), threading.Event()
+    x = torch.ones(2, requires_grad=True)
+
+    def hold(gradient: torch.Tensor) -> None:
+        inside.set()
+        assert go.wait(20)
+
+    x.register_hook(hold)
+    other = threading.Thread(target=lambda: x.sum().backward())
+    other.start()
+    assert inside.wait(20)
+    child = os.fork()
+    if child == 0:
+        torch.autograd._engine_run_backward(lambda: None) if False else None
+        told.clear()
+        os._exit(0)
+    go.set()
+    other.join(20)
