@@ -11,6 +11,9 @@ from tests.fuzz.values import changed_json
 
 _SIZES = (1, 2, 4, 8)
 _MOST_COPIES = 3000
+_MOST_TRACE_RECORDS = 100_000
+# Device, thread, address, size, time, site, by their place in a record, and beyond what numbers they cannot go.
+_TRACE_FIELDS = ((2, 129), (3, 1 << 32), (4, 1 << 64), (5, 1 << 64), (6, 1 << 63), (10, 1 << 32))
 Record = tuple[int, bytes]
 
 
@@ -73,14 +76,36 @@ def changed_log(data: bytes, rng: Random) -> bytes:
 
 
 def changed_trace(data: bytes, rng: Random) -> bytes:
-    """Of `memory.*.seg`: its header, or numbers in its records."""
-    if rng.random() < 0.3:
+    """Of `memory.*.seg`: its header, numbers in its records, or very many records."""
+    choice = rng.random()
+    if choice < 0.25:
         return overwritten(data, rng, 0, memory_format.HEADER.size)
-    if rng.random() < 0.2:
+    if choice < 0.4:
         return changed_bytes(data, rng)
+    if choice < 0.6:
+        return _multiplied(data, rng)
     for _ in range(rng.choice((1, 3, 20))):
         data = overwritten(data, rng, memory_format.HEADER.size)
     return data
+
+
+def _multiplied(data: bytes, rng: Random) -> bytes:
+    """One record very often, as any kind, each time with one number a little larger; the header says as many."""
+    head, record = memory_format.HEADER, memory_format.RECORD
+    *told, count = head.unpack_from(data)
+    beyond_last = head.size + count * record.size
+    values = list(record.unpack_from(data, head.size + rng.randrange(count) * record.size))
+    values[0] = rng.choice((values[0], *memory_format.Kind))
+    field, beyond = rng.choice(_TRACE_FIELDS)
+    by = rng.choice((0, 1, 4096, 1 << 30))
+    many = []
+    for number in range(rng.choice((100, 3000, _MOST_TRACE_RECORDS))):
+        values[field] = (values[field] + by * (number > 0)) % beyond
+        many.append(record.pack(*values))
+    at = head.size + rng.randrange(count + 1) * record.size
+    told[-1] = count + len(many)
+    header = head.pack(*told, count + len(many))
+    return header + data[head.size : at] + b"".join(many) + data[at:beyond_last]
 
 
 def _change_records(records: list[Record], rng: Random) -> None:
