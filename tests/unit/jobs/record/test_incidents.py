@@ -169,28 +169,6 @@ def test_on_a_device_the_first_nan_is_of_who_sent_it_not_of_who_received_it_a_mo
     assert wanted.incident.text.startswith("rank 2 sends the first NaN or Inf")
 
 
-def test_on_a_device_the_first_nan_is_of_who_had_it_first_not_of_whose_host_came_first() -> None:
-    """What a host issues early the device may send late: there, what was sent is known at the end."""
-    watch = IncidentWatch(ALL)
-    tensor = TensorMeta("float32", (4,), device="cuda:0", nbytes=16)
-    for folder, created, completed in (("0", 10, 90), ("1", 50, 60)):
-        call = lone_collective(inputs=(tensor,), sent_nonfinite=True, time_created_ns=created)
-        watch.feed(folder, Batch(notable=[replace(call, time_completed_ns=completed)]), NOW)
-    (wanted,) = settled(watch)
-    assert wanted.folder == "1"
-
-
-def test_on_a_device_the_first_nan_is_of_who_had_it_first_not_of_whose_host_came_first() -> None:
-    """What a host issues early the device may send late: there, what was sent is known at the end."""
-    watch = IncidentWatch(ALL)
-    tensor = TensorMeta("float32", (4,), device="cuda:0", nbytes=16)
-    for folder, created, completed in (("0", 10, 90), ("1", 50, 60)):
-        call = lone_collective(inputs=(tensor,), sent_nonfinite=True, time_created_ns=created)
-        watch.feed(folder, Batch(notable=[replace(call, time_completed_ns=completed)]), NOW)
-    (wanted,) = settled(watch)
-    assert wanted.folder == "1"
-
-
 def test_a_nan_that_nobody_sent_is_named_by_who_received_it() -> None:
     watch = IncidentWatch(ALL)
     watch.feed("0", received(50), NOW)

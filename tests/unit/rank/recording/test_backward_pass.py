@@ -2,8 +2,6 @@
 
 import os
 import signal
-import os
-import os
 import threading
 
 import pytest
@@ -92,43 +90,3 @@ def test_a_child_forked_while_another_thread_is_told_begins_a_pass_of_its_own(mo
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_child_that_was_forked_within_a_pass_begins_its_own(told: list[bool]) -> None:
-    inside, go = threading.Event(), threading.Event()
-    x = torch.ones(2, requires_grad=True)
-
-    def hold(gradient: torch.Tensor) -> None:
-        inside.set()
-        assert go.wait(20)
-
-    x.register_hook(hold)
-    other = threading.Thread(target=lambda: x.sum().backward())
-    other.start()
-    assert inside.wait(20)
-    child = os.fork()
-    if child == 0:
-        torch.autograd._engine_run_backward(lambda: None) if False else None
-        told.clear()
-        os._exit(0)
-    go.set()
-    other.join(20)
-
-
-def test_a_child_that_was_forked_within_a_pass_begins_its_own(told: list[bool]) -> None:
-    inside, go = threading.Event(), threading.Event()
-    x = torch.ones(2, requires_grad=True)
-
-    def hold(gradient: torch.Tensor) -> None:
-        inside.set()
-        assert go.wait(20)
-
-    x.register_hook(hold)
-    other = threading.Thread(target=lambda: x.sum().backward())
-    other.start()
-    assert inside.wait(20)
-    child = os.fork()
-    if child == 0:
-        torch.autograd._engine_run_backward(lambda: None) if False else None
-        told.clear()
-        os._exit(0)
-    go.set()
-    other.join(20)
