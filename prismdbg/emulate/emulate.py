@@ -30,7 +30,8 @@ from prismdbg.model.plurals import counted
 from prismdbg.simulate.graph.class_finder import RankClasses, find_classes
 from prismdbg.simulate.graph.entries import Entries
 
-_BEFORE_RANKS = ("run.json", "config*.json", "environment.json", "inject", "ranks", "donors", "external", "memory")
+_OWN_FILES = ("run.json", "config*.json", "environment.json")
+_OWN_FOLDERS = ("inject", "ranks", "output", "donors", "external", "memory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +93,7 @@ def _forget(run: RunFolder, was_there: bool) -> None:
     stays, and so does a folder that was there."""
     if run.rank_folders():
         return
-    for path in (path for pattern in _BEFORE_RANKS for path in run.path.glob(pattern)):
+    for path in (path for pattern in (*_OWN_FILES, *_OWN_FOLDERS) for path in run.path.glob(pattern)):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:

@@ -10,15 +10,17 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
 from prismdbg.capsule.log.events import RankLog
+from prismdbg.emulate.rank_output import RankOutput
 from prismdbg.emulate.rank_scheduler import Ended, Event, Kept, MissingValue
 from prismdbg.emulate.rank_standing import NEVER_NS, raised_at_ns, standing_of
 from prismdbg.errors import CapsuleError, RankLost, UsageError, WaitTimeout
+from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.capture.costs import image_bytes
 from prismdbg.jobs.injection import job_environment
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
@@ -36,7 +38,7 @@ LINE_BYTES = 1 << 16
 class Program:
     """What every rank runs. `per_node`: ranks on one node, for LOCAL_RANK. bound_s: how long one turn may take.
 
-    stdout: a descriptor, None for ours.
+    output: of a rank, made when it starts.
     """
 
     run: RunFolder
@@ -45,7 +47,8 @@ class Program:
     per_node: int
     steps: int
     bound_s: float
-    stdout: int | None = None
+    output: Callable[[int], RankOutput]
+    say: Say
 
 
 class EmulatedRank:
@@ -56,6 +59,7 @@ class EmulatedRank:
         self.rank = rank
         self.wall_s = 0.0
         self._process: subprocess.Popen[bytes] | None = None
+        self._output = program.output(rank)
         self._go_fd = self._hear_fd = self._end_fd = -1
         self._heard = b""
         self._has_turn = self._is_judged = False
@@ -81,6 +85,7 @@ class EmulatedRank:
         finally:
             self.wall_s += time.monotonic() - began
         if found is None:
+            self._say_output()
             raise WaitTimeout(
                 f"waited {self._program.bound_s:g} s for rank {self.rank}'s program",
                 hint="give --steps, or a longer --timeout",
@@ -110,18 +115,14 @@ class EmulatedRank:
         job. One that came to a bad end keeps its log: it can be looked into."""
         self.let_go()
         process, self._process = self._process, None
-        if process is None:
-            return
+        if process is not None and not self._is_judged:
+            _end(process)
+        self._output.finish()
         if self._end_fd >= 0:
             os.close(self._end_fd)
-        if self._is_judged:
+        self._end_fd = -1
+        if process is None or self._is_judged:
             return
-        try:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(END_BOUND_S)
-        finally:  # whoever interrupts again leaves no process behind
-            process.kill()
-            process.wait(END_BOUND_S)
         for folder in self._folders():
             shutil.rmtree(folder)
 
@@ -140,7 +141,11 @@ class EmulatedRank:
         environment.pop(RANK_PROCESS, None)  # of a rank that starts an emulation itself
         try:
             self._process = subprocess.Popen(
-                self._program.command, env=environment, pass_fds=(ask_fd, say_fd), stdout=self._program.stdout
+                self._program.command,
+                env=environment,
+                pass_fds=(ask_fd, say_fd),
+                stdout=self._output.stdout,
+                stderr=self._output.stderr,
             )
         except OSError as error:
             first = self._program.command[0]
@@ -152,6 +157,7 @@ class EmulatedRank:
             os.close(ask_fd)
             os.close(say_fd)
         self._end_fd = os.pidfd_open(self._process.pid)  # now: of a process that was waited for there is none
+        self._output.follow(self._end_fd)
 
     @property
     def hear_fd(self) -> int:
@@ -204,13 +210,29 @@ class EmulatedRank:
     def _check_end(self, code: int) -> None:
         """A program that failed, ended early or did nothing is an error: its log is no picture of the job."""
         self._is_judged = True
-        folders, wanted = self._folders(), self._program.steps
+        self._output.finish()
+        try:
+            self._require_whole(code, self._folders())
+        except RankLost:
+            self._say_output()
+            raise
+
+    def _say_output(self) -> None:
+        if lines := self._output.last_lines():
+            self._program.say(f"the last lines that rank {self.rank} printed:\n{lines}")
+
+    @property
+    def _see_output(self) -> str:
+        return self._output.advice(stays=bool(self._program.run.rank_folders()))
+
+    def _require_whole(self, code: int, folders: Sequence[Path]) -> None:
+        wanted = self._program.steps
         if not folders:
             raise RankLost(
                 f"rank {self.rank}'s program {how_it_ended(code)} before it issued a collective or a step",
-                hint="see its output above"
+                hint=self._see_output
                 if code
-                else "check its output above, and that it calls torch.distributed.init_process_group",
+                else f"check that it calls torch.distributed.init_process_group; {self._see_output}",
             )
         try:
             log = read_log(folders[-1])
@@ -219,7 +241,7 @@ class EmulatedRank:
                 shutil.rmtree(folder)
             raise RankLost(
                 f"rank {self.rank}'s program {how_it_ended(code)}, and it left no log: {error}",
-                hint="see above why it was not recorded (a full disk, for example)",
+                hint=f"{self._see_output}: it says why the rank was not recorded (a full disk, for example)",
             ) from error
         if lost := next((str(note.data.get("text", "")) for note in log.notes if note.kind == "lost"), ""):
             raise RankLost(
@@ -240,15 +262,24 @@ class EmulatedRank:
         """What there is to look at stays; a log without a call is nothing."""
         raised = next((f": {n.data['type']}: {n.data['text']}" for n in log.notes if n.kind == "incident"), "")
         look = f"{quote(str(self._program.run.path))} --rank {self.rank}"
+        more = ""
         if log.collectives:
-            hint = f"see its output above; step through it: prismdbg debug {look}"
+            more = f"; step through it: prismdbg debug {look}"
         elif (folders[-1] / RANK_MEMORY).exists():
-            hint = f"see its output above; show its memory: prismdbg memory {look}"
+            more = f"; show its memory: prismdbg memory {look}"
         else:
-            hint = "see its output above"
             for folder in folders:
                 shutil.rmtree(folder)
-        return RankLost(f"rank {self.rank}'s program {how}{raised}", hint=hint)
+        return RankLost(f"rank {self.rank}'s program {how}{raised}", hint=f"{self._see_output}{more}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(END_BOUND_S)
+    finally:  # whoever interrupts again leaves no process behind
+        process.kill()
+        process.wait(END_BOUND_S)
 
 
 def first_event(ranks: Sequence[EmulatedRank], deadline: float) -> tuple[EmulatedRank, Event] | None:

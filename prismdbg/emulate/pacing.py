@@ -287,11 +287,13 @@ def _cluster(request: PaceRequest, number: int) -> ClusterModel:
 
 
 def set_aside(run: RunFolder, number: int) -> None:
-    """What RUN/ranks holds, as the pass of that number."""
+    """What RUN/ranks and RUN/output hold, as the pass of that number."""
     folder = run.path / PASSES / str(number)
     folder.mkdir(parents=True, exist_ok=True)
     traces = {path: path.resolve() for path in run.ranks.glob(f"*/{RANK_MEMORY}") if path.is_symlink()}
     run.ranks.rename(folder / run.ranks.name)
+    if run.output.exists():
+        run.output.rename(folder / run.output.name)
     for path, target in traces.items():
         moved = folder / path.relative_to(run.path)
         moved.unlink()

@@ -8,6 +8,7 @@ from math import prod
 from pathlib import Path
 
 from prismdbg.emulate.emulated_rank import EmulatedRank, Program
+from prismdbg.emulate.rank_output import KeptOutput, RankOutput, ShownOutput
 from prismdbg.emulate.rank_scheduler import Event, MissingValue
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.emulate.sender_warning import SenderWarning
@@ -51,6 +52,7 @@ class RankGroup:
         self._say = say
         self._meeting = sockets
         self.ranks: dict[int, EmulatedRank] = {}
+        self._said: set[str] = set()
         self._chains: set[tuple[str, ...]] = set()
         self._sender_warning = SenderWarning(request.mesh)
         self.shared = RankConfig(
@@ -76,8 +78,20 @@ class RankGroup:
             per_node=min(request.per_node or line.on_node(request.world) or LARGEST_NODE, request.world),
             steps=request.steps,
             bound_s=request.bound_s,
-            stdout=STDERR if request.all_on_stderr else None,
+            output=self._output,
+            say=say,
         )
+
+    def _output(self, rank: int) -> RankOutput:
+        if self._request.verbose:
+            return ShownOutput(STDERR if self._request.all_on_stderr else None)
+        return KeptOutput(self._run.output / f"{rank}.txt", self._say_once)
+
+    def _say_once(self, text: str) -> None:
+        """Of what each rank says alike, the first."""
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text)
 
     def tell_ranks(self, ranks: tuple[int, ...]) -> None:
         """In RUN/config.json: which ranks this is about, once it is known."""

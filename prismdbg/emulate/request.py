@@ -25,6 +25,7 @@ class EmulateRequest:
     donor: an earlier run, real or emulated, whose values peers may send. bound_s: for each run of a rank.
     window_bytes: of what a rank received from others that ran; a replay makes everything else up again.
     shapes: a file for the operators that the newest step called.
+    verbose: show what the ranks print, instead of keeping it in RUN/output; all_on_stderr: there all of it.
     together: axes whose ranks run at once, as real processes, with each of `ranks`.
     classes: not these ranks, but one of each class, and at most `checks` second members; the axes along which ranks
     differ, empty where that is to be found out.
@@ -48,6 +49,7 @@ class EmulateRequest:
     memory: bool = False
     memory_cap: int = 0
     bound_s: float = 3600.0
+    verbose: bool = False
     all_on_stderr: bool = False
     shapes: Path | None = None
 

@@ -46,7 +46,7 @@ def operator_calls(request: EmulateRequest, say: Say) -> tuple[list[OperatorCall
     """What the rank calls in its last step, and how many threads it computes with."""
     with tempfile.TemporaryDirectory(prefix="prismdbg-sample-") as folder:
         shapes = Path(folder) / "calls.json"
-        run = replace(request, output=Path(folder) / "run", steps=STEPS, shapes=shapes)
+        run = replace(request, output=Path(folder) / "run", steps=STEPS, shapes=shapes, verbose=True)
         emulate(run, say)
         if not shapes.exists():
             raise UsageError(

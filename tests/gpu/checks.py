@@ -171,7 +171,7 @@ def emulated(jobs: Jobs) -> Rows:
     """A rank of 8,192 (pp=16, dp=64, tp=8) of a GPT of 32 layers of width 4096, alone on the GPU"""
     run = jobs.new("run")
     done = jobs.prismdbg(
-        "emulate", "-o", run, "--mesh", "pp=16,dp=64,tp=8", "--ranks", "0", "--ranks-per-node", "8", "--",
+        "emulate", "-v", "-o", run, "--mesh", "pp=16,dp=64,tp=8", "--ranks", "0", "--ranks-per-node", "8", "--",
         sys.executable, PROGRAMS / "gpt_3d.py",
     )  # fmt: skip
     figures = done.objects()[0] if done.objects() else Done(0, done.errors, "").objects()[0]

@@ -49,14 +49,14 @@ def emulate(
 
 
 def emulated(out: Path, world: int, mesh: str, *options: object, program: list[str], **environment: str) -> str:
-    """What the ranks printed."""
-    done = emulate(out, world, mesh, *options, program=program, **environment)
+    """What the ranks printed on their standard output."""
+    done = emulate(out, world, mesh, "--verbose", *options, program=program, **environment)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return printed(done)
 
 
 def printed(done: subprocess.CompletedProcess[str]) -> str:
-    """By the ranks; then follows what the emulation is worth."""
+    """By the ranks, with --verbose; then follows what the emulation is worth."""
     return done.stdout.partition("fidelity:")[0]
 
 

@@ -18,7 +18,19 @@ from prismdbg.simulate.graph.class_finder import DEFAULT_CHECKS
 from prismdbg.simulate.graph.mesh import LARGEST_WORLD, Mesh
 
 Command = Callable[..., Any]
-_TAKEN = ("world", "mesh", "ranks", "classes", "checks", "steps", "rules", "ranks_per_node", "timeout", "job")
+_TAKEN = (
+    "world",
+    "mesh",
+    "ranks",
+    "classes",
+    "checks",
+    "steps",
+    "rules",
+    "ranks_per_node",
+    "verbose",
+    "timeout",
+    "job",
+)
 
 
 def emulated_job(*, ranks_help: str, steps_help: str, peers_help: str) -> Callable[[Command], Command]:
@@ -79,6 +91,12 @@ def _options(ranks_help: str, steps_help: str, peers_help: str) -> tuple[Callabl
             metavar="N",
             help="Put N ranks on a node.  [default: from torchrun, else at most 8]",
         ),
+        click.option(
+            "--verbose",
+            "-v",
+            is_flag=True,
+            help="Show what the ranks print. Otherwise, only the last lines of a rank that fails are shown.",
+        ),
     )
 
 
@@ -92,6 +110,7 @@ def _whole(
     steps: int,
     rules: tuple[str, ...],
     ranks_per_node: int,
+    verbose: bool,
     timeout: float,
     job: tuple[str, ...],
 ) -> EmulateRequest:
@@ -107,6 +126,7 @@ def _whole(
         steps=steps or (USUAL_STEPS if classes is not None else 0),
         rules=tuple(Rule.parse(rule) for rule in rules),
         per_node=ranks_per_node,
+        verbose=verbose,
         bound_s=timeout,
     )
 

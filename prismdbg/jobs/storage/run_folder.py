@@ -70,6 +70,11 @@ class RunFolder:
         return self.home / "ranks"
 
     @property
+    def output(self) -> Path:
+        """Of an emulation: what each rank printed."""
+        return self.path / "output"
+
+    @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 

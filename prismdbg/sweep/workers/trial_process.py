@@ -57,6 +57,7 @@ def _emulated(trial: Trial) -> int:
             memory=request.memory,
             window_bytes=0,
             bound_s=request.bound_s,
+            verbose=True,
             all_on_stderr=True,
         ),
         _say,

@@ -47,7 +47,7 @@ def _rows(world: int, folder: Path, repeats: int) -> list[Row]:
 
 
 def _said(output: Path, *options: object) -> dict[str, float]:
-    words = prismdbg("emulate", "-o", output, *options, "--", sys.executable, PROGRAM)
+    words = prismdbg("emulate", "-v", "-o", output, *options, "--", sys.executable, PROGRAM)
     done = subprocess.run(words, capture_output=True, text=True, timeout=BOUND_S, check=False)
     if done.returncode:
         raise BenchError(f"{' '.join(words)}: exit code {done.returncode}\n{done.stderr[-2000:]}")

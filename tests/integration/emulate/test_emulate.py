@@ -96,7 +96,7 @@ def test_every_kind_of_rendezvous_is_virtual(tmp_path: Path) -> None:
 
 def test_a_distributed_checkpoint_of_8192_ranks_is_saved_and_says_what_it_lacks(tmp_path: Path) -> None:
     program = python("emulated_checkpoint.py", "16,64,8", tmp_path / "saved")
-    done = emulate(tmp_path / "run", 8192, "pp=16,dp=64,tp=8", "--ranks", 4133, program=program)
+    done = emulate(tmp_path / "run", 8192, "pp=16,dp=64,tp=8", "-v", "--ranks", 4133, program=program)
     assert done.returncode == 0, done.stderr
     said = {entry["rank"]: entry for entry in map(json.loads, printed(done).splitlines())}
     assert said[4133]["files"] == ["__4133_0.distcp"]

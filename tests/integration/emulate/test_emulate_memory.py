@@ -104,7 +104,7 @@ def test_without_a_donor_the_peers_that_send_the_counts_run_in_turn(experts: Rec
 
 
 def test_counts_that_are_synthesized_are_said_to_shape_what_follows(tmp_path: Path) -> None:
-    options = ("--ranks", "0-3", "--peers", ":all_to_all_single=echo")
+    options = ("-v", "--ranks", "0-3", "--peers", ":all_to_all_single=echo")
     done = emulate(tmp_path / "run", 4, "ep=4", *options, program=python("emulated_experts.py"))
     assert all(entry["taken"] == entry["given"] for rank in range(4) for entry in said_by(done.stdout, rank))
     assert "allocations are real\n" not in done.stdout

@@ -148,7 +148,9 @@ def _by_call(text: str) -> dict[tuple[int, str], Any]:
     ],
 )
 def test_what_only_another_rank_knows_comes_from_it(how: str, said: list[str], ran: str, tmp_path: Path) -> None:
-    done = emulate(tmp_path / "run", 4, "dp=2,tp=2", "--together", "tp", "--ranks", 2, program=python(FAULTS, how))
+    done = emulate(
+        tmp_path / "run", 4, "dp=2,tp=2", "-v", "--together", "tp", "--ranks", 2, program=python(FAULTS, how)
+    )
     assert done.returncode == 0, done.stderr
     assert sorted(line for line in printed(done).splitlines() if line[:1].isdigit()) == said
     assert ran in done.stderr

@@ -80,7 +80,7 @@ def paced(tmp_path_factory: pytest.TempPathFactory) -> Pace:
         home = tmp_path_factory.mktemp(kind)
         (home / "cluster.yaml").write_text(CLUSTER)
         program = python("paced.py", kind, STEPS)
-        options = ["--ranks", "0,1", "--pace", clock, "--cluster", home / "cluster.yaml"]
+        options = ["-v", "--ranks", "0,1", "--pace", clock, "--cluster", home / "cluster.yaml"]
         options += ["--memory", "--passes", 1] if clock == "wall" else []
         done = emulate(home / "run", 2, MESHES[kind], *options, program=program)
         agreed = 0 if clock == "virtual" else None  # on a busy machine one pass may not be enough

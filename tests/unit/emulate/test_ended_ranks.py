@@ -9,6 +9,7 @@ import pytest
 from waiting import wait_for
 
 from prismdbg.emulate.emulated_rank import EmulatedRank, Program, first_event
+from prismdbg.emulate.rank_output import KeptOutput
 from prismdbg.errors import RankLost
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.settings.rank_config import Mode, RankConfig
@@ -19,7 +20,16 @@ def ended(tmp_path: Path) -> Iterator[list[EmulatedRank]]:
     """Two whose program does nothing; their parent knows of both ends."""
     run = RunFolder(tmp_path)
     run.ranks.mkdir()
-    program = Program(run=run, command=("false",), world=2, per_node=2, steps=0, bound_s=10)
+    program = Program(
+        run=run,
+        command=("false",),
+        world=2,
+        per_node=2,
+        steps=0,
+        bound_s=10,
+        output=lambda rank: KeptOutput(run.output / f"{rank}.txt", lambda _: None),
+        say=lambda _: None,
+    )
     config = RankConfig(mode=Mode.EMULATE, socket_dir=str(tmp_path), extra={"emulation": {}})
     ranks = [EmulatedRank(program, number) for number in range(2)]
     for rank in ranks:
