@@ -65,7 +65,10 @@ command.add_command(graph_gpt.command)
     "--html", "page_path", type=click.Path(path_type=Path), metavar="FILE", help="Also write an HTML page to FILE."
 )
 def simulate_command(graph: Path, cluster_path: Path | None, as_json: bool, page_path: Path | None) -> None:
-    """Show time, breakdown, waits and stragglers of an iteration."""
+    """Show time, breakdown, waits and stragglers of an iteration.
+
+    Example: `prismdbg graph simulate RUN --cluster cluster.yaml --html page.html`
+    """
     timeline = _simulated(graph, cluster_path, trace=page_path is not None)
     if page_path is not None:
         text = page(timeline, critical_path(timeline))
@@ -90,7 +93,10 @@ def simulate_command(graph: Path, cluster_path: Path | None, as_json: bool, page
 @_JSON
 @click.option("--most", default=20, show_default=True, type=click.IntRange(1), metavar="N", help="Show at most N rows.")
 def critical_path_command(graph: Path, cluster_path: Path | None, as_json: bool, most: int) -> None:
-    """Show the critical path by rank and operation."""
+    """Show the critical path by rank and operation.
+
+    Example: `prismdbg graph critical-path RUN --most 50`
+    """
     timeline = _simulated(graph, cluster_path, trace=True)
     rows = report.path_rows(critical_path(timeline))
     _say_assumed(cluster_path)
@@ -137,6 +143,8 @@ def what_if_command(
     **changed: Sequence[str],
 ) -> None:
     """Change the job and compare it with the original.
+
+    Example: `prismdbg graph what-if RUN --slow-rank 617=1.3`
 
     Nothing runs: both jobs are simulated. A factor below 1 is faster.
     """
@@ -187,6 +195,8 @@ def what_if_command(
 )
 def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: str, ranks: tuple[int, ...]) -> None:
     """Write the timeline for Perfetto (ui.perfetto.dev), or the graph for ASTRA-sim.
+
+    Example: `prismdbg graph export RUN -o timeline.json`, or `prismdbg graph export RUN --format chakra -o DIR`
 
     perfetto: a file with one process for each class, whatever the number of ranks.
 

@@ -81,6 +81,8 @@ def command(
 ) -> None:
     """Calculate the graph of a GPT's training step.
 
+    Example: `prismdbg graph gpt -o gpt.npz --mesh pp=16,dp=64,tp=8 --layers 32 --hidden 4096`
+
     The schedule is 1F1B with sequence parallelism. Nothing runs; every duration is assumed.
     """
     mesh = Mesh.parse(mesh_text)

@@ -246,16 +246,32 @@ def test_every_command_loads_and_explains_itself(name: str, capsys: pytest.Captu
     assert f"Usage: prismdbg {name}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", sorted(registry.entries()))
-def test_help_has_an_example_whose_options_exist(name: str) -> None:
-    command = main.cli.get_command(click.Context(main.cli), name)
-    assert command is not None and command.help is not None
-    (paragraph,) = [text for text in command.help.split("\n\n") if text.strip().startswith("Example: `")]
-    known = {option for parameter in command.params for option in parameter.opts}
-    for line in re.findall(r"`prismdbg ([^`]+)`", paragraph):
-        words = line.split(" -- ")[0].split()
-        if words[0] == name and not isinstance(command, click.Group):
-            assert {word.split("=")[0] for word in words[1:] if word.startswith("-")} <= known, line
+def command_of(*words: str) -> click.Command:
+    """The command that these words name, as far as they do."""
+    found: click.Command = main.cli
+    for word in words:
+        if isinstance(found, click.Group) and (below := found.get_command(click.Context(found), word)) is not None:
+            found = below
+    return found
+
+
+def command_lines(*words: str) -> list[str]:
+    """Of this command and all below it."""
+    command = command_of(*words)
+    below = command.list_commands(click.Context(command)) if isinstance(command, click.Group) else ()
+    return [" ".join(words), *(line for name in below for line in command_lines(*words, name))]
+
+
+@pytest.mark.parametrize("line", command_lines()[1:])
+def test_help_has_an_example_whose_options_exist(line: str) -> None:
+    text = command_of(*line.split()).help
+    assert text is not None
+    (paragraph,) = [part for part in text.split("\n\n") if part.strip().startswith("Example: `")]
+    examples = [example.split(" -- ")[0] for example in re.findall(r"`prismdbg ([^`]+)`", paragraph)]
+    assert not examples or any(example.startswith(line) for example in examples)
+    for example in examples:
+        known = {option for parameter in command_of(*example.split()).params for option in parameter.opts}
+        assert {word.split("=")[0] for word in example.split() if word.startswith("-")} <= known, example
 
 
 def test_help_imports_nothing_heavy(child_environment: dict[str, str], prismdbg_command: tuple[str, ...]) -> None:
