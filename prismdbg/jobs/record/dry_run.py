@@ -8,16 +8,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from shlex import join
 
+from prismdbg.capsule.memory_format import RECORD
 from prismdbg.capsule.secrets.rules import redact_arguments
 from prismdbg.checkpoint import choice
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.record import checkpoints
 from prismdbg.jobs.record.launch_line import parse
-from prismdbg.jobs.record.record import RecordRequest
+from prismdbg.jobs.record.record import RecordRequest, home_of
+from prismdbg.jobs.record.time_cost import time_cost
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
+from prismdbg.model.sketch import SIZE_BYTES as SKETCH_BYTES
+from prismdbg.telemetry.file_format import MOST_BYTES
 
 _BYTES_PER_COLLECTIVE = 250
 
@@ -51,14 +55,18 @@ def dry_run(request: RecordRequest) -> DryRun:
             ("command", join(redact_arguments(request.command).words)),
             ("ranks", "as many as the command starts" if not ranks else f"{ranks}, of one node"),
             ("recorder", _recorder(request)),
+            ("ranks write into", _home(request)),
             ("log", _log(request)),
             ("received data", _window(request)),
+            ("sketches", f"{SKETCH_BYTES} bytes of each floating-point value sent" if request.sketches else "none"),
             ("checkpoints", _checkpoints(request)),
             ("state snapshots", _states(request)),
-            ("memory", "every allocation is traced" if request.memory else "not traced"),
+            ("memory", _memory(request)),
+            ("telemetry", _telemetry(request)),
             ("captures on", _captures(request)),
             ("capsules start", _origin(request)),
             ("at an incident", request.policy.on_incident or "no command is run"),
+            ("time", time_cost(request, is_native=request.native and _is_native_built())),
             ("disk", _disk(request, ranks, free_bytes)),
         ),
         doubts=tuple(_doubts(request, ranks, free_bytes)),
@@ -82,10 +90,15 @@ def _recorder(request: RecordRequest) -> str:
     return "native" if _is_native_built() else "Python kernels: the native recorder is not built"
 
 
+def _home(request: RecordRequest) -> str:
+    below = home_of(request)
+    return "RUN" if below is None else f"a new folder in {below}; copied into RUN at incidents and at the end"
+
+
 def _log(request: RecordRequest) -> str:
     if not request.policy.log_bytes:
         return "every collective; nothing is dropped"
-    collectives = request.policy.log_bytes // _BYTES_PER_COLLECTIVE
+    collectives = request.policy.log_bytes // (_BYTES_PER_COLLECTIVE + request.sketches * SKETCH_BYTES)
     return f"the last {size(request.policy.log_bytes)} of each rank, about {collectives:,} collectives"
 
 
@@ -100,11 +113,26 @@ def _checkpoints(request: RecordRequest) -> str:
     if not (every := request.policy.checkpoint_every):
         return "none"
     each = f"every {counted(every, 'step')}; all ranks wait while one is saved"
-    return f"{each}; the newest {checkpoints.KEPT} of each rank are kept"
+    return f"{each}; the newest {checkpoints.KEPT} of each rank are kept, each about as large as the rank's memory"
 
 
 def _states(request: RecordRequest) -> str:
     return f"every {counted(request.state_every, 'step')}" if request.state_every else "none"
+
+
+def _memory(request: RecordRequest) -> str:
+    parts = [f"every allocation is traced, {RECORD.size} bytes for each event" if request.memory else "not traced"]
+    if request.memory_cap:
+        parts.append(f"beyond {size(request.memory_cap)} an allocation raises OutOfMemoryError")
+    if request.zero_memory:
+        parts.append("new CPU allocations are filled with zeros, which slows them down")
+    return "; ".join(parts)
+
+
+def _telemetry(request: RecordRequest) -> str:
+    if not (every_ns := request.policy.telemetry_ns):
+        return "none"
+    return f"every {every_ns / 1e6:g} ms, by a process of its own; the newest {size(MOST_BYTES)} of each node are kept"
 
 
 def _captures(request: RecordRequest) -> str:
@@ -127,7 +155,12 @@ def _disk(request: RecordRequest, ranks: int, free_bytes: int) -> str:
         most = "logs grow with the job"
     else:
         most = f"at most {size(each)} per rank" + (f", {size(each * ranks)} in all" if ranks else "")
-    kinds = {"checkpoints": request.policy.checkpoint_every, "traces": request.memory}
+    kinds = {
+        "checkpoints": request.policy.checkpoint_every,
+        "state snapshots": request.state_every,
+        "memory traces": request.memory,
+        f"{size(MOST_BYTES)} of telemetry per node": request.policy.telemetry_ns,
+    }
     more = [name for name, taken in kinds.items() if taken]
     besides = ", ".join([*more, "capsules"])
     return f"{most}, besides {besides}; {size(free_bytes)} are free"

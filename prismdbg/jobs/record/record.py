@@ -61,9 +61,7 @@ class RecordRequest:
 
 def record(request: RecordRequest, say: Say) -> int:
     """Runs the job to its end; its exit code is the answer."""
-    shared = shared_job(request.command, os.environ, request.job_id)
-    if shared is None and request.local not in ("", local_storage.NONE):
-        shared = SharedJob(id=f"alone {secrets.token_hex(8)}", supervisors=1)  # RUN is shared with those who read it
+    shared = _shared(request)
     if shared is not None:
         return _record_among_others(request, shared, if_possible(say))
     was_there = request.output.exists()
@@ -88,11 +86,25 @@ def record(request: RecordRequest, say: Say) -> int:
         shutil.rmtree(sockets, ignore_errors=True)
 
 
+def home_of(request: RecordRequest) -> Path | None:
+    """The folder of this node in which the ranks get theirs; None where they write into RUN."""
+    if _shared(request) is None:
+        return None
+    return local_storage.chosen(request.local, request.output.resolve(), os.environ)
+
+
+def _shared(request: RecordRequest) -> SharedJob | None:
+    shared = shared_job(request.command, os.environ, request.job_id)
+    if shared is None and request.local not in ("", local_storage.NONE):
+        return SharedJob(id=f"alone {secrets.token_hex(8)}", supervisors=1)  # RUN is shared with those who read it
+    return shared
+
+
 def _record_among_others(request: RecordRequest, shared: SharedJob, say: Say) -> int:
     """One of several supervisors of the job. RUN is the others', too: what cannot be started leaves it as it is."""
     if shutil.which(request.command[0]) is None:
         raise _not_started(request.command[0], "No such file or directory")
-    below = local_storage.chosen(request.local, request.output.resolve(), os.environ)
+    below = home_of(request)
     sockets = make_socket_dir()
     try:
         with enter(request.output, shared, say) as member:

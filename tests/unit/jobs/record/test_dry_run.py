@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
 from prismdbg.cli.main import run
-from prismdbg.errors import FacilityError
+from prismdbg.errors import FacilityError, UsageError
 from prismdbg.jobs.record import dry_run as module
+from prismdbg.jobs.record import time_cost
 from prismdbg.jobs.record.dry_run import dry_run
 from prismdbg.jobs.record.incidents import parse_triggers
 from prismdbg.jobs.record.record import RecordRequest
@@ -89,3 +91,79 @@ def test_what_record_would_refuse_is_refused(
     assert run(["record", "-o", str(tmp_path / output), "--dry-run", "--", command]) == 2
     said = capsys.readouterr().err
     assert words in said and "  try: " in said
+
+
+def test_what_was_asked_for_has_its_row(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    rows, _ = planned(tmp_path)
+    assert (rows["telemetry"], rows["sketches"], rows["memory"]) == ("none", "none", "not traced")
+    assert rows["ranks write into"] == "RUN" and "telemetry" not in rows["disk"]
+    few = rows["log"]
+    rows, _ = planned(
+        tmp_path,
+        policy={"telemetry_ns": 100_000_000},
+        sketches=True,
+        memory=True,
+        memory_cap=8 << 30,
+        zero_memory=True,
+        local=str(tmp_path / "scratch"),
+    )
+    assert rows["telemetry"] == "every 100 ms, by a process of its own; the newest 64.0 MiB of each node are kept"
+    assert rows["sketches"] == "48 bytes of each floating-point value sent"
+    assert rows["memory"].startswith(
+        "every allocation is traced, 64 bytes for each event; beyond 8.0 GiB an allocation "
+    )
+    assert rows["memory"].endswith("filled with zeros, which slows them down")
+    assert rows["ranks write into"].startswith(f"a new folder in {tmp_path / 'scratch'}; copied into RUN")
+    assert "besides memory traces, 64.0 MiB of telemetry per node, capsules; " in rows["disk"]
+    assert few.endswith("about 4,194 collectives") and rows["log"].endswith("about 3,518 collectives")
+
+
+def test_a_local_folder_that_is_missing_is_refused_as_record_does(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such directory"):
+        planned(tmp_path, local=str(tmp_path / "missing"))
+
+
+@pytest.mark.parametrize(
+    ("options", "took", "unmeasured"),
+    [
+        ({}, "recorded steps took 1.020 times as long, measured with a GPT of 6 M", ""),
+        ({"window_steps": 4}, "recorded steps took 1.034 to 1.036 times as long, 1.203 times until", ""),
+        (
+            {"policy": {"checkpoint_every": 50}},
+            "1.036 times as long, and 17.1 % more with checkpoints every 20 steps, measured with",
+            "",
+        ),
+        ({"memory": True}, "; with --memory, a step of one process took 1.07 times the CPU time (docs/how-replay", ""),
+        (
+            {"window_steps": -1, "sketches": True, "zero_memory": True},
+            "recorded steps took 1.020",
+            "; not measured: --window all, --sketches, --zero-memory",
+        ),
+        ({"native": False}, "not measured with the Python kernels", ""),
+    ],
+)
+def test_time_is_told_as_it_was_measured(
+    options: dict[str, object], took: str, unmeasured: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_is_native_built", lambda: True)
+    rows, _ = planned(tmp_path, **options)
+    assert took in rows["time"] and rows["time"].endswith(unmeasured)
+    assert ("; not measured" in rows["time"]) is bool(unmeasured)
+
+
+@pytest.mark.parametrize(
+    ("page", "line"),
+    [
+        ("measurements.md", f"| a step recorded with the default settings, against bare (*) | {time_cost.BARE} |*"),
+        ("measurements.md", f"| a step with a payload window of one step, against bare | {time_cost.ONE_STEP} |*"),
+        ("measurements.md", f"| a step with a payload window of 8 steps, against bare | {time_cost.EIGHT_STEPS} |*"),
+        ("measurements.md", f"| the same while the window fills for the first time | {time_cost.FILLING} |*"),
+        ("measurements.md", f"| checkpoints every 20 steps: more time than * | {time_cost.CHECKPOINTS} |*"),
+        ("measurements.md", f"*{time_cost.MEASURED_WITH}*"),
+        ("how-replay-works.md", f"*in one process, tracing takes {time_cost.TRACED} times the CPU time of a step*"),
+    ],
+)
+def test_its_figures_are_those_of_the_documentation(page: str, line: str) -> None:
+    text = " ".join((Path(__file__).parents[4] / "docs" / page).read_text().split())
+    assert fnmatchcase(text, f"*{line}*")
