@@ -50,7 +50,7 @@ class CapsuleUnderTest:
         with opened(self.path) as whole:
             require_inside(whole.manifest, str(self.path), "until", end)
             with open_replay(ReplayRequest(capsule=whole, runtime=self.runtime, strict=strict), _silent) as live:
-                return run_to_end(live, until=end, strict=strict, timeout_s=self.timeout_s, say=_silent)
+                return run_to_end(live, until=end, strict=strict, timeout_s=self.timeout_s)
 
     def assert_identical(self, *, until: str | Moment | None = None, strict: bool = False) -> Verdict:
         """`AssertionError` where the replay is anything else, also where too little could be compared: it names the

@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import stat
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
@@ -81,16 +82,18 @@ def nearly_empty(status: os.stat_result) -> str:
     return f"has {status.st_size:,} bytes, but is nearly all holes; {most:,} is the limit"
 
 
-def hash_file(path: Path) -> FileEntry:
+def hash_file(path: Path, read: Callable[[int], None] = lambda _: None) -> FileEntry:
+    """`read` is told of each part, how many bytes it had."""
     with open_plain(path) as file:
-        return hash_content(file)
+        return hash_content(file, read)
 
 
-def hash_content(file: BinaryIO) -> FileEntry:
+def hash_content(file: BinaryIO, read: Callable[[int], None] = lambda _: None) -> FileEntry:
     digest, size = hashlib.sha256(), 0
     while chunk := file.read(CHUNK_BYTES):
         digest.update(chunk)
         size += len(chunk)
+        read(len(chunk))
     return FileEntry(size, digest.hexdigest())
 
 

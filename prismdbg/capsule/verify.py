@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +16,9 @@ from prismdbg.capsule.memory_reader import read_parts
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, require_whole
 from prismdbg.capsule.walk import entries
 from prismdbg.errors import CapsuleError
+from prismdbg.model.meanwhile import Tell, working
 from prismdbg.model.plurals import counted
+from prismdbg.model.sizes import size
 
 
 class Severity(StrEnum):
@@ -86,9 +88,10 @@ def findings(path: Path) -> Iterator[Finding]:
         return
     yield from _missing_parts(capsule.manifest)
     damaged = False
-    for finding in _tree(capsule):
-        damaged |= finding.severity is Severity.FATAL
-        yield finding
+    with working() as tell:
+        for finding in _tree(capsule, tell):
+            damaged |= finding.severity is Severity.FATAL
+            yield finding
     if not damaged:  # what is known to be altered is not read any further
         yield from _parts(capsule)
         yield from _log(capsule)
@@ -140,8 +143,9 @@ def _missing_parts(manifest: Manifest) -> Iterator[Finding]:
         yield Finding(Severity.FATAL, layout.STATE, "is empty, but the origin is a state snapshot")
 
 
-def _tree(capsule: Capsule) -> Iterator[Finding]:
+def _tree(capsule: Capsule, tell: Tell) -> Iterator[Finding]:
     """Every file is one that the manifest names, plain, of its size and content; nothing else is there."""
+    read = _read_bytes(capsule.manifest.size_bytes, tell)
     seen: set[str] = set()
     unread: list[OSError] = []
     for entry in entries(capsule.path, unread.append):
@@ -158,21 +162,33 @@ def _tree(capsule: Capsule) -> Iterator[Finding]:
         elif not is_regular:
             yield Finding(Severity.FATAL, inside, "is a link or a special file")
         else:
-            yield from _content(path, inside, capsule.manifest)
+            yield from _content(path, inside, capsule.manifest, read)
     for error in unread:
         yield Finding(Severity.FATAL, str(error.filename)[-80:], f"cannot be read: {error.strerror}")
     for name in sorted(capsule.manifest.files.keys() - seen):
         yield Finding(Severity.FATAL, name, "is missing")
 
 
-def _content(path: Path, name: str, manifest: Manifest) -> Iterator[Finding]:
+def _read_bytes(total_bytes: int, tell: Tell) -> Callable[[int], None]:
+    """Takes how many more were read."""
+    done = 0
+
+    def read(more: int) -> None:
+        nonlocal done
+        done += more
+        tell(f"checking files: {size(done)} of {size(total_bytes)}")
+
+    return read
+
+
+def _content(path: Path, name: str, manifest: Manifest, read: Callable[[int], None]) -> Iterator[Finding]:
     wanted = manifest.files[name]
-    if (size := path.stat().st_size) != wanted.size_bytes:
-        yield Finding(Severity.FATAL, name, f"has {counted(size, 'byte')}, expected {wanted.size_bytes:,}")
+    if (found_bytes := path.stat().st_size) != wanted.size_bytes:
+        yield Finding(Severity.FATAL, name, f"has {counted(found_bytes, 'byte')}, expected {wanted.size_bytes:,}")
         return
     try:
         transfer.require_content(path)
-        found = transfer.hash_file(path)
+        found = transfer.hash_file(path, read)
     except CapsuleError as error:
         yield Finding(Severity.FATAL, name, str(error))
         return

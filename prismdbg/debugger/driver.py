@@ -83,6 +83,7 @@ class Driver:
         self._how_it_ended = how_it_ended
         self._stops_sent: list[Json] = []
         self._interrupts = 0
+        self._put_back = 0  # how often the rank was put back for this command
         self._end: tuple[Moment, object] | None = None  # of the program, as it was told last
         self.checkpoints = CheckpointKeeper(
             travel,
@@ -227,7 +228,7 @@ class Driver:
         self._tell(notices.Said(text))
 
     def say_progress(self, text: str, moment: Moment) -> None:
-        self._tell(notices.Progress(text=text, moment=moment))
+        self._tell(notices.Progress(text=text, moment=moment, passes=self._put_back))
 
     def interrupt(self) -> None:
         self._interrupts += 1
@@ -240,13 +241,14 @@ class Driver:
 
     def listen(self) -> None:
         """From here on an interrupt is of what follows."""
-        self._interrupts = 0
+        self._interrupts = self._put_back = 0
 
     def return_to(self, number: int) -> None:
         """The rank stands again where that checkpoint was taken."""
         moment = next(c.moment for c in self.travel.checkpoints if c.number == number)
         self._tell(notices.Progress(text=f"returning to {moment}", moment=moment))
         self.travel.return_to(number)
+        self._put_back += 1
         self.checkpoints.returned_to(number)
         self._stops_sent = [{"unknown": True}]
         self.session.returned(self.ask(Ask("progress")))
@@ -320,7 +322,7 @@ class Driver:
         end = target or (recorded[-1] if recorded else reached)
         total = sum(began < moment <= end for moment in recorded)
         done = sum(began < moment <= reached for moment in recorded)
-        return notices.Progress(text="running", moment=reached, done=done, total=total)
+        return notices.Progress(text="running", moment=reached, done=done, total=total, passes=self._put_back)
 
 
 class _Patience:

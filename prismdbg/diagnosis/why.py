@@ -23,6 +23,7 @@ from prismdbg.diagnosis.stragglers import Straggler, find_stragglers
 from prismdbg.diagnosis.verdict import Verdict, in_order
 from prismdbg.diagnosis.wording import rank_list
 from prismdbg.log.columns import LogColumns
+from prismdbg.model.meanwhile import Tell, working
 from prismdbg.model.plurals import counted
 
 
@@ -62,22 +63,32 @@ class Diagnosis:
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
-    verdicts = [*find_lost_nodes(evidence), *find_failures(evidence), *find_mismatches(evidence)]
-    if not evidence.emulated:  # nobody waited for anybody there, and no value is to be believed
-        verdicts += [*find_stops(evidence), *find_nonfinite(evidence)]
-        verdicts += find_desyncs(evidence, verdicts)
-        verdicts += find_payloads(evidence)
-        if evidence.clocks_agree:
-            late = [_with_cause(evidence, each) for each in find_stragglers(evidence) or find_delays(evidence)]
-            known = {verdict.ranks for verdict in late}
-            verdicts += [*late, *(one for one in find_earlier_waits(evidence) if one.ranks not in known)]
-    verdicts += find_recorded_incidents(evidence, verdicts)
+    with working() as tell:
+        verdicts = _verdicts(evidence, tell)
     return Diagnosis(
         verdicts=in_order(by_cause(verdicts)),
         missing=tuple(_missing(evidence)),
         ranks=tuple(sorted(evidence.logs)),
         nodes=evidence.nodes,
     )
+
+
+def _verdicts(evidence: Evidence, tell: Tell) -> list[Verdict]:
+    tell("comparing the ranks' calls")
+    verdicts = [*find_lost_nodes(evidence), *find_failures(evidence), *find_mismatches(evidence)]
+    if not evidence.emulated:  # nobody waited for anybody there, and no value is to be believed
+        tell("searching for hangs and NaN")
+        verdicts += [*find_stops(evidence), *find_nonfinite(evidence)]
+        tell("comparing what ranks sent and received")
+        verdicts += find_desyncs(evidence, verdicts)
+        verdicts += find_payloads(evidence)
+        if evidence.clocks_agree:
+            tell("searching for late ranks")
+            late = [_with_cause(evidence, each) for each in find_stragglers(evidence) or find_delays(evidence)]
+            known = {verdict.ranks for verdict in late}
+            verdicts += [*late, *(one for one in find_earlier_waits(evidence) if one.ranks not in known)]
+    tell("comparing with the recorded incidents")
+    return [*verdicts, *find_recorded_incidents(evidence, verdicts)]
 
 
 def _with_cause(evidence: Evidence, late: Verdict) -> Verdict:

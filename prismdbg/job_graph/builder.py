@@ -24,6 +24,7 @@ from prismdbg.jobs.storage.pass_errors import read_passes
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
 from prismdbg.log.columns import LAST_BYTES
 from prismdbg.log.rank_log import columns_of, read_log
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.settings.rank_config import RANK_MEMORY
 from prismdbg.simulate.cluster.cluster import ideal
 from prismdbg.simulate.engine.engine import Keep
@@ -81,7 +82,8 @@ def _logs_of(request: GraphRequest) -> _Job:
     folders = {rank_of(folder): folder for folder in run.rank_folders()}  # a later attempt replaces an earlier
     if not folders:
         raise UsageError(f"{run.path} contains no rank's log", hint="give the folder that `record` or `emulate` wrote")
-    logs = {rank: _log_in(folder, rank, None if emulated else LAST_BYTES) for rank, folder in folders.items()}
+    each = one_by_one(list(folders.items()), "reading the logs of ranks")
+    logs = {rank: _log_in(folder, rank, None if emulated else LAST_BYTES) for rank, folder in each}
     return _Job(run=run, emulated=emulated, mesh=mesh, folders=folders, logs=logs)
 
 

@@ -34,6 +34,7 @@ from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, rea
 from prismdbg.jobs.storage.run_report import MANY
 from prismdbg.log.columns import LAST_BYTES, read_columns
 from prismdbg.log.rank_log import columns_of, decoded, rank_log
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.moment import Moment
 from prismdbg.telemetry.series import Telemetry
 
@@ -148,7 +149,8 @@ def _logs(folders: Sequence[Path], whole: bool) -> tuple[dict[int, RankLog], dic
     """Of each rank what can be read, and why that is not all."""
     newest_bytes = None if whole else max(READ_BYTES // max(len(folders), 1), LAST_BYTES)
     newest_rows = max(READ_ROWS // len(folders), LEAST_ROWS) if len(folders) > MANY and not whole else None
-    read = {rank_of(folder): _read(folder, newest_bytes, newest_rows) for folder in folders}
+    each = one_by_one(folders, "reading the logs of ranks")
+    read = {rank_of(folder): _read(folder, newest_bytes, newest_rows) for folder in each}
     logs = {rank: log for rank, (log, _) in read.items() if log is not None}
     return logs, {rank: damage for rank, (_, damage) in read.items() if damage}
 

@@ -173,11 +173,12 @@ def notice_text(notice: Notice) -> str:
 
 
 def progress_text(progress: Progress) -> str:
-    """`running, at 12.3, 40 of 120 collectives ...`"""
+    """`running, pass 2, at 12.3, 40 of 120 collectives ...`"""
+    which = f", pass {progress.passes}" if progress.passes > 1 else ""
     at = "" if str(progress.moment) in progress.text else f", at {progress.moment}"
     total = counted(progress.total, "collective")
     done = f", {min(progress.done, progress.total)} of {total}" if progress.total else ""
-    return f"{progress.text}{at}{done} ..."
+    return f"{progress.text}{which}{at}{done} ..."
 
 
 def finished_text(end: Finished) -> str:

@@ -163,12 +163,14 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Of long work: `done` of `total` collectives where both are known (total 0: not known)."""
+    """Of long work: `done` of `total` collectives where both are known (total 0: not known). passes: how often the rank
+    was put back for it so far; how many passes a search will take is not known before its end."""
 
     text: str
     moment: Moment
     done: int = 0
     total: int = 0
+    passes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME_OF_CAPSULE
 from prismdbg.cli.options.user_code import USER_CODE
+from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.importers.formats import is_imported
 from prismdbg.job_graph.builder import GraphRequest, build_graph
@@ -108,11 +109,12 @@ def command(
         allow_writes=allow_writes,
         timeout_s=timeout,
     )
-    if is_run:
-        graph = build_graph(GraphRequest(run=path, mesh=mesh, alike=axes, step=step, as_recorded=as_recorded))
-    else:
-        graph = captured_graph(replayed, mesh, axes, console.say)
-    graph = _changed(graph, stretch, [replace(replayed, capsule=capsule) for capsule in captured])
+    with long_work.shown():
+        if is_run:
+            graph = build_graph(GraphRequest(run=path, mesh=mesh, alike=axes, step=step, as_recorded=as_recorded))
+        else:
+            graph = captured_graph(replayed, mesh, axes, console.say)
+        graph = _changed(graph, stretch, [replace(replayed, capsule=capsule) for capsule in captured])
     inside = RunFolder(path).run_json.is_file()
     _save(graph, output or (path / graph_file.FILE_NAME if inside else path.with_name(f"{path.name}.graph.npz")))
 

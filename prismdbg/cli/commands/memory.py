@@ -16,6 +16,7 @@ from prismdbg.cli.options.param_types import moment as moment_type
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME_OF_CAPSULE
 from prismdbg.cli.options.user_code import USER_CODE
+from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.jobs.capture.packed_memory import packed_trace
 from prismdbg.jobs.replay.memory_trace import modelled_backend, recorded_trace, traced_replay
@@ -248,6 +249,7 @@ def _trace(
             console.say("as recorded, from the job's start")
             return _Found(trace=open_trace(recorded), b=b)
         request = ReplayRequest(capsule=capsule, runtime=runtime, allow_writes=allow_writes, limits=limits)
-        replayed = traced_replay(request, console.say, until=until, timeout_s=timeout_s, keep=keep)
+        with long_work.shown():
+            replayed = traced_replay(request, console.say, until=until, timeout_s=timeout_s, keep=keep)
         same = replayed.verdict.outcome not in (Outcome.DIVERGED, Outcome.RANK_LOST)
         return _Found(trace=replayed.trace, b=b if same else None, stands=replayed.stands)

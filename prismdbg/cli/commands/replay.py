@@ -19,6 +19,7 @@ from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME, WITH_FILE
 from prismdbg.cli.options.replay_chosen import Chosen, judged
 from prismdbg.cli.options.user_code import USER_CODE
+from prismdbg.cli.terminal import long_work
 from prismdbg.jobs.replay.compare import Verdict, run_to_end
 from prismdbg.jobs.replay.replay import open_replay
 from prismdbg.jobs.replay.span import require_inside
@@ -163,7 +164,8 @@ def command(
         limits=limits,
     )
     chosen.check()
-    return judged(lambda: _replayed(chosen, rank)) if bisect else _replayed(chosen, rank)
+    with long_work.shown():
+        return judged(lambda: _replayed(chosen, rank)) if bisect else _replayed(chosen, rank)
 
 
 def _replayed(chosen: Chosen, rank: int | None) -> int:
@@ -194,7 +196,6 @@ def _compare(chosen: Chosen) -> int:
                 strict=chosen.strict,
                 tolerance=chosen.tolerance,
                 timeout_s=chosen.bound_s,
-                say=console.announce,
             )
             output = live.output.text()
             place = live.runtime

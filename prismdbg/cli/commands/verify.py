@@ -13,6 +13,7 @@ from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import RUNTIME
+from prismdbg.cli.terminal import long_work
 from prismdbg.jobs.replay.state_check import Checked, check_state
 from prismdbg.jobs.replay.verdict import Outcome
 from prismdbg.jobs.storage.archive_crypto import Keys
@@ -77,16 +78,17 @@ def command(
     codes are those of `prismdbg replay`.
     """
     if state:
-        checked = check_state(
-            RunFolder.existing(capsule),
-            rank,
-            steps=steps,
-            runtime=runtime or "",
-            timeout_s=timeout,
-            say=console.announce,
-        )
+        with long_work.shown():
+            checked = check_state(
+                RunFolder.existing(capsule),
+                rank,
+                steps=steps,
+                runtime=runtime or "",
+                timeout_s=timeout,
+                say=console.announce,
+            )
         return _told(checked)
-    with opened(capsule, keys) as whole:
+    with opened(capsule, keys) as whole, long_work.shown():
         found = list(all_findings(whole.path))
     wrong = _wrong(capsule, found)
     with console.also_unread():

@@ -11,6 +11,7 @@ from rich.text import Text
 from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.user_code import USER_CODE
+from prismdbg.cli.terminal import long_work
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.errors import CapsuleError
@@ -61,7 +62,8 @@ def command(run: Path, as_json: bool, whole: bool, nccl_logs: tuple[Path, ...], 
     """
     remove_dead_sockets()
     nccl = read_nccl_logs(nccl_logs) if nccl_logs else None
-    diagnosis = while_folded(lambda: diagnose(gather(run, keys, whole=whole, say=console.announce)))
+    with long_work.shown():
+        diagnosis = while_folded(lambda: diagnose(gather(run, keys, whole=whole, say=console.announce)))
     _require_log(diagnosis)
     if as_json:
         more = {"nccl": nccl_json(nccl)} if nccl is not None else {}

@@ -19,6 +19,10 @@ class ProgressLine:
         self._wanted = wanted and output.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb")
         self._is_shown = False
 
+    @property
+    def is_usable(self) -> bool:
+        return self._wanted
+
     def show(self, text: str) -> None:
         if self._wanted:
             room = max(shutil.get_terminal_size().columns - 1, 1)

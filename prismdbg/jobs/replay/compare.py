@@ -17,10 +17,12 @@ from prismdbg.errors import PrismError, RankLost, WaitTimeout
 from prismdbg.jobs.replay.bounded_messages import Received, Said, Shown
 from prismdbg.jobs.replay.divergence import with_causes
 from prismdbg.jobs.replay.exceptions import as_redacted, raised_at, recorded_text, redaction_note, text_of
-from prismdbg.jobs.replay.replay import LiveReplay, Say, redacted_arguments
+from prismdbg.jobs.replay.replay import LiveReplay, redacted_arguments
+from prismdbg.jobs.replay.replay_progress import ReplayProgress
 from prismdbg.jobs.replay.silence import recorded_silence
 from prismdbg.jobs.replay.verdict import AS_RECORDED, AT_END, End, Outcome, Recorded, Seen, decide, ended_by
 from prismdbg.log.rank_log import read_log
+from prismdbg.model.meanwhile import working
 from prismdbg.model.moment import Moment
 from prismdbg.model.plain_text import one_line
 from prismdbg.model.plurals import counted
@@ -144,7 +146,7 @@ class Verdict:
 
 
 def run_to_end(
-    live: LiveReplay, *, until: Moment | None, strict: bool, timeout_s: float, say: Say, tolerance: float = 0.0
+    live: LiveReplay, *, until: Moment | None, strict: bool, timeout_s: float, tolerance: float = 0.0
 ) -> Verdict:
     """Resumes the rank once and follows it to the end moment, to `until`, or to its own end. `tolerance`: by which
     values that the rank sends may differ from the recorded ones, as far as there are sketches of them; 0: by no bit."""
@@ -155,7 +157,8 @@ def run_to_end(
     else:
         stop = str(until) if until else None
         live.client.ask("resume", until=stop, end=live.end_record, strict=strict, tolerance=tolerance)
-        _follow(live, verdict, timeout_s)
+        with working() as tell:
+            _follow(live, verdict, timeout_s, ReplayProgress(live, until, tell))
     verdict.elapsed_ns = time.monotonic_ns() - started
     judge(live.capsule, verdict, until)
     if verdict.outcome not in AS_RECORDED:
@@ -168,7 +171,7 @@ def run_to_end(
     return verdict
 
 
-def _follow(live: LiveReplay, verdict: Verdict, timeout_s: float) -> None:
+def _follow(live: LiveReplay, verdict: Verdict, timeout_s: float, progress: ReplayProgress) -> None:
     deadline = time.monotonic() + timeout_s
     hangs = live.capsule.manifest.incident.kind is IncidentKind.HANG
     log = read_log(live.capsule.log)
@@ -184,7 +187,7 @@ def _follow(live: LiveReplay, verdict: Verdict, timeout_s: float) -> None:
             what = f"the replay did not reach its end within {timeout_s:g} s; it was at {_where(live)}"
             raise WaitTimeout(what, hint=_advice(live))
         try:
-            event = live.client.next_event(min(left, silence_s) if over else left, "the replayed rank")
+            event = progress.next_event(min(left, silence_s) if over else left)
         except WaitTimeout:
             if over and left > silence_s:
                 verdict.end = End.SILENT

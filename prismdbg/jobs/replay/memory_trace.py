@@ -83,7 +83,7 @@ def traced_replay(
         raise UsageError(f"{keep} already exists", hint="choose another name, or remove it first")
     with open_replay(request, say) as live:
         began = live.client.ask("trace", on=True, waits=waits, cache=str(cache_dir()))
-        verdict = run_to_end(live, until=until, strict=False, timeout_s=timeout_s, say=say)
+        verdict = run_to_end(live, until=until, strict=False, timeout_s=timeout_s)
         say(verdict.summary)
         records = _records(live.client)  # asked first: the rank then writes what it holds back
         folder = trace_folder(live.own, began)

@@ -35,6 +35,6 @@ def check_state(run: RunFolder, rank: int, *, steps: int, runtime: str, timeout_
             and_no_more=True,
         )  # fmt: skip
         with open_replay(ReplayRequest(capsule=capsule, runtime=runtime), say) as live:
-            verdict = run_to_end(live, until=None, strict=False, timeout_s=timeout_s, say=say)
+            verdict = run_to_end(live, until=None, strict=False, timeout_s=timeout_s)
         start = capsule.manifest.moment_a
     return Checked(verdict=verdict, start=start, steps=capsule.manifest.moment_b.step - start.step)

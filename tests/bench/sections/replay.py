@@ -209,7 +209,7 @@ def _environment() -> dict[str, str]:
 def _speed(capsule: Capsule, runtime: str) -> float:
     """Seconds of a replayed step, the median; the first was under way at A."""
     with open_replay(ReplayRequest(capsule=capsule, runtime=runtime), _silent) as live:
-        verdict = run_to_end(live, until=None, strict=False, timeout_s=BOUND_S, say=_silent)
+        verdict = run_to_end(live, until=None, strict=False, timeout_s=BOUND_S)
         said = live.output.text()
     if verdict.outcome is not Outcome.IDENTICAL:
         raise BenchError(f"the replay is not identical to the recorded run: {verdict.summary}")

@@ -55,4 +55,6 @@ def test_a_pipe_and_who_does_not_want_it_are_spared() -> None:
 def test_what_it_says() -> None:
     running = Progress(text="running", moment=Moment(12, 3), done=7, total=5)
     assert progress_text(running) == "running, at 12.3, 5 of 5 collectives ..."
+    again = Progress(text="running", moment=Moment(12, 3), done=1, total=5, passes=2)
+    assert progress_text(again) == "running, pass 2, at 12.3, 1 of 5 collectives ..."
     assert progress_text(Progress(text="returning to 12.3", moment=Moment(12, 3))) == "returning to 12.3 ..."

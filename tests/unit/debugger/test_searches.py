@@ -213,3 +213,17 @@ def test_the_rank_stands_at_the_operator_that_is_named(
     assert debugger.session.moment == Moment(1, 0, stands)
     lost = any(isinstance(notice, notices.Said) and "was not found again" in notice.text for notice in told)
     assert lost == (MUL not in at.values() and stands == 9)
+
+
+def test_the_progress_of_a_search_says_which_pass_it_is() -> None:
+    rank = Named()
+    told: list[notices.Notice] = []
+    debugger = Debugger(rank, told.append, recorded=rank.moments, settings=Settings(bound_s=0.05))
+    debugger.begin()
+    debugger.do("goto 2.1")
+    for passes in (2, 1):  # the first search has the rank traced before; it is counted anew for each command
+        told.clear()
+        with pytest.raises(UsageError, match="no NaN or infinity"):
+            debugger.do("origin")
+        (found,) = (notice for notice in told if isinstance(notice, notices.Progress) and "searching" in notice.text)
+        assert found.passes == passes

@@ -102,7 +102,6 @@ def judged(
         strict=False,
         tolerance=tolerance,
         timeout_s=timeout_s,
-        say=lambda _: None,
     )
 
 

@@ -332,9 +332,7 @@ def test_a_replay_of_a_hostile_rank_ends_with_a_verdict_or_an_error(
             unhidden=ALL_HIDDEN,
         )
         try:
-            verdict = run_to_end(
-                cast(LiveReplay, live), until=None, strict=False, timeout_s=BOUND_S, say=lambda _: None
-            )
+            verdict = run_to_end(cast(LiveReplay, live), until=None, strict=False, timeout_s=BOUND_S)
             assert verdict.summary and console.plain(json.dumps(replay._json(verdict, "", "local")))
             replay._print(verdict, "", "")
         except (RankLost, WaitTimeout) as error:
@@ -357,7 +355,7 @@ def test_a_rank_that_compared_more_than_was_recorded_is_not_believed(tmp_path: P
         unhidden=ALL_HIDDEN,
     )
     with pytest.raises(InvalidMessage, match="compared 7 collectives, of 6 recorded"):
-        run_to_end(cast(LiveReplay, live), until=None, strict=False, timeout_s=BOUND_S, say=lambda _: None)
+        run_to_end(cast(LiveReplay, live), until=None, strict=False, timeout_s=BOUND_S)
 
 
 MANY = [

@@ -174,7 +174,7 @@ def nothing(_: str) -> None:
 
 def compared(request: ReplayRequest) -> None:
     with open_replay(request, nothing) as live:
-        verdict = run_to_end(live, until=None, strict=False, timeout_s=1.0, say=nothing)
+        verdict = run_to_end(live, until=None, strict=False, timeout_s=1.0)
         assert verdict.summary
 
 

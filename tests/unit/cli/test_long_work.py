@@ -1,0 +1,65 @@
+"""What long work shows: after a second, in a line that gives way; elsewhere than on a terminal rarely, in lines."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from prismdbg.cli.terminal.long_work import LongWork
+from prismdbg.cli.terminal.progress_line import ProgressLine
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def on(output: io.StringIO, clock: Clock, said: list[str]) -> LongWork:
+    return LongWork(ProgressLine(output, wanted=True), said.append, clock)
+
+
+def test_on_a_terminal_it_begins_after_a_second_and_is_taken_back(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    said: list[str] = []
+    terminal = Terminal()
+    work = on(terminal, clock, said)
+    for at_s, text in ((0.0, "a"), (0.9, "b"), (1.0, "c"), (1.1, "d"), (1.2, "e")):
+        clock.now_s = 100.0 + at_s
+        work.show(text)
+    assert terminal.getvalue() == "\r\x1b[2Kc ...\r\x1b[2Ke ..."
+    work.over()
+    assert terminal.getvalue().endswith("e ...\r\x1b[2K")
+    work.show("another work, which has only begun")
+    assert terminal.getvalue().endswith("\r\x1b[2K") and said == []
+
+
+def test_elsewhere_it_is_a_line_ever_more_rarely(clock: Clock) -> None:
+    said: list[str] = []
+    pipe = io.StringIO()
+    work = on(pipe, clock, said)
+    for second in range(300):
+        clock.now_s = 100.0 + second
+        work.show(f"replaying: collective {second} of 300")
+    assert said == [
+        "replaying: collective 30 of 300, after 30 seconds",
+        "replaying: collective 60 of 300, after 60 seconds",
+        "replaying: collective 120 of 300, after 2.0 minutes",
+        "replaying: collective 240 of 300, after 4.0 minutes",
+    ]
+    work.over()
+    assert pipe.getvalue() == ""
