@@ -10,6 +10,8 @@ from prismdbg.capsule import layout
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.output_file import whole
 from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.exporters.perfetto_packets import messages
+from prismdbg.exporters.perfetto_telemetry import write_file
 from prismdbg.jobs.capture.packed_telemetry import packed_telemetry
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.job_nodes import node_states
@@ -20,20 +22,20 @@ from prismdbg.render import console, telemetry_text
 from prismdbg.telemetry import export
 from prismdbg.telemetry.series import Telemetry, merged
 
-_FORMATS = {"csv": export.csv_lines, "perfetto": export.perfetto_lines}
+_CSV, _PERFETTO = "csv", "perfetto"
 
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path), metavar="RUN|CAPSULE")
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Show only rank N and its devices.")
 @click.option("--node", metavar="NAME", help="Show only the node NAME, of a job with several.")
-@click.option("--export", "form", type=click.Choice(sorted(_FORMATS)), help="Write all readings in this format.")
+@click.option("--export", "form", type=click.Choice([_CSV, _PERFETTO]), help="Write all readings in this format.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the export to FILE.  [default: stdout]",
+    help="Write the export to FILE; CSV also goes to stdout.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @archive_keys
@@ -55,10 +57,12 @@ def command(
     counter, of the value for a gauge. A sensor without readings is listed with the reason. Readings of a mock NVML
     library, as tests use it, are marked `fake`.
 
-    With --export perfetto, the file opens in Perfetto and chrome://tracing.
+    --export perfetto needs -o and the package perfetto; the file opens at https://ui.perfetto.dev.
     """
     if output is not None and form is None:
         raise UsageError("-o needs --export", hint="add --export csv or --export perfetto")
+    if form == _PERFETTO:
+        _require_perfetto(output)
     if form is not None and as_json:
         raise UsageError("--export and --json exclude each other", hint="give one of them")
     telemetry = _of_rank(_of_capsule(path, keys) if _is_capsule(path) else _of_run(path, node), rank)
@@ -115,11 +119,19 @@ def _of_rank(telemetry: Telemetry, rank: int | None) -> Telemetry:
     return export.only(telemetry, kept)
 
 
-def _export(telemetry: Telemetry, form: str, output: Path | None) -> None:
-    lines = _FORMATS[form](telemetry)
+def _require_perfetto(output: Path | None) -> None:
+    messages()  # whether it is installed
     if output is None:
-        for line in lines:
+        raise UsageError("--export perfetto writes a binary file", hint="add -o FILE")
+
+
+def _export(telemetry: Telemetry, form: str, output: Path | None) -> None:
+    if output is None:
+        for line in export.csv_lines(telemetry):
             console.emit(line)
         return
-    with whole(output) as path, path.open("w", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in lines)
+    with whole(output) as path, path.open("wb") as file:
+        if form == _PERFETTO:
+            write_file(telemetry, file)
+        else:
+            file.writelines(f"{line}\n".encode() for line in export.csv_lines(telemetry))

@@ -38,12 +38,21 @@ class Slice:
 
 @dataclass
 class Read:
-    """`tracks`: name and parent by number."""
+    """`tracks`: name and parent by number. units: of counters."""
 
     tracks: dict[int, tuple[str, int]] = field(default_factory=dict)
+    units: dict[int, str] = field(default_factory=dict)
     slices: list[Slice] = field(default_factory=list)
     instants: list[Slice] = field(default_factory=list)
-    counts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    counts: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+
+    def path(self, track: int) -> tuple[str, ...]:
+        """Names from the outermost track."""
+        name, parent = self.tracks[track]
+        return (*self.path(parent), name) if parent else (name,)
+
+    def counters(self) -> dict[tuple[str, ...], list[tuple[int, float]]]:
+        return {self.path(track): points for track, points in self.counts.items()}
 
     def of(self, rank: int, title: str) -> list[Slice]:
         below = {
@@ -64,6 +73,7 @@ def read(path: Path) -> Read:
         if packet.HasField("track_descriptor"):
             track = packet.track_descriptor
             found.tracks[track.uuid] = track.name, track.parent_uuid
+            found.units[track.uuid] = track.counter.unit_name
         elif packet.HasField("track_event"):
             _event(packet, found, interned)
     return found
@@ -73,7 +83,9 @@ def _event(packet: Any, found: Read, interned: dict[Any, Any]) -> None:
     event = packet.track_event
     assert event.track_uuid in found.tracks
     if event.type == event.TYPE_COUNTER:
-        found.counts.setdefault(event.track_uuid, []).append((packet.timestamp, event.counter_value))
+        found.counts.setdefault(event.track_uuid, []).append(
+            (packet.timestamp, getattr(event, event.WhichOneof("counter_value_field")))
+        )
         return
     if event.type == event.TYPE_SLICE_END:
         (last,) = [s for s in found.slices if s.track == event.track_uuid and s.end_ns is None]
