@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from prismdbg.errors import CapsuleError
 from prismdbg.telemetry.sensor import Kind, Provenance, Sensor
 
 Ints = NDArray[np.int64]
@@ -76,6 +77,15 @@ class Telemetry:
     def subjects(self) -> list[str]:
         """In the order in which they were first read."""
         return list(dict.fromkeys(subject for subject, _ in (*self.series, *self.missing)))
+
+
+def readable(telemetry: Telemetry) -> Telemetry:
+    """`CapsuleError` where nothing of it can be read."""
+    if not telemetry.period_ns:
+        raise CapsuleError(
+            f"no telemetry can be read: {telemetry.damage}", hint="record the job again: the file is damaged"
+        )
+    return telemetry
 
 
 def merged(nodes: Mapping[str, Telemetry]) -> Telemetry:

@@ -9,18 +9,18 @@ import click
 from prismdbg.capsule import layout
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.output_file import whole
-from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.errors import UsageError
 from prismdbg.exporters.perfetto_packets import messages
 from prismdbg.exporters.perfetto_telemetry import write_file
 from prismdbg.jobs.capture.packed_telemetry import packed_telemetry
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.job_nodes import node_states
-from prismdbg.jobs.storage.job_telemetry import JobTelemetry
+from prismdbg.jobs.storage.job_telemetry import JobTelemetry, all_telemetry
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.render import console, telemetry_text
 from prismdbg.telemetry import export
-from prismdbg.telemetry.series import Telemetry, merged
+from prismdbg.telemetry.series import Telemetry, merged, readable
 
 _CSV, _PERFETTO = "csv", "perfetto"
 
@@ -83,28 +83,19 @@ def _of_capsule(path: Path, keys: Keys) -> Telemetry:
         telemetry = packed_telemetry(capsule)
     if telemetry is None:
         raise UsageError(f"{path} contains no telemetry", hint="record the job with --telemetry")
-    return _readable(telemetry)
+    return readable(telemetry)
 
 
 def _of_run(path: Path, node: str | None) -> Telemetry:
     run = RunFolder.existing(path)
-    states = node_states(run)
-    nodes = JobTelemetry(run, states, at_once=1 if node is not None else max(len(states), 1))
+    nodes = JobTelemetry(run, node_states(run), at_once=1) if node is not None else all_telemetry(run)
     if not nodes:
         raise UsageError(f"{path} contains no telemetry", hint="record the job with --telemetry")
     if node is not None and node not in nodes:
         known = ", ".join(filter(None, nodes))
         hint = f"choose one of the nodes: {known}" if known else "leave --node out: one node alone was recorded"
         raise UsageError(f"no telemetry of node {node}", hint=hint)
-    return _readable(nodes[node] if node is not None else merged(nodes))
-
-
-def _readable(telemetry: Telemetry) -> Telemetry:
-    if not telemetry.period_ns:
-        raise CapsuleError(
-            f"no telemetry can be read: {telemetry.damage}", hint="record the job again: the file is damaged"
-        )
-    return telemetry
+    return readable(nodes[node] if node is not None else merged(nodes))
 
 
 def _of_rank(telemetry: Telemetry, rank: int | None) -> Telemetry:
