@@ -15,9 +15,11 @@ from typing import IO
 
 from prismdbg.capsule.log.events import Note, RankLog, StepMark
 from prismdbg.capsule.log.format import StepSource
+from prismdbg.capsule.secrets.rules import redact_text
 from prismdbg.exporters.perfetto_packets import Annotations, Packets
 from prismdbg.exporters.perfetto_telemetry import TelemetryTracks
 from prismdbg.exporters.perfetto_waits import Arrivals
+from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.memory.curve import curve
 from prismdbg.memory.trace import MemoryTrace
 from prismdbg.model import dtypes
@@ -194,7 +196,8 @@ def _about(call: Collective) -> Annotations:
     if call.place:
         about["source"] = call.place
     if call.failure is not None:
-        about["failure"] = f"{call.failure.type}: {call.failure.text}"[:_TEXT_SHOWN]
+        text = redact_text(f"{call.failure.type}: {call.failure.text}", find=find)  # a log has it as it was raised
+        about["failure"] = text[:_TEXT_SHOWN]
     return about
 
 

@@ -156,6 +156,19 @@ def test_calls_are_slices_with_what_the_log_says(tmp_path: Path) -> None:
     assert (seen.name, seen.about["type"], seen.about["text"]) == ("exception", "ValueError", "<b>no</b>")
 
 
+def test_the_text_of_a_failed_call_is_written_without_secrets(tmp_path: Path) -> None:
+    """Only what nothing caught is redacted by the rank itself."""
+    log = TinyLog(tmp_path / "run" / "ranks" / "0")
+    log.group("0", (0, 1), "default_pg")
+    record = log.issue(0, 1)
+    log.note(
+        "failed", record_id=record, type="RuntimeError", text="no way to https://me:hunter22x@host", at_issue=False
+    )
+    log.complete(record, status=fmt.Status.FAILED)
+    (call,) = exported(tmp_path / "run").of(0, "world")
+    assert call.about["failure"] == "RuntimeError: no way to https://me:<redacted>@host"
+
+
 def test_a_step_that_a_gradient_scaler_skipped_is_named_as_skipped(tmp_path: Path) -> None:
     log = TinyLog(tmp_path / "run" / "ranks" / "0.0", 0)
     log.group("0", (0, 1), "default_pg")
