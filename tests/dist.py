@@ -16,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TRAIN = ROOT / "examples" / "incidents" / "nan" / "train.py"
+TYPED = ROOT / "tests" / "typed_program.py"
 BOUND_S = 1800.0
 COMPILERS = ("g++", "c++", "gcc", "cc", "clang++", "clang")
 
@@ -37,6 +38,8 @@ def trial(package: Path, torch: str, home: Path) -> None:
     home.mkdir()
     run([sys.executable, "-m", "venv", str(home / "venv")], cwd=home)
     run([str(home / "venv" / "bin" / "pip"), "install", "-q", f"torch=={torch}", str(package)], cwd=home)
+    python = str(home / "venv" / "bin" / "python")
+    run([sys.executable, "-m", "mypy", "--strict", "--python-executable", python, str(TYPED)], cwd=home)
     for name, hidden in (("python", True), ("native", False)):
         path = without_compilers(home / "bin") if hidden else os.environ["PATH"]
         environment = {**os.environ, "PATH": path, "XDG_CACHE_HOME": str(home / "cache"), "OMP_NUM_THREADS": "1"}

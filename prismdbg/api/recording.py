@@ -11,29 +11,41 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from prismdbg.api.memory import Memory
+from prismdbg.api.rich_shown import rank_table, recording_text
+from prismdbg.api.tables import table
+from prismdbg.api.telemetry import Sensors
 from prismdbg.capsule import layout
+from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log.coverage import receives
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.log.format import payload_segment
 from prismdbg.capsule.log.reader import read_payload
 from prismdbg.capsule.manifest import Manifest
+from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident
 from prismdbg.diagnosis.why import Diagnosis, diagnose
-from prismdbg.errors import CapsuleError, FacilityError, UsageError
+from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.jobs.capture.packed_telemetry import packed_telemetry
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
+from prismdbg.jobs.storage.job_telemetry import all_telemetry
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.log.columns import NOT_ENDED
 from prismdbg.log.rank_log import columns_of
 from prismdbg.log.timeline_svg import timeline_svg
+from prismdbg.memory.trace import open_trace
 from prismdbg.model import dtypes
 from prismdbg.model.collective import Collective, Group, TensorMeta, group_title
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
+from prismdbg.settings.rank_config import RANK_MEMORY
+from prismdbg.telemetry.series import merged, readable
 
 if TYPE_CHECKING:
     import pandas
+    from rich.console import RenderableType
 
 Array = np.ndarray[Any, np.dtype[Any]]
 # Of torch's element types those that numpy has under the same name.
@@ -43,10 +55,12 @@ _SAME_IN_NUMPY = frozenset(name for name in dtypes.ITEM_BYTES if name in np.scty
 class Rank:
     """One rank of a recording."""
 
-    def __init__(self, log: RankLog, folder: Path | None) -> None:
-        """`folder`: with the payloads; None where there are none."""
+    def __init__(self, log: RankLog, folder: Path | None, trace: Path | None = None) -> None:
+        """`folder`: with the payloads; None where there are none. `trace`: where its memory trace is, if there is
+        one."""
         self.log = log
         self._folder = folder
+        self._trace = trace
 
     @property
     def number(self) -> int:
@@ -124,11 +138,14 @@ class Rank:
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per collective. Needs pandas."""
-        try:
-            import pandas
-        except ImportError:
-            raise FacilityError("pandas is not installed", hint="pip install pandas, or use rank.columns()") from None
-        return pandas.DataFrame(self.columns())
+        return table(self.columns())
+
+    def memory(self) -> Memory:
+        """The memory that the rank held, of the device with the largest peak. Raises `UsageError` if no trace was
+        recorded with it."""
+        if self._trace is None or not is_trace(self._trace):
+            raise UsageError(f"rank {self.number} has no memory trace", hint="record the job with --memory")
+        return Memory(open_trace(self._trace))
 
     def __repr__(self) -> str:
         return f"<rank {self.number}: {len(self.collectives)} collectives>"
@@ -136,6 +153,10 @@ class Rank:
     def _repr_html_(self) -> str:
         """For notebooks: a timeline of its last collectives."""
         return f"<p>{escape(repr(self))}</p>{timeline_svg({self.number: self.log})}"
+
+    def __rich__(self) -> RenderableType:
+        """For terminals: its last collectives."""
+        return rank_table(self)
 
 
 class Recording:
@@ -150,17 +171,22 @@ class Recording:
         try:
             self.manifest: Manifest | None = None
             folders: dict[int, Path] = {}
+            traces: dict[int, Path] = {}
+            self._capsule: Capsule | None = None
             if (path.is_file() and not _is_imported(path)) or (path / layout.MANIFEST).is_file():
                 capsule = self._open.enter_context(opened(path, keys))
-                self.manifest = capsule.manifest
+                self._capsule, self.manifest = capsule, capsule.manifest
                 self._evidence: Evidence = gather(capsule.path)
                 folders = {capsule.manifest.rank: capsule.log}
+                traces = {capsule.manifest.rank: capsule.path / layout.MEMORY}
             else:
                 self._evidence = gather(path)
                 if RunFolder(path).ranks.is_dir():
                     folders = {rank: RunFolder(path.resolve()).latest(rank) for rank in self._evidence.logs}
+                    traces = {rank: folder / RANK_MEMORY for rank, folder in folders.items()}
             self.ranks: Mapping[int, Rank] = {
-                rank: Rank(log, folders.get(rank)) for rank, log in sorted(self._evidence.logs.items())
+                rank: Rank(log, folders.get(rank), traces.get(rank))
+                for rank, log in sorted(self._evidence.logs.items())
             }
         except BaseException:
             self._open.close()
@@ -174,6 +200,21 @@ class Recording:
     def why(self) -> Diagnosis:
         """The diagnosis of `prismdbg why`: verdicts, the most certain first, and what limits them."""
         return diagnose(self._evidence)
+
+    def telemetry(self) -> Sensors:
+        """The readings of sensors that were recorded with the job; a capsule has those of its rank. Raises `UsageError`
+        if there are none.
+
+        The sensors of several nodes are called `cpu 0 on NODE`, and their times are those of the first node's clock.
+        """
+        if self._capsule is not None:
+            found = packed_telemetry(self._capsule)
+        else:
+            nodes = all_telemetry(RunFolder(self.path))
+            found = merged(nodes) if nodes else None
+        if found is None:
+            raise UsageError(f"{self.path} contains no telemetry", hint="record the job with --telemetry")
+        return Sensors(readable(found))
 
     def __getitem__(self, rank: int) -> Rank:
         if rank not in self.ranks:
@@ -204,6 +245,10 @@ class Recording:
         )
         verdicts = f"<ul>{rows}</ul>" if rows else f"<p>{escape(found.summary)}</p>"
         return f"<h4>{escape(self.path.name)}</h4>{verdicts}{timeline_svg(self._evidence.logs)}"
+
+    def __rich__(self) -> RenderableType:
+        """For terminals: verdicts and ranks."""
+        return recording_text(self)
 
 
 def _is_imported(path: Path) -> bool:

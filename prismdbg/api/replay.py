@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from prismdbg.api.rich_shown import lines
 from prismdbg.debugger.debugger import Debugger, Settings, debug
 from prismdbg.debugger.time_travel import Travel, open_travel
 from prismdbg.errors import UsageError
@@ -21,6 +22,9 @@ from prismdbg.render.answer_text import answer_text
 from prismdbg.render.stop_text import source_lines
 from prismdbg.session.answers import Answer, Arrived, BreakpointSet, Phase
 from prismdbg.session.notices import Notice, Stopped
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 class Replay:
@@ -130,8 +134,13 @@ class Replay:
         where = f"<p>{escape(str(self.phase))} at <b>{self.moment}</b></p>"
         if self.stop is None:
             return where
-        lines = "\n".join(source_lines(self._debugger.source()))
-        return f"{where}<pre>{escape(lines)}</pre>"
+        source = "\n".join(source_lines(self._debugger.source()))
+        return f"{where}<pre>{escape(source)}</pre>"
+
+    def __rich__(self) -> RenderableType:
+        """For terminals: the same."""
+        where = f"{self.phase} at {self.moment}"
+        return lines([where, *(source_lines(self._debugger.source()) if self.stop is not None else ())])
 
 
 @contextmanager

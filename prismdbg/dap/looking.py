@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from prismdbg.dap.arguments import Arguments
 from prismdbg.dap.handles import Handles
 from prismdbg.dap.motion import THREAD
 from prismdbg.dap.sources import Sources
-from prismdbg.dap.values import Held, Piece, Variables
+from prismdbg.dap.values import Held, Piece, Variables, is_tensor
 from prismdbg.debugger.debugger import Debugger
 from prismdbg.errors import UsageError
 from prismdbg.expr.parser import parse
@@ -19,14 +19,16 @@ from prismdbg.model.collective import Frame
 from prismdbg.session.answers import Phase
 from prismdbg.session.breakpoint_line import require_change
 from prismdbg.session.divergence_text import render_divergence
-from prismdbg.session.frames import is_library
+from prismdbg.session.frames import event_names, is_library, own_names
+
+_SENT_AND_RECEIVED = ("input", "out")  # lists of tensors, by the names that expressions have for them
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """kind: locals, event or watches."""
+    """kind: locals, event, tensors or watches."""
 
     kind: str
     frame: int
@@ -107,6 +109,7 @@ class Looking:
             name = "Collective" if not stop.is_between else str(stop.collective["kind"]).capitalize()
             scopes.append(self._scope(name, Scope("event", frame)))
         scopes.append(self._scope("Locals", Scope("locals", frame), {"presentationHint": "locals"}))
+        scopes.append(self._scope("Tensors", Scope("tensors", frame), {"expensive": True}))
         if self._debugger.session.watches.all:
             scopes.append(self._scope("Watch expressions", Scope("watches", frame)))
         return {"scopes": scopes}
@@ -128,12 +131,24 @@ class Looking:
         self.in_frame(scope.frame)
         if scope.kind == "watches":
             return [self._watched(watch.text, scope.frame) for watch in self._debugger.session.watches.all]
-        is_event = scope.kind == "event"
-        names = [name for name in self._debugger.local_names() if (name["from"] == "stop") is is_event]
+        known = self._debugger.local_names()
+        if scope.kind == "tensors":
+            return [*self._sent_and_received(known, scope.frame), *self._listed(scope, _tensors(own_names(known)))]
+        chosen = [name for name in known if (name["from"] == "stop") is (scope.kind == "event")]
+        return self._listed(scope, chosen)
+
+    def _listed(self, scope: Scope, names: Iterable[Json]) -> list[Json]:
         return [
             self.variables.listed(name["name"], name["type"], name["text"], _named(scope, name["name"]), scope.frame)
             for name in names
         ]
+
+    def _sent_and_received(self, known: Sequence[Json], frame: int) -> Iterator[Json]:
+        """The tensors of the event, each by itself: `input[0]`."""
+        for name in filter(event_names(known).__contains__, _SENT_AND_RECEIVED):
+            held = Held(frame=frame, text=name)
+            for found in self.variables.inside(held, Piece("indexed"), lambda text: self.value_in(frame, text)):
+                yield {**found, "name": f"{name}{found['name']}"}
 
     def _watched(self, text: str, frame: int) -> Json:
         try:
@@ -177,6 +192,12 @@ class Looking:
         raise UsageError("the rank is not stopped at an exception")
 
 
+def _tensors(names: Iterable[Json]) -> Iterator[Json]:
+    return (name for name in names if is_tensor(name["type"]))
+
+
 def _named(scope: Scope, name: str) -> str:
-    """As an expression has it: `local.` is the frame's, also where the event has the same name."""
-    return f"local.{name}" if scope.kind == "locals" else name
+    """As an expression has it: `local.` is the frame's, also where the event has the same name. Of the tensors those of
+    the event have an index."""
+    is_local = scope.kind == "locals" or (scope.kind == "tensors" and "[" not in name)
+    return f"local.{name}" if is_local else name

@@ -15,6 +15,7 @@ from prismdbg.render.value_text import number, rows, value_text
 PIECE = 32  # items of a list that a rank renders at once
 MAX_COUNT = 2000
 MAX_KEY = 200
+_TENSORS = frozenset(["Tensor", "Parameter", "DTensor", "AsyncCollectiveTensor"])
 PLAIN = frozenset(["int", "float", "str", "bool", "NoneType", "bytes", "complex"])
 
 Json = dict[str, Any]
@@ -41,6 +42,12 @@ class Piece:
     count: int = 0
 
 
+def is_tensor(kind: str) -> bool:
+    """Of the name of a class, as a rank gives it; subclasses of the program's own are not known."""
+    module, _, name = kind.rpartition(".")
+    return name in _TENSORS and module.partition(".")[0] == "torch"
+
+
 class Variables:
     """Makes variables and opens them. `memory` holds what `readMemory` may be asked for."""
 
@@ -60,7 +67,7 @@ class Variables:
             "name": name, "value": text, "type": kind, "evaluateName": expression,
             "variablesReference": self.held.add(held) if opens else 0,
         }  # fmt: skip
-        return found | ({"memoryReference": str(self.memory.add(held))} if kind in ("Tensor", "Parameter") else {})
+        return found | ({"memoryReference": str(self.memory.add(held))} if is_tensor(kind) else {})
 
     def variable(self, name: str, value: Json, expression: str, frame: int) -> Json:
         return {"name": name, "value": value_text(value, brief=True), **self.reference(value, expression, frame)} | (

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
+from prismdbg.capsule.secrets import own_rules
 from prismdbg.emulate.emulated_rank import EmulatedRank, Program
 from prismdbg.emulate.rank_output import KeptOutput, RankOutput, ShownOutput
 from prismdbg.emulate.rank_scheduler import Event, MissingValue
@@ -55,6 +56,7 @@ class RankGroup:
         self._said: set[str] = set()
         self._chains: set[tuple[str, ...]] = set()
         self._sender_warning = SenderWarning(request.mesh)
+        secret_names, secret_values = own_rules.as_texts()
         self.shared = RankConfig(
             mode=Mode.EMULATE,
             socket_dir=str(sockets),
@@ -65,6 +67,8 @@ class RankGroup:
             memory=request.memory,
             memory_cap=request.memory_cap,
             user_code=user_code.paths(),
+            secret_names=secret_names,
+            secret_values=secret_values,
             nan_check=False,  # values stand on assumptions: nothing is claimed about them
             fingerprints=False,
             native=False,

@@ -1,4 +1,5 @@
-"""A recording as a trace that Perfetto opens: a track for each rank, with its steps, collectives, waits and memory.
+"""A recording as a trace that Perfetto opens: a track for each rank, with its steps, collectives, waits and memory, and
+counters of telemetry.
 
 The calls of several ranks that are one collective are joined by a flow, in the order in which the ranks came to it.
 What did not end stays open. Times are nanoseconds since 1970.
@@ -14,13 +15,17 @@ from typing import IO
 
 from prismdbg.capsule.log.events import Note, RankLog, StepMark
 from prismdbg.capsule.log.format import StepSource
+from prismdbg.capsule.secrets.rules import redact_text
 from prismdbg.exporters.perfetto_packets import Annotations, Packets
+from prismdbg.exporters.perfetto_telemetry import TelemetryTracks
 from prismdbg.exporters.perfetto_waits import Arrivals
+from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.memory.curve import curve
 from prismdbg.memory.trace import MemoryTrace
 from prismdbg.model import dtypes
 from prismdbg.model.collective import Collective, TensorMeta
 from prismdbg.model.ops import OPS, Movement
+from prismdbg.telemetry.series import Telemetry
 
 MOST_COUNTS = 20_000  # points of a rank's memory
 _TENSORS_SHOWN = 8
@@ -37,12 +42,14 @@ _NEVER = 1 << 63
 
 @dataclass(slots=True, kw_only=True)
 class Written:
-    """`earlier`: calls that were not written, for `last`. `counters`: ranks with their memory."""
+    """`earlier`: calls that were not written, for `last`. `counters`: ranks with their memory. `sensors`: of telemetry
+    those that have readings since the first call."""
 
     ranks: int = 0
     calls: int = 0
     earlier: int = 0
     counters: int = 0
+    sensors: int = 0
 
 
 def write_trace(
@@ -52,28 +59,38 @@ def write_trace(
     *,
     last: int,
     clocks_agree: bool = True,
+    telemetry: Mapping[str, Telemetry] = {},
+    nodes: Mapping[int, str] = {},
 ) -> Written:
     """With the `last` calls of each rank at most. `traces`: of the ranks' memory, as far as there are any.
 
-    clocks_agree: times of two ranks can be compared, so that it can be said for whom a rank waited.
+    clocks_agree: times of two ranks can be compared, so that it can be said for whom a rank waited. telemetry: by
+    node; nodes: of the ranks, where there are several.
     """
     packets, written = Packets(file), Written()
     kept = {rank: _last(log, last) for rank, log in sorted(logs.items())}
     begins = [calls[0].time_created_ns + logs[rank].wall_offset_ns for rank, calls in kept.items() if calls]
-    packets.clock(min(begins, default=0))
+    since_ns = min(begins, default=0)
+    packets.clock(since_ns)
+    parents: dict[int, int] = {}
     arrivals = Arrivals(logs, kept) if clocks_agree else None
     for rank, calls in kept.items():
         log = logs[rank]
-        parent = packets.track(f"rank {rank}", place=rank)
+        parent = parents[rank] = packets.track(f"rank {rank}", place=rank)
         _Lanes(packets, rank, log, parent, has_flows=len(logs) > 1, arrivals=arrivals).write(calls)
         _write_steps(packets, log, parent, calls)
         _write_notes(packets, log, parent)
         if rank in traces:
-            _write_memory(packets, traces[rank], parent, since_ns=min(begins, default=0))
+            _write_memory(packets, traces[rank], parent, since_ns=since_ns)
         written.ranks += 1
         written.calls += len(calls)
         written.earlier += len(log.collectives) - len(calls)
         written.counters += rank in traces
+    tracks = TelemetryTracks(packets, parents)
+    for node, found in telemetry.items():
+        offsets = [log.wall_offset_ns for rank, log in logs.items() if nodes.get(rank, "") == node]
+        offset_ns = offsets[0] if offsets else found.wall_offset_ns  # as the node's ranks are shown, by one clock
+        written.sensors += tracks.write(found, offset_ns=offset_ns, since_ns=since_ns, node=node)
     return written
 
 
@@ -179,7 +196,8 @@ def _about(call: Collective) -> Annotations:
     if call.place:
         about["source"] = call.place
     if call.failure is not None:
-        about["failure"] = f"{call.failure.type}: {call.failure.text}"[:_TEXT_SHOWN]
+        text = redact_text(f"{call.failure.type}: {call.failure.text}", find=find)  # a log has it as it was raised
+        about["failure"] = text[:_TEXT_SHOWN]
     return about
 
 
@@ -238,7 +256,7 @@ def _write_device(packets: Packets, trace: MemoryTrace, parent: int, *, since_ns
         if with_backend and not trace.is_backend.any():
             continue
         drawn = curve(trace, MOST_COUNTS, with_backend=with_backend)
-        track = packets.track(title + where, parent, place=2 + with_backend, unit_bytes=True)
+        track = packets.counter(title + where, parent, place=2 + with_backend)
         for row, high in zip(drawn.rows.tolist(), drawn.high_bytes.tolist(), strict=True):
             time_ns = int(trace.time_ns[row]) + trace.wall_offset_ns
             if time_ns >= since_ns:

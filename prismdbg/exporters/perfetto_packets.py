@@ -56,20 +56,32 @@ class Packets:
             packet.clock_snapshot.clocks.add(clock_id=clock, timestamp=_as_time(wall_ns))
         self._write(packet)
 
-    def track(self, name: str, parent: int = 0, *, place: int = 0, unit_bytes: bool = False) -> int:
-        """Its number. `place`: among its siblings. unit_bytes: of a counter."""
+    def track(self, name: str, parent: int = 0, *, place: int = 0) -> int:
+        """Its number. `place`: among its siblings."""
+        packet = self._track(name, parent, place)
+        packet.track_descriptor.child_ordering = self._proto.TrackDescriptor.EXPLICIT
+        self._write(packet)
+        return self._tracks
+
+    def counter(self, name: str, parent: int = 0, *, place: int = 0, unit: str = "") -> int:
+        """The number of a counter's track. `unit`: empty for bytes."""
+        packet = self._track(name, parent, place)
+        described = packet.track_descriptor.counter
+        if unit:
+            described.unit_name = unit
+        else:
+            described.unit = self._proto.CounterDescriptor.UNIT_SIZE_BYTES
+        self._write(packet)
+        return self._tracks
+
+    def _track(self, name: str, parent: int, place: int) -> Any:
         self._tracks += 1
         packet = self._packet()
         track = packet.track_descriptor
         track.uuid, track.name, track.sibling_order_rank = self._tracks, name, place
         if parent:
             track.parent_uuid = parent
-        if unit_bytes:
-            track.counter.unit = self._proto.CounterDescriptor.UNIT_SIZE_BYTES
-        else:
-            track.child_ordering = self._proto.TrackDescriptor.EXPLICIT
-        self._write(packet)
-        return self._tracks
+        return packet
 
     def begin(
         self,
@@ -89,11 +101,14 @@ class Packets:
     def instant(self, track: int, time_ns: int, name: str, about: Annotations) -> None:
         self._event(self._proto.TrackEvent.TYPE_INSTANT, track, time_ns, name, about)
 
-    def count(self, track: int, time_ns: int, value: int) -> None:
+    def count(self, track: int, time_ns: int, value: float) -> None:
         packet = self._packet(time_ns)
         event = packet.track_event
         event.type, event.track_uuid = self._proto.TrackEvent.TYPE_COUNTER, track
-        event.counter_value = min(max(value, -_LAST - 1), _LAST)
+        if isinstance(value, int):
+            event.counter_value = min(max(value, -_LAST - 1), _LAST)
+        else:
+            event.double_counter_value = value
         self._write(packet)
 
     def _event(

@@ -1,4 +1,4 @@
-"""What an export reads: the logs of a RUN or of a capsule, and the memory that was traced while they were recorded."""
+"""What an export reads: the logs of a RUN or of a capsule, and memory and telemetry that were recorded with them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.importers.formats import is_imported
 from prismdbg.jobs.capture.packed_memory import packed_trace
+from prismdbg.jobs.capture.packed_telemetry import packed_telemetry
 from prismdbg.jobs.evidence import gather, of_capsule
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.settings.rank_config import RANK_MEMORY
+from prismdbg.telemetry.series import Telemetry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """`manifest`: of a capsule. `memory`: by rank, as far as it was traced. `damaged`: sentences on traces that cannot
-    be read."""
+    """`manifest`: of a capsule. `memory`: by rank, as far as it was traced. `telemetry`: by node. `damaged`: sentences
+    on what cannot be read."""
 
     evidence: Evidence
     manifest: Manifest | None = None
     memory: Mapping[int, MemoryTrace] = field(default_factory=dict)
+    telemetry: Mapping[str, Telemetry] = field(default_factory=dict)
     damaged: tuple[str, ...] = ()
 
 
@@ -42,14 +45,23 @@ def source_at(path: Path, keys: Keys) -> Iterator[Source]:
         with opened(path, keys) as capsule:
             trace = packed_trace(capsule)
             traces = {capsule.manifest.rank: trace} if trace is not None else {}
-            yield _source(path, of_capsule(capsule), traces, capsule.manifest)
+            readings = packed_telemetry(capsule)
+            telemetry = {"": readings} if readings is not None else {}
+            yield _source(path, of_capsule(capsule), traces, telemetry, capsule.manifest)
         return
     evidence, run = gather(path, keys), RunFolder(path.resolve())
     folders = {rank: run.latest(rank) / RANK_MEMORY for rank in evidence.logs} if run.ranks.is_dir() else {}
-    yield _source(path, evidence, {rank: folder for rank, folder in folders.items() if is_trace(folder)})
+    traces = {rank: folder for rank, folder in folders.items() if is_trace(folder)}
+    yield _source(path, evidence, traces, evidence.telemetry)
 
 
-def _source(path: Path, evidence: Evidence, traces: Mapping[int, Path], manifest: Manifest | None = None) -> Source:
+def _source(
+    path: Path,
+    evidence: Evidence,
+    traces: Mapping[int, Path],
+    telemetry: Mapping[str, Telemetry],
+    manifest: Manifest | None = None,
+) -> Source:
     if not evidence.logs:
         raise UsageError(f"{path} has no log that can be read", hint=f"see why: prismdbg why {path}")
     memory, damaged = {}, []
@@ -58,4 +70,4 @@ def _source(path: Path, evidence: Evidence, traces: Mapping[int, Path], manifest
             memory[rank] = open_trace(folder)
         except CapsuleError as error:
             damaged.append(f"the memory trace of rank {rank} cannot be read: {error}")
-    return Source(evidence=evidence, manifest=manifest, memory=memory, damaged=tuple(damaged))
+    return Source(evidence=evidence, manifest=manifest, memory=memory, telemetry=telemetry, damaged=tuple(damaged))

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from prismdbg.capsule.secrets import own_rules
 from prismdbg.model import user_code
 from prismdbg.rank.recording.backward_pass import BackwardPass
 from prismdbg.rank.recording.recorder import Recorder
@@ -26,6 +27,7 @@ def start() -> None:
         return
     _started = True
     user_code.use(config.user_code)
+    own_rules.use_texts(config.secret_names, config.secret_values)
     if config.mode is Mode.RECORD:
         _record(config)
     elif config.mode is Mode.EMULATE:

@@ -12,6 +12,7 @@ from typing import Any
 from prismdbg.errors import UsageError
 
 ENVIRONMENT_NAME = "PRISMDBG_CONFIG"
+_TUPLES = ("ranks", "user_code", "secret_names", "secret_values")
 RANK_MEMORY = "memory"  # the trace in a rank's folder
 CAP_DETAILS = "What it holds: "  # in a recorded rank the end of the exception that a cap on memory raises
 
@@ -29,6 +30,7 @@ class RankConfig:
     ranks: record only these (all when empty). log: in a replay, the folder with the recorded log.
     memory: operators, allocations and frees are traced from the start. memory_cap: bytes of the program's own, 0: none.
     user_code: paths of the user's own code, see `model/user_code.py`.
+    secret_names, secret_values: rules of the user's own, see `capsule/secrets/own_rules.py`.
     seeds: what random generators begin with (`rank/recording/seeds.py`).
     state_every: a state snapshot every so many steps, 0: none.
     sketches: of what is sent, for a comparison by tolerance (`model/sketch.py`).
@@ -62,6 +64,8 @@ class RankConfig:
     node: str = ""
     first_attempt: int = 0
     user_code: tuple[str, ...] = ()
+    secret_names: tuple[str, ...] = ()
+    secret_values: tuple[str, ...] = ()
     rank: int = -1
     world_size: int = 0
     seeds: dict[str, Any] = field(default_factory=dict)
@@ -89,7 +93,7 @@ class RankConfig:
         try:
             data = json.loads(path.read_text())
             data["mode"] = Mode(data["mode"])
-            data |= {name: tuple(data.get(name, ())) for name in ("ranks", "user_code")}
+            data |= {name: tuple(data.get(name, ())) for name in _TUPLES}
             return cls(**data)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise UsageError(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from prismdbg.errors import CapsuleError
 from prismdbg.telemetry.sensor import Kind, Provenance, Sensor
 
 Ints = NDArray[np.int64]
@@ -78,6 +79,15 @@ class Telemetry:
         return list(dict.fromkeys(subject for subject, _ in (*self.series, *self.missing)))
 
 
+def readable(telemetry: Telemetry) -> Telemetry:
+    """`CapsuleError` where nothing of it can be read."""
+    if not telemetry.period_ns:
+        raise CapsuleError(
+            f"no telemetry can be read: {telemetry.damage}", hint="record the job again: the file is damaged"
+        )
+    return telemetry
+
+
 def merged(nodes: Mapping[str, Telemetry]) -> Telemetry:
     """Of several nodes as of one: `cpu 0 on n2`, with times by the clock of the first node. The nodes' wall clocks, by
     which times of different nodes are compared, may differ."""
@@ -89,10 +99,10 @@ def merged(nodes: Mapping[str, Telemetry]) -> Telemetry:
     for node, found in nodes.items():
         later_ns = found.wall_offset_ns - first.wall_offset_ns
         for (subject, name), each in found.series.items():
-            sensor = replace(each.sensor, subject=_on_node(subject, node))
+            sensor = replace(each.sensor, subject=on_node(subject, node))
             series[sensor.subject, name] = replace(each, sensor=sensor, times_ns=each.times_ns + later_ns)
-        missing |= {(_on_node(subject, node), name): why for (subject, name), why in found.missing.items()}
-        texts |= {(_on_node(subject, node), name): text for (subject, name), text in found.texts.items()}
+        missing |= {(on_node(subject, node), name): why for (subject, name), why in found.missing.items()}
+        texts |= {(on_node(subject, node), name): text for (subject, name), text in found.texts.items()}
         damage += [found.damage] if found.damage else []
     return Telemetry(
         period_ns=max(found.period_ns for found in nodes.values()),
@@ -105,7 +115,7 @@ def merged(nodes: Mapping[str, Telemetry]) -> Telemetry:
     )
 
 
-def _on_node(subject: str, node: str) -> str:
+def on_node(subject: str, node: str) -> str:
     """A rank and a GPU have names that are their own in the job."""
     return subject if not node or subject.startswith(("rank ", "gpu ")) else f"{subject} on {node}"
 

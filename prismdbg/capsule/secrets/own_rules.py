@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 Patterns = tuple[re.Pattern[str], ...]
 
@@ -16,6 +17,22 @@ def use(names: Patterns, values: Patterns) -> None:
     the last one is the secret."""
     global _names, _values
     _names, _values = names, values
+
+
+def as_texts() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names and the values, for `use_texts` in another process."""
+    return tuple(pattern.pattern for pattern in _names), tuple(pattern.pattern for pattern in _values)
+
+
+def use_texts(names: Iterable[str], values: Iterable[str]) -> None:
+    """As `use`. A text that this Python cannot compile is left out: it may be an older one than the user's."""
+    use(tuple(_compiled(names)), tuple(_compiled(values)))
+
+
+def _compiled(texts: Iterable[str]) -> Iterator[re.Pattern[str]]:
+    for text in texts:
+        with suppress(re.error):
+            yield re.compile(text)
 
 
 def is_secret_name(name: str) -> bool:

@@ -48,8 +48,8 @@ def command(path: Path, kind: str, output: Path, last: int, keys: Keys) -> None:
 
     Example: `prismdbg export RUN --format flight-recorder -o DUMPS`, then `torchfrtrace DUMPS`
 
-    perfetto: a file for ui.perfetto.dev, with steps, collectives, waits, stacks and memory of each rank, and flows
-    between the ranks. It needs the package perfetto.
+    perfetto: a file for ui.perfetto.dev, with steps, collectives, waits, stacks, memory and telemetry of each rank,
+    and flows between the ranks. It needs the package perfetto.
 
     flight-recorder: a new folder with a dump of each rank, as PyTorch's Flight Recorder writes them.
     flight-recorder-json: the same as JSON, which torchfrtrace does not read.
@@ -79,11 +79,23 @@ def _write_trace(source: Source, output: Path, last: int) -> Iterator[str]:
     with output_file.whole(output) as path, path.open("wb") as file:
         found = source.evidence
         comparable = found.clocks_agree and not found.emulated
-        written = perfetto.write_trace(found.logs, source.memory, file, last=last, clocks_agree=comparable)
+        written = perfetto.write_trace(
+            found.logs,
+            source.memory,
+            file,
+            last=last,
+            clocks_agree=comparable,
+            telemetry=source.telemetry,
+            nodes=found.nodes,
+        )
     what = f"{counted(written.ranks, 'rank')}, {counted(written.calls, 'collective')}"
+    what += f", {counted(written.sensors, 'sensor')}" if written.sensors else ""
     yield f"{output}: {what}, {console.size(output.stat().st_size)}: open it at https://ui.perfetto.dev"
     yield from _earlier(written.earlier)
     yield from source.damaged
+    for node, telemetry in source.telemetry.items():
+        if telemetry.damage:
+            yield f"telemetry{f' of node {node}' if node else ''} was read only in part: {telemetry.damage}"
 
 
 def _write_timeline(source: Source, output: Path) -> Iterator[str]:

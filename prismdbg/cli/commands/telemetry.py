@@ -9,31 +9,33 @@ import click
 from prismdbg.capsule import layout
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.output_file import whole
-from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.errors import UsageError
+from prismdbg.exporters.perfetto_packets import messages
+from prismdbg.exporters.perfetto_telemetry import write_file
 from prismdbg.jobs.capture.packed_telemetry import packed_telemetry
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.job_nodes import node_states
-from prismdbg.jobs.storage.job_telemetry import JobTelemetry
+from prismdbg.jobs.storage.job_telemetry import JobTelemetry, all_telemetry
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.render import console, telemetry_text
 from prismdbg.telemetry import export
-from prismdbg.telemetry.series import Telemetry, merged
+from prismdbg.telemetry.series import Telemetry, merged, readable
 
-_FORMATS = {"csv": export.csv_lines, "perfetto": export.perfetto_lines}
+_CSV, _PERFETTO = "csv", "perfetto"
 
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path), metavar="RUN|CAPSULE")
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Show only rank N and its devices.")
 @click.option("--node", metavar="NAME", help="Show only the node NAME, of a job with several.")
-@click.option("--export", "form", type=click.Choice(sorted(_FORMATS)), help="Write all readings in this format.")
+@click.option("--export", "form", type=click.Choice([_CSV, _PERFETTO]), help="Write all readings in this format.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the export to FILE.  [default: stdout]",
+    help="Write the export to FILE; CSV also goes to stdout.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @archive_keys
@@ -55,10 +57,12 @@ def command(
     counter, of the value for a gauge. A sensor without readings is listed with the reason. Readings of a mock NVML
     library, as tests use it, are marked `fake`.
 
-    With --export perfetto, the file opens in Perfetto and chrome://tracing.
+    --export perfetto needs -o and the package perfetto; the file opens at https://ui.perfetto.dev.
     """
     if output is not None and form is None:
         raise UsageError("-o needs --export", hint="add --export csv or --export perfetto")
+    if form == _PERFETTO:
+        _require_perfetto(output)
     if form is not None and as_json:
         raise UsageError("--export and --json exclude each other", hint="give one of them")
     telemetry = _of_rank(_of_capsule(path, keys) if _is_capsule(path) else _of_run(path, node), rank)
@@ -79,28 +83,19 @@ def _of_capsule(path: Path, keys: Keys) -> Telemetry:
         telemetry = packed_telemetry(capsule)
     if telemetry is None:
         raise UsageError(f"{path} contains no telemetry", hint="record the job with --telemetry")
-    return _readable(telemetry)
+    return readable(telemetry)
 
 
 def _of_run(path: Path, node: str | None) -> Telemetry:
     run = RunFolder.existing(path)
-    states = node_states(run)
-    nodes = JobTelemetry(run, states, at_once=1 if node is not None else max(len(states), 1))
+    nodes = JobTelemetry(run, node_states(run), at_once=1) if node is not None else all_telemetry(run)
     if not nodes:
         raise UsageError(f"{path} contains no telemetry", hint="record the job with --telemetry")
     if node is not None and node not in nodes:
         known = ", ".join(filter(None, nodes))
         hint = f"choose one of the nodes: {known}" if known else "leave --node out: one node alone was recorded"
         raise UsageError(f"no telemetry of node {node}", hint=hint)
-    return _readable(nodes[node] if node is not None else merged(nodes))
-
-
-def _readable(telemetry: Telemetry) -> Telemetry:
-    if not telemetry.period_ns:
-        raise CapsuleError(
-            f"no telemetry can be read: {telemetry.damage}", hint="record the job again: the file is damaged"
-        )
-    return telemetry
+    return readable(nodes[node] if node is not None else merged(nodes))
 
 
 def _of_rank(telemetry: Telemetry, rank: int | None) -> Telemetry:
@@ -115,11 +110,19 @@ def _of_rank(telemetry: Telemetry, rank: int | None) -> Telemetry:
     return export.only(telemetry, kept)
 
 
-def _export(telemetry: Telemetry, form: str, output: Path | None) -> None:
-    lines = _FORMATS[form](telemetry)
+def _require_perfetto(output: Path | None) -> None:
+    messages()  # whether it is installed
     if output is None:
-        for line in lines:
+        raise UsageError("--export perfetto writes a binary file", hint="add -o FILE")
+
+
+def _export(telemetry: Telemetry, form: str, output: Path | None) -> None:
+    if output is None:
+        for line in export.csv_lines(telemetry):
             console.emit(line)
         return
-    with whole(output) as path, path.open("w", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in lines)
+    with whole(output) as path, path.open("wb") as file:
+        if form == _PERFETTO:
+            write_file(telemetry, file)
+        else:
+            file.writelines(f"{line}\n".encode() for line in export.csv_lines(telemetry))

@@ -8,7 +8,9 @@ from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident
+from prismdbg.capsule.secrets.rules import redact_text
 from prismdbg.errors import NotReplayable, shortened
+from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.jobs.storage.run_folder import write_json
 from prismdbg.jobs.storage.run_report import MOST_SAID
 
@@ -45,17 +47,19 @@ class Ledger:
         }
 
     def incident(self, incident: Incident, folders: Sequence[str]) -> Entry:
-        """`folders`: the logs of the ranks it is about; their names hold rank and attempt."""
+        """`folders`: the logs of the ranks it is about; their names hold rank and attempt. The text stands without what
+        the rules of the host find, those of the user among them."""
+        text = redact_text(incident.text, find=find)
         entry = {
             "kind": incident.kind,
-            "text": incident.text,
+            "text": text,
             "moment": str(incident.moment) if incident.moment else None,
             "ranks": [int(name.partition(".")[0]) for name in folders],
             "attempt": max((int(name.partition(".")[2] or 0) for name in folders), default=0),
             "capsules": [],
         }
         self._state["incidents"].append(entry)
-        self._say(f"incident: {shortened(incident.text, MOST_SAID)}")
+        self._say(f"incident: {shortened(text, MOST_SAID)}")
         self.save()
         return entry
 

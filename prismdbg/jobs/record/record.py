@@ -10,6 +10,7 @@ import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from prismdbg.capsule.secrets import own_rules
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.capture.agent_sockets import make_socket_dir
 from prismdbg.jobs.capture.capture import Say
@@ -243,6 +244,7 @@ def _take_back(run: RunFolder, was_there: bool) -> None:
 
 def _fill(run: RunFolder, request: RecordRequest, sockets: str) -> None:
     make_inject_folder(run.inject)
+    secret_names, secret_values = own_rules.as_texts()
     config = RankConfig(
         mode=Mode.RECORD,
         socket_dir=sockets,
@@ -259,6 +261,8 @@ def _fill(run: RunFolder, request: RecordRequest, sockets: str) -> None:
         memory=request.memory,
         memory_cap=request.memory_cap,
         user_code=user_code.paths(),
+        secret_names=secret_names,
+        secret_values=secret_values,
     )
     config.save(run.config)
     describe_run(

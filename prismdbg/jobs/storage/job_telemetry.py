@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from prismdbg.jobs.storage.job_nodes import NodeState
+from prismdbg.jobs.storage.job_nodes import NodeState, node_states
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.telemetry import file_format as fmt
 from prismdbg.telemetry.reader import MOST_UNPACKED_BYTES, read_telemetry
@@ -39,6 +39,12 @@ class JobTelemetry(Mapping[str, Telemetry]):
 
     def __len__(self) -> int:
         return len(self._folders)
+
+
+def all_telemetry(run: RunFolder) -> JobTelemetry:
+    """Of all nodes, for whoever holds them all at once."""
+    nodes = node_states(run)
+    return JobTelemetry(run, nodes, at_once=max(len(nodes), 1))
 
 
 def _folder(run: RunFolder, node: NodeState) -> Path:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 from capsules import MANIFEST, make_capsule
+from rich.console import Console
 from tiny_log import TinyLog, write_training
 
 import prismdbg
@@ -68,6 +70,20 @@ def test_a_folder_of_logs_has_a_rank_each(tmp_path: Path) -> None:
         assert recording.why().ranks == (0, 1)
         page = recording._repr_html_()
         assert "rank 1</text>" in page and page.count("<rect") == 12
+
+
+def test_a_terminal_shows_the_same_without_pictures(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path / "run" / "ranks" / "0")
+    log.group("0", (0, 1), "default_pg")
+    log.complete(log.issue(0, 1, stack=log.stack(("/job/[bold]\x1b.py", 4, "step"))))
+    recording = prismdbg.open(tmp_path / "run")
+    said = StringIO()
+    console = Console(file=said, width=200, force_terminal=False)
+    console.print(recording)
+    console.print(recording[0])
+    assert "<recording run: 1 rank, 0 incidents>" in said.getvalue()
+    assert "likely: rank 0 died without an error message" in said.getvalue()
+    assert "0.1" in said.getvalue() and "/job/[bold]\ufffd.py:4 in step" in said.getvalue()
 
 
 def test_columns_have_a_value_for_each_collective(capsule: Path) -> None:

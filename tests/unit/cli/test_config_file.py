@@ -153,6 +153,11 @@ def test_own_rules_for_secrets(config: Path) -> None:
             "MY_ACME_LICENSE_X", "abc"
         )
         assert secrets.redact_text("at acme-1234, seat:bob7") == "at <redacted>, seat:<redacted>"
+        for_ranks = own_rules.as_texts()
+        own_rules.use((), ())
+        own_rules.use_texts(*for_ranks)
+        assert secrets.redact_text("at acme-1234, seat:bob7") == "at <redacted>, seat:<redacted>"
+        own_rules.use_texts(for_ranks[0], ("(of a later Python", *for_ranks[1]))
         assert secrets.redact({"A": "acme-1234", "B": "x"}).redacted == ("A",)
     finally:
         own_rules.use((), ())

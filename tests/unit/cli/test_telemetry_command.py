@@ -76,20 +76,13 @@ def test_csv_has_a_line_for_each_reading(run: Path, capsys: pytest.CaptureFixtur
     assert {row["provenance"] for row in rows if row["sensor"] == "power"} == {"fake"}
 
 
-def test_perfetto_has_a_track_for_each_sensor(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said(capsys, "telemetry", run, "--export", "perfetto", "-o", tmp_path / "trace.json")
-    trace = json.loads((tmp_path / "trace.json").read_text())
-    rates = [e["args"]["value"] for e in trace["traceEvents"] if e["name"] == "cpu_time (ns/s)"]
-    assert rates == [5e8, 5e8]
-    assert any(e["name"] == "power (mW, fake)" for e in trace["traceEvents"])
-
-
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (("--rank", 9), "no telemetry of rank 9"),
         (("-o", "x"), "-o needs --export"),
         (("--export", "csv", "--json"), "exclude each other"),
+        (("--export", "perfetto"), "--export perfetto writes a binary file"),
     ],
 )
 def test_what_makes_no_sense_is_one_error(

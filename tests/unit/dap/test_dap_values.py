@@ -52,6 +52,15 @@ def test_a_tensor_opens_and_its_memory_can_be_read() -> None:
     assert names["shape"] == "(2,)" and names["max"] == "2" and "values" in names
 
 
+def test_a_name_of_a_tensor_can_be_opened_as_memory_too() -> None:
+    variables = Variables()
+    for kind in ("torch.Tensor", "torch.nn.parameter.Parameter", "torch.distributed.tensor.DTensor"):
+        made = variables.listed("x", kind, "float32[2] cpu", "local.x", 1)
+        assert variables.memory.get(int(made["memoryReference"])).text == "local.x"
+    for kind in ("Tensor", "mine.Tensor", "torch.Size", "list"):
+        assert "memoryReference" not in variables.listed("x", kind, "", "local.x", 1)
+
+
 def test_a_long_list_is_asked_for_in_pieces() -> None:
     value = {"kind": "sequence", "type": "list", "length": 100, "items": [scalar(n) for n in range(32)]}
     asked = []

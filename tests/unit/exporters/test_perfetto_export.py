@@ -38,12 +38,21 @@ class Slice:
 
 @dataclass
 class Read:
-    """`tracks`: name and parent by number."""
+    """`tracks`: name and parent by number. units: of counters."""
 
     tracks: dict[int, tuple[str, int]] = field(default_factory=dict)
+    units: dict[int, str] = field(default_factory=dict)
     slices: list[Slice] = field(default_factory=list)
     instants: list[Slice] = field(default_factory=list)
-    counts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    counts: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+
+    def path(self, track: int) -> tuple[str, ...]:
+        """Names from the outermost track."""
+        name, parent = self.tracks[track]
+        return (*self.path(parent), name) if parent else (name,)
+
+    def counters(self) -> dict[tuple[str, ...], list[tuple[int, float]]]:
+        return {self.path(track): points for track, points in self.counts.items()}
 
     def of(self, rank: int, title: str) -> list[Slice]:
         below = {
@@ -64,6 +73,7 @@ def read(path: Path) -> Read:
         if packet.HasField("track_descriptor"):
             track = packet.track_descriptor
             found.tracks[track.uuid] = track.name, track.parent_uuid
+            found.units[track.uuid] = track.counter.unit_name
         elif packet.HasField("track_event"):
             _event(packet, found, interned)
     return found
@@ -73,7 +83,9 @@ def _event(packet: Any, found: Read, interned: dict[Any, Any]) -> None:
     event = packet.track_event
     assert event.track_uuid in found.tracks
     if event.type == event.TYPE_COUNTER:
-        found.counts.setdefault(event.track_uuid, []).append((packet.timestamp, event.counter_value))
+        found.counts.setdefault(event.track_uuid, []).append(
+            (packet.timestamp, getattr(event, event.WhichOneof("counter_value_field")))
+        )
         return
     if event.type == event.TYPE_SLICE_END:
         (last,) = [s for s in found.slices if s.track == event.track_uuid and s.end_ns is None]
@@ -142,6 +154,19 @@ def test_calls_are_slices_with_what_the_log_says(tmp_path: Path) -> None:
     assert [step.name for step in found.of(0, "steps")] == ["step 1"]
     (seen, _) = found.instants
     assert (seen.name, seen.about["type"], seen.about["text"]) == ("exception", "ValueError", "<b>no</b>")
+
+
+def test_the_text_of_a_failed_call_is_written_without_secrets(tmp_path: Path) -> None:
+    """Only what nothing caught is redacted by the rank itself."""
+    log = TinyLog(tmp_path / "run" / "ranks" / "0")
+    log.group("0", (0, 1), "default_pg")
+    record = log.issue(0, 1)
+    log.note(
+        "failed", record_id=record, type="RuntimeError", text="no way to https://me:hunter22x@host", at_issue=False
+    )
+    log.complete(record, status=fmt.Status.FAILED)
+    (call,) = exported(tmp_path / "run").of(0, "world")
+    assert call.about["failure"] == "RuntimeError: no way to https://me:<redacted>@host"
 
 
 def test_a_step_that_a_gradient_scaler_skipped_is_named_as_skipped(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from capsules import make_capsule
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.capsule.secrets import own_rules
 from prismdbg.errors import NotReplayable
 from prismdbg.jobs.capture.capture import CaptureRequest, Say
 from prismdbg.jobs.record import supervisor
@@ -48,6 +49,20 @@ def test_a_text_of_any_length_is_kept_whole_and_said_in_a_line(tmp_path: Path) -
     ledger.incident(Incident(kind=IncidentKind.EXCEPTION, text=text, moment=Moment(3, 1)), ["0"])
     assert len(said[0]) < 2100 and said[0].endswith("...")
     assert read_json(tmp_path / "supervisor.json")["incidents"][0]["text"] == text
+
+
+def test_a_secret_of_an_own_rule_is_neither_kept_nor_said(tmp_path: Path) -> None:
+    said: list[str] = []
+    own_rules.use_texts((), ("acme-[0-9]{4}",))
+    try:
+        ledger = Ledger(tmp_path / "supervisor.json", 7, 1, said.append)
+        text = "ValueError: no seat for acme-1234 at https://me:hunter22x@host"
+        entry = ledger.incident(Incident(kind=IncidentKind.EXCEPTION, text=text, moment=Moment(3, 1)), ["0"])
+    finally:
+        own_rules.use((), ())
+    shown = "ValueError: no seat for <redacted> at https://me:<redacted>@host"
+    assert said == [f"incident: {shown}"]
+    assert entry["text"] == read_json(tmp_path / "supervisor.json")["incidents"][0]["text"] == shown
 
 
 def test_no_more_capsules_than_were_asked_for_and_it_is_said_once(tmp_path: Path) -> None:
