@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,7 +95,8 @@ def command(
     On a terminal, a screen opens. Otherwise, commands come from standard input until it ends. `help` lists the
     commands. The exit code is 0, 5 if the replay diverged, 6 if the rank was lost, or 124 after the timeout.
     """
-    capsule = capsule_at(capsule, rank)
+    told: list[str] = []
+    capsule = capsule_at(capsule, rank, told)
     if at is not None:
         require_inside(read_manifest(capsule, keys), capsule.name, "--at", at)
     if picture is not None and (web or plain or dap is not None):
@@ -125,7 +127,7 @@ def command(
             with_files=by_path(whole, with_files),
             limits=limits,
         )
-        code = None if plain else _on_screen(request, capsule.absolute(), timeout, at, picture)
+        code = None if plain else _on_screen(request, capsule.absolute(), timeout, at, picture, told)
         return _on_lines(request, timeout, at) if code is None else code
 
 
@@ -149,7 +151,12 @@ def _on_lines(request: ReplayRequest, bound_s: float, at: Moment | None) -> int:
 
 
 def _on_screen(
-    request: ReplayRequest, path: Path, bound_s: float, at: Moment | None, picture: StillPicture | None
+    request: ReplayRequest,
+    path: Path,
+    bound_s: float,
+    at: Moment | None,
+    picture: StillPicture | None,
+    told: Sequence[str],
 ) -> int | None:
     """None where there is no terminal for it."""
     drawn = picture is not None or "TEXTUAL_DRIVER" in os.environ  # in a browser
@@ -159,7 +166,7 @@ def _on_screen(
 
     if picture is None and not start.on_terminal():
         return None
-    return start.debug(request, path.name, sys.stderr, bound_s, at, path=path, picture=picture)
+    return start.debug(request, path.name, sys.stderr, bound_s, at, path=path, picture=picture, told=told)
 
 
 def _in_browser(

@@ -23,12 +23,14 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def asked(path: str, key: str | None, *, headers: Mapping[str, str] | None = None, run: str = "") -> tuple[int, str]:
+def asked(
+    path: str, key: str | None, *, headers: Mapping[str, str] | None = None, run: str = "", has_moments: bool = True
+) -> tuple[int, str]:
     """The status, and the text without the port."""
 
     async def ask() -> tuple[int, str]:
         port = free_port()
-        server = GuardedServer(["true"], port, SECRET, run)
+        server = GuardedServer(["true"], port, SECRET, run, has_moments=has_moments)
         async with (
             TestServer(await server._make_app(), host="127.0.0.1", port=port),
             aiohttp.ClientSession() as session,
@@ -81,6 +83,12 @@ def test_a_rank_of_a_run_has_a_page_with_a_connection_of_its_own(path: str, stat
 def test_of_a_capsule_there_are_no_pages_of_ranks() -> None:
     got, _ = asked("/open/0", SECRET)
     assert got == 404
+
+
+@pytest.mark.parametrize(("path", "status"), [("/at/1.1", 404), ("/open/3/at/1.1", 200)])
+def test_a_screen_that_knows_no_moments_has_no_pages_of_them(path: str, status: int) -> None:
+    got, _ = asked(path, SECRET, run="/runs/emulated", has_moments=False)
+    assert got == status
 
 
 def test_what_the_server_starts_is_a_screen_and_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
