@@ -30,6 +30,7 @@ Returned = TypeVar("Returned")
 END_BOUND_S = 30.0
 READ_BOUND_S = 600.0
 WEB_DRIVER = "prismdbg_tui.browser.driver:EndingWebDriver"
+WEB_PAGE = "PRISMDBG_PAGE"  # the address of a page, for what draws it; without a moment
 
 
 def on_terminal() -> bool:

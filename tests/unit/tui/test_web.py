@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
-from prismdbg_tui.browser.server import _PRISMDBG, KEY, GuardedServer
+from prismdbg_tui.browser.server import KEY, GuardedServer, screen_command
 from prismdbg_tui.start import on_terminal
 from textual.driver import Driver
 
@@ -92,7 +92,9 @@ def test_a_screen_that_knows_no_moments_has_no_pages_of_them(path: str, status: 
 
 
 def test_what_the_server_starts_is_a_screen_and_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    (driver,) = (word.removeprefix("TEXTUAL_DRIVER=") for word in _PRISMDBG if word.startswith("TEXTUAL_DRIVER="))
+    (driver,) = (
+        word.removeprefix("TEXTUAL_DRIVER=") for word in screen_command("") if word.startswith("TEXTUAL_DRIVER=")
+    )
     monkeypatch.setenv("TEXTUAL_DRIVER", driver)
     assert on_terminal()
     assert issubclass(pkgutil.resolve_name(driver), Driver)

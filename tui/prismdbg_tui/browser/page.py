@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from typing import ClassVar, NoReturn
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import Static
 
 from prismdbg.cli import main as command
 from prismdbg.model.plain_text import plain
+from prismdbg_tui.screens.pictured_app import PicturedApp
 
 
 def main() -> NoReturn:
@@ -38,7 +39,7 @@ def _said() -> Iterator[io.StringIO]:
         own.flush()
 
 
-class Refusal(App[None]):
+class Refusal(PicturedApp[None]):
     """`text`: why there is nothing else to show."""
 
     ENABLE_COMMAND_PALETTE = False
@@ -48,6 +49,9 @@ class Refusal(App[None]):
     def __init__(self, text: str) -> None:
         super().__init__()
         self._text = plain(text).strip()
+
+    def on_ready(self) -> None:
+        self.filled()
 
     def compose(self) -> ComposeResult:
         yield Static(f"{self._text}\n\nThe way back to the other ranks is the browser's.", id="why", markup=False)

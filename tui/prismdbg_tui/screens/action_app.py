@@ -62,6 +62,7 @@ class ActionApp(PicturedApp[Returned]):
         getattr(self, f"_do_{name}")()
 
     def on_ready(self) -> None:
+        self.filled()
         if self._refused:
             self.refuse(self._refused, 12)
 

@@ -168,6 +168,8 @@ class PrismApp(PicturedApp[int]):
             self.panes.console.say(line, "event")
         self.navigation.show_state(self.state, follow=True)
         self.views.diagnose()
+        if self.live is not None or not len(message.recording):
+            self.filled()
 
     def on_finding_read(self, message: messages.FindingRead) -> None:
         self.incident.found(message.finding)
@@ -187,6 +189,7 @@ class PrismApp(PicturedApp[int]):
         self.panes.console.say(text, "error")
         self.panes.status.fail(text)
         self.fatal = self.fatal or message.fatal
+        self.filled()
 
     def on_rows_found(self, message: messages.RowsFound) -> None:
         self.navigation.found(message)
@@ -200,6 +203,7 @@ class PrismApp(PicturedApp[int]):
 
     def on_recorded_read(self, message: messages.RecordedRead) -> None:
         self.views.looked(message)
+        self.filled()
 
     def on_memory_read(self, message: messages.MemoryRead) -> None:
         self.panes.memory.show(message.view)
