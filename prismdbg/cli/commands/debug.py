@@ -19,6 +19,7 @@ from prismdbg.cli.options.param_types import moment, seconds
 from prismdbg.cli.options.picture_options import pictured
 from prismdbg.cli.options.place_options import ALLOW_WRITES, PORT, RUNTIME, WEB, WITH_FILE
 from prismdbg.cli.options.user_code import USER_CODE, tell_children
+from prismdbg.cli.terminal.line_history import LineHistory, history_file
 from prismdbg.cli.terminal.lines_of_rank import by_lines
 from prismdbg.cli.terminal.progress_line import ProgressLine
 from prismdbg.cli.terminal.repl import PROMPT
@@ -145,7 +146,11 @@ def _on_lines(request: ReplayRequest, bound_s: float, at: Moment | None) -> int:
         console.say(f"recorded as: {manifest.incident.text}")
         for note in manifest.notes if manifest.emulated else ():
             console.say(note)
-        lines = from_terminal(PROMPT, list(VERBS)) if typed else from_pipe(sys.stdin.fileno(), bound_s)
+        lines = (
+            from_terminal(PROMPT, list(VERBS), LineHistory(history_file()))
+            if typed
+            else from_pipe(sys.stdin.fileno(), bound_s)
+        )
         first = [*first_breakpoints(manifest.incident.kind), *([f"goto {at}"] if at is not None else [])]
         return by_lines(travel, chain(first, lines), bound_s=bound_s, echo=not typed, patient=typed, passing=passing)
 
