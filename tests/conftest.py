@@ -48,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["XDG_CONFIG_HOME"] = str(
         ROOT / "tests" / "no-config"
     )  # a developer's own defaults are none of the tests'
+    os.environ["XDG_STATE_HOME"] = os.devnull  # nor are lines that they typed, and nothing is added to them
     for name in ("COLUMNS", "LINES"):  # a worker has them, and a screen would believe them, not its terminal
         os.environ.pop(name, None)
     if config.getoption("name_unstable"):

@@ -10,8 +10,9 @@ from traces import TraceBuilder
 
 from prismdbg.capsule.stacks import FROM_OUTSIDE, JobStacks, RankStacks, ThreadStack
 from prismdbg.jobs.storage.kept_stacks import keep_stacks
-from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.model.frame import Frame
+from prismdbg.runtime.environment import Environment
 
 HOSTILE = "<script>alert(1)</script>\x00\x1b[31m\u202e]]>--><img src=x onerror=alert(2)>&amp;\"'\tend"
 
@@ -31,10 +32,12 @@ def write_run(folder: Path, said: str = "loss is not finite") -> RunFolder:
             log.note("incident", incident="exception", type="ValueError", text=said, traceback=traceback, moment="1.1")
         about = {"rank": rank, "world_size": 2, "pid": 1, "versions": {"torch": "2.13", "python": said[:30]}}
         about |= {"environment": {"WANDB_API_KEY": "0123456789abcdef"}, "orig_argv": ["python", "train.py"]}
+        about |= {"argv": ["train.py"], "cwd": "/job", "hardware": {}}
         (run.ranks / str(rank) / "rank.json").write_text(json.dumps(about))
     trace = TraceBuilder(run.ranks / "0" / "memory", from_start=True)
     trace.allocate(4096, "aten::empty", frames=(Frame("/job/train.py", 5, said[:60]),))
     trace.write()
+    write_json(run.environment, Environment(()).to_json())
     run.run_json.write_text(json.dumps({"command": ["python", "train.py", said], "started_wall_ns": 10**18}))
     incident = {"kind": "exception", "text": said, "ranks": [1], "moment": "1.1", "attempt": 0}
     supervisor = {

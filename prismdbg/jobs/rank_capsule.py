@@ -1,16 +1,18 @@
-"""The capsule of one rank of a run: the newest that is there, or one made of what was kept since the rank's start."""
+"""The capsule of one rank of a run: the newest that is there, or one made of what was kept since the rank's start; for
+whoever only looks also one of the log alone."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.log.notes import moment_of
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
-from prismdbg.errors import CapsuleError, PrismError, RankLost, UsageError
+from prismdbg.errors import CapsuleError, NotReplayable, PrismError, RankLost, UsageError
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.capture.rank_paths import changed_after_read
@@ -20,21 +22,39 @@ from prismdbg.jobs.storage.inventory import disk_bytes
 from prismdbg.jobs.storage.pack import read_manifest
 from prismdbg.jobs.storage.ranks_alive import RankProcess, still_runs
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
+from prismdbg.log.columns import LAST_BYTES, read_columns
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.sizes import size
 
+LOG_NAME = "log-rank"
 ASSUMED = "emulated: the peers' data is synthesized, so values are valid for this run only"
 
 
+SHOWN_RECORDS = 100_000  # collectives of a log that is only looked at, the newest
+
+
 def capsule_of(path: Path, rank: int | None, say: Say) -> Path:
-    """`path` itself where it is no run. `UsageError` says what is there instead, and how to come by more."""
+    """To be replayed; `path` itself where it is no run. `UsageError` says what is there instead, and how to come by
+    more."""
+    return _found(path, rank, say, _replayable)
+
+
+def shown_capsule_of(path: Path, rank: int | None, say: Say) -> Path:
+    """As `capsule_of`, to be looked at: where nothing was kept that a replay needs, it holds the rank's log."""
+    return _found(path, rank, say, _shown)
+
+
+_Recorded = Callable[[RunFolder, int, Say], Path]
+
+
+def _found(path: Path, rank: int | None, say: Say, recorded: _Recorded) -> Path:
     if not RunFolder(path).run_json.is_file():
         if rank is not None:
             raise UsageError(f"{path} is not a run, and --rank selects a rank of a run", hint="leave --rank out")
         return path
     run = RunFolder.existing(path)
     emulated = read_emulated(run)
-    return _recorded(run, rank, say) if emulated is None else _emulated(emulated, rank, say)
+    return recorded(run, _chosen(run, rank), say) if emulated is None else _emulated(emulated, rank, say)
 
 
 def _emulated(world: EmulatedRun, rank: int | None, say: Say) -> Path:
@@ -106,42 +126,98 @@ def changed_since(log: RankLog, folder: Path) -> str:
     return next(changed_after_read(log, rank, began_ns), "")
 
 
-def _recorded(run: RunFolder, rank: int | None, say: Say) -> Path:
-    there = _newest_by_rank(run)
-    if rank is None:
-        rank = _only(tuple(sorted(there)), run)
-    if rank in there:
-        say(f"rank {rank}: {there[rank]}")
-        return there[rank]
+def _chosen(run: RunFolder, rank: int | None) -> int:
+    """The only rank of which there is a capsule, or else a log, where none is named."""
+    if rank is not None:
+        return rank
+    there = sorted(_newest_by_rank(run))
+    return _only(tuple(there) or tuple(sorted({rank_of(folder) for folder in run.rank_folders()})), run)
+
+
+def _replayable(run: RunFolder, rank: int, say: Say) -> Path:
+    if (there := _newest_by_rank(run).get(rank)) is not None:
+        say(f"rank {rank}: {there}")
+        return there
     folder = run.latest(rank)
-    if has_past(run, folder):
-        say(f"rank {rank} has no capsule yet: creating one in {run.capsules}")
-        capsule = freeze(run, wanted_now(folder, Incident(kind=IncidentKind.REQUEST, text="captured on request")))
-        say(f"rank {rank}: {capsule.path}, {size(disk_bytes(capsule.path))} (`prismdbg rm` removes it)")
-        return capsule.path
-    here = os.path.relpath(run.path)
+    if not has_past(run, folder):
+        raise _lacks(run, rank, folder)
+    say(f"rank {rank} has no capsule yet: creating one in {run.capsules}")
+    capsule = freeze(run, wanted_now(folder, Incident(kind=IncidentKind.REQUEST, text="captured on request")))
+    _say_size(f"rank {rank}", capsule.path, say)
+    return capsule.path
+
+
+def _lacks(run: RunFolder, rank: int, folder: Path) -> PrismError:
     process = RankProcess(folder)
     if process.is_alive() or process.is_out_of_sight:
-        raise UsageError(
+        return UsageError(
             f"no capsule of rank {rank} in {run.capsules}",
-            hint=f"capture it: prismdbg capture {here} --rank {rank} -o CAPSULE",
+            hint=f"capture it: prismdbg capture {os.path.relpath(run.path)} --rank {rank} -o CAPSULE",
         )
-    raise RankLost(
+    return RankLost(
         f"rank {rank} has ended, and the run contains too little data to replay it",
         hint=f"record with --checkpoint-every STEPS{'' if run.keeps_all else ' or --window all'}; for a diagnosis: "
         "prismdbg why",
     )
 
 
-def _newest_by_rank(run: RunFolder) -> dict[int, Path]:
+def _say_size(what: str, path: Path, say: Say) -> None:
+    say(f"{what}: {path}, {size(disk_bytes(path))} (`prismdbg rm` removes it)")
+
+
+def _shown(run: RunFolder, rank: int, say: Say) -> Path:
+    """What can be replayed, or else the newest evidence of an incident, or else the log."""
+    try:
+        return _replayable(run, rank, say)
+    except NotReplayable as error:
+        say(str(error))
+        return error.evidence
+    except (CapsuleError, RankLost, UsageError):
+        folder = run.latest(rank)
+    evidence = _newest_by_rank(run, is_evidence=True).get(rank)
+    if evidence is not None:
+        say(f"rank {rank}: {evidence}")
+        return evidence
+    return _log_alone(run, rank, folder, say)
+
+
+def _log_alone(run: RunFolder, rank: int, folder: Path, say: Say) -> Path:
+    """The newest part of the log as evidence, as the rank's folder has it now."""
+    path = run.capsules / f"{LOG_NAME}{folder.name}"
+    if _is_current(kept := path.with_name(f"{path.name}.evidence"), folder):
+        say(f"rank {rank}, its log, not replayable: {kept}")
+        return kept
+    if kept.exists():
+        shutil.rmtree(kept)  # ours, of when the rank had not come so far
+    say(f"rank {rank} cannot be replayed: creating a capsule of its log in {run.capsules}")
+    run.capsules.mkdir(exist_ok=True, mode=0o700)
+    last = read_columns(folder, newest_rows=1)
+    parts = Ingredients(
+        run=run,
+        folder=folder,
+        output=path,
+        origin=Origin.START,
+        incident=incident_of(read_log(folder, LAST_BYTES), "the log alone"),
+        past_records=max(last.issued - SHOWN_RECORDS, 0),
+        log_only=True,
+    )
+    try:
+        return assemble(parts).path
+    except NotReplayable as made:
+        _say_size(f"rank {rank}, its log, not replayable", made.evidence, say)
+        return made.evidence
+
+
+def _newest_by_rank(run: RunFolder, *, is_evidence: bool = False) -> dict[int, Path]:
+    """`is_evidence`: of an incident that cannot be replayed, without what was made to be looked at."""
     found: dict[int, tuple[int, Path]] = {}
     for path in sorted(run.capsules.iterdir()) if run.capsules.is_dir() else ():
         try:
             manifest = read_manifest(path)
         except (PrismError, OSError):
             continue  # a partial one; `list` names those
-        if manifest.not_replayable:
-            continue  # evidence
+        if bool(manifest.not_replayable) is not is_evidence or path.name.startswith(LOG_NAME):
+            continue
         found[manifest.rank] = max(found.get(manifest.rank, (0, path)), (manifest.created_ns, path))
     return {rank: path for rank, (_, path) in found.items()}
 
@@ -152,8 +228,4 @@ def _only(ranks: tuple[int, ...], run: RunFolder) -> int:
     shown = ", ".join(map(str, ranks[:SHOWN])) + (", ..." if len(ranks) > SHOWN else "")
     if ranks:
         raise UsageError(f"{run.path} contains more than one rank", hint=f"choose one with --rank: {shown}")
-    known = sorted({rank_of(folder) for folder in run.rank_folders()})
-    hint = f"select a rank with --rank: {', '.join(map(str, known[:SHOWN]))}"
-    raise UsageError(
-        f"{run.path} contains no capsule", hint=hint if known else "record the job again: it has no log of any rank"
-    )
+    raise UsageError(f"{run.path} contains no log of any rank", hint="record the job again")

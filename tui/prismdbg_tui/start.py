@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
@@ -29,6 +30,7 @@ Returned = TypeVar("Returned")
 END_BOUND_S = 30.0
 READ_BOUND_S = 600.0
 WEB_DRIVER = "prismdbg_tui.browser.driver:EndingWebDriver"
+WEB_PAGE = "PRISMDBG_PAGE"  # the address of a page, for what draws it; without a moment
 
 
 def on_terminal() -> bool:
@@ -56,9 +58,11 @@ def look(
     above: bool = False,
     path: Path | None = None,
     picture: StillPicture | None = None,
+    told: Sequence[str] = (),
 ) -> int:
     """The exit code. `above`: there is a screen to go back to. path: as it was named, a folder or a packed file; what
-    is kept of this session lies beside it. picture: of the first screen, in place of one on the terminal."""
+    is kept of this session lies beside it. picture: of the first screen, in place of one on the terminal. told: what
+    was said on the way here."""
     if picture is None and not on_terminal():
         from prismdbg_tui.session.plain_table import write_table
 
@@ -67,7 +71,7 @@ def look(
     from prismdbg_tui.session.app import PrismApp
     from prismdbg_tui.session.keymap import own_keys
 
-    app = PrismApp(capsule, name, keys=own_keys(), at=at, above=above, sidecar=_sidecar(path, picture))
+    app = PrismApp(capsule, name, keys=own_keys(), at=at, above=above, sidecar=_sidecar(path, picture), told=told)
     return _shown(app, picture) or 0
 
 
@@ -85,23 +89,24 @@ def overview(view: JobView, into: Callable[[int, bool], None], picture: StillPic
     from prismdbg_tui.overview.keys import OVERVIEW_ACTIONS, TABLE
     from prismdbg_tui.session.keymap import own_keys
 
-    keys, rank = own_keys(OVERVIEW_ACTIONS, TABLE), None
+    keys, rank, refused = own_keys(OVERVIEW_ACTIONS, TABLE), None, ""
     while True:
-        app = OverviewApp(job, keys=keys, at=rank)
+        app = OverviewApp(job, keys=keys, at=rank, refused=refused)
         drop = _shown(app, picture)
         if drop is None:
             return app.return_code or 0
         rank = drop.rank
-        into(drop.rank, drop.runs)
+        refused = _refused(partial(into, drop.rank, drop.runs))
 
 
 def recorded_job(
     read: Callable[[], RunOverview],
     open_rank: Callable[[int, bool, Moment | None], None],
     picture: StillPicture | None = None,
+    at: Moment | None = None,
 ) -> int:
     """All ranks of a run, again and again after a rank that was opened. `read`: the run, also while its job runs.
-    `open_rank`: shows a rank, or lets it run again, at a moment of it."""
+    `open_rank`: shows a rank, or lets it run again, at a moment of it. at: that moment, in place of the finding's."""
     job = read()
     if picture is None and not on_terminal():
         from prismdbg_tui.recorded_job.plain_job import write_job
@@ -112,14 +117,14 @@ def recorded_job(
     from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, TABLE
     from prismdbg_tui.session.keymap import own_keys
 
-    keys, rank = own_keys(JOB_ACTIONS, TABLE), -1
+    keys, rank, refused = own_keys(JOB_ACTIONS, TABLE), -1, ""
     while True:
-        app = JobApp(job, read, keys=keys, at=rank)
+        app = JobApp(job, read, keys=keys, at=rank, moment=at, refused=refused)
         chosen = _shown(app, picture)
         if chosen is None:
             return app.return_code or 0
-        job, rank = app.job, chosen.rank
-        open_rank(chosen.rank, chosen.runs, chosen.at)
+        job, rank, at = app.job, chosen.rank, app.wanted
+        refused = _refused(partial(open_rank, chosen.rank, chosen.runs, chosen.at))
 
 
 def compared(
@@ -136,14 +141,23 @@ def compared(
     from prismdbg_tui.compared.keys import SWEEP_ACTIONS, TABLE
     from prismdbg_tui.session.keymap import own_keys
 
-    keys, chosen = own_keys(SWEEP_ACTIONS, TABLE), ""
+    keys, chosen, refused = own_keys(SWEEP_ACTIONS, TABLE), "", ""
     while True:
-        app = SweepApp(read, keys=keys, at=chosen)
+        app = SweepApp(read, keys=keys, at=chosen, refused=refused)
         name = _shown(app, picture)
         if name is None:
             return app.return_code or 0
         chosen = name
-        open_run(app.sweep.run(name))
+        refused = _refused(partial(open_run, app.sweep.run(name)))
+
+
+def _refused(opens: Callable[[], object]) -> str:
+    """Why what was chosen on a screen could not be opened; empty where it was."""
+    try:
+        opens()
+    except PrismError as error:
+        return f"{error}\ntry: {error.hint}" if error.hint else str(error)
+    return ""
 
 
 def debug(
@@ -156,10 +170,11 @@ def debug(
     above: bool = False,
     path: Path | None = None,
     picture: StillPicture | None = None,
+    told: Sequence[str] = (),
 ) -> int:
     """Runs the rank under the screen, at first to `at`; when this returns nothing of the replay is left. `bound_s`: how
-    long the rank may run without another collective. `above`: there is a screen to go back to. path, picture: as in
-    `look`."""
+    long the rank may run without another collective. `above`: there is a screen to go back to. path, picture, told: as
+    in `look`."""
     from prismdbg.session.breakpoint_line import first_breakpoints
     from prismdbg_tui.session.app import PrismApp
     from prismdbg_tui.session.keymap import own_keys
@@ -168,7 +183,9 @@ def debug(
     first = first_breakpoints(request.capsule.manifest.incident.kind)
     live = live_rank(request, bound_s, at, _kept_lines(sidecar, first))
     keys = own_keys()
-    app = PrismApp(request.capsule, name, live=live, keys=keys, at=at, above=above, sidecar=sidecar, first_lines=first)
+    app = PrismApp(
+        request.capsule, name, live=live, keys=keys, at=at, above=above, sidecar=sidecar, first_lines=first, told=told
+    )
     try:
         code = _shown(app, picture, bound_s + END_BOUND_S) or 0
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from prismdbg.cli.options.param_types import moment, seconds
 from prismdbg.cli.options.picture_options import pictured
 from prismdbg.cli.options.place_options import ALLOW_WRITES, PORT, RUNTIME, WEB, WITH_FILE
 from prismdbg.cli.options.user_code import USER_CODE, tell_children
+from prismdbg.cli.terminal.line_history import LineHistory, history_file
 from prismdbg.cli.terminal.lines_of_rank import by_lines
 from prismdbg.cli.terminal.progress_line import ProgressLine
 from prismdbg.cli.terminal.repl import PROMPT
@@ -94,7 +96,8 @@ def command(
     On a terminal, a screen opens. Otherwise, commands come from standard input until it ends. `help` lists the
     commands. The exit code is 0, 5 if the replay diverged, 6 if the rank was lost, or 124 after the timeout.
     """
-    capsule = capsule_at(capsule, rank)
+    told: list[str] = []
+    capsule = capsule_at(capsule, rank, told)
     if at is not None:
         require_inside(read_manifest(capsule, keys), capsule.name, "--at", at)
     if picture is not None and (web or plain or dap is not None):
@@ -125,7 +128,7 @@ def command(
             with_files=by_path(whole, with_files),
             limits=limits,
         )
-        code = None if plain else _on_screen(request, capsule.absolute(), timeout, at, picture)
+        code = None if plain else _on_screen(request, capsule.absolute(), timeout, at, picture, told)
         return _on_lines(request, timeout, at) if code is None else code
 
 
@@ -143,13 +146,22 @@ def _on_lines(request: ReplayRequest, bound_s: float, at: Moment | None) -> int:
         console.say(f"recorded as: {manifest.incident.text}")
         for note in manifest.notes if manifest.emulated else ():
             console.say(note)
-        lines = from_terminal(PROMPT, list(VERBS)) if typed else from_pipe(sys.stdin.fileno(), bound_s)
+        lines = (
+            from_terminal(PROMPT, list(VERBS), LineHistory(history_file()))
+            if typed
+            else from_pipe(sys.stdin.fileno(), bound_s)
+        )
         first = [*first_breakpoints(manifest.incident.kind), *([f"goto {at}"] if at is not None else [])]
         return by_lines(travel, chain(first, lines), bound_s=bound_s, echo=not typed, patient=typed, passing=passing)
 
 
 def _on_screen(
-    request: ReplayRequest, path: Path, bound_s: float, at: Moment | None, picture: StillPicture | None
+    request: ReplayRequest,
+    path: Path,
+    bound_s: float,
+    at: Moment | None,
+    picture: StillPicture | None,
+    told: Sequence[str],
 ) -> int | None:
     """None where there is no terminal for it."""
     drawn = picture is not None or "TEXTUAL_DRIVER" in os.environ  # in a browser
@@ -159,7 +171,7 @@ def _on_screen(
 
     if picture is None and not start.on_terminal():
         return None
-    return start.debug(request, path.name, sys.stderr, bound_s, at, path=path, picture=picture)
+    return start.debug(request, path.name, sys.stderr, bound_s, at, path=path, picture=picture, told=told)
 
 
 def _in_browser(

@@ -12,7 +12,7 @@ from prismdbg.capsule.checked_json import parse
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.stacks import MAX_BYTES, JobStacks
 from prismdbg.cli.options.archive_keys import archive_keys
-from prismdbg.cli.options.capsule_or_run import CAPSULE_OR_RUN, RANK_OF_RUN, capsule_at
+from prismdbg.cli.options.capsule_or_run import CAPSULE_OR_RUN, RANK_OF_RUN, shown_capsule_at
 from prismdbg.diagnosis.stack_positions import position_lines
 from prismdbg.jobs.capture.secret_search import report, to_json
 from prismdbg.jobs.storage.archive_crypto import Keys
@@ -38,7 +38,7 @@ def command(capsule: Path, rank: int | None, as_json: bool, files: bool, secrets
     It reads only the manifest and, for a hang, the stacks of all ranks; `verify` checks the rest. With --secrets, it
     searches the whole capsule: variables, arguments, files, notes, received objects and raw memory.
     """
-    found = capsule_at(capsule, rank)
+    found = shown_capsule_at(capsule, rank)
     if secrets:
         _show_secrets(found, keys, as_json=as_json)
         return

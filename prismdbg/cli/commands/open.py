@@ -10,7 +10,7 @@ import click
 
 from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys, as_options
-from prismdbg.cli.options.capsule_or_run import RANK_OF_RUN, capsule_at
+from prismdbg.cli.options.capsule_or_run import RANK_OF_RUN, capsule_at, shown_capsule_at
 from prismdbg.cli.options.param_types import moment
 from prismdbg.cli.options.picture_options import pictured
 from prismdbg.cli.options.place_options import PORT, WEB
@@ -61,7 +61,8 @@ def command(
     Example: `prismdbg open RUN`, or `prismdbg open CAPSULE --at 11.1`
 
     A recorded RUN opens as a table of all ranks, with what `prismdbg why` finds: how far each rank came, how long it
-    waited, and how long the others waited for it. With --rank or --at, one rank opens. TRACES, files of another tool
+    waited, and how long the others waited for it. From there you can open each rank; --at says at which moment. With
+    --rank, only that rank opens; of a rank that cannot be replayed, its log is shown. TRACES, files of another tool
     that `prismdbg why` reads, open as such a table, too.
 
     An emulated RUN, or a GRAPH from `prismdbg graph build`, opens as a map of all ranks by mesh coordinates. From there
@@ -74,10 +75,12 @@ def command(
     printed.
     """
     whole_job = rank is None and is_job(capsule)
-    all_recorded = rank is None and at is None and is_recorded_job(capsule)
-    is_compared = rank is None and at is None and is_sweep(capsule)
+    all_recorded = rank is None and is_recorded_job(capsule)
+    is_compared = rank is None and is_sweep(capsule)
     if cluster is not None and not (whole_job or is_compared):
         raise UsageError("--cluster needs a whole job", hint="give an emulated RUN or a GRAPH, and leave --rank out")
+    if at is not None and (whole_job or is_compared):
+        raise UsageError("--at needs a recorded run or one rank", hint="choose a rank with --rank, or leave --at out")
     if web and picture is not None:
         raise UsageError("--picture cannot be combined with --web", hint="choose one of them")
     if web:
@@ -88,19 +91,22 @@ def command(
         options += ["--at", str(at)] if at else []
         options += as_options(keys)
         all_ranks = whole_job or all_recorded
-        shown = (capsule if all_ranks or is_compared else capsule_at(capsule, rank)).absolute()
-        return serve(["open", str(shown), *options], port, sys.stderr, run=str(shown) if all_ranks else "")
+        shown = (capsule if all_ranks or is_compared else shown_capsule_at(capsule, rank)).absolute()
+        run, has_moments = str(shown) if all_ranks else "", not (whole_job or is_compared)
+        return serve(["open", str(shown), *options], port, sys.stderr, run=run, has_moments=has_moments)
     if is_compared:
         return _compared(capsule, cluster, picture)
     if whole_job:
         return _all_ranks(capsule, cluster, picture)
     if all_recorded:
-        return _all_recorded(capsule, picture)
-    capsule = capsule_at(capsule, rank)
+        return _all_recorded(capsule, picture, at)
+    told: list[str] = []
+    capsule = shown_capsule_at(capsule, rank, told)
     from prismdbg_tui import start
 
     with opened(capsule, keys) as whole:
-        return start.look(whole, capsule.name or str(capsule), at, path=capsule.absolute(), picture=picture)
+        name = capsule.name or str(capsule)
+        return start.look(whole, name, at, path=capsule.absolute(), picture=picture, told=told)
 
 
 def _compared(path: Path, cluster: Path | None, picture: StillPicture | None) -> int:
@@ -118,33 +124,29 @@ def _all_ranks(path: Path, cluster: Path | None, picture: StillPicture | None = 
     view = job_view(path, cluster, console.say)
 
     def into(rank: int, runs: bool) -> None:
-        with opened(capsule_at(path, rank)) as whole:
-            if runs:
-                start.debug(
-                    ReplayRequest(capsule=whole), whole.path.name, sys.stderr, LONGEST_S, above=True, path=whole.path
-                )
-            else:
-                start.look(whole, whole.path.name, above=True, path=whole.path)
+        _one_rank(path, rank, runs)
 
     return start.overview(view, into, picture)
 
 
-def _all_recorded(path: Path, picture: StillPicture | None = None) -> int:
+def _all_recorded(path: Path, picture: StillPicture | None = None, at: Moment | None = None) -> int:
     from prismdbg_tui import start
 
-    def open_rank(rank: int, runs: bool, at: Moment | None) -> None:
-        with opened(capsule_at(path, rank)) as whole:
-            if runs:
-                start.debug(
-                    ReplayRequest(capsule=whole),
-                    whole.path.name,
-                    sys.stderr,
-                    LONGEST_S,
-                    at,
-                    above=True,
-                    path=whole.path,
-                )
-            else:
-                start.look(whole, whole.path.name, at, above=True, path=whole.path)
+    def open_rank(rank: int, runs: bool, moment: Moment | None) -> None:
+        _one_rank(path, rank, runs, moment)
 
-    return start.recorded_job(lambda: read_overview(path), open_rank, picture)
+    return start.recorded_job(lambda: read_overview(path), open_rank, picture, at)
+
+
+def _one_rank(run: Path, rank: int, runs: bool, at: Moment | None = None) -> None:
+    """Its recording, or, where it `runs`, its program again; then the screen of all ranks again."""
+    from prismdbg_tui import start
+
+    told: list[str] = []
+    with opened((capsule_at if runs else shown_capsule_at)(run, rank, told)) as whole:
+        name, path = whole.path.name, whole.path
+        if runs:
+            request = ReplayRequest(capsule=whole)
+            start.debug(request, name, sys.stderr, LONGEST_S, at, above=True, path=path, told=told)
+        else:
+            start.look(whole, name, at, above=True, path=path, told=told)

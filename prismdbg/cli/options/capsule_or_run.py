@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from prismdbg.cli.options.addresses import Fetched
-from prismdbg.jobs.rank_capsule import capsule_of
+from prismdbg.jobs.rank_capsule import capsule_of, shown_capsule_of
 from prismdbg.render import console
 
 CAPSULE_OR_RUN = click.argument("capsule", type=Fetched(), metavar="CAPSULE|RUN")
@@ -19,6 +20,20 @@ RANK_OF_RUN = click.option(
 )
 
 
-def capsule_at(path: Path, rank: int | None) -> Path:
-    """What was chosen, or made, is said."""
-    return capsule_of(path, rank, console.announce)
+def capsule_at(path: Path, rank: int | None, said: list[str] | None = None) -> Path:
+    """What was chosen, or made, is said, and added to `said`."""
+    return capsule_of(path, rank, _telling(said))
+
+
+def shown_capsule_at(path: Path, rank: int | None, said: list[str] | None = None) -> Path:
+    """As `capsule_at`, for whoever only looks: of a rank that cannot be replayed, its log."""
+    return shown_capsule_of(path, rank, _telling(said))
+
+
+def _telling(said: list[str] | None) -> Callable[[str], None]:
+    def tell(text: str) -> None:
+        console.announce(text)
+        if said is not None:
+            said.append(text)
+
+    return tell

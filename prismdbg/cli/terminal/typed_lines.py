@@ -5,20 +5,26 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from prismdbg.cli.terminal.line_history import LineHistory
 from prismdbg.errors import UsageError, WaitTimeout
 
 MAX_LINE_BYTES = 64 << 10
 
 
-def from_terminal(prompt: str, words: Sequence[str]) -> Iterator[str]:
-    """Until end of file (Ctrl-D). Ctrl-C drops the line that is being typed."""
+def from_terminal(prompt: str, words: Sequence[str], history: LineHistory | None = None) -> Iterator[str]:
+    """Until end of file (Ctrl-D). Ctrl-C drops the line that is being typed. `history`: of earlier sessions, which gets
+    each line."""
     with contextlib.suppress(ImportError):
         _complete(words)
+        _recall(history.read() if history is not None else [])
     while True:
         try:
-            yield input(prompt)
+            line = input(prompt)
+            if history is not None:
+                history.add(line)
+            yield line
         except EOFError:
             print()
             return
@@ -36,6 +42,13 @@ def _complete(words: Sequence[str]) -> None:
 
     readline.set_completer(complete)
     readline.parse_and_bind("tab: complete")
+
+
+def _recall(lines: Iterable[str]) -> None:
+    import readline
+
+    for line in lines:
+        readline.add_history(line)
 
 
 def from_pipe(descriptor: int, bound_s: float) -> Iterator[str]:

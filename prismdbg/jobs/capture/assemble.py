@@ -59,7 +59,8 @@ from prismdbg.settings.rank_config import RANK_MEMORY
 class Ingredients:
     """`past_records`: how many collectives the rank had issued at A; of these `in_flight` were not complete.
     `images`: of a checkpoint, taken over. `state`: the folder of a state snapshot. `emulated`: the mesh of a world that
-    was not there. `died_with`: the exit code of a rank that died without a word, where it is known."""
+    was not there. `died_with`: the exit code of a rank that died without a word, where it is known. log_only: for the
+    eye alone, never to be replayed: with the program's sources, without other files and memory."""
 
     run: RunFolder
     folder: Path
@@ -75,6 +76,7 @@ class Ingredients:
     notes: tuple[str, ...] = ()
     emulated: str = ""
     died_with: int | None = None
+    log_only: bool = False
 
 
 CONTEXT_RECORDS = 5_000  # before the start moment, for whoever reads what led to it
@@ -117,10 +119,10 @@ def assemble(parts: Ingredients) -> Capsule:
         writer.add_bytes(layout.RANK_PACKAGE, rank_package.pack(parts.run.inject / "prismdbg"))
         if parts.images is not None:
             writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
-        left_out = _add_memory(writer, parts, recorded)
+        left_out = "" if parts.log_only else _add_memory(writer, parts, recorded)
         add_telemetry(writer, parts.run, parts.folder, recorded.log)
         parts = replace(parts, notes=(*parts.notes, *filter(None, [left_out, unlisted])))
-        manifest, in_manifest = secrets.of_manifest(_manifest(parts, recorded, _whole_from(recorded, payloads)))
+        manifest, in_manifest = secrets.of_manifest(_manifest(parts, recorded, _whole_from(parts, recorded, payloads)))
         _add_findings(writer, recorded, files, secrets, in_manifest)
         capsule = writer.finish(manifest)
     return _require_replayable(capsule)
@@ -152,8 +154,9 @@ def _add_files(
     """The files that the rank read, as they were then where that is known; what rank.json says of them; a note."""
     rank, log = recorded.rank, recorded.log
     paths = rank_paths(log, rank, recorded.start if parts.origin is Origin.IMAGE else None)
-    as_read, changed = _as_read(parts, recorded, paths.files)
-    wanted = [*paths.files, *_files_of_image(parts.images, environment)]
+    read = [path for path in paths.files if path.endswith(".py") or not parts.log_only]
+    as_read, changed = _as_read(parts, recorded, read)
+    wanted = [*read, *_files_of_image(parts.images, environment)]
     files = add_files(writer, wanted, homes=homes_of(rank["environment"]), as_read=as_read)
     seen = listed(log, tuple(wanted), paths.absent, str(rank["environment"].get("HOME", "")))
     folders = tuple(dict.fromkeys((*paths.folders, *seen.folders)))
@@ -198,13 +201,15 @@ def _add_memory(writer: CapsuleWriter, parts: Ingredients, recorded: _Recorded) 
     return add_trace(writer, parts.folder / RANK_MEMORY, after)
 
 
-def _whole_from(recorded: _Recorded, payloads: Mapping[int, int]) -> Moment:
+def _whole_from(parts: Ingredients, recorded: _Recorded, payloads: Mapping[int, int]) -> Moment:
     """From where on it can be replayed. `payloads`: the size of each segment in the capsule."""
 
     def is_kept(ref: PayloadRef) -> bool:
         return payloads.get(ref.segment, 0) >= ref.offset + ref.size_bytes
 
-    return replayable_from(recorded.log, recorded.span, recorded.start, is_kept)
+    whole_from = replayable_from(recorded.log, recorded.span, recorded.start, is_kept)
+    lacks_all = not payloads or whole_from <= recorded.start
+    return Moment(recorded.end.step, recorded.end.collective + 1) if parts.log_only and lacks_all else whole_from
 
 
 def _add_findings(
@@ -335,7 +340,7 @@ def _manifest(parts: Ingredients, recorded: _Recorded, whole_from: Moment) -> Ma
     notes = list(parts.notes)
     if whole_from > recorded.start:
         where = "" if whole_from > recorded.end else f" before {whole_from}"
-        notes.append(f"not replayable{where}: the window no longer contains the data received until then")
+        notes.append(f"not replayable{where}: data that the rank received was not kept")
     if starts_too_late(parts.incident.kind, parts.origin, recorded.span, recorded.end):
         notes.append(NO_STEP_BEFORE)
     notes += [

@@ -18,6 +18,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from capsules import make_capsule
+from incident_run import write_run
 from prismdbg_tui.browser.server import GuardedServer
 from prismdbg_tui.session.views import Phase
 from prismdbg_tui.start import WEB_DRIVER
@@ -80,6 +81,32 @@ def test_a_moment_has_a_page_of_its_own(tmp_path: Path, spawn: Spawn, prismdbg_c
     assert any(line[-2:] == ["--at", "1.1"] for line in lines)
     server.send_signal(signal.SIGINT)
     assert server.wait(BOUND_S) in (0, 130), talk.read_text()
+
+
+def test_a_page_that_cannot_be_drawn_says_why(tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...]) -> None:
+    run, talk = write_run(tmp_path / "run"), tmp_path / "talk"
+    with talk.open("w") as stderr:
+        command = (*prismdbg_command, "open", str(run.path), "--web", "--port", str(free_port()))
+        server = spawn(*command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
+    said = wait_for(lambda: re.search(r"(http://\S+\?key=\S+) ", talk.read_text()), BOUND_S, "the address")
+    asyncio.run(page_until(said[1], "/debug/0", b"no capsule of rank 0"))
+    asyncio.run(page_until(said[1], "/open/0", b"not replayable"))
+    asyncio.run(page_until(said[1], "/at/0.1", b"opens ranks at 0.1"))
+    server.send_signal(signal.SIGINT)
+    assert server.wait(BOUND_S) in (0, 130), talk.read_text()
+
+
+async def page_until(address: str, page: str, text: bytes) -> None:
+    """Until the screen of that page shows `text`."""
+    async with asyncio.timeout(BOUND_S), aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        await first_page(session, address)
+        shown = b""
+        origin = f"ws://{urlsplit(address).netloc}"
+        async with session.ws_connect(f"{origin}{page}/ws?width=100&height=30") as connection:
+            while text not in shown:
+                message = await connection.receive()
+                assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), shown
+                shown += message.data if isinstance(message.data, bytes) else b""
 
 
 async def at_moment(address: str, key: str, moment: str, server: int) -> tuple[str, list[list[str]]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from capsules import make_capsule
 from chain import Taken
+from incident_run import write_run
 from terminal import BOUND_S, Terminal
 from waiting import wait_for
 
@@ -59,6 +60,25 @@ def test_the_mouse_in_a_real_terminal(terminal: Terminal, tmp_path: Path, prismd
     quit_at = terminal.seen.splitlines()[-1].index("q quit") + 1
     terminal.mouse(0, quit_at, 36)
     terminal.mouse(0, quit_at, 36, up=True)
+    terminal.until("ended with 0")
+
+
+def test_all_ranks_of_a_run_and_back_to_them(
+    terminal: Terminal, tmp_path: Path, prismdbg_command: tuple[str, ...]
+) -> None:
+    """Of a rank that cannot be replayed the log is shown; why it cannot be debugged is said above all ranks."""
+    run = write_run(tmp_path / "run")
+    python, option, code = prismdbg_command
+    terminal.start(f"{python} {option} '{code}' open {run.path}", 160, 45)
+    terminal.until("rank 1 raised ValueError")
+    terminal.keys("Enter")
+    terminal.until_match(r"\n rank 1, its log, not replayable: .*\n.*q quit")  # above the keys
+    terminal.until("▲ 1.1")
+    terminal.keys("Escape")
+    terminal.until("open rank")
+    terminal.keys("D")
+    assert "open rank" in terminal.until("no capsule of rank 1")
+    terminal.keys("q")
     terminal.until("ended with 0")
 
 

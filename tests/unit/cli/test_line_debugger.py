@@ -14,10 +14,12 @@ import sys
 import termios
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from prismdbg.cli.terminal.line_history import MAX_LINE_BYTES, MAX_LINES, LineHistory, history_file
 from prismdbg.cli.terminal.repl import run_repl
 from prismdbg.cli.terminal.typed_lines import from_pipe, from_terminal
 from prismdbg.debugger.debugger import Debugger, OnlyForward, Settings
@@ -281,8 +283,12 @@ def test_a_pipe_with_nobody_behind_it_is_given_up() -> None:
 
 
 TERMINAL = """
+import sys
+from pathlib import Path
+from prismdbg.cli.terminal.line_history import LineHistory
 from prismdbg.cli.terminal.typed_lines import from_terminal
-for line in from_terminal("(ready) ", ["next", "print"]):
+history = LineHistory(Path(sys.argv[1])) if sys.argv[1:] else None
+for line in from_terminal("(ready) ", ["next", "print"], history):
     print("got", repr(line), flush=True)
 """
 
@@ -300,6 +306,56 @@ def test_a_terminal_completes_and_keeps_history() -> None:
         child.kill()
         child.wait(20)
         os.close(main)
+
+
+def test_lines_of_the_session_before_are_in_the_history(tmp_path: Path) -> None:
+    kept = tmp_path / "state" / "history"
+    at_terminal(kept, (rb"\(ready\) $", b"print loss\n"), (rb"got 'print loss'\s+\(ready\) $", b"\x04"))
+    at_terminal(kept, (rb"\(ready\) $", b"\x1b[A\n"), (rb"got 'print loss'\s+\(ready\) $", b"\x04"))
+    assert kept.read_text() == "print loss\n" * 2
+    assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def at_terminal(history: Path, *talks: tuple[bytes, bytes]) -> None:
+    main, replica = pty.openpty()
+    command = [sys.executable, "-c", TERMINAL, str(history)]
+    child = subprocess.Popen(command, stdin=replica, stdout=replica, stderr=replica, **OWN_TTY)
+    os.close(replica)
+    try:
+        for awaited, answer in talks:
+            talk(main, awaited, answer)
+        assert child.wait(20) == 0
+    finally:
+        child.kill()
+        child.wait(20)
+        os.close(main)
+
+
+def test_the_history_is_bounded_and_private(tmp_path: Path) -> None:
+    file = tmp_path / "history"
+    file.write_text("".join(f"print {number}\n" for number in range(MAX_LINES + 5)))
+    file.chmod(0o644)
+    history = LineHistory(file)
+    assert history.read()[0] == "print 5"
+    for line in ("next", "", "  ", "x" * (MAX_LINE_BYTES + 1)):
+        history.add(line)
+    assert len(file.read_text().splitlines()) == MAX_LINES + 1 and history.read()[-1] == "next"
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_history_that_cannot_be_kept_disturbs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    history = LineHistory(tmp_path / "file" / "history")
+    history.add("next")
+    assert history.read() == []
+
+
+def test_the_history_is_in_the_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert history_file() == tmp_path / "prismdbg" / "debug-history"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert history_file() == tmp_path / ".local" / "state" / "prismdbg" / "debug-history"
 
 
 def test_an_interrupt_drops_the_line_that_is_being_typed(monkeypatch: pytest.MonkeyPatch) -> None:

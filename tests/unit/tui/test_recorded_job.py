@@ -53,9 +53,11 @@ def with_telemetry() -> RunOverview:
     return replace(shown, ranks=tuple(replace(row, sensors=sensors.get(row.rank, {})) for row in shown.ranks))
 
 
-def play(part: Play, shown: RunOverview | None = None, *, size: tuple[int, int] = (120, 36)) -> JobApp:
+def play(
+    part: Play, shown: RunOverview | None = None, *, size: tuple[int, int] = (120, 36), app: JobApp | None = None
+) -> JobApp:
     shown = shown or job()
-    app = JobApp(shown, lambda: shown)
+    app = app or JobApp(shown, lambda: shown)
 
     async def run() -> None:
         async with running(app, size) as pilot:
@@ -94,6 +96,44 @@ def test_another_rank_is_opened_where_it_opens_by_itself() -> None:
         await pilot.press("home", "down", "D")
 
     assert play(part).return_value == OpenRank(1, True, None)
+
+
+def test_every_rank_is_opened_at_the_moment_that_was_asked_for_until_another_finding_is_chosen() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        assert "opens ranks at 0.1" in on_screen(app)
+        await pilot.press("home", "enter")
+
+    assert play(part, app=JobApp(job(), job, moment=Moment(0, 1))).return_value == OpenRank(0, False, Moment(0, 1))
+
+    async def another(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("n")
+        await until(lambda: "opens ranks at" not in on_screen(app), pilot)
+        await pilot.press("home", "enter")
+
+    assert play(another, app=JobApp(job(), job, moment=Moment(0, 1))).return_value == OpenRank(0, False, None)
+
+
+def test_why_a_rank_could_not_be_opened_is_said_on_the_screen_that_is_shown_again() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await until(lambda: told(app) == ["rank 0 has ended\ntry: prismdbg why"], pilot)
+        await pilot.press("q")
+
+    assert play(part, app=JobApp(job(), job, refused="rank 0 has ended\ntry: prismdbg why")).return_value is None
+
+
+def test_in_a_browser_the_page_of_a_rank_is_that_of_the_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages: list[str] = []
+    monkeypatch.setattr(JobApp, "is_web", True)
+    monkeypatch.setattr(JobApp, "open_url", lambda _app, url, new_tab: pages.append(url))
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        while app.job.diagnosis.verdicts[app.finding].ranks[0] != 2:
+            await pilot.press("n")
+        await pilot.press("enter", "home", "D")
+        await until(lambda: len(pages) == 2, pilot)
+
+    play(part)
+    assert pages == ["/open/2/at/1.1", "/debug/0"]
 
 
 def test_sorting_keeps_the_rank_under_the_cursor() -> None:

@@ -12,6 +12,7 @@ from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.views import Phase, SourceView
 from prismdbg_tui.session.visible_panes import PANES
+from prismdbg_tui.start import WEB_PAGE
 from shown import on_screen, told
 from textual.pilot import Pilot
 
@@ -259,6 +260,19 @@ def test_the_moment_is_copied(tmp_path: Path) -> None:
         app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
         await pilot.press("g", "y")
         assert copied == ["0.1"]
+
+    play(looking(tmp_path), part)
+
+
+def test_in_a_browser_the_link_of_the_moment_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        copied: list[str] = []
+        app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
+        await pilot.press("g", "Y")
+        await until(lambda: any("in a browser only" in note for note in told(app)), pilot)
+        monkeypatch.setenv(WEB_PAGE, "http://127.0.0.1:8000/open/2")
+        await pilot.press("Y")
+        assert copied == ["http://127.0.0.1:8000/open/2/at/0.1"]
 
     play(looking(tmp_path), part)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
-from prismdbg_tui.browser.server import _PRISMDBG, KEY, GuardedServer
+from prismdbg_tui.browser.server import KEY, GuardedServer, screen_command
 from prismdbg_tui.start import on_terminal
 from textual.driver import Driver
 
@@ -23,12 +23,14 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def asked(path: str, key: str | None, *, headers: Mapping[str, str] | None = None, run: str = "") -> tuple[int, str]:
+def asked(
+    path: str, key: str | None, *, headers: Mapping[str, str] | None = None, run: str = "", has_moments: bool = True
+) -> tuple[int, str]:
     """The status, and the text without the port."""
 
     async def ask() -> tuple[int, str]:
         port = free_port()
-        server = GuardedServer(["true"], port, SECRET, run)
+        server = GuardedServer(["true"], port, SECRET, run, has_moments=has_moments)
         async with (
             TestServer(await server._make_app(), host="127.0.0.1", port=port),
             aiohttp.ClientSession() as session,
@@ -83,8 +85,16 @@ def test_of_a_capsule_there_are_no_pages_of_ranks() -> None:
     assert got == 404
 
 
+@pytest.mark.parametrize(("path", "status"), [("/at/1.1", 404), ("/open/3/at/1.1", 200)])
+def test_a_screen_that_knows_no_moments_has_no_pages_of_them(path: str, status: int) -> None:
+    got, _ = asked(path, SECRET, run="/runs/emulated", has_moments=False)
+    assert got == status
+
+
 def test_what_the_server_starts_is_a_screen_and_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    (driver,) = (word.removeprefix("TEXTUAL_DRIVER=") for word in _PRISMDBG if word.startswith("TEXTUAL_DRIVER="))
+    (driver,) = (
+        word.removeprefix("TEXTUAL_DRIVER=") for word in screen_command("") if word.startswith("TEXTUAL_DRIVER=")
+    )
     monkeypatch.setenv("TEXTUAL_DRIVER", driver)
     assert on_terminal()
     assert issubclass(pkgutil.resolve_name(driver), Driver)

@@ -13,6 +13,7 @@ from typing import Any
 from textual.drivers.web_driver import WebDriver
 from textual.messages import ExitApp
 
+FILLED = "\x1b]7701;filled\x07"  # the page shows the screen once this has come; a terminal ignores it
 LONGEST_END_S = 60.0  # a screen that is busy for ever ends as well; whoever it started ends with it
 
 

@@ -20,23 +20,22 @@ from aiohttp.typedefs import Handler
 from textual_serve.server import Server
 
 from prismdbg.errors import FacilityError
-from prismdbg_tui.start import WEB_DRIVER
+from prismdbg_tui.start import WEB_DRIVER, WEB_PAGE
 
 HOST = "127.0.0.1"
 KEY = "key"
-# No shell stays between the server and the screen, and the screen's driver ends with the server.
-_DRIVER = ("exec", "env", f"TEXTUAL_DRIVER={WEB_DRIVER}")
-_PRISMDBG = (*_DRIVER, sys.executable, "-c", "from prismdbg.cli.main import main; main()")
+_MAIN = "from prismdbg_tui.browser.page import main; main()"
 _RANK = "/{command:open|debug}/{rank:[0-9]{1,8}}"
 _MOMENT = "/at/{moment:[0-9]{1,9}(?:[.][0-9]{1,9}){0,2}}"
 _SOCKET = "/ws"
 _PAGES = Path(__file__).with_name("pages")
 
 
-def serve(arguments: Sequence[str], port: int, talk: TextIO, run: str = "") -> int:
+def serve(arguments: Sequence[str], port: int, talk: TextIO, run: str = "", *, has_moments: bool = True) -> int:
     """Until interrupted; each visit runs `prismdbg` with `arguments` anew. `run`: whose ranks have pages of their own,
-    to which the screen of all ranks leads."""
-    server = GuardedServer([*_PRISMDBG, *arguments], port, secrets.token_urlsafe(16), run)
+    to which the screen of all ranks leads. has_moments: whether the first screen can be opened at a moment, too."""
+    command = screen_command(f"http://{HOST}:{port}", *arguments)
+    server = GuardedServer(command, port, secrets.token_urlsafe(16), run, has_moments=has_moments)
     print(f"prismdbg: {server.address}   (ctrl+c ends it)", file=talk, flush=True)
     try:
         server.serve()
@@ -47,12 +46,19 @@ def serve(arguments: Sequence[str], port: int, talk: TextIO, run: str = "") -> i
     return 0
 
 
+def screen_command(page: str, *arguments: str) -> list[str]:
+    """What draws the page. No shell stays between the server and the screen, whose driver ends with the server."""
+    environment = (f"TEXTUAL_DRIVER={WEB_DRIVER}", f"{WEB_PAGE}={page}")
+    return ["exec", "env", *environment, sys.executable, "-c", _MAIN, *arguments]
+
+
 class GuardedServer(Server):
-    def __init__(self, command: Sequence[str], port: int, key: str, run: str = "") -> None:
+    def __init__(self, command: Sequence[str], port: int, key: str, run: str = "", *, has_moments: bool = True) -> None:
         super().__init__(shlex.join(command), host=HOST, port=port, title="prismdbg", templates_path=_PAGES)
         self._key = key
         self._cookie = f"{KEY}-{port}"  # a browser keeps one of each name for all ports of this machine
         self._run = run
+        self._has_moments = has_moments
 
     @property
     def address(self) -> str:
@@ -68,7 +74,8 @@ class GuardedServer(Server):
     async def _make_app(self) -> web.Application:
         app: web.Application = await super()._make_app()
         app.middlewares.append(self._guard)
-        for page in (_MOMENT, *((_RANK, _RANK + _MOMENT) if self._run else ())):
+        moments = (_MOMENT,) if self._has_moments else ()
+        for page in (*moments, *((_RANK, _RANK + _MOMENT) if self._run else ())):
             app.add_routes([web.get(page, self._page), web.get(page + _SOCKET, self._page_socket)])
         return app
 
@@ -84,7 +91,9 @@ class GuardedServer(Server):
         chosen = request.match_info
         server = copy(self)
         if "rank" in chosen:
-            server.command = shlex.join([*_PRISMDBG, chosen["command"], self._run, "--rank", chosen["rank"]])
+            command, rank = chosen["command"], chosen["rank"]
+            page = f"{self.public_url}/{command}/{rank}"
+            server.command = shlex.join(screen_command(page, command, self._run, "--rank", rank))
         if "moment" in chosen:
             server.command += f" --at {chosen['moment']}"
         return await server.handle_websocket(request)

@@ -39,9 +39,16 @@ class SweepApp(ActionApp[str]):
     ]
     BINDINGS: ClassVar[list[BindingType]] = bindings(SWEEP_ACTIONS)
 
-    def __init__(self, read: Callable[[], StoredSweep], *, keys: Mapping[str, str] | None = None, at: str = "") -> None:
+    def __init__(
+        self,
+        read: Callable[[], StoredSweep],
+        *,
+        keys: Mapping[str, str] | None = None,
+        at: str = "",
+        refused: str = "",
+    ) -> None:
         """`read`: the folder again. at: the name of the configuration that has the cursor."""
-        super().__init__(SWEEP_ACTIONS, keys, live=True)
+        super().__init__(SWEEP_ACTIONS, keys, live=True, refused=refused)
         self._read, self._order, self.name_at = read, 0, at
         self.sweep = read()
         self._conclusion, self._detail = (Static("", id=name, classes="pane") for name in ("conclusion", "detail"))

@@ -53,8 +53,10 @@ class OverviewApp(ActionApp[Drop | None]):
     ]
     BINDINGS: ClassVar[list[BindingType]] = bindings(OVERVIEW_ACTIONS)
 
-    def __init__(self, job: OverviewJob, *, keys: Mapping[str, str] | None = None, at: int | None = None) -> None:
-        super().__init__(OVERVIEW_ACTIONS, keys, live=False)
+    def __init__(
+        self, job: OverviewJob, *, keys: Mapping[str, str] | None = None, at: int | None = None, refused: str = ""
+    ) -> None:
+        super().__init__(OVERVIEW_ACTIONS, keys, live=False, refused=refused)
         self.job = job
         self.map_view = MapView(job)
         if at is not None:

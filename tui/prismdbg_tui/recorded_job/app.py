@@ -58,10 +58,19 @@ class JobApp(ActionApp[OpenRank | None]):
     BINDINGS: ClassVar[list[BindingType]] = bindings(JOB_ACTIONS)
 
     def __init__(
-        self, job: RunOverview, read: Callable[[], RunOverview], *, keys: Mapping[str, str] | None = None, at: int = -1
+        self,
+        job: RunOverview,
+        read: Callable[[], RunOverview],
+        *,
+        keys: Mapping[str, str] | None = None,
+        at: int = -1,
+        moment: Moment | None = None,
+        refused: str = "",
     ) -> None:
-        """`read`: the run again. at: the rank that has the cursor; else the one that the first finding is about."""
-        super().__init__(JOB_ACTIONS, keys, live=True)
+        """`read`: the run again. at: the rank that has the cursor; else the one that the first finding is about.
+        moment: where ranks open, until another finding is chosen."""
+        super().__init__(JOB_ACTIONS, keys, live=True, refused=refused)
+        self.wanted = moment
         self.job, self._read = job, read
         self._order, self._took_s = 0, 0.0
         self.finding = 0
@@ -97,7 +106,7 @@ class JobApp(ActionApp[OpenRank | None]):
 
     def repaint(self) -> None:
         name = figures.clean(self.job.path.name or str(self.job.path))
-        self.show_head("recorded", "success", name, words.heading(self.job))
+        self.show_head("recorded", "success", name, words.heading(self.job, self.wanted))
         self._show_findings()
         self._fill()
         self.keybar.paint()
@@ -170,11 +179,14 @@ class JobApp(ActionApp[OpenRank | None]):
         if self.job.is_imported:
             self.refuse("files of another tool contain no capsule, so you cannot open or debug a rank")
         elif self.is_web:
-            self.open_url(f"/{'debug' if runs else 'open'}/{self.rank}", new_tab=False)
+            moment = f"/at/{at}" if (at := self._moment()) is not None else ""
+            self.open_url(f"/{'debug' if runs else 'open'}/{self.rank}{moment}", new_tab=False)
         else:
             self.exit(OpenRank(self.rank, runs, self._moment()))
 
     def _moment(self) -> Moment | None:
+        if self.wanted is not None:
+            return self.wanted
         verdicts = self.job.diagnosis.verdicts
         if self.finding < len(verdicts) and verdicts[self.finding].ranks[:1] == (self.rank,):
             return verdicts[self.finding].moment
@@ -188,10 +200,9 @@ class JobApp(ActionApp[OpenRank | None]):
 
     def _find(self, step: int) -> None:
         if count := len(self.job.diagnosis.verdicts):
-            self.finding = (self.finding + step) % count
+            self.finding, self.wanted = (self.finding + step) % count, None
             self.rank = self._suspect()
-            self._show_findings()
-            self._place()
+            self.repaint()
 
     def _do_next_order(self) -> None:
         self._order = (self._order + 1) % len(_ORDERS)

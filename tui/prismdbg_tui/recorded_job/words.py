@@ -10,17 +10,20 @@ from rich.text import Text
 
 from prismdbg.diagnosis.verdict import Verdict, without_folders
 from prismdbg.jobs.run_overview import Floats, RankRow, RunOverview
+from prismdbg.model.moment import Moment
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.finding_signs import SIGNS
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
-def heading(job: RunOverview) -> str:
+def heading(job: RunOverview, at: Moment | None = None) -> str:
+    """`at`: where ranks open."""
     ranks = figures.plural(len(job.ranks), "rank")
     calls = figures.plural(sum(row.collectives for row in job.ranks), "collective")
     state = "running" if job.is_running else "ended"
-    return f"{ranks} · {calls} · {figures.duration(job.lasted_ns)} · {state}"
+    opens = f" · opens ranks at {at}" if at is not None else ""
+    return f"{ranks} · {calls} · {figures.duration(job.lasted_ns)} · {state}{opens}"
 
 
 def findings(job: RunOverview, chosen: int, colors: dict[str, str], room: int) -> Text:

@@ -19,14 +19,17 @@ Returned = TypeVar("Returned")
 
 
 class ActionApp(PicturedApp[Returned]):
-    """`actions`: the table of its keys; a method `_do_NAME` carries out the action NAME. keys: the user's own. The
-    application yields `head` first and `keybar` last."""
+    """`actions`: the table of its keys; a method `_do_NAME` carries out the action NAME. keys: the user's own. refused:
+    why what was chosen here before could not be opened. The application yields `head` first and `keybar` last."""
 
     TITLE = "prismdbg"
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, actions: Sequence[Action], keys: Mapping[str, str] | None, *, live: bool) -> None:
+    def __init__(
+        self, actions: Sequence[Action], keys: Mapping[str, str] | None, *, live: bool, refused: str = ""
+    ) -> None:
         super().__init__()
+        self._refused = refused
         self.keys_shown = keymap.in_force(keys or {}, actions)
         self.set_keymap(dict(keys or {}))
         self.head = Static("", classes="head")
@@ -58,8 +61,13 @@ class ActionApp(PicturedApp[Returned]):
     def action_act(self, name: str) -> None:
         getattr(self, f"_do_{name}")()
 
-    def refuse(self, text: str) -> None:
-        self.notify(text.replace("[", r"\["), severity="warning", timeout=4)
+    def on_ready(self) -> None:
+        self.filled()
+        if self._refused:
+            self.refuse(self._refused, 12)
+
+    def refuse(self, text: str, seconds: float = 4) -> None:
+        self.notify(text.replace("[", r"\["), severity="warning", timeout=seconds)
 
     def _do_theme(self) -> None:
         names = sorted(self.available_themes)

@@ -7,6 +7,7 @@ from typing import TypeVar
 from textual.app import App
 
 from prismdbg.errors import PrismError
+from prismdbg_tui.browser.driver import FILLED
 from prismdbg_tui.drawing.picture import screenshot
 
 Returned = TypeVar("Returned")
@@ -21,6 +22,15 @@ class PicturedApp(App[Returned]):
     def is_settled(self) -> bool:
         """What was begun has ended."""
         return all(worker.is_finished for worker in self.workers)
+
+    def filled(self) -> None:
+        """Once what is on the screen is drawn: a page in a browser appears."""
+        if self.is_web:
+            self.call_after_refresh(self._tell_page)
+
+    def _tell_page(self) -> None:
+        if self._driver is not None:
+            self._driver.write(FILLED)
 
     @property
     def doing(self) -> str:

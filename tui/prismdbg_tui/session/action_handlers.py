@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from prismdbg.errors import UsageError
@@ -12,6 +13,7 @@ from prismdbg_tui.session.breakpoint_rows import breakpoint_at, rows_of_breakpoi
 from prismdbg_tui.session.messages import Asked, Purpose
 from prismdbg_tui.session.views import Phase
 from prismdbg_tui.session.visible_panes import NUMBERED, behind, panes
+from prismdbg_tui.start import WEB_PAGE
 
 if TYPE_CHECKING:
     from prismdbg_tui.session.app import PrismApp
@@ -300,6 +302,13 @@ class ActionHandlers:
         else:
             moment = str(self._position.moment)
             self._copy(moment, moment)
+
+    def copy_link(self) -> None:
+        page = os.environ.get(WEB_PAGE)
+        if page is None:
+            raise UsageError("a moment has a link in a browser only: `prismdbg open --web`")
+        link = f"{page}/at/{self._position.moment}"
+        self._copy(link, link)
 
     def _copy(self, text: str, name: str) -> None:
         self._app.copy_to_clipboard(text)

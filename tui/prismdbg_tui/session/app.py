@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
@@ -63,9 +63,12 @@ class PrismApp(PicturedApp[int]):
         above: bool = False,
         sidecar: Sidecar | None = None,
         first_lines: tuple[str, ...] = (),
+        told: Sequence[str] = (),
     ) -> None:
-        """`first_lines`: what the rank was told at first, where nothing else was kept in `sidecar`."""
+        """`first_lines`: what the rank was told at first, where nothing else was kept in `sidecar`. told: what was said
+        on the way here, of a capsule that was made for it for instance."""
         super().__init__()
+        self._told = tuple(told)
         self.first_lines = first_lines
         sidecar = sidecar or Sidecar(None)
         try:
@@ -81,7 +84,7 @@ class PrismApp(PicturedApp[int]):
         self.condition_of: int | None = None
         self._waiting: list[str] = []  # actions, until a search has ended
         self._wanted = at or moment_of(str(capsule.manifest.incident.moment or ""))
-        self.panes = Panes(name, capsule.manifest, self.keys_shown, live=live is not None)
+        self.panes = Panes(name, capsule.manifest, self.keys_shown, live=live is not None, told=self._told)
         self.layout = Layout(self, self.panes)
         self.views = CursorViews(self, self.panes, CapsuleReader(capsule))
         self.navigation = CursorNavigation(self, self.panes, self.views)
@@ -95,7 +98,7 @@ class PrismApp(PicturedApp[int]):
     def on_mount(self) -> None:
         use_themes(self)
         self.layout.apply()
-        for line in facts(self.capsule.manifest):
+        for line in (*self._told, *facts(self.capsule.manifest)):
             self.panes.console.say(line, "event")
         if self._above:
             self.panes.console.say(f"esc, from the table, or {self.keys_shown['leave']}: back to all ranks", "event")
@@ -165,6 +168,8 @@ class PrismApp(PicturedApp[int]):
             self.panes.console.say(line, "event")
         self.navigation.show_state(self.state, follow=True)
         self.views.diagnose()
+        if self.live is not None or not len(message.recording):
+            self.filled()
 
     def on_finding_read(self, message: messages.FindingRead) -> None:
         self.incident.found(message.finding)
@@ -184,6 +189,7 @@ class PrismApp(PicturedApp[int]):
         self.panes.console.say(text, "error")
         self.panes.status.fail(text)
         self.fatal = self.fatal or message.fatal
+        self.filled()
 
     def on_rows_found(self, message: messages.RowsFound) -> None:
         self.navigation.found(message)
@@ -197,6 +203,7 @@ class PrismApp(PicturedApp[int]):
 
     def on_recorded_read(self, message: messages.RecordedRead) -> None:
         self.views.looked(message)
+        self.filled()
 
     def on_memory_read(self, message: messages.MemoryRead) -> None:
         self.panes.memory.show(message.view)
@@ -348,9 +355,8 @@ class PrismApp(PicturedApp[int]):
         elif text.startswith(EXPORT_TIMELINE):
             self.views.export_timeline(text.removeprefix(EXPORT_TIMELINE).strip())
         elif text:
-            self.panes.console.say(
-                "read-only view of the recording; `prismdbg debug` runs it; a moment moves the cursor", "error"
-            )
+            runs = self.capsule.manifest.not_replayable or "`prismdbg debug` runs it"
+            self.panes.console.say(f"read-only view of the recording; {runs}; a moment moves the cursor", "error")
 
     def on_unmount(self) -> None:
         self.notes.keep()

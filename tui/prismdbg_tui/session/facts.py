@@ -11,9 +11,8 @@ from prismdbg_tui.drawing import figures
 def facts(manifest: Manifest) -> Iterator[str]:
     at = f" at {manifest.incident.moment}" if manifest.incident.moment else ""
     yield f"{manifest.incident.kind}{at}: {manifest.incident.text}"
-    yield f"{manifest.moment_a} to {manifest.moment_b}, origin {manifest.origin}" + (
-        f"; replayable from {manifest.replayable_from}" if manifest.replayable_from > manifest.moment_a else ""
-    )
+    origin = manifest.not_replayable or f"origin {manifest.origin}"
+    yield f"{manifest.moment_a} to {manifest.moment_b}, {origin}"
     versions = ", ".join(f"{name} {version}" for name, version in sorted(manifest.versions.items()))
     yield f"job {manifest.job}, rank {manifest.rank} of {manifest.world_size}, {versions}"
     yield f"{figures.size(manifest.size_bytes)}; created {figures.when(manifest.created_ns)}"

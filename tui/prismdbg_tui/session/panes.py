@@ -38,13 +38,16 @@ from prismdbg_tui.widgets.values import Values
 
 
 class Panes:
-    def __init__(self, name: str, manifest: Manifest, keys: Mapping[str, str], *, live: bool) -> None:
+    def __init__(
+        self, name: str, manifest: Manifest, keys: Mapping[str, str], *, live: bool, told: Sequence[str] = ()
+    ) -> None:
         self.header, self.incident = Header(name, manifest), IncidentLine(manifest.incident)
         self.timeline, self.collectives, self.memory = Timeline(), Collectives(), Memory()
         self.source, self.stack, self.values = Source(), Stack(), Values()
         self.peers, self.stops = Peers(), Breakpoints()
         self.console, self.output = Console(), Output()
-        self.prompt, self.tabs, self.status = Prompt(), Tabs(live=live), StatusLine()
+        self.prompt, self.tabs = Prompt(), Tabs(live=live)
+        self.status = StatusLine(manifest.not_replayable, "".join(told[-1:]))
         self.keys = KeyBar(keys, live=live)
         self._there = panes(live=live)
         for pane, widget in self._all.items():

@@ -20,10 +20,12 @@ _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class StatusLine(Static):
-    def __init__(self) -> None:
+    def __init__(self, not_replayable: str, told: str) -> None:
+        """`not_replayable`: why nothing can run; told: what led to this screen, until something is asked for."""
         super().__init__("", id="status")
         self._state = State()
-        self._error = ""
+        self._error, self._told = "", told
+        self._looking = not_replayable or "`prismdbg debug` runs the rank"
 
     def on_mount(self) -> None:
         self.set_interval(0.12, self._spin)
@@ -34,7 +36,7 @@ class StatusLine(Static):
 
     def fail(self, error: str) -> None:
         """It stays until something else is asked for, then `error` is empty."""
-        self._error = error
+        self._error, self._told = error, ""
         self.again()
 
     def again(self) -> None:
@@ -74,8 +76,10 @@ class StatusLine(Static):
     def _standing(self) -> str:
         """Why it stands there, where that is not simply what was asked for."""
         state = self._state
+        if self._told:
+            return without_folders(self._told)
         if state.phase is Phase.LOOKING:
-            return "read-only view of the recording; `prismdbg debug` runs the rank"
+            return f"read-only view of the recording; {self._looking}"
         if state.story or state.found:
             return without_folders(state.story or state.found)
         if state.hit_here:
