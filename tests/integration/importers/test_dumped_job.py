@@ -70,3 +70,8 @@ def test_a_rank_that_calls_something_else(tmp_path: Path) -> None:
 
 def test_a_job_without_a_fault(tmp_path: Path) -> None:
     assert why(dumped(tmp_path, "fine"))["verdicts"] == []
+
+
+def test_what_the_debug_server_of_each_rank_answers(tmp_path: Path) -> None:
+    found = why(dumped(tmp_path, "served"))
+    assert (found["verdicts"], found["ranks"]) == ([], [0, 1, 2])
