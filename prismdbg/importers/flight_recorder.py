@@ -25,6 +25,7 @@ from prismdbg.importers.torch_names import OPS_BY_TITLE, dtype_of
 from prismdbg.model.collective import Collective, Frame, Group, Identity, State, TensorMeta
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import Movement, ops_of
+from prismdbg.model.plurals import counted
 
 MAX_DUMP_BYTES = 32 << 20  # 20,000 collectives with their stacks
 MOST_ENTRIES = 100_000  # torch keeps 2,000 where nobody asks for more
@@ -292,6 +293,9 @@ def _gaps(dumps: Mapping[int, _Dump], logs: Mapping[int, RankLog], inferred: fro
     if cut := [rank for rank, dump in dumps.items() if _leaves_messages_out(dump)]:
         ranks = ", ".join(map(str, cut[:8]))
         yield f"sends and receives of rank {ranks} are left out: the dump lacks the first, so none can be paired"
+    over = [entry for dump in dumps.values() for entry in dump["entries"] if _is_over(entry)]
+    if timeless := sum(not entry.get("time_discovered_completed_ns") for entry in over):
+        yield f"when {counted(timeless, 'call')} ended is unknown: a wait in them counts as time after them"
     if bare := [rank for rank, log in logs.items() if log.collectives and not any(c.frames for c in log.collectives)]:
         yield f"the dump of rank {', '.join(map(str, bare[:8]))} has no stacks: torch writes them into pickles only"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.importers import chakra, execution_trace, flight_recorder, kineto
+from prismdbg.importers.debug_server import refuse_tables
 from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.importers.traced_job import TracedRank, join
 
@@ -16,14 +17,17 @@ MOST_FILES = 16_384
 
 
 def is_imported(path: Path) -> bool:
-    """Whether files of another tool are there, which `read_job` reads."""
+    """Whether files of another tool are there, which `read_job` reads. Raises `UsageError` as that does."""
     known = (kineto.is_trace, execution_trace.is_trace, chakra.is_trace)
-    return any(is_of(file) for file in _files(path) for is_of in known) or bool(flight_recorder.find_dumps(path))
+    if any(is_of(file) for file in _files(path) for is_of in known) or flight_recorder.find_dumps(path):
+        return True
+    refuse_tables(_files(path))
+    return False
 
 
 def read_job(path: Path) -> ImportedJob | None:
     """None where no file of another tool is there. Raises `CapsuleError` if none of them can be read, and `UsageError`
-    if it is not clear which belong together."""
+    if it is not clear which belong together, or if there are only texts of torch's debug server."""
     traces = _by_rank([file for file in _files(path) if kineto.is_trace(file)], kineto.rank_of)
     executions = _by_rank([file for file in _files(path) if execution_trace.is_trace(file)], execution_trace.rank_of)
     if traces:
@@ -35,6 +39,7 @@ def read_job(path: Path) -> ImportedJob | None:
     elif dumps := flight_recorder.find_dumps(path):
         job = flight_recorder.read_dumps(dumps)
     else:
+        refuse_tables(_files(path))
         return None
     if not job.logs and job.damaged:
         raise CapsuleError(next(iter(job.damaged.values())), hint="fetch the files again, or give those of other ranks")

@@ -12,6 +12,7 @@ from typing import Any
 from prismdbg.errors import CapsuleError
 
 MOST_VALUES = 1 << 22  # of a dump of 100,000 collectives with 20 frames each; together about 300 MiB
+_BYTE, _SHORT, _UNSIGNED, _SIGNED, _LONG, _DOUBLE = map(struct.Struct, ("<B", "<H", "<I", "<i", "<Q", ">d"))
 _DAMAGED = "the file is damaged, or it contains more than plain data"
 
 
@@ -22,12 +23,12 @@ class _Mark:
 _MARK = _Mark()
 
 
-def read_pickle(data: bytes, where: str) -> Any:
+def read_pickle(data: bytes, where: str, hint: str = _DAMAGED) -> Any:
     """The one value of `data`. Raises `CapsuleError` for what is damaged, too large, or asks for anything but data."""
     try:
         return _Reader(data).value()
     except (IndexError, KeyError, struct.error, UnicodeDecodeError, TypeError, ValueError) as error:
-        raise CapsuleError(f"{where} does not contain a pickle of plain data: {error}", hint=_DAMAGED) from None
+        raise CapsuleError(f"{where} does not contain a pickle of plain data: {error}", hint=hint) from None
 
 
 class _Reader:
@@ -39,7 +40,7 @@ class _Reader:
         self._values = 0
 
     def value(self) -> Any:
-        while (code := self._take(1)[0]) != ord("."):
+        while (code := self._number(_BYTE)) != ord("."):
             if (step := _STEPS.get(code)) is None:
                 raise ValueError(f"opcode {bytes([code])!r} at byte {self._at - 1}")
             step(self)
@@ -47,13 +48,19 @@ class _Reader:
         return value
 
     def _take(self, size: int) -> bytes:
-        if not 0 <= size <= len(self._data) - self._at:
-            raise ValueError(f"it ends at byte {len(self._data)}")
+        self._require(size)
         self._at += size
         return bytes(self._data[self._at - size : self._at])
 
-    def _number(self, form: str) -> Any:
-        return struct.unpack(form, self._take(struct.calcsize(form)))[0]
+    def _require(self, size: int) -> None:
+        if not 0 <= size <= len(self._data) - self._at:
+            raise ValueError(f"it ends at byte {len(self._data)}")
+
+    def _number(self, form: struct.Struct) -> Any:
+        self._require(form.size)
+        (value,) = form.unpack_from(self._data, self._at)
+        self._at += form.size
+        return value
 
     def push(self, value: object) -> None:
         self._values += 1
@@ -69,32 +76,33 @@ class _Reader:
                 return found
         raise ValueError("a mark is missing")
 
-    def number(self, form: str) -> None:
+    def number(self, form: struct.Struct) -> None:
         self.push(self._number(form))
 
-    def long(self, size_form: str) -> None:
+    def long(self, size_form: struct.Struct) -> None:
         size = self._number(size_form)
         if size > 16:
             raise ValueError(f"a number of {size} bytes")
         self.push(int.from_bytes(self._take(size), "little", signed=True))
 
-    def text(self, size_form: str) -> None:
+    def text(self, size_form: struct.Struct) -> None:
         self.push(self._take(self._number(size_form)).decode())
 
-    def raw(self, size_form: str) -> None:
+    def raw(self, size_form: struct.Struct) -> None:
         self.push(self._take(self._number(size_form)))
 
     def skip(self, size: int) -> None:
         self._take(size)
 
-    def put(self, form: str) -> None:
+    def put(self, form: struct.Struct) -> None:
         self._memo[self._number(form)] = self._last()
 
     def memoize(self) -> None:
         self._memo[len(self._memo)] = self._last()
 
-    def get(self, form: str) -> None:
-        self.push(self._memo[self._number(form)])
+    def get(self, form: struct.Struct) -> None:
+        """What is there already counts once: a place on the stack is no more than the file's own bytes ask for."""
+        self._stack.append(self._memo[self._number(form)])
 
     def append(self) -> None:
         self._extend([self._pop()])
@@ -161,22 +169,22 @@ _STEPS: dict[int, Callable[[_Reader], None]] = {
         "N": _step(_Reader.push, None),
         "\x88": _step(_Reader.push, True),
         "\x89": _step(_Reader.push, False),
-        "J": _step(_Reader.number, "<i"),
-        "K": _step(_Reader.number, "<B"),
-        "M": _step(_Reader.number, "<H"),
-        "G": _step(_Reader.number, ">d"),
-        "\x8a": _step(_Reader.long, "<B"),
-        "\x8b": _step(_Reader.long, "<I"),
-        "X": _step(_Reader.text, "<I"),
-        "\x8c": _step(_Reader.text, "<B"),
-        "\x8d": _step(_Reader.text, "<Q"),
-        "C": _step(_Reader.raw, "<B"),
-        "B": _step(_Reader.raw, "<I"),
-        "q": _step(_Reader.put, "<B"),
-        "r": _step(_Reader.put, "<I"),
+        "J": _step(_Reader.number, _SIGNED),
+        "K": _step(_Reader.number, _BYTE),
+        "M": _step(_Reader.number, _SHORT),
+        "G": _step(_Reader.number, _DOUBLE),
+        "\x8a": _step(_Reader.long, _BYTE),
+        "\x8b": _step(_Reader.long, _UNSIGNED),
+        "X": _step(_Reader.text, _UNSIGNED),
+        "\x8c": _step(_Reader.text, _BYTE),
+        "\x8d": _step(_Reader.text, _LONG),
+        "C": _step(_Reader.raw, _BYTE),
+        "B": _step(_Reader.raw, _UNSIGNED),
+        "q": _step(_Reader.put, _BYTE),
+        "r": _step(_Reader.put, _UNSIGNED),
         "\x94": _step(_Reader.memoize),
-        "h": _step(_Reader.get, "<B"),
-        "j": _step(_Reader.get, "<I"),
+        "h": _step(_Reader.get, _BYTE),
+        "j": _step(_Reader.get, _UNSIGNED),
         "]": lambda reader: reader.push([]),
         "}": lambda reader: reader.push({}),
         ")": _step(_Reader.push, ()),

@@ -12,6 +12,7 @@ from prismdbg.errors import UsageError
 from prismdbg.job_graph.recorded_step import RecordedStep, recorded_step, traced_in
 from prismdbg.job_graph.slice_entries import Source, entries_of
 from prismdbg.memory.traced_step import TracedStep
+from prismdbg.model.collective import Collective
 from prismdbg.rank_graph.node import Node
 from prismdbg.settings.rank_config import RANK_MEMORY
 from prismdbg.simulate.graph.entries import COMPUTE_STREAM, Entries, Kind
@@ -111,7 +112,7 @@ class Rendezvous:
         self._members: dict[Key, list[tuple[int, Node]]] = defaultdict(list)
         for rank, (recorded, _) in steps.items():
             for node in recorded.graph.nodes:
-                key = _meeting(rank, node, recorded.graph.groups[node.identity.group].ranks)
+                key = meeting(rank, node, recorded.graph.groups[node.identity.group].ranks)
                 self._members[key].append((rank, node))
         self._key_of = {(rank, n.record_id): key for key, members in self._members.items() for rank, n in members}
 
@@ -138,12 +139,17 @@ class Rendezvous:
         return max(min(done), self._last_came_ns(key)) if done else None
 
 
-def _meeting(rank: int, node: Node, ranks: tuple[int, ...]) -> Key:
+def meeting(rank: int, call: Node | Collective, ranks: tuple[int, ...]) -> Key:
     """The same for all that take part; of a message for its sender and its receiver."""
-    identity = node.identity
-    if not node.is_p2p:
+    identity = call.identity
+    if not call.is_p2p:
         return (ranks, identity.group, identity.seq)
-    number = node.source_rank if identity.peer < 0 else identity.peer
+    number = peer_number(call)
     peer = ranks[number] if 0 <= number < len(ranks) else -1
-    source, target = (rank, peer) if node.op == "send" else (peer, rank)
+    source, target = (rank, peer) if call.op == "send" else (peer, rank)
     return (ranks, identity.group, source, target, identity.tag, identity.seq)
+
+
+def peer_number(message: Node | Collective) -> int:
+    """In the group; -1 where it is not known."""
+    return message.source_rank if message.identity.peer < 0 else message.identity.peer

@@ -14,6 +14,7 @@ from prismdbg.importers.formats import is_imported
 from prismdbg.job_graph import rank_end, synthesized
 from prismdbg.job_graph.as_recorded import as_recorded
 from prismdbg.job_graph.cpu_waits import displaced
+from prismdbg.job_graph.one_iteration import check_told, one_iteration
 from prismdbg.job_graph.origin import origin_of
 from prismdbg.job_graph.recorded_step import last_whole_step, near, recorded_step, traced_in
 from prismdbg.job_graph.replicated_ranks import replicate
@@ -40,6 +41,7 @@ from prismdbg.simulate.graph.typical_iteration import Iteration, typical_iterati
 
 MOST_STEPS = 16  # that go into a median
 MOST_UNWAITED = 4  # that are named
+_CLOCKS = "the files do not say on which machines the ranks ran: their clocks are taken to be the same"
 _ANY_SIZE = 1 << 62
 _PYTHON_CALLER = "/torch/distributed/distributed_c10d.py"  # what C++ waits for in its own ways is not always told
 
@@ -94,7 +96,9 @@ def _imported(request: GraphRequest) -> _Job:
         raise CapsuleError(f"the file of rank {rank} cannot be read: {why}", hint="fetch it again, or remove it")
     run = RunFolder(request.run)
     mesh = request.mesh or _mesh_of(run, None)
-    return _Job(run=run, emulated=None, mesh=mesh, folders={}, logs=dict(found.logs), gaps=found.gaps)
+    logs, said = one_iteration(found.logs)
+    clocks = () if found.clocks_agree or not request.as_recorded else (_CLOCKS,)
+    return _Job(run=run, emulated=None, mesh=mesh, folders={}, logs=logs, gaps=(*found.gaps, *said, *clocks))
 
 
 def build_graph(request: GraphRequest) -> JobGraph:
@@ -106,7 +110,10 @@ def build_graph(request: GraphRequest) -> JobGraph:
     if not emulated:
         whole = {rank: _reaching(log, folders[rank], step) if folders else log for rank, log in logs.items()}
         logs = {rank: near(log, range(step, step + 1)) for rank, log in whole.items()}
-    rank_end.check_whole(mesh, logs, step)
+    if folders:
+        rank_end.check_whole(mesh, logs, step)
+    else:
+        check_told(logs, step)
     doubts = job.gaps or rank_end.doubts_of(mesh, logs, step)
     if request.as_recorded:
         recorded_graph = as_recorded(mesh, logs, step, folders or None)

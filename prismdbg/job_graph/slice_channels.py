@@ -96,6 +96,11 @@ def channel_of(group: Group, mesh: Mesh) -> str:
 
 
 def _unexplained(group: Group, mesh: Mesh) -> UsageError:
+    if not group.ranks:
+        return UsageError(
+            f"the members of group {group.title!r} are not known",
+            hint="give files that list the members of groups; of Chakra traces, put comm_groups.json beside them",
+        )
     shown = ", ".join(map(str, group.ranks[:6])) + (", ..." if group.size > 6 else "")
     return UsageError(
         f"group {group.title!r} (ranks {shown}) is not aligned with axes of the mesh {mesh}",

@@ -1,4 +1,5 @@
-"""A trace in the shape of `torch.cuda.memory._snapshot()`, for pytorch.org/memory_viz. Pickles are written, never read.
+"""A trace in the shape of `torch.cuda.memory._snapshot()`, for pytorch.org/memory_viz. It is pickled here;
+`importers/memory_snapshot.py` reads such files without unpickling them.
 
 The CPU allocator keeps no segments, so every block that lives at the end is one of its own. A GPU's are in segments,
 with what is free between them.
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule.memory_format import Kind
+from prismdbg.capsule.memory_format import CPU, Kind
 from prismdbg.errors import UsageError
 from prismdbg.memory.live import live_at
 from prismdbg.memory.segments import reserved_ranges
@@ -64,7 +65,13 @@ def snapshot(trace: MemoryTrace) -> dict[str, Any]:
         "device_traces": [*([] for _ in range(index)), events],
         "allocator_settings": {},
         "external_annotations": [],
+        **_own(trace),
     }
+
+
+def _own(trace: MemoryTrace) -> dict[str, Any]:
+    """torch's snapshots are of a GPU: of the CPU it is said here, for when we read it again."""
+    return {"prismdbg": {"device": "cpu", "whole": trace.is_whole}} if trace.shown == CPU else {}
 
 
 def _frames(site: Site) -> list[dict[str, Any]]:

@@ -252,6 +252,11 @@ def open_trace(folder: Path, records: int | None = None, device: int | None = No
     return from_records(rows[:records], parts, device)
 
 
+def from_bytes(records: bytes, parts: TraceParts) -> MemoryTrace:
+    """Of records as a trace's segments hold them."""
+    return from_records(np.frombuffer(records, dtype=_LAYOUT), parts)
+
+
 def from_records(rows: NDArray[np.void], parts: TraceParts, device: int | None = None) -> MemoryTrace:
     """`device`: None for the one with the largest peak. `UsageError` for one of which the trace has nothing."""
     devices = _devices(rows)
@@ -266,9 +271,7 @@ def from_records(rows: NDArray[np.void], parts: TraceParts, device: int | None =
     return MemoryTrace(
         **columns,
         backend_bytes=np.cumsum(_signed(columns) * ((columns["flags"] & Flag.BACKEND) > 0)),
-        reserved_bytes=np.cumsum(
-            columns["size_bytes"] * ((kind == Kind.RESERVED).astype(np.int64) - (kind == Kind.RELEASED))
-        ),
+        reserved_bytes=_reserved(columns),
         made=made,
         freed=_frees(block[made], np.flatnonzero(kind == Kind.FREE), block),
         shown=shown,
@@ -309,6 +312,19 @@ def _signed(columns: dict[str, Ints]) -> Ints:
     """What each record adds: of a free below zero; what is no block adds nothing."""
     signs: Ints = np.isin(columns["kind"], _ADDS).astype(np.int64) - (columns["kind"] == Kind.FREE)
     return columns["size_bytes"] * signs
+
+
+def _reserved(columns: dict[str, Ints]) -> Ints:
+    """What is listed at the begin was there at the same time, segments with the blocks."""
+    kind = columns["kind"]
+    reserved: Ints = np.cumsum(
+        columns["size_bytes"] * ((kind == Kind.RESERVED).astype(np.int64) - (kind == Kind.RELEASED))
+    )
+    happened = np.flatnonzero(~np.isin(kind, (Kind.BEFORE, Kind.RESERVED)))
+    listed = int(happened[0]) if len(happened) else len(kind)
+    if listed:
+        reserved[:listed] = reserved[listed - 1]
+    return reserved
 
 
 def _found_late(columns: dict[str, Ints]) -> Ints:

@@ -15,9 +15,11 @@ from prismdbg.cli.options.param_types import device as device_type
 from prismdbg.cli.options.param_types import moment as moment_type
 from prismdbg.cli.options.param_types import seconds
 from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME_OF_CAPSULE
+from prismdbg.cli.options.snapshot_options import grouping_of, snapshot_trace
 from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
+from prismdbg.importers.memory_snapshot import is_snapshot
 from prismdbg.jobs.capture.packed_memory import packed_trace
 from prismdbg.jobs.replay.memory_trace import modelled_backend, recorded_trace, traced_replay
 from prismdbg.jobs.replay.replay import ReplayRequest
@@ -43,17 +45,15 @@ _BYS = [by.value for by in By]
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path), metavar="CAPSULE|RUN|TRACE")
+@click.argument("path", type=click.Path(path_type=Path), metavar="CAPSULE|RUN|TRACE|SNAPSHOT")
 @click.option(
     "--rank", type=click.IntRange(min=0), metavar="N", help="Select a rank of RUN.  [default: the first with a trace]"
 )
 @click.option(
     "--by",
     type=click.Choice(_BYS),
-    default="op",
-    show_default=True,
     metavar="KEY",
-    help="Group live blocks by size, stack, age, module or op.",
+    help="Group live blocks by size, stack, age, module or op.  [default: op; stack for a SNAPSHOT without operators]",
 )
 @click.option(
     "--at", type=moment_type, metavar="MOMENT", help="Show the blocks that are live at MOMENT instead of at the peak."
@@ -115,7 +115,7 @@ _BYS = [by.value for by in By]
 def command(
     path: Path,
     rank: int | None,
-    by: str,
+    by: str | None,
     at: Moment | None,
     between: tuple[Moment, Moment] | None,
     begin: Moment | None,
@@ -144,17 +144,27 @@ def command(
     shown as a separate group. If some of these blocks are unknown, all totals are lower bounds. The memory of the
     communication backend is listed separately. The memory of one device is shown at a time. An emulated rank has no
     backend: prismdbg estimates the buffers that gloo would allocate.
+
+    A SNAPSHOT is a file of torch.cuda.memory._dump_snapshot. It has no collectives: moment 0.0.N is before the N-th
+    entry of its history.
     """
     for place in filter(None, (export, flame)):
         check_place(place)
-    read = _trace(path, rank, runtime or "", until, keep, timeout, allow_writes=allow_writes, keys=keys, limits=limits)
+    if is_snapshot(path):
+        needs_job = {"--rank": rank is not None, "--until": until, "--keep": keep, "--with-backend": with_backend}
+        read = _Found(trace=snapshot_trace(path, needs_job | {"--runtime": runtime, "--allow-writes": allow_writes}))
+        shown = _Shown(by=grouping_of(read.trace, by), top=top, as_json=as_json)
+    else:
+        read = _trace(
+            path, rank, runtime or "", until, keep, timeout, allow_writes=allow_writes, keys=keys, limits=limits
+        )
+        shown = _Shown(by=By(by or By.OP), top=top, as_json=as_json)
     if device is not None:
         read = replace(read, trace=read.trace.on(device))
     read.trace.require(*(between or ()), *([at] if at is not None else []))
     if export is not None:
         write_snapshot(read.trace, export)
         console.say(f"{export}: open it at https://pytorch.org/memory_viz")
-    shown = _Shown(by=By(by), top=top, as_json=as_json)
     if between is not None and flame is not None:
         raise UsageError("--flame shows the blocks of one moment", hint="give --at MOMENT instead of --diff")
     if between is not None:

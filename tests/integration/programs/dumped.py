@@ -1,6 +1,7 @@
 """Ranks of which the last stays away from a collective, or calls another one; each dumps torch's Flight Recorder then.
 
-`dumped.py FOLDER skip|other|fine`; TORCH_FR_BUFFER_SIZE must be set.
+`dumped.py FOLDER skip|other|fine|served`; TORCH_FR_BUFFER_SIZE must be set. `served`: without a fault, the dumps are
+what torch's debug server of each rank answers.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ import json
 import os
 import sys
 import threading
+import urllib.request
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import _dump_fr_trace, _dump_fr_trace_json
+from torch._C._distributed_c10d import _dump_fr_trace, _dump_fr_trace_json, _WorkerServer
 
 
 def main(folder: Path, what: str) -> None:
@@ -25,9 +27,9 @@ def main(folder: Path, what: str) -> None:
         dist.all_reduce(values)
         if rank < 2:
             dist.all_reduce(values, group=pair)
-    if what == "fine":
+    if what in ("fine", "served"):
         wait_for_torch()
-        dump(folder, rank)
+        (serve if what == "served" else dump)(folder, rank)
         return
     work = None
     if rank != last:
@@ -57,6 +59,14 @@ def dump(folder: Path, rank: int) -> None:
     text = _dump_fr_trace_json()
     (folder / f"fr_trace_{rank}").write_bytes(_dump_fr_trace())
     (folder / f"fr_trace_{rank}.json").write_text(text if isinstance(text, str) else text.decode())
+
+
+def serve(folder: Path, rank: int) -> None:
+    server = _WorkerServer("127.0.0.1", 0)
+    request = urllib.request.Request(f"http://127.0.0.1:{server.port}/handler/fr_trace_json", method="POST")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        (folder / f"fr_trace_{rank}.json").write_bytes(answer.read())
+    server.shutdown()
 
 
 if __name__ == "__main__":

@@ -116,6 +116,15 @@ def test_messages_are_paired_only_where_the_first_is_there(tmp_path: Path) -> No
     assert any("begin after 7 collectives" in line for line in found.missing)
 
 
+def test_an_end_without_a_time_is_told(tmp_path: Path) -> None:
+    timeless = entry(0, time_discovered_completed_ns=0)
+    assert "when 2 calls ended is unknown" in " ".join(
+        read_dumps(find_dumps(write(tmp_path / "d", dump(timeless), dump(timeless)))).gaps
+    )
+    timed = read_dumps(find_dumps(write(tmp_path / "t", dump(entry(0)), dump(entry(0)))))
+    assert "ended is unknown" not in " ".join(timed.gaps)
+
+
 def test_members_that_nobody_lists_are_inferred_and_it_is_said(tmp_path: Path) -> None:
     """gloo's dumps list none."""
     pair = ("1", "mesh_tp")
