@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log.coverage import NO_STEP_BEFORE, Span, capsule_span, starts_too_late
+from prismdbg.capsule.log.coverage import NO_STEP_BEFORE, Span, capsule_span, row_of, starts_too_late
 from prismdbg.capsule.log.events import Note, RankLog
-from prismdbg.capsule.log.notes import exit_codes
-from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.capsule.log.notes import exit_codes, moment_of
+from prismdbg.capsule.manifest import IncidentKind, Origin
 from prismdbg.errors import PrismError, RankLost, WaitTimeout
 from prismdbg.jobs.replay.bounded_messages import Received, Said, Shown
 from prismdbg.jobs.replay.divergence import with_causes
@@ -301,7 +301,7 @@ def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> No
 def recorded(capsule: Capsule, log: RankLog, span: Span, stopped: Moment | None = None) -> Recorded:
     """What the log says of the end of the span; `stopped`: of a replay that stops on its way."""
     end = span.records[-1].moment if span.records else Moment(0)
-    incidents = [n for n in log.notes if n.kind == "incident"]
+    at_start, incidents = _incidents(capsule, log, span)
     notes = [n for n in incidents if not span.goes_on or _moment_of(n) <= end]
     main = [n for n in notes if not n.data.get("thread")]
     codes = exit_codes(log.notes)
@@ -316,11 +316,24 @@ def recorded(capsule: Capsule, log: RankLog, span: Span, stopped: Moment | None 
         raised_at=raised_at(main[-1].data) if main else "",
         also_raised=tuple(recorded_text(n.data) for n in notes if n not in main[-1:]),
         raised_later=tuple(recorded_text(n.data) for n in incidents if n not in notes),
+        raised_at_start=tuple(recorded_text(n.data) for n in at_start),
     )
 
 
+def _incidents(capsule: Capsule, log: RankLog, span: Span) -> tuple[list[Note], list[Note]]:
+    """Exceptions of which the log does not tell on which side of the start they lie, and those after it. Older ones,
+    which a log has as context, no replay raises again."""
+    noted = [note for note in log.notes if note.kind == "incident"]
+    if capsule.manifest.origin is Origin.START:
+        return [], noted
+    row = row_of(log, span.past_records)
+    last = log.collectives[row - 1].moment if row else Moment(0)
+    since = [n for n in noted if span.records and _moment_of(n) >= span.records[0].moment]
+    return [n for n in noted if n not in since and _moment_of(n) >= last], since
+
+
 def _moment_of(note: Note) -> Moment:
-    return Moment.parse(str(note.data.get("moment", "0.0")))
+    return moment_of(note.data) or Moment(0)
 
 
 def _seen(verdict: Verdict, span: Span) -> Seen:

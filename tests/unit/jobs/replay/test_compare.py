@@ -356,7 +356,7 @@ def training_with(kind: str, **fields: Any) -> Callable[..., TinyLog]:
 
     def training(*arguments: Any, **more: Any) -> TinyLog:
         log = write_training(*arguments, **more)
-        log.note(kind, moment="2.2", **fields)
+        log.note(kind, **{"moment": "2.2", **fields})
         return log
 
     return training
@@ -422,6 +422,44 @@ def test_every_exception_of_a_replay_is_in_the_record(
         raised = {"event": "exception", "moment": "1.1", "type": "ValueError", "text": "new", **more}
         verdict = judged(tmp_path / str(number), monkeypatch, raised, end, incident=REQUEST, past=0, until=until)
         assert verdict.outcome is Outcome.INCONCLUSIVE and "ValueError: new" in verdict.summary
+
+
+@pytest.mark.parametrize("thread", [True, None])
+@pytest.mark.parametrize(
+    ("origin", "past", "outcome"),
+    [
+        (IMAGE, 4, Outcome.IDENTICAL),  # of the step before the start
+        (IMAGE, 2, Outcome.IDENTICAL),  # of the last collective before the start, or soon after it
+        (IMAGE, 0, None),
+        (MANIFEST, 0, None),
+    ],
+)
+def test_no_replay_raises_again_what_was_raised_before_its_start(
+    thread: bool | None,
+    origin: Manifest,
+    past: int,
+    outcome: Outcome | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log of a capsule has some of what led to the start moment, notes of exceptions among it."""
+    noted = {"type": "OSError", "text": "upload failed", "moment": "0.2", "thread": thread}
+    monkeypatch.setattr(capsules, "write_training", training_with("incident", **noted))
+    tally = {**NONE, "compared": 6 - past, "fingerprints": 6 - past}
+    verdict = judged(tmp_path, monkeypatch, {**END, "tally": tally}, incident=REQUEST, manifest=origin, past=past)
+    demanded = Outcome.INCONCLUSIVE if thread else Outcome.DIVERGED
+    assert verdict.outcome is (outcome or demanded), verdict.summary
+    assert "OSError: upload failed" in verdict.why or outcome is not None
+
+
+def test_an_exception_that_is_noted_without_a_moment_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = {"type": "OSError", "text": "upload failed", "moment": None, "thread": True}
+    monkeypatch.setattr(capsules, "write_training", training_with("incident", **noted))
+    raised = {"event": "exception", **noted, "moment": "0.0"}
+    verdict = judged(tmp_path, monkeypatch, raised, {**END, "tally": ALL}, incident=REQUEST, manifest=MANIFEST)
+    assert verdict.outcome is Outcome.IDENTICAL
 
 
 @pytest.mark.parametrize(("code", "outcome"), [(3, Outcome.IDENTICAL), (0, Outcome.DIVERGED)])
