@@ -32,6 +32,7 @@ from prismdbg.settings.process_stat import fields_of, is_stopped
 
 SOURCE_BOUND_S = 10.0
 MAX_RAISED, MAX_RAISED_BYTES = 10_000, 16 << 20
+COMPARED = ("compared", "fingerprints", "object_notes", "within", "unsketched")  # of a tally, each once a collective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +172,7 @@ def run_to_end(
 def _follow(live: LiveReplay, verdict: Verdict, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     hangs = live.capsule.manifest.incident.kind is IncidentKind.HANG
-    log = read_log(live.capsule.log)
-    silence_s = recorded_silence(live.capsule, log).bound_s if hangs else 0.0
+    silence_s = recorded_silence(live.capsule, read_log(live.capsule.log)).bound_s if hangs else 0.0
     received = Received(live.capsule.log)
     while True:
         left = deadline - time.monotonic()
@@ -195,16 +195,8 @@ def _follow(live: LiveReplay, verdict: Verdict, timeout_s: float) -> None:
         except RankLost:
             _lost(live, verdict)
             return
-        _require_possible(event, live.first_record + len(log.collectives))
         if _take(event, verdict, live, received):
             return
-
-
-def _require_possible(event: Message, recorded: int) -> None:
-    """A verdict names these numbers: they are the rank's own."""
-    tally = event.get("tally", {})
-    if (most := max(tally.get("compared", 0), tally.get("fingerprints", 0))) > recorded:
-        raise InvalidMessage(f"the rank says that it compared {counted(most, 'collective')}, of {recorded} recorded")
 
 
 def _advice(live: LiveReplay) -> str:
@@ -272,10 +264,12 @@ def _lost(live: LiveReplay, verdict: Verdict) -> None:
 
 
 def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> None:
-    """Fills in the outcome, why, its strength and the moment it reaches to."""
+    """Fills in the outcome, why, its strength and the moment it reaches to. `InvalidMessage` where the rank claims to
+    have compared more than was recorded."""
     manifest = capsule.manifest
     log = read_log(capsule.log)
     span = capsule_span(capsule, log)
+    _require_possible(verdict.tally, row_of(log, span.end_record + 1) - row_of(log, span.past_records))
     stopped = Moment.parse(verdict.moment) if verdict.end is End.UNTIL else None
     there = recorded(capsule, log, span, stopped)
     seen = as_redacted(there, _seen(verdict, span))
@@ -296,6 +290,12 @@ def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> No
     )
     verdict.notes = [*verdict.said.lines, *verdict.notes, *_notes(capsule, log, span, verdict, until)]
     verdict.notes += filter(None, [redaction_note(there, seen)])
+
+
+def _require_possible(tally: Mapping[str, Any], recorded: int) -> None:
+    """A verdict names these numbers: they are the rank's own."""
+    if (most := max(int(tally.get(name, 0)) for name in COMPARED)) > recorded:
+        raise InvalidMessage(f"the rank says that it compared {counted(most, 'collective')}, of {recorded} recorded")
 
 
 def recorded(capsule: Capsule, log: RankLog, span: Span, stopped: Moment | None = None) -> Recorded:
