@@ -392,7 +392,8 @@ def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: 
         notes.append(f"hang resolved: the collective at {verdict.moment} got {kind}, and the program {there}")
     if verdict.end is End.QUIET:
         silence = recorded_silence(capsule, log)
-        notes.append(f"raise --timeout by {silence.bound_s:.3g} s to see whether it hangs again: {silence}")
+        what = "hangs again" if span.answered else "issues a further collective"
+        notes.append(f"raise --timeout by {silence.bound_s:.3g} s to see whether it {what}: {silence}")
     if verdict.outcome is Outcome.WITHIN and verdict.differs_at:
         notes.append("the parameters differ in their bits; a tolerance compares only what the rank sends")
     if verdict.outcome not in AS_RECORDED or until is not None or verdict.end is End.UNTIL:

@@ -157,6 +157,9 @@ def _other_end(recorded: Recorded, seen: Seen) -> Decision | None:
             return _died(recorded, seen)
         case End.SILENT if recorded.incident is not IncidentKind.HANG or recorded.goes_on:
             return Decision(Outcome.INCONCLUSIVE, "the replay reached no further collective")
+        case End.SILENT if not recorded.answered:
+            why = "no further collective came after an answer that the recorded rank was still waiting for"
+            return Decision(Outcome.INCONCLUSIVE, why)
         case End.QUIET:
             why = "--timeout ended too early to tell whether the rank hangs after the last recorded collective"
             return Decision(Outcome.INCONCLUSIVE, why)

@@ -258,6 +258,29 @@ def test_a_rank_that_hangs_again_after_the_last_recorded_collective(
         judged(tmp_path / "other", monkeypatch, COVERED, incident=REQUEST, past=0)
 
 
+@pytest.mark.parametrize(
+    ("longest_s", "end", "said"),
+    [
+        (0.0, End.SILENT, "no further collective came after an answer that the recorded rank was still waiting for"),
+        (40.0, End.QUIET, "--timeout ended too early"),
+    ],
+)
+def test_silence_after_a_synthesized_answer_is_no_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest_s: float, end: End, said: str
+) -> None:
+    """The recorded rank hung because nobody answered. An answered one may be silent for any other reason."""
+    monkeypatch.setattr(capsules, "write_training", hung_training)
+    monkeypatch.setattr(silence, "LEAST_S", 0.05)
+    monkeypatch.setattr(compare, "recorded_silence", lambda *_: silence.Silence(longest_s=longest_s))
+    hung = replace(IMAGE, moment_b=Moment(2, 3))
+    synthesized = {"event": "synthesized", "moment": "2.3", "collective": {"op": "allreduce_", "record_id": 6}}
+    tally = {"compared": 7, "fingerprints": 7, "synthesized": 1, "missing": 0}
+    verdict = judged(tmp_path, monkeypatch, synthesized, {**COVERED, "tally": tally}, manifest=hung)
+    assert (verdict.outcome, verdict.end) == (Outcome.INCONCLUSIVE, end)
+    assert verdict.why.startswith(said)
+    assert "hangs again" not in "; ".join(verdict.notes)
+
+
 def test_a_replay_that_may_only_compute_for_long_does_not_hang_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -132,7 +132,7 @@ def seen(end: End, **more: object) -> Seen:
         (recorded(LOST, required=0), seen(End.DIED, compared=0, exit_code=137), OPEN),
         # it came to nothing more, was stopped, never ran
         (recorded(HANG), seen(End.SILENT), SAME),
-        (recorded(HANG, answered=False), seen(End.SILENT), SAME),
+        (recorded(HANG, answered=False), seen(End.SILENT), OPEN),  # what it waited for was synthesized
         (recorded(REQUEST), seen(End.SILENT), OPEN),
         (recorded(HANG, goes_on=True), seen(End.SILENT), OPEN),
         (recorded(REQUEST), seen(End.UNTIL), SAME),
@@ -229,6 +229,8 @@ def test_identical_rests_on_everything_that_it_promises(kind: IncidentKind) -> N
         if replay.end is not End.UNTIL and record.raised:
             assert record.raised in (replay.raised, *replay.also_raised)
         assert {replay.raised, *replay.also_raised} <= {"", record.raised, *record.also_raised}
+        if replay.end is End.SILENT:
+            assert record.incident is HANG and record.answered
         if record.incident is LOST:
             assert replay.end in (End.DIED, End.UNTIL)
         if replay.end is End.DIED:
