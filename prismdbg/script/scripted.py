@@ -205,7 +205,7 @@ def _judge(
         affected=affected,
         first_nan=listener.first_nan,
         raised=listener.raised,
-        exit_code=listener.exit_code,
+        exit_code=verdict.exit_code if findings.ending is Ending.LOST else listener.exit_code,
     )
     if may_depart:
         log = read_log(capsule.log)

@@ -223,14 +223,14 @@ def test_a_program_that_does_not_come_to_a_collective() -> None:
     ("incident", "seen", "judgement"),
     [
         (RAISED, {"raised": ("ValueError", "other words")}, Judgement.RECURS),
+        (RAISED, {"raised": ("ValueError", "other words"), "ending": Ending.LOST, "exit_code": 134}, Judgement.RECURS),
         (RAISED, {"raised": ("KeyError", "no such word")}, Judgement.OTHER),
         (RAISED, {"first_nan": Moment(3, 1)}, Judgement.OTHER),
         (RAISED, {}, Judgement.GONE),
         (NAN, {"raised": ("ImportError", "scores")}, Judgement.OTHER),
-        (NAN, {"ending": Ending.LOST}, Judgement.OTHER),
+        (NAN, {"ending": Ending.LOST, "exit_code": 139}, Judgement.OTHER),
+        (NAN, {"ending": Ending.LOST, "exit_code": 0}, Judgement.UNKNOWN),
         (NAN, {"ending": Ending.TIMEOUT}, Judgement.UNKNOWN),
-        (Incident(kind=IncidentKind.LOST, text=""), {"ending": Ending.LOST}, Judgement.RECURS),
-        (Incident(kind=IncidentKind.LOST, text=""), {"ending": Ending.LOST, "reached": Moment(3)}, Judgement.OTHER),
         (Incident(kind=IncidentKind.LOST, text=""), {}, Judgement.UNKNOWN),  # it died of nobody knows what
         (Incident(kind=IncidentKind.LOST, text=""), {"died_with": 137}, Judgement.UNKNOWN),  # killed from outside
         (Incident(kind=IncidentKind.LOST, text=""), {"died_with": 139}, Judgement.GONE),
@@ -250,6 +250,38 @@ def test_what_counts_as_the_incident(incident: Incident, seen: dict[str, Any], j
         kind, text = seen["raised"]
         seen = {**seen, "raised": ProgramRaised(moment=END, kind=kind, text=text, traceback=())}
     assert fixed(incident, **seen).judgement is judgement
+
+
+@pytest.mark.parametrize("kind", [IncidentKind.LOST, IncidentKind.OUT_OF_MEMORY])
+@pytest.mark.parametrize(
+    ("died_with", "exit_code", "reached", "judgement", "said"),
+    [
+        (139, 139, END, Judgement.RECURS, "the rank died: SIGSEGV (exit code 139), as in the recorded run"),
+        (139, -11, END, Judgement.RECURS, "the rank died: SIGSEGV (exit code -11), as in the recorded run"),
+        (3, 3, Moment(19, 2), Judgement.RECURS, "the rank died: exit code 3, as in the recorded run"),
+        (139, 139, Moment(3), Judgement.OTHER, "the rank died: SIGSEGV (exit code 139)"),
+        (139, 3, END, Judgement.OTHER, "exit code 3, not SIGSEGV (exit code 139) as in the recorded run"),
+        (137, 139, END, Judgement.OTHER, "SIGSEGV (exit code 139), not SIGKILL (exit code 137) as in the recorded run"),
+        (None, 139, END, Judgement.UNKNOWN, "the recording does not contain how the recorded rank died"),
+        (139, None, END, Judgement.UNKNOWN, "the process ended for an unknown reason"),
+        (139, 0, END, Judgement.UNKNOWN, "the process ended with exit code 0, without its last message"),
+        (139, 0, Moment(3), Judgement.UNKNOWN, "the process ended with exit code 0, without its last message"),
+        (0, 0, END, Judgement.UNKNOWN, "the process ended with exit code 0, without its last message"),
+    ],
+)
+def test_a_death_is_the_incident_only_if_it_is_the_recorded_one(
+    kind: IncidentKind,
+    died_with: int | None,
+    exit_code: int | None,
+    reached: Moment,
+    judgement: Judgement,
+    said: str,
+) -> None:
+    """Exit code 0 may be that of a program which ends by os._exit and is well."""
+    incident = Incident(kind=kind, text="", moment=END)
+    found = fixed(incident, ending=Ending.LOST, died_with=died_with, exit_code=exit_code, reached=reached)
+    assert found.judgement is judgement
+    assert found.text.endswith(said)
 
 
 TENSOR = {"kind": "tensor", "dtype": "float32", "device": "cpu", "shape": [2], "requires_grad": False, "values": [1, 2]}
