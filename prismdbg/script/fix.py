@@ -26,12 +26,14 @@ class Judgement(StrEnum):
     RECURS = "recurs"
     OTHER = "another failure"  # the program fails, but otherwise than it did
     UNKNOWN = "inconclusive"
+    NOT_REACHED = "not reached"  # the script ends the replay before the incident
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """What was seen of it. first_nan: the first NaN or Inf sent or received; affected: the first answer that may not
-    be what it would have been. exit_code: of the program, or of the process that was lost, where it is known."""
+    be what it would have been. run_to: where the script ends the replay. exit_code: of the program, or of the process
+    that was lost, where it is known."""
 
     ending: Ending
     reached: Moment
@@ -39,6 +41,7 @@ class Run:
     affected: Moment | None = None
     first_nan: Moment | None = None
     raised: ProgramRaised | None = None
+    run_to: Moment | None = None
     exit_code: int | None = None
 
 
@@ -93,6 +96,8 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
     if run.exit_code not in (None, 0, known.exit_code):
         return Judgement.OTHER, f"the program ended with exit code {run.exit_code}"
     if run.reached < min(incident.moment or end, end):
+        if run.run_to is not None and run.reached >= run.run_to:
+            return Judgement.NOT_REACHED, f"the script ends the replay before the incident at {incident.moment or end}"
         return Judgement.UNKNOWN, f"inconclusive, the program ended before the incident at {incident.moment or end}"
     if incident.kind is IncidentKind.HANG and not known.answered:
         return Judgement.UNKNOWN, "inconclusive, the answer that the hang waited for is synthesized in every replay"

@@ -124,30 +124,39 @@ LOST = Verdict(outcome=Compared.RANK_LOST)
 
 
 @pytest.mark.parametrize(
-    ("result", "scripted", "codes"),
+    ("result", "edited", "codes"),
     [
-        (Scripted(findings=found(finding())), True, (0, 0)),
-        (Scripted(findings=found(finding(Outcome.FAILED, hits=1))), True, (1, 1)),
-        (Scripted(findings=found(finding(Outcome.FAILED, hits=1), ending=Ending.DIVERGED)), True, (1, 1)),
-        (Scripted(findings=found(ending=Ending.DIVERGED)), True, (5, 5)),
-        (Scripted(findings=found(ending=Ending.TIMEOUT)), True, (124, 125)),
-        (Scripted(findings=found(ending=Ending.LOST), verdict=LOST), True, (6, 125)),
-        (Scripted(findings=found(ending=Ending.INCONCLUSIVE), verdict=Verdict()), True, (7, 125)),
-        (Scripted(findings=found(finding(Outcome.FAILED, hits=1), ending=Ending.INCONCLUSIVE)), True, (1, 1)),
-        (Scripted(findings=found(), fix=verdict(Judgement.GONE)), False, (0, 0)),
-        (Scripted(findings=found(), fix=verdict(Judgement.RECURS)), False, (1, 1)),
-        (Scripted(findings=found(), fix=verdict(Judgement.OTHER)), False, (1, 125)),
-        (Scripted(findings=found(), fix=verdict(Judgement.UNKNOWN)), False, (7, 125)),
-        (Scripted(findings=found(finding()), fix=verdict(Judgement.RECURS)), True, (0, 0)),
-        (Scripted(findings=found(ending=Ending.LOST), fix=verdict(Judgement.RECURS)), False, (1, 1)),
-        (Scripted(findings=found(ending=Ending.LOST), fix=verdict(Judgement.OTHER)), False, (6, 125)),
+        (Scripted(findings=found(finding())), False, (0, 0)),
+        (Scripted(findings=found(finding(Outcome.UNDECIDED), cut_short="it ended")), False, (7, 125)),
+        (Scripted(findings=found(finding(Outcome.FAILED, hits=1))), False, (1, 1)),
+        (Scripted(findings=found(finding(Outcome.FAILED, hits=1), ending=Ending.DIVERGED)), False, (1, 1)),
+        (Scripted(findings=found(ending=Ending.DIVERGED)), False, (5, 5)),
+        (Scripted(findings=found(ending=Ending.TIMEOUT)), False, (124, 125)),
+        (Scripted(findings=found(ending=Ending.LOST), verdict=LOST), False, (6, 125)),
+        (Scripted(findings=found(ending=Ending.LOST)), False, (6, 125)),
+        (Scripted(findings=found(ending=Ending.INCONCLUSIVE), verdict=Verdict()), False, (7, 125)),
+        (Scripted(findings=found(finding(Outcome.FAILED, hits=1), ending=Ending.INCONCLUSIVE)), False, (1, 1)),
+        (Scripted(findings=found(), fix=verdict(Judgement.GONE)), True, (0, 0)),
+        (Scripted(findings=found(), fix=verdict(Judgement.RECURS)), True, (1, 1)),
+        (Scripted(findings=found(), fix=verdict(Judgement.OTHER)), True, (1, 125)),
+        (Scripted(findings=found(), fix=verdict(Judgement.UNKNOWN)), True, (7, 125)),
+        (Scripted(findings=found(ending=Ending.LOST), fix=verdict(Judgement.RECURS)), True, (1, 1)),
+        (Scripted(findings=found(ending=Ending.LOST), fix=verdict(Judgement.OTHER)), True, (6, 125)),
         (Scripted(findings=found(finding(Outcome.FAILED)), fix=verdict(Judgement.OTHER)), True, (1, 125)),
+        # of an edited program the checks alone do not decide
+        (Scripted(findings=found(finding()), fix=verdict(Judgement.GONE)), True, (0, 0)),
+        (Scripted(findings=found(finding()), fix=verdict(Judgement.RECURS)), True, (1, 1)),
+        (Scripted(findings=found(finding()), fix=verdict(Judgement.OTHER)), True, (1, 125)),
+        (Scripted(findings=found(finding()), fix=verdict(Judgement.UNKNOWN)), True, (7, 125)),
+        (Scripted(findings=found(finding()), fix=verdict(Judgement.NOT_REACHED)), True, (0, 125)),
+        (Scripted(findings=found(finding(Outcome.UNDECIDED)), fix=verdict(Judgement.GONE)), True, (7, 125)),
+        (Scripted(findings=found(finding()), fix=verdict(Judgement.OTHER)), False, (0, 125)),  # with other peers only
     ],
 )
-def test_exit_codes(result: Scripted, scripted: bool, codes: tuple[int, int]) -> None:
+def test_exit_codes(result: Scripted, edited: bool, codes: tuple[int, int]) -> None:
     assert (
-        exit_code(result, scripted=scripted, bisect=False),
-        exit_code(result, scripted=scripted, bisect=True),
+        exit_code(result, edited=edited, bisect=False),
+        exit_code(result, edited=edited, bisect=True),
     ) == codes
 
 
@@ -240,6 +249,9 @@ def test_a_program_that_does_not_come_to_a_collective() -> None:
         (Incident(kind=IncidentKind.HANG, text=""), {"reached": END}, Judgement.UNKNOWN),
         (Incident(kind=IncidentKind.HANG, text=""), {"answered": False}, Judgement.UNKNOWN),
         (NAN, {"reached": Moment(3, 1)}, Judgement.UNKNOWN),  # it ends before the place of the incident
+        (NAN, {"reached": Moment(3, 1), "run_to": Moment(3, 1)}, Judgement.NOT_REACHED),
+        (NAN, {"reached": Moment(2, 1), "run_to": Moment(3, 1)}, Judgement.UNKNOWN),
+        (NAN, {"reached": Moment(3, 1), "run_to": Moment(3, 1), "exit_code": 2}, Judgement.OTHER),
         (RAISED, {"exit_code": 3}, Judgement.OTHER),
         (RAISED, {"exit_code": 3, "code": 3}, Judgement.GONE),  # as the recorded program
         (Incident(kind=IncidentKind.REQUEST, text=""), {"first_nan": Moment(3, 1)}, Judgement.OTHER),
