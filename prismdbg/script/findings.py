@@ -152,14 +152,15 @@ class Findings:
         return [check for check in self.checks if check.outcome is Outcome.UNDECIDED]
 
     def close(self) -> None:
-        """The replay is over. What was not reached failed if the replay was complete, else nobody knows."""
+        """The replay is over. What was not reached failed if the replay was complete, else nobody knows. What is to
+        hold until the end is not decided where the program ended before it."""
         if self.ending is not Ending.COMPLETE:
             return
         for check in self.undecided:
-            if check.kind == "forbid" or check.hits:
-                check.outcome = Outcome.HELD
-            else:
+            if check.kind != "forbid" and not check.hits:
                 check.fail(None, f"it was never checked: the replay ended at {self.reached}, before its place")
+            elif not self.cut_short:
+                check.outcome = Outcome.HELD
 
 
 def _of(kind: str, entry: Expect | Forbid, text: str) -> Finding:

@@ -13,7 +13,8 @@ from typing import Any
 
 from prismdbg.capsule.incident_traits import TRAITS
 from prismdbg.capsule.manifest import Incident, IncidentKind
-from prismdbg.jobs.replay.verdict import Recorded, died_of, may_die_again
+from prismdbg.jobs.replay.verdict import Recorded, died_of, ended_by, may_die_again
+from prismdbg.model.exit_code import as_shell
 from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending
 from prismdbg.session.divergence_text import headline
@@ -25,12 +26,14 @@ class Judgement(StrEnum):
     RECURS = "recurs"
     OTHER = "another failure"  # the program fails, but otherwise than it did
     UNKNOWN = "inconclusive"
+    NOT_REACHED = "not reached"  # the script ends the replay before the incident
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """What was seen of it. first_nan: the first NaN or Inf sent or received; affected: the first answer that may not
-    be what it would have been."""
+    be what it would have been. run_to: where the script ends the replay. exit_code: of the program, or of the process
+    that was lost, where it is known."""
 
     ending: Ending
     reached: Moment
@@ -38,6 +41,7 @@ class Run:
     affected: Moment | None = None
     first_nan: Moment | None = None
     raised: ProgramRaised | None = None
+    run_to: Moment | None = None
     exit_code: int | None = None
 
 
@@ -77,15 +81,12 @@ def judge_fix(run: Run, incident: Incident, end: Moment, recorded: Sequence[Mome
 
 
 def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple[Judgement, str]:
+    if run.raised is not None and _same_exception(run.raised, incident):
+        return Judgement.RECURS, f"the exception occurs again: {_text_of(run.raised)}"
     if run.ending is Ending.LOST:
-        if TRAITS[incident.kind].may_die and run.reached >= (incident.moment or end):
-            return Judgement.RECURS, "the rank died, as in the recorded run"
-        return Judgement.OTHER, "the rank died"
+        return _of_a_death(run, incident, end, known)
     if run.raised is not None:
-        text = f"{run.raised.kind}: {run.raised.text}".strip()
-        if _same_exception(run.raised, incident):
-            return Judgement.RECURS, f"the exception occurs again: {text}"
-        return Judgement.OTHER, f"the program raised {text}"
+        return Judgement.OTHER, f"the program raised {_text_of(run.raised)}"
     if run.first_nan is not None:
         again = incident.kind is IncidentKind.NAN
         text = f"a NaN or Inf at {run.first_nan}"
@@ -95,6 +96,8 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
     if run.exit_code not in (None, 0, known.exit_code):
         return Judgement.OTHER, f"the program ended with exit code {run.exit_code}"
     if run.reached < min(incident.moment or end, end):
+        if run.run_to is not None and run.reached >= run.run_to:
+            return Judgement.NOT_REACHED, f"the script ends the replay before the incident at {incident.moment or end}"
         return Judgement.UNKNOWN, f"inconclusive, the program ended before the incident at {incident.moment or end}"
     if incident.kind is IncidentKind.HANG and not known.answered:
         return Judgement.UNKNOWN, "inconclusive, the answer that the hang waited for is synthesized in every replay"
@@ -110,11 +113,30 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
     return Judgement.GONE, "no exception, no NaN"
 
 
+def _of_a_death(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple[Judgement, str]:
+    """It is the incident only at its place, and if the process ended as the recorded one did."""
+    if run.exit_code in (None, 0):  # os._exit, as programs end that are well, or nobody knows
+        how = "with exit code 0, without its last message" if run.exit_code == 0 else "for an unknown reason"
+        return Judgement.UNKNOWN, f"inconclusive, the process ended {how}"
+    died = f"the rank died: {ended_by(run.exit_code)}"
+    if not TRAITS[incident.kind].may_die or run.reached < (incident.moment or end):
+        return Judgement.OTHER, died
+    if known.died_with is None:
+        return Judgement.UNKNOWN, f"inconclusive, {died}; the recording does not contain how the recorded rank died"
+    if as_shell(run.exit_code) != as_shell(known.died_with):
+        return Judgement.OTHER, f"{died}, not {ended_by(known.died_with)} as in the recorded run"
+    return Judgement.RECURS, f"{died}, as in the recorded run"
+
+
 def _same_exception(raised: ProgramRaised, incident: Incident) -> bool:
     """By its type: a text may name what a fix changes."""
     if not TRAITS[incident.kind].is_raised:
         return False
     return incident.text.partition(":")[0].strip() == raised.kind
+
+
+def _text_of(raised: ProgramRaised) -> str:
+    return f"{raised.kind}: {raised.text}".strip()
 
 
 def _where_it_leaves(run: Run, end: Moment, recorded: Sequence[Moment]) -> str:

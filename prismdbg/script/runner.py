@@ -62,6 +62,7 @@ class Runner:
         self._findings = findings
         self._ended = ended
         self._end = script.run_to or end
+        self._least = min(self._end, end)  # a program that ends later has come to its end
         findings.announce(script)
         found = iter(findings.checks)
         self._expects = [_Check(entry.that, entry.at, next(found)) for entry in script.expect]
@@ -165,6 +166,7 @@ class Runner:
             if stand.phase is Phase.LOST:
                 return Ending.LOST
             if stand.phase is not Phase.STOPPED:
+                self._program_ended(stand.moment)
                 return Ending.COMPLETE
             if stand.reason == DIVERGED:
                 return Ending.DIVERGED
@@ -173,6 +175,10 @@ class Runner:
                 return None
             if target is None and stand.reason == END_OF_LOG:
                 return Ending.COMPLETE
+
+    def _program_ended(self, moment: Moment) -> None:
+        if moment < self._least:
+            self._findings.cut_short = f"the program ended at {moment}, before {self._least}"
 
     def _look_at_stops(self, stand: Stand) -> None:
         for number in (*stand.stops, *self._unnumbered(stand)):

@@ -205,7 +205,8 @@ def _judge(
         affected=affected,
         first_nan=listener.first_nan,
         raised=listener.raised,
-        exit_code=listener.exit_code,
+        run_to=script.run_to,
+        exit_code=verdict.exit_code if findings.ending is Ending.LOST else listener.exit_code,
     )
     if may_depart:
         log = read_log(capsule.log)
@@ -215,6 +216,8 @@ def _judge(
     if findings.ending in (Ending.TIMEOUT, Ending.BROKEN):
         return
     if verdict.end is End.NOT_RUN:
+        if findings.ending is Ending.LOST and verdict.exit_code is None:  # nobody saw that its process ended
+            return
         verdict.end = End.DIED if findings.ending is Ending.LOST else End.UNTIL
     judge(capsule, verdict)
     result.verdict = verdict
@@ -223,7 +226,7 @@ def _judge(
     elif verdict.outcome is Outcome.INCONCLUSIVE:
         findings.ending, findings.cut_short = Ending.INCONCLUSIVE, verdict.why
     elif verdict.outcome is Outcome.IDENTICAL and findings.ending is Ending.LOST:  # it died where the recorded one did
-        findings.ending = Ending.COMPLETE
+        findings.ending, findings.cut_short = Ending.COMPLETE, ""
         findings.close()
 
 

@@ -141,9 +141,9 @@ def command(
     value. Integers must be the same. Where there is no sketch of a value that differs, the replay is inconclusive.
 
     With --source, the program may differ from the recording. Then 0 means that the incident does not happen again, 1
-    that it happens again or that the program fails in another way, and 7 that neither is certain. With --bisect, 125
-    tells git to skip the commit, because the program fails in another way or the replay is inconclusive, and 128 ends
-    the bisection, because the command line is wrong.
+    that it happens again or that the program fails in another way, and 7 that neither is certain. With --script, the
+    checks must hold, too. With --bisect, 125 tells git to skip the commit, because the program fails in another way or
+    the replay is inconclusive, and 128 ends the bisection, because the command line is wrong.
     """
     chosen = Chosen(
         capsule=capsule,

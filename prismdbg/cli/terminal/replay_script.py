@@ -25,7 +25,12 @@ from prismdbg.script.scripted import Scripted, run_scripted
 from prismdbg.session.divergence_text import render_divergence
 
 MAX_NAMED = 8
-_FIX_CODES = {Judgement.GONE: ExitCode.OK, Judgement.UNKNOWN: ExitCode.INCONCLUSIVE}
+_FIX_CODES = {
+    Judgement.GONE: ExitCode.OK,
+    Judgement.UNKNOWN: ExitCode.INCONCLUSIVE,
+    Judgement.NOT_REACHED: ExitCode.OK,  # only a script's own end comes before the incident
+}
+_UNTOLD = (Judgement.OTHER, Judgement.UNKNOWN, Judgement.NOT_REACHED)  # for git bisect
 _MARKS = {Outcome.HELD: "held     ", Outcome.FAILED: "FAILED   ", Outcome.UNDECIDED: "undecided"}
 
 
@@ -34,9 +39,10 @@ def look_command(capsule: Path, moment: Moment | None) -> str:
     return shlex.join(["prismdbg", "debug", str(capsule), *(["--at", str(moment)] if moment is not None else [])])
 
 
-def exit_code(result: Scripted, *, scripted: bool, bisect: bool) -> int:
-    """A check that failed decides, then what kept others from being decided. With --bisect 125 where the code could
-    not be judged: it fails otherwise than the incident, or did not come far enough."""
+def exit_code(result: Scripted, *, edited: bool, bisect: bool) -> int:
+    """A check that failed decides, then what kept others from being decided, then, of an edited program, the incident.
+    With --bisect 125 where the code could not be judged: it fails otherwise than the incident, or did not come far
+    enough."""
     findings, fix = result.findings, result.fix
     looked_at = [check for check in findings.failed if check.hits]
     if bisect and not looked_at and _cannot_tell(findings, fix):
@@ -52,9 +58,10 @@ def exit_code(result: Scripted, *, scripted: bool, bisect: bool) -> int:
             return _lost(fix, bisect)
         case Ending.INCONCLUSIVE:
             return ExitCode.CANNOT_TELL if bisect else ExitCode.INCONCLUSIVE
-    if fix is not None and not scripted:
-        return _FIX_CODES.get(fix.judgement, ExitCode.FAILED)
-    return ExitCode.OK
+    code = _FIX_CODES.get(fix.judgement, ExitCode.FAILED) if fix is not None and edited else ExitCode.OK
+    if code == ExitCode.OK and findings.undecided:
+        return ExitCode.CANNOT_TELL if bisect else ExitCode.INCONCLUSIVE
+    return code
 
 
 def _lost(fix: FixVerdict | None, bisect: bool) -> int:
@@ -66,7 +73,7 @@ def _lost(fix: FixVerdict | None, bisect: bool) -> int:
 def _cannot_tell(findings: Findings, fix: FixVerdict | None) -> bool:
     if findings.ending in (Ending.TIMEOUT, Ending.NOT_STARTED, Ending.BROKEN):
         return True
-    return fix is not None and fix.judgement in (Judgement.OTHER, Judgement.UNKNOWN)
+    return fix is not None and fix.judgement in _UNTOLD
 
 
 def replay_scripted(chosen: Chosen) -> int:
@@ -83,7 +90,7 @@ def replay_scripted(chosen: Chosen) -> int:
             if (overlay := request.overlay) is not None:
                 say_overlay(overlay)
             run_scripted(request, script, result, bound_s=bound_s, say=console.announce)
-        code = exit_code(result, scripted=chosen.script is not None, bisect=chosen.bisect)
+        code = exit_code(result, edited=chosen.source is not None, bisect=chosen.bisect)
     except PrismError as error:
         result.findings.cut_short = result.findings.cut_short or str(error)
         if not (chosen.bisect and cannot_tell(error)):

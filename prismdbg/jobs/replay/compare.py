@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log.coverage import NO_STEP_BEFORE, Span, capsule_span, starts_too_late
+from prismdbg.capsule.log.coverage import NO_STEP_BEFORE, Span, capsule_span, row_of, starts_too_late
 from prismdbg.capsule.log.events import Note, RankLog
-from prismdbg.capsule.log.notes import exit_codes
-from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.capsule.log.notes import exit_codes, moment_of
+from prismdbg.capsule.manifest import IncidentKind, Origin
 from prismdbg.errors import PrismError, RankLost, WaitTimeout
 from prismdbg.jobs.replay.bounded_messages import Received, Said, Shown
 from prismdbg.jobs.replay.divergence import with_causes
@@ -34,6 +34,7 @@ from prismdbg.settings.process_stat import fields_of, is_stopped
 
 SOURCE_BOUND_S = 10.0
 MAX_RAISED, MAX_RAISED_BYTES = 10_000, 16 << 20
+COMPARED = ("compared", "fingerprints", "object_notes", "within", "unsketched")  # of a tally, each once a collective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +175,7 @@ def run_to_end(
 def _follow(live: LiveReplay, verdict: Verdict, timeout_s: float, progress: ReplayProgress) -> None:
     deadline = time.monotonic() + timeout_s
     hangs = live.capsule.manifest.incident.kind is IncidentKind.HANG
-    log = read_log(live.capsule.log)
-    silence_s = recorded_silence(live.capsule, log).bound_s if hangs else 0.0
+    silence_s = recorded_silence(live.capsule, read_log(live.capsule.log)).bound_s if hangs else 0.0
     received = Received(live.capsule.log)
     while True:
         left = deadline - time.monotonic()
@@ -198,16 +198,8 @@ def _follow(live: LiveReplay, verdict: Verdict, timeout_s: float, progress: Repl
         except RankLost:
             _lost(live, verdict)
             return
-        _require_possible(event, live.first_record + len(log.collectives))
         if _take(event, verdict, live, received):
             return
-
-
-def _require_possible(event: Message, recorded: int) -> None:
-    """A verdict names these numbers: they are the rank's own."""
-    tally = event.get("tally", {})
-    if (most := max(tally.get("compared", 0), tally.get("fingerprints", 0))) > recorded:
-        raise InvalidMessage(f"the rank says that it compared {counted(most, 'collective')}, of {recorded} recorded")
 
 
 def _advice(live: LiveReplay) -> str:
@@ -275,10 +267,12 @@ def _lost(live: LiveReplay, verdict: Verdict) -> None:
 
 
 def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> None:
-    """Fills in the outcome, why, its strength and the moment it reaches to."""
+    """Fills in the outcome, why, its strength and the moment it reaches to. `InvalidMessage` where the rank claims to
+    have compared more than was recorded."""
     manifest = capsule.manifest
     log = read_log(capsule.log)
     span = capsule_span(capsule, log)
+    _require_possible(verdict.tally, row_of(log, span.end_record + 1) - row_of(log, span.past_records))
     stopped = Moment.parse(verdict.moment) if verdict.end is End.UNTIL else None
     there = recorded(capsule, log, span, stopped)
     seen = as_redacted(there, _seen(verdict, span))
@@ -301,10 +295,16 @@ def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> No
     verdict.notes += filter(None, [redaction_note(there, seen)])
 
 
+def _require_possible(tally: Mapping[str, Any], recorded: int) -> None:
+    """A verdict names these numbers: they are the rank's own."""
+    if (most := max(int(tally.get(name, 0)) for name in COMPARED)) > recorded:
+        raise InvalidMessage(f"the rank says that it compared {counted(most, 'collective')}, of {recorded} recorded")
+
+
 def recorded(capsule: Capsule, log: RankLog, span: Span, stopped: Moment | None = None) -> Recorded:
     """What the log says of the end of the span; `stopped`: of a replay that stops on its way."""
     end = span.records[-1].moment if span.records else Moment(0)
-    incidents = [n for n in log.notes if n.kind == "incident"]
+    at_start, incidents = _incidents(capsule, log, span)
     notes = [n for n in incidents if not span.goes_on or _moment_of(n) <= end]
     main = [n for n in notes if not n.data.get("thread")]
     codes = exit_codes(log.notes)
@@ -319,11 +319,24 @@ def recorded(capsule: Capsule, log: RankLog, span: Span, stopped: Moment | None 
         raised_at=raised_at(main[-1].data) if main else "",
         also_raised=tuple(recorded_text(n.data) for n in notes if n not in main[-1:]),
         raised_later=tuple(recorded_text(n.data) for n in incidents if n not in notes),
+        raised_at_start=tuple(recorded_text(n.data) for n in at_start),
     )
 
 
+def _incidents(capsule: Capsule, log: RankLog, span: Span) -> tuple[list[Note], list[Note]]:
+    """Exceptions of which the log does not tell on which side of the start they lie, and those after it. Older ones,
+    which a log has as context, no replay raises again."""
+    noted = [note for note in log.notes if note.kind == "incident"]
+    if capsule.manifest.origin is Origin.START:
+        return [], noted
+    row = row_of(log, span.past_records)
+    last = log.collectives[row - 1].moment if row else Moment(0)
+    since = [n for n in noted if span.records and _moment_of(n) >= span.records[0].moment]
+    return [n for n in noted if n not in since and _moment_of(n) >= last], since
+
+
 def _moment_of(note: Note) -> Moment:
-    return Moment.parse(str(note.data.get("moment", "0.0")))
+    return moment_of(note.data) or Moment(0)
 
 
 def _seen(verdict: Verdict, span: Span) -> Seen:
@@ -382,7 +395,8 @@ def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: 
         notes.append(f"hang resolved: the collective at {verdict.moment} got {kind}, and the program {there}")
     if verdict.end is End.QUIET:
         silence = recorded_silence(capsule, log)
-        notes.append(f"raise --timeout by {silence.bound_s:.3g} s to see whether it hangs again: {silence}")
+        what = "hangs again" if span.answered else "issues a further collective"
+        notes.append(f"raise --timeout by {silence.bound_s:.3g} s to see whether it {what}: {silence}")
     if verdict.outcome is Outcome.WITHIN and verdict.differs_at:
         notes.append("the parameters differ in their bits; a tolerance compares only what the rank sends")
     if verdict.outcome not in AS_RECORDED or until is not None or verdict.end is End.UNTIL:

@@ -43,7 +43,7 @@ def raised_at(told: Mapping[str, Any] | None) -> str:
 def as_redacted(there: Recorded, seen: Seen) -> Seen:
     """What was raised, as it is recorded where the recorded text is the same but for what was redacted in it: the
     replayed rank may not know that it was a secret."""
-    known = [text for text in (there.raised, *there.also_raised, *there.raised_later) if REDACTED in text]
+    known = [text for text in _texts(there) if REDACTED in text]
 
     def redacted(text: str) -> str:
         return next((one for one in known if is_redacted_of(one, text)), text)
@@ -51,9 +51,13 @@ def as_redacted(there: Recorded, seen: Seen) -> Seen:
     return replace(seen, raised=redacted(seen.raised), also_raised=tuple(map(redacted, seen.also_raised)))
 
 
+def _texts(there: Recorded) -> tuple[str, ...]:
+    return (there.raised, *there.also_raised, *there.raised_later, *there.raised_at_start)
+
+
 def redaction_note(there: Recorded, seen: Seen) -> str:
     """What of a redacted exception that was raised again was compared; empty where there is none."""
-    raised_again = {there.raised, *there.also_raised, *there.raised_later} & {seen.raised, *seen.also_raised}
+    raised_again = {*_texts(there)} & {seen.raised, *seen.also_raised}
     if not any(REDACTED in text for text in raised_again):
         return ""
     place = ", the line that raised it" * bool(seen.is_redacted(there) and there.raised_at and seen.raised_at)

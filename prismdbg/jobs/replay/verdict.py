@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from prismdbg.capsule.incident_traits import TRAITS
@@ -50,7 +50,8 @@ class Recorded:
     answered: each of them was complete when the record ended. exit_code: of the program that ended by itself;
     died_with: of a process that died without a word, 128 and the number for a signal; None where it is not known.
     Exceptions that nothing caught, as `Type: text`: `raised` is the main thread's last one, `also_raised` are all
-    others up to the end moment, `raised_later` all after it. raised_at: the program's line of `raised`, if it is known.
+    others up to the end moment, `raised_later` all after it, `raised_at_start` those that came before the start or soon
+    after it. raised_at: the program's line of `raised`, if it is known.
     """
 
     incident: IncidentKind
@@ -63,6 +64,7 @@ class Recorded:
     raised_at: str = ""
     also_raised: tuple[str, ...] = ()
     raised_later: tuple[str, ...] = ()
+    raised_at_start: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,8 @@ class Decision:
 
 def decide(recorded: Recorded, seen: Seen) -> Decision:
     """Conservative: what is not known to be identical or to differ is inconclusive."""
+    if seen.raised != recorded.raised and seen.raised in recorded.raised_at_start:  # the program went on
+        seen = replace(seen, raised="", also_raised=(*seen.also_raised, seen.raised))
     for rule in (
         _differs, _incomplete, _lacks_answers, _other_end, _other_exceptions, _raised_elsewhere, _too_little,
         _not_comparable, _did_not_die_again,
@@ -153,6 +157,9 @@ def _other_end(recorded: Recorded, seen: Seen) -> Decision | None:
             return _died(recorded, seen)
         case End.SILENT if recorded.incident is not IncidentKind.HANG or recorded.goes_on:
             return Decision(Outcome.INCONCLUSIVE, "the replay reached no further collective")
+        case End.SILENT if not recorded.answered:
+            why = "no further collective came after an answer that the recorded rank was still waiting for"
+            return Decision(Outcome.INCONCLUSIVE, why)
         case End.QUIET:
             why = "--timeout ended too early to tell whether the rank hangs after the last recorded collective"
             return Decision(Outcome.INCONCLUSIVE, why)
@@ -187,7 +194,7 @@ def _other_exceptions(recorded: Recorded, seen: Seen) -> Decision | None:
     diverged."""
     there = Counter(filter(None, (recorded.raised, *recorded.also_raised)))
     here = Counter(filter(None, (seen.raised, *seen.also_raised)))
-    if new := here - there - Counter(recorded.raised_later):
+    if new := here - there - Counter(recorded.raised_later) - Counter(recorded.raised_at_start):
         why = f"the replay raised an exception that the recording does not have: {next(iter(new))}"
         return Decision(Outcome.INCONCLUSIVE, why)
     if seen.end is not End.UNTIL and (lacking := there - here):

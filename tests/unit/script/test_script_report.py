@@ -124,30 +124,39 @@ LOST = Verdict(outcome=Compared.RANK_LOST)
 
 
 @pytest.mark.parametrize(
-    ("result", "scripted", "codes"),
+    ("result", "edited", "codes"),
     [
-        (Scripted(findings=found(finding())), True, (0, 0)),
-        (Scripted(findings=found(finding(Outcome.FAILED, hits=1))), True, (1, 1)),
-        (Scripted(findings=found(finding(Outcome.FAILED, hits=1), ending=Ending.DIVERGED)), True, (1, 1)),
-        (Scripted(findings=found(ending=Ending.DIVERGED)), True, (5, 5)),
-        (Scripted(findings=found(ending=Ending.TIMEOUT)), True, (124, 125)),
-        (Scripted(findings=found(ending=Ending.LOST), verdict=LOST), True, (6, 125)),
-        (Scripted(findings=found(ending=Ending.INCONCLUSIVE), verdict=Verdict()), True, (7, 125)),
-        (Scripted(findings=found(finding(Outcome.FAILED, hits=1), ending=Ending.INCONCLUSIVE)), True, (1, 1)),
-        (Scripted(findings=found(), fix=verdict(Judgement.GONE)), False, (0, 0)),
-        (Scripted(findings=found(), fix=verdict(Judgement.RECURS)), False, (1, 1)),
-        (Scripted(findings=found(), fix=verdict(Judgement.OTHER)), False, (1, 125)),
-        (Scripted(findings=found(), fix=verdict(Judgement.UNKNOWN)), False, (7, 125)),
-        (Scripted(findings=found(finding()), fix=verdict(Judgement.RECURS)), True, (0, 0)),
-        (Scripted(findings=found(ending=Ending.LOST), fix=verdict(Judgement.RECURS)), False, (1, 1)),
-        (Scripted(findings=found(ending=Ending.LOST), fix=verdict(Judgement.OTHER)), False, (6, 125)),
+        (Scripted(findings=found(finding())), False, (0, 0)),
+        (Scripted(findings=found(finding(Outcome.UNDECIDED), cut_short="it ended")), False, (7, 125)),
+        (Scripted(findings=found(finding(Outcome.FAILED, hits=1))), False, (1, 1)),
+        (Scripted(findings=found(finding(Outcome.FAILED, hits=1), ending=Ending.DIVERGED)), False, (1, 1)),
+        (Scripted(findings=found(ending=Ending.DIVERGED)), False, (5, 5)),
+        (Scripted(findings=found(ending=Ending.TIMEOUT)), False, (124, 125)),
+        (Scripted(findings=found(ending=Ending.LOST), verdict=LOST), False, (6, 125)),
+        (Scripted(findings=found(ending=Ending.LOST)), False, (6, 125)),
+        (Scripted(findings=found(ending=Ending.INCONCLUSIVE), verdict=Verdict()), False, (7, 125)),
+        (Scripted(findings=found(finding(Outcome.FAILED, hits=1), ending=Ending.INCONCLUSIVE)), False, (1, 1)),
+        (Scripted(findings=found(), fix=verdict(Judgement.GONE)), True, (0, 0)),
+        (Scripted(findings=found(), fix=verdict(Judgement.RECURS)), True, (1, 1)),
+        (Scripted(findings=found(), fix=verdict(Judgement.OTHER)), True, (1, 125)),
+        (Scripted(findings=found(), fix=verdict(Judgement.UNKNOWN)), True, (7, 125)),
+        (Scripted(findings=found(ending=Ending.LOST), fix=verdict(Judgement.RECURS)), True, (1, 1)),
+        (Scripted(findings=found(ending=Ending.LOST), fix=verdict(Judgement.OTHER)), True, (6, 125)),
         (Scripted(findings=found(finding(Outcome.FAILED)), fix=verdict(Judgement.OTHER)), True, (1, 125)),
+        # of an edited program the checks alone do not decide
+        (Scripted(findings=found(finding()), fix=verdict(Judgement.GONE)), True, (0, 0)),
+        (Scripted(findings=found(finding()), fix=verdict(Judgement.RECURS)), True, (1, 1)),
+        (Scripted(findings=found(finding()), fix=verdict(Judgement.OTHER)), True, (1, 125)),
+        (Scripted(findings=found(finding()), fix=verdict(Judgement.UNKNOWN)), True, (7, 125)),
+        (Scripted(findings=found(finding()), fix=verdict(Judgement.NOT_REACHED)), True, (0, 125)),
+        (Scripted(findings=found(finding(Outcome.UNDECIDED)), fix=verdict(Judgement.GONE)), True, (7, 125)),
+        (Scripted(findings=found(finding()), fix=verdict(Judgement.OTHER)), False, (0, 125)),  # with other peers only
     ],
 )
-def test_exit_codes(result: Scripted, scripted: bool, codes: tuple[int, int]) -> None:
+def test_exit_codes(result: Scripted, edited: bool, codes: tuple[int, int]) -> None:
     assert (
-        exit_code(result, scripted=scripted, bisect=False),
-        exit_code(result, scripted=scripted, bisect=True),
+        exit_code(result, edited=edited, bisect=False),
+        exit_code(result, edited=edited, bisect=True),
     ) == codes
 
 
@@ -223,14 +232,14 @@ def test_a_program_that_does_not_come_to_a_collective() -> None:
     ("incident", "seen", "judgement"),
     [
         (RAISED, {"raised": ("ValueError", "other words")}, Judgement.RECURS),
+        (RAISED, {"raised": ("ValueError", "other words"), "ending": Ending.LOST, "exit_code": 134}, Judgement.RECURS),
         (RAISED, {"raised": ("KeyError", "no such word")}, Judgement.OTHER),
         (RAISED, {"first_nan": Moment(3, 1)}, Judgement.OTHER),
         (RAISED, {}, Judgement.GONE),
         (NAN, {"raised": ("ImportError", "scores")}, Judgement.OTHER),
-        (NAN, {"ending": Ending.LOST}, Judgement.OTHER),
+        (NAN, {"ending": Ending.LOST, "exit_code": 139}, Judgement.OTHER),
+        (NAN, {"ending": Ending.LOST, "exit_code": 0}, Judgement.UNKNOWN),
         (NAN, {"ending": Ending.TIMEOUT}, Judgement.UNKNOWN),
-        (Incident(kind=IncidentKind.LOST, text=""), {"ending": Ending.LOST}, Judgement.RECURS),
-        (Incident(kind=IncidentKind.LOST, text=""), {"ending": Ending.LOST, "reached": Moment(3)}, Judgement.OTHER),
         (Incident(kind=IncidentKind.LOST, text=""), {}, Judgement.UNKNOWN),  # it died of nobody knows what
         (Incident(kind=IncidentKind.LOST, text=""), {"died_with": 137}, Judgement.UNKNOWN),  # killed from outside
         (Incident(kind=IncidentKind.LOST, text=""), {"died_with": 139}, Judgement.GONE),
@@ -240,6 +249,9 @@ def test_a_program_that_does_not_come_to_a_collective() -> None:
         (Incident(kind=IncidentKind.HANG, text=""), {"reached": END}, Judgement.UNKNOWN),
         (Incident(kind=IncidentKind.HANG, text=""), {"answered": False}, Judgement.UNKNOWN),
         (NAN, {"reached": Moment(3, 1)}, Judgement.UNKNOWN),  # it ends before the place of the incident
+        (NAN, {"reached": Moment(3, 1), "run_to": Moment(3, 1)}, Judgement.NOT_REACHED),
+        (NAN, {"reached": Moment(2, 1), "run_to": Moment(3, 1)}, Judgement.UNKNOWN),
+        (NAN, {"reached": Moment(3, 1), "run_to": Moment(3, 1), "exit_code": 2}, Judgement.OTHER),
         (RAISED, {"exit_code": 3}, Judgement.OTHER),
         (RAISED, {"exit_code": 3, "code": 3}, Judgement.GONE),  # as the recorded program
         (Incident(kind=IncidentKind.REQUEST, text=""), {"first_nan": Moment(3, 1)}, Judgement.OTHER),
@@ -250,6 +262,38 @@ def test_what_counts_as_the_incident(incident: Incident, seen: dict[str, Any], j
         kind, text = seen["raised"]
         seen = {**seen, "raised": ProgramRaised(moment=END, kind=kind, text=text, traceback=())}
     assert fixed(incident, **seen).judgement is judgement
+
+
+@pytest.mark.parametrize("kind", [IncidentKind.LOST, IncidentKind.OUT_OF_MEMORY])
+@pytest.mark.parametrize(
+    ("died_with", "exit_code", "reached", "judgement", "said"),
+    [
+        (139, 139, END, Judgement.RECURS, "the rank died: SIGSEGV (exit code 139), as in the recorded run"),
+        (139, -11, END, Judgement.RECURS, "the rank died: SIGSEGV (exit code -11), as in the recorded run"),
+        (3, 3, Moment(19, 2), Judgement.RECURS, "the rank died: exit code 3, as in the recorded run"),
+        (139, 139, Moment(3), Judgement.OTHER, "the rank died: SIGSEGV (exit code 139)"),
+        (139, 3, END, Judgement.OTHER, "exit code 3, not SIGSEGV (exit code 139) as in the recorded run"),
+        (137, 139, END, Judgement.OTHER, "SIGSEGV (exit code 139), not SIGKILL (exit code 137) as in the recorded run"),
+        (None, 139, END, Judgement.UNKNOWN, "the recording does not contain how the recorded rank died"),
+        (139, None, END, Judgement.UNKNOWN, "the process ended for an unknown reason"),
+        (139, 0, END, Judgement.UNKNOWN, "the process ended with exit code 0, without its last message"),
+        (139, 0, Moment(3), Judgement.UNKNOWN, "the process ended with exit code 0, without its last message"),
+        (0, 0, END, Judgement.UNKNOWN, "the process ended with exit code 0, without its last message"),
+    ],
+)
+def test_a_death_is_the_incident_only_if_it_is_the_recorded_one(
+    kind: IncidentKind,
+    died_with: int | None,
+    exit_code: int | None,
+    reached: Moment,
+    judgement: Judgement,
+    said: str,
+) -> None:
+    """Exit code 0 may be that of a program which ends by os._exit and is well."""
+    incident = Incident(kind=kind, text="", moment=END)
+    found = fixed(incident, ending=Ending.LOST, died_with=died_with, exit_code=exit_code, reached=reached)
+    assert found.judgement is judgement
+    assert found.text.endswith(said)
 
 
 TENSOR = {"kind": "tensor", "dtype": "float32", "device": "cpu", "shape": [2], "requires_grad": False, "values": [1, 2]}

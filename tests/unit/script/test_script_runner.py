@@ -174,6 +174,34 @@ def test_what_is_forbidden() -> None:
     assert [record.text for record in findings.records] == ["5"]  # and the replay went on
 
 
+@pytest.mark.parametrize(
+    ("more", "ends_at", "why"),
+    [
+        ("", "1.2", "the program ended at 1.2, before 3.1"),
+        ("", "3.1", ""),
+        ("", "3.2", ""),
+        ("run_to: 2.2\n", "2.1", "the program ended at 2.1, before 2.2"),
+        ("run_to: 2.2\n", "2.2", ""),
+        ("run_to: 9.1\n", "3.1", ""),
+    ],
+)
+def test_what_is_to_hold_until_the_end_is_undecided_where_the_program_ended_earlier(
+    more: str, ends_at: str, why: str
+) -> None:
+    rank = FakeRank(moments=tuple(moment for moment in FakeRank.moments if moment <= Moment.parse(ends_at)))
+    script = "stop_at: [{name: each, when: loss > 0}]\nforbid:\n - {when: loss > 99}\n"
+    findings = carried_out(f"{more}{script}expect:\n - {{that: loss > 0, at: each}}\n", rank)
+    assert {check.outcome for check in findings.checks} == {Outcome.UNDECIDED if why else Outcome.HELD}
+    assert findings.cut_short == why
+
+
+def test_what_is_forbidden_is_undecided_where_the_program_comes_nowhere() -> None:
+    ended = FakeRank({Moment(1, 1): lambda: Stand(phase=Phase.FINISHED, moment=Moment(0))})
+    findings = carried_out("forbid:\n - {when: loss > 99}\n", ended)
+    assert only(findings).outcome is Outcome.UNDECIDED
+    assert findings.cut_short == "the program ended at 0.0, before 3.1"
+
+
 def test_an_exception_is_no_place_of_a_collective() -> None:
     """Every debugged rank stops there, whatever stops there are."""
     text = (

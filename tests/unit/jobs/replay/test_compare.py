@@ -145,7 +145,8 @@ def test_a_nan_that_occurs_again_by_tolerance_is_not_said_to_be_the_same_bits(
 def test_a_capsule_of_a_hang_without_a_step_before_it_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, past: int, said: bool
 ) -> None:
-    verdict = judged(tmp_path, monkeypatch, {**END, "tally": ALL}, past=past)
+    tally = {**NONE, "compared": 6 - past, "fingerprints": 6 - past}
+    verdict = judged(tmp_path, monkeypatch, {**END, "tally": tally}, past=past)
     assert (NO_STEP_BEFORE in verdict.notes) is said
 
 
@@ -256,6 +257,29 @@ def test_a_rank_that_hangs_again_after_the_last_recorded_collective(
         judged(tmp_path / "other", monkeypatch, COVERED, incident=REQUEST, past=0)
 
 
+@pytest.mark.parametrize(
+    ("longest_s", "end", "said"),
+    [
+        (0.0, End.SILENT, "no further collective came after an answer that the recorded rank was still waiting for"),
+        (40.0, End.QUIET, "--timeout ended too early"),
+    ],
+)
+def test_silence_after_a_synthesized_answer_is_no_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest_s: float, end: End, said: str
+) -> None:
+    """The recorded rank hung because nobody answered. An answered one may be silent for any other reason."""
+    monkeypatch.setattr(capsules, "write_training", hung_training)
+    monkeypatch.setattr(silence, "LEAST_S", 0.05)
+    monkeypatch.setattr(compare, "recorded_silence", lambda *_: silence.Silence(longest_s=longest_s))
+    hung = replace(IMAGE, moment_b=Moment(2, 3))
+    synthesized = {"event": "synthesized", "moment": "2.3", "collective": {"op": "allreduce_", "record_id": 6}}
+    tally = {"compared": 7, "fingerprints": 7, "synthesized": 1, "missing": 0}
+    verdict = judged(tmp_path, monkeypatch, synthesized, {**COVERED, "tally": tally}, manifest=hung)
+    assert (verdict.outcome, verdict.end) == (Outcome.INCONCLUSIVE, end)
+    assert verdict.why.startswith(said)
+    assert "hangs again" not in "; ".join(verdict.notes)
+
+
 def test_a_replay_that_may_only_compute_for_long_does_not_hang_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,7 +379,7 @@ def training_with(kind: str, **fields: Any) -> Callable[..., TinyLog]:
 
     def training(*arguments: Any, **more: Any) -> TinyLog:
         log = write_training(*arguments, **more)
-        log.note(kind, moment="2.2", **fields)
+        log.note(kind, **{"moment": "2.2", **fields})
         return log
 
     return training
@@ -421,6 +445,44 @@ def test_every_exception_of_a_replay_is_in_the_record(
         raised = {"event": "exception", "moment": "1.1", "type": "ValueError", "text": "new", **more}
         verdict = judged(tmp_path / str(number), monkeypatch, raised, end, incident=REQUEST, past=0, until=until)
         assert verdict.outcome is Outcome.INCONCLUSIVE and "ValueError: new" in verdict.summary
+
+
+@pytest.mark.parametrize("thread", [True, None])
+@pytest.mark.parametrize(
+    ("origin", "past", "outcome"),
+    [
+        (IMAGE, 4, Outcome.IDENTICAL),  # of the step before the start
+        (IMAGE, 2, Outcome.IDENTICAL),  # of the last collective before the start, or soon after it
+        (IMAGE, 0, None),
+        (MANIFEST, 0, None),
+    ],
+)
+def test_no_replay_raises_again_what_was_raised_before_its_start(
+    thread: bool | None,
+    origin: Manifest,
+    past: int,
+    outcome: Outcome | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log of a capsule has some of what led to the start moment, notes of exceptions among it."""
+    noted = {"type": "OSError", "text": "upload failed", "moment": "0.2", "thread": thread}
+    monkeypatch.setattr(capsules, "write_training", training_with("incident", **noted))
+    tally = {**NONE, "compared": 6 - past, "fingerprints": 6 - past}
+    verdict = judged(tmp_path, monkeypatch, {**END, "tally": tally}, incident=REQUEST, manifest=origin, past=past)
+    demanded = Outcome.INCONCLUSIVE if thread else Outcome.DIVERGED
+    assert verdict.outcome is (outcome or demanded), verdict.summary
+    assert "OSError: upload failed" in verdict.why or outcome is not None
+
+
+def test_an_exception_that_is_noted_without_a_moment_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = {"type": "OSError", "text": "upload failed", "moment": None, "thread": True}
+    monkeypatch.setattr(capsules, "write_training", training_with("incident", **noted))
+    raised = {"event": "exception", **noted, "moment": "0.0"}
+    verdict = judged(tmp_path, monkeypatch, raised, {**END, "tally": ALL}, incident=REQUEST, manifest=MANIFEST)
+    assert verdict.outcome is Outcome.IDENTICAL
 
 
 @pytest.mark.parametrize(("code", "outcome"), [(3, Outcome.IDENTICAL), (0, Outcome.DIVERGED)])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import capsules
 import pytest
 from capsules import make_capsule
 from hostile_rank import TALLY, HostileRank, answers, line
@@ -17,8 +19,10 @@ from prismdbg.debugger import time_travel
 from prismdbg.debugger.time_travel import open_travel
 from prismdbg.errors import PrismError
 from prismdbg.jobs.replay import replay
-from prismdbg.jobs.replay.compare import run_to_end
+from prismdbg.jobs.replay.compare import COMPARED, run_to_end
 from prismdbg.jobs.replay.replay import ReplayRequest, open_replay
+from prismdbg.model.moment import Moment
+from prismdbg.protocol.wire import InvalidMessage
 from prismdbg.script.reader import read
 from prismdbg.script.scripted import Scripted, run_scripted
 from prismdbg.session.causes import ALL_HIDDEN
@@ -56,13 +60,14 @@ class Hostile:
     def __init__(self, act: Any) -> None:
         self._act = act
         self._stops = 1
+        self.tally = TALLY
 
     def __call__(self, request: dict[str, Any]) -> Any:
         match request["do"]:
             case "hello":
                 return answers(request, protocol=2)
             case "progress":
-                return answers(request, **STANDS)
+                return answers(request, **{**STANDS, "tally": self.tally})
             case "resume":
                 return self._resumed(request)
             case "evaluate":
@@ -183,9 +188,12 @@ def by_commands(request: ReplayRequest) -> None:
         by_lines(travel, ["next", "info", "print loss", "continue", "where"], bound_s=0.5, echo=True, strict=True)
 
 
-def by_script(request: ReplayRequest) -> None:
-    result = Scripted()
-    run_scripted(request, read(SCRIPT, "checks.yaml"), result, bound_s=2.0, say=nothing)
+def by_script(request: ReplayRequest, script: bytes = SCRIPT) -> None:
+    run_scripted(request, read(script, "checks.yaml"), Scripted(), bound_s=2.0, say=nothing)
+
+
+def to_a_moment(request: ReplayRequest) -> None:
+    by_script(request, b'run_to: "1.1"\nforbid: [{name: no NaN, on: nan}]\n')
 
 
 @pytest.mark.parametrize("act", ACTS)
@@ -202,3 +210,50 @@ def test_it_ends_with_an_answer_or_an_error_of_ours(
     assert time.process_time() - computed_s < BOUND_S
     assert took_s - (in_line_s() - queued_s) < BOUND_S
     assert "is a bug" not in capsys.readouterr().out
+
+
+def ends_with(tally: dict[str, int]) -> Any:
+    finished = {"event": "finished", "moment": "2.2", "code": 0, "tally": {**TALLY, **tally}}
+    return lambda _: iter([line(finished)])
+
+
+def stops_with(tally: dict[str, int]) -> Any:
+    """Where it is told to; `progress` has its tally."""
+    until = {"event": "stopped", "reason": "until", "moment": "1.1", "number": 2, "collective": {}, "stops": []}
+
+    def act(rank: Hostile) -> Iterator[Any]:
+        rank.tally = {**TALLY, **tally}
+        yield line(until)
+
+    return act
+
+
+def stopping(request: ReplayRequest) -> None:
+    with open_replay(request, nothing) as live:
+        run_to_end(live, until=Moment(1, 1), strict=False, timeout_s=1.0, say=nothing)
+
+
+CONTEXT = {"past_records": 4}  # the log has four collectives from before the start
+
+
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("past", [{}, CONTEXT])
+@pytest.mark.parametrize(
+    ("way", "act", "field"),
+    [
+        *((compared, ends_with, field) for field in COMPARED),
+        (by_script, ends_with, "compared"),
+        (stopping, stops_with, "compared"),
+        (to_a_moment, stops_with, "compared"),
+    ],
+)
+def test_a_rank_that_compared_more_than_was_recorded_is_not_believed(
+    request_of: Any, way: Any, act: Any, field: str, past: dict[str, int], more: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither with a verdict of its own nor by a script. What the log has from before the start counts for nothing."""
+    monkeypatch.setattr(capsules, "RANK", {**capsules.RANK, **past})
+    spanned = 6 - past.get("past_records", 0)
+    told = {**dict.fromkeys(("compared", "fingerprints"), spanned), field: spanned + more}
+    refused = pytest.raises(InvalidMessage, match=f"compared {spanned + 1} collectives, of {spanned} recorded")
+    with refused if more else contextlib.nullcontext():
+        way(request_of(act(told)))

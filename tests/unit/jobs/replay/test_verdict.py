@@ -64,6 +64,14 @@ def seen(end: End, **more: object) -> Seen:
         (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL, also_raised=(ERROR,)), OPEN),
         (recorded(REQUEST, goes_on=True, raised_later=(ERROR,)), seen(End.NEXT_CALL, also_raised=(ERROR,)), SAME),
         (recorded(RAISED, raised=ERROR), seen(End.NEXT_CALL, raised=ERROR, also_raised=(OTHER,)), OPEN),
+        # raised close to the start moment, where nobody knows on which side
+        (recorded(REQUEST, goes_on=True, raised_at_start=(ERROR,)), seen(End.NEXT_CALL), SAME),
+        (recorded(REQUEST, goes_on=True, raised_at_start=(ERROR,)), seen(End.NEXT_CALL, raised=ERROR), SAME),
+        (recorded(REQUEST, goes_on=True, raised_at_start=(ERROR,)), seen(End.NEXT_CALL, raised=OTHER), OTHER_RUN),
+        (recorded(REQUEST, goes_on=True, raised_at_start=(ERROR,)), seen(End.UNTIL, also_raised=(ERROR,)), SAME),
+        (recorded(REQUEST, raised_at_start=(ERROR,)), seen(End.UNTIL, also_raised=(ERROR, ERROR)), OPEN),
+        (recorded(RAISED, raised=OTHER, raised_at_start=(ERROR,)), seen(End.NEXT_CALL, raised=ERROR), OTHER_RUN),
+        (recorded(LOST, died_with=139, raised_at_start=(ERROR,)), seen(End.DIED, exit_code=139, raised=ERROR), SAME),
         (recorded(REQUEST, exit_code=0), seen(End.FINISHED, exit_code=0, also_raised=(ERROR,)), OPEN),
         (recorded(LOST), seen(End.DIED, exit_code=137, also_raised=(ERROR,)), OPEN),
         (recorded(HANG), seen(End.SILENT, also_raised=(ERROR,)), OPEN),
@@ -124,7 +132,7 @@ def seen(end: End, **more: object) -> Seen:
         (recorded(LOST, required=0), seen(End.DIED, compared=0, exit_code=137), OPEN),
         # it came to nothing more, was stopped, never ran
         (recorded(HANG), seen(End.SILENT), SAME),
-        (recorded(HANG, answered=False), seen(End.SILENT), SAME),
+        (recorded(HANG, answered=False), seen(End.SILENT), OPEN),  # what it waited for was synthesized
         (recorded(REQUEST), seen(End.SILENT), OPEN),
         (recorded(HANG, goes_on=True), seen(End.SILENT), OPEN),
         (recorded(REQUEST), seen(End.UNTIL), SAME),
@@ -221,6 +229,8 @@ def test_identical_rests_on_everything_that_it_promises(kind: IncidentKind) -> N
         if replay.end is not End.UNTIL and record.raised:
             assert record.raised in (replay.raised, *replay.also_raised)
         assert {replay.raised, *replay.also_raised} <= {"", record.raised, *record.also_raised}
+        if replay.end is End.SILENT:
+            assert record.incident is HANG and record.answered
         if record.incident is LOST:
             assert replay.end in (End.DIED, End.UNTIL)
         if replay.end is End.DIED:
