@@ -88,5 +88,3 @@ def test_a_child_forked_while_another_thread_is_told_begins_a_pass_of_its_own(mo
     go.set()
     other.join(20)
     assert os.waitpid(child, 0)[1] == 0
-
-

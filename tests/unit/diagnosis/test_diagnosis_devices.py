@@ -1,0 +1,84 @@
+"""What is concluded where tensors are on a device: a call is issued and left, and its end is written later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from logs import MILLISECOND_NS, Job, leave_open, put_on_device
+
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.verdict import Certainty
+from prismdbg.diagnosis.why import diagnose
+
+MINUTE_NS = 60_000 * MILLISECOND_NS
+
+
+def verdicts(job: Job, **more: Any) -> list[tuple[Certainty, str]]:
+    evidence = Evidence(logs=job.logs, world_size=len(job.logs), ended_wall_ns=job.now_ns + MINUTE_NS, **more)
+    return [(verdict.certainty, verdict.text) for verdict in diagnose(evidence).verdicts]
+
+
+def held_up(on_device: bool) -> Job:
+    """Rank 2 is gone before the fourth call of step 20, in which the others wait."""
+    job = Job(4)
+    job.steps(20)
+    for _ in range(3):
+        job.call()
+    job.call(without={2}, done=False)
+    if on_device:
+        put_on_device(job)
+        leave_open(job, 2, 2)
+    return job
+
+
+def test_a_killed_rank_waits_in_no_call_that_others_have_ended() -> None:
+    gone = {"silent": frozenset({2}), "died_first": 2}
+    assert verdicts(held_up(True), **gone) == verdicts(held_up(False), **gone)
+
+
+def test_a_rank_that_raised_waits_nowhere() -> None:
+    """It had issued a call and gone on; that nobody else issues it came of the exception."""
+    job = Job(4)
+    job.group("side", (2, 3))
+    job.steps(20)
+    job.call(group="side", only={2}, done=False)
+    put_on_device(job)
+    job.raises(2, "RuntimeError", "CUDA error: device-side assert triggered")
+    raised = "rank 2 raised RuntimeError: CUDA error: device-side assert triggered at 20.1"
+    assert verdicts(job) == [(Certainty.CERTAIN, raised)]
+
+
+def test_those_whose_backend_raised_have_followed() -> None:
+    job = held_up(True)
+    job.raises(2, "RuntimeError", "CUDA error: device-side assert triggered")
+    for rank in (0, 1, 3):
+        job.raises(rank, "DistBackendError", "NCCL watchdog timeout")
+    first, waits = verdicts(job)
+    assert first[0] is Certainty.CERTAIN and first[1].startswith("rank 2 raised RuntimeError")
+    assert waits[1].startswith("ranks 0, 1 and 3 wait in all_reduce, group world #23")
+
+
+@pytest.mark.parametrize("gone", [frozenset[int](), frozenset({1})])
+def test_a_work_that_was_kept_and_never_waited_for_is_no_hang(gone: frozenset[int]) -> None:
+    """Its rank went on: calls of later steps have ended, though the last of them have not."""
+    job = Job(2)
+    job.group("side", (0, 1))
+    job.steps(2)
+    job.call(group="side", only={0}, done=False)
+    job.steps(5)
+    put_on_device(job)
+    leave_open(job, 0, 1)
+    found = verdicts(job, silent=gone, died_first=next(iter(gone), None))
+    assert not [text for _, text in found if "group side" in text]
+
+
+def test_a_broadcast_that_all_others_have_ended_holds_nobody() -> None:
+    job = Job(3)
+    job.steps(3)
+    job.call("broadcast_", root=0)
+    put_on_device(job)
+    leave_open(job, 2, 1)
+    assert [text for _, text in verdicts(job, silent=frozenset({2}), died_first=2) if "wait" in text] == []
+    leave_open(job, 1, 1)
+    assert [text for _, text in verdicts(job, silent=frozenset({2}), died_first=2) if "wait" in text] != []
