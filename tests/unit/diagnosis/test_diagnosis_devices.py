@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from logs import MILLISECOND_NS, Job, leave_open, put_on_device
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
+from prismdbg.exporters.perfetto_waits import Arrivals
 
 MINUTE_NS = 60_000 * MILLISECOND_NS
 
@@ -30,6 +32,32 @@ def held_up(on_device: bool) -> Job:
         put_on_device(job)
         leave_open(job, 2, 2)
     return job
+
+
+def ahead(on_device: bool, since: int = 0) -> Job:
+    """The hosts of all ranks but 0 run 200 ms ahead from a step on, for rank 0 alone reads its loss in each step."""
+    job = Job(4)
+    job.steps(60, lasting_ns=20 * MILLISECOND_NS)
+    for rank in (1, 2, 3):
+        log = job.logs[rank]
+        log.collectives = [
+            replace(call, time_created_ns=call.time_created_ns - 20 * MILLISECOND_NS * min(max(0, step), 10))
+            for call in log.collectives
+            for step in [call.moment.step - since]
+        ]
+    job.exits()
+    if on_device:
+        put_on_device(job)
+    return job
+
+
+@pytest.mark.parametrize("since", [0, 20])
+def test_a_host_that_runs_ahead_of_its_device_waits_for_nobody(since: int) -> None:
+    assert [text for _, text in verdicts(ahead(False, since)) if "rank 0" in text] != []
+    job = ahead(True, since)
+    assert verdicts(job) == []
+    arrivals = Arrivals(job.logs, {rank: log.collectives for rank, log in job.logs.items()})
+    assert arrivals.wait(1, job.logs[1].collectives[30]) is None
 
 
 def test_a_killed_rank_waits_in_no_call_that_others_have_ended() -> None:
