@@ -83,7 +83,8 @@ class Arrivals:
             log = read_log(self._run.latest(rank))
         except (PrismError, OSError):
             return {}
-        return {str(r.identity): r.time_created_ns + log.wall_offset_ns for r in log.collectives if not r.is_p2p}
+        met = [r for r in log.collectives if not r.is_p2p and not r.is_on_device]
+        return {str(r.identity): r.time_created_ns + log.wall_offset_ns for r in met}
 
 
 def with_hang(peers: dict[str, Any], identity: str, hang: HangPlace | None) -> dict[str, Any]:

@@ -9,16 +9,11 @@ from statistics import median
 import numpy as np
 
 from prismdbg.log.columns import NOT_ENDED, LogColumns
-from prismdbg.model.ops import Movement, ops_of
+from prismdbg.model.ops import FOR_ALL
 
 _LOOKED_AT = 4096  # of a rank's last collectives
 _LEAST = 8  # collectives that two nodes must have in common
 _CLEAR = 4  # times the spread: a smaller offset may be chance
-_FOR_ALL = {
-    op
-    for movement in (Movement.ALL_REDUCE, Movement.ALL_GATHER, Movement.REDUCE_SCATTER, Movement.BARRIER)
-    for op in ops_of(movement)
-}
 
 _Key = tuple[str, int]  # group and sequence number
 
@@ -39,7 +34,7 @@ def clock_offsets(logs: Mapping[int, LogColumns], nodes: Mapping[int, str]) -> d
 
 def _ends(log: LogColumns) -> dict[_Key, int]:
     """When the log's last collectives for all ended, by its own clock."""
-    waited_for_all = [number for number, op in log.texts.items() if op in _FOR_ALL]
+    waited_for_all = [number for number, op in log.texts.items() if op in FOR_ALL]
     rows = np.flatnonzero((log.ended_ns != NOT_ENDED) & ~log.failed & np.isin(log.op, waited_for_all))[-_LOOKED_AT:]
     groups = [log.texts.get(number, "") for number in log.group[rows].tolist()]
     ended = (log.ended_ns[rows] + log.wall_offset_ns).tolist()

@@ -50,7 +50,8 @@ class EarlierStraggler(Verdict):
 def find_earlier_waits(evidence: Evidence) -> list[Verdict]:
     """Where all ranks have summaries: one rank at most, and only where it was the same in most steps."""
     ranks = sorted(evidence.columns)
-    if len(ranks) < 2 or len(ranks) < evidence.known_world_size:
+    on_device = any(log.on_device.any() for log in evidence.columns.values())  # then a summary has no waits
+    if len(ranks) < 2 or len(ranks) < evidence.known_world_size or on_device:
         return []
     rows = _common([by_step(evidence.columns[rank].summary) for rank in ranks], evidence.parked_steps())
     if len(rows[0]) < FEWEST_COLLECTIVES:

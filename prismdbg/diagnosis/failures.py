@@ -187,12 +187,21 @@ def was_outlived(log: LogColumns, note: Note) -> bool:
 
 
 def raised_inside(log: LogColumns, note: Note) -> Collective | None:
-    """The collective the rank was in, or that had just failed, when it raised."""
+    """The collective the rank was in, or that had just failed, when it raised. On a device a call is issued and left:
+    an open one says nothing of an exception, unless the backend raised it."""
     before = np.flatnonzero(log.begun_ns <= note.time_ns)
     if not len(before):
         return None
     last = int(before[-1])
-    return log.collective(last) if log.ended_ns[last] == NOT_ENDED or log.failed[last] else None
+    if log.ended_ns[last] != NOT_ENDED and not log.failed[last]:
+        return None
+    call = log.collective(last)
+    return call if log.failed[last] or not call.is_on_device or is_of_backend(note) else None
+
+
+def is_of_backend(note: Note) -> bool:
+    """Whether a work was what raised it, as NCCL's do when they wait too long."""
+    return note.data.get("type") == "DistBackendError"
 
 
 def _moment(note: Note) -> Moment | None:

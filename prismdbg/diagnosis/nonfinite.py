@@ -5,7 +5,7 @@ From a rank's first made-up answer on nothing is concluded from its values: they
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -14,17 +14,21 @@ import numpy as np
 
 from prismdbg.capsule.log.format import StepSource
 from prismdbg.diagnosis.collective_key import CollectiveKey, collective_key
+from prismdbg.diagnosis.cross_rank import rows_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import place, rank_list
 from prismdbg.log.columns import NOT_ENDED, Bools, LogColumns
-from prismdbg.model.collective import Collective, Group
+from prismdbg.model.collective import Collective, Group, State
 from prismdbg.model.moment import Moment
+from prismdbg.model.ops import FROM_ROOT, OPS
+
+LATE_NS = 2_000_000  # times of a device's ends are at most that much late
 
 
 class Birth(StrEnum):
     SENT = "sent"  # by this rank, which had received nothing of the kind
-    UNSEEN = "unseen"  # by a rank whose log is not here
+    UNSEEN = "unseen"  # by a rank whose log is not here, or does not say what it sent
     REDUCED = "reduced"  # by nobody: every rank sent finite values, the result is not
 
 
@@ -33,7 +37,7 @@ class FirstNonfinite(Verdict):
     """`call`: the first to send it, or else the first to receive it. `others` sent it on their own account, too.
 
     received: ranks that only passed on what they had received, or received it and sent none.
-    was_skipped: a gradient scaler then skipped the optimizer on the rank of `call`.
+    was_skipped: a gradient scaler then skipped the optimizer on the rank of `call`. have_logs: some of the suspects do.
     """
 
     birth: Birth
@@ -44,6 +48,7 @@ class FirstNonfinite(Verdict):
     received: tuple[Call, ...]
     suspects: tuple[int, ...]
     was_skipped: bool
+    have_logs: bool = False
 
     kind = "nonfinite"
 
@@ -59,7 +64,8 @@ class FirstNonfinite(Verdict):
             case Birth.SENT:
                 return f"{self._what}: {where}"
             case Birth.UNSEEN:
-                return f"{self._what}, without a log, in {where}"
+                unseen = "whose data was not seen" if self.have_logs else "without a log"
+                return f"{self._what}, {unseen}, in {where}"
             case Birth.REDUCED:
                 return f"{self._what}: every rank sent finite values, {where}"
 
@@ -154,16 +160,17 @@ def _had_received(sent: Collective, received: Collective | None) -> bool:
     """On a device, calls are issued long before they begin: there, an earlier call had ended before this one sent."""
     if received is None:
         return False
-    if sent.is_on_device:
-        return received.record_id < sent.record_id and _completed_ns(received) <= sent.sent_ns
+    if sent.is_on_device or received.is_on_device:
+        return received.record_id < sent.record_id and _completed_ns(received) - LATE_NS <= sent.sent_ns
     return _completed_ns(received) <= sent.time_created_ns
 
 
 def _sent(evidence: Evidence, own: dict[int, Collective], received: dict[int, Collective]) -> FirstNonfinite:
-    order = sorted(own, key=lambda rank: (own[rank].moment.step, evidence.wall_ns(rank, own[rank].sent_ns)))
+    order = _in_order(evidence, {rank: (call, call.sent_ns) for rank, call in own.items()})
     first = order[0]
     suspects = tuple(_without_beginning(evidence))
-    together = [rank for rank in order[1:] if own[rank].moment.step == own[first].moment.step]
+    counts = _all_count_steps(evidence, order)
+    together = [rank for rank in order[1:] if not counts or own[rank].moment.step == own[first].moment.step]
     return _verdict(
         evidence,
         birth=Birth.SENT,
@@ -175,22 +182,70 @@ def _sent(evidence: Evidence, own: dict[int, Collective], received: dict[int, Co
     )
 
 
+def _in_order(evidence: Evidence, calls: Mapping[int, tuple[Collective, int]]) -> list[int]:
+    """The ranks by when it was in their calls: by step where all count steps, then by time, and by moment where the
+    times of devices do not tell. calls: each with that time."""
+    counts = _all_count_steps(evidence, calls)
+    when = {rank: (call.moment.step if counts else 0, evidence.wall_ns(rank, ns)) for rank, (call, ns) in calls.items()}
+    order = sorted(calls, key=when.__getitem__)
+    step, until_ns = when[order[0]][0], when[order[0]][1] + LATE_NS
+    close = [rank for rank in order if when[rank] <= (step, until_ns)]
+    if not counts or not any(calls[rank][0].is_on_device for rank in close):
+        return order
+    return sorted(close, key=lambda rank: calls[rank][0].moment) + order[len(close) :]
+
+
+def _all_count_steps(evidence: Evidence, ranks: Iterable[int]) -> bool:
+    """Or none does: a rank without an optimizer is in step 0 for ever, which says nothing beside others."""
+    return len({bool(evidence.columns[rank].step.max(initial=0) or evidence.logs[rank].steps) for rank in ranks}) < 2
+
+
 def _not_sent(evidence: Evidence, received: dict[int, Collective]) -> FirstNonfinite:
     """Nobody whose log is here sent it first: another member did, or the reduction itself overflowed."""
-    first = min(received, key=lambda r: (received[r].moment.step, evidence.wall_ns(r, _completed_ns(received[r]))))
+    first = _in_order(evidence, {rank: (call, _completed_ns(call)) for rank, call in received.items()})[0]
     group = evidence.group(received[first].group)
     without_log = tuple(rank for rank in group.ranks if rank not in evidence.logs)
-    unseen = bool(without_log) or not group.ranks
-    sure = without_log and not any(_without_beginning(evidence, known_only=True))
+    unseen = tuple(_unseen(evidence, Call(rank=first, collective=received[first])))
+    suspects = (*without_log, *unseen)
+    sure = without_log and not unseen and not any(_without_beginning(evidence, known_only=True))
     return _verdict(
         evidence,
-        birth=Birth.UNSEEN if unseen else Birth.REDUCED,
+        birth=Birth.UNSEEN if suspects or not group.ranks else Birth.REDUCED,
         certainty=Certainty.CERTAIN if sure and len(without_log) == 1 else Certainty.LIKELY,
         first=Call(rank=first, collective=received[first]),
         others=(),
         received=_calls(received),
-        suspects=without_log,
+        suspects=tuple(sorted(suspects)),
+        have_logs=bool(unseen),
     )
+
+
+def _unseen(evidence: Evidence, received: Call) -> Iterator[int]:
+    """Members that sent something in this call, of which their logs do not say whether it was finite."""
+    group = evidence.group(received.collective.group)
+    key = collective_key(received.collective, received.rank, group)
+    for rank in _senders(received.collective, key, group):
+        if rank in evidence.logs and not _is_seen(evidence, rank, key, group):
+            yield rank
+
+
+def _senders(call: Collective, key: CollectiveKey, group: Group) -> tuple[int, ...]:
+    if key.is_p2p:
+        return key.members(group)[:1]
+    from_root = call.op in OPS and OPS[call.op].movement in FROM_ROOT and 0 <= call.root < group.size
+    return (group.ranks[call.root],) if from_root else group.ranks
+
+
+def _is_seen(evidence: Evidence, rank: int, key: CollectiveKey, group: Group) -> bool:
+    """On a device what is sent is known from the end. A log that goes on later has the first NaN in its summary."""
+    log = evidence.columns[rank]
+    rows = rows_of(evidence, key.group, p2p=key.is_p2p).get(rank, np.zeros(0, dtype=np.int64))
+    same = (log.collective(int(row)) for row in rows[log.seq[rows] == key.seq])
+    call = next((call for call in same if collective_key(call, rank, group) == key), None)
+    if call is None:
+        return bool((log.seq[rows] > key.seq).any())
+    is_told = call.state is State.COMPLETED and not log.has_fingerprint.any()  # recorded without fingerprints
+    return not call.is_on_device or call.fingerprint is not None or is_told
 
 
 def _verdict(
@@ -202,6 +257,7 @@ def _verdict(
     others: tuple[Call, ...],
     received: tuple[Call, ...],
     suspects: tuple[int, ...],
+    have_logs: bool = False,
 ) -> FirstNonfinite:
     call = first.collective
     group = evidence.group(call.group)
@@ -217,6 +273,7 @@ def _verdict(
         others=others,
         received=received,
         suspects=suspects,
+        have_logs=have_logs,
         was_skipped=_was_skipped(evidence.columns[first.rank], call.moment.step),
     )
 

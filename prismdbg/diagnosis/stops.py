@@ -9,18 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.stacks import RankStacks
+from prismdbg.diagnosis.cross_rank import rows_of
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.failures import first_dead, last_call
+from prismdbg.diagnosis.failures import first_dead, is_of_backend, last_call
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.diagnosis.stack_positions import stack_line, stack_position
 from prismdbg.diagnosis.stalls import Stall, Wait, causes, find_stalls
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict, without_folders
 from prismdbg.diagnosis.wording import and_list, duration, headline, rank_list
-from prismdbg.log.columns import NOT_ENDED
+from prismdbg.log.columns import NOT_ENDED, LogColumns
 from prismdbg.model.collective import Collective, State
 from prismdbg.model.moment import Moment
+from prismdbg.model.ops import FOR_ALL
 from prismdbg.protocol.values import frame_to_json
 
 # A wait this much longer than usual is no coincidence with the end of the job.
@@ -151,18 +152,45 @@ def find_stops(evidence: Evidence) -> list[Verdict]:
 def _waits(evidence: Evidence, ranks: Mapping[int, Progress]) -> list[Wait]:
     """Not of ranks that ended well, nor of works that nobody waited for: what they left open does not matter."""
     return [
-        Wait(rank, collective)
+        wait
         for rank, log in evidence.columns.items()
         if ranks[rank].exit_code != 0 or ranks[rank].incident is not None
         for row in np.flatnonzero((log.ended_ns == NOT_ENDED) | log.failed)
-        if not _was_left_behind(evidence.logs[rank], collective := log.collective(int(row)))
+        if not _was_left_behind(log, (wait := Wait(rank, log.collective(int(row)))).collective)
+        and not _lacks_only_its_end(evidence, ranks, wait)
     ]
 
 
-def _was_left_behind(log: RankLog, call: Collective) -> bool:
-    """Whether its thread went on, well beyond the step it was issued in."""
-    last = log.collectives[-1]
-    return last.state is State.COMPLETED and last.thread_id == call.thread_id and last.moment.step > call.moment.step
+def _was_left_behind(log: LogColumns, call: Collective) -> bool:
+    """Whether its thread went on, well beyond the step it was issued in. On a device the last calls end later."""
+    ended = (log.ended_ns != NOT_ENDED) & ~log.failed
+    went_on = ended & (log.step > call.moment.step) & (log.thread == call.thread_id)
+    return bool(went_on.any() if call.is_on_device else went_on[-1])
+
+
+def _lacks_only_its_end(evidence: Evidence, ranks: Mapping[int, Progress], wait: Wait) -> bool:
+    """On a device an end is written when the device has come to it: a rank that raised or was killed leaves calls open
+    in which it did not wait."""
+    call, incident = wait.collective, ranks[wait.rank].incident
+    if not call.is_on_device or call.state is not State.SCHEDULED:
+        return False
+    return (incident is not None and not is_of_backend(incident)) or _has_ended_elsewhere(evidence, wait)
+
+
+def _has_ended_elsewhere(evidence: Evidence, wait: Wait) -> bool:
+    """For one other member, where none goes on before all have joined it; else for all others."""
+    call = wait.collective
+    ended = [_has_ended(evidence, rank, call) for rank in evidence.group(call.group).ranks if rank != wait.rank]
+    return not call.is_p2p and (any(ended) if call.op in FOR_ALL else bool(ended) and all(ended))
+
+
+def _has_ended(evidence: Evidence, rank: int, call: Collective) -> bool:
+    rows = rows_of(evidence, call.group).get(rank)
+    if rows is None:
+        return False
+    log = evidence.columns[rank]
+    same = rows[log.seq[rows] == call.identity.seq]
+    return bool(((log.ended_ns[same] != NOT_ENDED) & ~log.failed[same]).any())
 
 
 def _first_of_each(stalls: list[Stall]) -> list[Stall]:

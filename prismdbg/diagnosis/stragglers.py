@@ -127,7 +127,9 @@ def waits_by_group(evidence: Evidence) -> dict[str, Waits]:
 
 
 def _completed(log: LogColumns, rows: Ints, parked: Ints) -> Ints:
-    kept: Ints = rows[(log.ended_ns[rows] != NOT_ENDED) & ~np.isin(log.step[rows], parked)]
+    """On a device only the host's way ahead of it is known, not who waited."""
+    ended = (log.ended_ns[rows] != NOT_ENDED) & ~log.on_device[rows]
+    kept: Ints = rows[ended & ~np.isin(log.step[rows], parked)]
     return kept
 
 

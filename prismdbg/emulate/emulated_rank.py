@@ -252,7 +252,8 @@ class EmulatedRank:
         if code:
             raise self._failure(log, folders, f"{how_it_ended(code)} in step {reached}")
         if wanted and reached < wanted:
-            shorter = f"give --steps {reached}" if reached else "leave out --steps: the program takes no optimizer step"
+            counted_by_it = "call prismdbg.step(n) at the top of its loop if it takes no optimizer step"
+            shorter = f"give --steps {reached}" if reached else counted_by_it
             raise RankLost(
                 f"rank {self.rank}'s program ended after {reached} of {counted(wanted, 'step')}",
                 hint=f"{shorter}, or let the program run longer",

@@ -46,9 +46,9 @@ class Arrivals:
                         arrival.last_ns, arrival.last_rank = came_ns, rank
 
     def wait(self, rank: int, call: Collective) -> Wait | None:
-        """None where the rank came last, or did not wait for the last one."""
+        """None where the rank came last, or did not wait for the last one; on a device that is not known."""
         log = self._logs[rank]
-        if (key := self._key(log, call)) is None:
+        if call.is_on_device or (key := self._key(log, call)) is None:
             return None
         arrival, ended_ns = self._seen[key], call.time_completed_ns
         missing = [member for member in key[1] if member in self._logs and member not in arrival.came]

@@ -45,6 +45,7 @@ _ISSUE = {
     "op": 7,
     "group": 8,
     "stack": 9,
+    "device": 10,
     "root": 11,
     "tag": 12,
     "reduce_op": 14,
@@ -69,7 +70,9 @@ class LogColumns:
     synthesized: what was received is synthesized, so that nothing may be concluded from its values. waited_ns: when
     `waiting_thread` began to wait for it, NOT_ENDED where that is not known. payload_segment: of what was received, if
     `has_payload`, else -1. reduce_op: by its number in the log's format. tensors: equal where the tensors of two
-    collectives are. fingerprint: where `has_fingerprint`, as 64 bits with a sign. rank: -1 where no header is written.
+    collectives are. fingerprint: where `has_fingerprint`, as 64 bits with a sign. on_device: its
+    tensors are not in the host's memory; it is issued and left, so that its time is no wait. sent_late: what it sends
+    is known from its end. rank: -1 where no header is written.
     summary: of the steps before, where the log begins later, or was read from later on: `read_from_later`. whole_from:
     the record from which on all are here; of those before only what is open, and the first with NaN or Inf.
     """
@@ -100,6 +103,8 @@ class LogColumns:
     has_fingerprint: Bools
     is_async: Bools
     is_p2p: Bools
+    on_device: Bools
+    sent_late: Bools
     sent_nonfinite: Bools
     received_nonfinite: Bools
     failed: Bools
@@ -167,11 +172,15 @@ class LogColumns:
         left = self.only(np.flatnonzero(self.begun_ns < end_ns))
         ended = (left.ended_ns != NOT_ENDED) & (left.ended_ns < end_ns)
         taken = {name: getattr(left, name) & ended for name in _OF_COMPLETED}
+        known = ended | ~left.sent_late
+        taken |= {name: getattr(left, name) & known for name in _OF_SENT}
+        fingerprint = np.where(known, left.fingerprint, 0)
         ended_ns = np.where(ended, left.ended_ns, NOT_ENDED)
         steps = [mark for mark in self.steps if mark.time_ns < end_ns]
         notes = [note for note in self.notes if note.time_ns < end_ns]
         summary = self.summary[self.summary["begun_ns"] < end_ns]
-        return replace(left, **taken, ended_ns=ended_ns, steps=steps, notes=notes, summary=summary)
+        left = replace(left, **taken, ended_ns=ended_ns, fingerprint=fingerprint)
+        return replace(left, steps=steps, notes=notes, summary=summary)
 
     def newest(self, count: int) -> LogColumns:
         """With so many of its last rows, and a summary of what is before, as a summary of a segment is."""
@@ -272,6 +281,7 @@ class Bodies:
         return self._held[segment]
 
 
+_OF_SENT = ("sent_nonfinite", "has_fingerprint")
 _OF_COMPLETED = ("failed", "received_nonfinite", "synthesized", "has_payload")
 _ARRAYS = tuple(each.name for each in fields(LogColumns) if each.type in ("Ints", "Bools"))
 
@@ -484,6 +494,10 @@ class _Reading:
         for name, column in values.items():
             into.setdefault(name, []).append(column)
 
+    def _devices(self) -> list[int]:
+        """Numbers of texts other than the CPU's. Only those of devices are looked for among them."""
+        return [number for number, text in self.records.texts.items() if text not in ("", "cpu")]
+
     def columns(self) -> LogColumns:
         issue = {name: np.concatenate(parts) for name, parts in self.issues.items()}
         record_id = issue.get("record_id", _NONE)
@@ -522,6 +536,8 @@ class _Reading:
             has_fingerprint=is_late | ((flags & fmt.IssueFlag.HAS_FINGERPRINT) > 0),
             is_async=(flags & fmt.IssueFlag.ASYNC) > 0,
             is_p2p=(flags & fmt.IssueFlag.P2P) > 0,
+            on_device=np.isin(issue.get("device", _NONE), self._devices()),
+            sent_late=is_late | ((end_flags & fmt.CompleteFlag.SENT_NONFINITE) > 0),
             sent_nonfinite=((flags & fmt.IssueFlag.SENT_NONFINITE) > 0)
             | ((end_flags & fmt.CompleteFlag.SENT_NONFINITE) > 0),
             received_nonfinite=(end_flags & fmt.CompleteFlag.RECEIVED_NONFINITE) > 0,

@@ -75,6 +75,8 @@ def of_values(log: RankLog) -> Values:
         has_fingerprint=truths(lambda c: c.fingerprint is not None),
         is_async=truths(lambda c: c.is_async),
         is_p2p=truths(lambda c: c.is_p2p),
+        on_device=truths(lambda c: c.is_on_device),
+        sent_late=truths(lambda c: c.is_on_device and c.state is not State.SCHEDULED),
         sent_nonfinite=truths(lambda c: c.sent_nonfinite),
         received_nonfinite=truths(lambda c: c.received_nonfinite),
         failed=truths(lambda c: c.state is State.FAILED),

@@ -281,6 +281,10 @@ def ops_of(*movements: Movement, form: Form | None = None) -> frozenset[str]:
     )
 
 
+# no member goes on before all have joined it
+FOR_ALL = ops_of(Movement.ALL_REDUCE, Movement.ALL_GATHER, Movement.REDUCE_SCATTER, Movement.BARRIER)
+
+
 def check_complete(known: Iterable[str], what: str) -> None:
     """At import of a module that says something (`what`) of every operator. Raises `LookupError` for one that lacks."""
     if missing := sorted(set(OPS) - set(known)):

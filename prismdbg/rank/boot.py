@@ -112,6 +112,7 @@ def make_recorder(config: RankConfig) -> tuple[Recorder, str]:
         return PythonRecorder(), "python"
     from prismdbg.rank.c10d import schemas
     from prismdbg.rank.native import build as native_build
+    from prismdbg.rank.recording import coalescing
     from prismdbg.rank.tracing import tracer
 
     path, reason = native_build.find(Path(config.cache_dir))
@@ -119,6 +120,7 @@ def make_recorder(config: RankConfig) -> tuple[Recorder, str]:
         try:
             module: Any = native_build.load(Path(config.cache_dir))
             module.install(schemas.read().positions())
+            coalescing.install(module)
             tracer.use(module)
             return module, "native"
         except Exception as error:

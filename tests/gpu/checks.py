@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.replay.memory_trace import recorded_trace
 from prismdbg.model.sizes import size as size_text
@@ -69,6 +70,21 @@ def first_nan(jobs: Jobs) -> Rows:
     if not any("nan" in line for line in shown):
         raise Failed(f"the replay says: {said[-800:]}")
     return [("`why`", line.replace(str(ROOT), "")), ("`replay -x`", "; ".join(shown)[:600])]
+
+
+def sync_calls(jobs: Jobs) -> Rows:
+    """One NCCL rank: what calls receive that are not asynchronous is kept, and a replay from the start is identical"""
+    backend = () if jobs.sized else ("--backend", "nccl")
+    words = (*jobs.sized, *backend, "--steps", "8")
+    run, _ = jobs.record(1, "gpt_steps.py", *words, options=("--window", "all"))
+    calls = [call for call in read_log(run / "ranks" / "0").collectives if not call.is_async and call.outputs]
+    missing = [str(call.moment) for call in calls if call.payload is None]
+    if missing or not calls:
+        raise Failed(f"{len(calls)} calls, without what was received: {', '.join(missing[:10])}")
+    capsule = jobs.new("capsule")
+    jobs.prismdbg("capture", run, "--rank", "0", "--origin", "start", "-o", capsule)
+    said = jobs.prismdbg("replay", capsule, "--runtime", "local").output
+    return [("calls", str(len(calls))), ("replay, runtime local", verdict(said))]
 
 
 def nccl_calls(jobs: Jobs) -> Rows:
@@ -207,6 +223,7 @@ CHECKS: list[Callable[[Jobs], Rows]] = [
     start_origin,
     state_origin,
     first_nan,
+    sync_calls,
     telemetry,
     memory_trace,
     memory_cap,

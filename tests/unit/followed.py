@@ -37,7 +37,8 @@ def followed(events: Iterable[Event]) -> list[Event]:
             done = event.collective
             open_.pop(done.record_id, None)
             step = done.moment.step
-            batch.waited_ns[step] = batch.waited_ns.get(step, 0) + (done.duration_ns or 0)
+            if not done.is_on_device:
+                batch.waited_ns[step] = batch.waited_ns.get(step, 0) + (done.duration_ns or 0)
             if done.received_nonfinite and _notable(given) < NOTABLE_KEPT:
                 batch.notable.append(done)
     if last is not None:

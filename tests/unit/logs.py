@@ -190,6 +190,26 @@ def lone_collective(**changed: Any) -> Collective:
     return Collective(**{**usual, **changed})
 
 
+def put_on_device(job: Job) -> None:
+    """All tensors of its calls, and what goes with that: the log has a fingerprint with the end alone."""
+    for log in job.logs.values():
+        log.collectives = [_on_device(call) for call in log.collectives]
+
+
+def leave_open(job: Job, rank: int, last: int) -> None:
+    """What a rank's log lacks if the process is gone before the ends of its last calls are written."""
+    calls = job.logs[rank].collectives
+    bare = {"state": State.SCHEDULED, "time_completed_ns": None, "fingerprint": None}
+    bare |= {"sent_nonfinite": False, "received_nonfinite": False}
+    calls[-last:] = [replace(call, **bare) for call in calls[-last:]]
+
+
+def _on_device(call: Collective) -> Collective:
+    inputs, outputs = (tuple(replace(meta, device="cuda:0") for meta in part) for part in (call.inputs, call.outputs))
+    fingerprint = call.fingerprint if call.state is State.COMPLETED else None
+    return replace(call, inputs=inputs, outputs=outputs, fingerprint=fingerprint)
+
+
 def chain_of_waits() -> Job:
     """Rank 2 stays away from its pair; rank 0 waits for rank 1, which waits for rank 2."""
     job = Job(3)

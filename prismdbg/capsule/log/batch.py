@@ -20,10 +20,10 @@ class Batch:
 
     reached: the highest sequence number, by `Key`. issued_ns: when each thread last issued one. gaps: the last
     times between two collectives of a thread, as (begin, end, record id of the second). waited_ns: how long those that
-    completed had taken, by step. notable: those that sent NaN or Inf as they were issued, those that received some as
-    they were completed; the first of a log only. open: those that were not complete when the log was last read, each
-    given once; closed: record ids of earlier batches' open ones that are complete now. last: the one issued last of all
-    that were read.
+    completed had taken, by step, but for those on a device. notable: those that sent NaN or Inf as they were issued,
+    those that received some as they were completed; the first of a log only. open: those that were not complete when
+    the log was last read, each given once; closed: record ids of earlier batches' open ones that are complete now.
+    last: the one issued last of all that were read.
     """
 
     reached: dict[Key, int] = field(default_factory=dict)

@@ -13,10 +13,13 @@ from prismdbg.capsule.log.batch import NOTABLE_KEPT, Batch, Key
 from prismdbg.capsule.log.events import Event
 from prismdbg.capsule.log.reader import LogReader
 
-_Issued = tuple[int, int, bytes]  # begun ns, step, the record for whoever asks
+_Issued = tuple[int, int, bytes]  # begun ns, step that waits in it, the record for whoever asks
+NOWHERE = -1  # the step of a call on a device: it is issued and left
 
 # Of the two records what is looked at here: all fields take a third longer.
-_ISSUE = struct.Struct("<Qq8xQQI4xII8xii5xB10x")  # record, begun, thread, seq, step, op, group, root, tag, flags
+_ISSUE = struct.Struct(
+    "<Qq8xQQI4xII4xIii5xB10x"
+)  # record, begun, thread, seq, step, op, group, device, root, tag, flags
 _COMPLETE = struct.Struct("<Qq25xB6x")  # record, ended, flags
 
 _P2P = int(fmt.IssueFlag.P2P)  # numbers: an enumeration's operators take longer than all the rest
@@ -85,7 +88,7 @@ class LogFollower(LogReader):
 
     def _follow_issue(self, body: bytes) -> Batch | None:
         """The batch, where it begins with this record."""
-        record_id, begun_ns, thread, seq, step, op, group, root, tag, flags = _ISSUE.unpack_from(body)
+        record_id, begun_ns, thread, seq, step, op, group, device, root, tag, flags = _ISSUE.unpack_from(body)
         begins = self._batch is None
         batch = self._batch = self._batch or Batch()
         name = self._records.texts.get(group, "")
@@ -98,7 +101,8 @@ class LogFollower(LogReader):
         if before_ns is None or begun_ns > before_ns:
             self._thread_issued_ns[thread] = begun_ns
         batch.issued_ns[thread] = self._thread_issued_ns[thread]
-        self._issued[record_id] = begun_ns, step, body
+        waits_in = step if self._records.texts.get(device, "cpu") == "cpu" else NOWHERE
+        self._issued[record_id] = begun_ns, waits_in, body
         if flags & _SENT_NONFINITE and self._notable_left:
             self._notable_left -= 1
             batch.notable.append(self._records.collective(body))
@@ -114,7 +118,8 @@ class LogFollower(LogReader):
         begins = self._batch is None
         batch = self._batch = self._batch or Batch()
         begun_ns, step, issue = issued
-        batch.waited_ns[step] = batch.waited_ns.get(step, 0) + ended_ns - begun_ns
+        if step != NOWHERE:
+            batch.waited_ns[step] = batch.waited_ns.get(step, 0) + ended_ns - begun_ns
         if flags & _ENDED_NONFINITE and self._notable_left:
             self._notable_left -= 1
             batch.notable.append(self._records.completed(self._records.collective(issue), body))

@@ -31,7 +31,7 @@ _BYTES_PER_COMPILER = 2 << 30
 # Sources that are compiled as one: reading torch's headers is most of the work.
 _TOGETHER = (
     ("c10d/kernel", "c10d/call", "c10d/pending_collective", "c10d/recording_work", "c10d/tensors"),
-    ("module", "c10d/hooks", "tracer/trace_module"),
+    ("module", "c10d/coalescing", "c10d/hooks", "tracer/trace_module"),
     ("tracer/allocator_shim", "tracer/trace_operators"),
 )
 _FLAGS = ["-O3", "-std=c++20", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-parameter", "-g1"]

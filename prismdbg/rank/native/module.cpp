@@ -5,6 +5,7 @@
 #include <system_error>
 #include <thread>
 
+#include "c10d/coalescing.h"
 #include "c10d/hooks.h"
 #include "c10d/kernel.h"
 #include "c10d/tensors.h"
@@ -142,6 +143,8 @@ void bind_window_and_park(py::module_& m) {
   m.def("scan", &scan, "as `fingerprint`, by the device that holds the tensors; None where it cannot");
   m.def("sketch", &sketch_of, "as the log has it, of a list of tensors; empty where there is none");
   m.def("on_group", &set_group_hook);
+  m.def("start_coalescing", &start_coalescing);
+  m.def("end_coalescing", &end_coalescing);
   m.def("handover", &handover);
 }
 

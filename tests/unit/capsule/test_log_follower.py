@@ -105,6 +105,17 @@ def test_what_happened_before_a_mark_is_told_before_it(tmp_path: Path) -> None:
     assert kinds == [Batch, StepMark, Batch, StepMark, Batch]
 
 
+def test_a_call_on_a_device_is_no_wait(tmp_path: Path) -> None:
+    """It is issued and left."""
+    log = TinyLog(tmp_path)
+    for step, device in enumerate(("cpu", "cuda:0 stream 3", "cuda:0")):
+        log.complete(log.issue(step, 1, device=device))
+
+    (batch,) = LogFollower(tmp_path).poll()
+
+    assert isinstance(batch, Batch) and batch.waited_ns == {0: 1000}
+
+
 def test_a_job_that_issues_nothing_is_told_in_nothing(tmp_path: Path) -> None:
     write_training(tmp_path)
     follower = LogFollower(tmp_path)

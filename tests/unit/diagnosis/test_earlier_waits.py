@@ -29,11 +29,12 @@ def summary(waited_ms: Sequence[int], first: int = 0) -> Rows:
     return rows
 
 
-def evidence(folder: Path, rows: Sequence[Rows]) -> Evidence:
+def evidence(folder: Path, rows: Sequence[Rows], device: str = "cpu") -> Evidence:
     """Of ranks that have issued nothing else of interest since."""
     logs = {}
     for rank, of_rank in enumerate(rows):
-        write_training(folder / str(rank), steps=1, rank=rank)
+        log = write_training(folder / str(rank), steps=1, rank=rank)
+        log.complete(log.issue(1, 1, device=device))
         logs[rank] = rank_log(replace(read_columns(folder / str(rank)), summary=of_rank))
     return Evidence(logs=logs, world_size=len(rows))
 
@@ -49,6 +50,12 @@ def test_the_rank_that_waited_least(tmp_path: Path) -> None:
         "the others waited for rank 2 in most steps from 0 to 11, by 38.5 ms a step: 35% of the time"
     )
     assert verdict in diagnose(found).verdicts
+
+
+def test_on_a_device_a_summary_has_no_waits(tmp_path: Path) -> None:
+    rows = [summary([40] * 12), summary([41] * 12), summary([2] * 12)]
+    assert find_earlier_waits(evidence(tmp_path / "host", rows)) != []
+    assert find_earlier_waits(evidence(tmp_path / "device", rows, "cuda:0")) == []
 
 
 def test_only_steps_that_all_ranks_have_count(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tiny_log import TinyLog
 from waiting import wait_for
 
 from prismdbg.emulate.emulated_rank import EmulatedRank, Program, first_event
@@ -38,6 +39,19 @@ def ended(tmp_path: Path) -> Iterator[list[EmulatedRank]]:
     yield ranks
     for rank in ranks:
         rank.close()
+
+
+def test_a_program_without_steps_is_told_how_to_count_them(tmp_path: Path) -> None:
+    """Leaving out --steps would not help: with --classes a rank takes five of them then, too."""
+    run = RunFolder(tmp_path)
+    TinyLog(run.ranks / "0").issue(0, 1)
+    rank = EmulatedRank(Program(run=run, command=("true",), world=2, per_node=2, steps=5, bound_s=10), 0)
+    rank.give_turn(RankConfig(mode=Mode.EMULATE, socket_dir=str(tmp_path), extra={"emulation": {}}), "")
+    wait_for(lambda: rank.has_ended, 30, "the program to end")
+    with pytest.raises(RankLost, match="ended after 0 of 5 steps") as raised:
+        first_event([rank], deadline=0)
+    rank.close()
+    assert raised.value.hint.startswith("call prismdbg.step(n) at the top of its loop")
 
 
 def test_each_end_is_heard(ended: list[EmulatedRank]) -> None:

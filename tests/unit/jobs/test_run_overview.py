@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from logs import MILLISECOND_NS, Job
+from logs import MILLISECOND_NS, Job, put_on_device
 from tiny_log import TinyLog
 
 from prismdbg.diagnosis.evidence import Evidence
@@ -41,6 +41,10 @@ def test_who_waited_and_for_whom() -> None:
     assert [row.waited_ns for row in rows] == [4 * LATE_NS, 4 * LATE_NS, 0]
     assert [row.peak_bytes for row in rows] == [5, 0, 0]
     assert {(row.last, row.at) for row in rows} == {("all_reduce", "train.py:42")}
+    put_on_device(job)
+    assert [(row.waited_ns, row.awaited_ns) for row in overview(job).ranks] == [(0, 0)] * 3, (
+        "nobody waits when it issues"
+    )
 
 
 def test_the_share_of_the_time_inside_collectives() -> None:

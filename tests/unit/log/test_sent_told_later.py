@@ -40,6 +40,18 @@ def test_both_readers_have_the_fingerprint_of_a_call_that_has_ended(tmp_path: Pa
     assert [columns.collective(row) for row in range(3)] == [first, second, third]
 
 
+def test_before_its_end_a_call_says_nothing_of_what_it_sends(tmp_path: Path) -> None:
+    log = three_calls(tmp_path)
+    log.complete(log.issue(0, 4))
+    before = read_columns(tmp_path).before(2500)
+    told = [(bool(before.has_fingerprint[row]), bool(before.sent_nonfinite[row])) for row in range(4)]
+    assert told == [(True, False), (False, False), (False, False), (True, False)]
+    assert before.fingerprint[[0, 1, 3]].tolist() == [0xABC, 0, 0xABC + 3]
+    for row in range(4):
+        call = before.collective(row)
+        assert (call.fingerprint is not None, call.sent_nonfinite) == told[row]
+
+
 def test_a_supervisor_hears_of_it_when_it_ends(tmp_path: Path) -> None:
     three_calls(tmp_path)
     batches = [event for event in LogFollower(tmp_path).poll() if isinstance(event, Batch)]

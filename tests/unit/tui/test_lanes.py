@@ -61,6 +61,11 @@ def test_what_is_longer_than_the_shortest_of_its_kind_is_waiting(recording: Reco
     assert recording.waited_for_others_ns[:2].tolist() == [0, 300]
 
 
+def test_what_is_issued_to_a_device_is_no_wait(recording: Recording) -> None:
+    recording.columns.on_device[:] = True
+    assert not recording.waited_for_others_ns.any()
+
+
 def test_waits_are_drawn_where_they_are_known(recording: Recording) -> None:
     """A send that never ended waits as long as the log goes; what rank 2 does meanwhile is not in our log."""
     recording.columns.ended_ns[1] = recording.columns.begun_ns[1] + 1

@@ -115,6 +115,8 @@ def _columns(
 _TRUTHS = (
     "is_async",
     "is_p2p",
+    "on_device",
+    "sent_late",
     "sent_nonfinite",
     "received_nonfinite",
     "failed",

@@ -86,7 +86,8 @@ class Recording:
     @cached_property
     def waited_for_others_ns(self) -> Ints:
         """By how much each was longer than the shortest of the same operator, group and size: nobody is slower to
-        send the same; the rest is the wait for whoever came last. Of one that never ended, all of it."""
+        send the same; the rest is the wait for whoever came last. Of one that never ended, all of it. On a device none:
+        what it took is not only a wait."""
         columns = self.columns
         ended = columns.ended_ns >= 0
         took = np.where(ended, columns.ended_ns - columns.begun_ns, np.iinfo(np.int64).max)
@@ -97,8 +98,8 @@ class Recording:
         kinds, of = np.unique(kind, return_inverse=True)
         least = np.full(len(kinds), np.iinfo(np.int64).max)
         np.minimum.at(least, of, took)
-        rest: Ints = np.where(ended, took - least[of], np.iinfo(np.int64).max // 4)
-        return rest
+        rest = np.where(ended, took - least[of], np.iinfo(np.int64).max // 4)
+        return np.where(columns.on_device, 0, rest)
 
     @cached_property
     def taken(self) -> JobStacks | None:

@@ -47,6 +47,11 @@ bool Call::is_shape_only() const {
   return !tensors.empty() && prismdbg::is_shape_only(*tensors[0]);
 }
 
+// Of a call without that argument nobody knows.
+bool Call::is_sync() const {
+  return op_.async_op >= 0 && !arguments_[op_.async_op].toBool();
+}
+
 uint8_t Call::reduce_op() const {
   if (op_.reduce_op < 0) {
     return kNoReduceOp;
@@ -59,7 +64,7 @@ Ticket Call::issue(Recorder& recorder) {
   issue.op = op_.name;
   issue.group = group_->getGroupName();
   issue.is_p2p = op_.is_p2p;
-  issue.is_async = op_.async_op >= 0 && arguments_[op_.async_op].toBool();
+  issue.is_async = op_.async_op >= 0 && !is_sync();
   issue.root = root_;
   issue.tag = static_cast<int32_t>(number(op_.tag, 0));
   issue.timeout_ms = static_cast<int32_t>(number(op_.timeout, -1));
@@ -122,8 +127,8 @@ std::shared_ptr<PendingCollective> Call::pending(const Ticket& ticket) const {
   }
   // A barrier of NCCL has no tensor, and a future that is complete from the first: it ends with its wait.
   const bool follows_future = device().is_cpu() && !(inputs_.empty() && outputs_.empty() && group_->getBackendName() == "nccl");
-  return std::make_shared<PendingCollective>(op_, ticket, std::move(outputs), op_.receives(is_root()), device(),
-                                             follows_future, sent_);
+  return std::make_shared<PendingCollective>(op_, ticket, std::move(outputs), op_.receives(is_root()), is_sync(),
+                                             device(), follows_future, sent_);
 }
 
 }  // namespace prismdbg

@@ -25,6 +25,7 @@ class Call {
 
  private:
   int64_t number(int8_t position, int64_t otherwise) const;
+  bool is_sync() const;
   uint8_t reduce_op() const;
   bool is_root() const { return op_.flow == Flow::all_to_all || root_ == group_->getRank(); }
   // Adds its fingerprint; a sketch goes behind the entries of `tensors`. Where a device looks at it, `sent_` is that.

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "c10d/call.h"
+#include "c10d/coalescing.h"
 #include "c10d/hooks.h"
 #include "c10d/recording_work.h"
 #include "recorder/state.h"
@@ -50,16 +51,24 @@ std::shared_ptr<PendingCollective> begin(const OpInfo& op, c10::ArrayRef<c10::IV
   return nullptr;
 }
 
+// NCCL gives no Work where the calling thread's stream is behind the call, and of calls that are issued together.
+void end_without_work(const std::shared_ptr<PendingCollective>& pending) {
+  if (!pending->on_host() && is_coalesced(pending)) {
+    return;
+  }
+  if (pending->on_host() || pending->is_sync()) {
+    pending->finish(Status::ok);
+  } else {  // what it receives is not there yet, and nobody says when
+    pending->abandon();
+  }
+}
+
 // Puts our Work around the backend's, which is what the operator left on top of the stack.
 void wrap_work(torch::jit::Stack& stack, const std::shared_ptr<PendingCollective>& pending) {
   c10::IValue& top = stack.back();
   auto inner = top.isNone() ? nullptr : top.toCustomClass<c10d::Work>();
   if (!inner) {
-    if (pending->on_host()) {
-      pending->finish(Status::ok);
-    } else {  // one of several that are issued together: what it receives is not there yet, and nobody says when
-      pending->abandon();
-    }
+    end_without_work(pending);
     return;
   }
   c10::intrusive_ptr<c10d::Work> work = c10::make_intrusive<RecordingWork>(std::move(inner), pending);

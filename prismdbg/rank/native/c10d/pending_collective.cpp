@@ -14,12 +14,18 @@ void PendingCollective::finish(Status status, int32_t source, bool may_wait) noe
   if (!is_finished()) {
     write_once(status, source, nullptr, may_wait);
   }
+  for (const auto& follower : followers_) {
+    follower->finish(status, source, may_wait);
+  }
 }
 
 void PendingCollective::fail(const std::exception_ptr& error, bool at_issue) noexcept {
   if (!is_finished()) {
     const Failure failure = failure_of(error, at_issue);
     write_once(Status::failed, kNoPeer, &failure, false);
+  }
+  for (const auto& follower : followers_) {
+    follower->fail(error, at_issue);
   }
 }
 
@@ -40,6 +46,13 @@ void PendingCollective::write(Status status, int32_t source, const Failure* fail
     write_when_done(source, may_wait);
   } else {
     Ending ending{.status = status, .source = source, .failure = failure};
+    guarded(  // its device may have failed, too
+        [&] {
+          if (sent_ && sent_->is_done()) {
+            ending.sent = sent_->found();
+          }
+        },
+        [](const char*) {});
     HostBytes received;
     if (status == Status::ok && receives_ && state().recorder.mode() == 1) {
       received.add(outputs_);
@@ -110,6 +123,9 @@ std::shared_ptr<HostBytes> PendingCollective::copied() const noexcept {
 }
 
 void PendingCollective::hold_back() noexcept {
+  for (const auto& follower : followers_) {
+    follower->hold_back();
+  }
   if (device_.is_cpu()) {
     return;
   }
@@ -132,6 +148,9 @@ PendingCollective::~PendingCollective() {
 }
 
 void PendingCollective::abandon() noexcept {
+  for (const auto& follower : followers_) {
+    follower->abandon();
+  }
   receives_ = false;
   is_abandoned_ = true;
   finish(Status::ok);

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -19,15 +20,19 @@ namespace prismdbg {
 class PendingCollective {
  public:
   PendingCollective(const OpInfo& op, const Ticket& ticket, std::vector<at::Tensor> outputs, bool receives,
-                    c10::Device device, bool follows_future, std::shared_ptr<Look> sent)
+                    bool is_sync, c10::Device device, bool follows_future, std::shared_ptr<Look> sent)
       : op_(op),
         ticket_(ticket),
         outputs_(std::move(outputs)),
         receives_(receives),
+        is_sync_(is_sync),
         device_(device),
         follows_future_(follows_future),
         sent_(std::move(sent)) {}
   ~PendingCollective();
+
+  // Of calls that are issued together: `followers` end as this one does.
+  void lead(std::vector<std::shared_ptr<PendingCollective>> followers) { followers_ = std::move(followers); }
 
   // Writes the completion; only the first call counts, later ones wait for it. `may_wait`: for the device, where it can
   // be read in no other way.
@@ -39,6 +44,8 @@ class PendingCollective {
   bool is_finished() const { return finished_.load(std::memory_order_acquire); }
   bool is_rescued() const { return rescued_.load(std::memory_order_acquire); }
   bool receives_from_any() const { return op_.is_p2p && op_.root < 0; }
+  // Whether the program did not ask for a Work.
+  bool is_sync() const { return is_sync_; }
   bool on_host() const { return device_.is_cpu(); }
   // Whether it is over when its future says so.
   bool follows_future() const { return follows_future_; }
@@ -62,11 +69,13 @@ class PendingCollective {
   Ticket ticket_;
   std::vector<at::Tensor> outputs_;
   bool receives_;
+  bool is_sync_;
   bool is_abandoned_ = false;
   c10::Device device_;
   bool follows_future_;
   std::shared_ptr<Look> sent_;    // what was sent, where the device looks at it
   std::weak_ptr<Look> received_;  // once it is finished, until that is done
+  std::vector<std::shared_ptr<PendingCollective>> followers_;
   std::once_flag once_;
   std::atomic<bool> finished_{false};
   std::mutex rescue_mutex_;

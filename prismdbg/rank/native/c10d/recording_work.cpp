@@ -124,9 +124,8 @@ bool RecordingWork::isCompleted() {
   }
   const bool completed = inner_->isCompleted();
   if (completed && inner_->isSuccess()) {
-    if (pending_->on_host()) {  // else the thread that asks need not be the one whose stream uses what was received
-      pending_->finish(Status::ok, source());
-    }
+    pending_->finish(Status::ok, source());  // on a device, who waits later on another stream is held back behind its look
+    pending_->hold_back();
   } else if (completed && !pending_->rescue()) {
     pending_->fail(inner_->exception());
   }

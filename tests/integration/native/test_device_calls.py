@@ -1,0 +1,85 @@
+"""When a collective on a device is complete: of a backend that answers as NCCL does, with tensors that Python made.
+
+A real device and NCCL are tried by `make gpu`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+from native_ranks import Spawn, run_job
+
+from prismdbg.capsule.log.reader import read_payload
+from prismdbg.model.collective import Collective, State
+from tests import fake_nccl
+
+RECEIVED = b"\x07" * 4
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("needs g++")
+    if not hasattr(dist.AllreduceOptions(), "asyncOp"):
+        pytest.skip("in this torch every call has a Work")
+    folder = tmp_path_factory.mktemp("fake_nccl")
+    fake_nccl.build(compiler, folder)
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """What the first of two ranks reported, and its log."""
+
+    found: Any
+    calls: list[Collective]
+    received: list[bytes | None]
+
+
+@pytest.fixture
+def first(spawn: Spawn, tmp_path: Path, built: Path) -> Callable[[str], First]:
+    def run(scenario: str) -> First:
+        (one,) = run_job(spawn, tmp_path, "on_device", 1, scenario, str(built))
+        report, calls = one.report(), one.log().collectives
+        assert report["lost"] == ""
+        kept = [read_payload(one.folder, c.payload) if c.payload else None for c in calls]
+        return First(report["found"], calls, kept)
+
+    return run
+
+
+def test_a_call_that_is_not_asynchronous_is_complete_when_it_returns(first: Callable[[str], First]) -> None:
+    one = first("sync")
+    assert one.found == [] and one.received == [RECEIVED]
+
+
+def test_a_work_that_is_only_polled_ends_its_call(first: Callable[[str], First]) -> None:
+    one = first("polled")
+    assert one.found == [[0, 1], True, [1]]
+    assert one.received == [RECEIVED, None], "the second work was dropped: nothing says when its tensors were there"
+
+
+def test_calls_that_are_issued_together_are_complete_when_all_are_issued(first: Callable[[str], First]) -> None:
+    one = first("sync_together")
+    assert one.found == [[0, 1], []] and one.received == [RECEIVED, RECEIVED]
+
+
+def test_messages_that_are_issued_together_are_open_until_they_are_waited_for(first: Callable[[str], First]) -> None:
+    one = first("messages_together")
+    assert one.found == [[0, 1], []], "and a later call is none of them"
+    assert [call.name for call in one.calls] == ["send", "recv", "all_reduce"]
+    assert one.received == [None, RECEIVED, RECEIVED]
+
+
+def test_calls_that_cannot_be_issued_together_have_failed(first: Callable[[str], First]) -> None:
+    one = first("end_raises")
+    assert one.found == ["the peer is gone", []]
+    assert [call.state for call in one.calls] == [State.FAILED, State.FAILED]
+    assert all(call.failure is not None and "the peer is gone" in call.failure.text for call in one.calls)
