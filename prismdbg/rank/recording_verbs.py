@@ -7,14 +7,17 @@ import contextlib
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from prismdbg.errors import UsageError
+from prismdbg.errors import FacilityError, UsageError
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.agent import Agent, Verb
 from prismdbg.rank.program.frames import stack_of
-from prismdbg.rank.recording.recorded_rank import Recording, own_start_ticks
+from prismdbg.rank.recording.own_process import OwnProcess
+from prismdbg.rank.recording.recorded_rank import Recording
 from prismdbg.rank.tracing import tracer
 from prismdbg.settings.own_thread import start_own_thread
 
@@ -65,32 +68,31 @@ class Holder:
 class Park:
     """Holds the rank at the entry of its next collective, under a lease: a client that dies cannot hold the job.
 
-    It belongs to the client that took it. A restored process never leaves a park by itself: its start time is not the
-    one that was parked.
+    It belongs to the client that took it. A restored process never leaves a park by itself.
     """
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._lock = threading.Lock()
-        self._ticks = 0
+        self._process = OwnProcess()
         self._number = 0
         self._holder: Holder | None = None
         self.active = False
 
     @property
     def is_restored_elsewhere(self) -> bool:
-        return self.active and own_start_ticks() != self._ticks
+        return self.active and self._process.is_restored
 
     def take(self, lease_s: float, holder: Holder) -> None:
         """`holder`: the client that will release; when it is gone, the rank goes on."""
         with self._lock:
             if self.active:
                 raise UsageError("the rank is parked already", hint=BUSY_HINT)
-            self.active, self._ticks, self._holder = True, own_start_ticks(), holder
-            self._recording.recorder.park(True)
             self._number += 1
             arguments = (self._number, time.monotonic() + lease_s, holder)
-            start_own_thread("prismdbg-lease", self._watch, arguments)
+            _start_watcher("prismdbg-lease", self._watch, arguments)  # first: without it nothing ends a lease
+            self.active, self._holder = True, holder
+            self._recording.recorder.park(True)
 
     def require(self, holder: Holder | None) -> None:
         """`UsageError` unless the rank is parked, and for this client where it says who it is."""
@@ -109,14 +111,20 @@ class Park:
             if not self.active or (holder is not None and holder != self._holder) or self.is_restored_elsewhere:
                 return
             self.active = False
-            self._recording.recorder.reopen_log()
-            tracer.reopen_files()
-            self._recording.note("released", how=how)
-            self._recording.recorder.park(False)
+            try:
+                self._recording.recorder.reopen_log()
+                tracer.reopen_files()
+                self._recording.note("released", how=how)
+            finally:
+                self._recording.recorder.park(False)
+
+    def _holds(self, number: int) -> bool:
+        with self._lock:  # it may just be taken
+            return self.active and self._number == number
 
     def _watch(self, number: int, deadline: float, holder: Holder) -> None:
         """Until this park is over, by its client or by itself. Opens no file before that."""
-        while self.active and self._number == number:
+        while self._holds(number):
             if (gone := holder.is_gone) or time.monotonic() > deadline:
                 self.release("its client has ended" if gone else "the lease ended", holder)
                 return
@@ -130,19 +138,18 @@ class Window:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._lock = threading.Lock()
-        self._ticks = own_start_ticks()
+        self._process = OwnProcess()
         self._number = 0
         self._holder: Holder | None = None
 
     def set(self, on: bool, steps: int, size_bytes: int, holder: Holder | None) -> None:
         with self._lock:
             self._require_free(holder)
+            if holder is not None:
+                _start_watcher("prismdbg-window", self._watch, (self._number + 1, holder))
             self._recording.recorder.window(on, steps, size_bytes)
             self._number += 1
             self._holder = holder
-            number = self._number
-        if holder is not None:
-            start_own_thread("prismdbg-window", self._watch, (number, holder))
 
     def give_back(self, holder: Holder) -> None:
         """As `record` was told; nothing where this client does not have it."""
@@ -159,15 +166,30 @@ class Window:
         self._number += 1
         self._recording.recorder.window(*self._recording.config.payload_window)
 
+    def _is_set(self, number: int) -> bool:
+        with self._lock:  # it may just be set
+            return self._number == number
+
     def _watch(self, number: int, holder: Holder) -> None:
         """Opens no file before its client is gone: another one may be taking an image."""
-        while self._number == number:
+        while self._is_set(number):
             if holder.is_gone:
                 with self._lock, contextlib.suppress(Exception):  # the recorder may be gone
-                    if self._number == number and own_start_ticks() == self._ticks:  # a restored process has no client
+                    if self._number == number and not self._process.is_restored:  # a restored process has no client
                         self._back()
                 return
             time.sleep(WATCH_S)
+
+
+def _start_watcher(name: str, target: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    """Before anything is held for a client, for the watcher ends it when the client is gone."""
+    try:
+        start_own_thread(name, target, arguments)
+    except RuntimeError as error:
+        raise FacilityError(
+            f"the rank's process cannot watch the client: {error}",
+            hint="raise its limit of threads before you start it: see `ulimit -u` and the pids limit of its container",
+        ) from error
 
 
 def _lease_s(message: Message) -> float:

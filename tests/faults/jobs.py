@@ -31,7 +31,8 @@ HERE = Path(__file__).parent
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """`disk`: RUN lies on a small one; `served`: on one that a process serves. `fails_in`: the phase in which a rank
-    fails under torchrun, which starts all of them again. `bare`: without prismdbg, to see what a fault does to that."""
+    fails under torchrun, which starts all of them again. `bare`: without prismdbg, to see what a fault does to that.
+    `memory`: with `--memory`."""
 
     name: str
     faults: dict[str, Fault]
@@ -40,6 +41,7 @@ class Kind:
     clock: bool = False
     fails_in: int | None = None
     bare: bool = False
+    memory: bool = False
 
 
 KINDS = (
@@ -49,6 +51,7 @@ KINDS = (
     Kind(name="program", faults=kinds.PROGRAM_FAULTS),
     Kind(name="disk", faults=kinds.DISK_FAULTS | kinds.FILE_FAULTS, disk=True),
     Kind(name="agent", faults=kinds.AGENT_FAULTS),
+    Kind(name="parked", faults=kinds.PARK_FAULTS, memory=True),
     Kind(name="supervisor", faults=kinds.SUPERVISOR_FAULTS),
     Kind(name="server", faults=kinds.SERVER_FAULTS, served=True),
     Kind(name="clock", faults=kinds.CLOCK_FAULTS, clock=True),
@@ -115,6 +118,7 @@ def _injected(kind: Kind, most: int, seed: int, results: Sequence[str], *, pytho
         server = stack.enter_context(_placed(kind, base, home))
         environment = plain_environment(TMPDIR=str(base), **_settings(kind, signs))  # torchrun leaves folders there
         options = ["--window", "all", "--keep", "0", *(["--python-kernels"] if python_kernels else [])]
+        options += ["--memory"] if kind.memory else []
         line = _line(signs, kind.fails_in)
         line = line if kind.bare else record_command(line, home / "run", *options)
         job = stack.enter_context(started(line, base / "output.txt", env=environment))
@@ -179,7 +183,7 @@ def _go_through(kind: Kind, most: int, target: Target, outcome: Outcome) -> None
         if phase == 1 and not kind.bare:
             target.sockets = Path(RankConfig.load(target.run / "config.json").socket_dir)
             wait_for(lambda: len(list(target.sockets.glob("*.sock"))) == 2, 30, "the agents")
-        is_before = target.random.random() < 0.5 or kind.faults is kinds.PROGRAM_FAULTS
+        is_before = target.random.random() < 0.5 or kind.faults in (kinds.PROGRAM_FAULTS, kinds.PARK_FAULTS)
         # Python takes a program's signal handlers away while it ends: what comes then ends a bare rank, too.
         is_before |= kind.fails_in == phase
         if not is_before:

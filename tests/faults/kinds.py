@@ -16,12 +16,14 @@ import struct
 import subprocess
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 from file_server import FileServer
+
+from prismdbg.settings.process_stat import start_ticks
 
 Undo = Callable[[], object]
 
@@ -265,8 +267,8 @@ def told(*messages: bytes, waits: bool = False) -> Fault:
     return fault
 
 
-def connected(target: Target) -> socket.socket:
-    path = target.random.choice(sorted(target.sockets.glob("*.sock")) or [target.sockets / "none"])
+def connected(target: Target, path: Path | None = None) -> socket.socket:
+    path = path or target.random.choice(sorted(target.sockets.glob("*.sock")) or [target.sockets / "none"])
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     client.settimeout(5)
     try:
@@ -290,9 +292,43 @@ def crowd(target: Target) -> Undo:
 
 
 def parked(lease: str) -> Fault:
-    request = f'{{"id": 1, "do": "park", "lease_s": {lease}, "holder": {os.getpid()}, "holder_ticks": TICKS}}\n'
-    ticks = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[19]
-    return told(request.replace("TICKS", ticks).encode(), waits=True)
+    return told(_held("park", f'"lease_s": {lease}, '), waits=True)
+
+
+def _held(verb: str, arguments: str = "") -> bytes:
+    """A request of this process, for which a rank is held."""
+    ticks = start_ticks(os.getpid())
+    return f'{{"id": 1, "do": "{verb}", {arguments}"holder": {os.getpid()}, "holder_ticks": {ticks}}}\n'.encode()
+
+
+def broken_while_parked(fault: Fault) -> Fault:
+    """The files of all ranks are closed, as for a checkpoint, and a lease that ends opens them again. The fault lasts
+    until then."""
+
+    def broken(target: Target) -> None:
+        with ExitStack() as stack:
+            clients = [stack.enter_context(connected(target, path)) for path in sorted(target.sockets.glob("*.sock"))]
+            for client in clients:
+                asked(client, _held("park", '"lease_s": 0.3, '))
+                asked(client, _held("close_log"))
+            if undo := fault(target):
+                stack.callback(undo)
+            for client in clients:
+                while b'"ok":true' in asked(client, _held("close_log")):
+                    target.a_moment()
+
+    return broken
+
+
+def asked(client: socket.socket, request: bytes) -> bytes:
+    """The answer."""
+    client.sendall(request)
+    answer = b""
+    while not answer.endswith(b"\n"):
+        if not (part := client.recv(1 << 16)):
+            raise ConnectionError("the rank has closed the connection")
+        answer += part
+    return answer
 
 
 # the supervisor, the server of the file system
@@ -396,6 +432,13 @@ AGENT_FAULTS: dict[str, Fault] = {
     "more clients than descriptors": crowd,
     "the sockets removed": without_sockets,
 }
+PARK_FAULTS: dict[str, Fault] = {
+    "parked, and no descriptor left": broken_while_parked(limited(resource.RLIMIT_NOFILE, spare_descriptors(0))),
+    "parked, and no file may grow": broken_while_parked(LIMIT_FAULTS["no file may grow"]),
+    "parked, and the trace removed": broken_while_parked(removed("memory/*/memory.*.seg")),
+    "parked, and the log removed": broken_while_parked(removed("ranks/*/events.*.seg")),
+    "parked, and RUN removed": broken_while_parked(removed(".")),
+}
 SUPERVISOR_FAULTS: dict[str, Fault] = {
     "the supervisor killed": supervisor_killed,
     **{name: SIGNAL_FAULTS[name] for name in ("SIGUSR1 to a rank", "all ranks stopped for a while")},
@@ -410,4 +453,9 @@ SERVER_FAULTS: dict[str, Fault] = {
     "the log removed": FILE_FAULTS["the log removed"],
     "a rank stopped for a while": SIGNAL_FAULTS["a rank stopped for a while"],
 }
-NOTHING_AFTER = ("the sockets removed", "RUN removed", "the disk unmounted")  # there is little left to break
+NOTHING_AFTER = (
+    "the sockets removed",
+    "RUN removed",
+    "parked, and RUN removed",
+    "the disk unmounted",
+)  # there is little left to break

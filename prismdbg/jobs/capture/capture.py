@@ -23,7 +23,7 @@ from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.capsule.partial import is_abandoned, partial_folder, remove_abandoned
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import DumpReport, Engine
-from prismdbg.errors import CapsuleError, CheckpointError, FacilityError, RankLost, UsageError, WaitTimeout
+from prismdbg.errors import CapsuleError, CheckpointError, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture.agent_sockets import answers, remove_dead_sockets
 from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_start
 from prismdbg.jobs.capture.capture_state import capture_state
@@ -348,8 +348,8 @@ def _take_once(
 ) -> Taken:
     pid = int(read_json(folder / "rank.json")["pid"])
     with AgentClient(socket_of(folder)) as agent:
-        agent.ask("park", lease_s=LEASE_S, **holder)
         try:
+            agent.ask("park", lease_s=LEASE_S, **holder)  # its answer may come too late: then it is parked all the same
             in_flight, is_parked = _wait_parked(agent, say, patience)
             stands_since = time.monotonic_ns()
             where = agent.ask("close_log", **holder)
@@ -357,7 +357,7 @@ def _take_once(
             if window_steps:
                 agent.ask("hash_at", step=step_after(moment, window_steps))
         except BaseException:
-            with suppress(RankLost):  # it ended: what was in hand says so
+            with suppress(PrismError):  # what was in hand says more
                 agent.ask("release", **holder)
             raise
         agent.leave()  # nothing of this connection is in the image

@@ -129,6 +129,10 @@ class LogWriter:
         self.written_bytes = 0
         self._next_segment()
 
+    @property
+    def is_closed(self) -> bool:
+        return self._segment is None
+
     def append(self, kind: int, body: bytes) -> None:
         size = -(-(fmt.RECORD.size + len(body)) // 8) * 8
         with self._lock:

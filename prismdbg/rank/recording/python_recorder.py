@@ -343,7 +343,8 @@ class PythonRecorder:
         try:
             if self._log is not None:
                 self._note_lost(self._log)
-                return
+                if not self._log.is_closed:  # else it keeps the note, but may never be opened again
+                    return
         except Exception:  # the log itself is what fails
             pass
         self._print_lost()  # said again in the log, should it be opened after all

@@ -29,13 +29,13 @@ from prismdbg.capsule.limits import MAX_STRING_BYTES
 from prismdbg.capsule.log.format import Kind, StepSource
 from prismdbg.rank.recording import seeds, started_in, state_hash
 from prismdbg.rank.recording.opened_files import OpenedFiles
+from prismdbg.rank.recording.own_process import own_start_ticks
 from prismdbg.rank.recording.recorder import Recorder
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.from_start import MemoryFromStart
 from prismdbg.settings.boot import boot_id
 from prismdbg.settings.file_system import bounded, is_local
-from prismdbg.settings.process_stat import start_ticks
 from prismdbg.settings.rank_config import ENVIRONMENT_NAME, RankConfig
 
 Serve = Callable[["Recording", Path], None]
@@ -288,11 +288,6 @@ def program_environment() -> dict[str, str]:
 def _is_given(name: str, value: str) -> bool:
     """No program is started with a variable that is longer: this one set it itself, and does so in a replay."""
     return len(os.fsencode(name)) + len(os.fsencode(value)) + 2 <= MAX_STRING_BYTES
-
-
-def own_start_ticks() -> int:
-    """This process's start time in clock ticks since boot: a restored process has another."""
-    return start_ticks(os.getpid())
 
 
 def started_ns() -> int:

@@ -71,8 +71,8 @@ def arm(path: Path | None, *, cache_dir: Path | None = None, thread: int = 0, fr
     native = _load(cache_dir)
     global _has_file, _is_whole
     now = native.trace_stats()
-    # what a restored rank's trace knows, for it is closed, or one without a file, goes over into the new one
-    if now["on"] and not now["closed"] and _has_file:
+    # what a trace knows goes over into the new one where it writes no more: a restored rank's, one without a file
+    if now["on"] and not now["closed"] and not now["lost"] and _has_file:
         raise UsageError("operators and allocations are traced already", hint="end this trace first")
     _has_file = path is not None
     _is_whole = from_start or (bool(now["on"]) and _is_whole)

@@ -83,6 +83,11 @@ def test_on_a_full_disk_the_training_goes_on(spawn: Spawn, small_disk: Path, pay
     assert len(log.collectives) > 10
 
 
+def test_a_log_that_is_gone_after_a_park_is_said_where_it_can_be(spawn: Spawn, tmp_path: Path) -> None:
+    (one,) = run_job(spawn, tmp_path, "reopened", 1)
+    assert "prismdbg: rank 0: events are no longer recorded: " in one.output
+
+
 @pytest.mark.parametrize("payloads", [[], ["payloads"]])
 def test_a_program_that_takes_our_descriptors_gets_none_of_our_bytes(
     spawn: Spawn, tmp_path: Path, payloads: list[str]

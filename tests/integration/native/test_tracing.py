@@ -146,6 +146,14 @@ def test_a_restored_processs_trace_goes_over_with_who_made_what(tmp_path: Path) 
     assert int(trace.total_bytes[-1]) == report["allocated"] == 2 * 4000
 
 
+def test_files_that_cannot_be_closed_or_opened_again_end_the_trace_alone(tmp_path: Path) -> None:
+    report = traced(tmp_path, "cannot_reopen")
+    gone, none_left, cut = report["lost"]
+    assert "No such file" in gone and "Too many open files" in none_left and "third/memory." in cut
+    trace = open_trace(tmp_path / "last")
+    assert live_at(trace, Moment(0, 0, 9)).program_bytes == report["allocated"] == 3 * 4000
+
+
 def test_a_killed_process_leaves_its_trace(tmp_path: Path) -> None:
     report = traced(tmp_path, "killed", code=-signal.SIGKILL)
     trace = open_trace(tmp_path / "trace")

@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import resource
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -235,6 +236,31 @@ def carried() -> dict[str, object]:
     KEPT.append(torch.ones(FLOATS))
     KEPT.pop(0)
     return {"allocated": tracer.allocated()}
+
+
+def cannot_reopen() -> dict[str, object]:
+    """Its files are gone when it is to go on, or no descriptor is left, or one of them is cut before it is closed."""
+    arm()
+    tracer.close_files()
+    shutil.rmtree(FOLDER / "trace")
+    KEPT.append(torch.ones(FLOATS))
+    tracer.reopen_files()
+    lost = [tracer.stats()["lost"]]
+    arm("second")
+    tracer.close_files()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    KEPT.append(torch.ones(FLOATS))
+    tracer.reopen_files()
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    lost.append(tracer.stats()["lost"])
+    arm("third")
+    KEPT.append(torch.ones(FLOATS))
+    os.truncate(FOLDER / "third" / "memory.00000.seg", 0)
+    tracer.close_files()
+    lost.append(tracer.stats()["lost"])
+    arm("last")
+    return {"lost": lost, "allocated": tracer.allocated()}
 
 
 def killed() -> dict[str, object]:

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from waiting import wait_for
 
-from prismdbg.errors import UsageError, WaitTimeout
+from prismdbg.errors import FacilityError, UsageError, WaitTimeout
 from prismdbg.jobs.capture import capture
+from prismdbg.protocol.client import AgentError
+from prismdbg.protocol.wire import Message
 from prismdbg.rank import recording_verbs
+from prismdbg.rank.agent import Agent
+from prismdbg.rank.recording import own_process
+from prismdbg.rank.recording.own_process import OwnProcess
 from prismdbg.rank.recording.python_recorder import PythonRecorder
+from prismdbg.rank.recording.recorded_rank import describe_process
 from prismdbg.rank.recording_verbs import Holder, Park, Window, verbs_of
+from prismdbg.rank.tracing import tracer
 from prismdbg.settings.process_stat import start_ticks
 
 CONFIGURED = (False, 0, 7)
@@ -109,6 +119,105 @@ def test_a_lease_that_ends_leaves_another_clients_window_alone() -> None:
     wait_for(lambda: not park.active, 10, "the lease to end")
     assert told.recorder.windows == [WANTED]
     window.give_back(holder("capture"))
+
+
+def no_thread(*_: Any) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_nothing_is_held_for_a_client_that_nobody_can_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = recording()
+    window, park = Window(told), Park(told)
+    with monkeypatch.context() as patch:
+        patch.setattr(recording_verbs, "start_own_thread", no_thread)
+        with pytest.raises(FacilityError, match="cannot watch the client: can't start new thread"):
+            park.take(60, holder("first"))
+        with pytest.raises(FacilityError, match="cannot watch the client"):
+            window.set(*WANTED, holder("first"))
+    assert not park.active and told.recorder.parks == told.recorder.windows == []
+    park.take(60, holder("second"))
+    park.release(holder=holder("second"))
+    assert told.recorder.parks == [True, False]
+
+
+@pytest.mark.parametrize("part", ["log", "trace"])
+@pytest.mark.parametrize("lease_s", [0.0, 60.0])
+def test_a_rank_goes_on_though_its_files_cannot_be_opened_again(
+    monkeypatch: pytest.MonkeyPatch, part: str, lease_s: float
+) -> None:
+    def gone() -> None:
+        raise FileNotFoundError("the file is gone")
+
+    told = recording()
+    monkeypatch.setattr(*{"log": (told.recorder, "reopen_log"), "trace": (tracer, "reopen_files")}[part], gone)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)  # of the thread that ends the lease
+    park = Park(told)
+    park.take(lease_s, holder("first"))
+    if lease_s:
+        with pytest.raises(FileNotFoundError):
+            park.release(holder=holder("first"))
+    wait_for(lambda: told.recorder.parks == [True, False], 10, "the gate to open")
+
+
+def test_a_rank_without_a_descriptor_left_is_released(dying: subprocess.Popen[str]) -> None:
+    told = recording()
+    window, asked, leased = Window(told), Park(told), Park(told)
+    window.set(*WANTED, holder("first", dying.pid))
+    client = holder("first")
+    asked.take(60, client)
+    leased.take(0.1, holder("second"))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    dying.kill()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            os.open("/", os.O_RDONLY)
+        asked.release(holder=client)
+        wait_for(lambda: told.recorder.parks.count(False) == 2, 10, "both parks to end")
+        wait_for(lambda: told.recorder.windows == [WANTED, CONFIGURED], 10, "the window to be given back")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_log_that_is_gone_after_a_park_is_said_where_it_can_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorder = PythonRecorder()
+    recorder.open(str(tmp_path), 0, 1 << 20, 1 << 20, True, True, True, False, True)
+    recorder.close_log()
+    (tmp_path / "events.00000.seg").unlink()
+    recorder.reopen_log()
+    assert "events are no longer recorded: FileNotFoundError" in capsys.readouterr().err
+
+
+def test_a_park_whose_answer_fails_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, listened = recording(), Agent(tmp_path / "0.sock")
+    verbs = verbs_of(told, listened)
+
+    def failing(message: Message) -> Message:
+        verbs["park"](message)
+        raise RuntimeError("the rank is out of memory")
+
+    listened.verbs |= {**verbs, "park": failing}
+    listened.start()
+    (tmp_path / "rank.json").write_text(json.dumps(describe_process(0, listened.path, "python")))
+    monkeypatch.setattr(capture.choice, "find", object)
+    with pytest.raises(AgentError, match="out of memory"):
+        capture.take_image(tmp_path, tmp_path / "images", lambda _: None)
+    assert told.recorder.parks == [True, False]
+
+
+def test_a_restored_process_is_told_by_its_start_or_else_by_its_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = OwnProcess()
+    assert not process.is_restored
+    with monkeypatch.context() as patch:
+        patch.setattr(own_process, "start_ticks", lambda _: 1)
+        assert process.is_restored
+    with monkeypatch.context() as patch:
+        patch.setattr(own_process, "start_ticks", lambda _: 0)  # no file can be opened
+        assert not process.is_restored
+        patch.setattr(own_process, "_pid_namespace", lambda: 1)
+        assert process.is_restored
 
 
 def test_who_watches_a_client_opens_nothing(monkeypatch: pytest.MonkeyPatch, dying: subprocess.Popen[str]) -> None:

@@ -28,6 +28,7 @@ class LogWriter {
   // Closes everything. Records appended meanwhile are kept in memory and written by `reopen`.
   void close();
   void reopen();
+  bool is_closed() const { return is_closed_; }
 
   // At the end of the program: gives back the segment made ahead.
   void tidy() { supply_.discard(); }

@@ -252,9 +252,12 @@ void Recorder::lose(std::string_view what, std::string_view reason) noexcept {
   }
 }
 
+// Whether it stands in the log. A log that is closed keeps the note, but it may never be opened again.
 bool Recorder::note_lost(const std::string& text) noexcept {
-  return guarded([&] { log_->append(Kind::note, lost_note(text, counters_.step(), counters_.collective())); },
-                 [](const char*) {});
+  const bool is_kept =
+      guarded([&] { log_->append(Kind::note, lost_note(text, counters_.step(), counters_.collective())); },
+              [](const char*) {});
+  return is_kept && !log_->is_closed();
 }
 
 void Recorder::close_log() {

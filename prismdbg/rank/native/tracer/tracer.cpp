@@ -57,14 +57,14 @@ void Tracer::disarm() {
 void Tracer::close_files() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (writer_) {
-    writer_->close();
+    guarded([&] { writer_->close(); }, [&](const char* reason) { lose_locked(reason); });
   }
 }
 
 void Tracer::reopen_files() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (writer_) {
-    writer_->reopen();
+    guarded([&] { writer_->reopen(); }, [&](const char* reason) { lose_locked(reason); });
   }
 }
 
