@@ -38,7 +38,7 @@ def looked_on_by(onlooker: Onlooker) -> Iterator[None]:
 
 @contextmanager
 def working() -> Iterator[Tell]:
-    """Around work during which nothing else is printed. Gives what tells how far it is."""
+    """Around work that may be long. Gives what tells how far it is."""
     onlooker = _onlooker.get()
     if onlooker is None:
         yield unheard
