@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from capsules import IMAGE, make_capsule
+from incident_run import write_run
 
+from prismdbg.cli import main
+from prismdbg.cli.terminal import long_work
 from prismdbg.cli.terminal.long_work import LongWork
 from prismdbg.cli.terminal.progress_line import ProgressLine
 from prismdbg.render import console
@@ -85,3 +91,17 @@ def test_what_is_printed_meanwhile_comes_after_the_line_is_taken_back(
     console.announce("not of this work")
     assert terminal.getvalue().endswith("more ... 2 s")
     assert capsys.readouterr().err == "prismdbg: a warning\nprismdbg: not of this work\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "first"),
+    [("verify", "checking files: "), ("replay", "checking files: "), ("why", "reading the logs of ")],
+)
+def test_commands_show_it(command: str, first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    onlooker = SimpleNamespace(show=told.append, over=lambda: None)
+    monkeypatch.setattr(long_work, "LongWork", lambda *_: onlooker)
+    made = write_run(tmp_path / "run").path if command == "why" else make_capsule(tmp_path / "capsule", IMAGE).path
+    (made / "stray").touch()  # of a capsule that is not whole nothing is started
+    main.run([command, str(made)])
+    assert told[0].startswith(first)
