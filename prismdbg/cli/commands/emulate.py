@@ -91,7 +91,8 @@ def command(
 
     The script needs no change. Its peers are synthesized, and RUN marks the values that they send. If only another
     rank knows a value (an object, the metadata of a stage), that rank runs first. The script writes its files as usual:
-    give it another output folder, so that it does not overwrite the training checkpoints of the real job.
+    give it another output folder, so that it does not overwrite the training checkpoints of the real job. What rank 37
+    prints is in RUN/output/37.txt.
 
     At the end, the calls of the ranks that ran are compared. If a real job would hang there, the exit code is 2.
     """
