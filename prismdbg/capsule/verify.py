@@ -16,9 +16,8 @@ from prismdbg.capsule.memory_reader import read_parts
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, require_whole
 from prismdbg.capsule.walk import entries
 from prismdbg.errors import CapsuleError
-from prismdbg.model.meanwhile import Tell, working
+from prismdbg.model.meanwhile import Tell, by_bytes, working
 from prismdbg.model.plurals import counted
-from prismdbg.model.sizes import size
 
 
 class Severity(StrEnum):
@@ -145,7 +144,7 @@ def _missing_parts(manifest: Manifest) -> Iterator[Finding]:
 
 def _tree(capsule: Capsule, tell: Tell) -> Iterator[Finding]:
     """Every file is one that the manifest names, plain, of its size and content; nothing else is there."""
-    read = _read_bytes(capsule.manifest.size_bytes, tell)
+    read = by_bytes(tell, "checking files", capsule.manifest.size_bytes)
     seen: set[str] = set()
     unread: list[OSError] = []
     for entry in entries(capsule.path, unread.append):
@@ -167,18 +166,6 @@ def _tree(capsule: Capsule, tell: Tell) -> Iterator[Finding]:
         yield Finding(Severity.FATAL, str(error.filename)[-80:], f"cannot be read: {error.strerror}")
     for name in sorted(capsule.manifest.files.keys() - seen):
         yield Finding(Severity.FATAL, name, "is missing")
-
-
-def _read_bytes(total_bytes: int, tell: Tell) -> Callable[[int], None]:
-    """Takes how many more were read."""
-    done = 0
-
-    def read(more: int) -> None:
-        nonlocal done
-        done += more
-        tell(f"checking files: {size(done)} of {size(total_bytes)}")
-
-    return read
 
 
 def _content(path: Path, name: str, manifest: Manifest, read: Callable[[int], None]) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from shlex import quote
 
 from prismdbg.capsule.log.events import RankLog
+from prismdbg.diagnosis.wording import rank_list
 from prismdbg.emulate.rank_output import RankOutput
 from prismdbg.emulate.rank_scheduler import Ended, Event, Kept, MissingValue
 from prismdbg.emulate.rank_standing import NEVER_NS, raised_at_ns, standing_of
@@ -25,6 +26,7 @@ from prismdbg.jobs.capture.costs import image_bytes
 from prismdbg.jobs.injection import job_environment
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.log.rank_log import read_log
+from prismdbg.model.meanwhile import Tell, unheard, working
 from prismdbg.model.plurals import counted
 from prismdbg.settings import seeds
 from prismdbg.settings.emulation import RANK_PROCESS
@@ -32,6 +34,7 @@ from prismdbg.settings.rank_config import RANK_MEMORY, RankConfig
 
 END_BOUND_S = 10.0
 LINE_BYTES = 1 << 16
+TELL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,8 @@ class EmulatedRank:
         began = time.monotonic()
         self.give_turn(config, until)
         try:
-            found = first_event([self], began + self._program.bound_s)
+            with working() as tell:
+                found = first_event([self], began + self._program.bound_s, tell)
         finally:
             self.wall_s += time.monotonic() - began
         if found is None:
@@ -283,20 +287,27 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait(END_BOUND_S)
 
 
-def first_event(ranks: Sequence[EmulatedRank], deadline: float) -> tuple[EmulatedRank, Event] | None:
+def first_event(
+    ranks: Sequence[EmulatedRank], deadline: float, tell: Tell = unheard
+) -> tuple[EmulatedRank, Event] | None:
     """Of any of them; None where nothing happens until then. A rank that was killed comes before those that miss it."""
+    numbers = rank_list([rank.rank for rank in ranks])
     with contextlib.ExitStack() as opened:
         by_fd: dict[int, EmulatedRank] = {}
         for rank in ranks:
             end = rank.open_end()
             opened.callback(os.close, end)
             by_fd |= {rank.hear_fd: rank, end: rank}
-        while ready := select.select(list(by_fd), [], [], max(deadline - time.monotonic(), 0.0))[0]:
+        while True:
+            tell(f"running {numbers}")
+            left_s = max(deadline - time.monotonic(), 0.0)
+            ready = select.select(list(by_fd), [], [], min(left_s, TELL_S))[0]
+            if not ready and left_s <= TELL_S:
+                return None
             said = list({by_fd[descriptor].rank: by_fd[descriptor] for descriptor in ready}.values())
             for rank in said if len(said) == 1 else sorted(said, key=lambda each: each.failed_at):
                 if (event := rank.event()) is not None:
                     return rank, event
-    return None
 
 
 def how_it_ended(code: int) -> str:

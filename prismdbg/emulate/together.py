@@ -10,6 +10,7 @@ from prismdbg.emulate.emulated_rank import EmulatedRank, first_event
 from prismdbg.emulate.kept_values import KeptValues
 from prismdbg.emulate.rank_scheduler import Ended, Event, Go, Kept, MissingValue, NotSentError, lost
 from prismdbg.errors import RankLost, WaitTimeout
+from prismdbg.model.meanwhile import Tell, unheard, working
 from prismdbg.settings.emulation import STORE_KEY
 
 LOOK_S = 0.02  # how often it is looked whether a partner has sent a value
@@ -23,6 +24,7 @@ class RanksAtOnce:
 
     def __init__(self, give: Give, go: Go, kept: KeptValues, bound_s: float) -> None:
         self._give, self._go, self._kept, self._bound_s = give, go, kept, bound_s
+        self._tell: Tell = unheard
         self._begin((), 0.0)
 
     def _begin(self, circle: Sequence[int], now: float) -> None:
@@ -37,14 +39,15 @@ class RanksAtOnce:
         """Until the programs of all have ended. supply: returns once another rank has sent the value."""
         self._begin(circle, time.monotonic())
         self._running.update({rank: self._give(rank) for rank in circle})
-        while self._ended != self._circle:
-            self._wake()
-            if self._heard:
-                self._lacks(*self._heard.popleft(), supply)
-            elif self._running:
-                self._listen()
-            else:
-                self._all_stand()
+        with working() as self._tell:
+            while self._ended != self._circle:
+                self._wake()
+                if self._heard:
+                    self._lacks(*self._heard.popleft(), supply)
+                elif self._running:
+                    self._listen()
+                else:
+                    self._all_stand()
 
     def go(self, rank: int, until: str, since: MissingValue | None) -> Event:
         """As of `RankScheduler`: one that runs at once with others needs no turn, only time."""
@@ -69,7 +72,7 @@ class RanksAtOnce:
 
     def _first_event(self, until: float) -> tuple[EmulatedRank, Event] | None:
         try:
-            return first_event(list(self._running.values()), until)
+            return first_event(list(self._running.values()), until, self._tell)
         except RankLost as error:
             raise self._with_partners(error) from error
 

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol, TypeVar
 
+from prismdbg.model.sizes import size
+
 Tell = Callable[[str], None]
 Item = TypeVar("Item")
 
@@ -38,7 +40,7 @@ def looked_on_by(onlooker: Onlooker) -> Iterator[None]:
 
 @contextmanager
 def working() -> Iterator[Tell]:
-    """Around work during which nothing else is printed. Gives what tells how far it is."""
+    """Around work that may be long. Gives what tells how far it is."""
     onlooker = _onlooker.get()
     if onlooker is None:
         yield unheard
@@ -55,3 +57,16 @@ def one_by_one(items: Sequence[Item], what: str) -> Iterator[Item]:
         for number, item in enumerate(items, 1):
             tell(f"{what}: {number:,} of {len(items):,}")
             yield item
+
+
+def by_bytes(tell: Tell, what: str, total_bytes: int = 0) -> Callable[[int], None]:
+    """Takes how many more bytes are done, and tells `checking files: 3.2 GiB of 4.0 GiB`. 0: not known."""
+    done = 0
+    of_all = f" of {size(total_bytes)}" if total_bytes else ""
+
+    def more(size_bytes: int) -> None:
+        nonlocal done
+        done += size_bytes
+        tell(f"{what}: {size(done)}{of_all}")
+
+    return more

@@ -15,19 +15,37 @@ import click
 from prismdbg.model.plain_text import plain as plain
 from prismdbg.model.sizes import size as size
 
+_gives_way: list[Callable[[], None]] = []
+
+
+@contextmanager
+def giving_way(clear: Callable[[], None]) -> Iterator[None]:
+    """Whatever is printed inside is printed after `clear`, which takes a line that is not done yet back."""
+    _gives_way.append(clear)
+    try:
+        yield
+    finally:
+        _gives_way.remove(clear)
+
 
 def emit(text: str) -> None:
     """One line, or several, of data."""
-    click.echo(plain(text))
+    _echo(plain(text))
 
 
 def emit_json(value: object) -> None:
-    click.echo(json.dumps(value, indent=2))
+    _echo(json.dumps(value, indent=2))
 
 
 def say(text: str) -> None:
     """To the person, not to the next program."""
-    click.echo(plain(text), err=True)
+    _echo(plain(text), err=True)
+
+
+def _echo(text: str, *, err: bool = False) -> None:
+    for clear in _gives_way:
+        clear()
+    click.echo(text, err=err)
 
 
 def announce(text: str) -> None:

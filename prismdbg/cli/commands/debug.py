@@ -19,6 +19,7 @@ from prismdbg.cli.options.param_types import moment, seconds
 from prismdbg.cli.options.picture_options import pictured
 from prismdbg.cli.options.place_options import ALLOW_WRITES, PORT, RUNTIME, WEB, WITH_FILE
 from prismdbg.cli.options.user_code import USER_CODE, tell_children
+from prismdbg.cli.terminal import long_work
 from prismdbg.cli.terminal.line_history import LineHistory, history_file
 from prismdbg.cli.terminal.lines_of_rank import by_lines
 from prismdbg.cli.terminal.progress_line import ProgressLine
@@ -142,7 +143,7 @@ def _on_lines(request: ReplayRequest, bound_s: float, at: Moment | None) -> int:
         console.announce(text)
 
     manifest = request.capsule.manifest
-    with open_travel(request, say) as travel:
+    with long_work.shown(), open_travel(request, say) as travel:
         console.say(f"recorded as: {manifest.incident.text}")
         for note in manifest.notes if manifest.emulated else ():
             console.say(note)

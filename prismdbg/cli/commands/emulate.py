@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from prismdbg.cli.options.memory_options import MEMORY, MEMORY_CAP
 from prismdbg.cli.options.pace_options import end_unconverged, pace_options, pace_request
 from prismdbg.cli.options.param_types import seconds, size
 from prismdbg.cli.options.user_code import USER_CODE
+from prismdbg.cli.terminal import long_work
 from prismdbg.emulate.assessment import worth_of
 from prismdbg.emulate.emulate import Emulated, emulate
 from prismdbg.emulate.pacing import pace
@@ -89,7 +91,8 @@ def command(
 
     The script needs no change. Its peers are synthesized, and RUN marks the values that they send. If only another
     rank knows a value (an object, the metadata of a stage), that rank runs first. The script writes its files as usual:
-    give it another output folder, so that it does not overwrite the training checkpoints of the real job.
+    give it another output folder, so that it does not overwrite the training checkpoints of the real job. What rank 37
+    prints is in RUN/output/37.txt.
 
     At the end, the calls of the ranks that ran are compared. If a real job would hang there, the exit code is 2.
     """
@@ -105,8 +108,9 @@ def command(
         window_bytes=window_bytes,
     )
     to_pace = pace_request(request, **paced)
-    paces = pace(to_pace, console.announce) if to_pace is not None else None
-    done = paces.emulated if paces is not None else emulate(request, console.announce)
+    with nullcontext() if whole.verbose else long_work.shown():
+        paces = pace(to_pace, console.announce) if to_pace is not None else None
+        done = paces.emulated if paces is not None else emulate(request, console.announce)
     _say_runs(done, request.chosen, on_virtual_clock=to_pace is not None and to_pace.clock is ClockKind.VIRTUAL)
     if done.classes is not None:
         console.emit("\n".join(class_lines(done.classes)))

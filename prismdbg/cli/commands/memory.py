@@ -251,7 +251,7 @@ def _trace(
     folder = recorded_trace(path, rank)
     if folder is not None:
         return _Found(trace=open_trace(folder))
-    with opened(capsule_at(path, rank), keys) as capsule:
+    with long_work.shown(), opened(capsule_at(path, rank), keys) as capsule:
         require_inside(capsule.manifest, capsule.path.name, "--until", until)
         b = capsule.manifest.moment_b
         recorded = packed_trace(capsule) if until is None and keep is None else None
@@ -259,7 +259,6 @@ def _trace(
             console.say("as recorded, from the job's start")
             return _Found(trace=open_trace(recorded), b=b)
         request = ReplayRequest(capsule=capsule, runtime=runtime, allow_writes=allow_writes, limits=limits)
-        with long_work.shown():
-            replayed = traced_replay(request, console.say, until=until, timeout_s=timeout_s, keep=keep)
+        replayed = traced_replay(request, console.say, until=until, timeout_s=timeout_s, keep=keep)
         same = replayed.verdict.outcome not in (Outcome.DIVERGED, Outcome.RANK_LOST)
         return _Found(trace=replayed.trace, b=b if same else None, stands=replayed.stands)

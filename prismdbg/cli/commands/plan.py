@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import click
 from prismdbg.cli.options.emulated_job import emulated_job
 from prismdbg.cli.options.launched_job import JOB, TAKES_JOB
 from prismdbg.cli.options.param_types import seconds
+from prismdbg.cli.terminal import long_work
 from prismdbg.emulate.plan import plan
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.render import console
@@ -47,7 +49,8 @@ def command(
     """
     if cluster is not None:
         cluster_file.read(cluster)
-    sandbox, figures = plan(whole, console.announce, probe=probe)
+    with nullcontext() if whole.verbose else long_work.shown():
+        sandbox, figures = plan(whole, console.announce, probe=probe)
     if as_json:
         console.emit_json({"ranks": list(sandbox.ranks), "figures": [asdict(figure) for figure in figures]})
         return

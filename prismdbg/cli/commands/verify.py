@@ -88,7 +88,7 @@ def command(
                 say=console.announce,
             )
         return _told(checked)
-    with opened(capsule, keys) as whole, long_work.shown():
+    with long_work.shown(), opened(capsule, keys) as whole:
         found = list(all_findings(whole.path))
     wrong = _wrong(capsule, found)
     with console.also_unread():

@@ -34,7 +34,7 @@ class LongWork:
         if now < self._next:
             return
         if self._line.is_usable:
-            self._line.show(f"{text} ...")
+            self._line.show(f"{text} ... {now - self._began:.0f} s")
             self._next = now + AGAIN_S
         else:
             self._say(f"{text}, after {duration(now - self._began)}")
@@ -48,5 +48,6 @@ class LongWork:
 @contextmanager
 def shown() -> Iterator[None]:
     """Long work inside tells how far it is."""
-    with looked_on_by(LongWork(ProgressLine(sys.stderr, wanted=True), console.announce)):
+    line = ProgressLine(sys.stderr, wanted=True)
+    with console.giving_way(line.clear), looked_on_by(LongWork(line, console.announce)):
         yield

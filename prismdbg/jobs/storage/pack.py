@@ -25,6 +25,7 @@ from prismdbg.capsule.partial import lock, partial_folder, partial_name
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys, plain, sign, signature_path, write_encrypted
 from prismdbg.jobs.storage.archive_reader import ArchiveReader, Limits, Member
+from prismdbg.model.meanwhile import by_bytes, working
 from prismdbg.model.sizes import size
 
 LEVEL = 3
@@ -106,7 +107,7 @@ def unpack(
 
 
 @contextmanager
-def opened(path: Path, keys: Keys = NO_KEYS, progress: Progress = no_progress) -> Iterator[Capsule]:
+def opened(path: Path, keys: Keys = NO_KEYS) -> Iterator[Capsule]:
     """The capsule at `path`, a folder or packed; a packed one lies in a temporary folder meanwhile."""
     path = path.absolute()  # a replayed rank has a working directory of its own
     if path.is_dir() or not path.exists():
@@ -114,7 +115,9 @@ def opened(path: Path, keys: Keys = NO_KEYS, progress: Progress = no_progress) -
         yield Capsule.open(path)
         return
     with tempfile.TemporaryDirectory(prefix="prismdbg-capsule-") as folder:
-        yield unpack(path, Path(folder) / "capsule", progress=progress, keys=keys)
+        with working() as tell:
+            capsule = unpack(path, Path(folder) / "capsule", progress=by_bytes(tell, "unpacking"), keys=keys)
+        yield capsule
 
 
 def read_manifest(path: Path, keys: Keys = NO_KEYS) -> Manifest:

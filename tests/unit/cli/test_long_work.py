@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from capsules import IMAGE, make_capsule
+from incident_run import write_run
 
+from prismdbg.cli import main
+from prismdbg.cli.terminal import long_work
 from prismdbg.cli.terminal.long_work import LongWork
 from prismdbg.cli.terminal.progress_line import ProgressLine
+from prismdbg.render import console
 
 
 class Terminal(io.StringIO):
@@ -41,9 +48,9 @@ def test_on_a_terminal_it_begins_after_a_second_and_is_taken_back(
     for at_s, text in ((0.0, "a"), (0.9, "b"), (1.0, "c"), (1.1, "d"), (1.2, "e")):
         clock.now_s = 100.0 + at_s
         work.show(text)
-    assert terminal.getvalue() == "\r\x1b[2Kc ...\r\x1b[2Ke ..."
+    assert terminal.getvalue() == "\r\x1b[2Kc ... 1 s\r\x1b[2Ke ... 1 s"
     work.over()
-    assert terminal.getvalue().endswith("e ...\r\x1b[2K")
+    assert terminal.getvalue().endswith("e ... 1 s\r\x1b[2K")
     work.show("another work, which has only begun")
     assert terminal.getvalue().endswith("\r\x1b[2K") and said == []
 
@@ -63,3 +70,38 @@ def test_elsewhere_it_is_a_line_ever_more_rarely(clock: Clock) -> None:
     ]
     work.over()
     assert pipe.getvalue() == ""
+
+
+def test_what_is_printed_meanwhile_comes_after_the_line_is_taken_back(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    line = ProgressLine(terminal, wanted=True)
+    work = LongWork(line, console.announce, clock)
+    with console.giving_way(line.clear):
+        work.show("begun")
+        clock.now_s += 1
+        work.show("half")
+        console.announce("a warning")
+        assert terminal.getvalue() == "\r\x1b[2Khalf ... 1 s\r\x1b[2K"
+        clock.now_s += 1
+        work.show("more")
+        assert terminal.getvalue().endswith("more ... 2 s")
+    console.announce("not of this work")
+    assert terminal.getvalue().endswith("more ... 2 s")
+    assert capsys.readouterr().err == "prismdbg: a warning\nprismdbg: not of this work\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "first"),
+    [("verify", "checking files: "), ("replay", "checking files: "), ("why", "reading the logs of ")],
+)
+def test_commands_show_it(command: str, first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    onlooker = SimpleNamespace(show=told.append, over=lambda: None)
+    monkeypatch.setattr(long_work, "LongWork", lambda *_: onlooker)
+    made = write_run(tmp_path / "run").path if command == "why" else make_capsule(tmp_path / "capsule", IMAGE).path
+    (made / "stray").touch()  # of a capsule that is not whole nothing is started
+    main.run([command, str(made)])
+    assert told[0].startswith(first)

@@ -55,6 +55,8 @@ def test_a_program_without_steps_is_told_how_to_count_them(tmp_path: Path) -> No
 
 
 def test_each_end_is_heard(ended: list[EmulatedRank]) -> None:
+    told: list[str] = []
     for left in (ended, ended[1:]):
         with pytest.raises(RankLost, match=f"rank {left[0].rank}'s program failed with code 1 before it issued"):
-            first_event(left, deadline=0)
+            first_event(left, 0, told.append)
+    assert told == ["running ranks 0 and 1", "running rank 1"]

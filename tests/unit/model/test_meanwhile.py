@@ -17,6 +17,7 @@ from prismdbg.diagnosis.why import diagnose
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.jobs.evidence import gather
+from prismdbg.jobs.storage.pack import opened, pack
 from prismdbg.model.meanwhile import looked_on_by, one_by_one, unheard, working
 from prismdbg.model.sizes import size
 from prismdbg.simulate.graph.mesh import Mesh
@@ -67,6 +68,14 @@ def test_a_capsule_is_checked_by_bytes(tmp_path: Path, told: list[str], monkeypa
     total = size(capsule.manifest.size_bytes)
     assert told[0].endswith(f" of {total}") and told[-2:] == [f"checking files: {total} of {total}", "over"]
     assert len(told) > len(capsule.manifest.files) + 1
+
+
+def test_an_archive_is_unpacked_by_bytes(tmp_path: Path, told: list[str]) -> None:
+    capsule = make_capsule(tmp_path / "capsule", IMAGE)
+    pack(capsule.path, tmp_path / "capsule.tar.zst")
+    told.clear()
+    with opened(tmp_path / "capsule.tar.zst"):
+        assert told[-2:] == [f"unpacking: {size(capsule.manifest.size_bytes)}", "over"]
 
 
 def test_a_diagnosis_tells_which_ranks_were_read(tmp_path: Path, told: list[str]) -> None:
