@@ -90,11 +90,12 @@ def find_stragglers(evidence: Evidence) -> list[Verdict]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """How long each member of a group waited in the collectives that all of them completed. waited_ns: shape
-    (collectives, ranks), in nanoseconds."""
+    """How long each member of a group waited in the collectives that all of them completed. rows: for each rank, the
+    rows of its log. waited_ns: shape (collectives, ranks), in nanoseconds."""
 
     seqs: Ints
     ranks: tuple[int, ...]
+    rows: tuple[Ints, ...]
     waited_ns: Ints
 
     @property
@@ -122,7 +123,8 @@ def waits_by_group(evidence: Evidence) -> dict[str, Waits]:
         if 1 < evidence.group(name).size == len(rows):
             logs = [(evidence.columns[rank], places[rank]) for rank in rows]
             waited_ns = np.stack([log.ended_ns[at] - log.begun_ns[at] for log, at in logs], axis=1)
-            found[name] = Waits(seqs=seqs, ranks=tuple(rows), waited_ns=waited_ns)
+            by_rank = tuple(places[rank] for rank in rows)
+            found[name] = Waits(seqs=seqs, ranks=tuple(rows), rows=by_rank, waited_ns=waited_ns)
     return found
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from prismdbg.capsule import layout
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.stragglers import waits_by_group
+from prismdbg.diagnosis.stragglers import Waits, waits_by_group
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.importers.formats import is_imported
 from prismdbg.jobs.evidence import gather
@@ -21,15 +22,29 @@ from prismdbg.jobs.storage.peak import peak_of
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.jobs.storage.run_report import RankState, rank_states
 from prismdbg.log.columns import NOT_ENDED, LogColumns, while_folded
+from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Frame
 from prismdbg.model.frame import source_of
+from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.sensor import UTILIZATION, rank_subject
 
 Floats = NDArray[np.float64]
 PARTS = 240  # of the time that the logs cover
+SHOWN_RANKS = 8  # that one waited for
 CPU, QUEUE, GPU = SENSORS = ("CPU", "queue", "GPU")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitedFor:
+    """How long one rank waited for `rank`, which came last. longest: the moment of the longest of these waits, on the
+    rank that waited. when: shape (PARTS,), by part of the time the share of it, 0 to 1, that it so waited."""
+
+    rank: int
+    waited_ns: int
+    longest: Moment
+    when: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +54,8 @@ class RankRow:
     group completed; awaited_ns: how long the others waited for this rank, in the middle of them. peak_bytes: of the
     process, 0 where nobody looked. inside: shape (PARTS,), by part of the time the share of it, 0 to 1, in which the
     rank was inside a collective. sensors: by their titles in SENSORS, shares of the time, 0 to 1: that its main thread
-    ran, and waited for a CPU, and that its GPUs were busy, as far as that was read."""
+    ran, and waited for a CPU, and that its GPUs were busy, as far as that was read. waited_for: the ranks that it
+    waited for longest, at most SHOWN_RANKS."""
 
     rank: int
     folder: str
@@ -53,18 +69,21 @@ class RankRow:
     peak_bytes: int
     inside: Floats
     sensors: Mapping[str, float] = field(default_factory=dict)
+    waited_for: tuple[WaitedFor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOverview:
     """`ranks`: of the last attempt, by number. lasted_ns: what the logs cover of the job, PARTS equal parts.
-    is_imported: of another tool's files, from which no rank can be opened."""
+    knows_waits: whether times of its ranks can be compared. is_imported: of another tool's files, from which no rank
+    can be opened."""
 
     path: Path
     ranks: tuple[RankRow, ...]
     diagnosis: Diagnosis
     is_running: bool
     lasted_ns: int
+    knows_waits: bool = True
     is_imported: bool = False
 
 
@@ -121,7 +140,7 @@ def overview_of(
     edges = np.linspace(begun_ns, ended_ns, PARTS + 1)
     waits = {rank: Wait() for rank in evidence.columns}
     if evidence.clocks_agree:
-        _add_waits(evidence, waits)
+        _add_waits(evidence, waits, edges)
     rows = [
         replace(_row(rank, log, states[rank], waits[rank], peaks.get(rank, 0), edges), sensors=_sensors(evidence, rank))
         for rank, log in sorted(evidence.columns.items())
@@ -133,22 +152,69 @@ def overview_of(
         diagnosis=diagnose(evidence),
         is_running=evidence.is_running,
         lasted_ns=ended_ns - begun_ns,
+        knows_waits=evidence.clocks_agree,
     )
 
 
 @dataclass(slots=True)
 class Wait:
-    waited_ns: int = 0
     awaited_ns: int = 0
+    by_rank: Counter[int] = field(default_factory=Counter)
+    waited_for: list[WaitedFor] = field(default_factory=list)
+
+    @property
+    def waited_ns(self) -> int:
+        return self.by_rank.total()
 
 
-def _add_waits(evidence: Evidence, waits: Mapping[int, Wait]) -> None:
+def _add_waits(evidence: Evidence, waits: Mapping[int, Wait], edges: Floats) -> None:
+    members: dict[int, list[_Member]] = {}
     for group in waits_by_group(evidence).values():
-        longer = group.waited_ns - group.waited_ns.min(axis=1, initial=np.iinfo(np.int64).max, keepdims=True)
+        longer_ns = _longer_ns(group)
         for place, rank in enumerate(group.ranks):
-            waits[rank].waited_ns += int(longer[:, place].sum())
+            member = _Member(group=group, rows=group.rows[place], longer_ns=longer_ns[:, place])
+            members.setdefault(rank, []).append(member)
+            waits[rank].by_rank.update(member.sums_ns())
             late_ns = group.lateness_ns(place)[group.last == place]
             waits[rank].awaited_ns += int(np.maximum(late_ns, 0).sum())
+    for rank, of_rank in members.items():
+        log = evidence.columns[rank]
+        longest = waits[rank].by_rank.most_common(SHOWN_RANKS)
+        waits[rank].waited_for = [_waited_for(log, last, waited_ns, of_rank, edges) for last, waited_ns in longest]
+
+
+def _longer_ns(group: Waits) -> Ints:
+    """By collective and rank, how much longer it waited than the rank that came last."""
+    longer: Ints = group.waited_ns - group.waited_ns.min(axis=1, initial=np.iinfo(np.int64).max, keepdims=True)
+    return longer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Member:
+    """A rank in one of its groups: by collective the row of its log, and how much longer it waited than the last."""
+
+    group: Waits
+    rows: Ints
+    longer_ns: Ints
+
+    def sums_ns(self) -> dict[int, int]:
+        """By the rank that came last."""
+        sums = np.zeros(len(self.group.ranks), dtype=np.int64)
+        np.add.at(sums, self.group.last, self.longer_ns)
+        return {self.group.ranks[place]: int(sums[place]) for place in np.flatnonzero(sums)}
+
+    def after(self, last: int) -> tuple[Ints, Ints]:
+        """Rows and waits of the collectives to which the rank `last` came last."""
+        is_last = self.group.last == self.group.ranks.index(last)
+        return self.rows[is_last], self.longer_ns[is_last]
+
+
+def _waited_for(log: LogColumns, last: int, waited_ns: int, members: Sequence[_Member], edges: Floats) -> WaitedFor:
+    found = [member.after(last) for member in members if last in member.group.ranks]
+    rows, longer_ns = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    begun = log.begun_ns[rows] + log.wall_offset_ns
+    longest = log.moment(int(rows[longer_ns.argmax()]))
+    return WaitedFor(rank=last, waited_ns=waited_ns, longest=longest, when=_shares(begun, begun + longer_ns, edges))
 
 
 def _span(evidence: Evidence) -> tuple[int, int]:
@@ -178,6 +244,7 @@ def _row(rank: int, log: LogColumns, state: RankState, wait: Wait, peak_bytes: i
         awaited_ns=wait.awaited_ns,
         peak_bytes=peak_bytes,
         inside=_inside(log, edges),
+        waited_for=tuple(wait.waited_for),
     )
 
 
@@ -209,9 +276,13 @@ def _line(frame: Frame | None) -> str:
 
 def _inside(log: LogColumns, edges: Floats) -> Floats:
     """Two that overlap count once where one would fill the part."""
-    begun = np.sort(log.begun_ns + log.wall_offset_ns)
-    ended = np.sort(np.where(log.ended_ns == NOT_ENDED, edges[-1], log.ended_ns + log.wall_offset_ns))
-    spent: Floats = np.diff(_since(begun, edges) - _since(ended, edges))
+    ended = np.where(log.ended_ns == NOT_ENDED, edges[-1], log.ended_ns + log.wall_offset_ns)
+    return _shares(log.begun_ns + log.wall_offset_ns, ended, edges)
+
+
+def _shares(begun: NDArray[np.generic], ended: NDArray[np.generic], edges: Floats) -> Floats:
+    """Of each part between two edges, the share that these intervals fill."""
+    spent: Floats = np.diff(_since(np.sort(begun), edges) - _since(np.sort(ended), edges))
     parts = np.diff(edges)
     return np.clip(np.divide(spent, parts, out=np.zeros_like(spent), where=parts > 0), 0.0, 1.0)
 

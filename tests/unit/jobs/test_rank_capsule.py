@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from capsules import MANIFEST, make_capsule
+from incident_run import write_run
 from tiny_log import TinyLog, write_training
 
 from prismdbg.capsule.log import format as fmt
@@ -25,11 +26,12 @@ from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.rank_capsule import capsule_of, changed_since, incident_of
 from prismdbg.jobs.storage.classes_file import write_classes
 from prismdbg.jobs.storage.emulated_run import EmulatedRun, read_emulated
-from prismdbg.jobs.storage.inventory import describe
+from prismdbg.jobs.storage.inventory import describe, disk_bytes
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.jobs.storage.run_report import report
 from prismdbg.model import synthesis
 from prismdbg.model.moment import Moment
+from prismdbg.model.sizes import size
 from prismdbg.simulate.graph.class_finder import FoundClass, RankClasses
 from prismdbg.simulate.graph.kinds import Kinds
 from prismdbg.simulate.graph.mesh import Mesh
@@ -75,6 +77,19 @@ def test_of_a_recorded_run_it_is_the_newest_capsule_of_the_rank(tmp_path: Path) 
     with pytest.raises(UsageError, match="more than one rank") as caught:
         of(run.path, None)
     assert caught.value.hint.endswith("0, 1")
+
+
+def test_that_a_capsule_is_created_is_said_before_and_then_how_large_it_is(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    write_training(run.ranks / "0")
+    said: list[tuple[str, bool]] = []
+    path = capsule_of(run.path, 0, lambda text: said.append((text, run.capsules.exists())))
+    assert said == [
+        (f"rank 0 has no capsule yet: creating one in {run.capsules}", False),
+        (f"rank 0: {path}, {size(disk_bytes(path))} (`prismdbg rm` removes it)", True),
+    ]
+    item = describe(path)
+    assert item is not None and item.size_bytes == disk_bytes(path), "as `list` has it"
 
 
 def test_of_what_was_not_kept_it_says_how_to_keep_it(tmp_path: Path) -> None:

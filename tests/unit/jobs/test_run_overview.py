@@ -12,7 +12,7 @@ from tiny_log import TinyLog
 
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.errors import CapsuleError, UsageError
-from prismdbg.jobs.run_overview import PARTS, RunOverview, is_recorded_job, overview_of, read_overview
+from prismdbg.jobs.run_overview import PARTS, SHOWN_RANKS, RunOverview, is_recorded_job, overview_of, read_overview
 from prismdbg.jobs.storage.run_report import RankState
 from prismdbg.telemetry.sensor import Kind, Sensor
 from prismdbg.telemetry.series import Series, Telemetry
@@ -45,6 +45,31 @@ def test_who_waited_and_for_whom() -> None:
     assert [(row.waited_ns, row.awaited_ns) for row in overview(job).ranks] == [(0, 0)] * 3, (
         "nobody waits when it issues"
     )
+
+
+def test_when_a_rank_waited_for_which_other() -> None:
+    job = Job(3)
+    job.call(late_ns={2: LATE_NS})
+    job.call(late_ns={1: 3 * LATE_NS})
+    job.group("1", (0, 2))
+    job.call(group="1", late_ns={2: LATE_NS})
+    shown = overview(job)
+    by_rank = {row.rank: row.waited_for for row in shown.ranks}
+    assert [(wait.rank, wait.waited_ns, str(wait.longest)) for wait in by_rank[0]] == [
+        (1, 3 * LATE_NS, "0.2"), (2, 2 * LATE_NS, "0.1"),
+    ]  # fmt: skip
+    assert [wait.rank for wait in by_rank[1]] == [2] and [wait.rank for wait in by_rank[2]] == [1]
+    parts = [np.flatnonzero(wait.when > 0) for wait in by_rank[0]]
+    assert parts[1][0] == 0 and parts[1][-1] == PARTS - 1 and len(parts[1]) < PARTS / 2, "at both ends"
+    assert parts[0][0] > PARTS / 8 and parts[0][-1] < PARTS * 7 / 8, "in between"
+    assert by_rank[0][0].when.sum() * shown.lasted_ns / PARTS == pytest.approx(3 * LATE_NS)
+
+
+def test_at_most_the_longest_waits_are_told_apart() -> None:
+    job = Job(SHOWN_RANKS + 3)
+    for rank in range(1, SHOWN_RANKS + 3):
+        job.call(late_ns={rank: rank * LATE_NS})
+    assert [wait.rank for wait in overview(job).ranks[0].waited_for] == list(range(SHOWN_RANKS + 2, 2, -1))
 
 
 def test_the_share_of_the_time_inside_collectives() -> None:

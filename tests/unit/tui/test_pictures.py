@@ -10,15 +10,20 @@ import re
 from pathlib import Path
 
 import pytest
+from logs import MILLISECOND_NS, Job
 from played import PlayedRank, has_values, large_job, live_over, screen, small_capsule, stopped, until
 from prismdbg_tui.compared.app import SweepApp
 from prismdbg_tui.overview.app import OverviewApp
 from prismdbg_tui.overview.rank_screen import RankScreen
+from prismdbg_tui.recorded_job.app import JobApp
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.views import Phase
 from shown import running
 from sweeps import make_sweep
 
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.jobs.run_overview import RunOverview, overview_of
+from prismdbg.jobs.storage.run_report import RankState
 from prismdbg.sweep.stored import read_sweep
 
 PICTURES = Path(__file__).parents[2] / "golden" / "screen"
@@ -75,6 +80,36 @@ def test_all_ranks(size: str, pytestconfig: pytest.Config) -> None:
             return settled(app.export_screenshot())
 
     compare(f"overview-{size}", asyncio.run(picture()), pytestconfig.getoption("--update-golden"))
+
+
+@pytest.mark.parametrize("size", ["80x24", "160x45"])
+def test_all_ranks_of_a_recorded_job(size: str, pytestconfig: pytest.Config) -> None:
+    shown = late_job()
+
+    async def picture() -> str:
+        app = JobApp(shown, lambda: shown)
+        async with running(app, SIZES[size]) as pilot:
+            await pilot.press("home")
+            await pilot.pause()
+            return settled(app.export_screenshot())
+
+    compare(f"recorded-{size}", asyncio.run(picture()), pytestconfig.getoption("--update-golden"))
+
+
+def late_job() -> RunOverview:
+    """Rank 2 comes late at first, then rank 1."""
+    job = Job(4)
+    for late in (2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1):
+        job.call(late_ns={late: 50 * MILLISECOND_NS})
+        job.steps(1)
+    states = {
+        rank: RankState(
+            name=str(rank), state="ended", moment="12.1", collectives=24, in_flight=0, steps=12, window="-",
+            log_bytes=1, payload_bytes=0, lost="",
+        )
+        for rank in range(4)
+    }  # fmt: skip
+    return overview_of(Path("run"), Evidence(logs=job.logs, world_size=4), states, dict.fromkeys(range(4), 1 << 30))
 
 
 @pytest.mark.parametrize("size", ["80x24", "120x36"])

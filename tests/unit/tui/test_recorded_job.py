@@ -36,15 +36,16 @@ def job(world: int = 4, *, hostile: str = "", is_running: bool = False) -> RunOv
     logs.steps(1)
     logs.call(sends_nan={2}, receives_nan=set(range(world)), late_ns={2: 50 * MILLISECOND_NS})
     logs.raises(3, text=f"no{hostile}")
-    states = {
-        rank: RankState(
-            name=str(rank), state=f"ended{hostile}", moment="1.1", collectives=2, in_flight=0, steps=1, window="-",
-            log_bytes=1, payload_bytes=0, lost="",
-        )
-        for rank in range(world)
-    }  # fmt: skip
+    states = {rank: state_of(rank, hostile) for rank in range(world)}
     evidence = Evidence(logs=logs.logs, world_size=world, is_running=is_running)
     return overview_of(Path("run"), evidence, states, {1: 1 << 30})
+
+
+def state_of(rank: int, hostile: str = "") -> RankState:
+    return RankState(
+        name=str(rank), state=f"ended{hostile}", moment="1.1", collectives=2, in_flight=0, steps=1, window="-",
+        log_bytes=1, payload_bytes=0, lost="",
+    )  # fmt: skip
 
 
 def with_telemetry() -> RunOverview:
@@ -78,6 +79,35 @@ def test_findings_and_ranks(size: tuple[int, int]) -> None:
         assert ("inside a collective" in text) == (size[0] > 80)
 
     play(part, size=size)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_the_line_below_the_table_says_for_whom_the_rank_waited_and_when(size: tuple[int, int]) -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("home")
+        await until(lambda: "rank 0 waited for rank 2 50.0 ms" in on_screen(app).splitlines()[-2], pilot)
+        assert on_screen(app).splitlines()[-2].endswith(" at 1.1")
+        await pilot.press("down", "down")
+        await until(lambda: "rank 2 no wait for another rank" in on_screen(app).splitlines()[-2], pilot)
+
+    play(part, size=size)
+
+
+def test_as_many_ranks_that_it_waited_for_as_there_is_room_for() -> None:
+    logs = Job(5)
+    for late in (4, 4, 3, 2, 1):
+        logs.call(late_ns={late: 50 * MILLISECOND_NS})
+    evidence = Evidence(logs=logs.logs, world_size=5)
+    shown = overview_of(Path("run"), evidence, {rank: state_of(rank) for rank in range(5)}, {})
+    wide, narrow = (words.waits(shown.ranks[0], shown, width).plain for width in (200, 80))
+    assert wide.count(" · ") == 3 and narrow.count(" · ") == 1 and len(narrow) <= 80
+    assert narrow == " rank 0 waited for rank 4 100 ms ██▃    at 0.1 · rank 1 50.0 ms     ▁█ at 0.5"
+
+
+def test_without_clocks_that_agree_nothing_is_said_of_waits() -> None:
+    shown = replace(job(), knows_waits=False)
+    shown = replace(shown, ranks=tuple(replace(row, waited_for=()) for row in shown.ranks))
+    assert "waits are unknown" in words.waits(shown.ranks[0], shown, 80).plain
 
 
 def test_enter_opens_the_rank_at_the_finding_that_is_about_it() -> None:

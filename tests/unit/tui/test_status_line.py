@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from capsules import MANIFEST, make_capsule
 from played import PlayedRank, resized, screen_of, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import Said, StateChanged
@@ -53,6 +54,31 @@ def test_why_it_stands_where_nothing_was_asked_for_yet(tmp_path: Path) -> None:
         await until(lambda: status(app) == "stopped at 0.0: before the first line that follows `import torch`", pilot)
 
     screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
+
+
+def test_what_was_said_on_the_way_here_is_shown_until_something_is_asked_for(tmp_path: Path) -> None:
+    told = ("creating one", "rank 1: /runs/a/capsules/made, 4.0 KiB")
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        assert status(app) == "rank 1: /runs/a/capsules/made, 4.0 KiB"
+        assert app.panes.console.log_pane.lines_said[:2] == list(told)
+        app.post_message(StateChanged(State(phase=Phase.STOPPED, moment=Moment.parse("1.2"), reason="next")))
+        await until(lambda: status(app) == "stopped at 1.2 · rank 1: /runs/a/capsules/made, 4.0 KiB", pilot)
+        app.type_line("next")
+        await until(lambda: status(app) == "stopped at 1.2", pilot)
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule", told=told), part)
+
+
+def test_of_a_capsule_that_cannot_be_replayed_it_says_so(tmp_path: Path) -> None:
+    lost = make_capsule(tmp_path / "lost", replace(MANIFEST, replayable_from=Moment(9, 9)))
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        assert status(app) == "read-only view of the recording; not replayable: no received data was kept"
+        app.type_line("next")
+        await until(lambda: "not replayable: no" in app.panes.console.log_pane.lines_said[-1], pilot)
+
+    screen_of_app(PrismApp(lost, "lost"), part)
 
 
 def test_progress_is_shown_where_it_is_known(tmp_path: Path) -> None:

@@ -95,6 +95,17 @@ def test_the_configurations_of_a_sweep(tmp_path: Path) -> None:
     assert "left out: predicted 40 ms" in texts(tmp_path / "out.svg")
 
 
+def test_a_moment_needs_a_recorded_run_or_one_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "s" / "trials").mkdir(parents=True)
+    (tmp_path / "s" / "sweep.json").write_text("{}")
+    keep_comparison(tmp_path / "s", [Result(name="tp=8", values={}, state=State.LEFT_OUT, why="predicted 40 ms")], 0)
+    assert opened(tmp_path / "s", tmp_path / "out.svg", "--at", "1.1") == ExitCode.USAGE
+    assert "--at needs a recorded run or one rank" in capsys.readouterr().err
+    write_run(tmp_path / "run")
+    assert opened(tmp_path / "run", tmp_path / "out.svg", "--at", "0.1") == ExitCode.OK
+    assert "opens ranks at 0.1" in texts(tmp_path / "out.svg")
+
+
 def test_all_ranks_of_a_simulated_job_with_their_critical_path(tmp_path: Path) -> None:
     StillPicture(tmp_path / "out.svg", (160, 45), "overview").take(OverviewApp(large_job()), 60)
     shown = texts(tmp_path / "out.svg")

@@ -76,12 +76,14 @@ class JobApp(ActionApp[OpenRank | None]):
         self.finding = 0
         self.rank = at if at >= 0 else self._suspect()
         self._findings = Static("", id="findings", classes="pane")
+        self._waits = Static("", id="waits")
         self.table = RowTable(id="ranks", cursor_type="row")
 
     def compose(self) -> ComposeResult:
         yield self.head
         yield self._findings
         yield self.table
+        yield self._waits
         yield self.keybar
 
     def on_mount(self) -> None:
@@ -109,6 +111,7 @@ class JobApp(ActionApp[OpenRank | None]):
         self.show_head("recorded", "success", name, words.heading(self.job, self.wanted))
         self._show_findings()
         self._fill()
+        self._show_waits()
         self.keybar.paint()
 
     def _show_findings(self) -> None:
@@ -135,6 +138,10 @@ class JobApp(ActionApp[OpenRank | None]):
             cells += [Text(words.strip_of(row.inside, strip), "dim")] if strip >= _LEAST_STRIP else []
             self.table.add_row(*cells, key=str(row.rank))
         self._place()
+
+    def _show_waits(self) -> None:
+        row = next((row for row in self.job.ranks if row.rank == self.rank), None)
+        self._waits.update("" if row is None else words.waits(row, self.job, self.size.width))
 
     def _place(self) -> None:
         place = next((at for at, row in enumerate(self.rows) if row.rank == self.rank), 0)
@@ -163,6 +170,7 @@ class JobApp(ActionApp[OpenRank | None]):
     def on_data_table_row_highlighted(self, message: DataTable.RowHighlighted) -> None:
         if message.row_key.value is not None and self.table.is_valid_row_index(message.cursor_row):
             self.rank = int(message.row_key.value)
+            self._show_waits()
 
     def on_data_table_row_selected(self, message: DataTable.RowSelected) -> None:
         message.stop()

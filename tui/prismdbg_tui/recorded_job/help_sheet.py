@@ -16,6 +16,9 @@ _COLUMNS = """\
               were busy
   inside a collective   its share of the time, from the begin of the job to its end: where one rank's strip is low and
               the others' are high, they wait for it
+
+  The line below the table: the ranks that the rank under the cursor waited for, in collectives that completed, the
+  longest first: how long, when (the strip is the time of the job, too), and at which moment longest.
 """
 
 

@@ -9,12 +9,14 @@ import numpy as np
 from rich.text import Text
 
 from prismdbg.diagnosis.verdict import Verdict, without_folders
-from prismdbg.jobs.run_overview import Floats, RankRow, RunOverview
+from prismdbg.jobs.run_overview import Floats, RankRow, RunOverview, WaitedFor
 from prismdbg.model.moment import Moment
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.finding_signs import SIGNS
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
+_WIDE = 110  # columns
+_STRIPS = (6, 16)  # of a rank that was waited for; where it is wide
 
 
 def heading(job: RunOverview, at: Moment | None = None) -> str:
@@ -76,6 +78,31 @@ def cells(row: RankRow, sensors: Sequence[str], marked: str) -> list[Text]:
         Text(figures.size(row.peak_bytes) if row.peak_bytes else "-", justify="right"),
         *(Text(f"{row.sensors[name]:.0%}" if name in row.sensors else "-", justify="right") for name in sensors),
     ]
+
+
+def waits(row: RankRow, job: RunOverview, width: int) -> Text:
+    """The ranks that this one waited for, and when: as many as there is room for."""
+    text = Text(f" rank {row.rank} ", "bold", no_wrap=True, overflow="ellipsis")
+    if not row.waited_for:
+        why = (
+            "no wait for another rank in collectives that completed"
+            if job.knows_waits
+            else "waits are unknown: the ranks' clocks differ"
+        )
+        return text.append(why, "dim")
+    text.append("waited for", "dim")
+    first, *others = [_wait(wait, _STRIPS[width >= _WIDE]) for wait in row.waited_for]
+    text.append_text(first)
+    for other in others:
+        if text.cell_len + other.cell_len + 2 > width:
+            break
+        text.append(" ·", "dim").append_text(other)
+    return text
+
+
+def _wait(wait: WaitedFor, strip: int) -> Text:
+    took, when = figures.duration(wait.waited_ns), strip_of(wait.when, strip)
+    return Text.assemble((f" rank {wait.rank} ", "bold"), took, (f" {when} ", "dim"), f"at {wait.longest}")
 
 
 def strip_of(inside: Floats, width: int) -> str:

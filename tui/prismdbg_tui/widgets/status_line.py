@@ -54,7 +54,7 @@ class StatusLine(Static):
             return text.append(f"✕ the rank is lost: {_line(self._state.lost_because)}", color(self.app, "error"))
         if self._error:
             return text.append(f"✕ {_line(self._error)}", color(self.app, "error"))
-        return text.append(_line(self._standing()), "dim")
+        return text.append(" · ".join(filter(None, (_line(self._standing()), _line(self._told)))), "dim")
 
     def _doing(self) -> Text:
         state, since_s = self._state, time.monotonic() - self._state.since_s
@@ -76,10 +76,8 @@ class StatusLine(Static):
     def _standing(self) -> str:
         """Why it stands there, where that is not simply what was asked for."""
         state = self._state
-        if self._told:
-            return without_folders(self._told)
         if state.phase is Phase.LOOKING:
-            return f"read-only view of the recording; {self._looking}"
+            return "" if self._told else f"read-only view of the recording; {self._looking}"
         if state.story or state.found:
             return without_folders(state.story or state.found)
         if state.hit_here:
