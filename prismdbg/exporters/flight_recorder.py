@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.log.events import RankLog
-from prismdbg.model.collective import Collective, Group, State, TensorMeta
+from prismdbg.model.collective import Collective, Group, Identity, State, TensorMeta
 from prismdbg.model.ops import OPS, Form, Movement, check_complete, ops_of
 
 VERSION = "2.10"
@@ -54,6 +54,8 @@ check_complete(_TITLES, "exporters/flight_recorder.py")
 # Of lists, one tensor for each member, a dump of NCCL's has the one tensor that they are parts of.
 _JOINED_OUTPUTS = ops_of(Movement.ALL_GATHER, form=Form.LISTED)
 _JOINED_INPUTS = ops_of(Movement.REDUCE_SCATTER, form=Form.LISTED)
+# Of these the analyser compares both sizes on each rank, and fails where one is missing.
+_HAVE_BOTH_SIZES = ops_of(Movement.ALL_REDUCE, Movement.ALL_GATHER, Movement.REDUCE_SCATTER, Movement.ALL_TO_ALL)
 # Element types as c10::toString has them, where that is not the name with a capital letter.
 _DTYPES = {
     "uint8": "Byte",
@@ -87,8 +89,9 @@ def write_dumps(logs: Mapping[int, RankLog], folder: Path, *, last: int, as_json
     pickles; JSON is for other readers."""
     written = Written()
     is_cut = any(len(log.collectives) > last or log.dropped for log in logs.values())
+    sizeless = frozenset(call.identity for log in logs.values() for call in _last(log, last) if _lacks_sizes(call))
     for rank, log in sorted(logs.items()):
-        made = _dump(log, last, written, with_messages=not is_cut)
+        made = _dump(log, last, written, sizeless, with_messages=not is_cut)
         name = f"{_FILE}{rank}"
         if as_json:
             (folder / f"{name}.json").write_text(json.dumps(made), encoding="utf-8")
@@ -98,20 +101,30 @@ def write_dumps(logs: Mapping[int, RankLog], folder: Path, *, last: int, as_json
     return written
 
 
-def _dump(log: RankLog, last: int, written: Written, *, with_messages: bool) -> dict[str, Any]:
-    """Of one rank; `written` counts."""
-    first = max(len(log.collectives) - last, 0)
+def _last(log: RankLog, last: int) -> Iterator[Collective]:
+    rows = range(max(len(log.collectives) - last, 0), len(log.collectives))
+    return (log.collectives[row] for row in rows)
+
+
+def _lacks_sizes(call: Collective) -> bool:
+    """As in traces of torch's profiler, which do not have the outputs of lists."""
+    return call.op in _HAVE_BOTH_SIZES and not (call.inputs and call.outputs)
+
+
+def _dump(
+    log: RankLog, last: int, written: Written, sizeless: frozenset[Identity], *, with_messages: bool
+) -> dict[str, Any]:
+    """Of one rank; `written` counts. sizeless: calls of which some rank's sizes are not known."""
     groups = {name: group for name, group in log.groups.items() if group.ranks}
     entries: list[dict[str, Any]] = []
-    for row in range(first, len(log.collectives)):
-        call = log.collectives[row]
-        if why := _untold(call, log, with_messages=with_messages):
+    for call in _last(log, last):
+        if why := _untold(call, log, sizeless, with_messages=with_messages):
             written.left_out[why] += 1
             continue
         group = _pair(log, call) if call.is_p2p else groups[call.group]
         groups.setdefault(group.name, group)
         entries.append(_entry(log, call, group) | {"op_id": len(entries) + 1})
-    written.earlier += first
+    written.earlier += max(len(log.collectives) - last, 0)
     written.calls += len(entries)
     return {
         "version": VERSION,
@@ -124,13 +137,15 @@ def _dump(log: RankLog, last: int, written: Written, *, with_messages: bool) -> 
     }
 
 
-def _untold(call: Collective, log: RankLog, *, with_messages: bool) -> str:
+def _untold(call: Collective, log: RankLog, sizeless: frozenset[Identity], *, with_messages: bool) -> str:
     """Why a dump has no words for it; empty where it has."""
     if call.op not in OPS:
         return f"torch's analyser does not know the operator {call.op}"
     group = log.groups.get(call.group)
     if group is None or log.rank not in group.ranks:
         return "the members of the group are not known"
+    if call.identity in sizeless:
+        return "torch's analyser needs the sizes of what is sent and received, which are not known"
     if not call.is_p2p:
         return ""
     if not with_messages:

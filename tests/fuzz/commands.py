@@ -50,6 +50,10 @@ def _lines(made: Made, path: str, out: str, corpus: Corpus) -> list[list[str]]:
                     ["graph", "what-if", path, "--slow-rank", "0=2"]]  # fmt: skip
         case "profiles" | "executions" | "nodes":
             return _of_traces(path, out)
+        case "snapshot":
+            return [["memory", path], ["memory", path, "--by", "stack", "--export", f"{out}.pickle"],
+                    ["memory", path, "--at", "0.0.2", "--json", "--flame", f"{out}.json"],
+                    ["memory", path, "--diff", "0.0.1", "0.0.3"]]  # fmt: skip
         case "sweep":
             return [["open", path], ["open", path, "--picture", f"{out}.svg"], ["list", path]]
         case "cluster":

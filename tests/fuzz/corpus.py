@@ -27,6 +27,8 @@ from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest, Origin
 from prismdbg.checkpoint import bundle
 from prismdbg.errors import FacilityError
 from prismdbg.jobs.capture import rank_package
+from prismdbg.memory.snapshot import write_snapshot
+from prismdbg.memory.trace import open_trace
 from prismdbg.model.collective import Frame, TensorMeta
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.environment import InstalledFile, of_files
@@ -73,6 +75,7 @@ def make_corpus(folder: Path) -> Corpus:
     made |= {"profiles": write_profiles(folder / "profiles"), "executions": write_executions(folder / "executions")}
     made["nodes"] = write_nodes(folder / "nodes", made["run"])
     made["sweep"] = _sweep(folder / "sweep")
+    made["snapshot"] = _memory_snapshot(folder / "snapshot.pickle")
     made |= {"graph": folder / "graph.npz", "cluster": folder / "cluster.yaml", "script": folder / "checks.yaml"}
     shape = GptShape(layers=2, hidden=8, sequence=4, microbatches=2)
     graph_file.save(gpt_job(Mesh.parse("pp=2,dp=2,tp=2"), shape), made["graph"])
@@ -192,6 +195,19 @@ def _small_package(folder: Path) -> Path:
     shutil.copyfile(Path(prismdbg.__file__), folder / "__init__.py")
     (folder / "rank" / "boot.py").write_text("pass\n")
     return folder
+
+
+def _memory_snapshot(path: Path) -> Path:
+    """Of a GPU's allocator: blocks, one of them freed, and segments."""
+    trace = TraceBuilder(path.with_name("snapshot"))
+    older = trace.before(500, device=1)
+    trace.reserve(0, 1 << 20, device=1)
+    for size_bytes in (100, 200):
+        trace.allocate(size_bytes, "mm", frames=(Frame("train.py", 4, "step"),), device=1)
+    trace.free(older)
+    trace.release(1 << 19, 1 << 19, device=1)
+    write_snapshot(open_trace(trace.write()), path)
+    return path
 
 
 def _run(path: Path, *, is_whole: bool = False) -> Path:
