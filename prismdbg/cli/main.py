@@ -25,6 +25,7 @@ from prismdbg.cli.options import user_code
 from prismdbg.cli.options.config_defaults import apply_defaults, origin_of, require_commands
 from prismdbg.errors import PrismError, UsageError, quoted, suggestion
 from prismdbg.model.exit_code import as_shell
+from prismdbg.model.plain_text import one_line, plain
 from prismdbg.render import console
 from prismdbg.settings.user_config import user_config
 
@@ -189,8 +190,8 @@ def _say_error(message: str, hint: str) -> None:
     first, *rest = message.splitlines() or [""]
     lines = [f"error: {first}", *(f"  {line}" for line in rest)]
     if hint:
-        lines.append(f"  try: {hint}")
-    click.echo("\n".join(lines).encode("utf-8", "replace").decode(), err=True)
+        lines.append(f"  try: {one_line(hint)}")
+    click.echo(plain("\n".join(lines)).encode("utf-8", "replace").decode(), err=True)
 
 
 _AGAIN_S = 0.01  # at once would be in the same destructor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from prismdbg.model.plain_text import one_line
 from prismdbg.model.plurals import counted
 from prismdbg.render import stop_text
 from prismdbg.render.console import columns, size
@@ -135,7 +136,7 @@ def _wrote(answer: answers.Wrote) -> str:
     since = f"between {answer.after} and {answer.moment}" if answer.after is not None else f"before {answer.moment}"
     when = f"at {answer.moment}, by {answer.op}" if answer.op else since
     place = f", {stop_text.own_line(answer.frames)}" if answer.frames else ""
-    return f"as of {answer.asked_at}, {answer.text} was last written {when}{place}"
+    return one_line(f"as of {answer.asked_at}, {answer.text} was last written {when}{place}")
 
 
 def _allocated(answer: answers.Allocated) -> str:
@@ -147,14 +148,14 @@ def _allocated(answer: answers.Allocated) -> str:
         )
     place = f" at {stop_text.own_line(answer.frames)}" if answer.frames else ""
     block = f"{size(answer.size_bytes)} that {answer.op} allocated at {answer.moment}"
-    return f"as of {answer.asked_at}, {answer.text} is in {block}{place}"
+    return one_line(f"as of {answer.asked_at}, {answer.text} is in {block}{place}")
 
 
 def _originated(answer: answers.Originated) -> str:
     came = "was produced by" if answer.born else "was already in the inputs of"
     place = f" at {stop_text.own_line(answer.frames)}" if answer.frames else ""
     seen = "" if answer.seen_at == answer.moment else f"; first sent or received at {answer.seen_at}"
-    return f"the first {answer.what} {came} {answer.op or 'this collective'}, {answer.moment}{place}{seen}"
+    return one_line(f"the first {answer.what} {came} {answer.op or 'this collective'}, {answer.moment}{place}{seen}")
 
 
 def _differs(answer: answers.Differs) -> str:

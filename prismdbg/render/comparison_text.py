@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from prismdbg.diagnosis.rank_comparison import Aspect, Comparison, Difference, TensorDifference
 from prismdbg.model.collective import Collective, Group, group_title
+from prismdbg.model.plain_text import one_line
 from prismdbg.model.plurals import counted
 from prismdbg.render.console import columns
 
@@ -36,7 +37,7 @@ def _difference_lines(difference: Difference, groups: Sides) -> list[str]:
         lines.append(
             "  all data that it received is equal up to here, as far as it was kept: its own computation differs"
         )
-    return lines
+    return list(map(one_line, lines))
 
 
 def _call(call: Collective | None, groups: Mapping[str, Group]) -> str:

@@ -6,12 +6,13 @@ import json
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
 import click
 
+from prismdbg.model.plain_text import one_line
 from prismdbg.model.plain_text import plain as plain
 from prismdbg.model.sizes import size as size
 
@@ -33,13 +34,18 @@ def emit(text: str) -> None:
     _echo(plain(text))
 
 
+def emit_lines(lines: Iterable[str]) -> None:
+    """Each is one line, whatever is in it."""
+    emit("\n".join(map(one_line, lines)))
+
+
 def emit_json(value: object) -> None:
     _echo(json.dumps(value, indent=2))
 
 
-def say(text: str) -> None:
-    """To the person, not to the next program."""
-    _echo(plain(text), err=True)
+def say(*lines: str) -> None:
+    """To the person, not to the next program; each is one line, whatever is in it."""
+    _echo(plain("\n".join(map(one_line, lines))), err=True)
 
 
 def _echo(text: str, *, err: bool = False) -> None:

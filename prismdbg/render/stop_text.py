@@ -49,12 +49,12 @@ def stop_line(stop: Stopped, *, beginning: bool = False, asked: str = "") -> str
     call = stop.collective
     first = "this is the capsule's start moment\n" if beginning else ""
     if not call:
-        return f"{first}stopped at {stop.moment}: {reason_text(stop.reason)}"
+        return f"{first}stopped at {stop.moment}: {one_line(reason_text(stop.reason))}"
     note = f"\n{_WHY[stop.reason]}" if stop.reason in _WHY else ""
     came = asked if asked and stop.reason in ON_THE_WAY else stop.reason
     reason = why(stop) if stop.stops else came
     reason += f", event {stop.event}" if stop.event else ""
-    return f"{first}stopped at {stop.moment} ({reason}): {call_line(call)}{note}"
+    return f"{first}stopped at {stop.moment} ({one_line(reason)}): {call_line(call)}{note}"
 
 
 def reason_text(reason: str) -> str:
@@ -137,9 +137,9 @@ def notice_text(notice: Notice) -> str:
     """What is shown at once; empty for stops and divergences, which are shown with what the rank is asked then."""
     match notice:
         case Synthesized():
-            return f"{notice.moment} {notice.op}: no recording, the answer is synthesized"
+            return one_line(f"{notice.moment} {notice.op}: no recording, the answer is synthesized")
         case Departed():
-            what = headline(notice.story)
+            what = one_line(headline(notice.story))
             return (
                 f"{notice.moment}: the replay no longer follows the recording: {what}; later values depend on "
                 "synthesized data"
@@ -147,9 +147,9 @@ def notice_text(notice: Notice) -> str:
         case EndOfLog():
             return f"the whole recording was replayed: {tally_text(notice.tally)}"
         case StateCompared(equal=True):
-            return f"{notice.moment}: the parameters equal the recorded ones ({notice.actual})"
+            return one_line(f"{notice.moment}: the parameters equal the recorded ones ({notice.actual})")
         case StateCompared():
-            return f"{notice.moment}: the parameters differ: {notice.expected} recorded, {notice.actual} now"
+            return one_line(f"{notice.moment}: the parameters differ: {notice.expected} recorded, {notice.actual} now")
         case ProgramRaised():
             return "".join(notice.traceback).rstrip() or f"{notice.kind}: {notice.text}"
         case Finished():
@@ -158,12 +158,14 @@ def notice_text(notice: Notice) -> str:
             return f"{notice.moment} {stop_name(notice.stop, notice.title)}; hit by {call_line(notice.collective)}"
         case BreakpointFailed():
             name = stop_name(notice.stop, notice.title)
-            return f"{notice.moment} {name}; its condition cannot be evaluated, the rank continues: {notice.error}"
+            why = one_line(notice.error)
+            return f"{notice.moment} {name}; its condition cannot be evaluated, the rank continues: {why}"
         case Unlike():
             what = ", ".join(notice.what)
             return f"{notice.moment} is not as it was the last time: {what}. The replay is not deterministic"
         case Lost():
-            return f"the rank is lost: {notice.why}\ntype restart, or any command that goes back, to start it again"
+            lost = one_line(f"the rank is lost: {notice.why}")
+            return f"{lost}\ntype restart, or any command that goes back, to start it again"
         case CheckpointMade(asked=True):
             return f"checkpoint {notice.number} at {notice.moment} in {notice.cost_s:.2f} s"
         case Said():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from prismdbg.model.plain_text import one_line
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
 from prismdbg.telemetry.sensor import CPU_TIME, Kind, Provenance
@@ -19,9 +20,9 @@ _UNITS = {("ns", Kind.COUNTER): (1e-6, "ms/s")}  # what people read, by the unit
 def table(telemetry: Telemetry) -> str:
     shown, hidden = _shown(telemetry)
     rows = [_row(series) for series in shown]
-    lines = [console.columns(_HEADER, rows, right=_NUMBERS)] if rows else ["no sensor was read"]
-    if hidden:
-        lines.append(f"{counted(hidden, 'process', 'processes')} more that used a CPU: --export csv has all")
+    table = [console.columns(_HEADER, rows, right=_NUMBERS)] if rows else ["no sensor was read"]
+    more = f"{counted(hidden, 'process', 'processes')} more that used a CPU: --export csv has all"
+    lines = [more] if hidden else []
     lines += [f"{subject}: {name}: {text}" for (subject, name), text in telemetry.texts.items()]
     lines += [f"not available: {name} of {subject}: {why}" for (subject, name), why in telemetry.missing.items()]
     if telemetry.is_fake:
@@ -30,7 +31,7 @@ def table(telemetry: Telemetry) -> str:
         lines.append("older readings were dropped")
     if telemetry.damage:
         lines.append(f"incomplete: {telemetry.damage}")
-    return "\n".join(console.plain(line) for line in lines)
+    return "\n".join([*table, *(console.plain(one_line(line)) for line in lines)])
 
 
 def _shown(telemetry: Telemetry) -> tuple[list[Series], int]:

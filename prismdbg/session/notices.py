@@ -8,6 +8,7 @@ from typing import Any
 from prismdbg.errors import UsageError
 from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
+from prismdbg.model.plain_text import one_line
 
 Json = dict[str, Any]
 
@@ -220,6 +221,11 @@ Notice = (
 )
 
 
+def rank_says(text: str) -> str:
+    """A note of the rank's as a line of ours."""
+    return one_line(f"the rank says: {text}")
+
+
 def parse_notice(event: Json) -> Notice:
     """An event of a newer agent that is not known here becomes a line."""
     try:
@@ -267,7 +273,7 @@ def _parse(event: Json) -> Notice:
         case "stop_failed":
             return BreakpointFailed(moment=moment, stop=int(event["stop"]), error=str(event["error"]))
         case "note":
-            return Said(str(event["text"]))
+            return Said(rank_says(str(event["text"])))
         case other:
             return Said(f"event {other!r}")
 

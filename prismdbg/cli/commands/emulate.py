@@ -113,9 +113,9 @@ def command(
         done = paces.emulated if paces is not None else emulate(request, console.announce)
     _say_runs(done, request.chosen, on_virtual_clock=to_pace is not None and to_pace.clock is ClockKind.VIRTUAL)
     if done.classes is not None:
-        console.emit("\n".join(class_lines(done.classes)))
+        console.emit_lines(class_lines(done.classes))
     worth = worth_of(RunFolder.existing(output), request.world)
-    console.emit("\n".join(worth.lines()))
+    console.emit_lines(worth.lines())
     if done.fit.not_checked:
         console.announce(f"not checked whether these ranks fit together: {done.fit.not_checked}")
     if done.fit.problem is not None:

@@ -212,7 +212,7 @@ def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: s
     classes = counted(len(timeline.teams), "class", "classes")
     of = counted(timeline.graph.mesh.world, "rank")
     console.say(f"{output}: {kind}, {classes} of {of}, {console.size(output.stat().st_size)}")
-    console.say("\n".join(timeline.fidelity.lines()))
+    console.say(*timeline.fidelity.lines())
 
 
 def _export_chakra(graph: JobGraph, output: Path, ranks: tuple[int, ...]) -> None:
@@ -275,4 +275,4 @@ def _width() -> int:
 
 
 def _emit(lines: Sequence[str]) -> None:
-    console.emit("\n".join(lines))
+    console.emit_lines(lines)

@@ -27,7 +27,6 @@ from prismdbg.jobs.replay.verdict import AS_RECORDED, Outcome
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.model.moment import Moment
-from prismdbg.model.plain_text import one_line
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
 from prismdbg.render.stop_text import source_lines
@@ -271,10 +270,10 @@ def _print(verdict: Verdict, output: str, incident: str) -> None:
     if verdict.outcome in (*AS_RECORDED, Outcome.INCONCLUSIVE):
         console.say(f"recorded as: {incident}")
     for line in (*verdict.notes, *_of_tally(verdict.tally)):
-        console.say(one_line(line))
+        console.say(line)
     for state in verdict.states:
         sign = "=" if state["equal"] else "!="
-        console.say(one_line(f"parameters at {state['moment']}: {state['actual']} {sign} {state['expected']}"))
+        console.say(f"parameters at {state['moment']}: {state['actual']} {sign} {state['expected']}")
     if verdict.states.left_out:
         console.say(f"parameters: {counted(verdict.states.left_out, 'further comparison')} not shown")
 

@@ -53,7 +53,7 @@ def command(output: Path, mesh: str, rank: int, budget: float, timeout: float, j
     )
     with output_file.whole_folder(output) as folder:
         done = sample(request, folder, budget, console.announce)
-    console.emit("\n".join(_lines(output, done)))
+    console.emit_lines(_lines(output, done))
 
 
 def _lines(output: Path, done: Sampled) -> list[str]:

@@ -244,7 +244,7 @@ def _show(results: Sequence[Result], cap_bytes: int, request: SweepRequest) -> N
         said.append(sweep_text.NO_ENERGY)
     if request.how is How.PREDICT:
         said.append(sweep_text.PREDICTED.format(error=PREDICTION_ERROR))
-    console.emit("\n".join(["", *said]))
+    console.emit_lines(["", *said])
 
 
 def _values(results: list[Result], cap_bytes: int) -> dict[str, object]:

@@ -99,7 +99,7 @@ def command(
                 console.emit(f"{_WORDS[finding.severity]}  {one_line(str(finding))}")
         files, size_bytes = whole.manifest.files, whole.manifest.size_bytes
         whole_capsule = f"complete: {counted(len(files), 'file')}, {console.size(size_bytes)}, ready to replay"
-        console.say(wrong or whole_capsule)
+        console.say(*(wrong or [whole_capsule]))
     return ExitCode.BAD_CAPSULE if wrong else ExitCode.OK
 
 
@@ -111,7 +111,7 @@ def _told(checked: Checked) -> int:
             f"the registered state is all that the {counted(checked.steps, 'step')} after {checked.start} depend on"
         )
     for note in verdict.notes:
-        console.say(one_line(note))
+        console.say(note)
     return CODES[verdict.outcome]
 
 
@@ -125,15 +125,16 @@ def _json(capsule: Path, found: list[Finding]) -> dict[str, object]:
     }
 
 
-def _wrong(capsule: Path, found: list[Finding]) -> str:
+def _wrong(capsule: Path, found: list[Finding]) -> list[str]:
     """The error, and what to do; empty where there is none."""
     if bad := sum(finding.severity is Severity.FATAL for finding in found):
-        return (
-            f"error: {capsule} has {counted(bad, 'fault')}\n  try: capture the rank again, or fetch the capsule again"
-        )
+        return [
+            f"error: {capsule} has {counted(bad, 'fault')}",
+            "  try: capture the rank again, or fetch the capsule again",
+        ]
     if any(finding.severity is Severity.INCOMPLETE for finding in found):
-        return (
-            f"error: {capsule} is unaltered but incomplete\n"
-            "  try: record with a larger --window, or put back the files that it names; see `lack` above"
-        )
-    return ""
+        return [
+            f"error: {capsule} is unaltered but incomplete",
+            "  try: record with a larger --window, or put back the files that it names; see `lack` above",
+        ]
+    return []

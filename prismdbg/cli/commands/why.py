@@ -72,7 +72,7 @@ def command(run: Path, as_json: bool, whole: bool, nccl_logs: tuple[Path, ...], 
     terminal = Console(highlight=False, soft_wrap=True)
     _show(diagnosis, terminal)
     for line in nccl_lines(nccl) if nccl is not None else ():
-        terminal.print(Text(f"nccl: {console.plain(line)}"))
+        terminal.print(_one(f"nccl: {line}"))
 
 
 def _require_log(diagnosis: Diagnosis) -> None:
@@ -86,13 +86,18 @@ def _require_log(diagnosis: Diagnosis) -> None:
 
 def _show(diagnosis: Diagnosis, terminal: Console) -> None:
     if not diagnosis.verdicts:
-        terminal.print(diagnosis.summary)
+        terminal.print(_one(diagnosis.summary))
     for verdict in diagnosis.verdicts:
         terminal.print(_heading(verdict))
         for line in (*diagnosis.places(verdict), *verdict.lines):
-            terminal.print(Text(f"    {console.plain(one_line(line))}"))
+            terminal.print(_one(f"    {line}"))
     for line in diagnosis.missing:
-        terminal.print(Text(f"missing: {console.plain(line)}", style="dim"))
+        terminal.print(_one(f"missing: {line}", style="dim"))
+
+
+def _one(line: str, style: str = "") -> Text:
+    """It may hold names and texts of the program."""
+    return Text(console.plain(one_line(line)), style=style)
 
 
 def _heading(verdict: Verdict) -> Text:

@@ -15,6 +15,7 @@ from prismdbg.debugger.debugger import Debugger
 from prismdbg.debugger.program import Program, Unseen
 from prismdbg.errors import Defect, PrismError, WaitTimeout
 from prismdbg.model.breakpoints import StopReason
+from prismdbg.model.plain_text import one_line
 from prismdbg.render import answer_text, stop_text
 from prismdbg.render.console import plain
 from prismdbg.session import answers, notices
@@ -208,7 +209,9 @@ class Repl:
     def _show_error(self, error: PrismError) -> None:
         self.refused += 1
         self._show_output()
-        self.show(f"error: {error}" + (f"\n  try: {error.hint}" if error.hint else ""))
+        first, *rest = str(error).splitlines() or [""]
+        lines = [f"error: {first}", *(line if line.startswith(" ") else f"  {line}" for line in rest)]
+        self.show("\n".join([*lines, *([f"  try: {one_line(error.hint)}"] if error.hint else [])]))
 
 
 def _verb(text: str) -> str:

@@ -164,28 +164,28 @@ def show(result: Scripted, capsule: Path) -> None:
         _show_check(check, capsule)
     for place in findings.places:
         found = answer_text(place.answer) if place.answer is not None else f"not found: {place.why}"
-        console.emit(f"back to    {place.name}: {found}")
+        console.emit_lines([f"back to    {place.name}: {found}"])
     for record in findings.records:
-        console.emit(f"recorded   {record.name} at {record.moment}: {record.text}{_assumed(record.assumed)}")
+        console.emit_lines([f"recorded   {record.name} at {record.moment}: {record.text}{_assumed(record.assumed)}"])
     for note in findings.notes:
         console.say(note)
     verdict = result.verdict
     if verdict is not None and verdict.story is not None:
-        console.say(render_divergence(verdict.story))
+        console.say(*render_divergence(verdict.story).splitlines())
     elif verdict is not None:
         console.say(verdict.summary)
     for note in verdict.notes if verdict is not None else ():
         console.say(note)
     if result.fix is not None:
-        console.emit(result.fix.text)
+        console.emit_lines([result.fix.text])
     if findings.checks:
-        console.emit(_summary(findings))
+        console.emit_lines([_summary(findings)])
 
 
 def _show_check(check: Finding, capsule: Path) -> None:
     at = f" at {check.moment}" if check.moment is not None else ""
     times = f" ({check.hits} times)" if check.kind == "expect" and check.hits > 1 else ""
-    console.emit(f"{_MARKS[check.outcome]}  {check.title}{at}{times}{_assumed(check.assumed)}")
+    console.emit_lines([f"{_MARKS[check.outcome]}  {check.title}{at}{times}{_assumed(check.assumed)}"])
     if check.outcome is Outcome.FAILED:
         lines = [f"{check.place}: {check.text}", check.message]
         lines += [f"breakpoint: {check.stop}"] if check.stop else []

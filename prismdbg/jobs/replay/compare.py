@@ -30,6 +30,7 @@ from prismdbg.protocol.wire import InvalidMessage, Message
 from prismdbg.session.causes import not_hidden
 from prismdbg.session.divergence_text import causes_lines
 from prismdbg.session.frames import frames_of, own_frame
+from prismdbg.session.notices import rank_says
 from prismdbg.settings.process_stat import fields_of, is_stopped
 
 SOURCE_BOUND_S = 10.0
@@ -234,7 +235,7 @@ def _take(event: Message, verdict: Verdict, live: LiveReplay, received: Received
     elif kind == "synthesized":
         verdict.take_synthesized(event, received)
     elif kind == "note":
-        verdict.said.add(event["text"])
+        verdict.said.add(rank_says(event["text"]))
     elif kind == "all_compared":
         verdict.is_covered = True
     elif kind == "stopped" and event["reason"] == "until":

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.jobs.capture.capture_state import capture_state
 from prismdbg.jobs.replay.compare import Verdict, run_to_end
 from prismdbg.jobs.replay.replay import ReplayRequest, Say, open_replay
+from prismdbg.jobs.replay.verdict import Outcome
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.moment import Moment
+from prismdbg.model.plurals import counted
 
 NICENESS = 10  # the job's ranks come first
 
@@ -36,5 +38,14 @@ def check_state(run: RunFolder, rank: int, *, steps: int, runtime: str, timeout_
         )  # fmt: skip
         with open_replay(ReplayRequest(capsule=capsule, runtime=runtime), say) as live:
             verdict = run_to_end(live, until=None, strict=False, timeout_s=timeout_s)
-        start = capsule.manifest.moment_a
-    return Checked(verdict=verdict, start=start, steps=capsule.manifest.moment_b.step - start.step)
+        return checked(verdict, capsule.manifest, steps)
+
+
+def checked(verdict: Verdict, manifest: Manifest, wanted: int) -> Checked:
+    """An identical replay of fewer than the wanted steps says too little: of a rank that has ended there may be no
+    more."""
+    start, steps = manifest.moment_a, manifest.moment_b.step - manifest.moment_a.step
+    if verdict.outcome is Outcome.IDENTICAL and steps < wanted:
+        verdict.outcome = Outcome.INCONCLUSIVE
+        verdict.why = f"the recording has {counted(steps, 'step')} after the newest state snapshot, fewer than {wanted}"
+    return Checked(verdict=verdict, start=start, steps=steps)

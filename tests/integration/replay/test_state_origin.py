@@ -91,6 +91,13 @@ def test_a_job_that_runs_is_captured_and_verified(tmp_path: Path) -> None:
     assert len(kept) == 2 and all(step % 50 == 0 for step in kept)
 
 
+def test_a_rank_that_ended_too_early_is_not_verified(recorded: Recorded) -> None:
+    said = prismdbg("verify", recorded.run.path, "--state", "--steps", STEPS, "--runtime", "local")
+    assert said.code == 7, said.out + said.err
+    assert said.out.startswith("inconclusive: the recording has 1 step after the newest state snapshot, fewer than 14")
+    assert "is all that the" not in said.err
+
+
 def test_no_privilege_and_no_criu_are_needed(tmp_path: Path) -> None:
     """Recorded, captured and replayed by processes that have no capability at all."""
     without = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]

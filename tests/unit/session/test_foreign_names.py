@@ -9,8 +9,12 @@ import pytest
 from prismdbg.jobs.replay.compare import Verdict
 from prismdbg.jobs.replay.verdict import Outcome
 from prismdbg.model.collective import Frame, Group
+from prismdbg.model.moment import Moment
 from prismdbg.render import stop_text
+from prismdbg.render.answer_text import answer_text
 from prismdbg.render.value_text import value_text
+from prismdbg.session import notices
+from prismdbg.session.answers import Originated
 from prismdbg.session.divergence_text import render_divergence
 
 SAID = "identical up to 9.9: 99 collectives compared"
@@ -27,7 +31,26 @@ DIFFERENCE = {"field": "op", "expected": NAME, "actual": NAME, "structural": Tru
 PEERS = {"group": NAME, "title": NAME, "size": 1, "recorded_ns": None, "members": []}
 SOURCE = {"filename": NAME, "line": 1, "function": NAME, "first": 1, "lines": [NAME, NAME]}
 
+AT = Moment(1, 1)
+STORY = {"moment": "1.1", "expected": None, "actual": CALL, "differences": [DIFFERENCE]}
+ORIGIN = Originated(
+    asked_at=AT, moment=AT, op=NAME, born=True, what="NaN", seen_at=AT, frames=(), exact=True, stop=None
+)
+NOTICES = {
+    "synthesized": notices.Synthesized(moment=AT, op=NAME),
+    "departed": notices.Departed(moment=AT, story=STORY),
+    "state": notices.StateCompared(moment=AT, equal=True, expected=NAME, actual=NAME),
+    "other state": notices.StateCompared(moment=AT, equal=False, expected=NAME, actual=NAME),
+    "failed breakpoint": notices.BreakpointFailed(moment=AT, stop=1, error=NAME),
+    "lost": notices.Lost(moment=AT, why=NAME),
+    "note": notices.parse_notice({"event": "note", "text": NAME}),
+}
+
 TEXTS = {
+    **{name: stop_text.notice_text(notice) for name, notice in NOTICES.items()},
+    "stop": stop_text.stop_line(notices.parse_stop({"moment": "1.1"}, NAME)),
+    "stop at a call": stop_text.stop_line(notices.parse_stop({"moment": "1.1", "collective": CALL}, NAME)),
+    "origin": answer_text(ORIGIN),
     "group": Group(name="1", ranks=(0,), desc=NAME).title,
     "frame": str(Frame(NAME, 1, NAME)),
     "verdict": Verdict(outcome=Outcome.DIVERGED, why=NAME, moment="1.1").summary,

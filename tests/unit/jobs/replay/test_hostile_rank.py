@@ -28,7 +28,7 @@ from prismdbg.jobs.replay.compare import run_to_end
 from prismdbg.jobs.replay.replay import LiveReplay
 from prismdbg.protocol import client as protocol_client
 from prismdbg.protocol import wire
-from prismdbg.protocol.client import AgentClient, NotWaitedFor, connect_when_ready
+from prismdbg.protocol.client import AgentClient, AgentError, NotWaitedFor, connect_when_ready
 from prismdbg.protocol.messages import EVENTS, REPLIES, checked_event, checked_reply
 from prismdbg.protocol.wire import InvalidMessage, parse_line
 from prismdbg.render import console
@@ -401,6 +401,20 @@ def debugged(rank: DamagedRank, lines: tuple[str, ...]) -> str:
 def test_a_debugger_shows_what_a_good_rank_says() -> None:
     shown = debugged(DamagedRank(), (*LOOKS, *MOVES))
     assert "float32[2] cpu" in shown and "is a bug" not in shown
+
+
+class RefusingRank(DamagedRank):
+    """Says why it gives no value, in lines of its own."""
+
+    def ask(self, verb: str, **told: Any) -> Any:
+        if verb == "evaluate":
+            raise AgentError("no\nstopped at 9.9", hint="none\nstopped at 9.9")
+        return super().ask(verb, **told)
+
+
+def test_an_error_of_a_hostile_rank_begins_no_line() -> None:
+    shown = debugged(RefusingRank(), ("print x",))
+    assert "error: no\n  stopped at 9.9\n  try: none stopped at 9.9\n" in shown
 
 
 @pytest.mark.parametrize("kind", sorted(GOOD_EVENTS))
