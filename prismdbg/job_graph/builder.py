@@ -15,7 +15,7 @@ from prismdbg.job_graph import rank_end, synthesized
 from prismdbg.job_graph.as_recorded import as_recorded
 from prismdbg.job_graph.cpu_waits import displaced
 from prismdbg.job_graph.origin import origin_of
-from prismdbg.job_graph.recorded_step import last_whole_step, near, recorded_step, traced_in
+from prismdbg.job_graph.recorded_step import check_computed, last_whole_step, near, recorded_step, traced_in
 from prismdbg.job_graph.replicated_ranks import replicate
 from prismdbg.job_graph.slice_entries import Source, entries_of
 from prismdbg.jobs.evidence import gather
@@ -105,6 +105,9 @@ def build_graph(request: GraphRequest) -> JobGraph:
         whole = {rank: _reaching(log, folders[rank], step) if folders else log for rank, log in logs.items()}
         logs = {rank: near(log, range(step, step + 1)) for rank, log in whole.items()}
     rank_end.check_whole(mesh, logs, step)
+    if folders and not emulated:
+        for log in logs.values():
+            check_computed(log, step)
     doubts = job.gaps or rank_end.doubts_of(mesh, logs, step)
     if request.as_recorded:
         recorded_graph = as_recorded(mesh, logs, step, folders or None)
