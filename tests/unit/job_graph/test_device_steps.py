@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from capsules import make_capsule
 
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.builder import GraphRequest, build_graph
+from prismdbg.job_graph.captured_rank import CapturedRequest, captured_graph
 from prismdbg.simulate.graph.mesh import Mesh
 from tests.tiny_log import TinyLog
 
@@ -40,3 +43,11 @@ def test_on_the_host_and_emulated_a_thread_stands_in_its_call(
     tmp_path: Path, device: str, about: dict[str, object]
 ) -> None:
     assert build_graph(run(tmp_path, device, **about)).mesh == MESH
+
+
+def test_nor_does_one_of_a_captured_rank(tmp_path: Path) -> None:
+    for device, fits in (("cpu", True), ("cuda:0", False)):
+        capsule = make_capsule(tmp_path / device, device=device).path
+        request = CapturedRequest(capsule=capsule, replay=False)
+        with nullcontext() if fits else pytest.raises(UsageError, match="rank 0 ran step 2 on cuda:0"):
+            assert captured_graph(request, MESH, ["dp"], print).mesh == MESH
