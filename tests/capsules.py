@@ -37,10 +37,13 @@ STATE = replace(MANIFEST, origin=Origin.STATE, oldest_reader=OLDEST_WITH_STATE)
 IMAGE = replace(MANIFEST, origin=Origin.IMAGE, contains_raw_memory=True)
 
 
-def make_capsule(path: Path, manifest: Manifest = MANIFEST, *, steps: int = 3, **parts: Any) -> Capsule:
-    """`steps` in the log; `parts`: further files, by what stands behind `prismdbg/` up to the dot."""
+def make_capsule(
+    path: Path, manifest: Manifest = MANIFEST, *, steps: int = 3, device: str = "cpu", **parts: Any
+) -> Capsule:
+    """`steps` in the log, `device` of its tensors; `parts`: further files, by what stands behind `prismdbg/` up to the
+    dot."""
     with tempfile.TemporaryDirectory() as folder, CapsuleWriter(path) as writer:
-        write_training(Path(folder) / "log", steps, rank=manifest.rank)
+        write_training(Path(folder) / "log", steps, rank=manifest.rank, device=device)
         writer.add_tree(layout.LOG, Path(folder) / "log")
         writer.add_json(layout.RANK, {**RANK, "past_records": 0} if manifest.origin is Origin.STATE else RANK)
         for name, value in parts.items():

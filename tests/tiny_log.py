@@ -136,12 +136,12 @@ def _tensor(meta: TensorMeta) -> bytes:
     return head + b"".join(size.to_bytes(8, "little", signed=True) for size in meta.shape)
 
 
-def write_training(folder: Path, steps: int = 3, per_step: int = 2, rank: int = 0) -> TinyLog:
+def write_training(folder: Path, steps: int = 3, per_step: int = 2, rank: int = 0, device: str = "cpu") -> TinyLog:
     """A rank that all-reduces `per_step` times a step and receives 16 bytes each time."""
     log = TinyLog(folder, rank)
     log.group("0", (0, 1), "default_pg")
     for step in range(steps):
         for collective in range(1, per_step + 1):
-            log.complete(log.issue(step, collective), bytes([step, collective]) * 8)
+            log.complete(log.issue(step, collective, device=device), bytes([step, collective]) * 8)
         log.step(step + 1)
     return log

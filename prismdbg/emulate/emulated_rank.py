@@ -223,7 +223,9 @@ class EmulatedRank:
 
     def _say_output(self) -> None:
         if lines := self._output.last_lines():
-            self._program.say(f"the last lines that rank {self.rank} printed:\n{lines}")
+            self._program.say(f"the last lines that rank {self.rank} printed:")
+            for line in lines.splitlines():
+                self._program.say(f"  | {line}")
 
     @property
     def _see_output(self) -> str:

@@ -51,11 +51,13 @@ _POINT_TO_POINT = {Movement.SEND: SEND, Movement.RECEIVE: RECV}
 
 @dataclass(slots=True, kw_only=True)
 class Written:
-    """As `exporters/flight_recorder.py` counts."""
+    """As `exporters/flight_recorder.py` counts. on_device: calls that are issued and left: what the rank computed
+    before the next one is not known."""
 
     ranks: list[int] = field(default_factory=list)
     calls: int = 0
     earlier: int = 0
+    on_device: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
 
 
@@ -101,6 +103,7 @@ def _write_rank(file: IO[bytes], log: RankLog, last: int, numbers: _Numbers, wri
     for node in _nodes(log, calls, numbers):
         file.write(prefixed(node))
     written.calls += len(calls)
+    written.on_device += sum(call.is_on_device for call in calls)
 
 
 def _untold(call: Collective, numbers: _Numbers) -> str:
@@ -147,7 +150,8 @@ def _nodes(log: RankLog, calls: list[Collective], numbers: _Numbers) -> Iterator
 
 def _goes_on_ns(call: Collective) -> int:
     ended_ns = call.time_completed_ns or call.time_created_ns
-    return call.time_created_ns if call.is_async or call.is_p2p else max(ended_ns, call.time_created_ns)
+    goes_on_at_once = call.is_async or call.is_p2p or call.is_on_device
+    return call.time_created_ns if goes_on_at_once else max(ended_ns, call.time_created_ns)
 
 
 def _needed_ns(call: Collective) -> int:

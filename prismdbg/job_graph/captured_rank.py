@@ -14,7 +14,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.errors import RankLost, UsageError
-from prismdbg.job_graph.recorded_step import RecordedStep, recorded_step, traced_in
+from prismdbg.job_graph.recorded_step import RecordedStep, check_computed, recorded_step, traced_in
 from prismdbg.job_graph.replicated_ranks import replicate
 from prismdbg.job_graph.slice_entries import Source, entries_of
 from prismdbg.jobs.capture.packed_memory import packed_trace
@@ -107,6 +107,8 @@ def _entries(
     recorded = recorded_step(log, step)
     if recorded is None:
         raise UsageError(f"rank {manifest.rank} issued nothing in step {step}", hint="choose another with --step")
+    if not manifest.emulated:
+        check_computed(log, step)
     source = Source(split=Provenance.REPLAYED, from_ns=recorded.from_ns, until_ns=recorded.until_ns)
     entries = entries_of(recorded.graph, mesh, source)
     check(entries)

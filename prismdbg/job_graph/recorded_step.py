@@ -10,6 +10,7 @@ import numpy as np
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.memory_reader import is_trace
+from prismdbg.errors import UsageError
 from prismdbg.log.rank_log import columns_of, rank_log
 from prismdbg.memory.trace import open_trace
 from prismdbg.memory.traced_step import Border, TracedStep, traced_step
@@ -72,6 +73,18 @@ def last_whole_step(logs: Iterable[RankLog]) -> int:
 def steps_begun(log: RankLog) -> int:
     marks = max((mark.step for mark in log.steps), default=0)
     return max(marks, int(columns_of(log).step.max(initial=0)))
+
+
+def check_computed(log: RankLog, step: int) -> None:
+    """UsageError where a call of a recorded step is on a device: it is issued and left, so that the log does not show
+    what was computed between two calls."""
+    for call in log.collectives:
+        if call.moment.step == step and call.is_on_device:
+            device = (call.inputs or call.outputs)[0].device
+            raise UsageError(
+                f"rank {log.rank} ran step {step} on {device}: the log does not show how long it computed",
+                hint="build the graph of an emulated job; export --format perfetto shows the times of this one",
+            )
 
 
 def near(log: RankLog, steps: range) -> RankLog:

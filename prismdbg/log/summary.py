@@ -125,7 +125,7 @@ class Digest:
     _parts: list[_Part] = field(default_factory=list)
     _open: dict[int, tuple[int, int]] = field(default_factory=dict)  # part and place of what may complete later
     _first: set[int] = field(default_factory=set)  # the first collectives with NaN or Inf
-    _has_sent: bool = False
+    _first_sent: int = 1 << 64  # no record has this number
     _has_received: bool = False
 
     def add(
@@ -183,9 +183,9 @@ class Digest:
         sent = issues[seg.field(words, issues, fmt.ISSUE, 15) & _SENT > 0]
         told = completions[seg.field(words, completions, fmt.COMPLETE, 7) & _SENT_LATER > 0]
         senders = [*seg.field(words, sent, fmt.ISSUE, 0).tolist(), *seg.field(words, told, fmt.COMPLETE, 0).tolist()]
-        if senders and not self._has_sent:
-            self._has_sent = True
-            self._first.add(min(senders))
+        if senders and min(senders) < self._first_sent:  # a device may tell of an earlier one later
+            self._first_sent = min(senders)
+            self._first.add(self._first_sent)
         received = completions[seg.field(words, completions, fmt.COMPLETE, 7) & _RECEIVED > 0]
         if len(received) and not self._has_received:
             self._has_received = True

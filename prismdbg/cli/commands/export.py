@@ -126,6 +126,9 @@ def _write_chakra(source: Source, output: Path, last: int) -> Iterator[str]:
         written = chakra.write_traces(source.evidence.logs, folder, last=last)
     what = f"{counted(len(written.ranks), 'trace')} with {counted(written.calls, 'call')}"
     yield f"{output}: {what}, and {chakra.GROUPS_FILE}"
+    if written.on_device:
+        calls = f"{counted(written.on_device, 'call')} on a device"
+        yield f"{calls}: the log does not show what was computed between them; the traces have the host's times there"
     yield from (f"left out: {counted(count, 'call')}: {why}" for why, count in sorted(written.left_out.items()))
     yield from _earlier(written.earlier)
 

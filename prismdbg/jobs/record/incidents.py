@@ -6,15 +6,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 
 from prismdbg.capsule.log.batch import Batch
 from prismdbg.capsule.log.events import Event, Note, StepMark
 from prismdbg.capsule.log.notes import moment_of
 from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.diagnosis.collective_key import CollectiveKey, collective_key
 from prismdbg.diagnosis.wording import place
 from prismdbg.errors import UsageError
-from prismdbg.jobs.storage.run_folder import attempt_of
+from prismdbg.jobs.storage.run_folder import attempt_of, rank_of
 from prismdbg.model.collective import Collective, Group, State, group_title
 from prismdbg.model.moment import Moment
 
@@ -91,6 +93,13 @@ class _Nonfinite:
     record: Collective
     groups: Mapping[str, Group]
     sent: bool
+
+    @property
+    def key(self) -> CollectiveKey:
+        """The same for all that take part, a sender and a receiver, too."""
+        name = self.record.group
+        group = self.groups.get(name, Group(name=name, ranks=()))
+        return collective_key(self.record, rank_of(Path(self.folder)), group)
 
     @property
     def seen_ns(self) -> int:
@@ -197,7 +206,7 @@ class _Attempt:
     def _first_of_nonfinite(self) -> _Nonfinite:
         """On a device what was sent is known only when all have received it: there, the sender goes first."""
         earliest = min(self._nonfinite, key=lambda n: n.seen_ns)
-        senders = [n for n in self._nonfinite if n.sent and n.record.identity == earliest.record.identity]
+        senders = [n for n in self._nonfinite if n.sent and n.key == earliest.key]
         return min(senders or [earliest], key=lambda n: n.seen_ns)
 
     def note_notable(self, folder: str, record: Collective, groups: Mapping[str, Group], now_ns: int) -> None:

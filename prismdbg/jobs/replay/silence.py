@@ -52,4 +52,5 @@ def _pauses_ns(records: Iterable[Collective]) -> Iterable[int]:
 
 
 def _ended_ns(record: Collective) -> int:
-    return max(record.time_created_ns, record.time_completed_ns or 0)
+    """When it held its thread no longer: on a device as soon as it was issued."""
+    return record.time_created_ns if record.is_on_device else max(record.time_created_ns, record.time_completed_ns or 0)

@@ -21,6 +21,7 @@ from torch._C._distributed_c10d import (  # type: ignore[attr-defined]
     PythonCallbackWork,
     _create_work_from_future,
 )
+from torch.distributed import distributed_c10d as c10d
 
 from prismdbg.model.collective import Failure
 from prismdbg.rank.c10d.call import Call
@@ -109,6 +110,11 @@ def wrap(call: Call, result: Any, completion: Completion) -> Any:
         completion.done()
         return result
     inner = call.work_of(result)
+    if inner is None:  # NCCL's: the calling thread's stream is behind the call, but for those that are issued together
+        if call.is_async or call.spec.is_p2p or call.group in c10d._world.pg_coalesce_state:
+            call.outputs = []  # what it receives is not there yet, and nobody says when
+        completion.done()
+        return result
     if call.spec.is_from_any:
         return AnySourceWork(inner, completion).boxed()
     try:

@@ -14,7 +14,7 @@ from prismdbg.errors import PrismError, UsageError
 from prismdbg.expr.evaluator import evaluate
 from prismdbg.expr.parser import Expression, parse
 from prismdbg.model.breakpoints import BreakpointKind
-from prismdbg.model.collective import Collective, Identity
+from prismdbg.model.collective import Collective, Identity, State
 from prismdbg.model.moment import Moment
 from prismdbg.rank.c10d import fingerprint
 from prismdbg.rank.c10d.call import Call, metas
@@ -134,6 +134,13 @@ class CallView:
         raise KeyError(name)
 
 
+def _is_unknown(record: Collective | None) -> bool:
+    """Whether nothing recorded says what was sent: on a device the end says it, if there was room to look."""
+    return record is None or (
+        record.is_on_device and (record.state is not State.COMPLETED or record.fingerprint is None)
+    )
+
+
 @dataclass(slots=True)
 class Breakpoints:
     """`fail(number, error)` is told of a condition that cannot be evaluated."""
@@ -159,7 +166,7 @@ class Breakpoints:
         for one in self.watched:
             if not self._is_meant(one, view):
                 continue
-            if one.kind is BreakpointKind.NAN and view.record is None:
+            if one.kind is BreakpointKind.NAN and _is_unknown(view.record):
                 sent = fingerprint.nonfinite([t for t in view.call.sent if not t.is_sparse])
                 if not (sent and one.is_early and self.holds(one, view.cheap, view.frame)):
                     waiting.append(one)
@@ -175,7 +182,7 @@ class Breakpoints:
         return [one for one in waiting if self._late(one, view)]
 
     def _late(self, one: Watched, view: CallView) -> bool:
-        if one.kind is BreakpointKind.NAN and view.record is None:
+        if one.kind is BreakpointKind.NAN and _is_unknown(view.record):
             tensors = [t for t in (*view.inputs, *view.call.received) if not t.is_sparse]
             if not fingerprint.nonfinite(tensors):
                 return False
@@ -214,7 +221,7 @@ class Breakpoints:
                 self._failed(one, UsageError("values depend on synthesized answers, so NaN is not checked"))
                 return False
             case BreakpointKind.NAN:
-                return record is None or record.sent_nonfinite or record.received_nonfinite
+                return record is None or _is_unknown(record) or record.sent_nonfinite or record.received_nonfinite
             case BreakpointKind.PEER:
                 return bool(call.spec.is_p2p and call.root == one.spec.get("peer"))
             case BreakpointKind.ALLOCATION | BreakpointKind.EXCEPTION | BreakpointKind.DIVERGENCE:

@@ -44,9 +44,9 @@ class First:
 
 
 @pytest.fixture
-def first(spawn: Spawn, tmp_path: Path, built: Path) -> Callable[[str], First]:
-    def run(scenario: str) -> First:
-        (one,) = run_job(spawn, tmp_path, "on_device", 1, scenario, str(built))
+def first(spawn: Spawn, tmp_path: Path, built: Path) -> Callable[..., First]:
+    def run(scenario: str, kernels: str = "native") -> First:
+        (one,) = run_job(spawn, tmp_path, "on_device", 1, scenario, str(built), kernels)
         report, calls = one.report(), one.log().collectives
         assert report["lost"] == ""
         kept = [read_payload(one.folder, c.payload) if c.payload else None for c in calls]
@@ -55,31 +55,41 @@ def first(spawn: Spawn, tmp_path: Path, built: Path) -> Callable[[str], First]:
     return run
 
 
-def test_a_call_that_is_not_asynchronous_is_complete_when_it_returns(first: Callable[[str], First]) -> None:
-    one = first("sync")
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_a_call_that_is_not_asynchronous_is_complete_when_it_returns(first: Callable[..., First], kernels: str) -> None:
+    one = first("sync", kernels)
     assert one.found == [] and one.received == [RECEIVED]
 
 
-def test_a_work_that_is_only_polled_ends_its_call(first: Callable[[str], First]) -> None:
+def test_a_work_that_is_only_polled_ends_its_call(first: Callable[..., First]) -> None:
     one = first("polled")
     assert one.found == [[0, 1], True, [1]]
     assert one.received == [RECEIVED, None], "the second work was dropped: nothing says when its tensors were there"
 
 
-def test_calls_that_are_issued_together_are_complete_when_all_are_issued(first: Callable[[str], First]) -> None:
+def test_calls_that_are_issued_together_are_complete_when_all_are_issued(first: Callable[..., First]) -> None:
     one = first("sync_together")
     assert one.found == [[0, 1], []] and one.received == [RECEIVED, RECEIVED]
 
 
-def test_messages_that_are_issued_together_are_open_until_they_are_waited_for(first: Callable[[str], First]) -> None:
+def test_messages_that_are_issued_together_are_open_until_they_are_waited_for(first: Callable[..., First]) -> None:
     one = first("messages_together")
     assert one.found == [[0, 1], []], "and a later call is none of them"
     assert [call.name for call in one.calls] == ["send", "recv", "all_reduce"]
     assert one.received == [None, RECEIVED, RECEIVED]
 
 
-def test_calls_that_cannot_be_issued_together_have_failed(first: Callable[[str], First]) -> None:
+def test_calls_that_cannot_be_issued_together_have_failed(first: Callable[..., First]) -> None:
     one = first("end_raises")
     assert one.found == ["the peer is gone", []]
     assert [call.state for call in one.calls] == [State.FAILED, State.FAILED]
     assert all(call.failure is not None and "the peer is gone" in call.failure.text for call in one.calls)
+
+
+@pytest.mark.parametrize("scenario", ["messages_together", "sync_together"])
+def test_the_python_kernels_keep_nothing_of_calls_that_are_issued_together(
+    first: Callable[..., First], scenario: str
+) -> None:
+    """What they receive is not there yet."""
+    one = first(scenario, "python")
+    assert one.found == [[], []] and one.received[:2] == [None, None]

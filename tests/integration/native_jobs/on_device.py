@@ -13,10 +13,12 @@ from rank import ARGUMENTS, RANK, WORLD, native
 from torch.utils import backend_registration
 
 from prismdbg.rank.recording import coalescing
+from prismdbg.rank.recording.python_recorder import PythonRecorder
 
 sys.path.insert(0, ARGUMENTS[1])
 import fake_nccl
 
+recorder: Any = PythonRecorder() if "python" in ARGUMENTS else native
 PEER = 1 - RANK
 backend_registration._setup_privateuseone_for_python_backend("npu")
 DEVICE = torch.device("npu")
@@ -33,15 +35,15 @@ def on_host(tensor: torch.Tensor, **_: Any) -> torch.Tensor:
 def sync() -> list[Any]:
     """Not asynchronous: complete when it returns."""
     dist.all_reduce(tensor())
-    return native.in_flight()
+    return recorder.in_flight()
 
 
 def polled() -> list[Any]:
     """The works are kept: what ends one is that the program saw that it is complete."""
     works = [dist.all_reduce(tensor(), async_op=True) for _ in range(2)]
-    before = native.in_flight()
+    before = recorder.in_flight()
     fake_nccl.complete()
-    return [before, works[0].is_completed(), native.in_flight()]
+    return [before, works[0].is_completed(), recorder.in_flight()]
 
 
 def sync_together() -> list[Any]:
@@ -50,17 +52,17 @@ def sync_together() -> list[Any]:
     with dist._coalescing_manager(device=DEVICE):
         for _ in range(2):
             dist.group.WORLD.allreduce([tensor()], options)
-        before = native.in_flight()
-    return [before, native.in_flight()]
+        before = recorder.in_flight()
+    return [before, recorder.in_flight()]
 
 
 def messages_together() -> list[Any]:
     ops = [dist.P2POp(dist.isend, tensor(), PEER), dist.P2POp(dist.irecv, tensor(), PEER)]
     (work,) = dist.batch_isend_irecv(ops)
-    before = native.in_flight()
+    before = recorder.in_flight()
     work.wait()
     dist.all_reduce(tensor())
-    return [before, native.in_flight()]
+    return [before, recorder.in_flight()]
 
 
 def end_raises() -> list[Any]:
@@ -68,7 +70,7 @@ def end_raises() -> list[Any]:
     try:
         messages_together()
     except RuntimeError as error:
-        return [str(error).splitlines()[0], native.in_flight()]
+        return [str(error).splitlines()[0], recorder.in_flight()]
     raise AssertionError("nothing was raised")
 
 
@@ -76,11 +78,14 @@ copies = torch.library.Library("aten", "IMPL")
 copies.impl("_to_copy", on_host, "PrivateUse1")
 dist.Backend.register_backend("fake", lambda store, rank, size, timeout: fake_nccl.make(rank, size), devices=["npu"])
 
-rank.record()
-coalescing.install(native)
-store = dist.HashStore()
-dist.init_process_group("fake", store=store, rank=RANK, world_size=WORLD + 1)
-native.window(True, 0, 0)
+if isinstance(recorder, PythonRecorder):
+    recorder.open(str(rank.FOLDER), RANK, 1 << 20, 1 << 20, True, True, True, False, True)
+    recorder.mode(1)
+else:
+    rank.record()
+    coalescing.install(native)
+dist.init_process_group("fake", store=dist.HashStore(), rank=RANK, world_size=WORLD + 1)
+recorder.window(True, 0, 0)
 found = {each.__name__: each for each in (sync, polled, sync_together, messages_together, end_raises)}[ARGUMENTS[0]]()
-rank.report({"found": found, "lost": native.stats()["lost"]})
+rank.report({"found": found, "lost": recorder.stats()["lost"]})
 dist.destroy_process_group()

@@ -24,7 +24,7 @@ EIGHT = TensorMeta((4, 2), "bfloat16")
 _COMP, _SEND, _RECV, _COLLECTIVE = 4, 5, 6, 7
 
 
-def job(folder: Path) -> dict[int, Any]:
+def job(folder: Path, device: str = "cpu") -> dict[int, Any]:
     """Of two ranks: an asynchronous all_reduce that is waited for, an all_gather, a message; one call is not over."""
     logs = {}
     for rank in (0, 1):
@@ -32,7 +32,9 @@ def job(folder: Path) -> dict[int, Any]:
         log.group("0", (0, 1), "default_pg")
         log.group("far", (1, 0), "mesh_dp")
         reduced = log.issue(0, 1, inputs=(EIGHT,), outputs=(EIGHT,), flags=fmt.IssueFlag.ASYNC)
-        gathered = log.issue(0, 2, op="allgather_", group="far", inputs=(FLOATS,), outputs=(FLOATS, FLOATS))
+        gathered = log.issue(
+            0, 2, op="allgather_", group="far", inputs=(FLOATS,), outputs=(FLOATS, FLOATS), device=device
+        )
         log.complete(gathered)
         log.complete(reduced)
         op, tensors = ("send", {"outputs": ()}) if rank == 0 else ("recv_", {"inputs": ()})
@@ -144,6 +146,18 @@ def test_the_command_counts_what_it_leaves_out(tmp_path: Path) -> None:
     assert "left out: 2 calls: it did not complete" in said.output
     assert "left out: 2 earlier calls" in said.output
     assert json.loads((tmp_path / "o" / "comm_groups.json").read_text()) == {"1": [0, 1], "2": [1, 0]}
+
+
+def test_a_call_on_a_device_holds_nobody_and_that_is_told(tmp_path: Path) -> None:
+    """The computation after the all_gather begins when that is issued: it is not before it."""
+    logs = job(tmp_path / "ranks", "cuda:0")
+    (tmp_path / "out").mkdir()
+    assert write_traces(logs, tmp_path / "out", last=100).on_device == 2
+    nodes = [dict(fields(node)) for node in records(tmp_path / "out" / "chakra.0.et")[1:]]
+    needs = {node.get(1, 0): packed(node.get(5, b"")) for node in nodes}
+    assert needs[4] == [2]
+    said = CliRunner().invoke(cli, ["export", str(tmp_path), "--format", "chakra", "-o", str(tmp_path / "o")])
+    assert "2 calls on a device: the log does not show what was computed between them" in said.output
 
 
 def damaged(tmp_path: Path, data: bytes) -> Path:

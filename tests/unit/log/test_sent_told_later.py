@@ -70,6 +70,20 @@ def test_the_summary_counts_it_and_keeps_the_first(tmp_path: Path) -> None:
     assert step_rows.NO_ROWS.dtype == rows.dtype
 
 
+def test_the_summary_keeps_the_first_that_was_sent_also_if_it_ends_later(tmp_path: Path) -> None:
+    """On two streams: the second call ends in the first segment, the first one in the second."""
+    log = TinyLog(tmp_path)
+    first, second = log.issue(0, 1, flags=NONE), log.issue(0, 2, flags=NONE)
+    log.complete(second, sent=7, flags=NAN)
+    log.next_segment()
+    log.complete(first, sent=5, flags=NAN)
+    log.next_segment()
+    log.issue(1, 1, flags=NONE)
+    summarize(tmp_path)
+    kept = read_columns(tmp_path, newest_bytes=1)
+    assert kept.record_id[kept.sent_nonfinite].tolist()[:1] == [first]
+
+
 @pytest.mark.parametrize("read", [read_log, read_whole])
 def test_a_record_without_the_room_for_it_is_damage(tmp_path: Path, read: object) -> None:
     log = TinyLog(tmp_path)

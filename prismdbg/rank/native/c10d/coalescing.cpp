@@ -33,7 +33,7 @@ void start_coalescing() {
   coalesced.emplace();
 }
 
-bool is_coalesced(const std::shared_ptr<PendingCollective>& pending) {
+bool join_coalesced(const std::shared_ptr<PendingCollective>& pending) {
   if (coalesced) {
     coalesced->push_back(pending);
   }

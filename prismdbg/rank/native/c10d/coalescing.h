@@ -16,8 +16,8 @@ namespace prismdbg {
 
 // From here on the calling thread's calls are issued together.
 void start_coalescing();
-// True where the call is one of them: it then ends with them.
-bool is_coalesced(const std::shared_ptr<PendingCollective>& pending);
+// Adds the call to them, so that it ends with them. False where none are issued together.
+bool join_coalesced(const std::shared_ptr<PendingCollective>& pending);
 // Calls `end`, which issues them, and returns its Work with ours around it.
 c10::intrusive_ptr<c10d::Work> end_coalescing(const pybind11::function& end);
 

@@ -53,7 +53,7 @@ std::shared_ptr<PendingCollective> begin(const OpInfo& op, c10::ArrayRef<c10::IV
 
 // NCCL gives no Work where the calling thread's stream is behind the call, and of calls that are issued together.
 void end_without_work(const std::shared_ptr<PendingCollective>& pending) {
-  if (!pending->on_host() && is_coalesced(pending)) {
+  if (!pending->on_host() && join_coalesced(pending)) {
     return;
   }
   if (pending->on_host() || pending->is_sync()) {

@@ -169,6 +169,18 @@ def test_on_a_device_the_first_nan_is_of_who_sent_it_not_of_who_received_it_a_mo
     assert wanted.incident.text.startswith("rank 2 sends the first NaN or Inf")
 
 
+def test_on_a_device_a_message_is_of_who_sent_it() -> None:
+    """The receiver's end is told first; to it the message is another operator with another peer."""
+    watch = IncidentWatch(ALL)
+    for rank, op, peer, completed_ns in ((1, "recv_", 0, 60), (0, "send", 1, 69)):
+        watch.feed(str(rank), Group(name=WORLD, ranks=(0, 1)), NOW)
+        (call,) = on_device(0, 50, completed_ns, sent=op == "send").notable
+        identity = Identity(WORLD, 0, op, peer)
+        watch.feed(str(rank), Batch(notable=[replace(call, op=op, is_p2p=True, identity=identity)]), NOW)
+    (wanted,) = settled(watch)
+    assert wanted.folder == "0" and wanted.incident.text.startswith("rank 0 sends the first NaN or Inf: send")
+
+
 def test_a_nan_that_nobody_sent_is_named_by_who_received_it() -> None:
     watch = IncidentWatch(ALL)
     watch.feed("0", received(50), NOW)

@@ -15,6 +15,7 @@ import capsules
 import psutil
 import pytest
 from capsules import IMAGE, MANIFEST, RANK, make_capsule
+from logs import lone_collective
 from tiny_log import TinyLog, write_training
 from waiting import wait_for
 
@@ -25,6 +26,7 @@ from prismdbg.jobs.replay import compare, silence
 from prismdbg.jobs.replay.compare import Verdict, ended_by, run_to_end
 from prismdbg.jobs.replay.replay import LiveReplay
 from prismdbg.jobs.replay.verdict import End, Outcome
+from prismdbg.model.collective import TensorMeta
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.limits import LimitReached, reached, usual
 from prismdbg.session.causes import ALL_HIDDEN, Unhidden
@@ -300,10 +302,14 @@ def test_how_long_a_recorded_rank_was_silent() -> None:
     """Of each thread, and after its last collective until somebody saw it hang."""
     times = [(1, 1, 2), (2, 5, None), (1, 9, 10), (2, 25, None), (1, 11, 12)]  # thread, created, completed, in seconds
     calls = [
-        SimpleNamespace(thread_id=thread, time_created_ns=at * 10**9, time_completed_ns=end and end * 10**9)
+        lone_collective(thread_id=thread, time_created_ns=at * 10**9, time_completed_ns=end and end * 10**9)
         for thread, at, end in times
     ]
-    assert max(silence._pauses_ns(cast(Any, calls))) == 20 * 10**9
+    assert max(silence._pauses_ns(calls)) == 20 * 10**9
+    on_device = (TensorMeta((4,), "float32", "cuda:0"),)
+    calls = [replace(call, inputs=on_device) for call in calls]
+    calls.append(replace(calls[-1], time_created_ns=40 * 10**9))  # the thread went on when it had issued the one before
+    assert max(silence._pauses_ns(calls)) == 29 * 10**9
     assert silence.Silence(longest_s=20.0).bound_s == 60.0
     assert silence.Silence(longest_s=1.0, hung_s=35.0).bound_s == 35.0
     assert silence.Silence(longest_s=0.1).bound_s == silence.LEAST_S

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import torch
+from logs import lone_collective
 
 from prismdbg.expr.parser import parse
 from prismdbg.model.breakpoints import BreakpointKind
-from prismdbg.model.collective import Collective, Identity
+from prismdbg.model.collective import Collective, Identity, State, TensorMeta
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
 from prismdbg.rank.c10d.call import Call
@@ -129,15 +131,27 @@ def test_nan_is_looked_for_only_where_the_record_does_not_know() -> None:
     bad = call("allreduce_", torch.tensor([1.0, float("inf")]))
     assert bench.hit(view(bad)) == [1]
     assert bench.hit(view(call())) == []
-    clean = SimpleNamespace(sent_nonfinite=False, received_nonfinite=False, synthesized=False)
+    clean = lone_collective(sent_nonfinite=False, received_nonfinite=False, synthesized=False)
     assert bench.hit(view(bad, record=clean)) == [], "what was recorded is what is answered"
-    received = SimpleNamespace(sent_nonfinite=False, received_nonfinite=True, synthesized=False)
+    received = lone_collective(sent_nonfinite=False, received_nonfinite=True, synthesized=False)
     assert bench.hit(view(call(), record=received)) == [1]
+
+
+def test_what_a_device_sent_is_unknown_where_its_end_does_not_say_it() -> None:
+    """The call was open when the log was read, or there was no room to look: then the values of the replay are."""
+    bad = call("allreduce_", torch.tensor([1.0, float("inf")]))
+    on_device = lone_collective(inputs=(TensorMeta((2,), "float32", "cuda:0"),))
+    ended = replace(on_device, state=State.COMPLETED, time_completed_ns=1)
+    bench = Bench("nan")
+    for record in (on_device, ended):
+        assert bench.hit(view(bad, record=record)) == [1]
+        assert bench.hit(view(call(), record=record)) == []
+    assert bench.hit(view(bad, record=replace(ended, fingerprint=17))) == []
 
 
 def test_nan_is_not_claimed_of_made_up_values_and_that_is_told_once() -> None:
     bench = Bench("nan", "all_reduce")
-    made_up = SimpleNamespace(sent_nonfinite=True, received_nonfinite=True, synthesized=True)
+    made_up = lone_collective(sent_nonfinite=True, received_nonfinite=True, synthesized=True)
     assert bench.hit(view(call(), record=made_up)) == [2]
     assert bench.hit(view(call(), record=made_up)) == [2]
     ((number, why),) = bench.failed
