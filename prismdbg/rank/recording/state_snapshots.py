@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
     from prismdbg.rank.recording.recorded_rank import Recording
 
 _TRIED_BYTES = 8 << 20
+GATHERED = "state_dict() of a registered object issues collectives"
+GATHERED_HINT = (
+    "register objects whose state_dict() returns only the part of this rank, such as the modules themselves, or record "
+    "with --checkpoint-every"
+)
 _ADAM = 3  # the parameters, and two more of each
 
 
@@ -81,18 +87,14 @@ class StateSnapshots:
                 "a DDP module has static_graph: its first step differs from later ones",
                 hint="leave static_graph out, or record with --checkpoint-every",
             )
-        packer, issued = Packer(), self._issued
-        with ours():
+        if sharded := [name for name, thing in objects.items() if _is_fsdp1(thing)]:  # refused within, it would break
+            raise UsageError(f"{sharded[0]} is sharded by FullyShardedDataParallel: {GATHERED}", hint=GATHERED_HINT)
+        packer = Packer()
+        with self._apart():
             for name, thing in objects.items():
                 packer.pack(thing.state_dict(), name)
-        if self._issued != issued:
-            raise UsageError(
-                "state_dict() of a registered object issues collectives",
-                hint="register objects whose state_dict() returns only the part of this rank, such as the modules "
-                "themselves, or record with --checkpoint-every",
-            )
         self._objects = dict(objects)
-        self._prologue_records = issued
+        self._prologue_records = int(self._recording.recorder.stats()["events"])
         keep = partial(keep_prologue, self._folder, self._home / files.PROLOGUE)
         keep() if is_local(self._folder) else bounded(keep)  # a file server may not answer
         with ours():
@@ -123,7 +125,8 @@ class StateSnapshots:
         if len(buckets) < len(orders):  # in a later step
             return
         self._taken_at = step
-        pending = _Pending(self._objects, buckets, by_hand=source is StepSource.MANUAL)
+        with self._apart():
+            pending = _Pending(self._objects, buckets, by_hand=source is StepSource.MANUAL)
         if pending.by_hand:
             self._copy(pending)
         if pending.modules and self._at_forward:
@@ -143,7 +146,7 @@ class StateSnapshots:
         pending.moment = Moment(int(stats["step"]), int(stats["collective"]))
         pending.past_records = int(stats["events"])
         pending.sequences = tuple(self._recording.recorder.sequences())
-        with ours(), torch.no_grad():
+        with self._apart(), torch.no_grad():
             pending.pack()
             self._staging.copy(pending.packer.tensors)
         pending.copied_ns = time.monotonic_ns() - began
@@ -190,10 +193,16 @@ class StateSnapshots:
                 f"then written in {written_ns / 1e6:.0f} ms in the background"
             )
 
-    @property
-    def _issued(self) -> int:
-        """How many collectives so far."""
-        return int(self._recording.recorder.stats()["events"])
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """No collective is issued: other ranks may not be asked for their state, as those that are not recorded."""
+        self._recording.recorder.refuse(True)
+        try:
+            with ours():
+                yield
+        finally:
+            if self._recording.recorder.refuse(False):
+                raise UsageError(GATHERED, hint=GATHERED_HINT)
 
     @property
     def _folder(self) -> Path:
@@ -325,6 +334,15 @@ def copy_s_per_byte() -> float:
 def _is_position(thing: Any) -> bool:
     """Whether it says where in the data the program is: it is iterated over."""
     return hasattr(type(thing), "__iter__") and not isinstance(thing, torch.nn.Module)
+
+
+def _is_fsdp1(thing: Any) -> bool:
+    """Whether FSDP1 has sharded it over ranks. A program that uses it has imported it."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    if fsdp is None or not isinstance(thing, torch.nn.Module):
+        return False
+    wrapped = (part for part in thing.modules() if isinstance(part, fsdp.FullyShardedDataParallel))
+    return any(part.sharding_strategy is not fsdp.ShardingStrategy.NO_SHARD for part in wrapped)
 
 
 def _parameters_of(thing: Any) -> Iterator[torch.Tensor]:
