@@ -7,6 +7,7 @@ else at the next forward pass of a registered module; or all of it where the pro
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -87,8 +88,11 @@ class StateSnapshots:
                 "a DDP module has static_graph: its first step differs from later ones",
                 hint="leave static_graph out, or record with --checkpoint-every",
             )
-        if sharded := [name for name, thing in objects.items() if _is_fsdp1(thing)]:  # refused within, it would break
-            raise UsageError(f"{sharded[0]} is sharded by FullyShardedDataParallel: {GATHERED}", hint=GATHERED_HINT)
+        if _uses_fsdp1():
+            raise UsageError(
+                "the program uses FullyShardedDataParallel, whose state_dict() issues collectives",
+                hint="use fully_shard, or record with --checkpoint-every",
+            )
         packer = Packer()
         with self._apart():
             for name, thing in objects.items():
@@ -336,13 +340,14 @@ def _is_position(thing: Any) -> bool:
     return hasattr(type(thing), "__iter__") and not isinstance(thing, torch.nn.Module)
 
 
-def _is_fsdp1(thing: Any) -> bool:
-    """Whether FSDP1 has sharded it over ranks. A program that uses it has imported it."""
+def _uses_fsdp1() -> bool:
+    """Whether a module is sharded by it. One whose state_dict is refused a collective could not train any more, and
+    any registered object may call it."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
-    if fsdp is None or not isinstance(thing, torch.nn.Module):
+    if fsdp is None:
         return False
-    wrapped = (part for part in thing.modules() if isinstance(part, fsdp.FullyShardedDataParallel))
-    return any(part.sharding_strategy is not fsdp.ShardingStrategy.NO_SHARD for part in wrapped)
+    modules = (thing for thing in gc.get_objects() if issubclass(type(thing), fsdp.FullyShardedDataParallel))
+    return any(module.sharding_strategy is not fsdp.ShardingStrategy.NO_SHARD for module in modules)
 
 
 def _parameters_of(thing: Any) -> Iterator[torch.Tensor]:

@@ -1,5 +1,6 @@
 """Two ranks that learn and register a state for which all of them must be asked: `gathered_state.py KIND`, which is
-`loader` (it counts over all ranks), `handled` (it goes on alone where it cannot) or `fsdp1`."""
+`loader` (it counts over all ranks), `handled` (it goes on alone where it cannot), or `fsdp1`, which an object of the
+program's asks."""
 
 import contextlib
 import hashlib
@@ -11,6 +12,16 @@ import torch.distributed as dist
 from torch.distributed.fsdp import FullyShardedDataParallel
 
 KIND = sys.argv[1]
+
+
+class State:
+    """Of a sharded model, as a program may write it."""
+
+    def state_dict(self) -> dict[str, object]:
+        return dict(model.state_dict())
+
+    def load_state_dict(self, state: dict[str, object]) -> None:
+        model.load_state_dict(state)
 
 
 class Loader:
@@ -33,8 +44,7 @@ model, loader = torch.nn.Linear(8, 8), Loader()
 if KIND == "fsdp1":
     model = FullyShardedDataParallel(model, device_id=torch.device("cpu"))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-registered = {"model": model} if KIND == "fsdp1" else {"loader": loader}
-prismdbg.restore_point(**registered)
+prismdbg.restore_point(state=State() if KIND == "fsdp1" else loader)
 digest = hashlib.sha256()
 for step in range(6):
     loader.taken += 1
