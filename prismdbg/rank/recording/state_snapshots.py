@@ -36,13 +36,9 @@ from prismdbg.settings.state_folders import KEPT, STATES, states_of
 
 if TYPE_CHECKING:
     from prismdbg.rank.recording.recorded_rank import Recording
+    from prismdbg.rank.recording.recorder import Recorder
 
 _TRIED_BYTES = 8 << 20
-GATHERED = "state_dict() of a registered object issues collectives"
-GATHERED_HINT = (
-    "register objects whose state_dict() returns only the part of this rank, such as the modules themselves, or record "
-    "with --checkpoint-every"
-)
 _ADAM = 3  # the parameters, and two more of each
 
 
@@ -94,7 +90,7 @@ class StateSnapshots:
                 hint="use fully_shard, or record with --checkpoint-every",
             )
         packer = Packer()
-        with self._apart():
+        with _apart(self._recording.recorder):
             for name, thing in objects.items():
                 packer.pack(thing.state_dict(), name)
         self._objects = dict(objects)
@@ -129,8 +125,8 @@ class StateSnapshots:
         if len(buckets) < len(orders):  # in a later step
             return
         self._taken_at = step
-        with self._apart():
-            pending = _Pending(self._objects, buckets, by_hand=source is StepSource.MANUAL)
+        by_hand = source is StepSource.MANUAL
+        pending = _Pending(self._objects, buckets, self._recording.recorder, by_hand=by_hand)
         if pending.by_hand:
             self._copy(pending)
         if pending.modules and self._at_forward:
@@ -150,7 +146,7 @@ class StateSnapshots:
         pending.moment = Moment(int(stats["step"]), int(stats["collective"]))
         pending.past_records = int(stats["events"])
         pending.sequences = tuple(self._recording.recorder.sequences())
-        with self._apart(), torch.no_grad():
+        with _apart(self._recording.recorder), torch.no_grad():
             pending.pack()
             self._staging.copy(pending.packer.tensors)
         pending.copied_ns = time.monotonic_ns() - began
@@ -197,17 +193,6 @@ class StateSnapshots:
                 f"then written in {written_ns / 1e6:.0f} ms in the background"
             )
 
-    @contextmanager
-    def _apart(self) -> Iterator[None]:
-        """No collective is issued: other ranks may not be asked for their state, as those that are not recorded."""
-        self._recording.recorder.refuse(True)
-        try:
-            with ours():
-                yield
-        finally:
-            if self._recording.recorder.refuse(False):
-                raise UsageError(GATHERED, hint=GATHERED_HINT)
-
     @property
     def _folder(self) -> Path:
         assert self._recording.folder is not None, "the recording is open"
@@ -238,10 +223,28 @@ class StateSnapshots:
             print(f"prismdbg: {text}", file=sys.stderr)
 
 
+@contextmanager
+def _apart(recorder: Recorder) -> Iterator[None]:
+    """No collective is issued: other ranks may not be asked for their state, as those that are not recorded."""
+    recorder.refuse(True)
+    try:
+        with ours():
+            yield
+    finally:
+        if recorder.refuse(False):
+            raise UsageError(
+                "state_dict() of a registered object issues collectives",
+                hint="register objects whose state_dict() returns only the part of this rank, such as the modules "
+                "themselves, or record with --checkpoint-every",
+            )
+
+
 class _Pending:
     """A snapshot that is being taken. What is read first, in the optimizer's step, is copied at once."""
 
-    def __init__(self, objects: Registered, buckets: list[ddp_buckets.Buckets], *, by_hand: bool) -> None:
+    def __init__(
+        self, objects: Registered, buckets: list[ddp_buckets.Buckets], recorder: Recorder, *, by_hand: bool
+    ) -> None:
         self.by_hand = by_hand
         self.packer = Packer()
         self.modules = [thing for thing in objects.values() if isinstance(thing, torch.nn.Module)]
@@ -255,7 +258,7 @@ class _Pending:
         self._objects = objects
         self._packed: dict[str, Packed] = {}
         self._hooks: list[Any] = []
-        with ours(), torch.no_grad():
+        with _apart(recorder), torch.no_grad():
             for name in (name for name, thing in objects.items() if _is_position(thing)):
                 self._packed[name] = self.packer.pack(objects[name].state_dict(), name)
             self.packer.tensors = {name: tensor.clone() for name, tensor in self.packer.tensors.items()}
