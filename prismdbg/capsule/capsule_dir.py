@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,6 +73,10 @@ class CapsuleWriter:
 
     def add_file(self, name: str, source: Path, how: Transfer = Transfer.COPY) -> FileEntry:
         return self._enter(name, transfer.bring(source, self._target(name), how))
+
+    def add_parts(self, name: str, source: Path, parts: Iterable[tuple[int, int]]) -> FileEntry:
+        """A copy of the file with zeros for all but `parts`, each from its first to before its last byte."""
+        return self._enter(name, transfer.bring_parts(source, self._target(name), parts))
 
     def add_edited(self, name: str, source: Path, edit: Callable[[bytes], bytes]) -> FileEntry:
         """A copy of the file, which fits into memory, as `edit` makes it."""

@@ -7,7 +7,7 @@ import fcntl
 import hashlib
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
@@ -46,6 +46,20 @@ def bring(source: Path, target: Path, transfer: Transfer) -> FileEntry:
     if transfer is Transfer.MOVE:
         source.unlink()
     return entry
+
+
+def bring_parts(source: Path, target: Path, parts: Iterable[tuple[int, int]]) -> FileEntry:
+    """A copy of the source that holds only these of its bytes, from a first to before a last one. Zeros stand for the
+    others."""
+    with open_plain(source) as read, create(target) as out:
+        size = os.fstat(read.fileno()).st_size
+        for start, stop in sorted(parts):
+            read.seek(start)
+            out.seek(start)
+            while chunk := read.read(min(max(stop - read.tell(), 0), CHUNK_BYTES)):
+                write_sparse(out, chunk)
+        out.truncate(size)
+    return hash_file(target)
 
 
 def write_new(target: Path, data: bytes) -> FileEntry:

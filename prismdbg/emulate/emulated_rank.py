@@ -225,7 +225,7 @@ class EmulatedRank:
         if lines := self._output.last_lines():
             self._program.say(f"the last lines that rank {self.rank} printed:")
             for line in lines.splitlines():
-                self._program.say(f"  | {line}")
+                self._program.say(line)
 
     @property
     def _see_output(self) -> str:

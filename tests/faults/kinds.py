@@ -22,6 +22,7 @@ from pathlib import Path
 
 import psutil
 from file_server import FileServer
+from waiting import wait_for
 
 from prismdbg.settings.process_stat import start_ticks
 
@@ -314,8 +315,7 @@ def broken_while_parked(fault: Fault) -> Fault:
             if undo := fault(target):
                 stack.callback(undo)
             for client in clients:
-                while b'"ok":true' in asked(client, _held("close_log")):
-                    target.a_moment()
+                wait_for(lambda: b'"ok":true' not in asked(client, _held("close_log")), 20, "a park to end")  # noqa: B023
 
     return broken
 

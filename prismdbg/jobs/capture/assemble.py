@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -37,6 +36,7 @@ from prismdbg.jobs.capture import rank_package
 from prismdbg.jobs.capture.listed_folders import listed
 from prismdbg.jobs.capture.packed_memory import add_trace
 from prismdbg.jobs.capture.packed_telemetry import add_telemetry
+from prismdbg.jobs.capture.payload_parts import add_payloads
 from prismdbg.jobs.capture.rank_paths import COARSE_NS, changed_after_read, copies_as_read, rank_paths
 from prismdbg.jobs.capture.redaction import Redaction, homes_of
 from prismdbg.jobs.capture.secret_search import Finding, Search, to_json
@@ -81,6 +81,7 @@ class Ingredients:
 
 CONTEXT_RECORDS = 5_000  # before the start moment, for whoever reads what led to it
 _TRIES = 3
+_BEFORE = f"{layout.STATE}/{PROLOGUE}"
 _NEEDED = ("rank", "world_size", "cwd", "argv", "orig_argv", "environment", "versions", "hardware")
 
 
@@ -106,14 +107,12 @@ def assemble(parts: Ingredients) -> Capsule:
         recorded = _add_log(writer, parts, rank)
         environment = environment_of(parts.run, parts.folder)
         files, about_files, unlisted = _add_files(writer, parts, recorded, environment)
-        before = [] if parts.state is None else [read_log(parts.state.parent / PROLOGUE)]
-        secrets = Redaction.of(rank, files, (recorded.log, *before))
+        before = {} if parts.state is None else {_BEFORE: add_state(writer, parts.state)}
+        secrets = Redaction.of(rank, files, (recorded.log, *before.values()))
         writer.add_json(layout.RANK, {**secrets.describe(rank), **_about(parts), **about_files})
         _mask(writer, secrets, f"{layout.LOG}/events.*.seg")
-        if parts.state is not None:
-            add_state(writer, parts.state)
-            _mask(writer, secrets, f"{layout.STATE}/{PROLOGUE}/events.*.seg")
-        payloads = _add_payloads(writer, parts.folder, recorded.span)
+        _mask(writer, secrets, f"{_BEFORE}/events.*.seg")
+        payloads = add_payloads(writer, layout.LOG, parts.folder, recorded.log, _segments(recorded.span))
         _add_stacks(writer, parts)
         writer.add_bytes(layout.ENVIRONMENT, checked_json.dumps(environment.to_json(), indent=None))
         writer.add_bytes(layout.RANK_PACKAGE, rank_package.pack(parts.run.inject / "prismdbg"))
@@ -123,7 +122,8 @@ def assemble(parts: Ingredients) -> Capsule:
         add_telemetry(writer, parts.run, parts.folder, recorded.log)
         parts = replace(parts, notes=(*parts.notes, *filter(None, [left_out, unlisted])))
         manifest, in_manifest = secrets.of_manifest(_manifest(parts, recorded, _whole_from(parts, recorded, payloads)))
-        _add_findings(writer, recorded, files, secrets, in_manifest)
+        logs = {layout.LOG: _searched(recorded, payloads), **before}
+        _add_findings(writer, logs, files, secrets, in_manifest)
         capsule = writer.finish(manifest)
     return _require_replayable(capsule)
 
@@ -214,16 +214,23 @@ def _whole_from(parts: Ingredients, recorded: _Recorded, payloads: Mapping[int, 
 
 def _add_findings(
     writer: CapsuleWriter,
-    recorded: _Recorded,
+    logs: Mapping[str, RankLog],
     files: tuple[RankFile, ...],
     secrets: Redaction,
     in_manifest: Iterable[Finding],
 ) -> None:
     """Secrets that were found, masked or not, each once."""
-    of_span = replace(recorded.log, collectives=list(recorded.span.records))
-    hits = Search(writer.folder, files, {layout.LOG: of_span}, secrets.known).hits()
+    hits = Search(writer.folder, files, logs, secrets.known).hits()
     found = [*secrets.findings, *in_manifest, *(hit.finding for hit in hits)]
     writer.add_json(layout.SECRETS, {"findings": to_json(dict.fromkeys(found))})
+
+
+def _searched(recorded: _Recorded, payloads: Collection[int]) -> RankLog:
+    """The collectives whose payloads are in the capsule: those of the span first, for a search ends somewhere."""
+    span = recorded.span
+    held = [r for r in recorded.log.collectives if r.payload is not None and r.payload.segment in payloads]
+    held.sort(key=lambda r: not span.past_records <= r.record_id <= span.end_record)
+    return replace(recorded.log, collectives=held)
 
 
 def _require_replayable(capsule: Capsule) -> Capsule:
@@ -286,15 +293,9 @@ def _add_events(writer: CapsuleWriter, folder: Path, start: StartPoint) -> RankL
     return read_log(writer.folder / layout.LOG)
 
 
-def _add_payloads(writer: CapsuleWriter, folder: Path, span: Span) -> dict[int, int]:
-    """The payload segments that a replay needs. Gives the size of those in the capsule: of a live rank one may
-    leave the window meanwhile."""
-    sizes = {}
-    for segment in sorted({r.payload.segment for r in (*span.in_flight, *span.records) if r.payload is not None}):
-        path = folder / fmt.payload_segment(segment)
-        with contextlib.suppress(FileNotFoundError):
-            sizes[segment] = writer.add_file(f"{layout.LOG}/{path.name}", path).size_bytes
-    return sizes
+def _segments(span: Span) -> set[int]:
+    """The payload segments that a replay needs."""
+    return {record.payload.segment for record in (*span.in_flight, *span.records) if record.payload is not None}
 
 
 def _files_of_image(images: Path | None, environment: Environment) -> list[str]:

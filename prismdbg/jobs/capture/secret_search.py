@@ -149,8 +149,9 @@ class Search:
             if ref.size_bytes > min(left, PAYLOAD_BYTES):
                 self.unsearched.append(f"{place}: {ref.size_bytes} bytes")
                 continue
-            left -= ref.size_bytes
-            for start, stop, what in _received(_read(self.folder / part, ref.offset, ref.size_bytes), self._known):
+            data = _read(self.folder / part, ref.offset, ref.size_bytes)
+            left -= len(data)
+            for start, stop, what in _received(data, self._known):
                 yield Hit(part=part, start=ref.offset + start, stop=ref.offset + stop, what=what, place=place)
 
 

@@ -11,11 +11,14 @@ import numpy as np
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import CapsuleWriter
+from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, TENSORS, StateSnapshot
 from prismdbg.errors import CapsuleError
+from prismdbg.jobs.capture.payload_parts import add_payloads
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, LogColumns, read_whole
+from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
 from prismdbg.settings.state_folders import STATES, states_of
 
@@ -91,9 +94,13 @@ def _first_unfinished(log: LogColumns) -> int:
     return int(unfinished[0]) if len(unfinished) else len(log)
 
 
-def add_state(writer: CapsuleWriter, state: Path) -> None:
-    """Puts the snapshot and the prologue into the capsule."""
+def add_state(writer: CapsuleWriter, state: Path) -> RankLog:
+    """Puts the snapshot and the prologue into the capsule. Gives the prologue's log there: a live rank writes on."""
     for name in (DESCRIPTION, TENSORS):
         writer.add_file(f"{layout.STATE}/{name}", state / name)
-    for path in sorted((state.parent / PROLOGUE).iterdir()):
-        writer.add_file(f"{layout.STATE}/{PROLOGUE}/{path.name}", path)
+    prologue, home = state.parent / PROLOGUE, f"{layout.STATE}/{PROLOGUE}"
+    for path in sorted(prologue.glob("events.*.seg")):
+        writer.add_file(f"{home}/{path.name}", path)
+    log = read_log(writer.folder / home)
+    add_payloads(writer, home, prologue, log)
+    return log

@@ -134,6 +134,7 @@ void bind_window_and_park(py::module_& m) {
   m.def("keep_from", [](int64_t step) { state().recorder.keep_from(step); }, WithoutLock());
   m.def("park", [](bool on) { state().gate.set_closed(on); }, WithoutLock());
   m.def("parked", [] { return state().gate.waiting(); });
+  m.def("refuse", &refuse_collectives);
   m.def("in_flight", [] { return state().recorder.in_flight(); }, WithoutLock());
   m.def("close_log", &close_log, WithoutLock());
   m.def("reopen_log", [] { state().recorder.reopen_log(); }, WithoutLock());

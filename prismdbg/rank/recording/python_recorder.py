@@ -55,6 +55,7 @@ class PythonRecorder:
         self._gate = threading.Condition()
         self._closed_gate = False
         self._parked = 0
+        self._refusing = threading.local()
         self._entering: set[int] = set()  # threads between the gate and their call's record
         self._in_flight: dict[int, str] = {}
         self._rescuer: Rescuer | None = None
@@ -112,6 +113,11 @@ class PythonRecorder:
             self._closed_gate = on
             self._gate.notify_all()
 
+    def refuse(self, on: bool) -> int:
+        refused, self._refusing.count = getattr(self._refusing, "count", 0), 0
+        self._refusing.on = on
+        return int(refused)
+
     def parked(self) -> int:
         return self._parked
 
@@ -162,6 +168,9 @@ class PythonRecorder:
     # what the kernels call
 
     def collective(self, call: Call, redispatch: Redispatch) -> Any:
+        if getattr(self._refusing, "on", False):
+            self._refusing.count += 1
+            raise RuntimeError(f"prismdbg refuses c10d::{call.spec.name}: only the program may issue a collective")
         if not self._enter():
             # handed over while parked: this call belongs to whoever is installed now
             assert kernels._interceptor is not None

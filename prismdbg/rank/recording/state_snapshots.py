@@ -7,12 +7,14 @@ else at the next forward pass of a registered module; or all of it where the pro
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +36,7 @@ from prismdbg.settings.state_folders import KEPT, STATES, states_of
 
 if TYPE_CHECKING:
     from prismdbg.rank.recording.recorded_rank import Recording
+    from prismdbg.rank.recording.recorder import Recorder
 
 _TRIED_BYTES = 8 << 20
 _ADAM = 3  # the parameters, and two more of each
@@ -81,18 +84,17 @@ class StateSnapshots:
                 "a DDP module has static_graph: its first step differs from later ones",
                 hint="leave static_graph out, or record with --checkpoint-every",
             )
-        packer, issued = Packer(), self._issued
-        with ours():
+        if _uses_fsdp1():
+            raise UsageError(
+                "the program uses FullyShardedDataParallel, whose state_dict() issues collectives",
+                hint="use fully_shard, or record with --checkpoint-every",
+            )
+        packer = Packer()
+        with _apart(self._recording.recorder):
             for name, thing in objects.items():
                 packer.pack(thing.state_dict(), name)
-        if self._issued != issued:
-            raise UsageError(
-                "state_dict() of a registered object issues collectives",
-                hint="register objects whose state_dict() returns only the part of this rank, such as the modules "
-                "themselves, or record with --checkpoint-every",
-            )
         self._objects = dict(objects)
-        self._prologue_records = issued
+        self._prologue_records = int(self._recording.recorder.stats()["events"])
         keep = partial(keep_prologue, self._folder, self._home / files.PROLOGUE)
         keep() if is_local(self._folder) else bounded(keep)  # a file server may not answer
         with ours():
@@ -123,7 +125,8 @@ class StateSnapshots:
         if len(buckets) < len(orders):  # in a later step
             return
         self._taken_at = step
-        pending = _Pending(self._objects, buckets, by_hand=source is StepSource.MANUAL)
+        by_hand = source is StepSource.MANUAL
+        pending = _Pending(self._objects, buckets, self._recording.recorder, by_hand=by_hand)
         if pending.by_hand:
             self._copy(pending)
         if pending.modules and self._at_forward:
@@ -143,7 +146,7 @@ class StateSnapshots:
         pending.moment = Moment(int(stats["step"]), int(stats["collective"]))
         pending.past_records = int(stats["events"])
         pending.sequences = tuple(self._recording.recorder.sequences())
-        with ours(), torch.no_grad():
+        with _apart(self._recording.recorder), torch.no_grad():
             pending.pack()
             self._staging.copy(pending.packer.tensors)
         pending.copied_ns = time.monotonic_ns() - began
@@ -191,11 +194,6 @@ class StateSnapshots:
             )
 
     @property
-    def _issued(self) -> int:
-        """How many collectives so far."""
-        return int(self._recording.recorder.stats()["events"])
-
-    @property
     def _folder(self) -> Path:
         assert self._recording.folder is not None, "the recording is open"
         return self._recording.folder
@@ -225,10 +223,28 @@ class StateSnapshots:
             print(f"prismdbg: {text}", file=sys.stderr)
 
 
+@contextmanager
+def _apart(recorder: Recorder) -> Iterator[None]:
+    """No collective is issued: other ranks may not be asked for their state, as those that are not recorded."""
+    recorder.refuse(True)
+    try:
+        with ours():
+            yield
+    finally:
+        if recorder.refuse(False):
+            raise UsageError(
+                "state_dict() of a registered object issues collectives",
+                hint="register objects whose state_dict() returns only the part of this rank, such as the modules "
+                "themselves, or record with --checkpoint-every",
+            )
+
+
 class _Pending:
     """A snapshot that is being taken. What is read first, in the optimizer's step, is copied at once."""
 
-    def __init__(self, objects: Registered, buckets: list[ddp_buckets.Buckets], *, by_hand: bool) -> None:
+    def __init__(
+        self, objects: Registered, buckets: list[ddp_buckets.Buckets], recorder: Recorder, *, by_hand: bool
+    ) -> None:
         self.by_hand = by_hand
         self.packer = Packer()
         self.modules = [thing for thing in objects.values() if isinstance(thing, torch.nn.Module)]
@@ -242,7 +258,7 @@ class _Pending:
         self._objects = objects
         self._packed: dict[str, Packed] = {}
         self._hooks: list[Any] = []
-        with ours(), torch.no_grad():
+        with _apart(recorder), torch.no_grad():
             for name in (name for name, thing in objects.items() if _is_position(thing)):
                 self._packed[name] = self.packer.pack(objects[name].state_dict(), name)
             self.packer.tensors = {name: tensor.clone() for name, tensor in self.packer.tensors.items()}
@@ -325,6 +341,16 @@ def copy_s_per_byte() -> float:
 def _is_position(thing: Any) -> bool:
     """Whether it says where in the data the program is: it is iterated over."""
     return hasattr(type(thing), "__iter__") and not isinstance(thing, torch.nn.Module)
+
+
+def _uses_fsdp1() -> bool:
+    """Whether a module is sharded by it. One whose state_dict is refused a collective could not train any more, and
+    any registered object may call it."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    if fsdp is None:
+        return False
+    modules = (thing for thing in gc.get_objects() if issubclass(type(thing), fsdp.FullyShardedDataParallel))
+    return any(module.sharding_strategy is not fsdp.ShardingStrategy.NO_SHARD for module in modules)
 
 
 def _parameters_of(thing: Any) -> Iterator[torch.Tensor]:

@@ -47,7 +47,7 @@ def test_a_start_that_failed_leaves_no_folder(program: list[str], code: int, was
 def test_what_a_rank_left_stays(tmp_path: Path) -> None:
     done = emulate(tmp_path / "run", 4, "dp=4", program=python("emulated_steps.py", 2, 7))
     assert done.returncode == 6, done.stderr
-    assert "the last lines that rank 0 printed:\n| last line of rank 0: -0.8\n" in done.stderr
+    assert "the last lines that rank 0 printed:\nprismdbg: | last line of rank 0: -0.8\n" in done.stderr
     assert f"try: see its output in {tmp_path / 'run'}/output/0.txt; step through it" in done.stderr
     assert (tmp_path / "run" / "output" / "0.txt").read_text() == "last line of rank 0: -0.8\n"
     advice = re.search(r"prismdbg (debug .* --rank 0)", done.stderr)

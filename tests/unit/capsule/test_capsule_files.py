@@ -95,6 +95,15 @@ def test_a_bound_file_must_be_the_same(tmp_path: Path, data: Path, change: Calla
     assert bool(says) == bool(changed(file))
 
 
+def test_a_redacted_file_must_be_the_same(tmp_path: Path) -> None:
+    netrc = tmp_path / ".netrc"
+    netrc.write_text("machine example.org password x7")
+    (file,) = read_files(capsule_of(tmp_path / "capsule", [str(netrc)]))
+    assert file.place is Place.REDACTED and changed(file) == ""
+    netrc.write_text("machine example.org password x8")
+    assert "has changed since the capture" in changed(file)
+
+
 def test_a_capsule_without_files(tmp_path: Path) -> None:
     with CapsuleWriter(tmp_path / "capsule") as writer:
         writer.add_json(layout.RANK, RANK)

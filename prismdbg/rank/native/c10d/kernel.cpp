@@ -7,6 +7,9 @@
 
 #include <memory>
 #include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
 
 #include "c10d/call.h"
 #include "c10d/coalescing.h"
@@ -18,6 +21,14 @@ namespace prismdbg {
 namespace {
 
 const auto kBelow = c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::BackendSelect);
+
+thread_local bool is_refused = false;
+thread_local uint64_t refused = 0;
+
+void refuse(const OpInfo& op) {
+  ++refused;
+  throw std::runtime_error("prismdbg refuses c10d::" + std::string(op.name) + ": only the program may issue a collective");
+}
 
 // From the gate until the call is recorded: a call that is on its way may be in no process image.
 class Entering {
@@ -102,6 +113,9 @@ void record(const OpInfo& op, const c10::OperatorHandle& handle, c10::DispatchKe
 
 template <size_t index>
 void kernel(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (is_refused) {
+    refuse(ops[index]);
+  }
   std::optional<Entering> entering(state().gate);
   if (is_handed_over()) {  // while this thread was parked: the call belongs to the kernels installed since
     entering.reset();
@@ -159,6 +173,11 @@ void install_kernels(const PositionsByName& known) {
   implement_all(*made, known, std::make_index_sequence<ops.size()>());
   library() = std::move(made);
   set_handed_over(false);
+}
+
+uint64_t refuse_collectives(bool on) {
+  is_refused = on;
+  return std::exchange(refused, 0);
 }
 
 void uninstall_kernels() {

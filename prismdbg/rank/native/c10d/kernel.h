@@ -1,6 +1,7 @@
 // Boxed kernels for the operators of op_table.h at dispatch key BackendSelect.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -12,5 +13,8 @@ using PositionsByName = std::map<std::string, Positions>;
 // Registers those whose arguments are known. Once: what is registered already stays.
 void install_kernels(const PositionsByName& known);
 void uninstall_kernels();
+// From now on the calling thread's collectives raise an exception in place of what they do, or no longer. Gives how many
+// did since that was switched on.
+uint64_t refuse_collectives(bool on);
 
 }  // namespace prismdbg

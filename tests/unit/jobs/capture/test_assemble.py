@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ from prismdbg.jobs.capture.assemble import Ingredients, assemble
 from prismdbg.jobs.replay.replay import ReplayRequest, open_replay, redacted_arguments
 from prismdbg.jobs.storage.kept_stacks import keep_stacks
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.model.collective import TensorMeta
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.environment import Environment
 
@@ -139,17 +142,55 @@ def test_a_segment_that_leaves_the_window_meanwhile_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a live rank: the first is copied and goes, the second is gone before it is copied."""
-    add = CapsuleWriter.add_file
+    add = CapsuleWriter.add_parts
 
-    def add_and_lose(self: CapsuleWriter, name: str, source: Path, *how: object) -> object:
-        entry = add(self, name, source, *how)  # type: ignore[arg-type]
+    def add_and_lose(self: CapsuleWriter, name: str, source: Path, parts: Iterable[tuple[int, int]]) -> object:
+        entry = add(self, name, source, parts)
         if source.name == fmt.payload_segment(0):
             source.unlink()
             (source.parent / fmt.payload_segment(1)).unlink()
         return entry
 
-    monkeypatch.setattr(CapsuleWriter, "add_file", add_and_lose)
+    monkeypatch.setattr(CapsuleWriter, "add_parts", add_and_lose)
     assert kept(tmp_path, range(0)).manifest.replayable_from == Moment(0, 3)
+
+
+def test_bytes_of_a_segment_that_no_collective_received_stay_out(tmp_path: Path) -> None:
+    """A segment is written over, so that older data is behind and between what the log speaks of."""
+    run = run_folder(tmp_path / "run")
+    source = run.ranks / "0" / fmt.payload_segment(2)
+    source.write_bytes(b"R" * 16 + SECRET.encode() * 300_000)
+    incident = Incident(kind=IncidentKind.REQUEST, text="by hand")
+    parts = Ingredients(
+        run=run, folder=source.parent, output=tmp_path / "capsule", origin=Origin.START, incident=incident
+    )
+    capsule = assemble(parts)
+    held = (capsule.log / source.name).read_bytes()
+    assert held == b"R" * 16 + bytes(len(SECRET) * 300_000)
+    assert [f for f in findings(capsule.path) if f.severity is Severity.FATAL] == []
+    assert (capsule.log / source.name).stat().st_blocks * 512 < len(held) / 2
+
+
+def test_a_known_value_is_found_in_whatever_is_kept(tmp_path: Path) -> None:
+    """What was received before the start moment is in a segment that the replay needs."""
+    run, token = RunFolder(tmp_path / "run"), "q7" + "aB3x" * 6
+    log = TinyLog(run.ranks / "0")
+    log.group("0", (0, 1), "default_pg")
+    for number in (1, 2):
+        data = token.encode() if number == 1 else bytes(26)
+        outputs = [TensorMeta((len(data),), "uint8")]
+        log.complete(log.issue(0, number, op="c10d::broadcast_", outputs=outputs), data)
+    facts = {"rank": 0, "world_size": 2, "environment": {"MY_TOKEN": token}, "cwd": str(tmp_path), "argv": []}
+    write_json(log.folder / "rank.json", {**facts, "orig_argv": [], "versions": {}, "hardware": {}})
+    write_json(run.environment, Environment(()).to_json())
+    incident = Incident(kind=IncidentKind.REQUEST, text="by hand")
+    parts = Ingredients(
+        run=run, folder=log.folder, output=tmp_path / "capsule", origin=Origin.IMAGE, past_records=1, incident=incident
+    )
+    capsule = assemble(parts)
+    assert capsule.manifest.moment_a == Moment(0, 2)
+    said = json.loads((capsule.path / layout.SECRETS).read_text())["findings"]
+    assert [finding["place"] for finding in said if finding["state"] == "kept"] == ["payload of 0.1 (broadcast)"]
 
 
 def test_evidence_is_never_written_over(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 from capsules import STATE, make_capsule
 
 from prismdbg.capsule import layout
+from prismdbg.capsule.capsule_dir import CapsuleWriter
 from prismdbg.errors import CapsuleError
-from prismdbg.jobs.capture.states import list_states, pinned
+from prismdbg.jobs.capture.states import add_state, list_states, pinned
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.moment import Moment
 
@@ -52,6 +53,19 @@ def test_a_damaged_snapshot_is_an_error_and_one_that_goes_is_none(run: RunFolder
 def test_a_replay_goes_through_a_whole_step(run: RunFolder) -> None:
     first = list_states(run, run.ranks / "0")[0]
     assert first.leads_to(5) and not first.leads_to(4)
+
+
+def test_a_prologue_holds_what_its_collectives_received_and_zeros(run: RunFolder, tmp_path: Path) -> None:
+    """The rank goes on to write to the last segment."""
+    state = list_states(run, run.ranks / "0")[0].path
+    segment = state.parent / "prologue" / "payload.00000.seg"
+    received = segment.read_bytes()
+    segment.write_bytes(received + b"later" * 1000)
+    with CapsuleWriter(tmp_path / "new") as writer:
+        log = add_state(writer, state)
+        assert len(log.collectives) == 2 and any(received)
+        held = (writer.folder / layout.STATE / "prologue" / segment.name).read_bytes()
+    assert held == received + bytes(5000)
 
 
 def test_what_is_pinned_outlives_what_the_rank_drops(run: RunFolder) -> None:

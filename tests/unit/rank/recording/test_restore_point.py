@@ -46,6 +46,11 @@ class Recorder:
         self.step = 0
         self.kept_from: list[int] = []
         self.windows: list[tuple[Any, ...]] = []
+        self.refuses, self.refused = False, 0
+
+    def refuse(self, on: bool) -> int:
+        refused, self.refuses, self.refused = self.refused, on, 0
+        return refused
 
     def stats(self) -> dict[str, int]:
         return {"step": self.step, "collective": 3, "events": 10 * self.step + 3}
@@ -228,18 +233,33 @@ def test_what_cannot_be_written_ends_the_snapshots_and_nothing_else(
     assert not job.home.exists()
 
 
+class Gathered(Loader):
+    """Issues a collective in its state_dict from the given call on. The program may handle the exception."""
+
+    def __init__(self, recorder: Recorder, *, since: int, is_handled: bool) -> None:
+        super().__init__()
+        self.recorder, self.since, self.is_handled = recorder, since, is_handled
+
+    def state_dict(self) -> dict[str, int]:
+        self.since -= 1
+        if self.since < 0:
+            assert self.recorder.refuses
+            self.recorder.refused += 1
+            if not self.is_handled:
+                raise RuntimeError("refused")
+        return super().state_dict()
+
+
+@pytest.mark.parametrize("is_handled", [False, True])
+@pytest.mark.parametrize("since", [0, 1])
 def test_a_state_that_is_gathered_from_other_ranks_is_refused(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], since: int, is_handled: bool
 ) -> None:
     job = Job(tmp_path, 1)
-
-    class Gathered(Loader):
-        def state_dict(self) -> dict[str, int]:
-            job.recorder.step += 1  # as if collectives were issued
-            return {}
-
-    job.snapshots.reached({"loader": Gathered()})
+    job.snapshots.reached({"loader": Gathered(job.recorder, since=since, is_handled=is_handled)})
+    job.steps(2)
     assert "state_dict() of a registered object issues collectives" in capfd.readouterr().err
+    assert not job.recorder.refuses and states_of(job.home) == []
 
 
 def test_a_program_without_a_restore_point_is_told_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
