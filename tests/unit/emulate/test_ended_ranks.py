@@ -16,21 +16,25 @@ from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.settings.rank_config import Mode, RankConfig
 
 
+def of_program(run: RunFolder, command: str, steps: int) -> Program:
+    return Program(
+        run=run,
+        command=(command,),
+        world=2,
+        per_node=2,
+        steps=steps,
+        bound_s=10,
+        output=lambda rank: KeptOutput(run.output / f"{rank}.txt", lambda _: None),
+        say=lambda _: None,
+    )
+
+
 @pytest.fixture
 def ended(tmp_path: Path) -> Iterator[list[EmulatedRank]]:
     """Two whose program does nothing; their parent knows of both ends."""
     run = RunFolder(tmp_path)
     run.ranks.mkdir()
-    program = Program(
-        run=run,
-        command=("false",),
-        world=2,
-        per_node=2,
-        steps=0,
-        bound_s=10,
-        output=lambda rank: KeptOutput(run.output / f"{rank}.txt", lambda _: None),
-        say=lambda _: None,
-    )
+    program = of_program(run, "false", steps=0)
     config = RankConfig(mode=Mode.EMULATE, socket_dir=str(tmp_path), extra={"emulation": {}})
     ranks = [EmulatedRank(program, number) for number in range(2)]
     for rank in ranks:
@@ -45,7 +49,7 @@ def test_a_program_without_steps_is_told_how_to_count_them(tmp_path: Path) -> No
     """Leaving out --steps would not help: with --classes a rank takes five of them then, too."""
     run = RunFolder(tmp_path)
     TinyLog(run.ranks / "0").issue(0, 1)
-    rank = EmulatedRank(Program(run=run, command=("true",), world=2, per_node=2, steps=5, bound_s=10), 0)
+    rank = EmulatedRank(of_program(run, "true", steps=5), 0)
     rank.give_turn(RankConfig(mode=Mode.EMULATE, socket_dir=str(tmp_path), extra={"emulation": {}}), "")
     wait_for(lambda: rank.has_ended, 30, "the program to end")
     with pytest.raises(RankLost, match="ended after 0 of 5 steps") as raised:

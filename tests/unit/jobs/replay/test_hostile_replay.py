@@ -230,7 +230,7 @@ def stops_with(tally: dict[str, int]) -> Any:
 
 def stopping(request: ReplayRequest) -> None:
     with open_replay(request, nothing) as live:
-        run_to_end(live, until=Moment(1, 1), strict=False, timeout_s=1.0, say=nothing)
+        run_to_end(live, until=Moment(1, 1), strict=False, timeout_s=1.0)
 
 
 CONTEXT = {"past_records": 4}  # the log has four collectives from before the start
