@@ -21,6 +21,7 @@ import datetime
 import enum
 import operator
 import types
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -44,6 +45,7 @@ _AS_THEY_ARE = (
 _MRO = type.__dict__["__mro__"].__get__
 _NAMESPACE = type.__dict__["__dict__"].__get__
 _ABSENT: Any = object()
+_PLAIN_NAMES: dict[int, weakref.ref[type]] = {}
 MAX_LOOKED = 100_000
 
 
@@ -60,7 +62,7 @@ def exactly(value: Any, kinds: Iterable[type]) -> bool:
 
 def definer(kind: type, name: str) -> type | None:
     """The class of its bases, itself among them, that defines `name`."""
-    return next((base for base in _MRO(kind) if name in _NAMESPACE(base)), None)
+    return next((base for base in _MRO(kind) if own(base, name, _ABSENT) is not _ABSENT), None)
 
 
 def bases(kind: type) -> tuple[type, ...]:
@@ -68,9 +70,24 @@ def bases(kind: type) -> tuple[type, ...]:
     return tuple(_MRO(kind))
 
 
-def namespace(kind: type) -> Any:
-    """What the class itself defines, by name."""
-    return _NAMESPACE(kind)
+def own(kind: type, name: str, default: Any = None) -> Any:
+    """What the class itself defines under a name."""
+    space = _NAMESPACE(kind)
+    if _has_plain_names(kind, space):
+        return space.get(name, default)
+    return next((value for key, value in space.items() if type(key) is str and key == name), default)
+
+
+def _has_plain_names(kind: type, space: Any) -> bool:
+    """A name of a class of the program's own, which only the making of a class can put there, would be asked whether it
+    equals another. Kept by number: a class may have an idea of its own of its hash."""
+    known = _PLAIN_NAMES.get(id(kind))
+    if known is not None and known() is kind:
+        return True
+    if not all(type(name) is str for name in space):
+        return False
+    _PLAIN_NAMES[id(kind)] = weakref.ref(kind)
+    return True
 
 
 def namespaces(kind: type) -> list[Any]:
@@ -90,7 +107,7 @@ def kind_name(value: Any) -> str:
 
 def kind_text(kind: type) -> str:
     """A class's name, without asking its own class."""
-    module = builtin(_NAMESPACE(kind).get("__module__", ""))
+    module = builtin(own(kind, "__module__", ""))
     name = builtin(type.__dict__["__qualname__"].__get__(kind))
     return name if type(module) is not str or module in ("", "builtins") else f"{module}.{name}"
 
@@ -117,10 +134,10 @@ def static_attribute(owner: Any, name: str) -> Any:
 def held_as(owner: Any, name: str, default: Any = None) -> Any:
     """What the object or its class holds under a name, by Python's own order. As `inspect.getattr_static`, which asks a
     class of the program's own for its `__dict__`."""
-    own = _ABSENT if is_a(owner, type) else of_name(vars_of(owner) or {}, name, _ABSENT)
+    mine = _ABSENT if is_a(owner, type) else of_name(vars_of(owner) or {}, name, _ABSENT)
     by_class = _defined(owner if is_a(owner, type) else type(owner), name)
-    if own is not _ABSENT and not (by_class is not _ABSENT and _comes_first(type(by_class))):
-        return own
+    if mine is not _ABSENT and not (by_class is not _ABSENT and _comes_first(type(by_class))):
+        return mine
     if by_class is _ABSENT and is_a(owner, type):
         by_class = _defined(type(owner), name)
     return default if by_class is _ABSENT else by_class
@@ -128,7 +145,7 @@ def held_as(owner: Any, name: str, default: Any = None) -> Any:
 
 def _defined(kind: type, name: str) -> Any:
     by = definer(kind, name)
-    return _ABSENT if by is None else _NAMESPACE(by)[name]
+    return _ABSENT if by is None else own(by, name)
 
 
 def _comes_first(kind: type) -> bool:
@@ -144,7 +161,7 @@ def of_name(held: dict[Any, Any], name: str, default: Any = None) -> Any:
 def vars_of(value: Any) -> dict[str, Any] | None:
     """What an object itself holds by name; None where it holds nothing so, or its class has its own idea of that."""
     by = definer(type(value), "__dict__")
-    slot = None if by is None else _NAMESPACE(by)["__dict__"]
+    slot = None if by is None else own(by, "__dict__")
     if slot is None or not exactly(slot, (types.GetSetDescriptorType, types.MemberDescriptorType)):
         return None
     held = slot.__get__(value, type(value))

@@ -10,6 +10,7 @@ import enum
 import pathlib
 import types
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -36,12 +37,12 @@ MAX_ITEMS = 32
 MAX_DEPTH = 3
 MAX_VALUES = 300
 MAX_MEASURED = 8
+_PATH_PARTS = ("_str", "_raw_paths", "_parts")  # of Python from 3.11 on
 
 _SCALARS = (bool, int, float, complex, str, bytes, bytearray, type(None))
 _SEQUENCES = (list, tuple, set, frozenset)
+_PATHS = (pathlib.PurePosixPath, pathlib.PosixPath)
 _TEXT_IS_PYTHONS_OR_TORCHS = (
-    pathlib.PurePosixPath,
-    pathlib.PosixPath,
     range,
     slice,
     datetime.date,
@@ -121,13 +122,18 @@ def short(value: Any) -> str:
     if is_a(value, _SCALARS):
         return f"{scalar(value)!r}" if is_a(value, str) else str(scalar(value))
     if exactly(value, _TEXT_IS_PYTHONS_OR_TORCHS) and not _asks_the_program(value):
-        return str(value)[:MAX_TEXT]
+        with suppress(ValueError):  # a range of numbers that have too many digits
+            return str(value)[:MAX_TEXT]
+    if exactly(value, _PATHS):
+        return (_path_text(value) or type_name(value))[:MAX_TEXT]
     if is_a(value, (*_SEQUENCES, dict)):
         return f"{type_name(value)} of {size(value)}"
     if is_a(value, type):
         return kind_text(value) if "." in kind_text(value) else f"builtins.{kind_text(value)}"
-    if exactly(value, (types.FunctionType, types.BuiltinFunctionType)):
+    if type(value) is types.FunctionType:
         return f"{_text(value.__module__)}.{_text(value.__qualname__)}"
+    if type(value) is types.BuiltinFunctionType:
+        return f"{_owner_of(value)}.{value.__name__}"
     if type(value) is types.ModuleType:
         return f"module {_text(of_name(vars_of(value) or {}, '__name__'))}"
     return type_name(value)
@@ -136,6 +142,39 @@ def short(value: Any) -> str:
 def _text(name: Any) -> str:
     """What a program may have set to any object."""
     return builtin(name) if is_a(name, str) else "?"
+
+
+def _owner_of(function: types.BuiltinFunctionType) -> str:
+    """Its module, or the class of what it is a method of. Its own `__qualname__` asks that class."""
+    owner: Any = function.__self__
+    if owner is None or type(owner) is types.ModuleType:
+        return _text(function.__module__)
+    return kind_text(owner) if is_a(owner, type) else kind_name(owner)
+
+
+def _path_text(path: pathlib.PurePath) -> str:
+    """From what it holds, which it would ask for its text: the program may have replaced that. Empty where that is no
+    plain text."""
+    slots = _slots(type(path))
+    held = {name: slots[name].__get__(path) for name in _PATH_PARTS if name in slots and _is_set(slots[name], path)}
+    if type(text := held.get("_str")) is str:
+        return text
+    parts = held.get("_raw_paths", held.get("_parts"))
+    if type(parts) is not list or not all(type(part) is str for part in parts):
+        return ""
+    texts: list[str] = list(parts)
+    begin = max((number for number, text in enumerate(texts) if text.startswith("/")), default=0)
+    joined = "/".join(texts[begin:])
+    root = "/" * joined.startswith("/")
+    return root + "/".join(part for part in joined.split("/") if part not in ("", ".")) or "."
+
+
+def _is_set(slot: types.MemberDescriptorType, owner: Any) -> bool:
+    try:
+        slot.__get__(owner)
+    except AttributeError:
+        return False
+    return True
 
 
 def scalar(value: Any) -> Any:
@@ -158,7 +197,9 @@ def _first_bytes(value: Any) -> bytes:
 
 
 def _asks_the_program(value: Any) -> bool:
-    """For its text: a slice asks what it holds, a time its zone."""
+    """For its text: a slice and a size ask what they hold, a time its zone."""
+    if type(value) is torch.Size:
+        return not all(exactly(part, (int,)) for part in elements(value))
     if type(value) is slice:
         return not all(exactly(part, (int, type(None))) for part in (value.start, value.stop, value.step))
     zone = value.tzinfo if type(value) is datetime.datetime else None
@@ -181,7 +222,7 @@ def _fields(value: Any) -> dict[str, Any]:
         try:
             own = of_name(held, name, held)
             found[name] = slots[name].__get__(value) if own is held else own
-        except AttributeError:
+        except (AttributeError, TypeError):  # not set, or a slot of another class
             continue
     return found
 
@@ -192,7 +233,7 @@ def _slots(kind: type) -> dict[str, Any]:
         name: member
         for space in namespaces(kind)
         for name, member in space.items()
-        if type(member) is types.MemberDescriptorType
+        if type(name) is str and type(member) is types.MemberDescriptorType
     }
 
 

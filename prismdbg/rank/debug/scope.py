@@ -81,7 +81,8 @@ def attribute(owner: Any, name: str) -> Any:
 
 def _is_made_of_others(owner: Any) -> bool:
     """A distribution's properties ask the distributions in it, which may be the program's own."""
-    return str(objects.namespace(type(owner)).get("__module__")).startswith("torch.distributions.")
+    module = objects.builtin(objects.own(type(owner), "__module__"))
+    return type(module) is str and module.startswith("torch.distributions.")
 
 
 def item(owner: Any, key: Any, known: frozenset[type]) -> Any:

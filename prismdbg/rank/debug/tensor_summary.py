@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from prismdbg.expr.objects import definer
+from prismdbg.expr.objects import definer, kind_name
 from prismdbg.rank.program.tensor_parts import (
     chunks,
     countable,
@@ -48,7 +48,8 @@ def summary(tensor: torch.Tensor) -> dict[str, Any]:
 def _placements(tensor: torch.Tensor) -> list[str]:
     """As torch's own classes know them."""
     is_known = is_torchs(type(tensor)) and definer(type(tensor), "placements") is not None
-    return [str(placement) for placement in getattr(tensor, "placements", ())] if is_known else []
+    placements = getattr(tensor, "placements", ()) if is_known else ()
+    return [str(each) if is_torchs(type(each)) else kind_name(each) for each in placements]
 
 
 def dtype_name(tensor: torch.Tensor) -> str:

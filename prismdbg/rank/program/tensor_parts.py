@@ -22,7 +22,7 @@ def is_readable(value: torch.Tensor) -> bool:
     """Whether it can be read without the program's code, which a tensor of its own may want to see every function of
     torch that is applied to it."""
     return not any(
-        name in objects.namespace(kind) and not is_torchs(kind)
+        objects.own(kind, name) is not None and not is_torchs(kind)
         for kind in objects.bases(type(value))
         for name in ("__torch_function__", "__torch_dispatch__", "to_local")
     )
@@ -30,8 +30,7 @@ def is_readable(value: torch.Tensor) -> bool:
 
 def is_torchs(kind: type) -> bool:
     """Whether torch defines this class: what a class says of its module may be said by one of the program's, too."""
-    space = objects.namespace(kind)
-    module = objects.builtin(space.get("__module__"))
+    module = objects.builtin(objects.own(kind, "__module__"))
     if type(module) is not str or not (module == "torch" or module.startswith("torch.")):
         return False
     defined = objects.vars_of(sys.modules.get(module)) or {}
@@ -51,7 +50,7 @@ def local(value: Any) -> Any:
         )
     by = objects.definer(kind, "to_local")
     if by is not None:
-        return objects.namespace(by)["to_local"](value)
+        return objects.own(by, "to_local")(value)
     if is_torchs(kind):
         return value
     with torch._C.DisableTorchFunctionSubclass():

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
+import pathlib
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from test_inspection import frame_with, stop_at
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor, Shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from prismdbg.errors import UsageError
+from prismdbg.rank.debug import rendering
 from prismdbg.rank.debug.inspection import address_of, evaluate_at, locals_at, source_at
 from prismdbg.rank.program.frames import modules_around
 
@@ -80,7 +86,49 @@ def _tensor(name: str, base: type = torch.Tensor) -> Any:
     return torch.ones(2).as_subclass(type(f"With{name}", (base,), {name: member}))
 
 
+def _paths() -> dict[str, Any]:
+    """As Python 3.11 holds them, and later ones: whatever a slot is called, something of the program's own is in it."""
+    found = {}
+    for name in ("_str", "_drv", "_root", "_parts", "_raw_paths", "_tail_cached"):
+        for kind, held in (("text", Named("z")), ("list", [Named("z"), "b"]), ("own", Listed(["z", "b"]))):
+            path = pathlib.PosixPath("a/b")
+            with contextlib.suppress(AttributeError):  # of another Python
+                setattr(path, name, held)
+            found[f"path{name}_{kind}"] = path
+    return found
+
+
+def _classes() -> dict[str, Any]:
+    """What is held under names of the program's own, and what is called by them."""
+    foreign = Slotted.__dict__["held"]
+    names = type("Names", (), {Named("held"): 1, Named("mood"): 2, Named("slot"): foreign, "__module__": Named("g")})
+    other = type("Other", (), {"slot": foreign})
+    meant = type("Meant", (list,), {})
+    meant.__qualname__ = Named("h")
+    made = Meta("Made", (list,), {})
+    sizes = torch.Size([torch.SymInt(_Node())])
+    found = {"names": names(), "names_class": names, "other": other(), "symbols": [[[[sizes]]]], "sizes": sizes}
+    return found | {"appends": made().append, "gets": meant().append, "makes": made.__class_getitem__}
+
+
 TENSORS = ("__getattribute__", "__getattr__", "shape", "requires_grad", "numel", "detach", "dtype", "untyped_storage")
+
+
+class Listed(list):
+    for _name in ("__len__", "__iter__", "__getitem__", "__bool__", "__eq__"):
+        locals()[_name] = _tells(f"list {_name}")
+
+
+class Slotted:
+    __slots__ = ("held",)
+
+
+class _Node:
+    """Of a number that is only known by name."""
+
+    def __getattr__(self, name: str) -> Any:
+        called.append(f"node {name}")
+        raise AttributeError(name)
 
 
 def _values() -> dict[str, Any]:
@@ -111,6 +159,7 @@ def _values() -> dict[str, Any]:
         "tensor": of_meta, "parts": kind([torch.nn.Linear(1, 1)]), "color": Color.RED,
         "spread": torch.distributions.Independent(base, 0, validate_args=False),
     }  # fmt: skip
+    found |= _paths() | _classes()
     return found | {f"with_{name.strip('_')}": _tensor(name) for name in TENSORS}
 
 
@@ -136,6 +185,24 @@ def test_no_value_is_asked_anything(name: str) -> None:
     except UsageError:
         pass
     assert called == []
+
+
+@pytest.mark.parametrize("text", ["a/b", "/", ".", "/a/../b", "a//./b", "", "//x/y"])
+def test_a_path_is_shown_from_what_it_holds(text: str) -> None:
+    for path in (pathlib.PosixPath(text), pathlib.PurePosixPath("x", text), pathlib.PosixPath("x") / text):
+        assert rendering.short(path).replace("//", "/") == str(pathlib.PurePosixPath(path)).replace("//", "/")
+        str(path)  # it keeps its text from here on
+        assert rendering.short(path) == str(path)
+
+
+def test_what_has_too_many_digits_is_shown_by_its_class() -> None:
+    assert (rendering.short(range(10**5000)), rendering.short(slice(10**5000))) == ("range", "slice")
+
+
+def test_a_builtin_method_is_shown_with_its_class() -> None:
+    assert [rendering.short(each) for each in ([].append, dict.fromkeys, len)] == [
+        "list.append", "dict.fromkeys", "builtins.len",
+    ]  # fmt: skip
 
 
 def test_all_of_them_are_listed() -> None:
@@ -193,3 +260,21 @@ def test_lines_of_a_module_in_an_archive_are_shown(tmp_path: Path, monkeypatch: 
     monkeypatch.syspath_prepend(str(tmp_path / "all.zip"))
     frame = importlib.import_module("zipped_lines").of()
     assert source_at(stop_at(frame), 0, 1)["lines"] == ["def of():", "    return sys._getframe()"]
+
+
+@pytest.fixture
+def fake_world() -> Iterator[DeviceMesh]:
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    yield init_device_mesh("cpu", (2,))
+    torch.distributed.destroy_process_group()
+
+
+def test_a_placement_of_its_own_is_shown_by_its_class(fake_world: DeviceMesh) -> None:
+    mine = type("Mine", (Shard,), {name: _tells(name) for name in ("__str__", "__repr__", "__format__")})
+    called.clear()
+    shown = [
+        rendering.render(DTensor.from_local(torch.ones(2), fake_world, [placement]))["sharded"]["placements"]
+        for placement in (Shard(0), mine(0))
+    ]
+    assert shown == [["S(0)"], [f"{__name__}.Mine"]]
+    assert called == []
