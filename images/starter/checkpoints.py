@@ -112,9 +112,8 @@ class Checkpoints:
             **{key: facts[key] for key in ("standards", "leads_session", "pids", "root_pid")},
         }
         with no_links_followed():
-            self.rank = restore_images(self._engine, asked, self._output, self._report, stopped=True)
-        limit_restored(self._spec, facts["pids"])
-        go_on()
+            self.rank = restore_images(self._engine, asked, self._output, self._report)
+        let_go(self._spec, facts["pids"])
         return {"output_bytes": facts["output_bytes"], "left": left, "seal": self._digests[name]}
 
     def _asked(self, folder: Path, log: str) -> dict[str, Any]:
@@ -147,7 +146,14 @@ def no_links_followed() -> Iterator[None]:
         follow_links("/", follow=True)
 
 
+def let_go(spec: Spec, pids: list[int]) -> None:
+    """A restored rank, stopped so far, runs from here on, within its limits."""
+    limit_restored(spec, pids)
+    go_on()
+
+
 def go_on() -> None:
+    require_namespace()
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGCONT)  # all there are in the namespace
 

@@ -53,11 +53,11 @@ class Criu:
         if code != 0:
             raise DumpError("criu could not save the rank")
 
-    def restore(self, asked: dict[str, Any], streams: dict[str, int], *, stopped: bool) -> None:
+    def restore(self, asked: dict[str, Any], streams: dict[str, int]) -> None:
         """Names its folders by descriptors: the rank has no way to where they lie."""
         images, work = open_folder(asked["images"]), open_folder(asked["work"])
         options = ["--images-dir", within(images), "--work-dir", within(work), "-v4", "--log-file", asked["log"]]
-        options += _options_of_restore(asked, streams, stopped=stopped)
+        options += _options_of_restore(asked, streams)
         self.keep_clear_of(asked["pids"])
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -98,11 +98,9 @@ class Criu:
         return within(self._fds[-1])
 
 
-def _options_of_restore(asked: dict[str, Any], streams: dict[str, int], *, stopped: bool) -> list[str]:
-    options = ["--restore-detached", "--tcp-close", "--ext-unix-sk", "--file-locks"]
+def _options_of_restore(asked: dict[str, Any], streams: dict[str, int]) -> list[str]:
+    options = ["--restore-detached", "--leave-stopped", "--tcp-close", "--ext-unix-sk", "--file-locks"]
     options.append("--skip-file-rwx-check")  # folders made here need not have the modes they had
-    if stopped:
-        options.append("--leave-stopped")
     if not asked["leads_session"]:
         options.append("--shell-job")
     for key, number in streams.items():

@@ -26,6 +26,6 @@ class Engine(Protocol):
         """Saves the process `root_pid` and its children, and leaves them stopped; `standards` are terminals of ours
         among its first descriptors."""
 
-    def restore(self, asked: dict[str, Any], streams: dict[str, int], *, stopped: bool) -> None:
-        """Gives the processes back under their own `pids`. `streams`: what takes the place of standard input and
-        output, by key. `stopped`: they are left so."""
+    def restore(self, asked: dict[str, Any], streams: dict[str, int]) -> None:
+        """Gives the processes back under their own `pids`, and leaves them stopped. `streams`: what takes the place of
+        standard input and output, by key."""

@@ -76,11 +76,21 @@ def limit_self(spec: Spec) -> None:
 
 
 def limit_restored(spec: Spec, pids: list[int]) -> None:
-    """A restore gives a rank the limits that it had."""
+    """A restore gives a rank the limits that it had. Before any of it runs: a child has the limits of its parent."""
     for pid in pids:
         for kind, most in _of_process(spec["limits"]).items():
-            with contextlib.suppress(OSError, ValueError):
-                resource.prlimit(pid, kind, (most, most))
+            with contextlib.suppress(ProcessLookupError):
+                _limit(pid, kind, most)
+
+
+def _limit(pid: int, kind: int, most: int) -> None:
+    """`OSError` where the process could take more."""
+    try:
+        resource.prlimit(pid, kind, (most, most))
+    except PermissionError:
+        hard = resource.prlimit(pid, kind)[1]
+        if hard == resource.RLIM_INFINITY or hard > most:
+            raise
 
 
 def _of_process(limits: dict[str, Any]) -> dict[int, int]:

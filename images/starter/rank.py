@@ -31,12 +31,12 @@ class FieldError(PlaceError):
         self.field = field
 
 
-def restore_images(engine: Engine, asked: dict[str, Any], output: str, report: Report, *, stopped: bool = False) -> int:
-    """Its PID. What the engine needs beside the images must be in place. `stopped`: it is left so."""
+def restore_images(engine: Engine, asked: dict[str, Any], output: str, report: Report) -> int:
+    """Its PID. What the engine needs beside the images must be in place. All of it is left stopped."""
     began = time.monotonic_ns()
     streams = standard_streams(asked["standards"], output)
     try:
-        engine.restore(asked, streams, stopped=stopped)
+        engine.restore(asked, streams)
     finally:
         for number in streams.values():
             os.close(number)

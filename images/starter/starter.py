@@ -26,10 +26,10 @@ sys.dont_write_bytecode = True
 sys.path.append(str(Path(__file__).resolve().parent))  # -I leaves it out
 
 import user_namespace  # noqa: E402
-from checkpoints import Checkpoints, attend, listen  # noqa: E402
+from checkpoints import Checkpoints, attend, let_go, listen  # noqa: E402
 from confine import be_opaque, keep_only_needed  # noqa: E402
 from engine import RestoreError  # noqa: E402
-from limits import Met, Room, limit_restored, used_bytes  # noqa: E402
+from limits import Met, Room, used_bytes  # noqa: E402
 from output import hold_output  # noqa: E402
 from place import Kept, make_place  # noqa: E402
 from private_folders import hold_private, seen_by_descriptor  # noqa: E402
@@ -232,7 +232,7 @@ def bring_up(spec: Spec, kept: Kept, report: Reporter) -> int:
     if spec["restore"]:
         assert kept.origin is not None
         rank = restore_images(kept.origin, spec["restore"], spec["output"], report)
-        limit_restored(spec, spec["restore"]["pids"])
+        let_go(spec, spec["restore"]["pids"])
         return rank
     return start(spec, report)
 

@@ -317,6 +317,13 @@ def test_it_is_confined_as_the_table_says(place: Place) -> None:
     assert told == described(found, place.spec.limits, group, in_container=place.is_docker, has_engines_masks=by_docker)
 
 
+def test_a_child_that_a_restored_rank_forks_at_once_is_limited(place: Place) -> None:
+    if "image" not in place.name:
+        pytest.skip("it is not restored")
+    wait_for(lambda: ask(place.socket, "first_child")["unlimited"] is not None, 10, "the child to end")
+    assert ask(place.socket, "first_child") == {"unlimited": False}
+
+
 def test_a_user_who_is_not_root_confines_as_the_table_says() -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")

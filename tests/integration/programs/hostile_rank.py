@@ -1,5 +1,6 @@
 """A program that tries to get out of its replay. Run as `hostile_rank.py SOCKET JOURNAL`: it counts as the counting
-rank does, and answers `attempt NAME WORDS` with what came of it, `confinement` with what it is confined by.
+rank does, and answers `attempt NAME WORDS` with what came of it, `confinement` with what it is confined by, and
+`first_child` with what a child could do that it forked as soon as it was restored.
 
 Nothing it tries harms a machine where it succeeds: it writes what was there, or what its words say.
 """
@@ -15,7 +16,10 @@ import resource
 import signal
 import socket
 import sys
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -47,11 +51,29 @@ CALLS = {  # on x86_64 and aarch64, with arguments that a kernel that allows it 
 
 
 class HostileRank(CountingRank):
+    def __init__(self, *arguments: Any) -> None:
+        self.could_write: bool | None = None
+        threading.Thread(target=self.fork_when_restored, daemon=True).start()
+        super().__init__(*arguments)
+
+    def fork_when_restored(self) -> None:
+        """At once, for a child keeps the limits that its parent had."""
+        place = Path("/proc/self/ns/pid")
+        began = place.readlink()
+        while place.readlink() == began:
+            time.sleep(0.0005)
+        child = os.fork()
+        if child == 0:
+            os._exit(resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY)
+        self.could_write = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+
     def answer(self, verb: str, *words: str) -> dict[str, object]:
         if verb == "attempt":
             return attempted(words[0], *words[1:])
         if verb == "confinement":
             return confinement()
+        if verb == "first_child":
+            return {"unlimited": self.could_write}
         return super().answer(verb, *words)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 from dataclasses import asdict
@@ -137,6 +139,25 @@ def test_a_seal_knows_every_change(starter: Any, tmp_path: Path) -> None:
     os.utime(image, ns=(1, 1))
     digests.append(starter.digest_of(tmp_path))
     assert len(set(digests)) == 5
+
+
+@pytest.mark.parametrize(
+    ("hard", "is_enough"), [(100, True), (50, True), (200, False), (resource.RLIM_INFINITY, False)]
+)
+def test_a_restored_process_that_could_take_more_does_not_run(
+    starter: Any, monkeypatch: pytest.MonkeyPatch, hard: int, is_enough: bool
+) -> None:
+    def prlimit(pid: int, kind: int, new: tuple[int, int] | None = None) -> tuple[int, int]:
+        if pid == 8:
+            raise ProcessLookupError("it has ended")
+        if new is not None:
+            raise PermissionError("not permitted")
+        return hard, hard
+
+    monkeypatch.setattr(resource, "prlimit", prlimit)
+    spec = {"limits": {"disk_bytes": 100, "events": [], "in_container": True}}
+    with contextlib.nullcontext() if is_enough else pytest.raises(PermissionError):
+        starter.limit_restored(spec, [8, 7])
 
 
 def test_pid_1_cannot_be_given_again(starter: Any) -> None:

@@ -53,11 +53,11 @@ def test_a_dump_leaves_the_rank_stopped(engine: Any, asked: dict[str, Any], tmp_
 
 
 def test_a_restore_replaces_the_streams(engine: Any, asked: dict[str, Any], tmp_path: Path) -> None:
-    engine().restore(asked | {"leads_session": True}, {"tty[8800:1a]": 1}, stopped=False)
+    engine().restore(asked | {"leads_session": True}, {"tty[8800:1a]": 1})
     words = given(tmp_path)
     assert words[words.index("--inherit-fd") + 1] == "fd[1]:tty[8800:1a]"
-    assert "--deprecated" in words and not {"--leave-stopped", "--shell-job"} & set(words)
-    engine().restore(asked, {}, stopped=True)
+    assert {"--deprecated", "--leave-stopped"} <= set(words) and "--shell-job" not in words
+    engine().restore(asked, {})
     assert {"--leave-stopped", "--shell-job"} <= set(given(tmp_path)) and "--deprecated" not in given(tmp_path)
 
 
@@ -71,4 +71,4 @@ def test_one_that_refuses_or_hangs(
     with pytest.raises(starter.DumpError, match=said.format("save")):
         engine(1, does).dump(told)
     with pytest.raises(starter.RestoreError, match=said.format("restore")):
-        engine(1, does).restore(told, {}, stopped=False)
+        engine(1, does).restore(told, {})
