@@ -9,6 +9,7 @@ from typing import NamedTuple
 from prismdbg.session.source_calls import Kind, SourceCall
 
 SHOWN = 4
+_POSSIBLE = "possible: "
 
 
 class Unhidden(NamedTuple):
@@ -60,24 +61,26 @@ class Causes:
 
 
 def likely_causes(facts: Facts) -> Causes:
+    """What is certain before what is possible, and of that what few programs have before what most have."""
     looked_for = {
         **({"unregistered state": tuple(_state(facts))} if facts.from_state else {}),
         "changed files": tuple(_files(facts)),
-        "files that were checked but not read": tuple(_asked(facts)),
         "another environment": tuple(_environment(facts)),
-        "unseeded random numbers": tuple(_random(facts)),
-        "the current time": tuple(_time(facts)),
         "uninitialized memory": tuple(_memory(facts)),
+        "unseeded random numbers": tuple(_random(facts)),
+        "files that were checked but not read": tuple(_asked(facts)),
+        "the current time": tuple(_time(facts)),
     }
+    found = (text for texts in looked_for.values() for text in texts)
     return Causes(
-        found=tuple(text for texts in looked_for.values() for text in texts),
+        found=tuple(sorted(found, key=lambda text: text.startswith(_POSSIBLE))),
         not_found=tuple(name for name, texts in looked_for.items() if not texts),
     )
 
 
 def _state(facts: Facts) -> Iterator[str]:
     if facts.unregistered:
-        yield f"possible: state that was not registered: {_some(facts.unregistered)}"
+        yield f"{_POSSIBLE}state that was not registered: {_some(facts.unregistered)}"
     if facts.synthesized_before:
         yield f"answers before the restore point were synthesized: {_some(facts.synthesized_before)}"
 
@@ -85,15 +88,15 @@ def _state(facts: Facts) -> Iterator[str]:
 def _files(facts: Facts) -> Iterator[str]:
     if facts.changed_files:
         yield f"files were changed after the rank read them: {_some(facts.changed_files)}"
-    yield from (f"possible: {text}" for text in not_hidden(facts.unhidden))
+    yield from (f"{_POSSIBLE}{text}" for text in not_hidden(facts.unhidden))
     if undated := facts.unhidden.undated:
-        yield f"possible: files were created after the start moment, but have an older time: {_some(undated)}"
+        yield f"{_POSSIBLE}files were created after the start moment, but have an older time: {_some(undated)}"
 
 
 def _asked(facts: Facts) -> Iterator[str]:
     if facts.from_start and (calls := _of(facts, Kind.FILE)):
         yield (
-            "possible: the program checks for files that it did not read, so they are not in the capsule: "
+            f"{_POSSIBLE}the program checks for files that it did not read, so they are not in the capsule: "
             f"{_some(calls)}"
         )
 
@@ -119,22 +122,22 @@ def _environment(facts: Facts) -> Iterator[str]:
 def _random(facts: Facts) -> Iterator[str]:
     if facts.from_start and facts.unknown_seeds:
         yield (
-            f"possible: the capsule lacks the start state of the random generators of "
+            f"{_POSSIBLE}the capsule lacks the start state of the random generators of "
             f"{_some(facts.unknown_seeds)}; a program that does not seed them draws other numbers"
         )
     if facts.from_start and (calls := _of(facts, Kind.ENTROPY)):
-        yield f"possible: the program draws random numbers that no replay can repeat: {_some(calls)}"
+        yield f"{_POSSIBLE}the program draws random numbers that no replay can repeat: {_some(calls)}"
 
 
 def _time(facts: Facts) -> Iterator[str]:
     if calls := _of(facts, Kind.TIME):
-        yield f"possible: the program reads the time, which is not recorded: {_some(calls)}"
+        yield f"{_POSSIBLE}the program reads the time, which is not recorded: {_some(calls)}"
 
 
 def _memory(facts: Facts) -> Iterator[str]:
     """Only values can come from it: what is called does not depend on memory that nobody wrote."""
     if facts.values_only and (calls := _of(facts, Kind.MEMORY)):
-        yield f"possible: a tensor is sent before all of it is written: {_some(calls)}; record --zero-memory fills it"
+        yield f"{_POSSIBLE}a tensor is sent before all of it is written: {_some(calls)}; record --zero-memory fills it"
 
 
 def _of(facts: Facts, kind: Kind) -> tuple[str, ...]:

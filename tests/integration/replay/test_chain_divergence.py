@@ -45,7 +45,7 @@ def test_a_divergence_is_told_with_its_story(other_rate: Path, first_difference:
     assert re.search(r"^-> +\d+ +dist\.all_reduce\(mean\)", said.out, re.MULTILINE)
     assert not said.out.startswith("identical")
     assert "possible: the capsule lacks the start state of the random generators of random, torch" in said.out
-    assert "checked and not found: changed files, files that were checked but not read, another" in said.out
+    assert "checked and not found: changed files, another environment" in said.out
 
 
 def test_the_story_as_json(other_rate: Path, first_difference: str) -> None:

@@ -57,9 +57,17 @@ def test_nothing_is_found_where_nothing_is() -> None:
     causes = likely_causes(QUIET)
     assert causes.found == ()
     assert causes.not_found == (
-        "changed files", "files that were checked but not read",
-        "another environment", "unseeded random numbers", "the current time", "uninitialized memory",
+        "changed files", "another environment", "uninitialized memory",
+        "unseeded random numbers", "files that were checked but not read", "the current time",
     )  # fmt: skip
+
+
+def test_what_is_certain_comes_first_and_what_most_programs_have_last() -> None:
+    calls = (*call("time.time", Kind.TIME), *call("torch.empty", Kind.MEMORY), *call("os.path.exists", Kind.FILE))
+    unhidden = Unhidden(undated=("/job/out/config.yaml",))
+    found = likely_causes(replace(QUIET, calls=calls, unhidden=unhidden, now={"number of threads": "8"})).found
+    named = ("the number of threads was 1", "files were created", "a tensor is sent", "checks for files", "the time")
+    assert [word in text for word, text in zip(named, found, strict=True)] == [True] * 5, found
 
 
 def test_memory_does_not_change_what_is_called() -> None:
