@@ -10,6 +10,7 @@ from prismdbg.dap.arguments import Arguments
 from prismdbg.dap.handles import Handles
 from prismdbg.dap.motion import THREAD
 from prismdbg.dap.sources import Sources
+from prismdbg.dap.threads import Threads
 from prismdbg.dap.values import Held, Piece, Variables, is_tensor
 from prismdbg.debugger.debugger import Debugger
 from prismdbg.errors import UsageError
@@ -21,6 +22,7 @@ from prismdbg.session.breakpoint_line import require_change
 from prismdbg.session.divergence_text import render_divergence
 from prismdbg.session.frames import event_names, is_library, own_names
 
+OF_ANOTHER_THREAD = -1  # in the place of a frame's number: nothing is looked up there
 _SENT_AND_RECEIVED = ("input", "out")  # lists of tensors, by the names that expressions have for them
 
 Json = dict[str, Any]
@@ -36,14 +38,15 @@ class Scope:
 
 class Looking:
     def __init__(self, debugger: Debugger, sources: Sources, first_line: int, title: str) -> None:
-        self._debugger, self._sources, self._first_line, self._title = debugger, sources, first_line, title
+        self._debugger, self._sources, self._first_line = debugger, sources, first_line
+        self._threads = Threads(debugger.inspection, title)
         self._frames: Handles[int] = Handles("frame")
         self._scopes: dict[int, Scope] = {}  # by their number among the variables
         self.variables = Variables()
 
     def requests(self) -> dict[str, Callable[[Arguments], Json]]:
         return {
-            "threads": lambda _: {"threads": [{"id": THREAD, "name": self._title}]},
+            "threads": self._threads_of,
             "stackTrace": self._stack,
             "scopes": self._scopes_of,
             "variables": self._variables,
@@ -54,15 +57,18 @@ class Looking:
 
     def forget(self) -> None:
         """The rank moves: what was asked of it is not so any more."""
+        self._threads.forget()
         self._frames.clear()
         self._scopes.clear()
         self.variables.clear()
 
     def frame_of(self, arguments: Arguments) -> int:
         """Of a frame's number; the program's own frame where none is given."""
-        if arguments.has("frameId"):
-            return self._frames.get(arguments.number("frameId"))
-        return self._debugger.stack().chosen
+        if not arguments.has("frameId"):
+            return self._debugger.stack().chosen
+        if (frame := self._frames.get(arguments.number("frameId"))) == OF_ANOTHER_THREAD:
+            raise UsageError("values of another thread are not known", hint=f"choose a frame of thread {THREAD}")
+        return frame
 
     def in_frame(self, frame: int) -> None:
         """Values are looked up from there on."""
@@ -77,23 +83,29 @@ class Looking:
         self.in_frame(frame)
         return self._debugger.inspection.value_untraced(text)
 
+    def _threads_of(self, _: Arguments) -> Json:
+        names = self._threads.names(is_stopped=self._stands_in_the_program)
+        return {"threads": [{"id": number, "name": name} for number, name in names.items()]}
+
     def _stack(self, arguments: Arguments) -> Json:
-        if (thread := arguments.number("threadId")) != THREAD:
-            raise UsageError(
-                f"no thread {thread}", hint=f"use thread {THREAD}: only the thread that issues the collectives is shown"
-            )
-        frames = self._rank_frames()
+        is_other = (thread := arguments.number("threadId")) != THREAD
+        frames = self._threads.frames(thread) if is_other else self._rank_frames()
         first, levels = arguments.number("startFrame", 0), arguments.number("levels", 0)
         shown = list(enumerate(frames))[first : first + levels if levels else None]
-        return {"stackFrames": [self._frame(n, frame) for n, frame in shown], "totalFrames": len(frames)}
+        return {
+            "stackFrames": [self._frame(OF_ANOTHER_THREAD if is_other else n, frame) for n, frame in shown],
+            "totalFrames": len(frames),
+        }
+
+    @property
+    def _stands_in_the_program(self) -> bool:
+        """Not where the rank has ended, is lost, or stands where it was captured."""
+        session = self._debugger.session
+        return session.astray is not None or (session.stop is not None and session.stop.reason != StopReason.PARKED)
 
     def _rank_frames(self) -> tuple[Frame, ...]:
-        """None where the rank has ended, is lost, or stands where it was captured."""
-        session = self._debugger.session
-        session.require_no_run()
-        if session.astray is None and (session.stop is None or session.stop.reason == StopReason.PARKED):
-            return ()
-        return self._debugger.stack().frames
+        self._debugger.session.require_no_run()
+        return self._debugger.stack().frames if self._stands_in_the_program else ()
 
     def _frame(self, number: int, frame: Frame) -> Json:
         hint = {"presentationHint": "subtle"} if is_library(frame) else {}
@@ -103,6 +115,8 @@ class Looking:
 
     def _scopes_of(self, arguments: Arguments) -> Json:
         frame = self._frames.get(arguments.number("frameId"))
+        if frame == OF_ANOTHER_THREAD:
+            return {"scopes": []}
         stop = self._debugger.session.stop
         scopes = []
         if stop is not None and stop.collective:

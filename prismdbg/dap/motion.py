@@ -23,7 +23,7 @@ from prismdbg.session.answers import Answer, Phase
 from prismdbg.session.divergence_text import headline
 from prismdbg.session.line import Verb
 
-THREAD = 1  # the rank's thread that issues the collectives; the others cannot be looked at
+THREAD = 1  # the rank's thread that issues the collectives; the others cannot be moved
 MOST_TARGETS = 50
 POLL_S = 0.02
 

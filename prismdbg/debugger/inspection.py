@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from prismdbg.debugger.arrivals import Arrivals, with_arrivals, with_hang
@@ -10,15 +11,25 @@ from prismdbg.debugger.driver import Driver
 from prismdbg.errors import PrismError, RankLost
 from prismdbg.expr.parser import parse
 from prismdbg.model.breakpoints import StopReason
+from prismdbg.model.collective import Frame
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
 from prismdbg.session.breakpoints import HELD
-from prismdbg.session.frames import event_names, own_frame, own_names
+from prismdbg.session.frames import event_names, frames_of, own_frame, own_names
 from prismdbg.session.line import Line, Verb
 from prismdbg.session.session import AROUND_LINES, Ask, Phase
 from prismdbg.session.watches import Watch, Watched
 
 Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherThread:
+    """`name` is empty where Python did not start it. `frames`: innermost first."""
+
+    number: int
+    name: str
+    frames: tuple[Frame, ...]
 
 
 class Inspection:
@@ -73,6 +84,14 @@ class Inspection:
             return answers.Stack(frames=standing.frames, chosen=own_frame(standing.frames))
         session.stack_known(self._driver.question(session.stack())["frames"])
         return answers.Stack(frames=session.frames, chosen=session.frame)
+
+    def other_threads(self) -> tuple[OtherThread, ...]:
+        """The program's threads beside the one that stands at the stop."""
+        found = self._driver.question(self._session.threads())["threads"]
+        return tuple(
+            OtherThread(number=int(each["thread"]), name=str(each["name"]), frames=frames_of(each["frames"]))
+            for each in found
+        )
 
     def source(self, line: int | None = None, around: int = AROUND_LINES) -> Json:
         self.know_frames()

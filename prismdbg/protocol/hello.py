@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import prismdbg
 from prismdbg.protocol.wire import Message
 
-PROTOCOL = 4  # counted up when a verb, an argument or an event comes that the other end has to know
+PROTOCOL = 5  # counted up when a verb, an argument or an event comes that the other end has to know
 FIRST = 1  # of those that say nothing
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NotRequired, TypedDict
 
 from prismdbg.model.shapes import Count, MomentText, ShapeError, between, check
+from prismdbg.protocol.values import MAX_THREADS
 from prismdbg.protocol.wire import InvalidMessage, Message
 
 MAX_HITS, MAX_DIGESTS, MAX_MEMBERS, MAX_HISTORY, MAX_DIMENSIONS = 100_000, 16, 4096, 64, 64
@@ -380,6 +381,16 @@ class Stack(TypedDict):
     frames: list[FrameFields]
 
 
+class _Thread(TypedDict):
+    thread: int
+    name: Name
+    frames: list[FrameFields]
+
+
+class Threads(TypedDict):
+    threads: Annotated[list[_Thread], _at_most(MAX_THREADS)]
+
+
 class Source(TypedDict):
     filename: str
     line: Line | None
@@ -474,6 +485,7 @@ class ChangedOver(TypedDict):
 REPLIES: Mapping[str, Any] = {
     "progress": Progress,
     "stack": Stack,
+    "threads": Threads,
     "source": Annotated[Source, _names_function],
     "locals": Locals,
     "evaluate": Evaluated,

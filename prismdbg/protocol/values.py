@@ -6,6 +6,8 @@ from typing import Any
 
 from prismdbg.model.collective import Collective, Frame, Group
 
+MAX_THREADS = 256  # that an agent lists beside the one that is stopped
+
 
 def frame_to_json(frame: Frame) -> dict[str, Any]:
     return {"filename": frame.filename, "line": frame.line, "name": frame.name}

@@ -231,6 +231,10 @@ class Session:
         self.require_view()
         return Ask("stack")
 
+    def threads(self) -> Ask:
+        self.require_view()
+        return Ask("threads")
+
     def stack_known(self, frames: list[dict[str, Any]]) -> None:
         """Takes in an answer to `stack`; the first time at a stop, the program's own frame is chosen."""
         known = bool(self.frames)

@@ -13,6 +13,7 @@ from prismdbg.protocol.values import group_to_json
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.debug.gate import Stop
 from prismdbg.rank.debug.inspection import address_of, bytes_of, difference_at, evaluate_at, locals_at, source_at
+from prismdbg.rank.debug.threads import other_threads
 from prismdbg.rank.program.frames import stack_of
 from prismdbg.rank.replay.departure import Departure
 from prismdbg.rank.replay.membership import peers_at, ranks_of
@@ -142,6 +143,9 @@ def _inspecting(replaying: Replaying) -> dict[str, Verb]:
     def stack(_: Message) -> Message:
         return {"frames": gate.ask(lambda stop: stack_of(stop.frame))}
 
+    def threads(_: Message) -> Message:
+        return {"threads": gate.ask(lambda _: other_threads())}
+
     def evaluate(message: Message) -> Message:
         text, frame = str(message["expression"]), int(message.get("frame", 0))
         digest = bool(message.get("digest", False))
@@ -177,6 +181,7 @@ def _inspecting(replaying: Replaying) -> dict[str, Verb]:
 
     return {
         "stack": stack,
+        "threads": threads,
         "evaluate": evaluate,
         "difference": difference,
         "address": address,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import pytest
 from chain import Taken
+from rich.console import Console
 
 import prismdbg
 from prismdbg.errors import PrismError
@@ -22,6 +25,9 @@ def test_a_nan_is_found_and_looked_at_from_python(nan_from_start: Taken) -> None
         number = replayed.breakpoint("nan")
         assert replayed.continue_() == incident
         assert replayed.stop is not None and replayed.stop.stops == (number,)
+        shown = StringIO()
+        Console(file=shown, width=200).print(replayed)
+        assert f"at {replayed.moment}" in shown.getvalue() and "train.py" in shown.getvalue()
         assert replayed.value("input[0]")["stats"]["nan"] > 0
         assert "nan" in replayed.print("input[0]")
         assert any("train.py" in frame.filename for frame in replayed.stack())

@@ -89,6 +89,15 @@ def test_a_client_finds_the_nan_and_goes_back(nan_from_start: Taken, start: Star
         for each in editor.ask("variables", variablesReference=scopes["Locals"]["variablesReference"])["variables"]
     ]
 
+    tensors = editor.ask("variables", variablesReference=scopes["Tensors"]["variablesReference"])["variables"]
+    by_name = {each["name"]: each for each in tensors}
+    assert "nan 1" in by_name["input[0]"]["value"] and by_name["input[0]"]["evaluateName"] == "input[0]"
+    assert by_name["loss"]["evaluateName"] == "local.loss" and "memoryReference" in by_name["loss"]
+    assert all("memoryReference" in each for each in tensors), by_name
+    reference = scopes["Tensors"]["variablesReference"]
+    for name, expression in (("loss", "local.loss"), ("input[0]", "input[0]")):
+        assert editor.ask("dataBreakpointInfo", name=name, variablesReference=reference)["dataId"] == expression
+
     editor.stopped_by("stepBack", threadId=1)
     before = value(editor, "moment")
     assert before != nan and "cannot" not in before

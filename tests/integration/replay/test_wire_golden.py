@@ -83,7 +83,7 @@ def every_look_and_a_departure(talk: Talk) -> None:
     talk.ask("depart", peers=[{"since": "3.2", "until": None, "ranks": [0], "group": "", "answer": "zeros"}])
     talk.ask("resume", count=2, until=None, end=None, strict=False, stops="apply")
     talk.until("stopped (next)")
-    for verb in ("progress", "stack", "peers", "groups"):
+    for verb in ("progress", "stack", "threads", "peers", "groups"):
         talk.ask(verb)
     for verb in ("evaluate", "difference", "address"):
         talk.ask(verb, expression="out[0]", frame=0)
