@@ -187,6 +187,8 @@ def _log_alone(run: RunFolder, rank: int, folder: Path, say: Say) -> Path:
     if _is_current(kept := path.with_name(f"{path.name}.evidence"), folder):
         say(f"rank {rank}, its log, not replayable: {kept}")
         return kept
+    if kept.is_symlink() or kept.is_file():
+        raise CapsuleError(f"{kept} is not a capsule", hint="remove it")
     if kept.exists():
         shutil.rmtree(kept)  # ours, of when the rank had not come so far
     say(f"rank {rank} cannot be replayed: creating a capsule of its log in {run.capsules}")

@@ -17,7 +17,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.errors import UsageError
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs import rank_capsule
 from prismdbg.jobs.rank_capsule import capsule_of, shown_capsule_of
 from prismdbg.jobs.storage.inventory import disk_bytes
@@ -72,6 +72,21 @@ def test_the_same_is_shown_again_until_the_rank_goes_on(tmp_path: Path) -> None:
     again = shown(run, 0)
     assert again.path == first.path and again.manifest.moment_b == Moment(7, 1)
     assert [path.name for path in run.capsules.iterdir()] == [first.path.name]
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_what_is_there_and_is_no_capsule_is_left_alone(tmp_path: Path, is_link: bool) -> None:
+    run, elsewhere = write_run(tmp_path / "run"), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    run.capsules.mkdir()
+    place = run.capsules / "log-rank0.evidence"
+    if is_link:
+        place.symlink_to(elsewhere)
+    else:
+        place.write_text("mine")
+    with pytest.raises(CapsuleError, match="is not a capsule"):
+        shown(run, 0)
+    assert elsewhere.is_dir() and place.exists()
 
 
 def test_evidence_of_an_incident_comes_first(tmp_path: Path) -> None:
