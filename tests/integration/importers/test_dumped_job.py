@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 from chain import prismdbg
 from jobs import plain_environment, run, torchrun
+from torch_analyser import analysed
 
 pytestmark = pytest.mark.job
 
@@ -63,13 +66,83 @@ def test_a_graph_is_built_of_what_came_before_the_hang(hung: Path, tmp_path: Pat
     assert simulated.code == 0, simulated.err
 
 
-def test_a_rank_that_calls_something_else(tmp_path: Path) -> None:
-    first = why(dumped(tmp_path, "other"))["verdicts"][0]
+@pytest.fixture(scope="module")
+def mismatched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rank 2 calls reduce where the others call all_reduce."""
+    return dumped(tmp_path_factory.mktemp("mismatched"), "other")
+
+
+def test_a_rank_that_calls_something_else(mismatched: Path) -> None:
+    first = why(mismatched)["verdicts"][0]
     assert (first["kind"], first["certainty"], first["ranks"]) == ("mismatch", "certain", [2])
 
 
-def test_a_job_without_a_fault(tmp_path: Path) -> None:
-    assert why(dumped(tmp_path, "fine"))["verdicts"] == []
+@pytest.fixture(scope="module")
+def fine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return dumped(tmp_path_factory.mktemp("fine"), "fine")
+
+
+def test_a_job_without_a_fault(fine: Path) -> None:
+    assert why(fine)["verdicts"] == []
+
+
+class TestTorchsOwnAnalyser:
+    """It says the same: of the job's own dumps, with the members of groups, without which it fails (gloo's dumps list
+    none), and of what `export` writes of them."""
+
+    @pytest.mark.parametrize("how", ["its own dumps", "exported"])
+    def test_of_the_rank_that_never_came(self, hung: Path, tmp_path: Path, how: str) -> None:
+        told, verdict = judged(hung, tmp_path, how), why(hung)["verdicts"][0]
+        assert missing_ranks(told) == {late["rank"] for late in verdict["never_came"]} == {2}
+        assert f"sequence number: {verdict['sequence']}" in told
+        assert f"main at {PROGRAM}:{waiting_line(verdict)}" in told
+
+    @pytest.mark.parametrize("how", ["its own dumps", "exported"])
+    def test_of_the_rank_that_calls_something_else(self, mismatched: Path, tmp_path: Path, how: str) -> None:
+        told, verdict = judged(mismatched, tmp_path, how), why(mismatched)["verdicts"][0]
+        assert f"Collective sequence number: {verdict['sequence']} has errors" in told
+        assert f"Culprit rank {verdict['ranks'][0]}; Error type: {verdict['state']}" in told
+        ops = {call["rank"]: call["op"] for call in verdict["calls"]}
+        assert f"'{ops[0]}' does not match found collective type: '{ops[2]}'" in told
+
+    @pytest.mark.parametrize("how", ["its own dumps", "exported"])
+    def test_of_a_job_without_a_fault(self, fine: Path, tmp_path: Path, how: str) -> None:
+        told = judged(fine, tmp_path, how)
+        assert "sequence number" not in told and "rank" not in told
+
+
+def judged(dumps: Path, folder: Path, how: str) -> str:
+    if how == "exported":
+        said = prismdbg("export", dumps, "--format", "flight-recorder", "-o", folder / "dumps")
+        assert said.code == 0, said.err
+    else:
+        with_members(dumps, folder / "dumps")
+    return analysed(folder / "dumps", plain_environment())
+
+
+def with_members(dumps: Path, folder: Path) -> None:
+    folder.mkdir()
+    for rank in range(3):
+        name = f"fr_trace_{rank}"
+        dump = pickle.loads((dumps / name).read_bytes())  # noqa: S301  of a job that this test ran
+        dump["pg_config"] = {
+            group: {"name": group, "desc": desc, "ranks": str(ranks)}
+            for group, desc, ranks in (("0", "default_pg", [0, 1, 2]), ("1", "pair", [0, 1]))
+            if rank in ranks
+        }
+        (folder / name).write_bytes(pickle.dumps(dump))
+
+
+def missing_ranks(told: str) -> set[int]:
+    found = re.search(r"missing ranks: \{([\d, ]+)\}", told)
+    assert found is not None, told
+    return {int(rank) for rank in found[1].split(",")}
+
+
+def waiting_line(verdict: dict[str, Any]) -> int:
+    """Of the ranks that wait."""
+    (line,) = {call["line"] for call in verdict["waiting"]}
+    return int(line)
 
 
 def test_what_the_debug_server_of_each_rank_answers(tmp_path: Path) -> None:
