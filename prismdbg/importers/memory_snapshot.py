@@ -94,6 +94,8 @@ class _Snapshot(TypedDict):
 
 def is_snapshot(path: Path) -> bool:
     """Whether it is a pickle: what is in it shows when it is read."""
+    if not path.is_file():  # a pipe would be waited for
+        return False
     try:
         with path.open("rb") as file:
             head = file.read(2)

@@ -265,6 +265,10 @@ class TestWhatIsNoSnapshot:
         with pytest.raises(CapsuleError, match=r"is not a memory snapshot|must be a list"):
             read_snapshot(path)
 
+    def test_what_is_no_file_is_not_opened(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        assert not any(is_snapshot(tmp_path / name) for name in ("pipe", "missing", "."))
+
     def test_nothing_in_it_is_called(self, tmp_path: Path) -> None:
         class Attack:
             def __reduce__(self) -> tuple[Any, ...]:
