@@ -178,7 +178,7 @@ def test_code_that_cannot_run_is_skipped(repository: Repository, edited: Path, n
 def test_a_script_decides_nothing_where_the_program_comes_nowhere(repository: Repository, edited: Path) -> None:
     """As the line for CI has it: what is forbidden did not happen, but neither did anything else."""
     first = 'dist.init_process_group("gloo")'
-    (edited / "train.py").write_text(TRAIN.replace(first, "raise SystemExit(2)"))
+    (edited / "train.py").write_text(TRAIN.replace(first, "import sys; sys.exit(2)"))
     script = edited / "checks.yaml"
     script.write_text("forbid: [{on: nan}]\n")
     said = repository.replayed(edited, "--script", script, "--json")
@@ -186,7 +186,7 @@ def test_a_script_decides_nothing_where_the_program_comes_nowhere(repository: Re
     assert fix_of(said)["judgement"] == "another failure"
     assert [check["outcome"] for check in said.json["checks"]] == ["undecided"]
     assert said.json["cut_short"].startswith("the program ended at ")
-    (edited / "train.py").write_text(TRAIN.replace(first, "raise SystemExit(0)"))
+    (edited / "train.py").write_text(TRAIN.replace(first, "import sys; sys.exit(0)"))
     assert repository.replayed(edited, "--script", script).code == 7
     assert repository.replayed(edited, "--script", script, "--bisect").code == 125
 

@@ -94,7 +94,7 @@ def test_a_job_that_runs_is_captured_and_verified(tmp_path: Path) -> None:
 def test_a_rank_that_ended_too_early_is_not_verified(recorded: Recorded) -> None:
     said = prismdbg("verify", recorded.run.path, "--state", "--steps", STEPS, "--runtime", "local")
     assert said.code == 7, said.out + said.err
-    assert said.out.startswith("inconclusive: the recording has 1 step after the newest state snapshot, fewer than 14")
+    assert said.out.startswith("inconclusive: the recording has 2 steps after the newest state snapshot, fewer than 14")
     assert "is all that the" not in said.err
 
 
