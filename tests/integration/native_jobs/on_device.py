@@ -9,16 +9,18 @@ from typing import Any
 import rank
 import torch
 import torch.distributed as dist
-from rank import ARGUMENTS, RANK, WORLD, native
+from rank import ARGUMENTS, FOLDER, RANK, WORLD
 from torch.utils import backend_registration
 
-from prismdbg.rank.recording import coalescing
-from prismdbg.rank.recording.python_recorder import PythonRecorder
+from prismdbg.jobs.injection import cache_dir
+from prismdbg.rank.boot import make_recorder
+from prismdbg.settings.rank_config import Mode, RankConfig
 
 sys.path.insert(0, ARGUMENTS[1])
 import fake_nccl
 
-recorder: Any = PythonRecorder() if "python" in ARGUMENTS else native
+IS_NATIVE = ARGUMENTS[2] == "native"
+recorder, _ = make_recorder(RankConfig(mode=Mode.RECORD, socket_dir="", native=IS_NATIVE, cache_dir=str(cache_dir())))
 PEER = 1 - RANK
 backend_registration._setup_privateuseone_for_python_backend("npu")
 DEVICE = torch.device("npu")
@@ -78,12 +80,8 @@ copies = torch.library.Library("aten", "IMPL")
 copies.impl("_to_copy", on_host, "PrivateUse1")
 dist.Backend.register_backend("fake", lambda store, rank, size, timeout: fake_nccl.make(rank, size), devices=["npu"])
 
-if isinstance(recorder, PythonRecorder):
-    recorder.open(str(rank.FOLDER), RANK, 1 << 20, 1 << 20, True, True, True, False, True)
-    recorder.mode(1)
-else:
-    rank.record()
-    coalescing.install(native)
+recorder.open(str(FOLDER), RANK, 1 << 20, 1 << 20, True, True, True, False, True)
+recorder.mode(1)
 dist.init_process_group("fake", store=dist.HashStore(), rank=RANK, world_size=WORLD + 1)
 recorder.window(True, 0, 0)
 found = {each.__name__: each for each in (sync, polled, sync_together, messages_together, end_raises)}[ARGUMENTS[0]]()
