@@ -167,18 +167,21 @@ def _say_size(what: str, path: Path, say: Say) -> None:
 
 def _shown(run: RunFolder, rank: int, say: Say) -> Path:
     """What can be replayed, or else the newest evidence of an incident, or else the log."""
-    try:
+    if rank in _newest_by_rank(run):
         return _replayable(run, rank, say)
-    except NotReplayable as error:
-        say(str(error))
-        return error.evidence
-    except (CapsuleError, RankLost, UsageError):
-        folder = run.latest(rank)
-    evidence = _newest_by_rank(run, is_evidence=True).get(rank)
-    if evidence is not None:
-        say(f"rank {rank}: {evidence}")
-        return evidence
-    return _log_alone(run, rank, folder, say)
+    folder, evidence = run.latest(rank), _newest_by_rank(run, is_evidence=True).get(rank)
+    if evidence is None or not _is_current(evidence, folder):  # else it would be made again
+        try:
+            return _replayable(run, rank, say)
+        except NotReplayable as error:
+            say(str(error))
+            return error.evidence
+        except (CapsuleError, RankLost, UsageError):
+            pass
+    if evidence is None:
+        return _log_alone(run, rank, folder, say)
+    say(f"rank {rank}: {evidence}")
+    return evidence
 
 
 def _log_alone(run: RunFolder, rank: int, folder: Path, say: Say) -> Path:

@@ -157,6 +157,8 @@ def _refused(opens: Callable[[], object]) -> str:
         opens()
     except PrismError as error:
         return f"{error}\ntry: {error.hint}" if error.hint else str(error)
+    except OSError as error:  # a disk that is full, a folder of another user
+        return f"{error.filename or 'the disk'}: {error.strerror}"
     return ""
 
 

@@ -97,6 +97,19 @@ def test_evidence_of_an_incident_comes_first(tmp_path: Path) -> None:
     assert shown(run, 0).path.name == "nan-rank0.evidence"
     make_capsule(run.capsules / "nan-rank0", replace(lost, replayable_from=lost.moment_a))
     assert shown(run, 0).path.name == "nan-rank0", "what can be replayed"
+    make_capsule(run.capsules / "of-7", replace(MANIFEST, rank=7, world_size=8))
+    assert shown(run, 7).path.name == "of-7", "though its log is elsewhere"
+
+
+def test_what_turned_out_not_to_be_replayable_is_shown_and_not_made_again(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    log = TinyLog(run.ranks / "0")
+    log.group("0", (0, 1))
+    log.complete(log.issue(0, 1), bytes(16))
+    log.complete(log.issue(0, 2))
+    first = shown(run, 0)
+    assert first.manifest.not_replayable and shown(run, 0).path == first.path
+    assert [path.name for path in run.capsules.iterdir()] == [first.path.name]
 
 
 def long_run(path: Path) -> RunFolder:

@@ -18,11 +18,12 @@ from prismdbg_tui.recorded_job.help_sheet import JobHelp
 from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, TABLE
 from prismdbg_tui.recorded_job.plain_job import write_job
 from prismdbg_tui.session.keymap import read_keys
+from prismdbg_tui.start import WEB_DRIVER, recorded_job
 from shown import on_screen, running, told
 from textual.pilot import Pilot
 
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.errors import CapsuleError
+from prismdbg.errors import CapsuleError, RankLost
 from prismdbg.jobs.run_overview import RunOverview, overview_of
 from prismdbg.jobs.storage.run_report import RankState
 from prismdbg.model.moment import Moment
@@ -149,6 +150,38 @@ def test_why_a_rank_could_not_be_opened_is_said_on_the_screen_that_is_shown_agai
         await pilot.press("q")
 
     assert play(part, app=JobApp(job(), job, refused="rank 0 has ended\ntry: prismdbg why")).return_value is None
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (RankLost("rank 2 has ended", hint="prismdbg why"), "rank 2 has ended\ntry: prismdbg why"),
+        (PermissionError(13, "Permission denied", "/run/capsules"), "/run/capsules: Permission denied"),
+    ],
+)
+def test_an_error_while_a_rank_is_opened_leads_back_to_all_ranks(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, why: str
+) -> None:
+    """With the moment that was asked for, and the rank under the cursor."""
+    screens: list[JobApp] = []
+
+    def shown(app: JobApp) -> OpenRank | None:
+        screens.append(app)
+        return OpenRank(2, False, app.wanted) if len(screens) == 1 else None
+
+    def open_rank(rank: int, runs: bool, at: Moment | None) -> None:
+        assert (rank, runs, at) == (2, False, Moment(0, 1))
+        raise error
+
+    monkeypatch.setenv("TEXTUAL_DRIVER", WEB_DRIVER)
+    monkeypatch.setattr(JobApp, "run", shown)
+    assert recorded_job(job, open_rank, at=Moment(0, 1)) == 0
+    assert (screens[1].rank, screens[1].wanted) == (2, Moment(0, 1))
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await until(lambda: told(app) == [why], pilot)
+
+    play(part, app=screens[1])
 
 
 def test_in_a_browser_the_page_of_a_rank_is_that_of_the_finding(monkeypatch: pytest.MonkeyPatch) -> None:
