@@ -14,6 +14,7 @@ from prismdbg.sweep.folder import DESCRIPTION, RESULT, TRIALS
 from prismdbg.sweep.result import Result
 
 _COMPARED = "compared.json"
+_LONGEST_NAME = 255  # of a folder
 
 
 class _Stored(TypedDict):
@@ -68,6 +69,6 @@ def _compared(file: Path) -> tuple[list[Result], int]:
 
 def _result(value: object, file: Path) -> Result:
     result = Result.from_json(value, str(file))
-    if "/" in result.name or result.name in ("", ".", ".."):
+    if "/" in result.name or result.name in ("", ".", "..") or len(result.name) > _LONGEST_NAME:
         raise CapsuleError(f"{file}: {result.name[:40]!r} is not the name of a configuration")
     return result
