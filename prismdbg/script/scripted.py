@@ -33,11 +33,20 @@ from prismdbg.session.known import NOTHING, Known
 from prismdbg.session.notices import Notice
 
 END_BOUND_S = 10.0
+_NOWHERE = Moment(0)
+_ON_THE_WAY = (
+    notices.AllCompared,
+    notices.Departed,
+    notices.ProgramRaised,
+    notices.StateCompared,
+    notices.Synthesized,
+)
 
 
 @dataclass(slots=True)
 class Listener:
-    """What the rank tells while the script runs. `nan_stop`: the number of the stop that notes the first NaN."""
+    """What the rank tells while the script runs. `came_to`: the last moment of which it told, for a rank that dies says
+    no other. `nan_stop`: the number of the stop that notes the first NaN."""
 
     received: Received
     verdict: Verdict = field(default_factory=Verdict)
@@ -45,11 +54,14 @@ class Listener:
     raised: notices.ProgramRaised | None = None
     first_nan: Moment | None = None
     exit_code: int | None = None
+    came_to: Moment = _NOWHERE
     nan_stop: int = 0
     runner: Runner | None = None
 
     def __call__(self, notice: Notice) -> None:
         verdict = self.verdict
+        if isinstance(notice, _ON_THE_WAY):
+            self.came_to = max(self.came_to, notice.moment)
         match notice:
             case notices.Departed():
                 self.departed = self.departed or notice
@@ -196,6 +208,8 @@ def _judge(
 ) -> None:
     findings, manifest = result.findings, capsule.manifest
     reached = findings.reached or manifest.moment_a
+    if findings.ending is Ending.LOST:
+        findings.reached = reached = max(reached, listener.came_to)
     verdict = listener.verdict
     verdict.moment = str(min(reached, manifest.moment_b))
     seen = Run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -259,12 +260,21 @@ def test_a_death_counts_only_where_it_was_recorded(tmp_path: Path) -> None:
         verdict = replay(other, code=code)
         assert verdict["outcome"] == outcome and why in verdict["summary"], verdict
         assert "the rank died here, as it did when it was recorded" not in verdict["notes"]
+    for number, (ends, code, judgement) in enumerate(EDITED_ENDS):
+        edited = tmp_path / f"edited{number}"
+        edited.mkdir()
+        shutil.copy(PARTS / "incidents.py", edited)
+        program = edited / "incidents.py"
+        program.write_text(program.read_text().replace('"GOES_WRONG_WITH", "3"', f'"NEVER", "{ends}"'))
+        said = prismdbg("replay", capsule, "--runtime", "local", "--source", edited, "--json")
+        assert (said.code, said.json["fix"]["judgement"]) == (code, judgement), said.out
     old = altered(capsule, tmp_path / "old", died_with=None)  # as capsules were before this was kept
     verdict = replay(old)
     assert_identical(verdict, old)
     assert "the rank died here, and how the recorded rank died is unknown" in verdict["notes"]
 
 
+EDITED_ENDS = [("3", 1, "recurs"), ("0", 6, "inconclusive"), ("SIGSEGV", 6, "another failure")]
 OTHER_ENDS: list[tuple[dict[str, str], int, str, str]] = [
     ({"GOES_WRONG_AT": "9"}, 6, "rank lost", "earlier than the recorded process"),
     ({"GOES_WRONG_AT": "99"}, 7, "inconclusive", "issued a further collective; the recorded rank died: exit code 3"),

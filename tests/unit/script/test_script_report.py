@@ -12,6 +12,7 @@ import pytest
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.cli.terminal.replay_script import exit_code, look_command
 from prismdbg.errors import UsageError
+from prismdbg.jobs.replay.bounded_messages import Received
 from prismdbg.jobs.replay.compare import Verdict
 from prismdbg.jobs.replay.verdict import End, Recorded
 from prismdbg.jobs.replay.verdict import Outcome as Compared
@@ -21,10 +22,10 @@ from prismdbg.script.findings import Ending, Finding, Findings, FoundPlace, Outc
 from prismdbg.script.fix import FixVerdict, Judgement, Run, judge_fix
 from prismdbg.script.junit import junit, write_junit
 from prismdbg.script.language import BackTo
-from prismdbg.script.scripted import Scripted, _is_as_hoped
+from prismdbg.script.scripted import Listener, Scripted, _is_as_hoped
 from prismdbg.script.value_line import truth, value_line
 from prismdbg.session.answers import Originated
-from prismdbg.session.notices import Departed, ProgramRaised
+from prismdbg.session.notices import AllCompared, Departed, Lost, ProgramRaised
 
 NAN = Incident(kind=IncidentKind.NAN, text="rank 2 sends a NaN", moment=Moment(19, 1))
 RAISED = Incident(kind=IncidentKind.EXCEPTION, text="ValueError: no such word", moment=Moment(19, 1))
@@ -294,6 +295,18 @@ def test_a_death_is_the_incident_only_if_it_is_the_recorded_one(
     found = fixed(incident, ending=Ending.LOST, died_with=died_with, exit_code=exit_code, reached=reached)
     assert found.judgement is judgement
     assert found.text.endswith(said)
+
+
+def test_a_rank_that_dies_came_as_far_as_it_told(tmp_path: Path) -> None:
+    """A process that ends without its last message stands nowhere."""
+    listener = Listener(Received(tmp_path))
+    for notice in (
+        AllCompared(moment=Moment(4, 2), tally={}),
+        ProgramRaised(moment=END, kind="E", text="", traceback=()),
+    ):
+        listener(notice)
+    listener(Lost(moment=Moment(30), why="gone"))
+    assert listener.came_to == END
 
 
 TENSOR = {"kind": "tensor", "dtype": "float32", "device": "cpu", "shape": [2], "requires_grad": False, "values": [1, 2]}
