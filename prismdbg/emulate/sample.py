@@ -18,7 +18,7 @@ import numpy as np
 from prismdbg.checkpoint.bounded import run_bounded
 from prismdbg.emulate.emulate import emulate
 from prismdbg.emulate.request import EmulateRequest
-from prismdbg.errors import FacilityError, UsageError
+from prismdbg.errors import FacilityError, RankLost, UsageError
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.model.plurals import counted
 from prismdbg.predict.samples.operator_call import OperatorCall, grid
@@ -47,7 +47,11 @@ def operator_calls(request: EmulateRequest, say: Say) -> tuple[list[OperatorCall
     with tempfile.TemporaryDirectory(prefix="prismdbg-sample-") as folder:
         shapes = Path(folder) / "calls.json"
         run = replace(request, output=Path(folder) / "run", steps=STEPS, shapes=shapes, verbose=True)
-        emulate(run, say)
+        try:
+            emulate(run, say)
+        except RankLost as error:  # its hint leads to what is removed here
+            hint = "see its output above; prismdbg emulate of the same program keeps what you can step through"
+            raise RankLost(str(error), hint=hint) from None
         if not shapes.exists():
             raise UsageError(
                 "the program ended before its first step, so no operators are known",
