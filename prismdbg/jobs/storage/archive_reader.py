@@ -23,6 +23,7 @@ from prismdbg.jobs.storage.plain_tar import header_of
 
 CHUNK_BYTES = 1 << 20
 _ALTERED = "fetch it again: the archive is damaged or was altered"
+_NO_ARCHIVE = "give a capsule or a file that `prismdbg pack` wrote; if it is one, fetch it again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +156,8 @@ class ArchiveReader:
         try:
             data: bytes = self._stream.read(size)
         except zstandard.ZstdError as error:
+            if not self._produced and "Unknown frame" in str(error):
+                self._fail("is not a packed capsule, or its first bytes are damaged", hint=_NO_ARCHIVE)
             self._fail(f"cannot be decompressed: {error}")
         self._produced += len(data)
         allowed = self._limits.floor_bytes + self._limits.ratio * self._file.tell()

@@ -305,6 +305,15 @@ def test_a_window_that_asks_for_too_much_memory(packed: Path, place: Path) -> No
         pack.unpack(bad, place / "capsule")
 
 
+@pytest.mark.parametrize("content", [b"a note of somebody's\n" * 1000, b"x"])
+def test_a_file_of_another_kind_is_not_called_damaged(tmp_path: Path, content: bytes) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_bytes(content)
+    with pytest.raises(CapsuleError, match="is not a packed capsule") as refused:
+        pack.unpack(other, tmp_path / "capsule")
+    assert refused.value.hint.startswith("give a capsule")
+
+
 def test_too_many_members(packed: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive_reader, "MAX_FILES", 5)
     assert "more than 5 members" in str(refuse(archive(members(packed)), place))
