@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from prismdbg.errors import PrismError, RankLost, WaitTimeout, exit_code_of
+from prismdbg.model.plain_text import one_line
 from prismdbg.protocol.hello import Hello, unknown_verb
 from prismdbg.protocol.messages import checked_event, checked_reply
 from prismdbg.protocol.wire import Connection, InvalidMessage, Message, PeerClosed
@@ -144,8 +145,8 @@ class AgentClient:
         self.hello = Hello.parse(self.ask("hello", timeout_s=timeout_s))
 
     def _error(self, verb: str, message: Message) -> AgentError:
-        text = str(message.get("error", "the agent gave no reason"))[:MAX_TEXT]
-        hint = str(message.get("hint", ""))[:MAX_TEXT]
+        text = one_line(str(message.get("error", "the agent gave no reason"))[:MAX_TEXT])
+        hint = one_line(str(message.get("hint", ""))[:MAX_TEXT])
         if text == unknown_verb(verb) and self.hello.age:
             text = f"the recorder in the rank is {self.hello.age} than this prismdbg: it has no {verb!r}"
             hint = "use other commands, or capture the job again with this version"

@@ -124,7 +124,8 @@ def _checkpoints(answer: answers.CheckpointTable) -> str:
         for kept in answer.checkpoints
     ]
     note = (
-        f"\ngoing back replays from the start moment, because no checkpoint can be taken here: {answer.why_none}"
+        "\ngoing back replays from the start moment, because no checkpoint can be taken here: "
+        + one_line(answer.why_none)
         if answer.why_none
         else ""
     )

@@ -169,7 +169,7 @@ def notice_text(notice: Notice) -> str:
         case CheckpointMade(asked=True):
             return f"checkpoint {notice.number} at {notice.moment} in {notice.cost_s:.2f} s"
         case Said():
-            return notice.text
+            return one_line(notice.text)
         case _:
             return ""
 

@@ -95,9 +95,10 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
         return Judgement.UNKNOWN, str(run.ending)
     if run.exit_code not in (None, 0, known.exit_code):
         return Judgement.OTHER, f"the program ended with exit code {run.exit_code}"
-    if run.reached < min(incident.moment or end, end):
-        if run.run_to is not None and run.reached >= run.run_to:
-            return Judgement.NOT_REACHED, f"the script ends the replay before the incident at {incident.moment or end}"
+    place = min(incident.moment or end, end)
+    if run.run_to is not None and run.run_to <= run.reached <= place:  # what comes behind that place has not run
+        return Judgement.NOT_REACHED, f"the script ends the replay before the incident at {incident.moment or end}"
+    if run.reached < place:
         return Judgement.UNKNOWN, f"inconclusive, the program ended before the incident at {incident.moment or end}"
     if incident.kind is IncidentKind.HANG and not known.answered:
         return Judgement.UNKNOWN, "inconclusive, the answer that the hang waited for is synthesized in every replay"

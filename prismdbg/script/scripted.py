@@ -46,7 +46,8 @@ _ON_THE_WAY = (
 @dataclass(slots=True)
 class Listener:
     """What the rank tells while the script runs. `came_to`: the last moment of which it told, for a rank that dies says
-    no other. `nan_stop`: the number of the stop that notes the first NaN."""
+    no other. `died_with`: how the process of a lost rank ended. `nan_stop`: the number of the stop that notes the first
+    NaN."""
 
     received: Received
     verdict: Verdict = field(default_factory=Verdict)
@@ -54,6 +55,7 @@ class Listener:
     raised: notices.ProgramRaised | None = None
     first_nan: Moment | None = None
     exit_code: int | None = None
+    died_with: int | None = None
     came_to: Moment = _NOWHERE
     nan_stop: int = 0
     runner: Runner | None = None
@@ -220,7 +222,7 @@ def _judge(
         first_nan=listener.first_nan,
         raised=listener.raised,
         run_to=script.run_to,
-        exit_code=verdict.exit_code if findings.ending is Ending.LOST else listener.exit_code,
+        exit_code=listener.died_with if findings.ending is Ending.LOST else listener.exit_code,
     )
     if may_depart:
         log = read_log(capsule.log)
@@ -239,7 +241,8 @@ def _judge(
         findings.ending = Ending.DIVERGED
     elif verdict.outcome is Outcome.INCONCLUSIVE:
         findings.ending, findings.cut_short = Ending.INCONCLUSIVE, verdict.why
-    elif verdict.outcome is Outcome.IDENTICAL and findings.ending is Ending.LOST:  # it died where the recorded one did
+    elif verdict.outcome is Outcome.IDENTICAL and findings.ending is Ending.LOST and verdict.end is End.DIED:
+        # it died where the recorded one did; a rank that is lost on the way back, or beyond the end, did not
         findings.ending, findings.cut_short = Ending.COMPLETE, ""
         findings.close()
 
@@ -270,10 +273,12 @@ class _Affected:
 
 def _how_it_ended(travel: Travel, listener: Listener) -> str:
     try:
-        listener.verdict.exit_code = travel.running.wait(END_BOUND_S)
+        listener.died_with = travel.running.wait(END_BOUND_S)
     except PrismError as error:
         return str(error)
-    return f"its process ended with {listener.verdict.exit_code}"
+    if listener.verdict.end is End.NOT_RUN:  # else the replay was over before, and has its own
+        listener.verdict.exit_code = listener.died_with
+    return f"its process ended with {listener.died_with}"
 
 
 def _to_json(assumed: Assume) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.replay_chosen import Chosen, cannot_tell
 from prismdbg.errors import PrismError
 from prismdbg.jobs.replay.source_overlay import Overlay
-from prismdbg.jobs.replay.verdict import Outcome as Compared
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
@@ -28,7 +27,7 @@ MAX_NAMED = 8
 _FIX_CODES = {
     Judgement.GONE: ExitCode.OK,
     Judgement.UNKNOWN: ExitCode.INCONCLUSIVE,
-    Judgement.NOT_REACHED: ExitCode.OK,  # only a script's own end comes before the incident
+    Judgement.NOT_REACHED: ExitCode.INCONCLUSIVE,
 }
 _UNTOLD = (Judgement.OTHER, Judgement.UNKNOWN, Judgement.NOT_REACHED)  # for git bisect
 _MARKS = {Outcome.HELD: "held     ", Outcome.FAILED: "FAILED   ", Outcome.UNDECIDED: "undecided"}
@@ -54,20 +53,14 @@ def exit_code(result: Scripted, *, edited: bool, bisect: bool) -> int:
             return ExitCode.DIVERGED
         case Ending.TIMEOUT:
             return ExitCode.TIMEOUT
-        case Ending.LOST if result.verdict is None or result.verdict.outcome is Compared.RANK_LOST:
-            return _lost(fix, bisect)
+        case Ending.LOST if fix is None or not edited:
+            return ExitCode.CANNOT_TELL if bisect else ExitCode.RANK_LOST
         case Ending.INCONCLUSIVE:
             return ExitCode.CANNOT_TELL if bisect else ExitCode.INCONCLUSIVE
     code = _FIX_CODES.get(fix.judgement, ExitCode.FAILED) if fix is not None and edited else ExitCode.OK
     if code == ExitCode.OK and findings.undecided:
         return ExitCode.CANNOT_TELL if bisect else ExitCode.INCONCLUSIVE
     return code
-
-
-def _lost(fix: FixVerdict | None, bisect: bool) -> int:
-    if fix is not None and fix.judgement is Judgement.RECURS:
-        return ExitCode.FAILED
-    return ExitCode.CANNOT_TELL if bisect else ExitCode.RANK_LOST
 
 
 def _cannot_tell(findings: Findings, fix: FixVerdict | None) -> bool:
@@ -187,11 +180,11 @@ def _show_check(check: Finding, capsule: Path) -> None:
     times = f" ({check.hits} times)" if check.kind == "expect" and check.hits > 1 else ""
     console.emit_lines([f"{_MARKS[check.outcome]}  {check.title}{at}{times}{_assumed(check.assumed)}"])
     if check.outcome is Outcome.FAILED:
-        lines = [f"{check.place}: {check.text}", check.message]
+        lines = [*f"{check.place}: {check.text}".splitlines(), check.message]  # the script's own text may have several
         lines += [f"breakpoint: {check.stop}"] if check.stop else []
         lines += [f"  {name} = {value}" for name, value in check.values.items()]
         lines += [f"debug: {look_command(capsule, check.moment)}"]
-        console.emit("\n".join(f"           {line}" for text in lines for line in text.splitlines()))
+        console.emit_lines(f"           {line}" for line in lines)
 
 
 def _assumed(assumed: bool) -> str:

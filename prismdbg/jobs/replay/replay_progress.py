@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property
 
 import numpy as np
 
-from prismdbg.errors import WaitTimeout
+from prismdbg.errors import RankLost, WaitTimeout
 from prismdbg.jobs.replay.replay import LiveReplay
 from prismdbg.log.columns import LogColumns
 from prismdbg.log.rank_log import columns_of, read_log
 from prismdbg.model.meanwhile import Tell, unheard
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentError
-from prismdbg.protocol.wire import Message
+from prismdbg.protocol.wire import InvalidMessage, Message
 
 LOOK_S = 1.0
 ANSWER_BOUND_S = 5.0
@@ -48,9 +47,13 @@ class ReplayProgress:
     def _look(self) -> None:
         if self._tell is unheard or self._now() - self._looked < LOOK_S:
             return
-        with suppress(WaitTimeout, AgentError):  # native code may hold the interpreter's lock
+        try:
             answer = self._live.client.ask("progress", timeout_s=ANSWER_BOUND_S)
             self._tell(self._text(Moment.parse(str(answer["moment"]))))
+        except InvalidMessage:
+            raise
+        except (WaitTimeout, AgentError, RankLost):
+            pass  # native code may hold Python's lock; and what a rank told before it ended is still to be taken
         self._looked = self._now()
 
     def _text(self, reached: Moment) -> str:

@@ -67,10 +67,11 @@ def test_of_a_replay(capsys: pytest.CaptureFixture[str]) -> None:
     begins_none(told.out + told.err)
 
 
-def shown(result: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+def shown(result: Scripted, capsys: pytest.CaptureFixture[str], *, anywhere: bool = False) -> None:
     show(result, Path("capsule"))
     told = capsys.readouterr()
     begins_none(told.out + told.err)
+    assert not anywhere or not [line for line in told.out.splitlines() if line.strip().startswith(SAID)], told.out
 
 
 @pytest.mark.parametrize("outcome", Checked)
@@ -82,6 +83,14 @@ def test_of_a_script(outcome: Checked, capsys: pytest.CaptureFixture[str]) -> No
     record = RecordedValue(name=TEXT, moment=Moment(1, 1), text=TEXT, value=None, assumed=False)
     found = Findings(checks=[check], places=[place], records=[record], notes=[TEXT], cut_short=TEXT)
     shown(Scripted(findings=found, verdict=Verdict(why=TEXT, notes=[TEXT])), capsys)
+
+
+def test_of_what_a_rank_answered_to_a_check(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor does it stand below it, as a line of the check's own."""
+    check = Finding(
+        kind="expect", title="loss", place="x:1", text="loss", outcome=Checked.FAILED, message=TEXT, values={"v": TEXT}
+    )
+    shown(Scripted(findings=Findings(checks=[check])), capsys, anywhere=True)
 
 
 def test_of_an_edited_program(capsys: pytest.CaptureFixture[str]) -> None:

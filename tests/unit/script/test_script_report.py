@@ -142,14 +142,16 @@ LOST = Verdict(outcome=Compared.RANK_LOST)
         (Scripted(findings=found(), fix=verdict(Judgement.OTHER)), True, (1, 125)),
         (Scripted(findings=found(), fix=verdict(Judgement.UNKNOWN)), True, (7, 125)),
         (Scripted(findings=found(ending=Ending.LOST), fix=verdict(Judgement.RECURS)), True, (1, 1)),
-        (Scripted(findings=found(ending=Ending.LOST), fix=verdict(Judgement.OTHER)), True, (6, 125)),
+        (Scripted(findings=found(ending=Ending.LOST), fix=verdict(Judgement.OTHER)), True, (1, 125)),
+        (Scripted(findings=found(ending=Ending.LOST), fix=verdict(Judgement.UNKNOWN)), True, (7, 125)),
+        (Scripted(findings=found(ending=Ending.LOST), verdict=Verdict(outcome=Compared.IDENTICAL)), False, (6, 125)),
         (Scripted(findings=found(finding(Outcome.FAILED)), fix=verdict(Judgement.OTHER)), True, (1, 125)),
         # of an edited program the checks alone do not decide
         (Scripted(findings=found(finding()), fix=verdict(Judgement.GONE)), True, (0, 0)),
         (Scripted(findings=found(finding()), fix=verdict(Judgement.RECURS)), True, (1, 1)),
         (Scripted(findings=found(finding()), fix=verdict(Judgement.OTHER)), True, (1, 125)),
         (Scripted(findings=found(finding()), fix=verdict(Judgement.UNKNOWN)), True, (7, 125)),
-        (Scripted(findings=found(finding()), fix=verdict(Judgement.NOT_REACHED)), True, (0, 125)),
+        (Scripted(findings=found(finding()), fix=verdict(Judgement.NOT_REACHED)), True, (7, 125)),
         (Scripted(findings=found(finding(Outcome.UNDECIDED)), fix=verdict(Judgement.GONE)), True, (7, 125)),
         (Scripted(findings=found(finding()), fix=verdict(Judgement.OTHER)), False, (0, 125)),  # with other peers only
     ],
@@ -252,6 +254,8 @@ def test_a_program_that_does_not_come_to_a_collective() -> None:
         (NAN, {"reached": Moment(3, 1)}, Judgement.UNKNOWN),  # it ends before the place of the incident
         (NAN, {"reached": Moment(3, 1), "run_to": Moment(3, 1)}, Judgement.NOT_REACHED),
         (NAN, {"reached": Moment(2, 1), "run_to": Moment(3, 1)}, Judgement.UNKNOWN),
+        (RAISED, {"reached": END, "run_to": END}, Judgement.NOT_REACHED),  # what raised comes behind that collective
+        (RAISED, {"reached": Moment(19, 2), "run_to": END}, Judgement.GONE),
         (NAN, {"reached": Moment(3, 1), "run_to": Moment(3, 1), "exit_code": 2}, Judgement.OTHER),
         (RAISED, {"exit_code": 3}, Judgement.OTHER),
         (RAISED, {"exit_code": 3, "code": 3}, Judgement.GONE),  # as the recorded program

@@ -418,6 +418,16 @@ def test_an_error_of_a_hostile_rank_begins_no_line() -> None:
     assert "error: no\n  stopped at 9.9\n  try: none stopped at 9.9\n" in shown
 
 
+def test_what_a_hostile_rank_says_of_an_error_is_one_line(tmp_path: Path) -> None:
+    """As a line of its own below an error it would look like our advice."""
+    refusal = {"ok": False, "error": "no\ntry: anything", "hint": "none\ntry: anything"}
+    rank = HostileRank(tmp_path / "agent.sock", lambda request: {"id": request["id"], **refusal})
+    with AgentClient(tmp_path / "agent.sock") as client, pytest.raises(AgentError) as raised:
+        client.ask("groups")
+    rank.close()
+    assert (str(raised.value), raised.value.hint) == ("no try: anything", "none try: anything")
+
+
 @pytest.mark.parametrize("kind", sorted(GOOD_EVENTS))
 def test_a_debugger_of_a_hostile_rank_takes_its_events(kind: str) -> None:
     for told in damaged(GOOD_EVENTS[kind]):

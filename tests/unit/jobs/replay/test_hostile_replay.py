@@ -14,15 +14,19 @@ import pytest
 from capsules import make_capsule
 from hostile_rank import TALLY, HostileRank, answers, line
 
+from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.terminal.lines_of_rank import by_lines
+from prismdbg.cli.terminal.replay_script import exit_code
 from prismdbg.debugger import time_travel
 from prismdbg.debugger.time_travel import open_travel
 from prismdbg.errors import PrismError
 from prismdbg.jobs.replay import replay
 from prismdbg.jobs.replay.compare import COMPARED, run_to_end
 from prismdbg.jobs.replay.replay import ReplayRequest, open_replay
+from prismdbg.jobs.replay.verdict import End
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.wire import InvalidMessage
+from prismdbg.script.findings import Ending
 from prismdbg.script.reader import read
 from prismdbg.script.scripted import Scripted, run_scripted
 from prismdbg.session.causes import ALL_HIDDEN
@@ -226,6 +230,23 @@ def stops_with(tally: dict[str, int]) -> Any:
         yield line(until)
 
     return act
+
+
+def goes_beyond_and_dies(_: Hostile) -> Iterator[Any]:
+    """After all that was recorded, without its last message."""
+    whole = {**TALLY, **dict.fromkeys(("compared", "fingerprints"), 6)}
+    yield line({"event": "all_compared", "moment": "2.2", "tally": whole})
+    yield line({"event": "end_of_log", "moment": "3.1", "tally": whole})
+    raise ConnectionError
+
+
+def test_a_rank_that_is_lost_beyond_the_recording_forbids_nothing(request_of: Any) -> None:
+    result = Scripted()
+    script = read(b'run_to: "9.1"\nforbid: [{name: no NaN, on: nan}]\n', "checks.yaml")
+    run_scripted(request_of(goes_beyond_and_dies), script, result, bound_s=20.0, say=nothing)
+    assert result.verdict is not None and result.verdict.end is End.NEXT_CALL
+    assert result.findings.ending is Ending.LOST and result.findings.undecided
+    assert exit_code(result, edited=False, bisect=False) == ExitCode.RANK_LOST
 
 
 def stopping(request: ReplayRequest) -> None:

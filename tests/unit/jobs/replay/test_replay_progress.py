@@ -11,12 +11,13 @@ from typing import Any, cast
 import pytest
 from capsules import IMAGE, make_capsule
 
-from prismdbg.errors import WaitTimeout
+from prismdbg.errors import RankLost, WaitTimeout
 from prismdbg.jobs.replay.replay import LiveReplay
 from prismdbg.jobs.replay.replay_progress import LOOK_S, ReplayProgress
 from prismdbg.model.meanwhile import unheard
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentError
+from prismdbg.protocol.wire import InvalidMessage
 
 EVENT = {"event": "note", "text": "hello"}
 
@@ -93,3 +94,14 @@ def test_a_wait_is_no_longer_than_it_was_asked_for(tmp_path: Path) -> None:
 def test_an_interrupt_is_not_held_up(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         progress(tmp_path, Rank(KeyboardInterrupt()), []).next_event(1000.0)
+
+
+def test_what_a_rank_told_before_it_ended_is_still_to_be_taken(tmp_path: Path) -> None:
+    """It ended while it was asked: its last event waits in the queue."""
+    rank = Rank(RankLost("the rank closed its socket"))
+    assert progress(tmp_path, rank, []).next_event(1000.0) == EVENT
+
+
+def test_an_answer_that_is_none_is_no_rank_that_is_busy(tmp_path: Path) -> None:
+    with pytest.raises(InvalidMessage):
+        progress(tmp_path, Rank(InvalidMessage("no JSON")), []).next_event(1000.0)
