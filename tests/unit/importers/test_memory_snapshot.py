@@ -292,15 +292,28 @@ class TestWhatIsNoSnapshot:
         path = written(tmp_path, of_a_gpu())
         for name, bound, said in (
             ("MAX_SNAPSHOT_BYTES", 100, "larger than"),
-            ("MOST_ENTRIES", 3, "has 9 entries, more than 3"),
+            ("MAX_ENTRIES", 8, "more than 8 entries"),
+            ("MAX_SEGMENTS", 1, "has 2 segments, more than 1"),
+            ("MAX_BLOCKS", 3, "more than 3 blocks"),
             ("MOST_FRAMES", 2, "more than 2 frames"),
         ):
             with monkeypatch.context() as patch, pytest.raises(CapsuleError, match=said):
                 patch.setattr(memory_snapshot, name, bound)
                 read_snapshot(path)
-        told = {"segments": [segment(BASE, 8, device=128)], "device_traces": []}
+        told: dict[str, Any] = {"segments": [segment(BASE, 8, device=128)], "device_traces": []}
         with pytest.raises(CapsuleError, match="not between 0 and 127"):
             read_snapshot(written(tmp_path, told))
+
+    @pytest.mark.parametrize("of", ["blocks", "entries"])
+    def test_a_list_that_is_listed_again_and_again_is_refused(self, tmp_path: Path, of: str) -> None:
+        """Wrong values at the end, which are never looked at: the count comes first."""
+        entries = [{"action": "oom", "size": 1}] * 20_000 + [7]
+        blocks = [segment(BASE, MIB, *[block(BASE, 1)] * 2000)] * 1000 + [7]
+        told = {"segments": blocks if of == "blocks" else [], "device_traces": [entries] * 100}
+        path = written(tmp_path, told)
+        assert path.stat().st_size < 100_000
+        with pytest.raises(CapsuleError, match=f"has more than [0-9]+ {of}"):
+            read_snapshot(path)
 
     @given(at=st.integers(0, 10_000), byte=st.integers(0, 255))
     def test_a_damaged_one_is_a_trace_or_an_error(
