@@ -145,6 +145,21 @@ class TestWhatItSays:
         assert reserved_ranges(trace, trace.row_at(Moment(0, 0, 1))) == [older]
         assert reserved_ranges(trace) == [(BASE, BASE + 2 * MIB), older]
 
+    def test_what_the_first_entries_reserve_was_not_there_before(self, tmp_path: Path) -> None:
+        told = {
+            "segments": [segment(BASE, 2 * MIB, block(BASE, MIB, 9)), segment(BASE + 8 * MIB, 54 * MIB)],
+            "device_traces": [
+                [
+                    entry("segment_alloc", BASE + 8 * MIB, 50 * MIB),
+                    entry("segment_map", BASE + 58 * MIB, 4 * MIB),
+                    entry("alloc", BASE + 8 * MIB, 1),
+                ]
+            ],
+        }
+        trace = read(written(tmp_path, told))
+        reserved = [live_at(trace, Moment(0, 0, number)).reserved_bytes for number in (1, 2, 3)]
+        assert reserved == [2 * MIB, 52 * MIB, 56 * MIB]
+
     def test_what_was_refused(self, tmp_path: Path) -> None:
         (refused,) = refusals(read(written(tmp_path, of_a_gpu())))
         assert (refused.size_bytes, refused.held_bytes, refused.site.outer_op) == (80 << 30, 7900, "mm")
