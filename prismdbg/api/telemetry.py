@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.api.tables import table
-from prismdbg.errors import UsageError
+from prismdbg.errors import NoSuchKey, UsageError
 from prismdbg.telemetry.export import only, ranks, subjects_of_rank
 from prismdbg.telemetry.sensor import Kind, Provenance
 from prismdbg.telemetry.series import Series, Telemetry
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Readings:
     """One sensor, in order of time. `subject`: what it belongs to: `rank 3`, `cpu 0`, `gpu UUID`, `host`.
 
@@ -58,7 +58,7 @@ class Sensors(Mapping[tuple[str, str], Readings]):
         >>> sensors.missing
         {('host', 'energy'): 'no RAPL zone'}
 
-    A sensor without readings is never 0: asking for it raises a `UsageError` with the reason.
+    A sensor without readings is never 0: asking for it raises a `UsageError`, also a `KeyError`, with the reason.
     """
 
     def __init__(self, found: Telemetry) -> None:
@@ -97,7 +97,7 @@ class Sensors(Mapping[tuple[str, str], Readings]):
         if series is None:
             subject, sensor = key
             why = self._found.why_missing(subject, sensor)
-            raise UsageError(f"no readings of {sensor} of {subject}: {why}", hint="list what there is: list(sensors)")
+            raise NoSuchKey(f"no readings of {sensor} of {subject}: {why}", hint="list what there is: list(sensors)")
         return self._readings(series)
 
     def __contains__(self, key: object) -> bool:

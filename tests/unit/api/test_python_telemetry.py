@@ -69,6 +69,16 @@ def test_a_sensor_without_readings_is_an_error_with_the_reason(run: Path) -> Non
         sensors["host", "clock"]
 
 
+def test_it_behaves_as_a_mapping(run: Path) -> None:
+    sensors = prismdbg.open(run).telemetry()
+    assert sensors.get(("host", "energy")) is None and sensors.get(("rank 0", "cpu_time")) is not None
+    ran = sensors["rank 0", "cpu_time"]
+    assert ran == ran and ran != sensors["gpu GPU-1", "power"]
+    with pytest.raises(KeyError) as error:
+        sensors["host", "energy"]
+    assert str(error.value) == "no readings of energy of host: no RAPL zone"
+
+
 def test_a_rank_has_its_devices(run: Path) -> None:
     sensors = prismdbg.open(run).telemetry().of_rank(0)
     assert sensors.subjects == ("rank 0", "gpu GPU-1") and sensors.missing == {}
