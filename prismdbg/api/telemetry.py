@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from prismdbg.api.tables import table
 from prismdbg.errors import NoSuchKey, UsageError
-from prismdbg.telemetry.export import only, ranks, subjects_of_rank
+from prismdbg.telemetry.export import of_rank
 from prismdbg.telemetry.sensor import Kind, Provenance
 from prismdbg.telemetry.series import Series, Telemetry
 
@@ -86,11 +86,7 @@ class Sensors(Mapping[tuple[str, str], Readings]):
 
     def of_rank(self, rank: int) -> Sensors:
         """Only those of `rank` and of the GPUs that it used. Raises `UsageError` if there are none."""
-        kept = subjects_of_rank(self._found, rank)
-        if not kept:
-            known = ", ".join(map(str, ranks(self._found))) or "none"
-            raise UsageError(f"no telemetry of rank {rank}", hint=f"choose one of the ranks: {known}")
-        return Sensors(only(self._found, kept))
+        return Sensors(of_rank(self._found, rank))
 
     def __getitem__(self, key: tuple[str, str]) -> Readings:
         series = self._found.find(*key)
