@@ -2,7 +2,8 @@
 
     PrismError
     ├── UsageError           the request makes no sense as given                    exit 2
-    │   └── MismatchError    ranks of one job do not fit together: it hangs
+    │   ├── MismatchError    ranks of one job do not fit together: it hangs
+    │   └── NoSuchKey        a mapping lacks this key; a KeyError, too
     ├── CapsuleError         a capsule or a run's log is damaged, hostile, newer    exit 3
     │   └── NotReplayable    evidence was kept that no replay can start from
     ├── FacilityError        this machine lacks something                           exit 4
@@ -42,6 +43,13 @@ class UsageError(PrismError):
 
 class MismatchError(UsageError):
     pass
+
+
+class NoSuchKey(UsageError, KeyError):
+    """What mappings raise, so that their `get` gives its default."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class CapsuleError(PrismError):

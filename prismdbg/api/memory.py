@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from prismdbg.api.moments import moment_of
 from prismdbg.api.tables import table
 from prismdbg.capsule.memory_format import device_name
 from prismdbg.errors import UsageError
@@ -144,7 +145,7 @@ class Memory:
 
     def peak(self, begin: str | Moment | None = None, end: str | Moment | None = None) -> MemoryPeak | None:
         """The peak of the program's own memory, from `begin` to before `end`; None if nothing happened there."""
-        found = peak(self._trace, _moment(begin), _moment(end))
+        found = peak(self._trace, moment_of(begin), moment_of(end))
         if found is None:
             return None
         return MemoryPeak(
@@ -157,7 +158,7 @@ class Memory:
 
     def live(self, moment: str | Moment | None = None) -> Blocks:
         """Blocks that are live at `moment`, before what happens there; at the end of the trace without one."""
-        if (at := _moment(moment)) is not None:
+        if (at := moment_of(moment)) is not None:
             self._trace.require(at)
         return Blocks(live_at(self._trace, at))
 
@@ -177,7 +178,3 @@ class Memory:
 
     def __repr__(self) -> str:
         return f"<memory of {self.device}, {self.begin} to {self.end}>"
-
-
-def _moment(given: str | Moment | None) -> Moment | None:
-    return Moment.parse(given) if isinstance(given, str) else given

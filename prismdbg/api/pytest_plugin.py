@@ -40,13 +40,13 @@ class CapsuleUnderTest:
     def compare(self, *, until: str | Moment | None = None, strict: bool = False) -> Verdict:
         """Replays the rank once, to its end moment or to `until`, and compares every collective with the recording.
         strict: pickled objects that differ, such as a PID or a time, count, too."""
+        from prismdbg.api.moments import moment_of
         from prismdbg.jobs.replay.compare import run_to_end
         from prismdbg.jobs.replay.replay import ReplayRequest, open_replay
         from prismdbg.jobs.replay.span import require_inside
         from prismdbg.jobs.storage.pack import opened
-        from prismdbg.model.moment import Moment
 
-        end = Moment.parse(until) if isinstance(until, str) else until
+        end = moment_of(until)
         with opened(self.path) as whole:
             require_inside(whole.manifest, str(self.path), "until", end)
             with open_replay(ReplayRequest(capsule=whole, runtime=self.runtime, strict=strict), _silent) as live:

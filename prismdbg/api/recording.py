@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from prismdbg.api.memory import Memory
+from prismdbg.api.moments import moment_of
 from prismdbg.api.rich_shown import rank_table, recording_text
 from prismdbg.api.tables import table
 from prismdbg.api.telemetry import Sensors
@@ -26,12 +27,11 @@ from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.errors import CapsuleError, UsageError
-from prismdbg.jobs.capture.packed_telemetry import packed_telemetry
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
-from prismdbg.jobs.storage.job_telemetry import all_telemetry
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.telemetry import telemetry_of_capsule, telemetry_of_run
 from prismdbg.log.columns import NOT_ENDED
 from prismdbg.log.rank_log import columns_of
 from prismdbg.log.timeline_svg import timeline_svg
@@ -41,7 +41,6 @@ from prismdbg.model.collective import Collective, Group, TensorMeta, group_title
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
 from prismdbg.settings.rank_config import RANK_MEMORY
-from prismdbg.telemetry.series import merged, readable
 
 if TYPE_CHECKING:
     import pandas
@@ -77,7 +76,7 @@ class Rank:
 
     def at(self, moment: str | Moment) -> Collective:
         """The collective at `moment`, for instance `"11.1"`. Raises `UsageError` if there is none."""
-        wanted = Moment.parse(moment) if isinstance(moment, str) else moment
+        wanted = moment_of(moment)
         columns = columns_of(self.log)
         row = columns.row_at(Moment(wanted.step, wanted.collective))
         if row < len(columns) and columns.moment(row) == Moment(wanted.step, wanted.collective):
@@ -208,13 +207,8 @@ class Recording:
         The sensors of several nodes are called `cpu 0 on NODE`, and their times are those of the first node's clock.
         """
         if self._capsule is not None:
-            found = packed_telemetry(self._capsule)
-        else:
-            nodes = all_telemetry(RunFolder(self.path))
-            found = merged(nodes) if nodes else None
-        if found is None:
-            raise UsageError(f"{self.path} contains no telemetry", hint="record the job with --telemetry")
-        return Sensors(readable(found))
+            return Sensors(telemetry_of_capsule(self._capsule, self.path))
+        return Sensors(telemetry_of_run(RunFolder(self.path)))
 
     def __getitem__(self, rank: int) -> Rank:
         if rank not in self.ranks:

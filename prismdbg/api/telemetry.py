@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.api.tables import table
-from prismdbg.errors import UsageError
-from prismdbg.telemetry.export import only, ranks, subjects_of_rank
+from prismdbg.errors import NoSuchKey, UsageError
+from prismdbg.telemetry.export import of_rank
 from prismdbg.telemetry.sensor import Kind, Provenance
 from prismdbg.telemetry.series import Series, Telemetry
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Readings:
     """One sensor, in order of time. `subject`: what it belongs to: `rank 3`, `cpu 0`, `gpu UUID`, `host`.
 
@@ -58,7 +58,7 @@ class Sensors(Mapping[tuple[str, str], Readings]):
         >>> sensors.missing
         {('host', 'energy'): 'no RAPL zone'}
 
-    A sensor without readings is never 0: asking for it raises a `UsageError` with the reason.
+    A sensor without readings is never 0: asking for it raises a `UsageError`, also a `KeyError`, with the reason.
     """
 
     def __init__(self, found: Telemetry) -> None:
@@ -86,18 +86,14 @@ class Sensors(Mapping[tuple[str, str], Readings]):
 
     def of_rank(self, rank: int) -> Sensors:
         """Only those of `rank` and of the GPUs that it used. Raises `UsageError` if there are none."""
-        kept = subjects_of_rank(self._found, rank)
-        if not kept:
-            known = ", ".join(map(str, ranks(self._found))) or "none"
-            raise UsageError(f"no telemetry of rank {rank}", hint=f"choose one of the ranks: {known}")
-        return Sensors(only(self._found, kept))
+        return Sensors(of_rank(self._found, rank))
 
     def __getitem__(self, key: tuple[str, str]) -> Readings:
         series = self._found.find(*key)
         if series is None:
             subject, sensor = key
             why = self._found.why_missing(subject, sensor)
-            raise UsageError(f"no readings of {sensor} of {subject}: {why}", hint="list what there is: list(sensors)")
+            raise NoSuchKey(f"no readings of {sensor} of {subject}: {why}", hint="list what there is: list(sensors)")
         return self._readings(series)
 
     def __contains__(self, key: object) -> bool:

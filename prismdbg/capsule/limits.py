@@ -54,5 +54,10 @@ MAX_UID = (1 << 32) - 1
 MAX_THREADS = 4096
 # Of one process: torch's number of a GPU has seven bits.
 MAX_DEVICES = 128
+# In a snapshot of an allocator: of all devices together, each counted as often as it is listed. A segment has 2 MiB
+# or more, so these are 512 GiB. The last number of a moment counts the entries of a history.
+MAX_SEGMENTS = 1 << 18
+MAX_BLOCKS = 1 << 19
+MAX_ENTRIES = (1 << 20) - 1
 # Of memory that a process had at its peak.
 MAX_PEAK_BYTES = 1 << 50

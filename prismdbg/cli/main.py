@@ -6,7 +6,6 @@ stdout is data, stderr is talk. An error says what happened and what to do next;
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import signal
 import sys
@@ -27,6 +26,7 @@ from prismdbg.errors import PrismError, UsageError, quoted, suggestion
 from prismdbg.model.exit_code import as_shell
 from prismdbg.model.plain_text import one_line, plain
 from prismdbg.render import console
+from prismdbg.render.machine_refusal import machine_refusal
 from prismdbg.settings.user_config import user_config
 
 
@@ -96,18 +96,6 @@ def cli() -> None:
 
 
 _JUDGES = ("replay", "verify")  # of these, code 0 says that something holds
-_NOT_YOURS = "run this as the owner, or ask the owner for permission"
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_REFUSED = {  # what this machine says no to, with what to do
-    errno.EACCES: _NOT_YOURS,
-    errno.EPERM: _NOT_YOURS,
-    errno.ENOSPC: "free some space there",
-    errno.EDQUOT: "free some space there, or ask for a larger quota",
-    errno.EROFS: "choose a folder that you can write to",
-    errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    errno.EIO: "check the disk",
-    errno.ESTALE: "check the file server",
-}
 
 
 def main() -> NoReturn:
@@ -143,12 +131,11 @@ def run(arguments: Sequence[str]) -> int:
             return ExitCode.NO_VERDICT
         return ExitCode.UNREAD if arguments[0] in _JUDGES else ExitCode.OK
     except OSError as error:
-        number = error.errno or 0
-        if number not in (_FULL if error.filename is None else _REFUSED):
-            raise  # nobody has foreseen it
+        if (refusal := machine_refusal(error)) is None:
+            raise
         with contextlib.suppress(OSError):  # it may be standard error that is full
-            _say_error(f"{error.filename or 'the output'}: {error.strerror}", _REFUSED[number])
-        return _failed(ExitCode.LACKING, arguments)
+            _say_error(str(refusal), refusal.hint)
+        return _failed(refusal.exit_code, arguments)
     if not isinstance(answer, int):
         return ExitCode.OK
     return as_shell(int(answer))

@@ -147,15 +147,15 @@ class Looking:
             return [self._watched(watch.text, scope.frame) for watch in self._debugger.session.watches.all]
         known = self._debugger.local_names()
         if scope.kind == "tensors":
-            return [*self._sent_and_received(known, scope.frame), *self._listed(scope, _tensors(own_names(known)))]
+            return [
+                *self._sent_and_received(known, scope.frame),
+                *self._listed(scope, filter(is_tensor, own_names(known))),
+            ]
         chosen = [name for name in known if (name["from"] == "stop") is (scope.kind == "event")]
         return self._listed(scope, chosen)
 
     def _listed(self, scope: Scope, names: Iterable[Json]) -> list[Json]:
-        return [
-            self.variables.listed(name["name"], name["type"], name["text"], _named(scope, name["name"]), scope.frame)
-            for name in names
-        ]
+        return [self.variables.listed(name, _named(scope, name["name"]), scope.frame) for name in names]
 
     def _sent_and_received(self, known: Sequence[Json], frame: int) -> Iterator[Json]:
         """The tensors of the event, each by itself: `input[0]`."""
@@ -204,10 +204,6 @@ class Looking:
         if stop is not None and stop.stops:
             return {"exceptionId": "nan", "description": ", ".join(stop.titles), "breakMode": "always"}
         raise UsageError("the rank is not stopped at an exception")
-
-
-def _tensors(names: Iterable[Json]) -> Iterator[Json]:
-    return (name for name in names if is_tensor(name["type"]))
 
 
 def _named(scope: Scope, name: str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from prismdbg.dap.motion import THREAD
 from prismdbg.debugger.inspection import Inspection, OtherThread
-from prismdbg.errors import PrismError, UsageError
+from prismdbg.errors import UsageError
 from prismdbg.model.collective import Frame
+from prismdbg.protocol.client import RankRuns, UnknownRequest
 
 
 class Threads:
@@ -34,6 +35,6 @@ class Threads:
     def _asked(self) -> dict[int, OtherThread]:
         try:
             found = self._inspection.other_threads()
-        except PrismError:
+        except (UnknownRequest, RankRuns):
             return {}
         return {self._numbers.setdefault(each.number, THREAD + 1 + len(self._numbers)): each for each in found}

@@ -15,7 +15,6 @@ from prismdbg.render.value_text import number, rows, value_text
 PIECE = 32  # items of a list that a rank renders at once
 MAX_COUNT = 2000
 MAX_KEY = 200
-_TENSORS = frozenset(["Tensor", "Parameter", "DTensor", "AsyncCollectiveTensor"])
 PLAIN = frozenset(["int", "float", "str", "bool", "NoneType", "bytes", "complex"])
 
 Json = dict[str, Any]
@@ -42,10 +41,9 @@ class Piece:
     count: int = 0
 
 
-def is_tensor(kind: str) -> bool:
-    """Of the name of a class, as a rank gives it; subclasses of the program's own are not known."""
-    module, _, name = kind.rpartition(".")
-    return name in _TENSORS and module.partition(".")[0] == "torch"
+def is_tensor(told: Json) -> bool:
+    """Of a frame's name, as a rank tells it; an older rank does not say it."""
+    return told.get("tensor") is True
 
 
 class Variables:
@@ -59,15 +57,14 @@ class Variables:
         self.held.clear()
         self.memory.clear()
 
-    def listed(self, name: str, kind: str, text: str, expression: str, frame: int) -> Json:
+    def listed(self, told: Json, expression: str, frame: int) -> Json:
         """One of a frame's names, of which only a line is known."""
-        opens = kind not in PLAIN
         held = Held(frame=frame, text=expression)
         found = {
-            "name": name, "value": text, "type": kind, "evaluateName": expression,
-            "variablesReference": self.held.add(held) if opens else 0,
+            "name": told["name"], "value": told["text"], "type": told["type"], "evaluateName": expression,
+            "variablesReference": self.held.add(held) if told["type"] not in PLAIN else 0,
         }  # fmt: skip
-        return found | ({"memoryReference": str(self.memory.add(held))} if is_tensor(kind) else {})
+        return found | ({"memoryReference": str(self.memory.add(held))} if is_tensor(told) else {})
 
     def variable(self, name: str, value: Json, expression: str, frame: int) -> Json:
         return {"name": name, "value": value_text(value, brief=True), **self.reference(value, expression, frame)} | (

@@ -7,6 +7,8 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from prismdbg.capsule import layout
+from prismdbg.capsule.log.reader import iter_logs
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.importers import chakra, execution_trace, flight_recorder, kineto
 from prismdbg.importers.debug_server import refuse_tables
@@ -21,7 +23,7 @@ def is_imported(path: Path) -> bool:
     known = (kineto.is_trace, execution_trace.is_trace, chakra.is_trace)
     if any(is_of(file) for file in _files(path) for is_of in known) or flight_recorder.find_dumps(path):
         return True
-    refuse_tables(_files(path))
+    _refuse_tables(path)
     return False
 
 
@@ -39,11 +41,19 @@ def read_job(path: Path) -> ImportedJob | None:
     elif dumps := flight_recorder.find_dumps(path):
         job = flight_recorder.read_dumps(dumps)
     else:
-        refuse_tables(_files(path))
+        _refuse_tables(path)
         return None
     if not job.logs and job.damaged:
         raise CapsuleError(next(iter(job.damaged.values())), hint="fetch the files again, or give those of other ranks")
     return job
+
+
+def _refuse_tables(path: Path) -> None:
+    """Where no log of ours is there, which is read instead."""
+    ranks = path / "ranks"
+    has_logs = (path / layout.MANIFEST).is_file() or (ranks.is_dir() and any(iter_logs(ranks)))
+    if not has_logs:
+        refuse_tables(_files(path))
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -8,6 +8,7 @@ the n-th entry of a device is at moment 0.0.n. A block is free when torch says `
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -16,7 +17,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import between
-from prismdbg.capsule.limits import MAX_DEVICES
+from prismdbg.capsule.limits import MAX_BLOCKS, MAX_DEVICES, MAX_ENTRIES, MAX_SEGMENTS
 from prismdbg.capsule.memory_format import CPU, RECORD, Kind
 from prismdbg.capsule.memory_reader import SiteNumbers, TraceParts
 from prismdbg.errors import CapsuleError
@@ -25,7 +26,6 @@ from prismdbg.model.address_ranges import AddressRanges
 from prismdbg.model.frame import Frame
 
 MAX_SNAPSHOT_BYTES = 256 << 20
-MOST_ENTRIES = (1 << 20) - 1  # of a device: the last number of a moment counts them
 MOST_FRAMES = 1 << 22
 _FEWER = (
     "if the file is not damaged, record fewer entries: torch.cuda.memory._record_memory_history(max_entries=100000)"
@@ -41,8 +41,8 @@ Size = Annotated[int, between(0, 1 << 42)]
 Address = Annotated[int, between(0, 1 << 62)]
 
 
-def _few_entries(entries: list[Any]) -> str:
-    return f"has {len(entries)} entries, more than {MOST_ENTRIES}" if len(entries) > MOST_ENTRIES else ""
+def _few_segments(segments: list[Any]) -> str:
+    return f"has {len(segments)} segments, more than {MAX_SEGMENTS}" if len(segments) > MAX_SEGMENTS else ""
 
 
 def _few_devices(devices: list[Any]) -> str:
@@ -75,7 +75,7 @@ class _Segment(TypedDict):
     device: Annotated[int, between(0, MAX_DEVICES - 1)]
     address: Address
     total_size: Size
-    blocks: list[_Block]
+    blocks: list[Any]
 
 
 class _Own(TypedDict):
@@ -87,8 +87,8 @@ class _Own(TypedDict):
 
 
 class _Snapshot(TypedDict):
-    segments: list[_Segment]
-    device_traces: Annotated[list[Annotated[list[Any], _few_entries]], _few_devices]
+    segments: Annotated[list[Any], _few_segments]
+    device_traces: Annotated[list[list[Any]], _few_devices]
     prismdbg: NotRequired[_Own]
 
 
@@ -133,12 +133,33 @@ def _read(path: Path) -> _Snapshot:
 
 
 def _devices(snapshot: _Snapshot, where: str) -> Iterator[tuple[list[_Entry], list[_Segment]]]:
-    traces, segments = snapshot["device_traces"], snapshot["segments"]
-    for index in range(max([len(traces), *(segment["device"] + 1 for segment in segments)])):
+    traces, segments = snapshot["device_traces"], _segments(snapshot["segments"], where)
+    _require_few("entries", sum(map(len, traces)), MAX_ENTRIES, where)
+    for index in range(max(len(traces), 1 + max(segments, default=-1))):
         entries = traces[index] if index < len(traces) else []
         for number, entry in enumerate(entries):
             checked_json.checked(_Entry, entry, f"{where}: device_traces[{index}][{number}]")
-        yield entries, [segment for segment in segments if segment["device"] == index]
+        yield entries, segments.get(index, [])
+
+
+def _segments(told: list[Any], where: str) -> dict[int, list[_Segment]]:
+    """By device. All blocks are counted, each time that they are listed: a pickle can list the same ones again and
+    again in a few bytes."""
+    found: dict[int, list[_Segment]] = defaultdict(list)
+    count = 0
+    for number, value in enumerate(told):
+        segment = checked_json.checked(_Segment, value, f"{where}: segments[{number}]")
+        count += len(segment["blocks"])
+        _require_few("blocks", count, MAX_BLOCKS, where)
+        for block in segment["blocks"]:
+            checked_json.checked(_Block, block, f"{where}: a block of segments[{number}]")
+        found[segment["device"]].append(segment)
+    return found
+
+
+def _require_few(what: str, count: int, most: int, where: str) -> None:
+    if count > most:
+        raise CapsuleError(f"{where} has more than {most} {what}", hint=_FEWER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +200,7 @@ class _Names:
 
     def _new_site(self, frames: list[Any]) -> int:
         self._frames += len(frames)
-        if self._frames > MOST_FRAMES:
-            raise CapsuleError(f"{self.where} has more than {MOST_FRAMES} frames in its stacks", hint=_FEWER)
+        _require_few("frames in its stacks", self._frames, MOST_FRAMES, self.where)
         told = [checked_json.checked(_Frame, frame, f"{self.where}: a frame") for frame in frames]
         operators = _operators(told)
         stack = tuple(Frame(f["filename"], f["line"], f["name"]) for f in told if not _is_native(f["filename"]))

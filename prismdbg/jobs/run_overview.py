@@ -55,7 +55,7 @@ class RankRow:
     process, 0 where nobody looked. inside: shape (PARTS,), by part of the time the share of it, 0 to 1, in which the
     rank was inside a collective. sensors: by their titles in SENSORS, shares of the time, 0 to 1: that its main thread
     ran, and waited for a CPU, and that its GPUs were busy, as far as that was read. waited_for: the ranks that it
-    waited for longest, at most SHOWN_RANKS."""
+    waited for longest, at most SHOWN_RANKS. knows_waits: whether the waits of any of its collectives are known."""
 
     rank: int
     folder: str
@@ -70,12 +70,13 @@ class RankRow:
     inside: Floats
     sensors: Mapping[str, float] = field(default_factory=dict)
     waited_for: tuple[WaitedFor, ...] = ()
+    knows_waits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOverview:
     """`ranks`: of the last attempt, by number. lasted_ns: what the logs cover of the job, PARTS equal parts.
-    knows_waits: whether times of its ranks can be compared. is_imported: of another tool's files, from which no rank
+    clocks_agree: whether times of its ranks can be compared. is_imported: of another tool's files, from which no rank
     can be opened."""
 
     path: Path
@@ -83,7 +84,7 @@ class RunOverview:
     diagnosis: Diagnosis
     is_running: bool
     lasted_ns: int
-    knows_waits: bool = True
+    clocks_agree: bool = True
     is_imported: bool = False
 
 
@@ -152,7 +153,7 @@ def overview_of(
         diagnosis=diagnose(evidence),
         is_running=evidence.is_running,
         lasted_ns=ended_ns - begun_ns,
-        knows_waits=evidence.clocks_agree,
+        clocks_agree=evidence.clocks_agree,
     )
 
 
@@ -161,6 +162,7 @@ class Wait:
     awaited_ns: int = 0
     by_rank: Counter[int] = field(default_factory=Counter)
     waited_for: list[WaitedFor] = field(default_factory=list)
+    is_known: bool = False
 
     @property
     def waited_ns(self) -> int:
@@ -179,6 +181,7 @@ def _add_waits(evidence: Evidence, waits: Mapping[int, Wait], edges: Floats) -> 
             waits[rank].awaited_ns += int(np.maximum(late_ns, 0).sum())
     for rank, of_rank in members.items():
         log = evidence.columns[rank]
+        waits[rank].is_known = any(len(member.rows) for member in of_rank)
         longest = waits[rank].by_rank.most_common(SHOWN_RANKS)
         waits[rank].waited_for = [_waited_for(log, last, waited_ns, of_rank, edges) for last, waited_ns in longest]
 
@@ -245,6 +248,7 @@ def _row(rank: int, log: LogColumns, state: RankState, wait: Wait, peak_bytes: i
         peak_bytes=peak_bytes,
         inside=_inside(log, edges),
         waited_for=tuple(wait.waited_for),
+        knows_waits=wait.is_known,
     )
 
 

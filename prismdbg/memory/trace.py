@@ -315,12 +315,14 @@ def _signed(columns: dict[str, Ints]) -> Ints:
 
 
 def _reserved(columns: dict[str, Ints]) -> Ints:
-    """What is listed at the begin was there at the same time, segments with the blocks."""
+    """What is listed at the begin was there at the same time, segments with the blocks: our own traces list it at one
+    moment, and so does a snapshot. What is reserved later was not there."""
     kind = columns["kind"]
     reserved: Ints = np.cumsum(
         columns["size_bytes"] * ((kind == Kind.RESERVED).astype(np.int64) - (kind == Kind.RELEASED))
     )
-    happened = np.flatnonzero(~np.isin(kind, (Kind.BEFORE, Kind.RESERVED)))
+    order = _order_of(columns["step"], columns["collective"], columns["op"])
+    happened = np.flatnonzero(~np.isin(kind, (Kind.BEFORE, Kind.RESERVED)) | (order != order[:1]))
     listed = int(happened[0]) if len(happened) else len(kind)
     if listed:
         reserved[:listed] = reserved[listed - 1]

@@ -17,7 +17,7 @@ from typing import Self
 
 from prismdbg.errors import PrismError, RankLost, WaitTimeout, exit_code_of
 from prismdbg.model.plain_text import one_line
-from prismdbg.protocol.hello import Hello, unknown_verb
+from prismdbg.protocol.hello import RANK_RUNS, Hello, unknown_verb
 from prismdbg.protocol.messages import checked_event, checked_reply
 from prismdbg.protocol.wire import Connection, InvalidMessage, Message, PeerClosed
 
@@ -36,6 +36,14 @@ class AgentError(PrismError):
         super().__init__(message, hint=hint)
         self.kind = kind
         self.exit_code = exit_code_of(kind)
+
+
+class UnknownRequest(AgentError):
+    """The agent has no such request: it may be of another version."""
+
+
+class RankRuns(AgentError):
+    """The rank has to stand for such a request."""
 
 
 class NotWaitedFor(PrismError):
@@ -147,10 +155,11 @@ class AgentClient:
     def _error(self, verb: str, message: Message) -> AgentError:
         text = one_line(str(message.get("error", "the agent gave no reason"))[:MAX_TEXT])
         hint = one_line(str(message.get("hint", ""))[:MAX_TEXT])
-        if text == unknown_verb(verb) and self.hello.age:
+        kind = {unknown_verb(verb): UnknownRequest, RANK_RUNS: RankRuns}.get(text, AgentError)
+        if kind is UnknownRequest and self.hello.age:
             text = f"the recorder in the rank is {self.hello.age} than this prismdbg: it has no {verb!r}"
             hint = "use other commands, or capture the job again with this version"
-        return AgentError(text, hint=hint, kind=str(message.get("kind", "")))
+        return kind(text, hint=hint, kind=str(message.get("kind", "")))
 
     def next_event(self, timeout_s: float | None, what: str) -> Message:
         """The next event, oldest first. `timeout_s` bounds the whole wait, whatever else the rank sends."""

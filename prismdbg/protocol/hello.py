@@ -39,6 +39,9 @@ class Hello:
         return f"{word} ({self.version})" if self.version else word
 
 
+RANK_RUNS = "the rank is running"  # an agent's answer to a request for which the rank has to stand
+
+
 def unknown_verb(verb: str) -> str:
     """As an agent of any version answers."""
     return f"unknown request to the agent: {verb!r}"

@@ -404,7 +404,8 @@ def _names_function(source: Json) -> str:
     return "does not say of which function its lines are" if source["lines"] and "function" not in source else ""
 
 
-LocalName = TypedDict("LocalName", {"from": str, "name": str, "type": str, "text": str})
+# An older rank does not say which are tensors.
+LocalName = TypedDict("LocalName", {"from": str, "name": str, "type": str, "text": str, "tensor": NotRequired[bool]})
 
 
 class Locals(TypedDict):

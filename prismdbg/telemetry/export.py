@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from prismdbg.errors import UsageError
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.series import Telemetry
 
@@ -18,14 +19,23 @@ def ranks(telemetry: Telemetry) -> list[int]:
     return sorted(found)
 
 
-def subjects_of_rank(telemetry: Telemetry, rank: int) -> set[str]:
+def _subjects_of_rank(telemetry: Telemetry, rank: int) -> set[str]:
     """All attempts of the rank, and the devices that they computed on; empty where nothing is known of it."""
     own = {subject for subject in telemetry.subjects() if rank_of(subject) == rank}
     devices = (telemetry.texts.get((subject, names.DEVICE), "") for subject in own)
     return own | {f"gpu {uuid}" for listed in devices for uuid in listed.split(",") if uuid}
 
 
-def only(telemetry: Telemetry, subjects: Iterable[str]) -> Telemetry:
+def of_rank(telemetry: Telemetry, rank: int) -> Telemetry:
+    """Only the readings of the rank and of its devices. `UsageError` where there are none."""
+    if not (kept := _subjects_of_rank(telemetry, rank)):
+        known = ", ".join(map(str, ranks(telemetry)))
+        hint = f"choose one of the ranks: {known}" if known else "leave the rank out: no rank has readings"
+        raise UsageError(f"no telemetry of rank {rank}", hint=hint)
+    return _only(telemetry, kept)
+
+
+def _only(telemetry: Telemetry, subjects: Iterable[str]) -> Telemetry:
     kept = set(subjects)
     return replace(
         telemetry,

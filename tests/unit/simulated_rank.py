@@ -9,7 +9,7 @@ from typing import Any
 
 from prismdbg.errors import FacilityError, RankLost, WaitTimeout
 from prismdbg.model.moment import Moment
-from prismdbg.protocol.client import AgentError
+from prismdbg.protocol.client import AgentError, UnknownRequest
 from prismdbg.session.checkpoint import Checkpoint
 
 Json = dict[str, Any]
@@ -90,7 +90,7 @@ class SimulatedRank:
             "locals": lambda _: {"locals": NAMES},
         }
         if verb not in known:
-            raise AgentError(f"unknown request to the agent: {verb!r}")
+            raise UnknownRequest(f"unknown request to the agent: {verb!r}")
         return known[verb](arguments)
 
     def next_event(self, timeout_s: float | None, what: str) -> Json:

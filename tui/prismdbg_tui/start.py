@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO, TypeVar
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.errors import PrismError
 from prismdbg.model.moment import Moment
+from prismdbg.render.machine_refusal import machine_refusal
 
 if TYPE_CHECKING:
     from prismdbg.debugger.debugger import Debugger
@@ -96,7 +97,7 @@ def overview(view: JobView, into: Callable[[int, bool], None], picture: StillPic
         if drop is None:
             return app.return_code or 0
         rank = drop.rank
-        refused = _refused(partial(into, drop.rank, drop.runs))
+        refused = why_refused(partial(into, drop.rank, drop.runs))
 
 
 def recorded_job(
@@ -124,7 +125,7 @@ def recorded_job(
         if chosen is None:
             return app.return_code or 0
         job, rank, at = app.job, chosen.rank, app.wanted
-        refused = _refused(partial(open_rank, chosen.rank, chosen.runs, chosen.at))
+        refused = why_refused(partial(open_rank, chosen.rank, chosen.runs, chosen.at))
 
 
 def compared(
@@ -148,18 +149,24 @@ def compared(
         if name is None:
             return app.return_code or 0
         chosen = name
-        refused = _refused(partial(open_run, app.sweep.run(name)))
+        refused = why_refused(partial(open_run, app.sweep.run(name)))
 
 
-def _refused(opens: Callable[[], object]) -> str:
-    """Why what was chosen on a screen could not be opened; empty where it was."""
+def why_refused(opens: Callable[[], object]) -> str:
+    """Why what was chosen on a screen could not be opened; empty where it was. What nobody has foreseen is raised."""
     try:
         opens()
     except PrismError as error:
-        return f"{error}\ntry: {error.hint}" if error.hint else str(error)
-    except OSError as error:  # a disk that is full, a folder of another user
-        return f"{error.filename or 'the disk'}: {error.strerror}"
+        return _said(error)
+    except OSError as error:
+        if (refusal := machine_refusal(error)) is None:
+            raise
+        return _said(refusal)
     return ""
+
+
+def _said(error: PrismError) -> str:
+    return f"{error}\ntry: {error.hint}" if error.hint else str(error)
 
 
 def debug(

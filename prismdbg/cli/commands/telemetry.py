@@ -12,15 +12,13 @@ from prismdbg.cli.options.output_file import whole
 from prismdbg.errors import UsageError
 from prismdbg.exporters.perfetto_packets import messages
 from prismdbg.exporters.perfetto_telemetry import write_file
-from prismdbg.jobs.capture.packed_telemetry import packed_telemetry
 from prismdbg.jobs.storage.archive_crypto import Keys
-from prismdbg.jobs.storage.job_nodes import node_states
-from prismdbg.jobs.storage.job_telemetry import JobTelemetry, all_telemetry
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.telemetry import telemetry_of_capsule, telemetry_of_run
 from prismdbg.render import console, telemetry_text
 from prismdbg.telemetry import export
-from prismdbg.telemetry.series import Telemetry, merged, readable
+from prismdbg.telemetry.series import Telemetry
 
 _CSV, _PERFETTO = "csv", "perfetto"
 
@@ -65,7 +63,8 @@ def command(
         _require_perfetto(output)
     if form is not None and as_json:
         raise UsageError("--export and --json exclude each other", hint="give one of them")
-    telemetry = _of_rank(_of_capsule(path, keys) if _is_capsule(path) else _of_run(path, node), rank)
+    whole_job = _of_capsule(path, keys) if _is_capsule(path) else telemetry_of_run(RunFolder.existing(path), node)
+    telemetry = whole_job if rank is None else export.of_rank(whole_job, rank)
     if form is not None:
         _export(telemetry, form, output)
     elif as_json:
@@ -80,34 +79,7 @@ def _is_capsule(path: Path) -> bool:
 
 def _of_capsule(path: Path, keys: Keys) -> Telemetry:
     with opened(path, keys) as capsule:
-        telemetry = packed_telemetry(capsule)
-    if telemetry is None:
-        raise UsageError(f"{path} contains no telemetry", hint="record the job with --telemetry")
-    return readable(telemetry)
-
-
-def _of_run(path: Path, node: str | None) -> Telemetry:
-    run = RunFolder.existing(path)
-    nodes = JobTelemetry(run, node_states(run), at_once=1) if node is not None else all_telemetry(run)
-    if not nodes:
-        raise UsageError(f"{path} contains no telemetry", hint="record the job with --telemetry")
-    if node is not None and node not in nodes:
-        known = ", ".join(filter(None, nodes))
-        hint = f"choose one of the nodes: {known}" if known else "leave --node out: one node alone was recorded"
-        raise UsageError(f"no telemetry of node {node}", hint=hint)
-    return readable(nodes[node] if node is not None else merged(nodes))
-
-
-def _of_rank(telemetry: Telemetry, rank: int | None) -> Telemetry:
-    if rank is None:
-        return telemetry
-    kept = export.subjects_of_rank(telemetry, rank)
-    if not kept:
-        known = ", ".join(map(str, export.ranks(telemetry)))
-        raise UsageError(
-            f"no telemetry of rank {rank}", hint=f"choose one of the ranks: {known}" if known else "leave --rank out"
-        )
-    return export.only(telemetry, kept)
+        return telemetry_of_capsule(capsule, path)
 
 
 def _require_perfetto(output: Path | None) -> None:

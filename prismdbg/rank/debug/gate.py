@@ -16,6 +16,7 @@ from typing import Any
 from prismdbg.errors import UsageError, WaitTimeout
 from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
+from prismdbg.protocol.hello import RANK_RUNS
 from prismdbg.protocol.wire import Message
 
 ASK_BOUND_S = 60.0
@@ -155,7 +156,7 @@ class Gate:
     def ask(self, action: Callable[[Stop], Any]) -> Any:
         """Runs `action(stop)` in the stopped thread and gives its result."""
         if self.current is None:
-            raise UsageError("the rank is running", hint="pause it, or wait until it stops")
+            raise UsageError(RANK_RUNS, hint="pause it, or wait until it stops")
         future: Future[Any] = Future()
         self._work.put((action, future))
         try:

@@ -178,14 +178,20 @@ def frame_at(stop: Stop, number: int) -> FrameType | None:
     return frame
 
 
-def locals_at(stop: Stop, number: int) -> list[dict[str, str]]:
-    """Names of the frame, then of the stop, with what they are in one line each."""
+def locals_at(stop: Stop, number: int) -> list[dict[str, Any]]:
+    """Names of the frame, then of the stop, with what they are in one line each, and whether they are tensors."""
     with quiet():
         names = locals_of(frame_at(stop, number))
         own = [("local", name, value) for name, value in names.items() if not name.startswith("__")]
         listed = [*own[:MAX_LOCALS], *(("stop", name, value) for name, value in stop.names.items())]
         return [
-            {"from": origin, "name": name, "type": type_name(value), "text": short(value)}
+            {
+                "from": origin,
+                "name": name,
+                "type": type_name(value),
+                "text": short(value),
+                "tensor": is_tensor(value),
+            }
             for origin, name, value in listed
         ]
 

@@ -16,6 +16,7 @@ from prismdbg.capsule import layout
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.telemetry.file_format import segment_name
 from prismdbg.telemetry.sensor import Kind, Provenance, Sensor
+from prismdbg.telemetry.series import Telemetry
 from prismdbg.telemetry.writer import TelemetryWriter
 
 RAN = Sensor("rank 0", "cpu_time", "ns", Kind.COUNTER)
@@ -67,6 +68,22 @@ def test_a_sensor_without_readings_is_an_error_with_the_reason(run: Path) -> Non
         sensors["host", "energy"]
     with pytest.raises(UsageError, match="no readings of clock of host: it was never read"):
         sensors["host", "clock"]
+
+
+def test_it_behaves_as_a_mapping(run: Path) -> None:
+    sensors = prismdbg.open(run).telemetry()
+    assert sensors.get(("host", "energy")) is None and sensors.get(("rank 0", "cpu_time")) is not None
+    ran = sensors["rank 0", "cpu_time"]
+    assert ran == ran and ran != sensors["gpu GPU-1", "power"]
+    with pytest.raises(KeyError) as error:
+        sensors["host", "energy"]
+    assert str(error.value) == "no readings of energy of host: no RAPL zone"
+
+
+def test_without_readings_of_ranks_no_rank_is_proposed() -> None:
+    with pytest.raises(UsageError, match="no telemetry of rank 0") as error:
+        api.Sensors(Telemetry(period_ns=1, wall_offset_ns=0)).of_rank(0)
+    assert error.value.hint == "leave the rank out: no rank has readings"
 
 
 def test_a_rank_has_its_devices(run: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import textwrap
 import venv
 from pathlib import Path
 
@@ -43,6 +45,15 @@ def checked(program: str, python: Path, folder: Path) -> tuple[int, str]:
 def test_a_typed_program_passes(python: Path, tmp_path: Path) -> None:
     code, said = checked((ROOT / "tests" / "typed_program.py").read_text(), python, tmp_path)
     assert code == 0, said
+
+
+def test_the_programs_of_the_documentation_pass(python: Path, tmp_path: Path) -> None:
+    blocks = re.findall(r"(?m)(?:^(?:    .*)?\n)+", (ROOT / "docs" / "python.md").read_text())
+    programs = [textwrap.dedent(block) for block in blocks if "with prismdbg." in block]
+    assert len(programs) == 2
+    for program in programs:
+        code, said = checked(f"import prismdbg\n{program}", python, tmp_path)
+        assert code == 0, f"{program}\n{said}"
 
 
 def test_a_wrong_type_is_found(python: Path, tmp_path: Path) -> None:

@@ -294,18 +294,12 @@ for line in from_terminal("(ready) ", ["next", "print"], history):
 
 
 def test_a_terminal_completes_and_keeps_history() -> None:
-    main, replica = pty.openpty()
-    child = subprocess.Popen([sys.executable, "-c", TERMINAL], stdin=replica, stdout=replica, stderr=replica, **OWN_TTY)
-    os.close(replica)
-    try:
-        talk(main, rb"\(ready\) $", b"ne\t3\n")
-        talk(main, rb"got 'next 3'\s+\(ready\) $", b"\x1b[A\n")
-        talk(main, rb"got 'next 3'\s+\(ready\) $", b"\x04")
-        assert child.wait(20) == 0
-    finally:
-        child.kill()
-        child.wait(20)
-        os.close(main)
+    at_terminal(
+        None,
+        (rb"\(ready\) $", b"ne\t3\n"),
+        (rb"got 'next 3'\s+\(ready\) $", b"\x1b[A\n"),
+        (rb"got 'next 3'\s+\(ready\) $", b"\x04"),
+    )
 
 
 def test_lines_of_the_session_before_are_in_the_history(tmp_path: Path) -> None:
@@ -316,9 +310,9 @@ def test_lines_of_the_session_before_are_in_the_history(tmp_path: Path) -> None:
     assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
-def at_terminal(history: Path, *talks: tuple[bytes, bytes]) -> None:
+def at_terminal(history: Path | None, *talks: tuple[bytes, bytes]) -> None:
     main, replica = pty.openpty()
-    command = [sys.executable, "-c", TERMINAL, str(history)]
+    command = [sys.executable, "-c", TERMINAL, *([str(history)] if history is not None else [])]
     child = subprocess.Popen(command, stdin=replica, stdout=replica, stderr=replica, **OWN_TTY)
     os.close(replica)
     try:

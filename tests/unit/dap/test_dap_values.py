@@ -54,11 +54,11 @@ def test_a_tensor_opens_and_its_memory_can_be_read() -> None:
 
 def test_a_name_of_a_tensor_can_be_opened_as_memory_too() -> None:
     variables = Variables()
-    for kind in ("torch.Tensor", "torch.nn.parameter.Parameter", "torch.distributed.tensor.DTensor"):
-        made = variables.listed("x", kind, "float32[2] cpu", "local.x", 1)
-        assert variables.memory.get(int(made["memoryReference"])).text == "local.x"
-    for kind in ("Tensor", "mine.Tensor", "torch.Size", "list"):
-        assert "memoryReference" not in variables.listed("x", kind, "", "local.x", 1)
+    told = {"from": "local", "name": "x", "type": "mine.Weight", "text": "float32[2] cpu"}
+    made = variables.listed(told | {"tensor": True}, "local.x", 1)
+    assert variables.memory.get(int(made["memoryReference"])).text == "local.x"
+    for older_or_other in (told, told | {"tensor": False}):
+        assert "memoryReference" not in variables.listed(older_or_other, "local.x", 1)
 
 
 def test_a_long_list_is_asked_for_in_pieces() -> None:

@@ -7,11 +7,14 @@ import json
 from pathlib import Path
 
 import pytest
+from capsules import make_capsule
 from click.testing import CliRunner
+from tiny_log import write_training
 
 from prismdbg.cli.main import cli
 from prismdbg.errors import UsageError
 from prismdbg.importers.formats import is_imported, read_job
+from prismdbg.jobs.evidence import gather
 
 NAME = "fr_trace_20260131_235959.txt"
 DUMP = {"version": "2.10", "entries": [], "pg_config": {}}
@@ -53,6 +56,17 @@ def test_beside_dumps_it_is_passed_over(tmp_path: Path) -> None:
     assert is_imported(tmp_path)
     job = read_job(tmp_path)
     assert job is not None and list(job.logs) == [0]
+
+
+def test_beside_our_own_logs_it_is_passed_over(tmp_path: Path) -> None:
+    """Also of a folder of logs without `run.json`."""
+    write_training(tmp_path / "ranks" / "0")
+    table(tmp_path)
+    assert read_job(tmp_path) is None and not is_imported(tmp_path)
+    assert list(gather(tmp_path).logs) == [0]
+    capsule = make_capsule(tmp_path / "capsule")
+    table(capsule.path)
+    assert list(gather(capsule.path).logs) == [capsule.manifest.rank]
 
 
 def test_other_texts_are_none(tmp_path: Path) -> None:

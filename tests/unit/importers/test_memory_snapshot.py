@@ -145,6 +145,21 @@ class TestWhatItSays:
         assert reserved_ranges(trace, trace.row_at(Moment(0, 0, 1))) == [older]
         assert reserved_ranges(trace) == [(BASE, BASE + 2 * MIB), older]
 
+    def test_what_the_first_entries_reserve_was_not_there_before(self, tmp_path: Path) -> None:
+        told = {
+            "segments": [segment(BASE, 2 * MIB, block(BASE, MIB, 9)), segment(BASE + 8 * MIB, 54 * MIB)],
+            "device_traces": [
+                [
+                    entry("segment_alloc", BASE + 8 * MIB, 50 * MIB),
+                    entry("segment_map", BASE + 58 * MIB, 4 * MIB),
+                    entry("alloc", BASE + 8 * MIB, 1),
+                ]
+            ],
+        }
+        trace = read(written(tmp_path, told))
+        reserved = [live_at(trace, Moment(0, 0, number)).reserved_bytes for number in (1, 2, 3)]
+        assert reserved == [2 * MIB, 52 * MIB, 56 * MIB]
+
     def test_what_was_refused(self, tmp_path: Path) -> None:
         (refused,) = refusals(read(written(tmp_path, of_a_gpu())))
         assert (refused.size_bytes, refused.held_bytes, refused.site.outer_op) == (80 << 30, 7900, "mm")
@@ -292,15 +307,28 @@ class TestWhatIsNoSnapshot:
         path = written(tmp_path, of_a_gpu())
         for name, bound, said in (
             ("MAX_SNAPSHOT_BYTES", 100, "larger than"),
-            ("MOST_ENTRIES", 3, "has 9 entries, more than 3"),
+            ("MAX_ENTRIES", 8, "more than 8 entries"),
+            ("MAX_SEGMENTS", 1, "has 2 segments, more than 1"),
+            ("MAX_BLOCKS", 3, "more than 3 blocks"),
             ("MOST_FRAMES", 2, "more than 2 frames"),
         ):
             with monkeypatch.context() as patch, pytest.raises(CapsuleError, match=said):
                 patch.setattr(memory_snapshot, name, bound)
                 read_snapshot(path)
-        told = {"segments": [segment(BASE, 8, device=128)], "device_traces": []}
+        told: dict[str, Any] = {"segments": [segment(BASE, 8, device=128)], "device_traces": []}
         with pytest.raises(CapsuleError, match="not between 0 and 127"):
             read_snapshot(written(tmp_path, told))
+
+    @pytest.mark.parametrize("of", ["blocks", "entries"])
+    def test_a_list_that_is_listed_again_and_again_is_refused(self, tmp_path: Path, of: str) -> None:
+        """Wrong values at the end, which are never looked at: the count comes first."""
+        entries = [{"action": "oom", "size": 1}] * 20_000 + [7]
+        blocks = [segment(BASE, MIB, *[block(BASE, 1)] * 2000)] * 1000 + [7]
+        told = {"segments": blocks if of == "blocks" else [], "device_traces": [entries] * 100}
+        path = written(tmp_path, told)
+        assert path.stat().st_size < 100_000
+        with pytest.raises(CapsuleError, match=f"has more than [0-9]+ {of}"):
+            read_snapshot(path)
 
     @given(at=st.integers(0, 10_000), byte=st.integers(0, 255))
     def test_a_damaged_one_is_a_trace_or_an_error(

@@ -15,9 +15,10 @@ import pytest
 from waiting import wait_for
 
 from prismdbg import errors
-from prismdbg.protocol.client import AgentClient, AgentError, connect_when_ready
+from prismdbg.protocol.client import AgentClient, AgentError, RankRuns, UnknownRequest, connect_when_ready
 from prismdbg.protocol.hello import Hello
 from prismdbg.rank.agent import MAX_CLIENTS, Agent
+from prismdbg.rank.debug.gate import Gate
 
 
 def raises(error: Exception) -> Any:
@@ -55,6 +56,14 @@ def test_the_words_are_the_agents_own(agent: Agent) -> None:
     assert (caught.value.hint, caught.value.kind) == ("try again", "UsageError")
 
 
+def test_a_rank_that_runs_is_an_error_of_its_own(tmp_path: Path) -> None:
+    agent = Agent(tmp_path / "a.sock")
+    agent.verbs["stack"] = lambda _: Gate(lambda event, **data: None).ask(lambda _: {})
+    agent.start()
+    with AgentClient(agent.path) as client, pytest.raises(RankRuns, match="the rank is running"):
+        client.ask("stack")
+
+
 def test_a_kind_of_a_newer_agent_is_a_failure() -> None:
     assert AgentError("x", kind="ErrorOfTomorrow").exit_code == 1
 
@@ -72,7 +81,7 @@ def test_a_kind_of_a_newer_agent_is_a_failure() -> None:
 def test_a_verb_that_the_recorder_of_a_capsule_does_not_know(agent: Agent, says: dict[str, Any], words: str) -> None:
     agent.verbs["hello"] = lambda _: dict(says)
     with connect_when_ready(agent.path, bound_s=10.0, still_alive=lambda: True) as client:
-        with pytest.raises(AgentError) as caught:
+        with pytest.raises(UnknownRequest) as caught:
             client.ask("microscope", nan_only=True)
         assert words in str(caught.value) and caught.value.exit_code == 2
         assert "capture the job again" in caught.value.hint or says == Hello().to_json()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from logs import MILLISECOND_NS, Job
+from logs import MILLISECOND_NS, Job, put_on_device
 from played import until
 from prismdbg_tui.recorded_job import words
 from prismdbg_tui.recorded_job.app import JobApp, OpenRank
@@ -106,9 +106,34 @@ def test_as_many_ranks_that_it_waited_for_as_there_is_room_for() -> None:
 
 
 def test_without_clocks_that_agree_nothing_is_said_of_waits() -> None:
-    shown = replace(job(), knows_waits=False)
+    shown = replace(job(), clocks_agree=False)
     shown = replace(shown, ranks=tuple(replace(row, waited_for=()) for row in shown.ranks))
-    assert "waits are unknown" in words.waits(shown.ranks[0], shown, 80).plain
+    assert "clocks differ" in words.waits(shown.ranks[0], shown, 80).plain
+
+
+def test_calls_on_a_device_and_a_missing_log_do_not_say_that_nobody_waited() -> None:
+    logs = Job(3)
+    logs.group("1", (0, 2))
+    logs.call(late_ns={2: 50 * MILLISECOND_NS})
+    evidence = Evidence(logs={rank: logs.logs[rank] for rank in (0, 2)}, world_size=3)
+    assert without_waits(evidence) == ["unknown", "unknown"]
+    logs.call(group="1", late_ns={2: 50 * MILLISECOND_NS})
+    evidence = Evidence(logs={rank: logs.logs[rank] for rank in (0, 2)}, world_size=3)
+    assert without_waits(evidence) == ["rank 2", "no wait"], "of the group of which both logs are there"
+    put_on_device(logs)
+    assert without_waits(Evidence(logs=logs.logs, world_size=3)) == ["unknown"] * 3
+
+
+def without_waits(evidence: Evidence) -> list[str]:
+    """By rank what its line says of its waits."""
+    shown = overview_of(Path("run"), evidence, {rank: state_of(rank) for rank in evidence.logs}, {})
+    lines = [words.waits(row, shown, 100).plain for row in shown.ranks]
+    said = {
+        "waits are unknown: no collective on CPUs": "unknown",
+        "no wait for": "no wait",
+        "waited for rank 2": "rank 2",
+    }
+    return [next((short for text, short in said.items() if text in line), line) for line in lines]
 
 
 def test_enter_opens_the_rank_at_the_finding_that_is_about_it() -> None:

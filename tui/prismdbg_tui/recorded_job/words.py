@@ -84,12 +84,7 @@ def waits(row: RankRow, job: RunOverview, width: int) -> Text:
     """The ranks that this one waited for, and when: as many as there is room for."""
     text = Text(f" rank {row.rank} ", "bold", no_wrap=True, overflow="ellipsis")
     if not row.waited_for:
-        why = (
-            "no wait for another rank in collectives that completed"
-            if job.knows_waits
-            else "waits are unknown: the ranks' clocks differ"
-        )
-        return text.append(why, "dim")
+        return text.append(_without_waits(row, job), "dim")
     text.append("waited for", "dim")
     first, *others = [_wait(wait, _STRIPS[width >= _WIDE]) for wait in row.waited_for]
     text.append_text(first)
@@ -98,6 +93,14 @@ def waits(row: RankRow, job: RunOverview, width: int) -> Text:
             break
         text.append(" ·", "dim").append_text(other)
     return text
+
+
+def _without_waits(row: RankRow, job: RunOverview) -> str:
+    if not job.clocks_agree:
+        return "waits are unknown: the ranks' clocks differ"
+    if row.knows_waits:
+        return "no wait for another rank in collectives that completed"
+    return "waits are unknown: no collective on CPUs ended in all ranks' logs"
 
 
 def _wait(wait: WaitedFor, strip: int) -> Text:

@@ -342,6 +342,22 @@ def test_locals_say_what_they_are() -> None:
     ]
 
 
+def test_locals_say_which_are_tensors_also_of_the_programs_own_classes() -> None:
+    class Weight(torch.Tensor): ...
+
+    class Pretends:
+        __class__ = torch.Tensor  # type: ignore[assignment]
+
+    names = {
+        "own": torch.ones(2).as_subclass(Weight),
+        "of_torch": torch.nn.Parameter(torch.ones(2)),
+        "not_one": Pretends(),
+        "n": [1],
+    }
+    listed = locals_at(stop_at(frame_with(names), out=[torch.ones(1)]), 0)
+    assert [item["name"] for item in listed if item["tensor"]] == ["own", "of_torch"]
+
+
 def test_many_locals_leave_room_for_the_events_names() -> None:
     names = [item["from"] for item in locals_at(stop_at(frame_with({f"x{n}": n for n in range(300)}), op="barrier"), 0)]
     assert (names.count("local"), names[-1]) == (200, "stop")
