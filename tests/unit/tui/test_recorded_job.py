@@ -181,7 +181,10 @@ def test_why_a_rank_could_not_be_opened_is_said_on_the_screen_that_is_shown_agai
     ("error", "why"),
     [
         (RankLost("rank 2 has ended", hint="prismdbg why"), "rank 2 has ended\ntry: prismdbg why"),
-        (PermissionError(13, "Permission denied", "/run/capsules"), "/run/capsules: Permission denied"),
+        (
+            PermissionError(13, "Permission denied", "/run/capsules"),
+            "/run/capsules: Permission denied\ntry: run this as the owner, or ask the owner for permission",
+        ),
     ],
 )
 def test_an_error_while_a_rank_is_opened_leads_back_to_all_ranks(
