@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 from broad import is_broad, unknown
+from disk_space import DiskSpace
 from hypothesis import HealthCheck, settings
 from spawning import Spawn
 from unstable import Unstable
@@ -51,6 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["XDG_STATE_HOME"] = os.devnull  # nor are lines that they typed, and nothing is added to them
     for name in ("COLUMNS", "LINES"):  # a worker has them, and a screen would believe them, not its terminal
         os.environ.pop(name, None)
+    config.pluginmanager.register(DiskSpace())
     if config.getoption("name_unstable"):
         config.pluginmanager.register(Unstable())
 
