@@ -19,8 +19,9 @@ from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, TABLE
 from prismdbg_tui.recorded_job.plain_job import write_job
 from prismdbg_tui.session.keymap import read_keys
 from prismdbg_tui.start import WEB_DRIVER, recorded_job
-from shown import on_screen, running, told
+from shown import on_screen, raising, running, told
 from textual.pilot import Pilot
+from textual.worker import WorkerFailed
 
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.errors import CapsuleError, RankLost
@@ -264,6 +265,35 @@ def test_it_is_read_again_and_says_where_it_cannot_be() -> None:
 
     asyncio.run(run())
     assert app.return_value is None
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (CapsuleError("no log", hint="record again"), "no log\ntry: record again"),
+        (
+            FileNotFoundError(2, "No such file or directory", "/run/ranks/0"),
+            "/run/ranks/0 is gone: the run was removed or moved\ntry: use the new path of the run, if it has one",
+        ),
+        (OSError(5, "Input/output error", "/run"), "/run: Input/output error\ntry: check the disk"),
+    ],
+)
+def test_why_it_cannot_be_read_again_and_what_to_do(error: Exception, why: str) -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("r")
+        await until(lambda: told(app) == [f"the run cannot be read again: {why}"], pilot)
+        assert len(app.job.ranks) == 4
+
+    play(part, app=JobApp(job(), raising(error)))
+
+
+def test_an_error_that_nobody_has_foreseen_ends_the_screen() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("r")
+        await until(lambda: not app.is_running, pilot)
+
+    with pytest.raises(WorkerFailed, match="timed out"):
+        play(part, app=JobApp(job(), raising(TimeoutError("timed out"))))
 
 
 def test_help_names_every_key() -> None:
