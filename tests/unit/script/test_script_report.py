@@ -156,6 +156,15 @@ LOST = Verdict(outcome=Compared.RANK_LOST)
         (Scripted(findings=found(finding(Outcome.UNDECIDED)), fix=verdict(Judgement.UNANSWERED)), True, (7, 125)),
         (Scripted(findings=found(finding(Outcome.FAILED)), fix=verdict(Judgement.UNANSWERED)), True, (1, 1)),
         (Scripted(findings=found(), fix=verdict(Judgement.UNANSWERED)), True, (7, 125)),  # there are none
+        # a rank that is silent after its failed check
+        (
+            Scripted(
+                findings=found(finding(Outcome.FAILED, hits=1), ending=Ending.TIMEOUT), fix=verdict(Judgement.UNKNOWN)
+            ),
+            True,
+            (1, 1),
+        ),
+        (Scripted(findings=found(finding(), ending=Ending.TIMEOUT), fix=verdict(Judgement.UNKNOWN)), True, (124, 125)),
         (Scripted(findings=found(finding(Outcome.UNDECIDED)), fix=verdict(Judgement.GONE)), True, (7, 125)),
         (Scripted(findings=found(finding()), fix=verdict(Judgement.OTHER)), False, (0, 125)),  # with other peers only
     ],
