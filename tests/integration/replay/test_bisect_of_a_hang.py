@@ -126,3 +126,42 @@ def test_git_bisect_finds_the_commit_that_hangs(hung: tuple[Path, Path], checks:
     finally:
         git(repository, "bisect", "reset")
     assert f"{culprit} is the first bad commit" in said, said
+
+
+UNEQUAL = """
+import time
+import torch
+import torch.distributed as dist
+from parts import PARTS
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+for step in range(5):
+    left = PARTS[rank] - step
+    while left == 0:
+        time.sleep(0.1)
+    dist.all_reduce(torch.ones(2))
+dist.destroy_process_group()
+"""
+
+
+def test_a_rank_that_never_joined_is_judged_by_what_leads_it_there(tmp_path: Path) -> None:
+    """Its silence alone is no verdict; a check before it is one, and so is a rank that goes on."""
+    job_folder, good = tmp_path / "job", tmp_path / "good"
+    for folder, parts in ((job_folder, "PARTS = 9, 3\n"), (good, "PARTS = 9, 9\n")):
+        folder.mkdir()
+        (folder / "train.py").write_text(UNEQUAL)
+        (folder / "parts.py").write_text(parts)
+    options = ("--window", "all", "--trigger", "hang=3s")
+    with recording(forked(job_folder / "train.py", ranks=2), tmp_path, *options) as job:
+        job.wait_for(lambda: len(job.capsules) == 2, 180, "both sides of the hang to be captured")
+        job.stop()
+        (capsule,) = [path for path in job.capsules if Capsule.open(path).manifest.rank == 1]
+    script = tmp_path / "checks.yaml"
+    codes = {}
+    for least in (0, 1):
+        script.write_text(f"expect: [{{that: local.left > {least}, at: 0.3}}]\n")
+        for source in (job_folder, good):
+            options = ("--source", source, "--script", script, "--bisect", "--timeout", 20)
+            codes[source.name, least] = prismdbg("replay", capsule, "--runtime", "local", *options).code
+    assert codes == {("job", 0): 125, ("good", 0): 0, ("job", 1): 1, ("good", 1): 0}
