@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,7 +115,7 @@ class Waits:
 
 def waits_by_group(evidence: Evidence) -> dict[str, Waits]:
     """Of groups of more than one rank of which all have logs. Without the steps in which a rank was parked."""
-    parked = np.array(sorted(evidence.parked_steps()), dtype=np.int64)
+    parked = _parked(evidence)
     found = {}
     for name in groups(evidence):
         rows = {
@@ -128,10 +130,31 @@ def waits_by_group(evidence: Evidence) -> dict[str, Waits]:
     return found
 
 
+def unknown_waits(evidence: Evidence, known: Mapping[str, Waits]) -> Counter[int]:
+    """By rank how many of its collectives with other ranks ended and are not in `known`, which is of `waits_by_group`:
+    they are on a device, or did not end in the logs of all members. Without the steps in which a rank was parked."""
+    parked = _parked(evidence)
+    found: Counter[int] = Counter()
+    for name in groups(evidence):
+        if evidence.group(name).size != 1:
+            told = len(known[name].seqs) if name in known else 0
+            for rank, rows in rows_of(evidence, name).items():
+                log = evidence.columns[rank]
+                found[rank] += len(np.unique(log.seq[_ended(log, rows, parked)])) - told
+    return found
+
+
+def _parked(evidence: Evidence) -> Ints:
+    return np.array(sorted(evidence.parked_steps()), dtype=np.int64)
+
+
 def _completed(log: LogColumns, rows: Ints, parked: Ints) -> Ints:
     """On a device only the host's way ahead of it is known, not who waited."""
-    ended = (log.ended_ns[rows] != NOT_ENDED) & ~log.on_device[rows]
-    kept: Ints = rows[ended & ~np.isin(log.step[rows], parked)]
+    return _ended(log, rows[~log.on_device[rows]], parked)
+
+
+def _ended(log: LogColumns, rows: Ints, parked: Ints) -> Ints:
+    kept: Ints = rows[(log.ended_ns[rows] != NOT_ENDED) & ~np.isin(log.step[rows], parked)]
     return kept
 
 

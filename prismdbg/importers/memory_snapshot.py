@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path, PurePath
 from typing import Annotated, Any, NotRequired, TypedDict
 
@@ -22,7 +22,7 @@ from prismdbg.capsule.memory_format import CPU, RECORD, Kind
 from prismdbg.capsule.memory_reader import SiteNumbers, TraceParts
 from prismdbg.errors import CapsuleError
 from prismdbg.importers.plain_pickle import read_pickle
-from prismdbg.model.address_ranges import AddressRanges
+from prismdbg.model.address_ranges import Change, Range, ranges_after
 from prismdbg.model.frame import Frame
 
 MAX_SNAPSHOT_BYTES = 256 << 20
@@ -300,15 +300,16 @@ def _before(entries: list[_Entry], held: list[_Held]) -> Iterator[_Held]:
     yield from (block for address, block in there.items() if address not in live and address not in older)
 
 
-def _reserved_before(entries: list[_Entry], segments: list[_Segment]) -> Iterator[tuple[int, int]]:
+def _reserved_before(entries: list[_Entry], segments: list[_Segment]) -> list[Range]:
     """What there is now, with all that happened taken back."""
-    ranges = AddressRanges()
-    for segment in segments:
-        ranges.add(segment["address"], segment["address"] + segment["total_size"])
-    for entry in reversed(entries):
-        address = entry.get("addr", 0)
-        if entry["action"] in _RESERVES:
-            ranges.cut(address, address + entry["size"])
-        elif entry["action"] in _RELEASES:
-            ranges.add(address, address + entry["size"])
-    return iter(ranges)
+    now = (Change(each["address"], each["address"] + each["total_size"], is_there=True) for each in segments)
+    return ranges_after(chain(now, map(_taken_back, filter(_is_of_segment, reversed(entries)))))
+
+
+def _is_of_segment(entry: _Entry) -> bool:
+    return entry["action"] in _RESERVES or entry["action"] in _RELEASES
+
+
+def _taken_back(entry: _Entry) -> Change:
+    address = entry.get("addr", 0)
+    return Change(address, address + entry["size"], is_there=entry["action"] in _RELEASES)

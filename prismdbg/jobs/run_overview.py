@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from prismdbg.capsule import layout
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.stragglers import Waits, waits_by_group
+from prismdbg.diagnosis.stragglers import Waits, unknown_waits, waits_by_group
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.importers.formats import is_imported
 from prismdbg.jobs.evidence import gather
@@ -55,7 +55,8 @@ class RankRow:
     process, 0 where nobody looked. inside: shape (PARTS,), by part of the time the share of it, 0 to 1, in which the
     rank was inside a collective. sensors: by their titles in SENSORS, shares of the time, 0 to 1: that its main thread
     ran, and waited for a CPU, and that its GPUs were busy, as far as that was read. waited_for: the ranks that it
-    waited for longest, at most SHOWN_RANKS. knows_waits: whether the waits of any of its collectives are known."""
+    waited for longest, at most SHOWN_RANKS. known_waits: of how many of its collectives the waits are known;
+    unknown_waits: of how many that ended they are not."""
 
     rank: int
     folder: str
@@ -70,7 +71,8 @@ class RankRow:
     inside: Floats
     sensors: Mapping[str, float] = field(default_factory=dict)
     waited_for: tuple[WaitedFor, ...] = ()
-    knows_waits: bool = False
+    known_waits: int = 0
+    unknown_waits: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +164,8 @@ class Wait:
     awaited_ns: int = 0
     by_rank: Counter[int] = field(default_factory=Counter)
     waited_for: list[WaitedFor] = field(default_factory=list)
-    is_known: bool = False
+    known: int = 0
+    unknown: int = 0
 
     @property
     def waited_ns(self) -> int:
@@ -171,7 +174,10 @@ class Wait:
 
 def _add_waits(evidence: Evidence, waits: Mapping[int, Wait], edges: Floats) -> None:
     members: dict[int, list[_Member]] = {}
-    for group in waits_by_group(evidence).values():
+    known = waits_by_group(evidence)
+    for rank, unknown in unknown_waits(evidence, known).items():
+        waits[rank].unknown = unknown
+    for group in known.values():
         longer_ns = _longer_ns(group)
         for place, rank in enumerate(group.ranks):
             member = _Member(group=group, rows=group.rows[place], longer_ns=longer_ns[:, place])
@@ -181,7 +187,7 @@ def _add_waits(evidence: Evidence, waits: Mapping[int, Wait], edges: Floats) -> 
             waits[rank].awaited_ns += int(np.maximum(late_ns, 0).sum())
     for rank, of_rank in members.items():
         log = evidence.columns[rank]
-        waits[rank].is_known = any(len(member.rows) for member in of_rank)
+        waits[rank].known = sum(len(member.rows) for member in of_rank)
         longest = waits[rank].by_rank.most_common(SHOWN_RANKS)
         waits[rank].waited_for = [_waited_for(log, last, waited_ns, of_rank, edges) for last, waited_ns in longest]
 
@@ -248,7 +254,8 @@ def _row(rank: int, log: LogColumns, state: RankState, wait: Wait, peak_bytes: i
         peak_bytes=peak_bytes,
         inside=_inside(log, edges),
         waited_for=tuple(wait.waited_for),
-        knows_waits=wait.is_known,
+        known_waits=wait.known,
+        unknown_waits=wait.unknown,
     )
 
 

@@ -16,6 +16,7 @@ _REFUSED = {
     errno.EDQUOT: "free some space there, or ask for a larger quota",
     errno.EROFS: "choose a folder that you can write to",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENAMETOOLONG: "give a shorter path",
     errno.EIO: "check the disk",
     errno.ESTALE: "check the file server",
 }

@@ -26,6 +26,7 @@ class Judgement(StrEnum):
     RECURS = "recurs"
     OTHER = "another failure"  # the program fails, but otherwise than it did
     UNKNOWN = "inconclusive"
+    UNANSWERED = "unanswered"  # it went past a hang that waited for an answer, and so does each replay
     NOT_REACHED = "not reached"  # the script ends the replay before the incident
 
 
@@ -101,7 +102,7 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
     if run.reached < place:
         return Judgement.UNKNOWN, f"inconclusive, the program ended before the incident at {incident.moment or end}"
     if incident.kind is IncidentKind.HANG and not known.answered:
-        return Judgement.UNKNOWN, "inconclusive, the answer that the hang waited for is synthesized in every replay"
+        return Judgement.UNANSWERED, "inconclusive, the answer that the hang waited for is synthesized in every replay"
     if incident.kind is IncidentKind.HANG and run.reached <= end:
         return Judgement.UNKNOWN, "inconclusive, it issued no collective after the place where it hung"
     if incident.kind is IncidentKind.LOST and not may_die_again(known.died_with):

@@ -45,7 +45,10 @@ def keep_comparison(path: Path, results: Sequence[Result], cap_bytes: int) -> No
 
 
 def read_sweep(path: Path) -> StoredSweep:
-    """What was compared last, and what has ended since then. `CapsuleError` where a file of it is damaged."""
+    """What was compared last, and what has ended since then. `CapsuleError` where a file of it is damaged, or the
+    folder is gone."""
+    if not path.is_dir():
+        raise CapsuleError(f"no such folder: {path}", hint="use the new path of the sweep, if it has one")
     compared, cap_bytes = _compared(path / _COMPARED)
     found = {each.name: each for each in compared}
     started = sorted(folder.name for folder in (path / TRIALS).glob("*") if folder.is_dir())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO, TypeVar
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.errors import PrismError
 from prismdbg.model.moment import Moment
-from prismdbg.render.machine_refusal import machine_refusal
+from prismdbg_tui.refusals import why_refused
 
 if TYPE_CHECKING:
     from prismdbg.debugger.debugger import Debugger
@@ -150,23 +150,6 @@ def compared(
             return app.return_code or 0
         chosen = name
         refused = why_refused(partial(open_run, app.sweep.run(name)))
-
-
-def why_refused(opens: Callable[[], object]) -> str:
-    """Why what was chosen on a screen could not be opened; empty where it was. What nobody has foreseen is raised."""
-    try:
-        opens()
-    except PrismError as error:
-        return _said(error)
-    except OSError as error:
-        if (refusal := machine_refusal(error)) is None:
-            raise
-        return _said(refusal)
-    return ""
-
-
-def _said(error: PrismError) -> str:
-    return f"{error}\ntry: {error.hint}" if error.hint else str(error)
 
 
 def debug(

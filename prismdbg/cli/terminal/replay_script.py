@@ -27,6 +27,7 @@ MAX_NAMED = 8
 _FIX_CODES = {
     Judgement.GONE: ExitCode.OK,
     Judgement.UNKNOWN: ExitCode.INCONCLUSIVE,
+    Judgement.UNANSWERED: ExitCode.INCONCLUSIVE,
     Judgement.NOT_REACHED: ExitCode.INCONCLUSIVE,
 }
 _UNTOLD = (Judgement.OTHER, Judgement.UNKNOWN, Judgement.NOT_REACHED)  # for git bisect
@@ -41,7 +42,7 @@ def look_command(capsule: Path, moment: Moment | None) -> str:
 def exit_code(result: Scripted, *, edited: bool, bisect: bool) -> int:
     """A check that failed decides, then what kept others from being decided, then, of an edited program, the incident.
     With --bisect 125 where the code could not be judged: it fails otherwise than the incident, or did not come far
-    enough."""
+    enough. Of a hang that no replay can show, the checks of the script alone decide there."""
     findings, fix = result.findings, result.fix
     looked_at = [check for check in findings.failed if check.hits]
     if bisect and not looked_at and _cannot_tell(findings, fix):
@@ -58,6 +59,8 @@ def exit_code(result: Scripted, *, edited: bool, bisect: bool) -> int:
         case Ending.INCONCLUSIVE:
             return ExitCode.CANNOT_TELL if bisect else ExitCode.INCONCLUSIVE
     code = _FIX_CODES.get(fix.judgement, ExitCode.FAILED) if fix is not None and edited else ExitCode.OK
+    if bisect and fix is not None and fix.judgement is Judgement.UNANSWERED:  # it has checks, see `_cannot_tell`
+        code = ExitCode.OK
     if code == ExitCode.OK and findings.undecided:
         return ExitCode.CANNOT_TELL if bisect else ExitCode.INCONCLUSIVE
     return code
@@ -66,7 +69,9 @@ def exit_code(result: Scripted, *, edited: bool, bisect: bool) -> int:
 def _cannot_tell(findings: Findings, fix: FixVerdict | None) -> bool:
     if findings.ending in (Ending.TIMEOUT, Ending.NOT_STARTED, Ending.BROKEN):
         return True
-    return fix is not None and fix.judgement in _UNTOLD
+    if fix is None:
+        return False
+    return fix.judgement in _UNTOLD or (fix.judgement is Judgement.UNANSWERED and not findings.checks)
 
 
 def replay_scripted(chosen: Chosen) -> int:

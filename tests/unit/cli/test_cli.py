@@ -107,6 +107,7 @@ def test_an_error_says_what_and_what_to_do(
     [
         (errno.EACCES, "error: /job/run: Permission denied\n  try: run this as the owner"),
         (errno.ENOSPC, "error: /job/run: No space left on device\n  try: free some space there"),
+        (errno.ENAMETOOLONG, "error: /job/run: File name too long\n  try: give a shorter path"),
     ],
 )
 def test_what_the_machine_refuses_is_no_defect(

@@ -41,9 +41,9 @@ def test_who_waited_and_for_whom() -> None:
     assert [row.waited_ns for row in rows] == [4 * LATE_NS, 4 * LATE_NS, 0]
     assert [row.peak_bytes for row in rows] == [5, 0, 0]
     assert {(row.last, row.at) for row in rows} == {("all_reduce", "train.py:42")}
-    assert [row.knows_waits for row in rows] == [True] * 3
+    assert [(row.known_waits, row.unknown_waits) for row in rows] == [(4, 0)] * 3
     put_on_device(job)
-    assert not any(row.knows_waits for row in overview(job).ranks)
+    assert [(row.known_waits, row.unknown_waits) for row in overview(job).ranks] == [(0, 4)] * 3
     assert [(row.waited_ns, row.awaited_ns) for row in overview(job).ranks] == [(0, 0)] * 3, (
         "nobody waits when it issues"
     )

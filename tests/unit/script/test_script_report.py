@@ -152,6 +152,19 @@ LOST = Verdict(outcome=Compared.RANK_LOST)
         (Scripted(findings=found(finding()), fix=verdict(Judgement.OTHER)), True, (1, 125)),
         (Scripted(findings=found(finding()), fix=verdict(Judgement.UNKNOWN)), True, (7, 125)),
         (Scripted(findings=found(finding()), fix=verdict(Judgement.NOT_REACHED)), True, (7, 125)),
+        (Scripted(findings=found(finding()), fix=verdict(Judgement.UNANSWERED)), True, (7, 0)),  # the checks decide
+        (Scripted(findings=found(finding(Outcome.UNDECIDED)), fix=verdict(Judgement.UNANSWERED)), True, (7, 125)),
+        (Scripted(findings=found(finding(Outcome.FAILED)), fix=verdict(Judgement.UNANSWERED)), True, (1, 1)),
+        (Scripted(findings=found(), fix=verdict(Judgement.UNANSWERED)), True, (7, 125)),  # there are none
+        # a rank that is silent after its failed check
+        (
+            Scripted(
+                findings=found(finding(Outcome.FAILED, hits=1), ending=Ending.TIMEOUT), fix=verdict(Judgement.UNKNOWN)
+            ),
+            True,
+            (1, 1),
+        ),
+        (Scripted(findings=found(finding(), ending=Ending.TIMEOUT), fix=verdict(Judgement.UNKNOWN)), True, (124, 125)),
         (Scripted(findings=found(finding(Outcome.UNDECIDED)), fix=verdict(Judgement.GONE)), True, (7, 125)),
         (Scripted(findings=found(finding()), fix=verdict(Judgement.OTHER)), False, (0, 125)),  # with other peers only
     ],
@@ -250,7 +263,7 @@ def test_a_program_that_does_not_come_to_a_collective() -> None:
         (Incident(kind=IncidentKind.LOST, text=""), {"died_with": 139, "reached": END, "exit_code": 0}, Judgement.GONE),
         (Incident(kind=IncidentKind.HANG, text=""), {}, Judgement.GONE),
         (Incident(kind=IncidentKind.HANG, text=""), {"reached": END}, Judgement.UNKNOWN),
-        (Incident(kind=IncidentKind.HANG, text=""), {"answered": False}, Judgement.UNKNOWN),
+        (Incident(kind=IncidentKind.HANG, text=""), {"answered": False}, Judgement.UNANSWERED),
         (NAN, {"reached": Moment(3, 1)}, Judgement.UNKNOWN),  # it ends before the place of the incident
         (NAN, {"reached": Moment(3, 1), "run_to": Moment(3, 1)}, Judgement.NOT_REACHED),
         (NAN, {"reached": Moment(2, 1), "run_to": Moment(3, 1)}, Judgement.UNKNOWN),

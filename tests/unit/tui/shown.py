@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -35,6 +35,15 @@ async def running(app: App[Any], size: tuple[int, int]) -> AsyncIterator[Pilot[A
 def told(app: App[Any]) -> list[str]:
     """Its notifications, in their order, of an application that is `running`."""
     return [note.message for note in _TOLD[app].values()]
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    """A function that fails, whatever it is given."""
+
+    def fails(*_arguments: object) -> Any:
+        raise error
+
+    return fails
 
 
 def on_screen(app: App[Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from prismdbg_tui.compared.help_sheet import SweepHelp
 from prismdbg_tui.compared.keys import SWEEP_ACTIONS, TABLE
 from prismdbg_tui.compared.plain_sweep import write_sweep
 from prismdbg_tui.session.keymap import read_keys
-from shown import on_screen, running, told
+from shown import on_screen, raising, running, told
 from sweeps import done, keep, make_sweep
 from textual.pilot import Pilot
 
@@ -128,6 +129,40 @@ def test_it_is_read_again_while_the_sweep_runs(sweep: Path) -> None:
         await until(lambda: any("cannot be read again" in note for note in told(app)), pilot)
 
     play(sweep, part)
+
+
+def test_of_a_sweep_that_was_removed_the_last_reading_stays_and_it_is_said(sweep: Path) -> None:
+    async def part(app: SweepApp, pilot: Pilot[str]) -> None:
+        shutil.rmtree(sweep)
+        await pilot.press("r")
+        await until(lambda: any(f"no such folder: {sweep}\ntry:" in note for note in told(app)), pilot)
+        assert app.table.row_count == 4
+
+    play(sweep, part)
+
+
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError(2, "No such file or directory", "/s/trials"), OSError(5, "-", "/s")]
+)
+def test_why_it_cannot_be_read_again_and_what_to_do(sweep: Path, error: OSError) -> None:
+    async def part(app: SweepApp, pilot: Pilot[str]) -> None:
+        app._read = raising(error)
+        await pilot.press("r")
+        await until(
+            lambda: any(f"read again: {error.filename}" in note and "\ntry: " in note for note in told(app)), pilot
+        )
+
+    play(sweep, part)
+
+
+def test_an_error_that_nobody_has_foreseen_ends_the_screen(sweep: Path) -> None:
+    async def part(app: SweepApp, pilot: Pilot[str]) -> None:
+        app._read = raising(TimeoutError("no answer"))
+        await pilot.press("r")
+        await until(lambda: not app.is_running, pilot)
+
+    with pytest.raises(TimeoutError, match="no answer"):
+        play(sweep, part)
 
 
 def test_a_sweep_without_results_is_shown_empty(tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ from prismdbg_tui.screens.differences import Differences
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.comparer import compared
 from prismdbg_tui.session.messages import Compared, Failed
+from shown import raising
 from textual.pilot import Pilot
 from textual.widgets import Static
 from tiny_log import TinyLog
 
+from prismdbg.api import recording
 from prismdbg.capsule.capsule_dir import Capsule
 
 
@@ -66,6 +68,34 @@ def test_what_is_not_there_is_told(tmp_path: Path, what: str, said: str) -> None
     capsule = capsule_in_a_run(tmp_path)
     found = compared(capsule, what.format(run=capsule.path.parent.parent))
     assert isinstance(found, Failed) and said in found.text and found.hint
+
+
+def test_what_is_removed_meanwhile_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    capsule = capsule_in_a_run(tmp_path)
+    monkeypatch.setattr(
+        recording, "open_recording", raising(FileNotFoundError(2, "No such file or directory", "/run/x"))
+    )
+    found = compared(capsule, "rank 1")
+    assert (
+        isinstance(found, Failed) and found.text == "/run/x is gone: the recording was removed or moved" and found.hint
+    )
+
+
+def test_an_error_that_nobody_has_foreseen_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    capsule = capsule_in_a_run(tmp_path)
+    monkeypatch.setattr(recording, "open_recording", raising(TimeoutError("timed out")))
+    with pytest.raises(TimeoutError):
+        compared(capsule, "rank 1")
+
+
+@pytest.mark.parametrize("what", ["x" * 300, "x" * 5000])
+def test_of_a_path_that_is_too_long_it_is_said_what_to_do(tmp_path: Path, what: str) -> None:
+    found = compared(capsule_in_a_run(tmp_path), what)
+    assert (
+        isinstance(found, Failed)
+        and found.text.endswith(": File name too long")
+        and found.hint == "give a shorter path"
+    )
 
 
 def test_outside_of_a_run_there_is_no_other_rank(tmp_path: Path) -> None:

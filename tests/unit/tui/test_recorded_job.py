@@ -19,8 +19,9 @@ from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, TABLE
 from prismdbg_tui.recorded_job.plain_job import write_job
 from prismdbg_tui.session.keymap import read_keys
 from prismdbg_tui.start import WEB_DRIVER, recorded_job
-from shown import on_screen, running, told
+from shown import on_screen, raising, running, told
 from textual.pilot import Pilot
+from textual.worker import WorkerFailed
 
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.errors import CapsuleError, RankLost
@@ -119,9 +120,28 @@ def test_calls_on_a_device_and_a_missing_log_do_not_say_that_nobody_waited() -> 
     assert without_waits(evidence) == ["unknown", "unknown"]
     logs.call(group="1", late_ns={2: 50 * MILLISECOND_NS})
     evidence = Evidence(logs={rank: logs.logs[rank] for rank in (0, 2)}, world_size=3)
-    assert without_waits(evidence) == ["rank 2", "no wait"], "of the group of which both logs are there"
+    assert without_waits(evidence) == ["rank 2 · 1 unknown", "no wait in 1, 1 unknown"], (
+        "known of the group of which both logs are there"
+    )
     put_on_device(logs)
     assert without_waits(Evidence(logs=logs.logs, world_size=3)) == ["unknown"] * 3
+
+
+def test_a_group_on_a_device_does_not_say_that_nobody_waited_in_it() -> None:
+    logs = Job(3)
+    logs.group("1", (0, 2))
+    for _ in range(2):
+        logs.call(group="1", late_ns={2: 50 * MILLISECOND_NS})
+    put_on_device(logs)
+    logs.call(late_ns={2: 50 * MILLISECOND_NS})
+    evidence = Evidence(logs=logs.logs, world_size=3)
+    shown = overview_of(Path("run"), evidence, {rank: state_of(rank) for rank in range(3)}, {})
+    assert [words.waits(row, shown, 120).plain.strip() for row in shown.ranks] == [
+        f"rank 0 waited for rank 2 50.0 ms {words.strip_of(shown.ranks[0].waited_for[0].when, 16)} at 0.3 · "
+        "unknown in 2 collectives",
+        f"rank 1 waited for rank 2 50.0 ms {words.strip_of(shown.ranks[1].waited_for[0].when, 16)} at 0.1",
+        "rank 2 no wait for another rank in 1 collective; unknown in 2 on a device or not ended in all ranks' logs",
+    ]
 
 
 def without_waits(evidence: Evidence) -> list[str]:
@@ -130,8 +150,9 @@ def without_waits(evidence: Evidence) -> list[str]:
     lines = [words.waits(row, shown, 100).plain for row in shown.ranks]
     said = {
         "waits are unknown: no collective on CPUs": "unknown",
-        "no wait for": "no wait",
-        "waited for rank 2": "rank 2",
+        "no wait for another rank in 1 collective; unknown in 1 on a device": "no wait in 1, 1 unknown",
+        "no wait for another rank in collectives that completed": "no wait",
+        "at 0.2 · unknown in 1 collective": "rank 2 · 1 unknown",
     }
     return [next((short for text, short in said.items() if text in line), line) for line in lines]
 
@@ -266,6 +287,35 @@ def test_it_is_read_again_and_says_where_it_cannot_be() -> None:
     assert app.return_value is None
 
 
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (CapsuleError("no log", hint="record again"), "no log\ntry: record again"),
+        (
+            FileNotFoundError(2, "No such file or directory", "/run/ranks/0"),
+            "/run/ranks/0 is gone: the run was removed or moved\ntry: use the new path of the run, if it has one",
+        ),
+        (OSError(5, "Input/output error", "/run"), "/run: Input/output error\ntry: check the disk"),
+    ],
+)
+def test_why_it_cannot_be_read_again_and_what_to_do(error: Exception, why: str) -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("r")
+        await until(lambda: told(app) == [f"the run cannot be read again: {why}"], pilot)
+        assert len(app.job.ranks) == 4
+
+    play(part, app=JobApp(job(), raising(error)))
+
+
+def test_an_error_that_nobody_has_foreseen_ends_the_screen() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("r")
+        await until(lambda: not app.is_running, pilot)
+
+    with pytest.raises(WorkerFailed, match="timed out"):
+        play(part, app=JobApp(job(), raising(TimeoutError("timed out"))))
+
+
 def test_help_names_every_key() -> None:
     async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
         await pilot.press("question_mark")
@@ -299,6 +349,19 @@ def test_as_lines_of_text() -> None:
     assert len(rows) == 4 and {len(row) for row in rows} == {len(header)}
     assert dict(zip(header, rows[2], strict=True))["awaited_ns"] == str(50 * MILLISECOND_NS)
     assert dict(zip(header, rows[0], strict=True))["peak_bytes"] == ""
+
+
+def test_as_lines_waits_on_a_device_are_empty() -> None:
+    logs = Job(2)
+    logs.call(late_ns={1: 50 * MILLISECOND_NS})
+    put_on_device(logs)
+    evidence = Evidence(logs=logs.logs, world_size=2)
+    out = io.StringIO()
+    write_job(overview_of(Path("run"), evidence, {rank: state_of(rank) for rank in range(2)}, {}), out)
+    header, *rows = [line.split("\t") for line in out.getvalue().splitlines()]
+    assert [dict(zip(header, row, strict=True))[name] for row in rows for name in ("waited_ns", "awaited_ns")] == [
+        ""
+    ] * 4
 
 
 def test_keys_have_a_table_of_their_own(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from prismdbg_tui.start import why_refused
+from prismdbg_tui.refusals import why_refused
 
 from prismdbg.errors import RankLost
 

@@ -21,7 +21,8 @@ from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.drawing.themes import use_themes
 from prismdbg_tui.overview.keys import bindings
-from prismdbg_tui.screens.action_app import ActionApp
+from prismdbg_tui.refusals import of_reading, with_hint
+from prismdbg_tui.screens.action_app import REASON_S, ActionApp
 from prismdbg_tui.widgets.row_table import RowTable
 
 _MOST_LINES = 6  # of a pane
@@ -134,7 +135,7 @@ class SweepApp(ActionApp[str]):
         try:
             self.sweep = self._read()
         except (PrismError, OSError) as error:
-            self.refuse(f"the sweep cannot be read again: {error}")
+            self.refuse(f"the sweep cannot be read again: {with_hint(of_reading(error, 'sweep'))}", REASON_S)
             return
         self.repaint()
 

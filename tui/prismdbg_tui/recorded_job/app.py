@@ -25,7 +25,8 @@ from prismdbg_tui.overview.keys import bindings
 from prismdbg_tui.recorded_job import words
 from prismdbg_tui.recorded_job.help_sheet import JobHelp
 from prismdbg_tui.recorded_job.keys import JOB_ACTIONS
-from prismdbg_tui.screens.action_app import ActionApp
+from prismdbg_tui.refusals import of_reading, with_hint
+from prismdbg_tui.screens.action_app import REASON_S, ActionApp
 from prismdbg_tui.widgets.row_table import RowTable
 
 _LEAST_AGAIN_S = 5.0
@@ -153,7 +154,8 @@ class JobApp(ActionApp[OpenRank | None]):
         try:
             job = self._read()
         except (PrismError, OSError) as error:
-            self.call_from_thread(self.refuse, f"the run cannot be read again: {error}")
+            why = with_hint(of_reading(error, "run"))
+            self.call_from_thread(self.refuse, f"the run cannot be read again: {why}", REASON_S)
             return
         self._took_s = time.monotonic() - began
         self.call_from_thread(self._take, job)

@@ -22,15 +22,16 @@ _HEADER = (
 
 
 def write_job(job: RunOverview, output: TextIO) -> None:
-    """Tab-separated, numbers as they are: nanoseconds and bytes; a peak that is not known is empty, as are shares
-    of the time of sensors that were not read."""
+    """Tab-separated, numbers as they are: nanoseconds and bytes. A peak that is not known is empty, as are waits where
+    no wait is known, and shares of the time of sensors that were not read."""
     output.write("\t".join(_HEADER) + "\n")
     for row in job.ranks:
         output.write("\t".join(_cells(row)) + "\n")
 
 
 def _cells(row: RankRow) -> list[str]:
-    numbers = (row.waited_ns, row.awaited_ns, row.peak_bytes or "")
+    waits = (row.waited_ns, row.awaited_ns) if row.known_waits else ("", "")
+    numbers = (*waits, row.peak_bytes or "")
     sensors = (f"{row.sensors[name]:.3f}" if name in row.sensors else "" for name in SENSORS)
     cells = (row.rank, row.state, row.moment, row.collectives, row.last, row.at, *numbers, *sensors)
     return [figures.clean(str(cell)).replace("\n", " ") for cell in cells]

@@ -87,20 +87,25 @@ def waits(row: RankRow, job: RunOverview, width: int) -> Text:
         return text.append(_without_waits(row, job), "dim")
     text.append("waited for", "dim")
     first, *others = [_wait(wait, _STRIPS[width >= _WIDE]) for wait in row.waited_for]
+    unknown = f" · unknown in {figures.plural(row.unknown_waits, 'collective')}" if row.unknown_waits else ""
     text.append_text(first)
     for other in others:
-        if text.cell_len + other.cell_len + 2 > width:
+        if text.cell_len + other.cell_len + 2 > width - len(unknown):
             break
         text.append(" ·", "dim").append_text(other)
-    return text
+    return text.append(unknown, "dim")
 
 
 def _without_waits(row: RankRow, job: RunOverview) -> str:
     if not job.clocks_agree:
         return "waits are unknown: the ranks' clocks differ"
-    if row.knows_waits:
+    if not row.known_waits:
+        return "waits are unknown: no collective on CPUs ended in all ranks' logs"
+    if not row.unknown_waits:
         return "no wait for another rank in collectives that completed"
-    return "waits are unknown: no collective on CPUs ended in all ranks' logs"
+    known = figures.plural(row.known_waits, "collective")
+    unknown = f"unknown in {figures.count(row.unknown_waits)} on a device or not ended in all ranks' logs"
+    return f"no wait for another rank in {known}; {unknown}"
 
 
 def _wait(wait: WaitedFor, strip: int) -> Text:

@@ -16,6 +16,7 @@ from prismdbg_tui.session.actions import Action
 from prismdbg_tui.widgets.key_bar import KeyBar
 
 Returned = TypeVar("Returned")
+REASON_S = 12.0  # a reason and what to do are shown
 
 
 class ActionApp(PicturedApp[Returned]):
@@ -64,7 +65,7 @@ class ActionApp(PicturedApp[Returned]):
     def on_ready(self) -> None:
         self.filled()
         if self._refused:
-            self.refuse(self._refused, 12)
+            self.refuse(self._refused, REASON_S)
 
     def refuse(self, text: str, seconds: float = 4) -> None:
         self.notify(text.replace("[", r"\["), severity="warning", timeout=seconds)

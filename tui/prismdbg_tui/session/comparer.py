@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg_tui.refusals import of_reading
 from prismdbg_tui.session.messages import Compared, Failed
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ def compared(capsule: Capsule, what: str) -> Compared | Failed:
     try:
         return _compared(capsule, what)
     except (PrismError, OSError) as error:
-        return Failed(str(error), getattr(error, "hint", "") or "")
+        foreseen = of_reading(error, "recording")
+        return Failed(str(foreseen), foreseen.hint or "")
 
 
 def _compared(capsule: Capsule, what: str) -> Compared:
