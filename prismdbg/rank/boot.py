@@ -73,6 +73,7 @@ def _record(config: RankConfig) -> None:
     COUNTER.listen(recording.on_step)
     if config.state_every:
         snapshots = StateSnapshots(recording, config.state_every)
+        snapshots.watch()
         restore_point.answer_with(snapshots.reached, give_up=snapshots.give_up)
         COUNTER.listen(snapshots.on_step)
     COUNTER.install()
