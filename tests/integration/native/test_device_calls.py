@@ -64,7 +64,11 @@ def test_a_call_that_is_not_asynchronous_is_complete_when_it_returns(first: Call
 def test_a_work_that_is_only_polled_ends_its_call(first: Callable[..., First]) -> None:
     one = first("polled")
     assert one.found == [[0, 1], True, [1]]
-    assert one.received == [RECEIVED, None], "the second work was dropped: nothing says when its tensors were there"
+    assert one.received == [None, None], "a poll does not wait for the copy; nothing says when the second was complete"
+
+
+def test_a_work_without_tensors_is_complete_when_the_backend_says_so(first: Callable[..., First]) -> None:
+    assert first("synchronized").found == [[0], []]
 
 
 def test_calls_that_are_issued_together_are_complete_when_all_are_issued(first: Callable[..., First]) -> None:
@@ -77,6 +81,18 @@ def test_messages_that_are_issued_together_are_open_until_they_are_waited_for(fi
     assert one.found == [[0, 1], []], "and a later call is none of them"
     assert [call.name for call in one.calls] == ["send", "recv", "all_reduce"]
     assert one.received == [None, RECEIVED, RECEIVED]
+
+
+def test_the_work_of_several_calls_does_not_say_who_sent(first: Callable[..., First]) -> None:
+    one = first("any_source_together")
+    assert one.found == [] and one.received == [RECEIVED, RECEIVED]
+    assert [call.source_rank for call in one.calls] == [-1, -1]
+
+
+def test_a_rescued_work_fills_what_all_of_its_calls_receive(first: Callable[..., First]) -> None:
+    filled, error = first("rescued").found
+    assert filled[:3] == [0, 1, 2] and 5 not in filled, "the second Work lacks what one of its calls receives"
+    assert error == "the peer is gone"
 
 
 def test_calls_that_cannot_be_issued_together_have_failed(first: Callable[..., First]) -> None:
