@@ -59,15 +59,24 @@ def find_stalls(ranks: Mapping[int, Progress], waits: Iterable[Wait]) -> list[St
 
 def causes(stalls: list[Stall]) -> list[Stall]:
     """Those that no other explains: where all missing ranks of one wait in others, these do, unless in a circle."""
-    leads = {i: _explained_by(stall, stalls) for i, stall in enumerate(stalls)}
+    waits_in: dict[int, list[int]] = {}  # by rank: positions of stalls, in order
+    for i, stall in enumerate(stalls):
+        for rank in stall.waiting_ranks:
+            waits_in.setdefault(rank, []).append(i)
+    leads = {i: _explained_by(i, stall, waits_in) for i, stall in enumerate(stalls)}
     reached = {i: _reachable(i, leads) for i in leads}
     return [stall for i, stall in enumerate(stalls) if all(i in reached[j] for j in reached[i])]
 
 
-def _explained_by(stall: Stall, stalls: list[Stall]) -> set[int]:
+def _explained_by(position: int, stall: Stall, waits_in: Mapping[int, list[int]]) -> set[int]:
     """Positions of the stalls in which the ranks wait that this one misses; none if one of them waits nowhere."""
-    waits_in = {rank: i for i, other in enumerate(stalls) if other is not stall for rank in other.waiting_ranks}
-    return {waits_in[r] for r in stall.never_came} if waits_in.keys() >= set(stall.never_came) else set()
+    found: set[int] = set()
+    for rank in stall.never_came:
+        elsewhere = [i for i in waits_in.get(rank, ()) if i != position]
+        if not elsewhere:
+            return set()
+        found.add(elsewhere[-1])
+    return found
 
 
 def _reachable(start: int, leads: Mapping[int, set[int]]) -> set[int]:
@@ -83,7 +92,8 @@ def _reachable(start: int, leads: Mapping[int, set[int]]) -> set[int]:
 
 def _stall(ranks: Mapping[int, Progress], key: CollectiveKey, waits: list[Wait]) -> Stall:
     group = ranks[waits[0].rank].group(key.group)
-    others = [rank for rank in key.members(group) if rank not in {wait.rank for wait in waits}]
+    waiting = {wait.rank for wait in waits}
+    others = [rank for rank in key.members(group) if rank not in waiting]
     return Stall(
         key=key,
         group=group,

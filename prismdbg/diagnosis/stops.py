@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
 from prismdbg.capsule.stacks import RankStacks
-from prismdbg.diagnosis.cross_rank import rows_of
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.failures import first_dead, is_of_backend, last_call
+from prismdbg.diagnosis.failures import first_dead, last_call
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.diagnosis.stack_positions import stack_line, stack_position
-from prismdbg.diagnosis.stalls import Stall, Wait, causes, find_stalls
+from prismdbg.diagnosis.stalls import Stall, causes, find_stalls
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict, without_folders
+from prismdbg.diagnosis.waits import find_waits
 from prismdbg.diagnosis.wording import and_list, duration, headline, rank_list
-from prismdbg.log.columns import NOT_ENDED, LogColumns
-from prismdbg.model.collective import Collective, State
+from prismdbg.model.collective import State
 from prismdbg.model.moment import Moment
-from prismdbg.model.ops import FOR_ALL
 from prismdbg.protocol.values import frame_to_json
 
 # A wait this much longer than usual is no coincidence with the end of the job.
@@ -144,53 +142,29 @@ def find_stops(evidence: Evidence) -> list[Verdict]:
     ranks = evidence.progress()
     if evidence.is_running and any(progress.is_parked for progress in ranks.values()):
         return []  # a capture or a checkpoint holds a rank, and those that wait for it do not hang
-    stalls = _first_of_each(find_stalls(ranks, _waits(evidence, ranks)))
-    found = [_verdict(evidence, ranks, stall, stalls) for stall in causes(stalls)]
+    stalls = _first_of_each(find_stalls(ranks, find_waits(evidence, ranks)))
+    known = _Known(evidence=evidence, ranks=ranks, stalls=stalls, dead=first_dead(evidence))
+    found = [_verdict(known, stall) for stall in causes(stalls)]
     return [verdict for verdict in found if verdict is not None]
 
 
-def _waits(evidence: Evidence, ranks: Mapping[int, Progress]) -> list[Wait]:
-    """Not of ranks that ended well, nor of works that nobody waited for: what they left open does not matter."""
-    return [
-        wait
-        for rank, log in evidence.columns.items()
-        if ranks[rank].exit_code != 0 or ranks[rank].incident is not None
-        for row in np.flatnonzero((log.ended_ns == NOT_ENDED) | log.failed)
-        if not _was_left_behind(log, (wait := Wait(rank, log.collective(int(row)))).collective)
-        and not _lacks_only_its_end(evidence, ranks, wait)
-    ]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What is worked out once for all stalls."""
 
+    evidence: Evidence
+    ranks: Mapping[int, Progress]
+    stalls: list[Stall]
+    dead: int | None
+    waits_in: dict[int, list[Stall]] = field(default_factory=dict)  # by rank
 
-def _was_left_behind(log: LogColumns, call: Collective) -> bool:
-    """Whether its thread went on, well beyond the step it was issued in. On a device the last calls end later."""
-    ended = (log.ended_ns != NOT_ENDED) & ~log.failed
-    went_on = ended & (log.step > call.moment.step) & (log.thread == call.thread_id)
-    return bool(went_on.any() if call.is_on_device else went_on[-1])
+    def __post_init__(self) -> None:
+        for stall in self.stalls:
+            for rank in stall.waiting_ranks:
+                self.waits_in.setdefault(rank, []).append(stall)
 
-
-def _lacks_only_its_end(evidence: Evidence, ranks: Mapping[int, Progress], wait: Wait) -> bool:
-    """On a device an end is written when the device has come to it: a rank that raised or was killed leaves calls open
-    in which it did not wait."""
-    call, incident = wait.collective, ranks[wait.rank].incident
-    if not call.is_on_device or call.state is not State.SCHEDULED:
-        return False
-    return (incident is not None and not is_of_backend(incident)) or _has_ended_elsewhere(evidence, wait)
-
-
-def _has_ended_elsewhere(evidence: Evidence, wait: Wait) -> bool:
-    """For one other member, where none goes on before all have joined it; else for all others."""
-    call = wait.collective
-    ended = [_has_ended(evidence, rank, call) for rank in evidence.group(call.group).ranks if rank != wait.rank]
-    return not call.is_p2p and (any(ended) if call.op in FOR_ALL else bool(ended) and all(ended))
-
-
-def _has_ended(evidence: Evidence, rank: int, call: Collective) -> bool:
-    rows = rows_of(evidence, call.group).get(rank)
-    if rows is None:
-        return False
-    log = evidence.columns[rank]
-    same = rows[log.seq[rows] == call.identity.seq]
-    return bool(((log.ended_ns[same] != NOT_ENDED) & ~log.failed[same]).any())
+    def elsewhere(self, rank: int, stall: Stall) -> Stall | None:
+        return next((other for other in self.waits_in.get(rank, ()) if other is not stall), None)
 
 
 def _first_of_each(stalls: list[Stall]) -> list[Stall]:
@@ -200,19 +174,20 @@ def _first_of_each(stalls: list[Stall]) -> list[Stall]:
     return list(firsts.values())
 
 
-def _verdict(evidence: Evidence, ranks: Mapping[int, Progress], stall: Stall, stalls: list[Stall]) -> Stopped | None:
-    absent = tuple(_absent(evidence, ranks, rank, stall, stalls) for rank in stall.never_came)
+def _verdict(known: _Known, stall: Stall) -> Stopped | None:
+    evidence = known.evidence
+    absent = tuple(_absent(known, rank, stall) for rank in stall.never_came)
     waited_ns = _waited_ns(evidence, stall)
     certainty = _certainty(evidence, stall, absent, waited_ns)
     if certainty is Certainty.HINT and (evidence.is_running or evidence.interrupted):
         return None
-    behind = {rank for other in stalls if other is not stall for rank in other.waiting_ranks}
+    behind = {rank for rank in known.waits_in if known.elsewhere(rank, stall) is not None}
     first = stall.first
     return Stopped(
         certainty=certainty,
         began_wall_ns=max(
             evidence.wall_ns(first.rank, first.collective.time_created_ns),
-            *(_raised_wall_ns(evidence, ranks[rank]) for rank in stall.never_came),  # the cause is said first
+            *(_raised_wall_ns(evidence, known.ranks[rank]) for rank in stall.never_came),  # the cause is said first
             0,
         ),
         ranks=(*stall.never_came, *stall.waiting_ranks),
@@ -250,8 +225,9 @@ def _usual_wait_ns(evidence: Evidence, stall: Stall) -> int:
     return round(float(np.median((log.ended_ns - log.begun_ns)[rows]))) if rows.any() else 0
 
 
-def _absent(evidence: Evidence, ranks: Mapping[int, Progress], rank: int, stall: Stall, stalls: list[Stall]) -> Absent:
-    how, did = _instead(evidence, ranks[rank], stall, stalls)
+def _absent(known: _Known, rank: int, stall: Stall) -> Absent:
+    evidence = known.evidence
+    how, did = _instead(known, known.ranks[rank], stall)
     stacks = _stacks_since(evidence, rank, stall) if how is How.ELSEWHERE else None
     if stacks is not None and (where := stack_position(stacks)):
         did = f"it is at {where}"
@@ -268,19 +244,19 @@ def _stacks_since(evidence: Evidence, rank: int, stall: Stall) -> RankStacks | N
     return evidence.stacks.get(rank) if evidence.stacks_wall_ns > began and not went_on else None
 
 
-def _instead(evidence: Evidence, progress: Progress, stall: Stall, stalls: list[Stall]) -> tuple[How, str]:
+def _instead(known: _Known, progress: Progress, stall: Stall) -> tuple[How, str]:
+    evidence = known.evidence
     if progress.incident is not None:
         data = progress.incident.data
         return How.RAISED, f"it raised {data.get('type', 'an exception')}: {headline(str(data.get('text', '')))}"
     if progress.exit_code is not None:
         return How.EXITED, f"it ended by itself with exit code {progress.exit_code}"
-    for other in stalls:
-        if other is not stall and progress.rank in other.waiting_ranks:
-            call = other.first.collective
-            return How.WAITS_ELSEWHERE, f"it waits in {call.name}, group {other.group.title} {other.key}"
+    if (other := known.elsewhere(progress.rank, stall)) is not None:
+        call = other.first.collective
+        return How.WAITS_ELSEWHERE, f"it waits in {call.name}, group {other.group.title} {other.key}"
     if progress.rank in evidence.exit_codes:
         return How.EXITED, f"it ended with exit code {evidence.exit_codes[progress.rank]}"
-    if progress.rank == first_dead(evidence):
+    if progress.rank == known.dead:
         return How.DIED, "it died without an error message"
     return How.ELSEWHERE, "its log shows no error"
 

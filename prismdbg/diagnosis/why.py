@@ -125,6 +125,7 @@ def _missing(evidence: Evidence) -> list[str]:
             for n in log.notes
             if n.kind == "unknown"
         ]
+        lines += [f"rank {rank}: {n.data.get('text', '')}" for n in log.notes if n.kind == "not_ended"]
     lines += _begin_late(evidence)
     silent = evidence.silent - {evidence.died_first}
     if silent:

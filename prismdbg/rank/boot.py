@@ -73,6 +73,7 @@ def _record(config: RankConfig) -> None:
     COUNTER.listen(recording.on_step)
     if config.state_every:
         snapshots = StateSnapshots(recording, config.state_every)
+        snapshots.watch()
         restore_point.answer_with(snapshots.reached, give_up=snapshots.give_up)
         COUNTER.listen(snapshots.on_step)
     COUNTER.install()
@@ -106,13 +107,20 @@ def _in_child(recording: Any) -> None:
 
 def make_recorder(config: RankConfig) -> tuple[Recorder, str]:
     """The native recorder where it was built for this torch, else the Python one, with one line of why."""
+    from prismdbg.rank.recording import coalescing
+
+    recorder, kind = _native_or_python(config)
+    coalescing.install(recorder)
+    return recorder, kind
+
+
+def _native_or_python(config: RankConfig) -> tuple[Recorder, str]:
     from prismdbg.rank.recording.python_recorder import PythonRecorder
 
     if not config.native:
         return PythonRecorder(), "python"
     from prismdbg.rank.c10d import schemas
     from prismdbg.rank.native import build as native_build
-    from prismdbg.rank.recording import coalescing
     from prismdbg.rank.tracing import tracer
 
     path, reason = native_build.find(Path(config.cache_dir))
@@ -120,7 +128,6 @@ def make_recorder(config: RankConfig) -> tuple[Recorder, str]:
         try:
             module: Any = native_build.load(Path(config.cache_dir))
             module.install(schemas.read().positions())
-            coalescing.install(module)
             tracer.use(module)
             return module, "native"
         except Exception as error:

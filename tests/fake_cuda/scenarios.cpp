@@ -154,8 +154,9 @@ void room_is_bounded_and_used_again() {
   auto& watch = *new DeviceWatch();  // its thread runs until the process ends
   const size_t quarter = size_t{128} << 20;
   std::vector<char> data(quarter);
-  const auto copy_of = [&](CuHandle on, size_t times) {
-    return watch.look(tensors(on, std::vector<Span>(times, {data.data(), quarter, Numbers::exact})), {.copies = true});
+  const auto copy_of = [&](CuHandle on, size_t times, bool waits = true) {
+    return watch.look(tensors(on, std::vector<Span>(times, {data.data(), quarter, Numbers::exact})),
+                      {.copies = true, .waits_for_room = waits});
   };
   const auto began = std::chrono::steady_clock::now();
   expect(copy_of(stream(1), 5) == nullptr, "more than there is room for");
@@ -165,6 +166,9 @@ void room_is_bounded_and_used_again() {
   const auto full = std::chrono::steady_clock::now();
   expect(copy_of(stream(2), 2) == nullptr, "there is no room");
   expect(std::chrono::steady_clock::now() - full < 5s, "it waited for each buffer anew");
+  const auto polled = std::chrono::steady_clock::now();
+  expect(copy_of(stream(2), 1, false) == nullptr, "there is no room for a poll");
+  expect(std::chrono::steady_clock::now() - polled < 400ms, "a poll waited for room");
   fake_run(0, stream(1));
   all.reset();
   const uint64_t made = fake_host_allocations();

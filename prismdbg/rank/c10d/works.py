@@ -21,9 +21,9 @@ from torch._C._distributed_c10d import (  # type: ignore[attr-defined]
     PythonCallbackWork,
     _create_work_from_future,
 )
-from torch.distributed import distributed_c10d as c10d
 
 from prismdbg.model.collective import Failure
+from prismdbg.rank.c10d import together
 from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.c10d.callback_error import error_of, meant
 
@@ -41,6 +41,8 @@ class Recorder(Protocol):
 
     def rescue(self, call: Call, record_id: int) -> bool: ...
 
+    def note(self, kind: str, text: str) -> None: ...
+
 
 class Completion:
     """Tells the recorder once that a collective is complete, before the program can see it."""
@@ -57,6 +59,20 @@ class Completion:
 
     def fail(self, error: Exception, at_issue: bool = False) -> None:
         self._finish(-1, Failure(type(error).__name__, str(error), at_issue))
+
+    def abandon(self) -> None:
+        """Nobody says when it is complete: nothing of what it receives is kept."""
+        if self._call is not None:
+            self._call.outputs = []
+        self.done()
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the calling thread's stream is not behind it when it returns."""
+        return self._call is not None and (self._call.is_async or self._call.spec.is_p2p)
+
+    def note(self, kind: str, text: str) -> None:
+        self._recorder.note(kind, text)
 
     def rescue(self) -> bool:
         return self._call is not None and self._recorder.rescue(self._call, self.record_id)
@@ -109,11 +125,14 @@ def wrap(call: Call, result: Any, completion: Completion) -> Any:
     if call.spec.returns == "nothing":
         completion.done()
         return result
+    if call.device != "cpu" and together.join(completion):
+        return result
     inner = call.work_of(result)
-    if inner is None:  # NCCL's: the calling thread's stream is behind the call, but for those that are issued together
-        if call.is_async or call.spec.is_p2p or call.group in c10d._world.pg_coalesce_state:
-            call.outputs = []  # what it receives is not there yet, and nobody says when
-        completion.done()
+    if inner is None:  # NCCL's: the calling thread's stream is behind the call
+        if completion.is_async:
+            completion.abandon()
+        else:
+            completion.done()
         return result
     if call.spec.is_from_any:
         return AnySourceWork(inner, completion).boxed()

@@ -1,4 +1,4 @@
-"""Tells the native recorder of calls that a backend issues together: what they receive is there when all have ended."""
+"""Tells the recorder of calls that a backend issues together: what they receive is there when all have ended."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Any
 
 import torch.distributed as dist
 
+from prismdbg.rank.recording.recorder import Recorder
 
-def install(native: Any) -> None:
+
+def install(recorder: Recorder) -> None:
     """From now on. A backend that cannot do it raises at the start, and nothing is told."""
-    group: Any = dist.ProcessGroup
-    start, end = group._start_coalescing, group._end_coalescing
+    kind: Any = dist.ProcessGroup
+    start, end = kind._start_coalescing, kind._end_coalescing
 
-    def start_coalescing(*args: Any, **named: Any) -> None:
-        start(*args, **named)
-        native.start_coalescing()
+    def start_coalescing(group: Any, *args: Any, **named: Any) -> None:
+        start(group, *args, **named)
+        recorder.start_coalescing(group)
 
-    def end_coalescing(*args: Any, **named: Any) -> Any:
-        return native.end_coalescing(partial(end, *args, **named))
+    def end_coalescing(group: Any, *args: Any, **named: Any) -> Any:
+        return recorder.end_coalescing(group, partial(end, group, *args, **named))
 
-    group._start_coalescing, group._end_coalescing = start_coalescing, end_coalescing
+    kind._start_coalescing, kind._end_coalescing = start_coalescing, end_coalescing

@@ -20,7 +20,7 @@ from prismdbg.model import synthesis
 from prismdbg.model.collective import Failure, Frame, Identity
 from prismdbg.model.dtypes import REDUCE_OPS
 from prismdbg.model.moment import Moment
-from prismdbg.rank.c10d import fingerprint, kernels, sketches
+from prismdbg.rank.c10d import fingerprint, kernels, sketches, together
 from prismdbg.rank.c10d.call import Call, Redispatch, metas
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.c10d.sparse import dense_parts
@@ -190,6 +190,19 @@ class PythonRecorder:
         wrapped = self._guarded(partial(self._wrapped, call, result, completion))
         return result if wrapped is None else wrapped
 
+    def start_coalescing(self, group: Any) -> None:
+        self._guarded(partial(together.start, group))
+
+    def end_coalescing(self, group: Any, end: Callable[[], Any]) -> Any:
+        ended = self._guarded(partial(together.take, group)) or together.Together("")
+        try:
+            work = end()
+        except Exception as error:
+            self._guarded(partial(together.fail, ended, error))
+            raise
+        self._guarded(partial(together.settle, ended, has_work=work is not None))
+        return work
+
     def _arrived_ns(self) -> int:
         """When the call that is being recorded was made."""
         return self.now_ns()
@@ -284,6 +297,9 @@ class PythonRecorder:
             now = self.now_ns() if at_ns is None else at_ns
             self._guarded(lambda: self._write_completion(call, record_id, source, failure, now))
         self._in_flight.pop(record_id, None)
+
+    def note(self, kind: str, text: str) -> None:
+        self.append(fmt.Kind.NOTE, json_text.dump({"kind": kind, "time_ns": self.now_ns(), "text": text}).encode())
 
     def waited(self, record_id: int, began_ns: int) -> None:
         """A thread began to wait, for the first time, for what did not hold it when it was issued."""

@@ -38,6 +38,14 @@ class Recorder(Protocol):
         """Any record but ISSUE and COMPLETE."""
         ...
 
+    def start_coalescing(self, group: Any) -> None:
+        """The calling thread's calls are issued together from here on, until the group's end."""
+        ...
+
+    def end_coalescing(self, group: Any, end: Callable[[], Any]) -> Any:
+        """Calls `end`, and returns its Work."""
+        ...
+
     def begin_step(self, step: int, source: int) -> None: ...
 
     def backward(self, on: bool) -> None:

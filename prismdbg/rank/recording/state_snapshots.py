@@ -7,7 +7,6 @@ else at the next forward pass of a registered module; or all of it where the pro
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import sys
@@ -28,6 +27,7 @@ from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.recording import ddp_buckets, random_state
+from prismdbg.rank.recording.fsdp1 import ShardedModules
 from prismdbg.rank.recording.plain_state import Packed, Packer
 from prismdbg.rank.recording.restore_point import Registered, unfit
 from prismdbg.rank.recording.state_staging import Staging
@@ -57,6 +57,11 @@ class StateSnapshots:
         self._pending: _Pending | None = None
         self._told_cost = False
         self._at_forward = True
+        self._sharded = ShardedModules()
+
+    def watch(self) -> None:
+        """Before the program makes its modules."""
+        self._sharded.watch(self.give_up)
 
     def reached(self, objects: Registered) -> None:
         """The program's restore point: from here on its state is registered."""
@@ -84,7 +89,8 @@ class StateSnapshots:
                 "a DDP module has static_graph: its first step differs from later ones",
                 hint="leave static_graph out, or record with --checkpoint-every",
             )
-        if _uses_fsdp1():
+        # One whose state_dict is refused a collective could not train any more, and any registered object may call it.
+        if self._sharded.any():
             raise UsageError(
                 "the program uses FullyShardedDataParallel, whose state_dict() issues collectives",
                 hint="use fully_shard, or record with --checkpoint-every",
@@ -341,16 +347,6 @@ def copy_s_per_byte() -> float:
 def _is_position(thing: Any) -> bool:
     """Whether it says where in the data the program is: it is iterated over."""
     return hasattr(type(thing), "__iter__") and not isinstance(thing, torch.nn.Module)
-
-
-def _uses_fsdp1() -> bool:
-    """Whether a module is sharded by it. One whose state_dict is refused a collective could not train any more, and
-    any registered object may call it."""
-    fsdp = sys.modules.get("torch.distributed.fsdp")
-    if fsdp is None:
-        return False
-    modules = (thing for thing in gc.get_objects() if issubclass(type(thing), fsdp.FullyShardedDataParallel))
-    return any(module.sharding_strategy is not fsdp.ShardingStrategy.NO_SHARD for module in modules)
 
 
 def _parameters_of(thing: Any) -> Iterator[torch.Tensor]:

@@ -15,6 +15,7 @@ import pytest
 import torch.distributed as dist
 from native_ranks import Spawn, run_job
 
+from prismdbg.capsule.log.events import Note
 from prismdbg.capsule.log.reader import read_payload
 from prismdbg.model.collective import Collective, State
 from tests import fake_nccl
@@ -41,16 +42,19 @@ class First:
     found: Any
     calls: list[Collective]
     received: list[bytes | None]
+    notes: list[Note]
 
 
 @pytest.fixture
 def first(spawn: Spawn, tmp_path: Path, built: Path) -> Callable[..., First]:
     def run(scenario: str, kernels: str = "native") -> First:
-        (one,) = run_job(spawn, tmp_path, "on_device", 1, scenario, str(built), kernels)
-        report, calls = one.report(), one.log().collectives
+        (tmp_path / scenario).mkdir()
+        (one,) = run_job(spawn, tmp_path / scenario, "on_device", 1, scenario, str(built), kernels)
+        report, log = one.report(), one.log()
+        calls = log.collectives
         assert report["lost"] == ""
         kept = [read_payload(one.folder, c.payload) if c.payload else None for c in calls]
-        return First(report["found"], calls, kept)
+        return First(report["found"], calls, kept, log.notes)
 
     return run
 
@@ -64,11 +68,18 @@ def test_a_call_that_is_not_asynchronous_is_complete_when_it_returns(first: Call
 def test_a_work_that_is_only_polled_ends_its_call(first: Callable[..., First]) -> None:
     one = first("polled")
     assert one.found == [[0, 1], True, [1]]
-    assert one.received == [RECEIVED, None], "the second work was dropped: nothing says when its tensors were there"
+    assert one.received == [None, None], "a poll does not wait for the copy; nothing says when the second was complete"
 
 
-def test_calls_that_are_issued_together_are_complete_when_all_are_issued(first: Callable[..., First]) -> None:
-    one = first("sync_together")
+def test_a_work_without_tensors_is_complete_when_the_backend_says_so(first: Callable[..., First]) -> None:
+    assert first("synchronized").found == [[0], []]
+
+
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_calls_that_are_issued_together_are_complete_when_all_are_issued(
+    first: Callable[..., First], kernels: str
+) -> None:
+    one = first("sync_together", kernels)
     assert one.found == [[0, 1], []] and one.received == [RECEIVED, RECEIVED]
 
 
@@ -79,17 +90,77 @@ def test_messages_that_are_issued_together_are_open_until_they_are_waited_for(fi
     assert one.received == [None, RECEIVED, RECEIVED]
 
 
-def test_calls_that_cannot_be_issued_together_have_failed(first: Callable[..., First]) -> None:
-    one = first("end_raises")
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_calls_that_a_block_takes_out_are_complete_at_its_end(first: Callable[..., First], kernels: str) -> None:
+    one = first("fast", kernels)
+    assert [call.name for call in one.calls] == ["all_reduce_coalesced"]
+    assert one.found == [[0], [], []] and one.received == [2 * RECEIVED]
+
+
+@pytest.mark.parametrize(("kernels", "after", "received"), [("native", [0], 2 * RECEIVED), ("python", [], None)])
+def test_the_work_of_a_block_ends_what_it_takes_out(
+    first: Callable[..., First], kernels: str, after: list[int], received: bytes | None
+) -> None:
+    one = first("fast_async", kernels)
+    assert one.found == [[0], after, []] and one.received == [received]
+
+
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_a_block_without_a_device_issues_nothing_together(first: Callable[..., First], kernels: str) -> None:
+    one = first("fast_alone", kernels)
+    assert one.found == [[], []] and one.received == [2 * RECEIVED]
+    one = first("alone_in_a_block", kernels)
+    assert one.found == [] and one.received == [RECEIVED]
+
+
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_calls_of_nested_groups_are_complete_when_the_outermost_ends(first: Callable[..., First], kernels: str) -> None:
+    one = first("nested", kernels)
+    assert one.found == [[0, 1], [0, 1, 2], []] and one.received == [RECEIVED] * 3
+    one = first("nested_messages", kernels)
+    assert one.found == [[0], []] and one.received == [None]
+
+
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_a_block_that_an_exception_left_has_no_call_of_a_later_one(first: Callable[..., First], kernels: str) -> None:
+    one = first("body_raises", kernels)
+    assert one.found == [[0], [1], []] and one.received == [None, RECEIVED]
+    assert [note.data["text"] for note in one.notes if note.kind == "not_ended"] == [
+        "a coalescing block of group 0 was never ended, perhaps because of an exception: "
+        "the ends of its calls (1) are unknown"
+    ]
+
+
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_a_block_that_an_exception_left_does_not_end_with_the_one_around_it(
+    first: Callable[..., First], kernels: str
+) -> None:
+    one = first("inner_body_raises", kernels)
+    assert one.found == [[0, 1], [], []] and one.received == [RECEIVED, None, RECEIVED]
+    assert len([note for note in one.notes if note.kind == "not_ended"]) == 1
+
+
+def test_the_work_of_several_calls_does_not_say_who_sent(first: Callable[..., First]) -> None:
+    one = first("any_source_together")
+    assert one.found == [] and one.received == [RECEIVED, RECEIVED]
+    assert [call.source_rank for call in one.calls] == [-1, -1]
+
+
+def test_a_rescued_work_fills_what_all_of_its_calls_receive(first: Callable[..., First]) -> None:
+    filled, error = first("rescued").found
+    assert filled[:3] == [0, 1, 2] and 5 not in filled, "the second Work lacks what one of its calls receives"
+    assert error == "the peer is gone"
+
+
+@pytest.mark.parametrize("kernels", ["native", "python"])
+def test_calls_that_cannot_be_issued_together_have_failed(first: Callable[..., First], kernels: str) -> None:
+    one = first("end_raises", kernels)
     assert one.found == ["the peer is gone", []]
     assert [call.state for call in one.calls] == [State.FAILED, State.FAILED]
     assert all(call.failure is not None and "the peer is gone" in call.failure.text for call in one.calls)
 
 
-@pytest.mark.parametrize("scenario", ["messages_together", "sync_together"])
-def test_the_python_kernels_keep_nothing_of_calls_that_are_issued_together(
-    first: Callable[..., First], scenario: str
-) -> None:
+def test_the_python_kernels_keep_nothing_of_calls_that_have_one_work(first: Callable[..., First]) -> None:
     """What they receive is not there yet."""
-    one = first(scenario, "python")
+    one = first("messages_together", "python")
     assert one.found == [[], []] and one.received[:2] == [None, None]

@@ -4,6 +4,7 @@ with tensors of a device that Python made. Reports which calls are open when."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import rank
@@ -30,6 +31,10 @@ def tensor() -> torch.Tensor:
     return torch._C._acc.create_empty_tensor((4,), torch.uint8)
 
 
+def empty(size: Sequence[int], **_: Any) -> torch.Tensor:
+    return torch._C._acc.create_empty_tensor(tuple(size), torch.uint8)
+
+
 def on_host(tensor: torch.Tensor, **_: Any) -> torch.Tensor:
     return torch.full(tensor.shape, 7, dtype=tensor.dtype)
 
@@ -48,14 +53,145 @@ def polled() -> list[Any]:
     return [before, works[0].is_completed(), recorder.in_flight()]
 
 
-def sync_together() -> list[Any]:
+def synchronized() -> list[Any]:
+    """A barrier has no tensor that tells its device."""
+    work = dist.barrier(async_op=True)
+    work.synchronize()
+    before = recorder.in_flight()
+    fake_nccl.complete()
+    work.synchronize()
+    return [before, recorder.in_flight()]
+
+
+def all_reduce_at_once(group: Any = None) -> None:
+    """As `dist.all_reduce`, but not taken out of a block of calls that are issued together."""
     options = dist.AllreduceOptions()
     options.asyncOp = False
+    (group or dist.group.WORLD).allreduce([tensor()], options)
+
+
+def sync_together() -> list[Any]:
     with dist._coalescing_manager(device=DEVICE):
         for _ in range(2):
-            dist.group.WORLD.allreduce([tensor()], options)
+            all_reduce_at_once()
         before = recorder.in_flight()
     return [before, recorder.in_flight()]
+
+
+def alone_in_a_block() -> list[Any]:
+    """Without a device, the block issues only those together that it takes out."""
+    with dist._coalescing_manager():
+        all_reduce_at_once()
+        return recorder.in_flight()
+
+
+def fast(*, is_async: bool = False, device: torch.device | None = DEVICE) -> list[Any]:
+    """The block takes the calls out, and issues one for all of them."""
+    at_the_end = []
+    ours = dist.ProcessGroup._end_coalescing
+
+    def end(*args: Any) -> Any:
+        at_the_end.append(recorder.in_flight())
+        return ours(*args)
+
+    dist.ProcessGroup._end_coalescing = end
+    with dist._coalescing_manager(device=device, async_ops=is_async) as block:
+        for _ in range(2):
+            dist.all_reduce(tensor())
+    after = recorder.in_flight()
+    if is_async:
+        block.wait()
+    return [*at_the_end, after, recorder.in_flight()]
+
+
+def fast_async() -> list[Any]:
+    return fast(is_async=True)
+
+
+def fast_alone() -> list[Any]:
+    return fast(device=None)
+
+
+def nested() -> list[Any]:
+    """What the inner group issues is not there before the outer one has ended."""
+    other = dist.new_group()
+    with dist._coalescing_manager(device=DEVICE):
+        all_reduce_at_once()
+        with dist._coalescing_manager(other, DEVICE):
+            all_reduce_at_once(other)
+        between = recorder.in_flight()
+        all_reduce_at_once()
+        before = recorder.in_flight()
+    return [between, before, recorder.in_flight()]
+
+
+def nested_messages() -> list[Any]:
+    """The outer group has no call of its own, and so no Work: nothing says when the inner one's are complete."""
+    other = dist.new_group()
+    with dist._coalescing_manager(device=DEVICE):
+        with dist._coalescing_manager(other, DEVICE, async_ops=True) as inner:
+            dist.irecv(tensor(), PEER, group=other)
+        inner.wait()
+        before = recorder.in_flight()
+    return [before, recorder.in_flight()]
+
+
+def body_raises() -> list[Any]:
+    """The block is left without an end. The next one of its group has its own calls alone."""
+    try:
+        with dist._coalescing_manager(device=DEVICE):
+            all_reduce_at_once()
+            raise KeyError
+    except KeyError:
+        left = recorder.in_flight()
+    with dist._coalescing_manager(device=DEVICE):
+        all_reduce_at_once()
+        before = recorder.in_flight()
+    return [left, before, recorder.in_flight()]
+
+
+def inner_body_raises() -> list[Any]:
+    """The inner block is left without an end, and the outer one goes on."""
+    other = dist.new_group()
+    with dist._coalescing_manager(device=DEVICE):
+        all_reduce_at_once()
+        try:
+            with dist._coalescing_manager(other, DEVICE):
+                all_reduce_at_once(other)
+                raise KeyError
+        except KeyError:
+            before = recorder.in_flight()
+    after = recorder.in_flight()
+    all_reduce_at_once(other)
+    return [before, after, recorder.in_flight()]
+
+
+def any_source_together() -> list[Any]:
+    with dist._coalescing_manager(device=DEVICE, async_ops=True) as block:
+        dist.irecv(tensor(), PEER)
+        dist.irecv(tensor())
+    block.wait()
+    return recorder.in_flight()
+
+
+def rescued() -> list[Any]:
+    """The backend's peers are gone: a replay fills what all calls of the Work receive."""
+    ops = [dist.P2POp(dist.irecv, tensor(), PEER) for _ in range(3)]
+    works = [dist.batch_isend_irecv(ops)[0] for _ in range(2)]
+    filled: list[int] = []
+
+    def fill(record_id: int, op: str, outputs: list[torch.Tensor]) -> bool:
+        filled.append(record_id)
+        return record_id != 4  # of the second Work
+
+    fake_nccl.fail_the_wait()
+    recorder.handover(fill)
+    works[0].wait()
+    try:
+        works[1].wait()
+    except RuntimeError as error:
+        return [filled, str(error).splitlines()[0]]
+    raise AssertionError("nothing was raised")
 
 
 def messages_together() -> list[Any]:
@@ -76,14 +212,15 @@ def end_raises() -> list[Any]:
     raise AssertionError("nothing was raised")
 
 
-copies = torch.library.Library("aten", "IMPL")
-copies.impl("_to_copy", on_host, "PrivateUse1")
+of_device = torch.library.Library("aten", "IMPL")
+of_device.impl("empty.memory_format", empty, "PrivateUse1")
+of_device.impl("_to_copy", on_host, "PrivateUse1")
 dist.Backend.register_backend("fake", lambda store, rank, size, timeout: fake_nccl.make(rank, size), devices=["npu"])
 
 recorder.open(str(FOLDER), RANK, 1 << 20, 1 << 20, True, True, True, False, True)
 recorder.mode(1)
 dist.init_process_group("fake", store=dist.HashStore(), rank=RANK, world_size=WORLD + 1)
 recorder.window(True, 0, 0)
-found = {each.__name__: each for each in (sync, polled, sync_together, messages_together, end_raises)}[ARGUMENTS[0]]()
+found = globals()[ARGUMENTS[0]]()
 rank.report({"found": found, "lost": recorder.stats()["lost"]})
 dist.destroy_process_group()

@@ -1,8 +1,9 @@
 """Two ranks that learn and register a state for which all of them must be asked: `gathered_state.py KIND`, which is
 `loader` (it counts over all ranks), `handled` (it goes on alone where it cannot), or `fsdp1`, which an object of the
-program's asks."""
+program's asks; `frozen` is the same in a program that keeps the garbage collector from its objects."""
 
 import contextlib
+import gc
 import hashlib
 import sys
 
@@ -41,10 +42,13 @@ class Loader:
 dist.init_process_group("gloo")
 torch.manual_seed(0)
 model, loader = torch.nn.Linear(8, 8), Loader()
-if KIND == "fsdp1":
+IS_SHARDED = KIND in ("fsdp1", "frozen")
+if IS_SHARDED:
     model = FullyShardedDataParallel(model, device_id=torch.device("cpu"))
+if KIND == "frozen":
+    gc.freeze()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-prismdbg.restore_point(state=State() if KIND == "fsdp1" else loader)
+prismdbg.restore_point(state=State() if IS_SHARDED else loader)
 digest = hashlib.sha256()
 for step in range(6):
     loader.taken += 1

@@ -14,7 +14,7 @@ HOOKS = plain_environment(PYTHONPATH=str(ROOT / "examples" / "vendored"))
 
 
 @pytest.mark.parametrize("kernels", [[], ["--python-kernels"]], ids=["native", "python"])
-@pytest.mark.parametrize("kind", ["loader", "handled", "fsdp1"])
+@pytest.mark.parametrize("kind", ["loader", "handled", "fsdp1", "frozen"])
 def test_a_state_that_is_gathered_is_asked_of_no_rank(kind: str, kernels: list[str], tmp_path: Path) -> None:
     job = forked(PROGRAM, kind, ranks=2)
     bare = run(job, tmp_path / "bare.txt", env=HOOKS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +12,7 @@ from logs import MILLISECOND_NS, Job, leave_open, put_on_device
 
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.nonfinite import Birth, FirstNonfinite
+from prismdbg.diagnosis.stops import find_stops
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.exporters.perfetto_waits import Arrivals
@@ -214,3 +217,66 @@ def test_a_rank_without_an_optimizer_is_compared_by_time_alone() -> None:
     job.call(group="first", sends_nan={0}, receives_nan={0, 1})
     found = first_nan(job)
     assert (found.ranks, found.certainty) == ((2, 0), Certainty.LIKELY)
+
+
+def gone_on(*, holds_up: bool, came: bool = False) -> Job:
+    """Rank 0 issues a call of the side group that rank 1 lacks, and goes on with steps of the world. The device has not
+    come to the later call of the side group, or that has ended."""
+    job = Job(2)
+    job.group("side", (0, 1))
+    job.steps(2)
+    job.call(group="side", only=None if came else {0}, done=False)
+    job.steps(2)
+    job.call(group="side", only=None if came else {0}, done=not holds_up)
+    job.steps(3)
+    put_on_device(job)
+    return job
+
+
+def test_a_call_that_holds_up_a_later_one_of_its_group_was_not_left_behind() -> None:
+    """The world's calls pass it by, on a stream of their own."""
+    found = [text for _, text in verdicts(gone_on(holds_up=True)) if "group side" in text]
+    assert len(found) == 1 and found[0].startswith("rank 0 waits in all_reduce, group side #0, 2.1 for ")
+    assert found[0].endswith("rank 1 never joined it")
+
+
+def test_a_call_that_a_later_one_of_its_group_has_passed_was_left_behind() -> None:
+    assert [text for _, text in verdicts(gone_on(holds_up=False)) if "waits in" in text] == []
+
+
+def test_works_that_all_members_kept_and_never_waited_for_are_no_hang() -> None:
+    assert [text for _, text in verdicts(gone_on(holds_up=True, came=True)) if "group side" in text] == []
+
+
+def calls_made(action: Callable[[], object]) -> int:
+    made = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal made
+        made += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return made
+
+
+def test_what_deciding_stops_takes_grows_with_the_number_of_ranks() -> None:
+    """Four times the ranks: 4 times the calls of functions, not 16 or 64 times."""
+
+    def made(world: int) -> int:
+        job = Job(world)
+        job.steps(2)
+        job.call(without={1}, done=False)
+        put_on_device(job)
+        leave_open(job, 1, 1)
+        evidence = Evidence(logs=job.logs, world_size=world, ended_wall_ns=job.now_ns + MINUTE_NS)
+        found: list[Any] = []
+        calls = calls_made(lambda: found.extend(find_stops(evidence)))
+        assert [verdict.stall.never_came for verdict in found] == [(1,)]
+        return calls
+
+    assert made(512) < 6 * made(128)

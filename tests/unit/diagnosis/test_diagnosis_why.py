@@ -162,6 +162,13 @@ class TestPartialEvidence:
         assert stopped.certainty is not Certainty.CERTAIN
         assert diagnosis.missing == ("no log of rank 2: not recorded, or it issued no collective",)
 
+    def test_a_block_that_was_never_ended_is_said(self) -> None:
+        job = Job(2)
+        job.steps(2)
+        job.note(1, "not_ended", text="a coalescing block of group 0 was never ended")
+
+        assert diagnose(evidence(job)).missing == ("rank 1: a coalescing block of group 0 was never ended",)
+
     def test_a_log_that_breaks_off_is_not_held_to_what_it_lacks(self) -> None:
         job = Job(2)
         job.steps(2)

@@ -62,11 +62,8 @@ std::shared_ptr<PendingCollective> begin(const OpInfo& op, c10::ArrayRef<c10::IV
   return nullptr;
 }
 
-// NCCL gives no Work where the calling thread's stream is behind the call, and of calls that are issued together.
+// NCCL gives no Work where the calling thread's stream is behind the call.
 void end_without_work(const std::shared_ptr<PendingCollective>& pending) {
-  if (!pending->on_host() && join_coalesced(pending)) {
-    return;
-  }
   if (pending->on_host() || pending->is_sync()) {
     pending->finish(Status::ok);
   } else {  // what it receives is not there yet, and nobody says when
@@ -74,8 +71,12 @@ void end_without_work(const std::shared_ptr<PendingCollective>& pending) {
   }
 }
 
-// Puts our Work around the backend's, which is what the operator left on top of the stack.
+// Puts our Work around the backend's, which is what the operator left on top of the stack. That of one of several calls
+// that are issued together says nothing: it ends with them.
 void wrap_work(torch::jit::Stack& stack, const std::shared_ptr<PendingCollective>& pending) {
+  if (!pending->on_host() && join_coalesced(pending)) {
+    return;
+  }
   c10::IValue& top = stack.back();
   auto inner = top.isNone() ? nullptr : top.toCustomClass<c10d::Work>();
   if (!inner) {

@@ -10,30 +10,30 @@
 
 namespace prismdbg {
 
-void PendingCollective::finish(Status status, int32_t source, bool may_wait) noexcept {
+void PendingCollective::finish(Status status, int32_t source, Patience patience) noexcept {
   if (!is_finished()) {
-    write_once(status, source, nullptr, may_wait);
+    write_once(status, source, nullptr, patience);
   }
   for (const auto& follower : followers_) {
-    follower->finish(status, source, may_wait);
+    follower->finish(status, kNoPeer, patience);
   }
 }
 
 void PendingCollective::fail(const std::exception_ptr& error, bool at_issue) noexcept {
   if (!is_finished()) {
     const Failure failure = failure_of(error, at_issue);
-    write_once(Status::failed, kNoPeer, &failure, false);
+    write_once(Status::failed, kNoPeer, &failure, Patience::none);
   }
   for (const auto& follower : followers_) {
     follower->fail(error, at_issue);
   }
 }
 
-void PendingCollective::write_once(Status status, int32_t source, const Failure* failure, bool may_wait) noexcept {
+void PendingCollective::write_once(Status status, int32_t source, const Failure* failure, Patience patience) noexcept {
   const WithoutGil released;  // who comes later waits here, and may hold Python's lock
   std::call_once(once_, [&] {
     try {
-      write(status, source, failure, may_wait);
+      write(status, source, failure, patience);
     } catch (const std::exception& error) {
       state().recorder.lose("events", error.what());
     }
@@ -41,9 +41,9 @@ void PendingCollective::write_once(Status status, int32_t source, const Failure*
   });
 }
 
-void PendingCollective::write(Status status, int32_t source, const Failure* failure, bool may_wait) {
+void PendingCollective::write(Status status, int32_t source, const Failure* failure, Patience patience) {
   if (status == Status::ok && !device_.is_cpu() && state().recorder.mode() == 1) {
-    write_when_done(source, may_wait);
+    write_when_done(source, patience);
   } else {
     Ending ending{.status = status, .source = source, .failure = failure};
     guarded(  // its device may have failed, too
@@ -66,7 +66,7 @@ void PendingCollective::write(Status status, int32_t source, const Failure* fail
 }
 
 // The calling thread's stream is behind the collective, so that its outputs are there for whatever is begun on it now.
-void PendingCollective::write_when_done(int32_t source, bool may_wait) {
+void PendingCollective::write_when_done(int32_t source, Patience patience) {
   const Recorder& recorder = state().recorder;
   std::shared_ptr<Look> received;
   std::shared_ptr<HostBytes> read_here;
@@ -75,9 +75,10 @@ void PendingCollective::write_when_done(int32_t source, bool may_wait) {
     const bool reads = receives_ && !here.is_unreadable;
     if (here.tensors) {
       received = state().devices.look(*here.tensors, {.nonfinite = recorder.nan_check() && reads,
-                                                      .copies = recorder.keeps_payloads() && reads});
+                                                      .copies = recorder.keeps_payloads() && reads,
+                                                      .waits_for_room = patience != Patience::none});
     }
-    if (!received && reads && may_wait) {
+    if (!received && reads && patience == Patience::for_device) {
       read_here = copied();
     }
   }
@@ -162,7 +163,15 @@ bool PendingCollective::rescue() noexcept {
   }
   const WithoutGil released;
   const std::lock_guard<std::mutex> lock(rescue_mutex_);
-  if (!is_rescued() && prismdbg::rescue(ticket_.record_id, op_.name, outputs_, rescued_source_)) {
+  if (is_rescued()) {
+    return true;
+  }
+  for (const auto& follower : followers_) {  // what this one's Work tells holds for them, too
+    if (!follower->rescue()) {
+      return false;
+    }
+  }
+  if (prismdbg::rescue(ticket_.record_id, op_.name, outputs_, rescued_source_)) {
     rescued_.store(true, std::memory_order_release);
   }
   return is_rescued();

@@ -17,6 +17,10 @@
 
 namespace prismdbg {
 
+// What the calling thread may wait for, to read what was received on a device: nothing, a bounded time for room to copy
+// it into, or also the device itself, where it can be read in no other way.
+enum class Patience : uint8_t { none, for_room, for_device };
+
 class PendingCollective {
  public:
   PendingCollective(const OpInfo& op, const Ticket& ticket, std::vector<at::Tensor> outputs, bool receives,
@@ -31,19 +35,23 @@ class PendingCollective {
         sent_(std::move(sent)) {}
   ~PendingCollective();
 
-  // Of calls that are issued together: `followers` end as this one does.
-  void lead(std::vector<std::shared_ptr<PendingCollective>> followers) { followers_ = std::move(followers); }
+  // Of calls that are issued together: `followers` end as this one does, and its Work is that of all.
+  void lead(std::vector<std::shared_ptr<PendingCollective>> followers) {
+    followers_ = std::move(followers);
+    leads_ = true;
+  }
 
-  // Writes the completion; only the first call counts, later ones wait for it. `may_wait`: for the device, where it can
-  // be read in no other way.
-  void finish(Status status, int32_t source = kNoPeer, bool may_wait = true) noexcept;
+  // Writes the completion; only the first call counts, later ones wait for it. `source`: of this one, not of those that
+  // follow it.
+  void finish(Status status, int32_t source = kNoPeer, Patience patience = Patience::for_device) noexcept;
   void fail(const std::exception_ptr& error, bool at_issue = false) noexcept;
   // The program dropped the work without waiting: complete for all it will ever know, and nothing was received.
   void abandon() noexcept;
 
   bool is_finished() const { return finished_.load(std::memory_order_acquire); }
   bool is_rescued() const { return rescued_.load(std::memory_order_acquire); }
-  bool receives_from_any() const { return op_.is_p2p && op_.root < 0; }
+  // Whether its Work says who has sent it. That of several calls does not.
+  bool receives_from_any() const { return op_.is_p2p && op_.root < 0 && !leads_; }
   // Whether the program did not ask for a Work.
   bool is_sync() const { return is_sync_; }
   bool on_host() const { return device_.is_cpu(); }
@@ -52,16 +60,17 @@ class PendingCollective {
   // What the calling thread's stream does from here on may change what was received: that comes behind its look.
   void hold_back() noexcept;
 
-  // After a handover: has Python fill the outputs in the backend's place. False where it cannot.
+  // After a handover: has Python fill the outputs in the backend's place, also of those that follow. False where it
+  // cannot.
   bool rescue() noexcept;
   int rescued_source() const { return rescued_source_; }
   const std::vector<at::Tensor>& outputs() const { return outputs_; }
 
  private:
-  void write_once(Status status, int32_t source, const Failure* failure, bool may_wait) noexcept;
-  void write(Status status, int32_t source, const Failure* failure, bool may_wait);
+  void write_once(Status status, int32_t source, const Failure* failure, Patience patience) noexcept;
+  void write(Status status, int32_t source, const Failure* failure, Patience patience);
   // Of one on a device: what it received is looked at there, and it is complete when that is done.
-  void write_when_done(int32_t source, bool may_wait);
+  void write_when_done(int32_t source, Patience patience);
   // In the host's memory; null where it cannot be read.
   std::shared_ptr<HostBytes> copied() const noexcept;
 
@@ -76,6 +85,7 @@ class PendingCollective {
   std::shared_ptr<Look> sent_;    // what was sent, where the device looks at it
   std::weak_ptr<Look> received_;  // once it is finished, until that is done
   std::vector<std::shared_ptr<PendingCollective>> followers_;
+  bool leads_ = false;
   std::once_flag once_;
   std::atomic<bool> finished_{false};
   std::mutex rescue_mutex_;

@@ -123,8 +123,9 @@ bool RecordingWork::isCompleted() {
     return true;
   }
   const bool completed = inner_->isCompleted();
-  if (completed && inner_->isSuccess()) {
-    pending_->finish(Status::ok, source());  // on a device, who waits later on another stream is held back behind its look
+  if (completed && !inner_->exception()) {  // not isSuccess: a backend may throw there
+    // On a device, who waits later on another stream is held back behind its look.
+    pending_->finish(Status::ok, source(), Patience::none);
     pending_->hold_back();
   } else if (completed && !pending_->rescue()) {
     pending_->fail(inner_->exception());
@@ -153,7 +154,7 @@ void RecordingWork::synchronize() {
     return;
   }
   inner_->synchronize();
-  if (!pending_->on_host() || (inner_->isCompleted() && inner_->isSuccess())) {
+  if (!pending_->on_host() || (inner_->isCompleted() && !inner_->exception())) {
     pending_->finish(Status::ok, source());
     pending_->hold_back();
   }
@@ -185,7 +186,7 @@ c10::intrusive_ptr<Future> RecordingWork::getFuture() {
         }
         pending->fail(done.exception_ptr());
       } else if (!pending->receives_from_any()) {
-        pending->finish(Status::ok, kNoPeer, pending->on_host());  // this thread's streams are behind those of the backend
+        pending->finish(Status::ok, kNoPeer, Patience::for_room);  // this thread's streams are behind those of the backend
         pending->hold_back();
       }
       return done.value();

@@ -43,7 +43,8 @@ void Look::take_room(const DeviceTensors& tensors, const Wanted& wanted) {
   if (!PinnedMemory::can_hold(taken_bytes)) {
     throw std::bad_alloc();
   }
-  const auto deadline = std::chrono::steady_clock::now() + kLongestForRoom;
+  const auto now = std::chrono::steady_clock::now();
+  const auto deadline = wanted.waits_for_room ? now + kLongestForRoom : now;
   for (const Span& span : tensors.spans) {
     if (wanted.copies && span.size_bytes != 0) {
       const auto buffer = memory_.take(span.size_bytes, deadline);

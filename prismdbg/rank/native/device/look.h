@@ -24,6 +24,7 @@ struct Wanted {
   bool fingerprint = false;
   bool nonfinite = false;
   bool copies = false;
+  bool waits_for_room = true;  // a bounded time, for what is copied
 };
 
 class Look {
