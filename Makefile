@@ -15,7 +15,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 # program=package: what must be there, and the Debian package that brings it
 PROGRAMS := g++=g++ dockerd=docker.io mmdebstrap=mmdebstrap ip=iproute2 nft=nftables tmux=tmux zstd=zstd \
-	rsvg-convert=librsvg2-bin ssh-keygen=openssh-client bindfs=bindfs
+	rsvg-convert=librsvg2-bin ssh-keygen=openssh-client bindfs=bindfs rsync=rsync
+# Tests start an ssh server of their own; whoever does not want the package (it starts one, too) sees them skipped.
+ifdef CI
+PROGRAMS += sshd=openssh-server
+endif
 
 help: ## List all targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -33,7 +37,7 @@ system:
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 		echo "missing: $${missing[*]} (as root on Debian: apt-get install $${missing[*]}); going on without" >&2; exit 0; fi; \
 	echo "installing with apt-get: $${missing[*]}" >&2; \
-	export DEBIAN_FRONTEND=noninteractive; \
+	export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1; \
 	apt-get update -qq >&2; \
 	apt-get install -y -qq --no-install-recommends "$${missing[@]}" >&2
 
