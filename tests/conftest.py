@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 from broad import is_broad, unknown
-from disk_space import DiskSpace
+from disk_space import DiskSpace, limit_files
 from hypothesis import HealthCheck, settings
 from spawning import Spawn
 from unstable import Unstable
@@ -53,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("COLUMNS", "LINES"):  # a worker has them, and a screen would believe them, not its terminal
         os.environ.pop(name, None)
     config.pluginmanager.register(DiskSpace())
+    limit_files()
     if config.getoption("name_unstable"):
         config.pluginmanager.register(Unstable())
 

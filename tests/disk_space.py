@@ -1,21 +1,42 @@
-"""Ends a run of tests before its disk is full: one line with what fills it, in place of hundreds of failures."""
+"""What keeps a run of tests from filling its disk: hundreds of tests would fail, and none of them would say why."""
 
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 LEAST_BYTES = 2 << 30  # a whole run, with a container engine and a cache for each worker, takes about 20 GB
+MAX_FILE_BYTES = 16 << 30  # for whatever the tests start, so that one runaway does not take the whole disk
 NAMED = 12
 
 
+def limit_files() -> None:
+    """The soft limit only: what a test or prismdbg sets itself counts."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if soft == resource.RLIM_INFINITY or soft > MAX_FILE_BYTES:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, hard))
+
+
+@contextmanager
+def files_of_any_size() -> Iterator[None]:
+    """For files that are nearly all hole."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limits[1], limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 class DiskSpace:
-    """Looks after each test, in each worker."""
+    """Ends the run before the disk is full, and names what fills it. Looks after each test, in each worker."""
 
     def __init__(self, least_bytes: int = LEAST_BYTES, roots: tuple[Path, ...] = ()) -> None:
         self._least_bytes = least_bytes

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from disk_space import DiskSpace, largest
+from disk_space import MAX_FILE_BYTES, DiskSpace, files_of_any_size, largest
 
 
 def item() -> Any:
@@ -28,6 +30,14 @@ def test_the_largest_folders(tmp_path: Path) -> None:
         for number, part in enumerate(parts):
             (tmp_path / name / str(number)).write_bytes(b"x" * part)
     (tmp_path / "sparse").touch()
-    with (tmp_path / "sparse").open("r+b") as file:
+    with files_of_any_size(), (tmp_path / "sparse").open("r+b") as file:
         file.truncate(1 << 40)
     assert [path.name for _, path in largest([tmp_path])][:2] == ["many", "one"]
+
+
+def test_no_file_of_a_test_takes_the_whole_disk(tmp_path: Path) -> None:
+    """Nor one of what it starts."""
+    grow = "import os, sys; os.truncate(os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), int(sys.argv[2]))"
+    for size, fits in ((MAX_FILE_BYTES, True), (MAX_FILE_BYTES + 1, False)):
+        command = [sys.executable, "-c", grow, str(tmp_path / "file"), str(size)]
+        assert (subprocess.run(command, capture_output=True).returncode == 0) == fits

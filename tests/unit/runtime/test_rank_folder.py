@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from counting import short_folder
+from disk_space import files_of_any_size
 
 from prismdbg.errors import CapsuleError, RankLost
 from prismdbg.protocol.client import AgentClient
@@ -54,7 +55,7 @@ def nothing(_: Path, __: Path) -> None:
 
 
 def sparse(name: Path, _: Path) -> None:
-    with name.open("wb") as file:
+    with files_of_any_size(), name.open("wb") as file:
         file.truncate(1 << 42)
 
 
@@ -95,7 +96,7 @@ def test_it_can_be_started_again_from_a_checkpoint(own: RankFolder, secret: Path
 
 
 def test_of_a_huge_output_only_the_end_is_read(own: RankFolder) -> None:
-    with (own.path / OUTPUT).open("r+b") as file:
+    with files_of_any_size(), (own.path / OUTPUT).open("r+b") as file:
         file.seek(1 << 42)
         file.write(b"the end")
     assert own.output.newest(7) == b"the end"
