@@ -12,6 +12,7 @@ from prismdbg.diagnosis.evidence import Evidence, SeenIncident
 from prismdbg.diagnosis.failures import Died, Raised
 from prismdbg.diagnosis.stack_positions import position_lines
 from prismdbg.diagnosis.verdict import Certainty, Verdict
+from prismdbg.model.collective import State
 from prismdbg.model.moment import Moment
 
 _TOLD_BY = {  # kinds of verdicts that tell of the same
@@ -27,12 +28,13 @@ _TOLD_BY = {  # kinds of verdicts that tell of the same
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedIncident(Verdict):
     """`stands`: where the ranks stood, as far as their stacks were taken. attempt: of the job, from 0; is_earlier:
-    the job was restarted since."""
+    the job was restarted since. completed_ns: how long the call of a hang took that completed after all."""
 
     incident: Incident
     attempt: int
     is_earlier: bool
     stands: tuple[str, ...]
+    completed_ns: int | None = None
 
     kind = "incident"
 
@@ -43,14 +45,20 @@ class RecordedIncident(Verdict):
     @property
     def text(self) -> str:
         before = f" (attempt {self.attempt + 1})" if self.attempt or self.is_earlier else ""
-        return f"{self.incident.kind}{before}: {self.incident.text}"
+        text = f"{self.incident.kind}{before}: {self.incident.text}"
+        if self.completed_ns is None:
+            return text
+        return (
+            f"{text}; but the log of rank {self.ranks[0]} shows that it completed after {self.completed_ns / 1e9:.1f} s"
+        )
 
     @property
     def lines(self) -> tuple[str, ...]:
         return self.stands
 
     def details(self) -> dict[str, Any]:
-        return {"incident": str(self.incident.kind), "attempt": self.attempt}
+        details = {"incident": str(self.incident.kind), "attempt": self.attempt}
+        return details | ({} if self.completed_ns is None else {"completed_ns": self.completed_ns})
 
 
 def find_recorded_incidents(evidence: Evidence, verdicts: Sequence[Verdict]) -> Iterator[RecordedIncident]:
@@ -75,12 +83,29 @@ def ways_to_tell(incident: Incident) -> tuple[str, ...]:
 
 def _recorded_incident(evidence: Evidence, seen: SeenIncident) -> RecordedIncident:
     is_hang = seen.incident.kind is IncidentKind.HANG and seen.attempt == evidence.attempt
+    completed_ns = _completed_ns(evidence, seen) if is_hang else None
     return RecordedIncident(
-        certainty=Certainty.CERTAIN,
+        certainty=Certainty.CERTAIN if completed_ns is None else Certainty.HINT,
         began_wall_ns=0,  # it was told first
         ranks=seen.ranks,
         incident=seen.incident,
         attempt=seen.attempt,
         is_earlier=seen.attempt < evidence.attempt,
         stands=tuple(position_lines(evidence.stacks)) if is_hang else (),
+        completed_ns=completed_ns,
     )
+
+
+def _completed_ns(evidence: Evidence, seen: SeenIncident) -> int | None:
+    """How long the call of a hang took on the rank that waited longest; None where its log does not say that it
+    completed."""
+    moment, log = seen.incident.moment, evidence.columns.get(seen.ranks[0]) if seen.ranks else None
+    if moment is None or log is None:
+        return None
+    row = log.row_at(moment)
+    if row == len(log) or log.moment(row) != moment:
+        return None
+    call = log.collective(row)
+    if call.state is not State.COMPLETED or call.time_completed_ns is None:
+        return None
+    return call.time_completed_ns - call.time_created_ns
