@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from prismdbg.capsule.incident_traits import TRAITS
@@ -15,6 +15,7 @@ from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.model.collective import State
 from prismdbg.model.moment import Moment
 
+_AFTER_ALL = 1 << 62
 _TOLD_BY = {  # kinds of verdicts that tell of the same
     IncidentKind.HANG: ("stopped",),
     IncidentKind.NAN: ("nonfinite",),
@@ -72,8 +73,19 @@ def find_recorded_incidents(evidence: Evidence, verdicts: Sequence[Verdict]) -> 
         only_one_log = evidence.of_capsule and seen.incident.kind is IncidentKind.HANG
         follows = TRAITS[seen.incident.kind].is_raised and followers.issuperset(seen.ranks)
         is_told = follows or bool(told.intersection(ways_to_tell(seen.incident)))
+        came_later = _came_later(seen.incident, verdicts)
+        is_told &= not came_later
         if seen.attempt != evidence.attempt or only_one_log or not is_told:
-            yield _recorded_incident(evidence, seen)
+            found = _recorded_incident(evidence, seen)
+            yield replace(found, began_wall_ns=_AFTER_ALL) if came_later else found
+
+
+def _came_later(incident: Incident, verdicts: Sequence[Verdict]) -> bool:
+    """A NaN or Inf that was the first one anew, in a step after those of which the verdicts tell."""
+    if incident.kind is not IncidentKind.NAN or incident.moment is None:
+        return False
+    steps = [each.moment.step for each in verdicts if each.kind in ways_to_tell(incident) and each.moment is not None]
+    return bool(steps) and incident.moment.step > max(steps)
 
 
 def ways_to_tell(incident: Incident) -> tuple[str, ...]:

@@ -61,3 +61,17 @@ def test_a_hang_whose_call_did_not_complete_stays_certain() -> None:
     evidence = Evidence(logs={0: job.logs[0]}, incidents=(hang,), of_capsule=True)
     (shown,) = find_recorded_incidents(evidence, [])
     assert shown.certainty is Certainty.CERTAIN and shown.text == "hang: x"
+
+
+@pytest.mark.parametrize(("step", "is_shown"), [(2, False), (3, False), (20, True)])
+def test_a_nan_that_was_the_first_one_anew_is_shown_beside_the_first_of_all(step: int, is_shown: bool) -> None:
+    job = Job(2)
+    job.steps(3)
+    job.call(sends_nan={1}, receives_nan={0, 1})
+    nan = SeenIncident(
+        incident=Incident(kind=IncidentKind.NAN, text="seen", moment=Moment(step, 1)), ranks=(1,), attempt=0
+    )
+    verdicts = diagnose(Evidence(logs=job.logs, incidents=(nan,))).verdicts
+    assert [one.kind for one in verdicts if one.kind in ("nonfinite", "incident")] == ["nonfinite"] + [
+        "incident"
+    ] * is_shown
