@@ -257,7 +257,7 @@ class Supervisor:
             self._hangs.died(death.name)
             if not self._processes[death.name].ended_by_itself():
                 failed.setdefault(attempt_of(death.name), []).append(death)
-        told = told_together(deaths, wall_ns())
+        told = told_together(deaths, wall_ns(), self._deaths.ends())
         firsts = [likely_first(some, self._raised(some)) for some in failed.values()]
         return [wanted for death in firsts if death.name not in told for wanted in self._died(death)]
 
