@@ -9,7 +9,7 @@ from pathlib import Path
 
 from prismdbg.capsule import checked_json, files, layout, transfer
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log.coverage import capsule_span, gaps
+from prismdbg.capsule.log.coverage import NOTHING_TO_COMPARE, capsule_span, gaps
 from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.capsule.memory_reader import read_parts
@@ -26,6 +26,7 @@ class Severity(StrEnum):
     NOTE = "note"  # worth knowing; a replay is still what it says
 
 
+INCONCLUSIVE = f"a replay is inconclusive: {NOTHING_TO_COMPARE}"
 _VERBS = frozenset({"begins", "cannot", "contains", "ends", "has", "is", "lacks", "was"})
 
 
@@ -225,6 +226,8 @@ def _log(capsule: Capsule) -> Iterator[Finding]:
         yield Finding(Severity.FATAL, layout.LOG, f"is of rank {log.rank}, expected {capsule.manifest.rank}")
     for text in gaps(log, span, capsule.log, capsule.manifest):
         yield Finding(Severity.FATAL, layout.LOG, text)
+    if span.has_nothing_to_compare:
+        yield Finding(Severity.NOTE, layout.LOG, INCONCLUSIVE)
 
 
 def _notes(manifest: Manifest) -> Iterator[Finding]:

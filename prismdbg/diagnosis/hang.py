@@ -207,6 +207,13 @@ class HangDetector:
             needed = max(needed, BUSY_FACTOR * self._bound_ns)
         return min(needed, MOST_FACTOR * self._bound_ns)
 
+    def has_gone_on(self, report: HangReport) -> bool:
+        """Whether nobody waits in that collective any more, as far as the events say: it completed, or the job was
+        restarted. Whoever ended in it still counts."""
+        return not any(
+            self._ranks[wait.rank].open.get(wait.collective.record_id) is wait.collective for wait in report.stall.waits
+        )
+
     def suspects(self, now_ns: int) -> bool:
         """Whether somebody has waited for half the bound, and who never came is not parked."""
         return bool(self._stalls(now_ns))

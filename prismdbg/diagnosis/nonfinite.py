@@ -6,8 +6,9 @@ From a rank's first made-up answer on nothing is concluded from its values: they
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ from prismdbg.log.columns import NOT_ENDED, Bools, LogColumns
 from prismdbg.model.collective import Collective, Group, State
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import FROM_ROOT, OPS
+from prismdbg.model.plurals import counted
 
+_LATER = 4  # skipped steps that are told one by one
 LATE_NS = 2_000_000  # times of a device's ends are at most that much late
 
 
@@ -37,7 +40,9 @@ class FirstNonfinite(Verdict):
     """`call`: the first to send it, or else the first to receive it. `others` sent it on their own account, too.
 
     received: ranks that only passed on what they had received, or received it and sent none.
-    was_skipped: a gradient scaler then skipped the optimizer on the rank of `call`. have_logs: some of the suspects do.
+    was_skipped: a gradient scaler then skipped the optimizer on the rank of `call`; lasted: it took no step after
+    that. have_logs: some of the suspects do.
+    later: the first ones of later steps that a scaler skipped, after steps that it took; `more_later`: how many others.
     """
 
     birth: Birth
@@ -49,6 +54,9 @@ class FirstNonfinite(Verdict):
     suspects: tuple[int, ...]
     was_skipped: bool
     have_logs: bool = False
+    lasted: bool = False
+    later: tuple[FirstNonfinite, ...] = ()
+    more_later: int = 0
 
     kind = "nonfinite"
 
@@ -101,6 +109,13 @@ class FirstNonfinite(Verdict):
             lines.append(
                 f"the gradient scaler of rank {self.call.rank} skipped the optimizer at the end of step "
                 f"{self.moment.step}, as it does when scaled gradients overflow: the parameters did not change"
+                + ", and it took no step after that"
+                * self.lasted
+            )
+        lines += [f"later, in step {each.moment.step}, which was skipped, too: {each.text}" for each in self.later]
+        if self.more_later:
+            lines.append(
+                f"{counted(self.more_later, 'more skipped step')} with NaN or Inf came after steps that were taken"
             )
         if self.birth is Birth.SENT and self.suspects:
             lines.append(
@@ -119,14 +134,59 @@ class FirstNonfinite(Verdict):
             "received": [call.to_json() for call in self.received],
             "suspects": list(self.suspects),
             "skipped_by_scaler": self.was_skipped,
+            "lasted": self.lasted,
+            "later": [{"ranks": list(each.ranks), "call": each.call.to_json()} for each in self.later],
         }
 
 
 def find_nonfinite(evidence: Evidence) -> list[Verdict]:
-    """One verdict at most."""
+    """Of the first of all; and where a gradient scaler skipped that and got over it, of the first that lasted, too."""
+    everything = {rank: np.ones(len(log), dtype=np.bool_) for rank, log in evidence.columns.items()}
+    first = _first(evidence, everything)
+    if not any(verdict.was_skipped for verdict in first):
+        return list(first)
+    first = [_with_later(evidence, verdict) for verdict in first]
+    lasting = _first(evidence, {rank: ~_got_over(log) for rank, log in evidence.columns.items()})
+    if not lasting or lasting[0].call == first[0].call:
+        return list(first)
+    return [*lasting, *(replace(verdict, certainty=Certainty.HINT) for verdict in first)]
+
+
+def _with_later(evidence: Evidence, first: FirstNonfinite) -> FirstNonfinite:
+    """With what came after it and was skipped, too: it may be no overflow."""
+    log = evidence.columns[first.call.rank]
+    began = [
+        mark.step - 1
+        for before, mark in pairwise(log.steps)
+        if mark.source is StepSource.SKIPPED_BY_SCALER and before.source is not StepSource.SKIPPED_BY_SCALER
+    ]
+    taken = _last_taken(log)
+    later = [step for step in began if first.moment.step < step < taken]
+    found = [
+        _first(evidence, {r: each.step == step for r, each in evidence.columns.items()}) for step in later[:_LATER]
+    ]
+    told = tuple(verdict for one in found for verdict in one)
+    return replace(first, later=told, more_later=len(later[_LATER:]))
+
+
+def _got_over(log: LogColumns) -> Bools:
+    """Calls of steps that a gradient scaler skipped, and took a step some time after them."""
+    skipped = [mark.step - 1 for mark in log.steps if mark.source is StepSource.SKIPPED_BY_SCALER]
+    taken = _last_taken(log)
+    found: Bools = np.isin(log.step, [step for step in skipped if step < taken])
+    return found
+
+
+def _last_taken(log: LogColumns) -> int:
+    """The step that began when the optimizer had last taken one."""
+    return max((mark.step for mark in log.steps if mark.source is not StepSource.SKIPPED_BY_SCALER), default=0)
+
+
+def _first(evidence: Evidence, among: Mapping[int, Bools]) -> list[FirstNonfinite]:
+    """One verdict at most. among: the calls that are looked at, of each rank."""
     logs = evidence.columns.items()
-    sent = {rank: call for rank, log in logs if (call := _first_sent(log)) is not None}
-    received = {rank: call for rank, log in logs if (call := _first_received(log)) is not None}
+    sent = {rank: call for rank, log in logs if (call := _first_sent(log, among[rank])) is not None}
+    received = {rank: call for rank, log in logs if (call := _first_received(log, among[rank])) is not None}
     on_their_own = {rank: call for rank, call in sent.items() if not _had_received(call, received.get(rank))}
     if on_their_own:
         return [_sent(evidence, on_their_own, received)]
@@ -142,13 +202,13 @@ def _believed(log: LogColumns) -> Bools:
     return believed
 
 
-def _first_sent(log: LogColumns) -> Collective | None:
-    rows = np.flatnonzero(_believed(log) & log.sent_nonfinite)
+def _first_sent(log: LogColumns, among: Bools) -> Collective | None:
+    rows = np.flatnonzero(among & _believed(log) & log.sent_nonfinite)
     return log.collective(int(rows[0])) if len(rows) else None
 
 
-def _first_received(log: LogColumns) -> Collective | None:
-    rows = np.flatnonzero(_believed(log) & log.received_nonfinite & (log.ended_ns != NOT_ENDED))
+def _first_received(log: LogColumns, among: Bools) -> Collective | None:
+    rows = np.flatnonzero(among & _believed(log) & log.received_nonfinite & (log.ended_ns != NOT_ENDED))
     return log.collective(int(rows[log.ended_ns[rows].argmin()])) if len(rows) else None
 
 
@@ -275,6 +335,7 @@ def _verdict(
         suspects=suspects,
         have_logs=have_logs,
         was_skipped=_was_skipped(evidence.columns[first.rank], call.moment.step),
+        lasted=_last_taken(evidence.columns[first.rank]) <= call.moment.step,
     )
 
 

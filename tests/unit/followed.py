@@ -30,6 +30,7 @@ def followed(events: Iterable[Event]) -> list[Event]:
         if isinstance(event, Collective):
             open_[event.record_id] = event
             _add(batch, event, threads)
+            batch.nonfinite |= event.sent_nonfinite
             if event.sent_nonfinite and _notable(given) < NOTABLE_KEPT:
                 batch.notable.append(event)
             last = event if last is None or event.record_id > last.record_id else last
@@ -39,6 +40,7 @@ def followed(events: Iterable[Event]) -> list[Event]:
             step = done.moment.step
             if not done.is_on_device:
                 batch.waited_ns[step] = batch.waited_ns.get(step, 0) + (done.duration_ns or 0)
+            batch.nonfinite |= done.received_nonfinite
             if done.received_nonfinite and _notable(given) < NOTABLE_KEPT:
                 batch.notable.append(done)
     if last is not None:

@@ -52,6 +52,11 @@ class Span:
         return self.records[-1].record_id if self.records else self.past_records - 1
 
     @property
+    def has_nothing_to_compare(self) -> bool:
+        """A replay goes nowhere and is inconclusive, whatever the rank would do."""
+        return not self.records
+
+    @property
     def answered(self) -> bool:
         """Whether all of it was complete when the record ended."""
         return all(record.state is not State.SCHEDULED for record in (*self.in_flight, *self.records))
@@ -66,8 +71,10 @@ class Span:
 
 NO_STEP_BEFORE = (
     "this capsule starts in the step of its incident, so the replay does not show the steps before it; to start "
-    "earlier, record with --checkpoint-every STEPS, or with --window all and capture with --origin start"
+    "earlier, record with --checkpoint-every STEPS or, if that took no checkpoint early enough, with --window all and "
+    "capture with --origin start"
 )
+NOTHING_TO_COMPARE = "the rank issued no collective between the start and the end moment"
 
 
 def starts_too_late(incident: IncidentKind, origin: Origin, span: Span, end: Moment) -> bool:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from prismdbg.capsule.log import format as fmt
-from prismdbg.capsule.log.batch import NOTABLE_KEPT, Batch, Key
-from prismdbg.capsule.log.events import Event
+from prismdbg.capsule.log.batch import CLEAN_STEPS, NOTABLE_KEPT, Batch, Key
+from prismdbg.capsule.log.events import Event, StepMark
 from prismdbg.capsule.log.reader import LogReader
 
 _Issued = tuple[int, int, bytes]  # begun ns, step that waits in it, the record for whoever asks
@@ -41,6 +41,7 @@ class LogFollower(LogReader):
         self._given_open: set[int] = set()
         self._thread_issued_ns: dict[int, int] = {}
         self._notable_left = NOTABLE_KEPT
+        self._clean_steps = 0
         self._last_id = -1
         self._last_body: bytes | None = None  # None: given
 
@@ -73,7 +74,7 @@ class LogFollower(LogReader):
         return known | {
             int(fmt.Kind.ISSUE): self._follow_issue,
             int(fmt.Kind.COMPLETE): self._follow_completion,
-            int(fmt.Kind.STEP): self._mark(self._records.step),
+            int(fmt.Kind.STEP): self._mark(self._step),
             int(fmt.Kind.NOTE): self._mark(self._records.note),
         }
 
@@ -85,6 +86,19 @@ class LogFollower(LogReader):
             return decode(body)
 
         return mark
+
+    def _step(self, body: bytes) -> StepMark:
+        mark = self._records.step(body)
+        self._clean_steps += 1
+        if mark.source is fmt.StepSource.SKIPPED_BY_SCALER or self._clean_steps > CLEAN_STEPS:
+            self._notable_left = NOTABLE_KEPT
+        return mark
+
+    def _saw_nonfinite(self, batch: Batch) -> bool:
+        """Whether it is to be given."""
+        batch.nonfinite, self._clean_steps = True, 0
+        self._notable_left -= 1
+        return self._notable_left >= 0
 
     def _follow_issue(self, body: bytes) -> Batch | None:
         """The batch, where it begins with this record."""
@@ -103,8 +117,7 @@ class LogFollower(LogReader):
         batch.issued_ns[thread] = self._thread_issued_ns[thread]
         waits_in = step if self._records.texts.get(device, "cpu") == "cpu" else NOWHERE
         self._issued[record_id] = begun_ns, waits_in, body
-        if flags & _SENT_NONFINITE and self._notable_left:
-            self._notable_left -= 1
+        if flags & _SENT_NONFINITE and self._saw_nonfinite(batch):
             batch.notable.append(self._records.collective(body))
         if record_id > self._last_id:
             self._last_id, self._last_body = record_id, body
@@ -120,8 +133,7 @@ class LogFollower(LogReader):
         begun_ns, step, issue = issued
         if step != NOWHERE:
             batch.waited_ns[step] = batch.waited_ns.get(step, 0) + ended_ns - begun_ns
-        if flags & _ENDED_NONFINITE and self._notable_left:
-            self._notable_left -= 1
+        if flags & _ENDED_NONFINITE and self._saw_nonfinite(batch):
             batch.notable.append(self._records.completed(self._records.collective(issue), body))
         if record_id in self._given_open:
             self._given_open.remove(record_id)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from prismdbg.capsule.verify import Finding, Severity
+from prismdbg.capsule.verify import INCONCLUSIVE, Finding, Severity
 from prismdbg.cli.commands.replay import CODES
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.addresses import Fetched
@@ -71,7 +71,8 @@ def command(
 
     Example: `prismdbg verify CAPSULE`
 
-    The exit code is 0 if all checks pass, and 3 if one fails. Notes in the output do not change the exit code.
+    The exit code is 0 if all checks pass, and 3 if one fails. Notes in the output do not change the exit code. If the
+    rank issued no collective between the start and the end moment, a note says that a replay is inconclusive.
 
     With --state, CAPSULE is the folder RUN of a job recorded with --state-every, which may still run. prismdbg replays
     the steps after the newest state snapshot, to check that they depend on nothing but the registered state. The exit
@@ -98,7 +99,8 @@ def command(
             for finding in found:
                 console.emit(f"{_WORDS[finding.severity]}  {one_line(str(finding))}")
         files, size_bytes = whole.manifest.files, whole.manifest.size_bytes
-        whole_capsule = f"complete: {counted(len(files), 'file')}, {console.size(size_bytes)}, ready to replay"
+        outlook = f"but {INCONCLUSIVE}" if _is_inconclusive(found) else "ready to replay"
+        whole_capsule = f"complete: {counted(len(files), 'file')}, {console.size(size_bytes)}, {outlook}"
         console.say(*(wrong or [whole_capsule]))
     return ExitCode.BAD_CAPSULE if wrong else ExitCode.OK
 
@@ -121,8 +123,14 @@ def _json(capsule: Path, found: list[Finding]) -> dict[str, object]:
         "capsule": str(capsule),
         "whole": Severity.FATAL not in severities,
         "replayable": severities.isdisjoint((Severity.FATAL, Severity.INCOMPLETE)),
+        "inconclusive": _is_inconclusive(found),
         "findings": [{"severity": f.severity, "where": f.where, "text": f.text} for f in found],
     }
+
+
+def _is_inconclusive(found: list[Finding]) -> bool:
+    """Whether it is known without a replay that nothing can be compared in one."""
+    return any(finding.text == INCONCLUSIVE for finding in found)
 
 
 def _wrong(capsule: Path, found: list[Finding]) -> list[str]:

@@ -63,8 +63,10 @@ def take(run: RunFolder, folder: Path, say: Say, patience: Patience = PATIENT) -
         shutil.rmtree(whole, ignore_errors=True)  # taken there before: a rank that waits does not get on
         partial.rename(whole)
     kept = _drop_old(run, folder)
+    # Until one leads to a whole step before the newest one, an incident there is replayed from the start.
+    since = kept[0].moment.step if kept[0].leads_to(kept[-1].moment.step) else 0
     with told_of_its_end(folder), agent_of(folder) as agent:
-        agent.ask("keep_from", step=kept[0].moment.step)
+        agent.ask("keep_from", step=since)
     return kept[-1]
 
 

@@ -24,11 +24,17 @@ Kept = TypeVar("Kept", Checkpoint, KeptState)
 
 
 def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
-    """`CapsuleError` says why nothing that was kept can replay the incident, and what would have."""
+    """From the newest checkpoint or state snapshot that leads through a whole step; where none does, from the start, if
+    that was kept, and else from the newest before the incident. `CapsuleError` says why nothing that was kept can
+    replay the incident, and what would have."""
     folder = run.ranks / wanted.folder
-    checkpoint = _newest_before(list_checkpoints(run, folder), wanted, folder)
-    state = _newest_before(list_states(run, folder), wanted, folder) if checkpoint is None else None
-    if checkpoint is None and state is None and not kept_from_the_start(folder):
+    checkpoint, leads = _newest_before(list_checkpoints(run, folder), wanted, folder)
+    state = None
+    if checkpoint is None:
+        state, leads = _newest_before(list_states(run, folder), wanted, folder)
+    if not leads and kept_from_the_start(folder):
+        checkpoint = state = None
+    elif checkpoint is None and state is None:
         raise CapsuleError(
             f"no capsule of rank {wanted.folder}: no data from before the incident was kept",
             hint="record with --checkpoint-every or --state-every STEPS" + _or_from_the_start(run),
@@ -68,22 +74,23 @@ def wanted_now(folder: Path, incident: Incident) -> Wanted:
     return Wanted(folder=folder.name, incident=replace(incident, moment=last), last=last)
 
 
-def _newest_before(kept: Sequence[Kept], wanted: Wanted, folder: Path) -> Kept | None:
+def _newest_before(kept: Sequence[Kept], wanted: Wanted, folder: Path) -> tuple[Kept | None, bool]:
     """The newest from which a replay goes through a whole step before the incident's, or before the rank's last where
-    it did not come to the incident; where none does, the newest before the incident."""
+    it did not come to the incident; where none does, the newest before the incident. And whether it does."""
     moment = wanted.incident.moment
     if moment is None or not kept:
-        return None
+        return None, False
     log = read_log(folder, bytes_since(folder, max(kept[0].past_records - 1, 0)))  # older collectives lead to none
     if not log.collectives:
-        return None
+        return None, False
     row, last = bisect_left(log.collectives, moment, key=lambda c: c.moment), log.collectives[-1]
     came = row < len(log.collectives)
     incident = log.collectives[row].record_id if came else last.record_id + 1
     before = [c for c in kept if c.past_records <= incident]
     step = moment.step if came else last.moment.step
-    best = [c for c in before if c.leads_to(step)] or before
-    return best[-1] if best else None
+    leading = [c for c in before if c.leads_to(step)]
+    best = leading or before
+    return (best[-1] if best else None), bool(leading)
 
 
 def _free_name(capsules: Path, wanted: Wanted) -> Path:

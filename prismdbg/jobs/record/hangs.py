@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from prismdbg.capsule.log.events import Event
@@ -35,16 +36,20 @@ class HangWatch:
             return PATIENT
         return Patience(park_s=min(PATIENT.park_s, self._bound_s / 2), drain_s=min(PATIENT.drain_s, self._bound_s / 4))
 
+    def has_gone_on(self, report: HangReport) -> bool:
+        """Whether the collective has completed since, as far as the events that were fed say."""
+        return self._detector is not None and self._detector.has_gone_on(report)
+
     def suspects(self, now_ns: int) -> bool:
         return self._detector is not None and self._detector.suspects(now_ns)
 
     def due(self, now_ns: int, pids: Mapping[int, int]) -> tuple[list[HangReport], list[HangReport]]:
-        """Hangs, and waits that are only long so far. `pids`: of the ranks that can be seen from here; what they do is
-        looked at while somebody waits."""
+        """Hangs, and waits that are only long so far. now_ns: before the events that were fed were read. `pids`: of the
+        ranks that can be seen from here; what they do is looked at while somebody waits."""
         if self._detector is None:
             return [], []
         if not self._detector.suspects(now_ns):
             self._activity.forget()
             return [], []
-        busy = self._activity.look(now_ns, pids)
+        busy = self._activity.look(time.monotonic_ns(), pids)
         return self._detector.due(now_ns, busy), self._detector.slow(now_ns, busy)

@@ -6,18 +6,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 
 from prismdbg.capsule.log.batch import Batch
 from prismdbg.capsule.log.events import Event, Note, StepMark
 from prismdbg.capsule.log.notes import moment_of
 from prismdbg.capsule.manifest import Incident, IncidentKind
-from prismdbg.diagnosis.collective_key import CollectiveKey, collective_key
 from prismdbg.diagnosis.wording import place
 from prismdbg.errors import UsageError
-from prismdbg.jobs.storage.run_folder import attempt_of, rank_of
-from prismdbg.model.collective import Collective, Group, State, group_title
+from prismdbg.jobs.record.nonfinite_watch import NonfiniteWatch
+from prismdbg.jobs.storage.run_folder import attempt_of
+from prismdbg.model.collective import Group, group_title
 from prismdbg.model.moment import Moment
 
 SETTLE_NS = 1_000_000_000
@@ -76,35 +75,14 @@ def _positive(text: str) -> float | None:
 class Wanted:
     """A capsule is wanted: of this log folder's rank, up to `last` (to the log's end where None). `died_with`: the exit
     code of a rank that died without a word, where it is known. `sent`: it sent the first NaN or Inf, and did not only
-    receive it."""
+    receive it. nth: of its kind in this attempt of the job."""
 
     folder: str
     incident: Incident
     last: Moment | None = None
     died_with: int | None = None
     sent: bool = False
-
-
-@dataclass(slots=True)
-class _Nonfinite:
-    """`groups`: those of its rank, by name; they are filled while the log is read."""
-
-    folder: str
-    record: Collective
-    groups: Mapping[str, Group]
-    sent: bool
-
-    @property
-    def key(self) -> CollectiveKey:
-        """The same for all that take part, a sender and a receiver, too."""
-        name = self.record.group
-        group = self.groups.get(name, Group(name=name, ranks=()))
-        return collective_key(self.record, rank_of(Path(self.folder)), group)
-
-    @property
-    def seen_ns(self) -> int:
-        """A sender shows when it sends, a receiver when it has received."""
-        return self.record.sent_ns if self.sent else self.record.time_completed_ns or 0
+    nth: int = 1
 
 
 def _title(folder: str) -> str:
@@ -173,8 +151,7 @@ class _Attempt:
     """One start of the job: a launcher that restarts it restarts all ranks together."""
 
     triggers: Mapping[str, str]
-    _nonfinite: list[_Nonfinite] = field(default_factory=list)
-    _nan_since_ns: int | None = None
+    _nonfinite: NonfiniteWatch = field(default_factory=NonfiniteWatch)
     _raised: list[tuple[str, Note]] = field(default_factory=list)
     _raised_since_ns: int | None = None
     _slow: _SlowStep | None = None
@@ -184,38 +161,38 @@ class _Attempt:
 
     @property
     def settling(self) -> bool:
-        return any(since is not None for since in (self._nan_since_ns, self._raised_since_ns, self._slow_since_ns))
+        return any(
+            since is not None for since in (self._nonfinite.since_ns, self._raised_since_ns, self._slow_since_ns)
+        )
 
-    def due(self, now_ns: int, ended: bool) -> list[Wanted]:
-        found = (self._first_raised, self._first_nonfinite, self._slow_one)
-        return [wanted for find in found for wanted in find(now_ns, ended)]
+    def due(self, now_ns: int, ended: bool, usual_step_ns: int) -> list[Wanted]:
+        return [
+            *self._first_raised(now_ns, ended),
+            *self._first_nonfinite(now_ns, ended, usual_step_ns),
+            *self._slow_one(now_ns, ended),
+        ]
 
-    def _first_nonfinite(self, now_ns: int, ended: bool) -> list[Wanted]:
-        if not _has_settled(self._nan_since_ns, now_ns, ended):
+    def _first_nonfinite(self, now_ns: int, ended: bool, usual_step_ns: int) -> list[Wanted]:
+        if not _has_settled(self._nonfinite.since_ns, now_ns, ended):
             return []
-        self._nan_since_ns = None
-        self._fired.add("nan")
-        first = self._first_of_nonfinite()
-        record = first.record
-        verb = "sends" if first.sent else "receives"
-        what = f"{record.name} in group {group_title(first.groups, record.group)}, {record.moment}{place(record)}"
-        text = f"{_title(first.folder)} {verb} the first NaN or Inf: {what}"
+        first = self._nonfinite.decide(now_ns, ended, usual_step_ns)
+        if first is None:
+            return []
+        found, record = first.found, first.found.record
+        verb = "sends" if found.sent else "receives"
+        since = f" since step {first.since_step}" if first.since_step else ""
+        what = f"{record.name} in group {group_title(found.groups, record.group)}, {record.moment}{place(record)}"
+        text = f"{_title(found.folder)} {verb} the first NaN or Inf{since}: {what}{first.remark}"
         incident = Incident(kind=IncidentKind.NAN, text=text, moment=record.moment)
-        return [Wanted(folder=first.folder, incident=incident, last=record.moment, sent=first.sent)]
+        return [Wanted(folder=found.folder, incident=incident, last=record.moment, sent=found.sent, nth=first.nth)]
 
-    def _first_of_nonfinite(self) -> _Nonfinite:
-        """On a device what was sent is known only when all have received it: there, the sender goes first."""
-        earliest = min(self._nonfinite, key=lambda n: n.seen_ns)
-        senders = [n for n in self._nonfinite if n.sent and n.key == earliest.key]
-        return min(senders or [earliest], key=lambda n: n.seen_ns)
+    def note_batch(self, folder: str, batch: Batch, groups: Mapping[str, Group], now_ns: int) -> None:
+        self.note_waits(folder, batch.waited_ns)
+        if "nan" in self.triggers:
+            self._nonfinite.note_batch(folder, batch, groups, now_ns)
 
-    def note_notable(self, folder: str, record: Collective, groups: Mapping[str, Group], now_ns: int) -> None:
-        """As it was issued, or as it was completed; what a device sends is known only then."""
-        sent = record.sent_nonfinite and (record.state is State.SCHEDULED or record.is_on_device)
-        if "nan" in self.triggers and "nan" not in self._fired and (sent or not record.synthesized):
-            self._nonfinite.append(_Nonfinite(folder, record, groups, sent))
-            if self._nan_since_ns is None:
-                self._nan_since_ns = now_ns
+    def note_scaler(self, folder: str) -> None:
+        self._nonfinite.note_scaler(folder)
 
     def lost(self, folder: str, moment: Moment, how: str, died_with: int | None) -> list[Wanted]:
         """A rank died without a word. What others raised meanwhile came of that; only the first counts."""
@@ -251,6 +228,7 @@ class _Attempt:
                 self._waits.add(folder, step, ns)
 
     def note_step(self, folder: str, mark: StepMark, steps: StepTimes, now_ns: int) -> None:
+        self._nonfinite.note_step(folder, mark)
         found = steps.last_against_median(folder)
         if "slow" not in self.triggers or "slow" in self._fired or self._slow is not None or found is None:
             return
@@ -277,7 +255,8 @@ class _Attempt:
 
 @dataclass(slots=True)
 class IncidentWatch:
-    """Fed with every event of every rank; each kind of incident fires once for an attempt of the job."""
+    """Fed with every event of every rank; each kind of incident fires once for an attempt of the job, NaN or Inf again
+    after steps without any."""
 
     triggers: Mapping[str, str]
     _attempts: dict[int, _Attempt] = field(default_factory=dict)
@@ -293,11 +272,11 @@ class IncidentWatch:
         attempt, groups = self._attempt(folder), self._groups.setdefault(folder, {})
         match event:
             case Batch():
-                attempt.note_waits(folder, event.waited_ns)
-                for record in event.notable:
-                    attempt.note_notable(folder, record, groups, now_ns)
+                attempt.note_batch(folder, event, groups, now_ns)
             case Group():
                 groups[event.name] = event
+            case Note(kind="scaler"):
+                attempt.note_scaler(folder)
             case Note(kind="incident"):
                 attempt.note_raised(folder, event, now_ns)
             case StepMark():
@@ -306,7 +285,9 @@ class IncidentWatch:
 
     def due(self, now_ns: int, ended: bool) -> list[Wanted]:
         """What had to settle first: other ranks' logs, or a death, may still tell of something earlier."""
-        return [wanted for attempt in self._attempts.values() for wanted in attempt.due(now_ns, ended)]
+        unsettled = [attempt for attempt in self._attempts.values() if attempt.settling]
+        usual_step_ns = self.median_step_ns() if unsettled else 0
+        return [wanted for attempt in unsettled for wanted in attempt.due(now_ns, ended, usual_step_ns)]
 
     def lost(self, folder: str, moment: Moment, how: str, died_with: int | None = None) -> list[Wanted]:
         """A rank died without a word."""

@@ -49,13 +49,14 @@ def interrupted_at(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], a
     return None if alone else first.wall_ns
 
 
-def told_together(deaths: Sequence[Death], now_ns: int) -> frozenset[str]:
+def told_together(deaths: Sequence[Death], now_ns: int, ends: Mapping[str, int] | None = None) -> frozenset[str]:
     """Log folders of ranks that were told to end together with others: by their launcher, which was told itself. Also
-    those of which that is not yet known."""
+    those of which that is not yet known. ends: since when others end that are not dead yet."""
 
     def is_told(death: Death) -> bool:
-        others = (other for other in deaths if other is not death)
-        near = any(abs(other.wall_ns - death.wall_ns) <= TOGETHER_NS for other in others)
+        others = [other.wall_ns for other in deaths if other is not death]
+        others += [since_ns for name, since_ns in (ends or {}).items() if name != death.name]
+        near = any(abs(other_ns - death.wall_ns) <= TOGETHER_NS for other_ns in others)
         return death.signal in ASKED and (near or now_ns - death.wall_ns <= TOGETHER_NS)
 
     return frozenset(death.name for death in deaths if is_told(death))

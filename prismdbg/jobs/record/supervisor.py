@@ -99,7 +99,7 @@ class Supervisor:
         self._summarized: dict[str, int] = {}  # the segment that was written to when a log was summarized
         self._told_span = False
         self._asked_by_signal = False
-        self._told_to_end = False
+        self._told_to_end = Flag()
         self._interrupted: dict[str, int] = {}
         self._is_noted = False  # that the job was told to end
         self._ended = Flag()
@@ -175,9 +175,9 @@ class Supervisor:
         """
         if self._only_writes:
             raise _NotWaitedFor
-        if not self._told_to_end:
+        if not self._told_to_end.is_set():
             self._interrupted = {"signal": number, "wall_ns": wall_ns()}
-        self._told_to_end = True
+        self._told_to_end.set()
         self._pass_on(number, _frame)
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
@@ -195,6 +195,8 @@ class Supervisor:
             self._ledger.problem(_why_lost(self._run.path) or f"the supervisor failed: {error!r}")
 
     def _look(self, ended: bool) -> None:
+        """What the events say is judged at the time before they were read: a capsule may take a minute to make, and by
+        then they say nothing of who still waits."""
         now_ns = time.monotonic_ns()
         self._folders = self._nodes.own(at_once=ended)
         for name, event in self._new_events():
@@ -209,7 +211,7 @@ class Supervisor:
         self._guarded(self._keep_logs_short)
         self._guarded(self._on_incident.look)
         wanted = [*self._lost_ranks(), *self._incidents.due(now_ns, ended)]
-        if self._told_to_end:
+        if self._told_to_end.is_set():
             if not self._is_noted:
                 self._is_noted = True  # before supervisors of other nodes decide about what follows
                 self._ledger.note(interrupted=self._interrupted)
@@ -219,7 +221,7 @@ class Supervisor:
         self._nodes.settle()
         self._nodes.look(self._processes)
         if not ended:
-            self._look_for_hang(time.monotonic_ns())
+            self._look_for_hang(now_ns)
             self._capture_on_signal()
             self._take_checkpoints()
 
@@ -255,7 +257,7 @@ class Supervisor:
             self._hangs.died(death.name)
             if not self._processes[death.name].ended_by_itself():
                 failed.setdefault(attempt_of(death.name), []).append(death)
-        told = told_together(deaths, wall_ns())
+        told = told_together(deaths, wall_ns(), self._deaths.ends())
         firsts = [likely_first(some, self._raised(some)) for some in failed.values()]
         return [wanted for death in firsts if death.name not in told for wanted in self._died(death)]
 
@@ -320,6 +322,8 @@ class Supervisor:
         self._nodes.share(wanted, inside, lambda: self._make_capsule(wanted))
 
     def _make_capsule(self, wanted: Wanted) -> None:
+        if self._told_to_end.is_set():  # while another one was made
+            return
         with self._incident(wanted.incident, [wanted.folder]) as entry:
             self._freeze(entry, wanted)
 
@@ -344,10 +348,14 @@ class Supervisor:
 
     def _take_checkpoints(self) -> None:
         """None while an incident settles or a hang is near, for a checkpoint may drop what lies before it."""
+        if self._told_to_end.is_set():
+            return
         if not self._incidents.settling and not self._hangs.suspects(time.monotonic_ns()):
             self._checkpoints.take(self._processes, self._hangs.patience, self._incidents.median_step_ns())
 
     def _look_for_hang(self, now_ns: int) -> None:
+        if self._told_to_end.is_set():
+            return
         hung, slow = self._hangs.due(now_ns, self._pids())
         for report in slow:
             self._say(
@@ -359,11 +367,15 @@ class Supervisor:
             self._nodes.share_hang(report.stall, attempt, lambda report=report: self._act_on_hang(report))  # type: ignore[misc]
 
     def _act_on_hang(self, report: HangReport) -> None:
+        if self._told_to_end.is_set() or self._hangs.has_gone_on(report):  # while nodes agreed on who captures it, say
+            return
         text = f"{report.text}{self._where(report)}"
         incident = Incident(kind=IncidentKind.HANG, text=text, moment=report.moment)
         folders = [self._run.latest(rank) for rank in report.ranks]
         with self._incident(incident, [folder.name for folder in folders]) as entry:
             for rank, folder in zip(report.ranks, folders, strict=True):
+                if self._told_to_end.is_set():
+                    return
                 if has_past(self._run, folder):
                     self._freeze(entry, Wanted(folder=folder.name, incident=incident))
                 else:
@@ -415,7 +427,7 @@ class Supervisor:
             self._ledger.problem(f"rank {rank} could not be captured: {error}", error.hint)
 
     def _capture_on_signal(self) -> None:
-        if not self._asked_by_signal:
+        if not self._asked_by_signal or self._told_to_end.is_set():
             return
         self._asked_by_signal = False
         if "signal" not in self._policy.triggers:
@@ -425,6 +437,8 @@ class Supervisor:
         with self._incident(incident, living) as entry:
             self._take_stacks()
             for name in living:
+                if self._told_to_end.is_set():
+                    return
                 if has_past(self._run, self._run.ranks / name):
                     self._freeze(entry, wanted_now(self._run.ranks / name, incident))
                 else:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from prismdbg.capsule.incident_traits import TRAITS
+from prismdbg.capsule.log.coverage import NOTHING_TO_COMPARE
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.capsule.secrets.rules import REDACTED
 from prismdbg.model.exit_code import as_shell
@@ -164,7 +165,7 @@ def _other_end(recorded: Recorded, seen: Seen) -> Decision | None:
             why = "--timeout ended too early to tell whether the rank hangs after the last recorded collective"
             return Decision(Outcome.INCONCLUSIVE, why)
         case End.NOT_RUN:
-            return Decision(Outcome.INCONCLUSIVE, "the rank issued no collective between the start and the end moment")
+            return Decision(Outcome.INCONCLUSIVE, NOTHING_TO_COMPARE)
     return None
 
 

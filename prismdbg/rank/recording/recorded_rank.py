@@ -134,6 +134,7 @@ class Recording:
         if self.memory is not None:
             self.note("memory", **self.memory.claim(folder))
         seeds.listen(lambda name, state: self.note("seed", name=name, state=state))
+        COUNTER.listen_to_scaler(lambda: self.note("scaler"))
         self.opened_files.listen(self._note_path)
         self._serve(self, socket_path)
 

@@ -43,9 +43,17 @@ class StepCounter:
         self._stepped = False
         self._begun = False
         self._refused = False
+        self._has_scaler = False
+        self._scaler_listener: Callable[[], None] = lambda: None
 
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
+
+    def listen_to_scaler(self, listener: Callable[[], None]) -> None:
+        """Called once: when the program makes a gradient scaler, at once if it has one."""
+        self._scaler_listener = listener
+        if self._has_scaler:
+            listener()
 
     def install(self) -> None:
         register_optimizer_step_post_hook(self._after_optimizer)
@@ -90,11 +98,22 @@ class StepCounter:
             return True
         return known is optimizer
 
+    def _found(self, scaler: Any) -> None:
+        if not self._has_scaler and getattr(scaler, "_enabled", False):
+            self._has_scaler = True
+            self._scaler_listener()
+
     def _wrap_scaler(self) -> None:
-        original = torch.amp.GradScaler.step
+        original, original_init = torch.amp.GradScaler.step, torch.amp.GradScaler.__init__
+
+        @functools.wraps(original_init)
+        def init(scaler: Any, *args: Any, **kwargs: Any) -> None:
+            original_init(scaler, *args, **kwargs)
+            self._found(scaler)
 
         @functools.wraps(original)
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            self._found(scaler)  # one that was copied or loaded was not made
             first = self._is_the_first(optimizer)
             self._in_scaler, self._stepped = first, False
             try:
@@ -106,6 +125,7 @@ class StepCounter:
             return result
 
         torch.amp.GradScaler.step = step
+        torch.amp.GradScaler.__init__ = init
 
     def _count(self, source: StepSource) -> None:
         if not self.by_hand:

@@ -72,6 +72,29 @@ def test_a_signal_that_ends_the_job_is_passed_on_and_is_no_incident(tmp_path: Pa
         assert not any(_lives(rank) for rank in ranks)
 
 
+def test_ranks_that_their_launcher_ends_when_it_is_told_to_are_no_incident(tmp_path: Path) -> None:
+    """As `timeout 90 torchrun` does: `record` gets no signal. Rank 0 takes long to end, as with gigabytes of memory."""
+    job_line = torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", 100_000, ranks=2)
+    with recording(job_line, tmp_path, "--window", "all") as job:
+        job.wait_for_step(1, 3)
+        ranks = [psutil.Process(job.pid(rank)) for rank in (0, 1)]
+        launcher = ranks[0].parent()
+        wait_for(lambda: {rank.pid for rank in ranks} <= _held(job.job.process.pid), 60, "both ranks to be watched")
+        ranks[0].suspend()
+        try:
+            assert launcher is not None
+            launcher.terminate()
+            wait_for(lambda: not _lives(ranks[1]), 60, "rank 1 to end")
+            with pytest.raises(psutil.TimeoutExpired):
+                ranks[0].wait(1.5)  # so long the supervisor looks at a rank that died alone
+        finally:
+            ranks[0].resume()
+        assert job.end(60).code != 0
+        assert job.supervisor["incidents"] == [] and job.capsules == []
+        assert {death["signal"] for death in job.supervisor["how_they_died"]} == {signal.SIGTERM}
+        assert "the job was told to end" in prismdbg("why", job.run.path).out
+
+
 def test_a_death_that_is_seen_late_is_still_told_from_those_that_followed(tmp_path: Path) -> None:
     """When the supervisor looks, both ranks are gone, and their launcher has waited for them: only a new kernel knows
     of which signal. Rank 0 raised, for its peer was gone, or was told to end."""

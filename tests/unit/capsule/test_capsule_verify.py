@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import capsules
 import pytest
 from capsules import IMAGE, MANIFEST, RANK, STATE, make_capsule
 from hypothesis import given, settings
@@ -16,9 +17,12 @@ from tiny_log import TinyLog, write_training
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
-from prismdbg.capsule.manifest import Manifest
-from prismdbg.capsule.verify import Severity, findings, verify
+from prismdbg.capsule.manifest import IncidentKind, Manifest
+from prismdbg.capsule.verify import INCONCLUSIVE, Severity, findings, verify
+from prismdbg.cli import main
+from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError
+from prismdbg.jobs.replay.verdict import End, Recorded, Seen, decide
 from prismdbg.jobs.storage import inventory
 from prismdbg.model.moment import Moment
 
@@ -45,6 +49,29 @@ def test_a_whole_capsule(tmp_path: Path, manifest: Manifest) -> None:
     notes = [str(note) for note in verify(tmp_path / "capsule")]
     assert notes[-1] == "prismdbg/manifest.json: made by a test"
     assert any("raw memory" in note for note in notes) == manifest.contains_raw_memory
+
+
+@pytest.mark.parametrize(("past", "is_inconclusive"), [(6, True), (5, False)])
+def test_a_capsule_in_which_nothing_can_be_compared(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    past: int,
+    is_inconclusive: bool,
+) -> None:
+    """It is whole, and what a replay would say of it is said before anybody runs one."""
+    monkeypatch.setattr(capsules, "RANK", {**RANK, "past_records": past, "in_flight": []})
+    path = tmp_path / "capsule"
+    make_capsule(path, replace(MANIFEST, moment_a=Moment(2, 2), replayable_from=Moment(2, 2)))
+    assert main.run(["verify", str(path), "--json"]) == ExitCode.OK
+    said = capsys.readouterr()
+    assert json.loads(said.out)["inconclusive"] is is_inconclusive
+    assert (said.err.rstrip().endswith(f"but {INCONCLUSIVE}"), "ready to replay" in said.err) == (
+        is_inconclusive,
+        not is_inconclusive,
+    )
+    why = decide(Recorded(incident=IncidentKind.HANG, required=0), Seen(end=End.NOT_RUN)).why
+    assert any(why in str(finding) for finding in verify(path)) is is_inconclusive
 
 
 def test_no_capsule_at_all(tmp_path: Path) -> None:

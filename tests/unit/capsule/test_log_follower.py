@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tiny_log import TinyLog, write_training
 
 from prismdbg.capsule.log import format as fmt
-from prismdbg.capsule.log.batch import GAPS_KEPT, NOTABLE_KEPT, Batch
+from prismdbg.capsule.log.batch import CLEAN_STEPS, GAPS_KEPT, NOTABLE_KEPT, Batch
 from prismdbg.capsule.log.events import Event, StepMark
 from prismdbg.capsule.log.follower import LogFollower
 from prismdbg.capsule.log.reader import LogReader, event_segments
@@ -146,6 +146,33 @@ def test_once_the_first_nans_are_told_the_others_cost_nothing(tmp_path: Path) ->
         log.step(step + 1)
         told += sum(len(batch.notable) for batch in batches(follower.poll()))
     assert told == NOTABLE_KEPT
+
+
+@pytest.mark.parametrize("source", [fmt.StepSource.OPTIMIZER, fmt.StepSource.SKIPPED_BY_SCALER])
+def test_after_a_skipped_step_or_clean_ones_the_first_nans_are_told_again(
+    tmp_path: Path, source: fmt.StepSource
+) -> None:
+    log, follower = TinyLog(tmp_path, segment_bytes=1 << 18), LogFollower(tmp_path)
+
+    def step(number: int, source: fmt.StepSource, flags: int) -> list[Batch]:
+        for collective in range(1, NOTABLE_KEPT + 2):
+            log.complete(log.issue(number, collective, flags=flags))
+        log.step(number + 1, source)
+        return batches(follower.poll())
+
+    def told(found: list[Batch]) -> int:
+        return sum(len(batch.notable) for batch in found)
+
+    assert told(step(0, source, NAN)) == NOTABLE_KEPT
+    clean = 0 if source is fmt.StepSource.SKIPPED_BY_SCALER else CLEAN_STEPS
+    for number in range(1, clean):
+        assert not any(batch.nonfinite for batch in step(number, source, fmt.IssueFlag.HAS_FINGERPRINT))
+    if clean:
+        step(clean, source, fmt.IssueFlag.HAS_FINGERPRINT)
+    again = step(clean + 1, source, NAN)
+    assert told(again) == NOTABLE_KEPT and any(batch.nonfinite for batch in again)
+    more = step(clean + 2, fmt.StepSource.OPTIMIZER, NAN)
+    assert told(more) == (0 if clean else NOTABLE_KEPT) and any(batch.nonfinite for batch in more)
 
 
 def test_damage_is_named_after_all_before_it(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logs import MILLISECOND_NS, WORLD, Job, chain_of_waits, circle_of_waits
 
+from prismdbg.capsule.log.batch import Batch
 from prismdbg.capsule.log.events import Completion, Event
 from prismdbg.diagnosis.hang import GAPS_REMEMBERED, NS_PER_S, Busy, HangDetector, HangReport
 from prismdbg.model.collective import Collective, State
@@ -357,3 +358,27 @@ class TestAgainstTheJobsOwnPast:
         job.steps(3)
         job.call(without={2}, done=False)
         assert len(after(job, 31)) == 1
+
+
+class TestAskedAgainLater:
+    """Where several supervisors first agree on who captures it."""
+
+    def test_it_stands_while_somebody_still_waits_or_ended_in_it(self) -> None:
+        job = Job(3)
+        job.call(without={2}, done=False)
+        detector = watch(job)
+        (report,) = detector.due(job.now_ns + 2 * BOUND_NS)
+
+        assert not detector.has_gone_on(report)
+        detector.died(0)
+        detector.died(1)
+        assert not detector.has_gone_on(report)
+
+    def test_it_has_gone_on_when_the_call_completed(self) -> None:
+        job = Job(2)
+        job.call(without={1}, done=False)
+        detector = watch(job)
+        (report,) = detector.due(job.now_ns + 2 * BOUND_NS)
+        detector.feed(0, Batch(closed=[report.stall.first.collective.record_id]))
+
+        assert detector.has_gone_on(report)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logs import MILLISECOND_NS, WORLD, Job, Tensors, chain_of_waits, circle_of_waits
 
+from prismdbg.capsule.log.format import StepSource
 from prismdbg.diagnosis.delays import Delay
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import Died, Raised
@@ -317,6 +319,19 @@ class TestFailures:
         assert diagnosis.missing == ("ranks 0 and 1 ended without an error message: ended by the launcher, or killed",)
 
 
+def scaled_steps(job: Job, parts: Sequence[tuple[str, int]]) -> None:
+    """Under a gradient scaler, which skips the steps in which rank 1 sends NaN or Inf."""
+    for part, count in parts:
+        for _ in range(count):
+            overflows = part == "overflows"
+            job.call(sends_nan={1} if overflows else (), receives_nan=job.ranks if overflows else ())
+            for rank in job.ranks:
+                job.next_step(rank)
+                if overflows:
+                    marks = job.logs[rank].steps
+                    marks[-1] = replace(marks[-1], source=StepSource.SKIPPED_BY_SCALER)
+
+
 class TestNonfinite:
     def test_who_sent_it_and_who_only_received_it(self) -> None:
         job = Job(4)
@@ -332,6 +347,28 @@ class TestNonfinite:
         assert nan.text == "rank 2 sent the first NaN or Inf: all_reduce, group world #3, 3.1 at t.py:9 in main"
         assert [call.rank for call in nan.received] == [0, 1, 3]
         assert nan.others == ()
+
+    def test_what_comes_after_an_overflow_that_a_scaler_got_over_is_named_first(self) -> None:
+        job = Job(2)
+        scaled_steps(job, [("overflows", 2), ("is fine", 3), ("overflows", 1), ("is fine", 1), ("overflows", 3)])
+
+        lasting, overflow = (v for v in diagnose(evidence(job)).verdicts if isinstance(v, FirstNonfinite))
+
+        assert (str(lasting.moment), lasting.certainty, lasting.lasted) == ("7.1", Certainty.CERTAIN, True)
+        assert lasting.lines[-1].endswith("and it took no step after that")
+        assert (str(overflow.moment), overflow.certainty) == ("0.1", Certainty.HINT)
+        assert overflow.lines[-1].startswith(
+            "later, in step 5, which was skipped, too: rank 1 sent the first NaN or Inf"
+        )
+
+    def test_overflows_that_a_scaler_got_over_are_one_verdict_of_bounded_length(self) -> None:
+        job = Job(2)
+        scaled_steps(job, [("overflows", 1), ("is fine", 1)] * 9)
+
+        nan = only(diagnose(evidence(job)), FirstNonfinite)
+
+        assert (str(nan.moment), nan.lasted, len(nan.later)) == ("0.1", False, 4)
+        assert nan.lines[-1] == "4 more skipped steps with NaN or Inf came after steps that were taken"
 
     def test_on_a_device_a_call_is_issued_long_before_it_sends(self) -> None:
         """Rank 0's host is two calls ahead when rank 1 sends NaN in the first of them."""

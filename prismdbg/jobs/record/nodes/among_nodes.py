@@ -145,6 +145,7 @@ class AmongNodes:
     def share(self, wanted: Wanted, raised_inside: bool | None, act: Callable[[], None]) -> None:
         """`act` once, by the supervisor that is nearest to the cause. raised_inside: as `raised_in_collective` says."""
         name = f"{attempt_of(wanted.folder)}-{_family(wanted.incident.kind)}"
+        name += f"-{wanted.nth}" if wanted.nth > 1 else ""
         self._decisions.propose(name, _key(wanted, raised_inside), act)
 
     def share_hang(self, stall: Stall, attempt: int, act: Callable[[], None]) -> None:

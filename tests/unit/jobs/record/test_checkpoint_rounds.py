@@ -8,13 +8,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tiny_log import TinyLog
 
-from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.checkpoint.engine import DumpReport
+from prismdbg.jobs.capture.assemble import Ingredients
 from prismdbg.jobs.capture.capture import PATIENT, Patience, Taken
 from prismdbg.jobs.record import checkpoints, freeze
 from prismdbg.jobs.record.checkpoints import KEPT, Checkpoint, list_checkpoints
@@ -103,6 +104,18 @@ def test_an_incident_in_the_step_of_the_newest_has_a_whole_step_before_it(
     assert Agent.asked[-1] == ("keep_from", {"step": left[0].moment.step}), "payloads, too"
 
 
+def test_payloads_are_kept_from_the_start_until_a_checkpoint_leads_to_a_whole_step(
+    rank: list[Moment], tmp_path: Path
+) -> None:
+    rank[:] = [Moment(4, 2), Moment(5, 2), Moment(6, 2)]
+    run = RunFolder(tmp_path)
+    asked = []
+    for _ in rank:
+        checkpoints.take(run, run.ranks / "0", print)
+        asked.append(Agent.asked[-1][1]["step"])
+    assert asked == [0, 0, 4]
+
+
 @pytest.mark.parametrize("in_segments", [False, True])
 @pytest.mark.parametrize(
     ("incident", "origin"),
@@ -125,8 +138,46 @@ def test_a_capsule_begins_a_whole_step_before_its_incident(
             log.next_segment()
             summarize(folder)
     wanted = Wanted(folder="0", incident=Incident(kind=IncidentKind.NAN, text="a NaN", moment=Moment.parse(incident)))
-    found = freeze._newest_before(checkpoints.list_checkpoints(run, folder), wanted, folder)
+    found, leads = freeze._newest_before(checkpoints.list_checkpoints(run, folder), wanted, folder)
     assert (None if found is None else str(found.moment)) == origin
+    assert leads is (incident in ("9.1", "10.1", "8.3"))
+
+
+@pytest.mark.parametrize(
+    ("incident", "keeps_start", "origin"),
+    [
+        ("9.1", True, "4.2"),
+        ("5.1", True, "start"),
+        ("5.1", False, "4.2"),
+        ("3.10", True, "start"),
+    ],
+)
+def test_a_whole_step_from_the_start_goes_before_a_checkpoint_without_one(
+    rank: list[Moment],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    incident: str,
+    keeps_start: bool,
+    origin: str,
+) -> None:
+    rank[:] = [Moment(4, 2), Moment(8, 2)]
+    run = RunFolder(tmp_path)
+    folder = run.ranks / "0"
+    for _ in rank:
+        checkpoints.take(run, folder, print)
+    log = TinyLog(folder)
+    for step in range(11):
+        for collective in range(1, 11):
+            log.complete(log.issue(step, collective))
+    monkeypatch.setattr(freeze, "kept_from_the_start", lambda folder: keeps_start)
+    monkeypatch.setattr(freeze, "assemble", lambda parts: parts)
+    wanted = Wanted(folder="0", incident=Incident(kind=IncidentKind.NAN, text="a NaN", moment=Moment.parse(incident)))
+    parts = cast(Ingredients, freeze.freeze(run, wanted))
+    assert (parts.origin, parts.past_records > 0) == (
+        (Origin.START, False) if origin == "start" else (Origin.IMAGE, True)
+    )
+    if parts.images is not None:
+        assert parts.images.parent.name == origin
 
 
 def test_a_rank_that_never_came_has_a_whole_step_before_its_own_last(rank: list[Moment], tmp_path: Path) -> None:
@@ -140,8 +191,8 @@ def test_a_rank_that_never_came_has_a_whole_step_before_its_own_last(rank: list[
         for collective in range(1, 11):
             log.issue(step, collective)
     wanted = Wanted(folder="0", incident=Incident(kind=IncidentKind.HANG, text="a hang", moment=Moment(9, 1)))
-    found = freeze._newest_before(checkpoints.list_checkpoints(run, folder), wanted, folder)
-    assert found is not None and found.moment == Moment(4, 2)
+    found, leads = freeze._newest_before(checkpoints.list_checkpoints(run, folder), wanted, folder)
+    assert found is not None and found.moment == Moment(4, 2) and leads
 
 
 class Watched:

@@ -113,6 +113,8 @@ def test_who_was_told_to_end_when_another_died_died_with_it(processes: list[subp
     processes[1].terminate()
     wait_for(lambda: len(watch.deaths()) == 1, 10, "the first death")
     first_seen_ns = steady_clock.wall_ns()
+    ends = watch.ends()
+    assert ends.keys() == {"0", "1"} and ends["0"] == ends["1"] == watch.deaths()[0].wall_ns, "one is not dead yet"
     os.kill(processes[0].pid, SIGCONT)
     os.kill(processes[2].pid, SIGTERM)
     wait_for(lambda: len(watch.deaths()) == 3, 10, "the other deaths")

@@ -99,3 +99,6 @@ def test_who_was_told_together_with_others_is_no_incident() -> None:
     assert told_together(deaths((0, 0, SIGTERM), (1, 80, SIGTERM), (2, 81, SIGTERM)), later) == {"1", "2"}
     assert told_together(deaths((0, 0, SIGTERM)), later) == frozenset()
     assert told_together(deaths((0, 0, SIGTERM)), NOW_NS + MILLISECOND_NS) == {"0"}, "the others may follow"
+    assert told_together(deaths((0, 0, SIGTERM)), later, {"1": NOW_NS + 5 * MILLISECOND_NS}) == {"0"}
+    assert told_together(deaths((0, 0, SIGTERM)), later, {"1": NOW_NS + 80 * MILLISECOND_NS}) == frozenset()
+    assert told_together(deaths((0, 0, SIGTERM)), later, {"0": NOW_NS}) == frozenset(), "itself"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -55,3 +56,25 @@ def test_optimizer_steps_no_longer_count() -> None:
     counter.mark(0)
     counter._after_optimizer(object.__new__(torch.optim.SGD))
     assert begun == [0]
+
+
+@pytest.fixture
+def scaling() -> Iterator[StepCounter]:
+    methods = torch.amp.GradScaler.__init__, torch.amp.GradScaler.step
+    counter = StepCounter()
+    counter._wrap_scaler()
+    yield counter
+    torch.amp.GradScaler.__init__, torch.amp.GradScaler.step = methods  # type: ignore[method-assign]
+
+
+def test_that_gradients_are_scaled_is_told_once_whoever_comes_first(scaling: StepCounter) -> None:
+    told: list[str] = []
+    scaling.listen_to_scaler(lambda: told.append("before"))
+    torch.amp.GradScaler("cpu", enabled=False)
+    assert told == []
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    assert scaler.get_scale() == 4.0 and told == ["before"]
+    torch.amp.GradScaler("cpu")
+    assert told == ["before"]
+    scaling.listen_to_scaler(lambda: told.append("after"))
+    assert told == ["before", "after"]

@@ -1,0 +1,155 @@
+"""Which NaN or Inf of a job is an incident. What a gradient scaler skips, and what is gone soon after, is none: a
+scaler looks for overflows in that way. After an incident the watch begins anew once steps were without any. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from pathlib import Path
+
+from prismdbg.capsule.log.batch import CLEAN_STEPS, Batch
+from prismdbg.capsule.log.events import StepMark
+from prismdbg.capsule.log.format import StepSource
+from prismdbg.diagnosis.collective_key import CollectiveKey, collective_key
+from prismdbg.jobs.storage.run_folder import rank_of
+from prismdbg.model.collective import Collective, Group, State
+from prismdbg.model.plurals import counted
+
+SKIPPED_IN_A_ROW = 8  # then it is no overflow that a smaller scale would mend
+MOST_INCIDENTS = 3  # of one attempt of the job: a job of weeks must not be told of each
+LONGEST_HELD_NS = 60_000_000_000  # for the end of its step, where steps do not usually take longer
+_STEPS_HELD = 3
+_STEPS_KNOWN = 64
+
+
+@dataclass(slots=True)
+class Nonfinite:
+    """`groups`: those of its rank, by name; they are filled while the log is read."""
+
+    folder: str
+    record: Collective
+    groups: Mapping[str, Group]
+    sent: bool
+
+    @property
+    def key(self) -> CollectiveKey:
+        """The same for all that take part, a sender and a receiver, too."""
+        name = self.record.group
+        group = self.groups.get(name, Group(name=name, ranks=()))
+        return collective_key(self.record, rank_of(Path(self.folder)), group)
+
+    @property
+    def seen_ns(self) -> int:
+        """A sender shows when it sends, a receiver when it has received."""
+        return self.record.sent_ns if self.sent else self.record.time_completed_ns or 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstOfThem:
+    """`nth` of the attempt, from 1. since_step: from which on it is the first; 0: from the start. remark: what else is
+    to be said of it, or empty."""
+
+    found: Nonfinite
+    nth: int
+    since_step: int
+    remark: str
+
+
+class _Step(Enum):
+    """What became of the step in which a value was not finite."""
+
+    TAKEN = auto()  # or nobody scales gradients
+    SKIPPED = auto()
+    OPEN = auto()  # a scaler may still skip it
+
+
+@dataclass(slots=True)
+class NonfiniteWatch:
+    """Of one attempt of the job. `since_ns`: since when there is something to decide."""
+
+    since_ns: int | None = None
+    _pending: list[Nonfinite] = field(default_factory=list)
+    _scalers: set[str] = field(default_factory=set)  # log folders of ranks with one
+    _begun: dict[str, int] = field(default_factory=dict)  # by folder, the step that began last
+    _skipped: dict[str, list[int]] = field(default_factory=dict)  # by folder, steps
+    _in_a_row: dict[str, int] = field(default_factory=dict)
+    _clean: dict[str, int] = field(default_factory=dict)  # by folder, steps since a value was not finite
+    _told: int = 0
+    _is_off: bool = False
+    _since_step: int = 0
+
+    def note_scaler(self, folder: str) -> None:
+        self._scalers.add(folder)
+
+    def note_batch(self, folder: str, batch: Batch, groups: Mapping[str, Group], now_ns: int) -> None:
+        """Collectives as they were issued, or as they were completed; what a device sends is known only then."""
+        if batch.nonfinite or batch.notable:
+            self._clean.clear()
+        if self._is_off or self._told >= MOST_INCIDENTS:
+            return
+        for record in batch.notable:
+            sent = record.sent_nonfinite and (record.state is State.SCHEDULED or record.is_on_device)
+            if (sent or not record.synthesized) and record.moment.step >= self._since_step:
+                self._pending.append(Nonfinite(folder, record, groups, sent))
+                self.since_ns = now_ns if self.since_ns is None else self.since_ns
+
+    def note_step(self, folder: str, mark: StepMark) -> None:
+        self._begun[folder] = mark.step
+        if mark.source is StepSource.SKIPPED_BY_SCALER:
+            self._scalers.add(folder)
+            self._in_a_row[folder] = self._in_a_row.get(folder, 0) + 1
+            skipped = self._skipped.setdefault(folder, [])
+            skipped.append(mark.step - 1)
+            del skipped[:-_STEPS_KNOWN]
+            return
+        self._pending = [one for one in self._pending if one.folder != folder or self._became(one) is not _Step.SKIPPED]
+        if not self._pending:
+            self.since_ns = None
+        self._in_a_row[folder] = 0
+        self._clean[folder] = self._clean.get(folder, 0) + 1
+        if self._is_off and self._clean[folder] > CLEAN_STEPS:  # the first one ended what was not finite
+            self._is_off = False
+            self._since_step = mark.step - CLEAN_STEPS
+
+    def decide(self, now_ns: int, ended: bool, usual_step_ns: int) -> FirstOfThem | None:
+        """Once what was seen has settled."""
+        if not self._pending:
+            return None
+        became = [self._became(one) for one in self._pending]
+        row = max(self._in_a_row.get(one.folder, 0) for one in self._pending)
+        remark = ""
+        if _Step.TAKEN in became:
+            found = [one for one, step in zip(self._pending, became, strict=True) if step is not _Step.SKIPPED]
+        elif ended or row >= SKIPPED_IN_A_ROW or self._is_held_too_long(became, now_ns, usual_step_ns):
+            found = self._pending
+            remark = f"; the gradient scaler skipped {counted(row, 'step')} in a row" if row else ""
+        else:
+            return None
+        self._told += 1
+        if self._told == MOST_INCIDENTS:
+            remark += f"; no more than {MOST_INCIDENTS} of these are reported, `prismdbg why` reads the logs"
+        first = FirstOfThem(found=_first_of(found), nth=self._told, since_step=self._since_step, remark=remark)
+        self._pending, self.since_ns, self._is_off = [], None, True
+        self._clean.clear()
+        return first
+
+    def _became(self, one: Nonfinite) -> _Step:
+        step = one.record.moment.step
+        if one.folder not in self._scalers:
+            return _Step.TAKEN
+        if self._begun.get(one.folder, 0) <= step:
+            return _Step.OPEN
+        return _Step.SKIPPED if step in self._skipped.get(one.folder, ()) else _Step.TAKEN
+
+    def _is_held_too_long(self, became: list[_Step], now_ns: int, usual_step_ns: int) -> bool:
+        """A rank that hangs in its step, or raised, does not say what became of it."""
+        longest_ns = max(LONGEST_HELD_NS, _STEPS_HELD * usual_step_ns)
+        return self.since_ns is not None and _Step.OPEN in became and now_ns - self.since_ns >= longest_ns
+
+
+def _first_of(found: list[Nonfinite]) -> Nonfinite:
+    """On a device what was sent is known only when all have received it: there, the sender goes first."""
+    earliest = min(found, key=lambda one: one.seen_ns)
+    senders = [one for one in found if one.sent and one.key == earliest.key]
+    return min(senders or [earliest], key=lambda one: one.seen_ns)

@@ -1,0 +1,126 @@
+"""NaN and Inf again and again: what a gradient scaler gets over is no incident, and what comes after it is not lost."""
+
+from __future__ import annotations
+
+import pytest
+from logs import lone_collective
+
+from prismdbg.capsule.log.batch import CLEAN_STEPS, Batch
+from prismdbg.capsule.log.events import Note, StepMark
+from prismdbg.capsule.log.format import StepSource
+from prismdbg.jobs.record.incidents import SETTLE_NS, IncidentWatch, Wanted, parse_triggers
+from prismdbg.jobs.record.nonfinite_watch import LONGEST_HELD_NS, MOST_INCIDENTS, SKIPPED_IN_A_ROW
+from prismdbg.model.moment import Moment
+
+NAN = parse_triggers("nan")
+TAKEN, SKIPPED = StepSource.OPTIMIZER, StepSource.SKIPPED_BY_SCALER
+
+
+class Job:
+    """Two ranks, whose steps take two seconds; each step is told, and then what is due is asked for."""
+
+    def __init__(self, *, scales: bool) -> None:
+        self.watch = IncidentWatch(NAN)
+        self.now_ns, self.step = 10**12, 0
+        self.wanted: list[Wanted] = []
+        for folder in ("0", "1") if scales else ():
+            self.watch.feed(folder, Note("scaler", 1, {}), self.now_ns)
+
+    def sends(self, folder: str = "1") -> None:
+        call = lone_collective(sent_nonfinite=True, time_created_ns=self.now_ns, moment=Moment(self.step, 1))
+        self.watch.feed(folder, Batch(notable=[call], nonfinite=True), self.now_ns)
+
+    def ends_step(self, source: StepSource = TAKEN) -> None:
+        self.step += 1
+        self.look(SETTLE_NS)
+        for folder in ("0", "1"):
+            self.watch.feed(folder, StepMark(self.step, self.now_ns, source), self.now_ns)
+        self.look(SETTLE_NS)
+
+    def steps(self, count: int, source: StepSource = TAKEN) -> None:
+        for _ in range(count):
+            if source is SKIPPED:
+                self.sends()
+            self.ends_step(source)
+
+    def look(self, later_ns: int, *, ended: bool = False) -> None:
+        self.now_ns += later_ns
+        self.wanted += self.watch.due(self.now_ns, ended)
+
+    @property
+    def moments(self) -> list[str]:
+        return [str(wanted.incident.moment) for wanted in self.wanted]
+
+
+def test_an_overflow_that_a_scaler_gets_over_is_none_and_a_later_nan_is() -> None:
+    job = Job(scales=True)
+    job.steps(3, SKIPPED)
+    job.steps(5)
+    assert job.wanted == [] and not job.watch.settling
+    job.sends()
+    job.ends_step()
+    assert job.moments == ["8.1"]
+    assert "rank 1 sends the first NaN or Inf: all_reduce" in job.wanted[0].incident.text
+
+
+def test_without_a_scaler_nothing_is_waited_for() -> None:
+    job = Job(scales=False)
+    job.sends()
+    job.look(SETTLE_NS)
+    assert job.moments == ["0.1"]
+
+
+def test_steps_that_are_skipped_in_a_row_are_an_incident() -> None:
+    """A parameter that is NaN: the scaler skips every step from there on."""
+    job = Job(scales=True)
+    job.steps(2, SKIPPED)
+    job.steps(1)
+    job.steps(SKIPPED_IN_A_ROW - 1, SKIPPED)
+    assert job.wanted == []
+    job.steps(1, SKIPPED)
+    assert job.moments == ["3.1"]
+    assert f"the gradient scaler skipped {SKIPPED_IN_A_ROW} steps in a row" in job.wanted[0].incident.text
+    job.steps(5, SKIPPED)
+    assert len(job.wanted) == 1
+
+
+def test_what_lasts_to_the_end_is_an_incident() -> None:
+    job = Job(scales=True)
+    job.steps(3)
+    job.steps(2, SKIPPED)
+    assert job.wanted == []
+    job.look(0, ended=True)
+    assert job.moments == ["3.1"]
+
+
+def test_a_step_that_does_not_end_is_not_waited_for_without_end() -> None:
+    job = Job(scales=True)
+    job.steps(2)
+    job.sends()
+    job.look(LONGEST_HELD_NS - 1)
+    assert job.wanted == []
+    job.look(1)
+    assert job.moments == ["2.1"]
+
+
+@pytest.mark.parametrize("scales", [False, True])
+def test_after_steps_without_any_the_next_one_is_an_incident_a_bounded_number_of_times(scales: bool) -> None:
+    job = Job(scales=scales)
+    for _ in range(MOST_INCIDENTS + 2):
+        for _ in range(3):  # in three steps one after another: one incident
+            job.sends()
+            job.ends_step()
+        job.steps(CLEAN_STEPS + 1)
+    assert job.moments == [f"{n * (3 + CLEAN_STEPS + 1)}.1" for n in range(MOST_INCIDENTS)]
+    assert [wanted.nth for wanted in job.wanted] == [1, 2, 3]
+    assert "the first NaN or Inf since step" in job.wanted[1].incident.text
+    assert f"no more than {MOST_INCIDENTS} of these are reported" in job.wanted[-1].incident.text
+
+
+def test_a_few_steps_without_any_are_not_enough() -> None:
+    job = Job(scales=False)
+    for _ in range(5):
+        job.sends()
+        job.ends_step()
+        job.steps(CLEAN_STEPS - 2)
+    assert job.moments == ["0.1"]
