@@ -9,10 +9,13 @@ from pathlib import Path
 
 from prismdbg.capsule import checked_json, files, layout, transfer
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.limits import MAX_MADE_FOLDERS
 from prismdbg.capsule.log.coverage import capsule_span, gaps
 from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.capsule.memory_reader import read_parts
+from prismdbg.capsule.rank_json import RankJson
+from prismdbg.capsule.rank_path import has_more_folders
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, require_whole
 from prismdbg.capsule.walk import entries
 from prismdbg.errors import CapsuleError
@@ -193,9 +196,10 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
                 checked_json.read(capsule.path / name)
             except CapsuleError as error:
                 yield _fatal(capsule, name, error)
+    rank: RankJson = {}
     if layout.RANK in capsule.manifest.files:
         try:
-            capsule.rank()
+            rank = capsule.rank()
         except CapsuleError as error:
             yield _fatal(capsule, layout.RANK, error)
     try:
@@ -203,6 +207,9 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
     except CapsuleError as error:
         yield _fatal(capsule, layout.FILES_INDEX, error)
         return
+    if has_more_folders(_made(rank, rank_files), MAX_MADE_FOLDERS):
+        text = f"with the folders in {layout.RANK} names more than {MAX_MADE_FOLDERS:,} folders for a replay to make"
+        yield Finding(Severity.FATAL, layout.FILES_INDEX, text)
     for file in rank_files:
         if file.place is files.Place.MISSING:
             yield Finding(Severity.NOTE, file.path, "was read by the rank but could not be saved")
@@ -210,6 +217,13 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
             yield Finding(Severity.NOTE, file.path, "contains credentials and was left out: --with-file provides yours")
         elif file.place is files.Place.BOUND and (reason := files.changed(file)):
             yield Finding(Severity.INCOMPLETE, file.path, f"is needed and not in the capsule: {reason}")
+
+
+def _made(rank: RankJson, rank_files: Iterable[files.RankFile]) -> Iterator[str]:
+    """Folders that a replay makes for the rank."""
+    yield from rank.get("folders", ())
+    for path in (*rank.get("listed", ()), *(file.path for file in rank_files if file.place is not files.Place.MISSING)):
+        yield path.rpartition("/")[0]
 
 
 def _log(capsule: Capsule) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ from prismdbg.jobs.replay.replay_progress import ReplayProgress
 from prismdbg.jobs.replay.silence import recorded_silence
 from prismdbg.jobs.replay.verdict import AS_RECORDED, AT_END, End, Outcome, Recorded, Seen, decide, ended_by
 from prismdbg.log.rank_log import read_log
+from prismdbg.model.deadline import Deadline
 from prismdbg.model.meanwhile import working
 from prismdbg.model.moment import Moment
 from prismdbg.model.plain_text import one_line
@@ -148,7 +149,7 @@ class Verdict:
 
 
 def run_to_end(
-    live: LiveReplay, *, until: Moment | None, strict: bool, timeout_s: float, tolerance: float = 0.0
+    live: LiveReplay, *, until: Moment | None, strict: bool, deadline: Deadline, tolerance: float = 0.0
 ) -> Verdict:
     """Resumes the rank once and follows it to the end moment, to `until`, or to its own end. `tolerance`: by which
     values that the rank sends may differ from the recorded ones, as far as there are sketches of them; 0: by no bit."""
@@ -160,7 +161,7 @@ def run_to_end(
         stop = str(until) if until else None
         live.client.ask("resume", until=stop, end=live.end_record, strict=strict, tolerance=tolerance)
         with working() as tell:
-            _follow(live, verdict, timeout_s, ReplayProgress(live, until, tell))
+            _follow(live, verdict, deadline, ReplayProgress(live, until, tell))
     verdict.elapsed_ns = time.monotonic_ns() - started
     judge(live.capsule, verdict, until)
     if verdict.outcome not in AS_RECORDED:
@@ -173,19 +174,18 @@ def run_to_end(
     return verdict
 
 
-def _follow(live: LiveReplay, verdict: Verdict, timeout_s: float, progress: ReplayProgress) -> None:
-    deadline = time.monotonic() + timeout_s
+def _follow(live: LiveReplay, verdict: Verdict, deadline: Deadline, progress: ReplayProgress) -> None:
     hangs = live.capsule.manifest.incident.kind is IncidentKind.HANG
     silence_s = recorded_silence(live.capsule, read_log(live.capsule.log)).bound_s if hangs else 0.0
     received = Received(live.capsule.log)
     while True:
-        left = deadline - time.monotonic()
+        left = deadline.left_s()
         over = hangs and verdict.is_covered
         if left <= 0 and over:
             verdict.end = End.QUIET
             return
         if left <= 0:
-            what = f"the replay did not reach its end within {timeout_s:g} s; it was at {_where(live)}"
+            what = f"the replay did not reach its end within {deadline.bound_s:g} s; it was at {_where(live)}"
             raise WaitTimeout(what, hint=_advice(live))
         try:
             event = progress.next_event(min(left, silence_s) if over else left)

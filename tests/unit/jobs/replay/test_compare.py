@@ -27,6 +27,7 @@ from prismdbg.jobs.replay.compare import Verdict, ended_by, run_to_end
 from prismdbg.jobs.replay.replay import LiveReplay
 from prismdbg.jobs.replay.verdict import End, Outcome
 from prismdbg.model.collective import TensorMeta
+from prismdbg.model.deadline import Deadline
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.limits import LimitReached, reached, usual
 from prismdbg.session.causes import ALL_HIDDEN, Unhidden
@@ -103,7 +104,7 @@ def judged(
         until=until,
         strict=False,
         tolerance=tolerance,
-        timeout_s=timeout_s,
+        deadline=Deadline.after(timeout_s),
     )
 
 
