@@ -94,10 +94,11 @@ _SETTING_OF_STRONG = re.compile(r"true|false|none|null|<.*>|\[\]|\*+", re.IGNORE
 _COMMON = re.compile(rf"{_SETTING.pattern}|[A-Za-z]{{1,11}}|[~.]?/[\w/.-]*", re.IGNORECASE)
 # `--api-key=x`, `"token": "x"`, `password: x`, `machine h login l password x`
 _ASSIGNMENT = re.compile(r"([-+~]{0,2}[A-Za-z][\w.-]*)=(.*)", re.DOTALL)
-_PAIR = re.compile(
-    r"(?<![\w.-])([A-Za-z_][\w.-]{0,80})\\?[\"']?\]?\s*(?:=>|:=|==?|:)\s*"
-    r"(?=[rbuf]{0,2}\\?\"([^\"\\\n]{1,512})\\?\"|[rbuf]{0,2}'([^'\n]{1,512})'|([^\s\"',;&}\])]{1,512}))"
-)
+_NAME = re.compile(r"(?<![\w.-])([A-Za-z_][\w.-]{0,80})\\?[\"']?\]?\s*(?:=>|:=|==?|:)\s*")
+_VALUE = re.compile(r"[rbuf]{0,2}\\?\"([^\"\\\n]{1,512})\\?\"|[rbuf]{0,2}'([^'\n]{1,512})'|([^\s\"',;&}\])]{1,512})")
+_UNQUOTED = 3  # of its groups
+_REST = re.compile(r"[^\s\"',;&}\])]*")
+_RANDOM = re.compile(r"(?=(?:[^0-9]*[0-9]){3})(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_+=-]{16,}")
 _NETRC = re.compile(r"\bmachine\s+\S+\s+(?:login|user)\s+\S+\s+(?:account\s+\S+\s+)?password\s+(\S{4,})")
 _MYSQL = re.compile(r"(?:.*/)?(?:mysql|mariadb|sshpass)[\w-]*")  # its -pX is a password, whatever X is
 _ATTACHED = re.compile(r"-p(?=.*\d)(?:(?=.*[!@#$%^&*?])|(?=.*[a-z])(?=.*[A-Z]))[\w!@#$%^&*?+-]{6,}")
@@ -145,12 +146,7 @@ def _is_of_account(name: str) -> bool:
 
 def looks_random(value: str) -> bool:
     """Whether nobody would write it by hand: long, letters and digits mixed, no path and no words."""
-    return (
-        len(value) >= 16
-        and re.fullmatch(r"[A-Za-z0-9_+=-]+", value) is not None
-        and sum(character.isdigit() for character in value) >= 3
-        and any(character.isalpha() for character in value)
-    )
+    return _RANDOM.fullmatch(value) is not None
 
 
 def is_secret_setting(name: str, value: str) -> bool:
@@ -190,12 +186,26 @@ def _names_a_place(name: str, value: str) -> bool:
 def found_in(text: str) -> Iterator[Found]:
     """Secrets in a text of any kind: by shape, and by the names that stand before them."""
     yield from find_shapes(text)
-    for match in _PAIR.finditer(text):
-        group = match.lastindex or 0  # what is before it may be a value itself: `failed: token=x`
-        if _is_pair(match[1], match[group], quoted=group != 4 or _is_shell_line(match)):
-            yield Found(f"value of {match[1][:60]!r}", match[group], match.start(group))
+    yield from _pairs(text)
     if "machine" in text:
         yield from (Found("password of a netrc", match[1], match.start(1)) for match in _NETRC.finditer(text))
+
+
+def _pairs(text: str) -> Iterator[Found]:
+    """What stands under the name of a secret. Each text is looked at once: a name that says nothing has no value, and
+    a value without quotes that is one is taken to its end, with all names in it."""
+    at = 0
+    while (named := _NAME.search(text, at)) is not None:
+        at = named.end()  # what is before it may be a value itself: `failed: token=x`
+        if not strength(named[1]) or (match := _VALUE.match(text, at)) is None:
+            continue
+        group = match.lastindex or 0
+        if not _is_pair(named[1], match[group], quoted=group != _UNQUOTED or _is_shell_line(named, match)):
+            continue
+        start, end = match.span(group)
+        if group == _UNQUOTED and (rest := _REST.match(text, end)) is not None:
+            at = end = rest.end()
+        yield Found(f"value of {named[1][:60]!r}", text[start:end], start)
 
 
 def _is_pair(name: str, value: str, *, quoted: bool) -> bool:
@@ -221,13 +231,13 @@ def _tells(name: str, value: str, *, quoted: bool) -> bool:
     return False
 
 
-def _is_shell_line(match: re.Match[str]) -> bool:
+def _is_shell_line(named: re.Match[str], match: re.Match[str]) -> bool:
     """`DB_PASS=...` on a line of its own, as in `.env`: what stands there without quotes is no name of a program's."""
-    text, name = match.string, match[1]
-    alone = text[match.end(4) : match.end(4) + 1] in ("", "\n", "\r")
-    before = text[max(match.start() - 8, 0) : match.start()].rpartition("\n")[2]
-    tight = match.start(4) == match.end(1) + 1 and text[match.end(1)] == "="
-    return name.isupper() and alone and tight and before in ("", "export ") and _SETTING.fullmatch(match[4]) is None
+    text, name, value = match.string, named[1], match[_UNQUOTED]
+    alone = text[match.end(_UNQUOTED) : match.end(_UNQUOTED) + 1] in ("", "\n", "\r")
+    before = text[max(named.start() - 8, 0) : named.start()].rpartition("\n")[2]
+    tight = match.start(_UNQUOTED) == named.end(1) + 1 and text[named.end(1)] == "="
+    return name.isupper() and alone and tight and before in ("", "export ") and _SETTING.fullmatch(value) is None
 
 
 def _is_passphrase(name: str, value: str) -> bool:

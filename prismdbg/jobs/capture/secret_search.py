@@ -35,6 +35,7 @@ PAYLOADS_BYTES = 16 << 20
 MEMORY_CHUNK = 16 << 20
 MEMORY_WINDOW = 512
 PICKLES = 1000  # of one payload
+NAME_MOST, VALUE_MOST = 256, 4096  # characters of a name in a pickle, and of a secret that it says is one
 PATH_NOTES = ("file", "folder", "made", "listed")  # what they say is a path, which a replay needs as it is
 KNOWN = "a value that was redacted elsewhere"
 RAW_MEMORY = "raw memory of the rank, which cannot be searched exhaustively"
@@ -279,7 +280,8 @@ def _in_memory(capsule: Capsule) -> Iterator[Finding]:
         found: set[str] = set()
         for chunk in _chunks(path):
             found |= {f"variable {name[:200]}" for name in names if f"\0{name}=".encode() in chunk}
-            found |= {item.what for window in _windows(chunk) for item in find(window)}
+            windows = (chunk[begin:end].decode("latin-1") for begin, end in _windows(chunk))
+            found |= {item.what for window in windows for item in find(window)}
         for what in sorted(found):
             yield Finding(place=f"{layout.CHECKPOINT}/{path.name}", what=what, state=State.KEPT)
 
@@ -293,25 +295,30 @@ def _chunks(path: Path) -> Iterator[bytes]:
             tail = chunk[-MEMORY_WINDOW:]
 
 
-def _windows(chunk: bytes) -> Iterator[str]:
+def _windows(data: bytes, start: int = 0) -> list[tuple[int, int]]:
+    """Where tokens may stand that begin as many do: parts of what lies behind `start`, in order, none of them twice."""
+    around: list[tuple[int, int]] = []
     for prefix in _PREFIXES:
-        at = chunk.find(prefix)
+        at = data.find(prefix, start)
         while at >= 0:
-            yield chunk[max(at - 64, 0) : at + MEMORY_WINDOW].decode("latin-1")
-            at = chunk.find(prefix, at + MEMORY_WINDOW)
+            around.append((max(at - 64, start), min(at + MEMORY_WINDOW, len(data))))
+            at = data.find(prefix, at + MEMORY_WINDOW)
+    windows: list[tuple[int, int]] = []
+    for begin, end in sorted(around):
+        if windows and begin <= windows[-1][1]:
+            windows[-1] = windows[-1][0], max(end, windows[-1][1])
+        else:
+            windows.append((begin, end))
+    return windows
 
 
 def _spans_in_bytes(data: bytes, start: int) -> list[tuple[int, int, str]]:
     """As `_spans`, of what is no text or too long to be searched whole: tokens that begin as many do."""
     found = set()
-    for prefix in _PREFIXES:
-        at = data.find(prefix, start)
-        while at >= 0:
-            begin = max(at - 64, start)
-            window = data[begin : at + MEMORY_WINDOW].decode("latin-1")
-            for item in find(window):
-                found |= {(begin + a, begin + b, what) for a, b, what in _places(window, item)}
-            at = data.find(prefix, at + MEMORY_WINDOW)
+    for begin, end in _windows(data, start):
+        window = data[begin:end].decode("latin-1")
+        for item in find(window):
+            found |= {(begin + a, begin + b, what) for a, b, what in _places(window, item)}
     return sorted(found)
 
 
@@ -340,11 +347,18 @@ def _received(data: bytes, known: Iterable[str]) -> Iterator[tuple[int, int, str
 
 
 def _pickled(data: bytes) -> Iterator[tuple[int, int, str]]:
-    before = ""
+    before, searched, paired = "", set[int](), set[tuple[str, int]]()
     for start, text in pickled_texts(data):
         encoded = text.encode("utf-8", "surrogatepass")
-        if is_secret_setting(before, text) and "\n" not in text:
+        is_new = len(before) <= NAME_MOST and len(text) <= VALUE_MOST and (before, start) not in paired
+        if is_new and is_secret_setting(before, text) and "\n" not in text:
             yield start, start + len(encoded), f"value of {before[:60]!r}"
+        if is_new:
+            paired.add((before, start))
+        if start in searched:  # a pickle names a text that it holds once as often as it likes
+            before = text
+            continue
+        searched.add(start)
         for found in find(encoded.decode("latin-1")):
             yield from ((start + a, start + b, what) for a, b, what in _places(encoded.decode("latin-1"), found))
         before = text
