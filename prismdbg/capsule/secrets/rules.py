@@ -85,6 +85,15 @@ _HARMLESS = frozenset(
         "XDG_SESSION_DESKTOP", "DESKTOP_SESSION", "SESSION_MANAGER", "DBUS_SESSION_BUS_ADDRESS", "GDMSESSION",
     }
 )  # fmt: skip
+# A field of exactly this name holds a password, whatever it is: not a folder, not what passes or which pass it is.
+_PASSWORD = re.compile(r"pass|pwd|passwd", re.IGNORECASE)
+_NO_PASSWORD_OF_FIELD = re.compile(
+    r"true|false|none|null|yes|no|on|off|ok|<.*>|\[.*\]|\*+|[-+]?[0-9]{1,3}(?:\.[0-9]*)?|[~.]{0,2}/.*|[A-Za-z]:\\.*|\.{1,2}"
+    r"|(?:forward|backward|fwd|bwd|both|first|second|third|last|one|two|pre|post|train|training|valid|validation|eval|test"
+    r"|prefill|decode|fail|failed|pass|passed|skip|skipped|through|default|auto|always|never|optional|required"
+    r"|pwd|passwd|password)[-_]?[0-9]?",
+    re.IGNORECASE,
+)
 _PATH = re.compile(r"(?:[~.]{0,2}/[\w.@+-]{1,60}){2,}(?::.*)?")
 _PLACES = re.compile(r"CERTS?$|CREDENTIALS$|(?:^|_)CERTS?_|_(?:FILE|DIR|PATH)$")
 _SETTING = re.compile(
@@ -151,6 +160,8 @@ def looks_random(value: str) -> bool:
 
 def is_secret_setting(name: str, value: str) -> bool:
     """Whether a variable or an option of this name and value holds a secret."""
+    if name == "pwd":  # no variable of a shell's
+        return _is_password(name, value)
     if not value or name.upper() in _HARMLESS or _names_a_place(name, value):
         return False
     match strength(name):
@@ -197,7 +208,8 @@ def _pairs(text: str) -> Iterator[Found]:
     at = 0
     while (named := _NAME.search(text, at)) is not None:
         at = named.end()  # what is before it may be a value itself: `failed: token=x`
-        if not strength(named[1]) or (match := _VALUE.match(text, at)) is None:
+        telling = strength(named[1]) or _PASSWORD.fullmatch(named[1])
+        if not telling or (match := _VALUE.match(text, at)) is None:
             continue
         group = match.lastindex or 0
         if not _is_pair(named[1], match[group], quoted=group != _UNQUOTED or _is_shell_line(named, match)):
@@ -221,6 +233,8 @@ def _stands_for_another(value: str) -> bool:
 def _tells(name: str, value: str, *, quoted: bool) -> bool:
     if " " in value:
         return quoted and _is_passphrase(name, value)
+    if quoted and _PASSWORD.fullmatch(name) and strength(name) is not Strength.STRONG:
+        return _is_password(name, value)
     match strength(name):
         case Strength.STRONG:
             return _SETTING_OF_STRONG.fullmatch(value) is None and (quoted or _is_no_code(value))
@@ -229,6 +243,12 @@ def _tells(name: str, value: str, *, quoted: bool) -> bool:
         case Strength.WEAK:
             return _is_carried(name, value, quoted=quoted)
     return False
+
+
+def _is_password(name: str, value: str) -> bool:
+    """`"pass": "hunter"`; not `"pwd": "src/model"`, `"pass": "forward"`."""
+    is_folder = name.lower() == "pwd" and "/" in value
+    return bool(value) and not is_folder and _NO_PASSWORD_OF_FIELD.fullmatch(value) is None
 
 
 def _is_shell_line(named: re.Match[str], match: re.Match[str]) -> bool:

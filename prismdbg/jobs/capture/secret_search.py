@@ -28,8 +28,11 @@ from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective
 
-TEXT_BYTES = 1 << 20  # of one file; what lies behind is searched for known values only
-TEXTS_BYTES = 16 << 20  # of all files, the small ones first: a program and its settings come before its data
+# While a capsule is made, of one text file; what lies behind is searched for tokens and known values only. And of all
+# of them, the small ones first: a program and its settings come before its data.
+TEXT_BYTES = 1 << 20
+TEXTS_BYTES = 16 << 20
+ALL_TEXTS_BYTES = 128 << 20  # where somebody asks what a whole capsule contains: each to its end
 PAYLOAD_BYTES = 4 << 20  # of one collective: objects are smaller
 PAYLOADS_BYTES = 16 << 20
 MEMORY_CHUNK = 16 << 20
@@ -84,11 +87,13 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """`unsearched`: sentences on what was not searched, or not whole."""
+    """`unsearched`: sentences on what was not searched, or not whole. `cut_texts`: those of them on text files, which
+    are searched whole but where there are too many."""
 
     findings: tuple[Finding, ...]
     hits: tuple[Hit, ...]
     unsearched: tuple[str, ...]
+    cut_texts: tuple[str, ...] = ()
 
     @property
     def kept(self) -> tuple[Finding, ...]:
@@ -99,15 +104,23 @@ class Search:
     """Of one capsule's folder, which need not be whole yet. `known`: values to look for beside the rules; words among
     them are not, for programs and data hold them by chance.
 
-    `unsearched` is complete when `hits` has ended.
+    `unsearched` is complete when `hits` has ended, and so is `cut_texts`.
     """
 
     def __init__(
-        self, folder: Path, files: tuple[RankFile, ...], logs: Mapping[str, RankLog], known: tuple[str, ...] = ()
+        self,
+        folder: Path,
+        files: tuple[RankFile, ...],
+        logs: Mapping[str, RankLog],
+        known: tuple[str, ...] = (),
+        *,
+        whole_texts: bool = False,
     ) -> None:
-        """`logs`: by their folder in the capsule."""
+        """`logs`: by their folder in the capsule. `whole_texts`: text files are searched to their end."""
         self.folder, self._files, self._logs, self._known = folder, files, logs, worth_a_search(known)
+        self._text_bytes, self._left = (SMALL_FILE_BYTES, ALL_TEXTS_BYTES) if whole_texts else (TEXT_BYTES, TEXTS_BYTES)
         self.unsearched: list[str] = []
+        self.cut_texts: list[str] = []
 
     def hits(self) -> Iterator[Hit]:
         yield from self._in_files()
@@ -115,7 +128,6 @@ class Search:
             yield from self._in_payloads(home, log)
 
     def _in_files(self) -> Iterator[Hit]:
-        left = TEXTS_BYTES
         done: set[str] = set()
         for file in sorted(self._files, key=lambda file: file.size_bytes):
             if file.place is not Place.INSIDE or file.sha256 in done:
@@ -125,13 +137,16 @@ class Search:
             path = shown_path(file.path)
             if file.size_bytes > SMALL_FILE_BYTES:
                 self.unsearched.append(f"file {path}: {file.size_bytes} bytes")
+                self.cut_texts += self.unsearched[-1:]  # it may be one
                 continue
             data = _read(self.folder / part, 0, file.size_bytes)
-            most = min(left, TEXT_BYTES) if _is_text(data) else 0
+            is_text = _is_text(data)
+            most = min(self._left, self._text_bytes) if is_text else 0
             if most < len(data):
-                how = f"only its first {most} bytes were searched by rules" if most else "it is not a text file"
+                how = f"only its first {most} bytes were searched by rules" if is_text else "it is not a text file"
                 self.unsearched.append(f"file {path}: {how}")
-            left -= min(most, len(data))
+                self.cut_texts += self.unsearched[-1:] * is_text
+            self._left -= min(most, len(data))
             lines = _line_starts(data)
             rest = [*_spans_in_bytes(data, most), *(_pickled(data) if data.startswith(_PICKLED) else ())]
             for start, stop, what in (*_spans(data[:most], data, self._known), *rest):
@@ -159,13 +174,18 @@ class Search:
 def report(capsule: Capsule) -> Report:
     """All that is known and all that is found now, raw memory among it."""
     logs = logs_of(capsule)
-    search = Search(capsule.path, read_files(capsule), logs)
+    search = Search(capsule.path, read_files(capsule), logs, whole_texts=True)
     hits = tuple(search.hits())
     found = [*recorded(capsule), *(hit.finding for hit in hits), *_in_texts(capsule, logs.values())]
     if capsule.manifest.contains_raw_memory:
         found += _in_memory(capsule)
     tensors = [STATE_TENSORS] if _has_state(capsule) else []
-    return Report(findings=tuple(dict.fromkeys(found)), hits=hits, unsearched=(*search.unsearched, *tensors))
+    return Report(
+        findings=tuple(dict.fromkeys(found)),
+        hits=hits,
+        unsearched=(*search.unsearched, *tensors),
+        cut_texts=tuple(search.cut_texts),
+    )
 
 
 def logs_of(capsule: Capsule) -> dict[str, RankLog]:
@@ -426,7 +446,7 @@ def _is_text(data: bytes) -> bool:
 
 def _line_starts(data: bytes) -> list[int]:
     starts, at = [0], data.find(b"\n")
-    while at >= 0 and at < TEXT_BYTES:
+    while at >= 0:
         starts.append(at + 1)
         at = data.find(b"\n", at + 1)
     return starts
