@@ -19,8 +19,18 @@ from prismdbg.jobs.replay.divergence import with_causes
 from prismdbg.jobs.replay.exceptions import as_redacted, raised_at, recorded_text, redaction_note, text_of
 from prismdbg.jobs.replay.replay import LiveReplay, redacted_arguments
 from prismdbg.jobs.replay.replay_progress import ReplayProgress
-from prismdbg.jobs.replay.silence import recorded_silence
-from prismdbg.jobs.replay.verdict import AS_RECORDED, AT_END, End, Outcome, Recorded, Seen, decide, ended_by
+from prismdbg.jobs.replay.silence import BOUNDED, recorded_silence
+from prismdbg.jobs.replay.verdict import (
+    AS_RECORDED,
+    AT_END,
+    End,
+    Outcome,
+    Recorded,
+    Seen,
+    decide,
+    ended_by,
+    is_from_outside,
+)
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.deadline import Deadline
 from prismdbg.model.meanwhile import working
@@ -175,12 +185,12 @@ def run_to_end(
 
 
 def _follow(live: LiveReplay, verdict: Verdict, deadline: Deadline, progress: ReplayProgress) -> None:
-    hangs = live.capsule.manifest.incident.kind is IncidentKind.HANG
-    silence_s = recorded_silence(live.capsule, read_log(live.capsule.log)).bound_s if hangs else 0.0
+    is_bounded = live.capsule.manifest.incident.kind in BOUNDED
+    silence_s = recorded_silence(live.capsule, read_log(live.capsule.log)).bound_s if is_bounded else 0.0
     received = Received(live.capsule.log)
     while True:
         left = deadline.left_s()
-        over = hangs and verdict.is_covered
+        over = is_bounded and verdict.is_covered
         if left <= 0 and over:
             verdict.end = End.QUIET
             return
@@ -212,10 +222,14 @@ def _advice(live: LiveReplay) -> str:
 
 
 def _where(live: LiveReplay) -> str:
+    """And what is known by then: without a difference it is all the same so far."""
     try:
-        return str(live.client.ask("progress", timeout_s=5)["moment"])
+        progress = live.client.ask("progress", timeout_s=5)
     except PrismError:
         return "an unknown moment"
+    return (
+        f"{progress['moment']}, with {counted(progress['tally']['compared'], 'collective')} compared and no difference"
+    )
 
 
 def _take(event: Message, verdict: Verdict, live: LiveReplay, received: Received) -> bool:
@@ -394,9 +408,10 @@ def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: 
         there = f"continued to {verdict.went_on_to}" if verdict.went_on_to else "ended normally"
         kind = "a synthesized answer" if verdict.tally.get("synthesized") else "its recorded answer"
         notes.append(f"hang resolved: the collective at {verdict.moment} got {kind}, and the program {there}")
-    if verdict.end is End.QUIET:
+    if verdict.end is End.QUIET and not is_from_outside(capsule.rank().get("died_with")):
         silence = recorded_silence(capsule, log)
         what = "hangs again" if span.answered else "issues a further collective"
+        what = "dies again" if manifest.incident.kind is IncidentKind.LOST else what
         notes.append(f"raise --timeout by {silence.bound_s:.3g} s to see whether it {what}: {silence}")
     if verdict.outcome is Outcome.WITHIN and verdict.differs_at:
         notes.append("the parameters differ in their bits; a tolerance compares only what the rank sends")
