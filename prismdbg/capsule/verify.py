@@ -29,6 +29,9 @@ class Severity(StrEnum):
     NOTE = "note"  # worth knowing; a replay is still what it says
 
 
+NOTHING_TO_COMPARE = (
+    "has no collective from the start to the end moment: a replay compares nothing, and is inconclusive"
+)
 _VERBS = frozenset({"begins", "cannot", "contains", "ends", "has", "is", "lacks", "was"})
 
 
@@ -239,6 +242,8 @@ def _log(capsule: Capsule) -> Iterator[Finding]:
         yield Finding(Severity.FATAL, layout.LOG, f"is of rank {log.rank}, expected {capsule.manifest.rank}")
     for text in gaps(log, span, capsule.log, capsule.manifest):
         yield Finding(Severity.FATAL, layout.LOG, text)
+    if not span.records and not capsule.manifest.not_replayable:
+        yield Finding(Severity.NOTE, layout.LOG, NOTHING_TO_COMPARE)
 
 
 def _notes(manifest: Manifest) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from prismdbg.capsule.verify import Finding, Severity
+from prismdbg.capsule.verify import NOTHING_TO_COMPARE, Finding, Severity
 from prismdbg.cli.commands.replay import CODES
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.addresses import Fetched
@@ -98,7 +98,8 @@ def command(
             for finding in found:
                 console.emit(f"{_WORDS[finding.severity]}  {one_line(str(finding))}")
         files, size_bytes = whole.manifest.files, whole.manifest.size_bytes
-        whole_capsule = f"complete: {counted(len(files), 'file')}, {console.size(size_bytes)}, ready to replay"
+        ready = "a replay has nothing to compare" if _compares_nothing(found) else "ready to replay"
+        whole_capsule = f"complete: {counted(len(files), 'file')}, {console.size(size_bytes)}, {ready}"
         console.say(*(wrong or [whole_capsule]))
     return ExitCode.BAD_CAPSULE if wrong else ExitCode.OK
 
@@ -113,6 +114,10 @@ def _told(checked: Checked) -> int:
     for note in verdict.notes:
         console.say(note)
     return CODES[verdict.outcome]
+
+
+def _compares_nothing(found: list[Finding]) -> bool:
+    return any(finding.text == NOTHING_TO_COMPARE for finding in found)
 
 
 def _json(capsule: Path, found: list[Finding]) -> dict[str, object]:

@@ -18,7 +18,8 @@ from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.limits import MAX_FACTS, MAX_NAMED
 from prismdbg.capsule.manifest import Manifest
-from prismdbg.capsule.verify import Severity, findings, verify
+from prismdbg.capsule.verify import NOTHING_TO_COMPARE, Severity, findings, verify
+from prismdbg.cli import main
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage import inventory
 from prismdbg.model.moment import Moment
@@ -303,6 +304,26 @@ def reads_the_same(capsule: Capsule) -> bool:
         return Capsule.open(capsule.path).manifest.files == capsule.manifest.files
     except CapsuleError:
         return False
+
+
+def test_that_a_replay_has_nothing_to_compare_is_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a rank that was captured where it hung, and had issued nothing since its checkpoint. The capsule is whole."""
+    whole = make_capsule(tmp_path / "whole")
+    assert main.run(["verify", str(whole.path)]) == 0
+    assert capsys.readouterr().err.endswith("ready to replay\n")
+    monkeypatch.setitem(RANK, "past_records", 7)
+    last = Moment(2, 2)
+    capsule = make_capsule(tmp_path / "capsule", replace(MANIFEST, moment_a=last, replayable_from=last))
+    (note,) = [f for f in verify(capsule.path) if f.where == layout.LOG]
+    assert (note.severity, note.text) == (Severity.NOTE, NOTHING_TO_COMPARE)
+    assert main.run(["verify", str(capsule.path)]) == 0
+    said = capsys.readouterr()
+    assert (
+        "note  prismdbg/log has no collective from the start to the end moment: a replay compares nothing" in said.out
+    )
+    assert said.err.endswith("a replay has nothing to compare\n") and "ready to replay" not in said.err
 
 
 MANY = [f"/data/{number}" for number in range(MAX_NAMED + 1)]
