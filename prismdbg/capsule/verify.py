@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from prismdbg.capsule import checked_json, files, layout, transfer
+from prismdbg.capsule import checked_json, files, layout, rank_path, transfer
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.limits import MAX_MADE_FOLDERS
 from prismdbg.capsule.log.coverage import capsule_span, gaps
@@ -205,6 +206,7 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
             rank = capsule.rank()
         except CapsuleError as error:
             yield _fatal(capsule, layout.RANK, error)
+    yield from _kernels(rank, capsule.manifest.origin)
     try:
         rank_files = files.read_files(capsule)
     except CapsuleError as error:
@@ -220,6 +222,24 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
             yield Finding(Severity.NOTE, file.path, "contains credentials and was left out: --with-file provides yours")
         elif file.place is files.Place.BOUND and (reason := files.changed(file)):
             yield Finding(Severity.INCOMPLETE, file.path, f"is needed and not in the capsule: {reason}")
+
+
+def _kernels(rank: RankJson, origin: Origin) -> Iterator[Finding]:
+    """Paths at which a replay would start the program, or bind something, and cannot: the kernel's, for instance."""
+    looked_at: dict[str, tuple[str, str]] = {}  # by field: what it is, and what of it must have no problem
+    if origin.starts_program:
+        if rank.get("cwd", "/") != "/":
+            looked_at["cwd"] = rank["cwd"], rank["cwd"]
+        if path := rank.get("executable", ""):  # which may be named by way of another folder
+            looked_at["executable"] = path, rank_path.usual(os.path.normpath(path))
+    else:
+        if path := rank.get("socket", ""):
+            looked_at["socket"] = path, str(PurePosixPath(path).parent)
+        if path := rank.get("inject", ""):
+            looked_at["inject"] = path, path
+    for name, (shown, path) in looked_at.items():
+        if reason := rank_path.problem(path):
+            yield Finding(Severity.FATAL, layout.RANK, f"{name} is {shown[:80]!r}, which {reason}")
 
 
 def _made(rank: RankJson, rank_files: Iterable[files.RankFile]) -> Iterator[str]:

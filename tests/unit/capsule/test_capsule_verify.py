@@ -306,6 +306,35 @@ def reads_the_same(capsule: Capsule) -> bool:
         return False
 
 
+@pytest.mark.parametrize(
+    ("manifest", "field", "path", "reason"),
+    [
+        (MANIFEST, "cwd", "/proc/self/root", "belongs to the kernel"),
+        (MANIFEST, "cwd", "/work/../proc/self/root", "is not a plain absolute path"),
+        (MANIFEST, "cwd", "/work/../work", "is not a plain absolute path"),
+        (MANIFEST, "executable", "/proc/self/exe", "belongs to the kernel"),
+        (MANIFEST, "executable", "/usr/bin/../../proc/self/exe", "belongs to the kernel"),
+        (MANIFEST, "executable", "//proc/self/exe", "belongs to the kernel"),
+        (STATE, "cwd", "/sys", "belongs to the kernel"),
+        (IMAGE, "socket", "/proc/self/root/agent.sock", "belongs to the kernel"),
+        (IMAGE, "inject", "/sys/kernel", "belongs to the kernel"),
+        (IMAGE, "inject", "//run/inject", "is not a plain absolute path"),
+        (MANIFEST, "cwd", "/", ""),
+        (MANIFEST, "cwd", "/dev/shm/work", ""),
+        (MANIFEST, "executable", "/venv/bin/../bin/python", ""),
+        (IMAGE, "socket", "/agent.sock", "is not a plain absolute path"),
+        (IMAGE, "cwd", "/proc", ""),  # CRIU's images decide where a restored rank works
+    ],
+)
+def test_what_a_replay_refuses_among_the_kernels_files_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifest: Manifest, field: str, path: str, reason: str
+) -> None:
+    monkeypatch.setitem(RANK, field, path)
+    make_capsule(tmp_path / "capsule", manifest)
+    wanted = [f"prismdbg/rank.json: {field} is {path!r}, which {reason}"] if reason else []
+    assert [fault for fault in faults(tmp_path / "capsule") if field in fault and path in fault] == wanted
+
+
 def test_that_a_replay_has_nothing_to_compare_is_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
