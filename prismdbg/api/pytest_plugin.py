@@ -45,12 +45,15 @@ class CapsuleUnderTest:
         from prismdbg.jobs.replay.replay import ReplayRequest, open_replay
         from prismdbg.jobs.replay.span import require_inside
         from prismdbg.jobs.storage.pack import opened
+        from prismdbg.model.deadline import Deadline
 
         end = moment_of(until)
         with opened(self.path) as whole:
             require_inside(whole.manifest, str(self.path), "until", end)
-            with open_replay(ReplayRequest(capsule=whole, runtime=self.runtime, strict=strict), _silent) as live:
-                return run_to_end(live, until=end, strict=strict, timeout_s=self.timeout_s)
+            deadline = Deadline.after(self.timeout_s)
+            request = ReplayRequest(capsule=whole, runtime=self.runtime, strict=strict, deadline=deadline)
+            with open_replay(request, _silent) as live:
+                return run_to_end(live, until=end, strict=strict, deadline=deadline)
 
     def assert_identical(self, *, until: str | Moment | None = None, strict: bool = False) -> Verdict:
         """`AssertionError` where the replay is anything else, also where too little could be compared: it names the

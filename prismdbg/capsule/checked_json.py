@@ -20,6 +20,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.model.shapes import Count as Count
 from prismdbg.model.shapes import MomentText as MomentText
 from prismdbg.model.shapes import Word as Word
+from prismdbg.model.shapes import at_most as at_most
 from prismdbg.model.shapes import between as between
 
 _ALTERED = "capture or fetch it again: the file is damaged or was altered"

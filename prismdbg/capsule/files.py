@@ -16,6 +16,7 @@ from types import MappingProxyType
 from prismdbg.capsule import checked_json, layout, rank_path, transfer
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.exact_file import Known, known_of, open_real
+from prismdbg.capsule.limits import MAX_FILES
 from prismdbg.capsule.manifest import FileEntry
 from prismdbg.capsule.secrets.private_files import holds_a_key, is_credential, is_private
 from prismdbg.errors import CapsuleError
@@ -70,7 +71,10 @@ def read_files(capsule: Capsule) -> tuple[RankFile, ...]:
     if layout.FILES_INDEX not in capsule.manifest.files:
         return ()
     index = checked_json.read(capsule.path / layout.FILES_INDEX)
-    files = tuple(_read(entry, capsule) for entry in index.objects("files"))
+    entries = index.objects("files")
+    if len(entries) > MAX_FILES:
+        index.fail("files", f"contains {len(entries):,} entries; the limit is {MAX_FILES:,}")
+    files = tuple(_read(entry, capsule) for entry in entries)
     if len({file.path for file in files}) != len(files):
         index.fail("files", "names a path twice")
     return files

@@ -14,6 +14,8 @@ MAX_MANIFEST_BYTES = 32 << 20
 MAX_FILES = 100_000
 # Of one job; the emulator is tried with 65,536.
 MAX_RANKS = 1 << 24
+# Of an installation; its list in 32 MiB has no more where paths are as long as they are.
+MAX_INSTALLED_FILES = 400_000
 # Of one collective: an all_gather of lists has one for each rank of a world.
 MAX_TENSORS = 1 << 16
 # Different lists of tensors in one log, counted tensor by tensor; lists that are equal are kept once. A step of 8,192
@@ -44,6 +46,10 @@ MAX_COMPONENTS = 256
 # be a thousand times as many.
 MAX_LISTED_NAMES = 10_000  # of files that a rank listed and did not read
 MAX_MADE_FOLDERS = 200_000
+# Of one list of paths, of calls or of words that a rank names of itself, or of a capsule's groups; and of what it says
+# of its versions, of its machine, or in notes.
+MAX_NAMED = 200_000
+MAX_FACTS = 4096
 # Linux's own, of what a program is started with: one argument, or one NAME=VALUE, with the zero byte behind it; and all
 # of them together with a pointer to each, where the stack may be of any size.
 MAX_STRING_BYTES = 128 << 10

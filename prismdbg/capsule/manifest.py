@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule.checked_json import Fields
-from prismdbg.capsule.limits import MAX_FILES, MAX_MANIFEST_BYTES, MAX_RANKS
+from prismdbg.capsule.limits import MAX_FACTS, MAX_FILES, MAX_MANIFEST_BYTES, MAX_NAMED, MAX_RANKS
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Group
 from prismdbg.model.moment import Moment
@@ -19,6 +19,8 @@ from prismdbg.model.plain_text import one_line
 FORMAT = 2
 OLDEST_READER = 1
 OLDEST_WITH_STATE = 2  # an older reader does not know that origin
+
+_MOST = {"groups": MAX_NAMED} | dict.fromkeys(("device_kinds", "versions", "hardware", "notes"), MAX_FACTS)
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -201,6 +203,9 @@ def _from_fields(fields: Fields) -> Manifest:
 
 
 def _check(manifest: Manifest, fields: Fields) -> None:
+    for name, most in _MOST.items():
+        if (entries := len(getattr(manifest, name))) > most:
+            fields.fail(name, f"contains {entries:,} entries; the limit is {most:,}")
     if manifest.rank >= manifest.world_size:
         fields.fail("rank", f"is {manifest.rank} in a job of {manifest.world_size}")
     if manifest.moment_b < manifest.moment_a:

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from prismdbg.capsule import checked_json
-from prismdbg.capsule.checked_json import Count, Word, between
+from prismdbg.capsule.checked_json import Count, Word, at_most, between
 from prismdbg.capsule.limits import (
+    MAX_FACTS,
     MAX_LISTED_NAMES,
+    MAX_MADE_FOLDERS,
+    MAX_NAMED,
     MAX_PEAK_BYTES,
     MAX_PID,
     MAX_RANKS,
@@ -18,12 +21,14 @@ from prismdbg.capsule.limits import (
     MAX_THREADS,
     MAX_UID,
 )
-from prismdbg.capsule.rank_path import too_long, unfit
+from prismdbg.capsule.rank_path import has_more_folders, too_long, unfit
 from prismdbg.errors import CapsuleError
 
 _ALTERED = "capture or fetch it again: the file is damaged or was altered"
 _TWISTER_WORDS = 624  # of a Mersenne Twister's state; behind them stands how many of them are drawn
 _POINTER_BYTES = 8
+_MOST_WORDS = MAX_START_BYTES // _POINTER_BYTES
+_OWN_BYTES = 4096  # for the name of a variable of ours
 
 
 def is_environment(variables: Mapping[str, str]) -> str:
@@ -73,13 +78,25 @@ def is_argument(word: str) -> str:
     return f"has {size:,} bytes, too long to start a program with" if size > MAX_STRING_BYTES else ""
 
 
-def are_few(names: list[str]) -> str:
-    """A rule: each of them is made as a file."""
-    return f"contains {len(names):,} names; the limit is {MAX_LISTED_NAMES:,}" if len(names) > MAX_LISTED_NAMES else ""
+def are_few_folders(folders: list[str]) -> str:
+    """A rule: each of them is made, and each on the way to it."""
+    many = has_more_folders(folders, MAX_MADE_FOLDERS)
+    return f"contains more than {MAX_MADE_FOLDERS:,} folders, those on the way to them counted" if many else ""
+
+
+def make_a_variable(names: list[str]) -> str:
+    """A rule: the rank is given them as one variable."""
+    size = _string_bytes(*names)
+    return (
+        f"contains names of {size:,} bytes together, too long for a variable"
+        if size > MAX_STRING_BYTES - _OWN_BYTES
+        else ""
+    )
 
 
 AnyPath = Annotated[str, too_long]
 AbsolutePath = Annotated[str, unfit]
+few = at_most(MAX_NAMED)
 
 
 class RankJson(TypedDict, total=False):
@@ -88,11 +105,11 @@ class RankJson(TypedDict, total=False):
     rank: Annotated[int, between(0, MAX_RANKS - 1)]
     world_size: Annotated[int, between(0, MAX_RANKS)]
     cwd: AbsolutePath
-    argv: list[Word]
-    orig_argv: list[Annotated[Word, is_argument]]
-    environment: Annotated[dict[Word, Word], is_environment]
-    versions: dict[str, str]
-    hardware: dict[str, Any]
+    argv: Annotated[list[Word], at_most(_MOST_WORDS)]
+    orig_argv: Annotated[list[Annotated[Word, is_argument]], at_most(_MOST_WORDS)]
+    environment: Annotated[dict[Word, Word], few, is_environment]
+    versions: Annotated[dict[str, str], at_most(MAX_FACTS)]
+    hardware: Annotated[dict[str, Any], at_most(MAX_FACTS)]
     pid: Annotated[int, between(0, MAX_PID)]
     pid_namespace: Count
     boot_id: Word
@@ -103,24 +120,25 @@ class RankJson(TypedDict, total=False):
     executable: AnyPath  # empty where Python does not know it
     prefix: AnyPath
     base_prefix: AnyPath
-    sys_path: list[Word]
+    sys_path: Annotated[list[Word], few]
     socket: AnyPath
     inject: AnyPath
     torch_threads: Annotated[int, between(0, MAX_THREADS)]
     cpu_capability: Word
     memory_cap: Count
-    emulation: dict[str, Any]
-    seeds: Annotated[dict[str, Any], is_seeds]
+    emulation: Annotated[dict[str, Any], at_most(MAX_FACTS)]
+    seeds: Annotated[dict[str, Any], at_most(MAX_FACTS), is_seeds]
     # of a capsule
     peak_bytes: Annotated[int, between(0, MAX_PEAK_BYTES)]
-    changed: list[AbsolutePath]
-    redacted: list[Word]
-    redacted_arguments: list[Word]
+    changed: Annotated[list[AbsolutePath], few]
+    redacted: Annotated[list[Word], few, make_a_variable]
+    redacted_arguments: Annotated[list[Word], few]
     past_records: Count
-    in_flight: list[Count]
-    folders: list[AbsolutePath]
-    listed: Annotated[list[AbsolutePath], are_few]  # names of files that it did not read, in folders that it listed
-    absent: list[AbsolutePath]
+    in_flight: Annotated[list[Count], few]
+    folders: Annotated[list[AbsolutePath], few, are_few_folders]
+    # names of files that it did not read, in folders that it listed
+    listed: Annotated[list[AbsolutePath], at_most(MAX_LISTED_NAMES)]
+    absent: Annotated[list[AbsolutePath], few]
     died_with: Count | None  # exit code of a rank that died without a word; 128 and the number for a signal
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import lru_cache
 
 from prismdbg.capsule.limits import MAX_COMPONENTS, MAX_NAME_BYTES, MAX_PATH_BYTES
@@ -81,6 +82,19 @@ def too_long(path: str) -> str:
     if len(names) > MAX_COMPONENTS:
         return f"has {len(names):,} components; the limit is {MAX_COMPONENTS}"
     return ""
+
+
+def has_more_folders(folders: Iterable[str], most: int) -> bool:
+    """Whether there are more of them than `most`, each folder on the way to one counted once."""
+    known: set[str] = set()
+    for folder in folders:
+        path = folder
+        while path.strip("/") and path not in known:
+            known.add(path)
+            path = path.rpartition("/")[0]
+        if len(known) > most:
+            return True
+    return False
 
 
 def require_outside_kernel(path: str) -> None:

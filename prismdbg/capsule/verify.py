@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from prismdbg.capsule import checked_json, files, layout, transfer
+from prismdbg.capsule import checked_json, files, layout, rank_path, transfer
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.limits import MAX_MADE_FOLDERS
 from prismdbg.capsule.log.coverage import NOTHING_TO_COMPARE, capsule_span, gaps
 from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.capsule.memory_reader import read_parts
+from prismdbg.capsule.rank_json import RankJson
+from prismdbg.capsule.rank_path import has_more_folders
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, require_whole
 from prismdbg.capsule.walk import entries
 from prismdbg.errors import CapsuleError
@@ -194,16 +198,21 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
                 checked_json.read(capsule.path / name)
             except CapsuleError as error:
                 yield _fatal(capsule, name, error)
+    rank: RankJson = {}
     if layout.RANK in capsule.manifest.files:
         try:
-            capsule.rank()
+            rank = capsule.rank()
         except CapsuleError as error:
             yield _fatal(capsule, layout.RANK, error)
+    yield from _kernels(rank, capsule.manifest.origin)
     try:
         rank_files = files.read_files(capsule)
     except CapsuleError as error:
         yield _fatal(capsule, layout.FILES_INDEX, error)
         return
+    if has_more_folders(_made(rank, rank_files), MAX_MADE_FOLDERS):
+        text = f"with the folders in {layout.RANK} names more than {MAX_MADE_FOLDERS:,} folders for a replay to make"
+        yield Finding(Severity.FATAL, layout.FILES_INDEX, text)
     for file in rank_files:
         if file.place is files.Place.MISSING:
             yield Finding(Severity.NOTE, file.path, "was read by the rank but could not be saved")
@@ -211,6 +220,31 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
             yield Finding(Severity.NOTE, file.path, "contains credentials and was left out: --with-file provides yours")
         elif file.place is files.Place.BOUND and (reason := files.changed(file)):
             yield Finding(Severity.INCOMPLETE, file.path, f"is needed and not in the capsule: {reason}")
+
+
+def _kernels(rank: RankJson, origin: Origin) -> Iterator[Finding]:
+    """Paths at which a replay would start the program, or bind something, and cannot: the kernel's, for instance."""
+    looked_at: dict[str, tuple[str, str]] = {}  # by field: what it is, and what of it must have no problem
+    if origin.starts_program:
+        if rank.get("cwd", "/") != "/":
+            looked_at["cwd"] = rank["cwd"], rank["cwd"]
+        if path := rank.get("executable", ""):  # which may be named by way of another folder
+            looked_at["executable"] = path, rank_path.usual(os.path.normpath(path))
+    else:
+        if path := rank.get("socket", ""):
+            looked_at["socket"] = path, str(PurePosixPath(path).parent)
+        if path := rank.get("inject", ""):
+            looked_at["inject"] = path, path
+    for name, (shown, path) in looked_at.items():
+        if reason := rank_path.problem(path):
+            yield Finding(Severity.FATAL, layout.RANK, f"{name} is {shown[:80]!r}, which {reason}")
+
+
+def _made(rank: RankJson, rank_files: Iterable[files.RankFile]) -> Iterator[str]:
+    """Folders that a replay makes for the rank."""
+    yield from rank.get("folders", ())
+    for path in (*rank.get("listed", ()), *(file.path for file in rank_files if file.place is not files.Place.MISSING)):
+        yield path.rpartition("/")[0]
 
 
 def _log(capsule: Capsule) -> Iterator[Finding]:

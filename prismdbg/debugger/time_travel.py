@@ -20,6 +20,7 @@ from prismdbg.jobs.replay.replay import Say, connect, last_record, say_missing, 
 from prismdbg.jobs.replay.replay_plan import Plan, ReplayRequest, make_plan
 from prismdbg.jobs.replay.runtimes import choose
 from prismdbg.jobs.replay.session_folder import checkpoint_folder, session_folder
+from prismdbg.model.deadline import NEVER
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient, Heard
 from prismdbg.runtime.rank_folder import Output, RankFolder
@@ -190,9 +191,10 @@ class Travel:
         else:
             self.own.mend(self._plan.agent)
         say = _nothing if self._was_started else self._say  # again: a way back, which is told as one
-        self._running = start(self._runtime, self._plan_at(number), self.capsule, say)
+        deadline = NEVER if self._was_started else self._request.deadline
+        self._running = start(self._runtime, self._plan_at(number), self.capsule, say, deadline)
         self._was_started = True
-        self._client = connect(self._plan, self.running)
+        self._client = connect(self._plan, self.running, deadline)
         if number == ORIGIN:
             self.first_record = take_over(self._client, self._request)
 

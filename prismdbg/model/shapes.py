@@ -6,7 +6,7 @@ A reader calls `check` once; after it the value has that type. The reader decide
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from functools import cache
 from types import NoneType
 from typing import Annotated, Any, NoReturn, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
@@ -140,6 +140,11 @@ Count = Annotated[int, is_count]
 def between(least: int, most: int) -> Callable[[int], str]:
     """A rule for whole numbers."""
     return lambda number: "" if least <= number <= most else f"is {number}, not between {least} and {most}"
+
+
+def at_most(entries: int) -> Callable[[Sized], str]:
+    """A rule for lists and objects."""
+    return lambda value: "" if len(value) <= entries else f"contains {len(value):,} entries; the limit is {entries:,}"
 
 
 def is_moment(text: str) -> str:

@@ -61,7 +61,7 @@ class DockerRuntime:
             raise RuntimeFailure(f"{spec.name} cannot run in a container: {fact}", hint=advice)
         engine = connect(self._daemon)
         try:
-            image = ensure_environment_image(engine, spec.environment, say)
+            image = ensure_environment_image(engine, spec.environment, partial(_within, spec, say))
             python = own_python(self._cache)
             late = [file for file in spec.files if _is_late(file)]
             isolation = Isolation.PID if spec.engine else Isolation.NONE
@@ -224,4 +224,11 @@ def _rank_layer(spec: ReplaySpec, bound: list[str]) -> Iterator[bytes]:
         )
     copied = tuple(file for file in spec.files if not file.is_bound and not _is_late(file))
     alone = replace(spec, files=copied)
-    return stream(partial(add_rank_files, spec=alone, environment=environment, bound=bound))
+    chunks = stream(partial(add_rank_files, spec=alone, environment=environment, bound=bound))
+    return spec.deadline.each(chunks, f"the making of the container for {spec.name}")
+
+
+def _within(spec: ReplaySpec, say: Say, text: str) -> None:
+    """Says it, while there is time for the image."""
+    spec.deadline.require(f"the container image for {spec.name}")
+    say(text)

@@ -17,6 +17,7 @@ from typing import Any
 
 from prismdbg.capsule import checked_json, rank_path
 from prismdbg.capsule.checked_json import Count, Fields, Word
+from prismdbg.capsule.limits import MAX_INSTALLED_FILES
 from prismdbg.errors import FacilityError
 
 _SAID_AT_MOST = 3
@@ -112,6 +113,8 @@ class Environment:
     def from_json(cls, fields: Fields) -> Environment:
         """`CapsuleError` for anything but what `to_json` gives."""
         folders = fields.checked("folders", dict[Word, list[Any]])
+        if (listed := sum(map(len, folders.values()))) > MAX_INSTALLED_FILES:
+            fields.fail("folders", f"list {listed:,} files; the limit is {MAX_INSTALLED_FILES:,}")
         files = [file for folder, entries in folders.items() for file in _read(fields, folder, entries)]
         if len({file.path for file in files}) < len(files):
             fields.fail("folders", "contain a file twice")

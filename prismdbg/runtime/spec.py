@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 from prismdbg.capsule.exact_file import Known
 from prismdbg.errors import PrismError
+from prismdbg.model.deadline import NEVER, Deadline
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.limits import Limits, usual
 
@@ -138,7 +139,8 @@ class ReplaySpec:
     environment: the installed files the rank needs, for places that do not share this machine's.
     saving: None where nobody will want to go back.
     allow_writes: the caller accepts that the program's side effects happen again, for real.
-    longest_s: the bound of the whole replay; start_s: of the time until the rank runs.
+    longest_s: the bound of the whole replay; start_s: of the time until the rank runs. deadline: of all that is done
+    for it until then, the making of its place too.
     """
 
     name: str
@@ -160,6 +162,7 @@ class ReplaySpec:
     limits: Limits = field(default_factory=usual)
     longest_s: float = 24 * 3600.0
     start_s: float = 180.0
+    deadline: Deadline = NEVER
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property

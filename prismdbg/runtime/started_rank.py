@@ -121,7 +121,7 @@ class StartedRank:
         return read_progress(self._spec.session)
 
     def _wait_for_rank(self) -> None:
-        deadline = time.monotonic() + self._spec.start_s
+        until = time.monotonic() + self._spec.start_s
         while True:
             progress = self._progress()
             if progress.failure:
@@ -130,7 +130,8 @@ class StartedRank:
                 return
             if (code := self._place.ended()) is not None and not self._progress().pid:
                 raise self._error(self._progress(), code)
-            if time.monotonic() > deadline:
+            self._spec.deadline.require(f"the start of {self._spec.name} in {self._place.describe()}")
+            if time.monotonic() > until:
                 raise WaitTimeout(
                     f"waited {self._spec.start_s:g} s for {self._spec.name} to start in {self._place.describe()}",
                     hint="try again when the machine is less busy, or with another --runtime",

@@ -19,6 +19,7 @@ from prismdbg.jobs.replay.replay import ReplayRequest, Say
 from prismdbg.jobs.replay.verdict import End, Outcome
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.breakpoints import BreakpointKind
+from prismdbg.model.deadline import Deadline
 from prismdbg.model.moment import Moment
 from prismdbg.script.breakpoints import forbidding, spec_of
 from prismdbg.script.findings import Ending, Findings
@@ -152,7 +153,8 @@ def run_scripted(request: ReplayRequest, script: Script, result: Scripted, *, bo
     check_span(script, request.capsule)
     free = request.may_depart or bool(script.peers)  # then what the record knows may not be all that there will be
     check_names(script, NOTHING if free else known_names(request.capsule))
-    request = replace(request, peers=tuple(_to_json(assumed) for assumed in script.peers))
+    peers = tuple(_to_json(assumed) for assumed in script.peers)
+    request = replace(request, peers=peers, deadline=Deadline.after(bound_s))
     try:
         with open_travel(request, say) as travel:
             result.runtime = travel.runtime

@@ -85,6 +85,15 @@ _HARMLESS = frozenset(
         "XDG_SESSION_DESKTOP", "DESKTOP_SESSION", "SESSION_MANAGER", "DBUS_SESSION_BUS_ADDRESS", "GDMSESSION",
     }
 )  # fmt: skip
+# A field of exactly this name holds a password, whatever it is: not a folder, not what passes or which pass it is.
+_PASSWORD = re.compile(r"pass|pwd|passwd", re.IGNORECASE)
+_NO_PASSWORD_OF_FIELD = re.compile(
+    r"true|false|none|null|yes|no|on|off|ok|<.*>|\[.*\]|\*+|[-+]?[0-9]{1,3}(?:\.[0-9]*)?|[~.]{0,2}/.*|[A-Za-z]:\\.*|\.{1,2}"
+    r"|(?:forward|backward|fwd|bwd|both|first|second|third|last|one|two|pre|post|train|training|valid|validation|eval|test"
+    r"|prefill|decode|fail|failed|pass|passed|skip|skipped|through|default|auto|always|never|optional|required"
+    r"|pwd|passwd|password)[-_]?[0-9]?",
+    re.IGNORECASE,
+)
 _PATH = re.compile(r"(?:[~.]{0,2}/[\w.@+-]{1,60}){2,}(?::.*)?")
 _PLACES = re.compile(r"CERTS?$|CREDENTIALS$|(?:^|_)CERTS?_|_(?:FILE|DIR|PATH)$")
 _SETTING = re.compile(
@@ -94,10 +103,11 @@ _SETTING_OF_STRONG = re.compile(r"true|false|none|null|<.*>|\[\]|\*+", re.IGNORE
 _COMMON = re.compile(rf"{_SETTING.pattern}|[A-Za-z]{{1,11}}|[~.]?/[\w/.-]*", re.IGNORECASE)
 # `--api-key=x`, `"token": "x"`, `password: x`, `machine h login l password x`
 _ASSIGNMENT = re.compile(r"([-+~]{0,2}[A-Za-z][\w.-]*)=(.*)", re.DOTALL)
-_PAIR = re.compile(
-    r"(?<![\w.-])([A-Za-z_][\w.-]{0,80})\\?[\"']?\]?\s*(?:=>|:=|==?|:)\s*"
-    r"(?=[rbuf]{0,2}\\?\"([^\"\\\n]{1,512})\\?\"|[rbuf]{0,2}'([^'\n]{1,512})'|([^\s\"',;&}\])]{1,512}))"
-)
+_NAME = re.compile(r"(?<![\w.-])([A-Za-z_][\w.-]{0,80})\\?[\"']?\]?\s*(?:=>|:=|==?|:)\s*")
+_VALUE = re.compile(r"[rbuf]{0,2}\\?\"([^\"\\\n]{1,512})\\?\"|[rbuf]{0,2}'([^'\n]{1,512})'|([^\s\"',;&}\])]{1,512})")
+_UNQUOTED = 3  # of its groups
+_REST = re.compile(r"[^\s\"',;&}\])]*")
+_RANDOM = re.compile(r"(?=(?:[^0-9]*[0-9]){3})(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_+=-]{16,}")
 _NETRC = re.compile(r"\bmachine\s+\S+\s+(?:login|user)\s+\S+\s+(?:account\s+\S+\s+)?password\s+(\S{4,})")
 _MYSQL = re.compile(r"(?:.*/)?(?:mysql|mariadb|sshpass)[\w-]*")  # its -pX is a password, whatever X is
 _ATTACHED = re.compile(r"-p(?=.*\d)(?:(?=.*[!@#$%^&*?])|(?=.*[a-z])(?=.*[A-Z]))[\w!@#$%^&*?+-]{6,}")
@@ -145,16 +155,13 @@ def _is_of_account(name: str) -> bool:
 
 def looks_random(value: str) -> bool:
     """Whether nobody would write it by hand: long, letters and digits mixed, no path and no words."""
-    return (
-        len(value) >= 16
-        and re.fullmatch(r"[A-Za-z0-9_+=-]+", value) is not None
-        and sum(character.isdigit() for character in value) >= 3
-        and any(character.isalpha() for character in value)
-    )
+    return _RANDOM.fullmatch(value) is not None
 
 
 def is_secret_setting(name: str, value: str) -> bool:
     """Whether a variable or an option of this name and value holds a secret."""
+    if name == "pwd":  # no variable of a shell's
+        return _is_password(name, value)
     if not value or name.upper() in _HARMLESS or _names_a_place(name, value):
         return False
     match strength(name):
@@ -190,12 +197,27 @@ def _names_a_place(name: str, value: str) -> bool:
 def found_in(text: str) -> Iterator[Found]:
     """Secrets in a text of any kind: by shape, and by the names that stand before them."""
     yield from find_shapes(text)
-    for match in _PAIR.finditer(text):
-        group = match.lastindex or 0  # what is before it may be a value itself: `failed: token=x`
-        if _is_pair(match[1], match[group], quoted=group != 4 or _is_shell_line(match)):
-            yield Found(f"value of {match[1][:60]!r}", match[group], match.start(group))
+    yield from _pairs(text)
     if "machine" in text:
         yield from (Found("password of a netrc", match[1], match.start(1)) for match in _NETRC.finditer(text))
+
+
+def _pairs(text: str) -> Iterator[Found]:
+    """What stands under the name of a secret. Each text is looked at once: a name that says nothing has no value, and
+    a value without quotes that is one is taken to its end, with all names in it."""
+    at = 0
+    while (named := _NAME.search(text, at)) is not None:
+        at = named.end()  # what is before it may be a value itself: `failed: token=x`
+        telling = strength(named[1]) or _PASSWORD.fullmatch(named[1])
+        if not telling or (match := _VALUE.match(text, at)) is None:
+            continue
+        group = match.lastindex or 0
+        if not _is_pair(named[1], match[group], quoted=group != _UNQUOTED or _is_shell_line(named, match)):
+            continue
+        start, end = match.span(group)
+        if group == _UNQUOTED and (rest := _REST.match(text, end)) is not None:
+            at = end = rest.end()
+        yield Found(f"value of {named[1][:60]!r}", text[start:end], start)
 
 
 def _is_pair(name: str, value: str, *, quoted: bool) -> bool:
@@ -211,6 +233,8 @@ def _stands_for_another(value: str) -> bool:
 def _tells(name: str, value: str, *, quoted: bool) -> bool:
     if " " in value:
         return quoted and _is_passphrase(name, value)
+    if quoted and _PASSWORD.fullmatch(name) and strength(name) is not Strength.STRONG:
+        return _is_password(name, value)
     match strength(name):
         case Strength.STRONG:
             return _SETTING_OF_STRONG.fullmatch(value) is None and (quoted or _is_no_code(value))
@@ -221,13 +245,19 @@ def _tells(name: str, value: str, *, quoted: bool) -> bool:
     return False
 
 
-def _is_shell_line(match: re.Match[str]) -> bool:
+def _is_password(name: str, value: str) -> bool:
+    """`"pass": "hunter"`; not `"pwd": "src/model"`, `"pass": "forward"`."""
+    is_folder = name.lower() == "pwd" and "/" in value
+    return bool(value) and not is_folder and _NO_PASSWORD_OF_FIELD.fullmatch(value) is None
+
+
+def _is_shell_line(named: re.Match[str], match: re.Match[str]) -> bool:
     """`DB_PASS=...` on a line of its own, as in `.env`: what stands there without quotes is no name of a program's."""
-    text, name = match.string, match[1]
-    alone = text[match.end(4) : match.end(4) + 1] in ("", "\n", "\r")
-    before = text[max(match.start() - 8, 0) : match.start()].rpartition("\n")[2]
-    tight = match.start(4) == match.end(1) + 1 and text[match.end(1)] == "="
-    return name.isupper() and alone and tight and before in ("", "export ") and _SETTING.fullmatch(match[4]) is None
+    text, name, value = match.string, named[1], match[_UNQUOTED]
+    alone = text[match.end(_UNQUOTED) : match.end(_UNQUOTED) + 1] in ("", "\n", "\r")
+    before = text[max(named.start() - 8, 0) : named.start()].rpartition("\n")[2]
+    tight = match.start(_UNQUOTED) == named.end(1) + 1 and text[named.end(1)] == "="
+    return name.isupper() and alone and tight and before in ("", "export ") and _SETTING.fullmatch(value) is None
 
 
 def _is_passphrase(name: str, value: str) -> bool:

@@ -93,7 +93,11 @@ _SHAPES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         ("password hash", "$", r"(?<![\w$])(\$(?:1|2[aby]|5|6|7|y|argon2\w{1,2})\$[\w./=,$+-]{20,})"),
         ("password in SQL", "identified", r"(?i)\bidentified\s+by\s+(?:password\s+)?['\"]([^'\"\s]{3,})['\"]"),
         ("password of a command", "pass:", r"\s-pass(?:in|out)?\s+pass:([^\s\"']{3,})"),
-        ("password for a proxy", "_proxy", r"(?i)\b\w*_proxy\s*=\s*[\"']?[^\s:@/\"']+:([^\s@/\"']{2,})@[\w.-]+"),
+        (
+            "password for a proxy",
+            "_proxy",
+            r"(?i)\b\w*_proxy\s*=\s*[\"']?[^\s:@/\"']{1,128}:([^\s@/\"']{2,256})@[\w.-]+",
+        ),
         (
             "user and password",
             "-u",

@@ -188,13 +188,14 @@ def _compare(chosen: Chosen) -> int:
     capsule = chosen.capsule
     with opened(capsule, chosen.keys) as whole:
         require_inside(whole.manifest, whole.path.name, "--until", chosen.until)
-        with open_replay(chosen.request(whole), console.announce) as live:
+        request = chosen.request(whole)
+        with open_replay(request, console.announce) as live:
             verdict = run_to_end(
                 live,
                 until=chosen.until,
                 strict=chosen.strict,
                 tolerance=chosen.tolerance,
-                timeout_s=chosen.bound_s,
+                deadline=request.deadline,
             )
             output = live.output.text()
             place = live.runtime

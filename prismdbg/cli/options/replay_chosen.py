@@ -15,6 +15,7 @@ from prismdbg.jobs.replay.replay import ReplayRequest
 from prismdbg.jobs.replay.replay_plan import with_files
 from prismdbg.jobs.replay.source_overlay import NothingMatches, make_overlay
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
+from prismdbg.model.deadline import Deadline
 from prismdbg.model.moment import Moment
 from prismdbg.render import console
 from prismdbg.runtime.limits import USUAL, Asked
@@ -95,6 +96,7 @@ class Chosen:
             strict=self.strict,
             with_files=with_files(capsule, self.with_files),
             limits=self.limits,
+            deadline=Deadline.after(self.bound_s),
             overlay=make_overlay(capsule, self.source) if self.source is not None else None,
         )
 

@@ -12,6 +12,7 @@ from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import SMALL_FILE_BYTES, RankFile, add_files
 from prismdbg.capsule.incident_traits import TRAITS
+from prismdbg.capsule.limits import MAX_NAMED
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.coverage import (
     NO_STEP_BEFORE,
@@ -159,9 +160,14 @@ def _add_files(
     wanted = [*read, *_files_of_image(parts.images, environment)]
     files = add_files(writer, wanted, homes=homes_of(rank["environment"]), as_read=as_read)
     seen = listed(log, tuple(wanted), paths.absent, str(rank["environment"].get("HOME", "")))
-    folders = tuple(dict.fromkeys((*paths.folders, *seen.folders)))
-    about = {"folders": folders, "listed": seen.names, "absent": paths.absent, "changed": changed}
-    return files, {**about, "seeds": _seeds(rank, log)}, seen.note
+    folders = tuple(dict.fromkeys((*paths.folders, *seen.folders)))[:MAX_NAMED]
+    absent, note = paths.absent[:MAX_NAMED], seen.note
+    if left_out := len(paths.absent) - len(absent):
+        note = "; ".join(
+            filter(None, [note, f"the program made so many files that a replay does not hide {left_out:,}"])
+        )
+    about = {"folders": folders, "listed": seen.names, "absent": absent, "changed": changed[:MAX_NAMED]}
+    return files, {**about, "seeds": _seeds(rank, log)}, note
 
 
 def _as_read(parts: Ingredients, recorded: _Recorded, files: Collection[str]) -> tuple[dict[str, Path], list[str]]:

@@ -28,13 +28,17 @@ from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective
 
-TEXT_BYTES = 1 << 20  # of one file; what lies behind is searched for known values only
-TEXTS_BYTES = 16 << 20  # of all files, the small ones first: a program and its settings come before its data
+# While a capsule is made, of one text file; what lies behind is searched for tokens and known values only. And of all
+# of them, the small ones first: a program and its settings come before its data.
+TEXT_BYTES = 1 << 20
+TEXTS_BYTES = 16 << 20
+ALL_TEXTS_BYTES = 128 << 20  # where somebody asks what a whole capsule contains: each to its end
 PAYLOAD_BYTES = 4 << 20  # of one collective: objects are smaller
 PAYLOADS_BYTES = 16 << 20
 MEMORY_CHUNK = 16 << 20
 MEMORY_WINDOW = 512
 PICKLES = 1000  # of one payload
+NAME_MOST, VALUE_MOST = 256, 4096  # characters of a name in a pickle, and of a secret that it says is one
 PATH_NOTES = ("file", "folder", "made", "listed")  # what they say is a path, which a replay needs as it is
 KNOWN = "a value that was redacted elsewhere"
 RAW_MEMORY = "raw memory of the rank, which cannot be searched exhaustively"
@@ -83,11 +87,13 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """`unsearched`: sentences on what was not searched, or not whole."""
+    """`unsearched`: sentences on what was not searched, or not whole. `cut_texts`: those of them on text files, which
+    are searched whole but where there are too many."""
 
     findings: tuple[Finding, ...]
     hits: tuple[Hit, ...]
     unsearched: tuple[str, ...]
+    cut_texts: tuple[str, ...] = ()
 
     @property
     def kept(self) -> tuple[Finding, ...]:
@@ -98,15 +104,23 @@ class Search:
     """Of one capsule's folder, which need not be whole yet. `known`: values to look for beside the rules; words among
     them are not, for programs and data hold them by chance.
 
-    `unsearched` is complete when `hits` has ended.
+    `unsearched` is complete when `hits` has ended, and so is `cut_texts`.
     """
 
     def __init__(
-        self, folder: Path, files: tuple[RankFile, ...], logs: Mapping[str, RankLog], known: tuple[str, ...] = ()
+        self,
+        folder: Path,
+        files: tuple[RankFile, ...],
+        logs: Mapping[str, RankLog],
+        known: tuple[str, ...] = (),
+        *,
+        whole_texts: bool = False,
     ) -> None:
-        """`logs`: by their folder in the capsule."""
+        """`logs`: by their folder in the capsule. `whole_texts`: text files are searched to their end."""
         self.folder, self._files, self._logs, self._known = folder, files, logs, worth_a_search(known)
+        self._text_bytes, self._left = (SMALL_FILE_BYTES, ALL_TEXTS_BYTES) if whole_texts else (TEXT_BYTES, TEXTS_BYTES)
         self.unsearched: list[str] = []
+        self.cut_texts: list[str] = []
 
     def hits(self) -> Iterator[Hit]:
         yield from self._in_files()
@@ -114,7 +128,6 @@ class Search:
             yield from self._in_payloads(home, log)
 
     def _in_files(self) -> Iterator[Hit]:
-        left = TEXTS_BYTES
         done: set[str] = set()
         for file in sorted(self._files, key=lambda file: file.size_bytes):
             if file.place is not Place.INSIDE or file.sha256 in done:
@@ -124,13 +137,16 @@ class Search:
             path = shown_path(file.path)
             if file.size_bytes > SMALL_FILE_BYTES:
                 self.unsearched.append(f"file {path}: {file.size_bytes} bytes")
+                self.cut_texts += self.unsearched[-1:]  # it may be one
                 continue
             data = _read(self.folder / part, 0, file.size_bytes)
-            most = min(left, TEXT_BYTES) if _is_text(data) else 0
+            is_text = _is_text(data)
+            most = min(self._left, self._text_bytes) if is_text else 0
             if most < len(data):
-                how = f"only its first {most} bytes were searched by rules" if most else "it is not a text file"
+                how = f"only its first {most} bytes were searched by rules" if is_text else "it is not a text file"
                 self.unsearched.append(f"file {path}: {how}")
-            left -= min(most, len(data))
+                self.cut_texts += self.unsearched[-1:] * is_text
+            self._left -= min(most, len(data))
             lines = _line_starts(data)
             rest = [*_spans_in_bytes(data, most), *(_pickled(data) if data.startswith(_PICKLED) else ())]
             for start, stop, what in (*_spans(data[:most], data, self._known), *rest):
@@ -158,13 +174,18 @@ class Search:
 def report(capsule: Capsule) -> Report:
     """All that is known and all that is found now, raw memory among it."""
     logs = logs_of(capsule)
-    search = Search(capsule.path, read_files(capsule), logs)
+    search = Search(capsule.path, read_files(capsule), logs, whole_texts=True)
     hits = tuple(search.hits())
     found = [*recorded(capsule), *(hit.finding for hit in hits), *_in_texts(capsule, logs.values())]
     if capsule.manifest.contains_raw_memory:
         found += _in_memory(capsule)
     tensors = [STATE_TENSORS] if _has_state(capsule) else []
-    return Report(findings=tuple(dict.fromkeys(found)), hits=hits, unsearched=(*search.unsearched, *tensors))
+    return Report(
+        findings=tuple(dict.fromkeys(found)),
+        hits=hits,
+        unsearched=(*search.unsearched, *tensors),
+        cut_texts=tuple(search.cut_texts),
+    )
 
 
 def logs_of(capsule: Capsule) -> dict[str, RankLog]:
@@ -279,7 +300,8 @@ def _in_memory(capsule: Capsule) -> Iterator[Finding]:
         found: set[str] = set()
         for chunk in _chunks(path):
             found |= {f"variable {name[:200]}" for name in names if f"\0{name}=".encode() in chunk}
-            found |= {item.what for window in _windows(chunk) for item in find(window)}
+            windows = (chunk[begin:end].decode("latin-1") for begin, end in _windows(chunk))
+            found |= {item.what for window in windows for item in find(window)}
         for what in sorted(found):
             yield Finding(place=f"{layout.CHECKPOINT}/{path.name}", what=what, state=State.KEPT)
 
@@ -293,25 +315,30 @@ def _chunks(path: Path) -> Iterator[bytes]:
             tail = chunk[-MEMORY_WINDOW:]
 
 
-def _windows(chunk: bytes) -> Iterator[str]:
+def _windows(data: bytes, start: int = 0) -> list[tuple[int, int]]:
+    """Where tokens may stand that begin as many do: parts of what lies behind `start`, in order, none of them twice."""
+    around: list[tuple[int, int]] = []
     for prefix in _PREFIXES:
-        at = chunk.find(prefix)
+        at = data.find(prefix, start)
         while at >= 0:
-            yield chunk[max(at - 64, 0) : at + MEMORY_WINDOW].decode("latin-1")
-            at = chunk.find(prefix, at + MEMORY_WINDOW)
+            around.append((max(at - 64, start), min(at + MEMORY_WINDOW, len(data))))
+            at = data.find(prefix, at + MEMORY_WINDOW)
+    windows: list[tuple[int, int]] = []
+    for begin, end in sorted(around):
+        if windows and begin <= windows[-1][1]:
+            windows[-1] = windows[-1][0], max(end, windows[-1][1])
+        else:
+            windows.append((begin, end))
+    return windows
 
 
 def _spans_in_bytes(data: bytes, start: int) -> list[tuple[int, int, str]]:
     """As `_spans`, of what is no text or too long to be searched whole: tokens that begin as many do."""
     found = set()
-    for prefix in _PREFIXES:
-        at = data.find(prefix, start)
-        while at >= 0:
-            begin = max(at - 64, start)
-            window = data[begin : at + MEMORY_WINDOW].decode("latin-1")
-            for item in find(window):
-                found |= {(begin + a, begin + b, what) for a, b, what in _places(window, item)}
-            at = data.find(prefix, at + MEMORY_WINDOW)
+    for begin, end in _windows(data, start):
+        window = data[begin:end].decode("latin-1")
+        for item in find(window):
+            found |= {(begin + a, begin + b, what) for a, b, what in _places(window, item)}
     return sorted(found)
 
 
@@ -340,11 +367,18 @@ def _received(data: bytes, known: Iterable[str]) -> Iterator[tuple[int, int, str
 
 
 def _pickled(data: bytes) -> Iterator[tuple[int, int, str]]:
-    before = ""
+    before, searched, paired = "", set[int](), set[tuple[str, int]]()
     for start, text in pickled_texts(data):
         encoded = text.encode("utf-8", "surrogatepass")
-        if is_secret_setting(before, text) and "\n" not in text:
+        is_new = len(before) <= NAME_MOST and len(text) <= VALUE_MOST and (before, start) not in paired
+        if is_new and is_secret_setting(before, text) and "\n" not in text:
             yield start, start + len(encoded), f"value of {before[:60]!r}"
+        if is_new:
+            paired.add((before, start))
+        if start in searched:  # a pickle names a text that it holds once as often as it likes
+            before = text
+            continue
+        searched.add(start)
         for found in find(encoded.decode("latin-1")):
             yield from ((start + a, start + b, what) for a, b, what in _places(encoded.decode("latin-1"), found))
         before = text
@@ -412,7 +446,7 @@ def _is_text(data: bytes) -> bool:
 
 def _line_starts(data: bytes) -> list[int]:
     starts, at = [0], data.find(b"\n")
-    while at >= 0 and at < TEXT_BYTES:
+    while at >= 0:
         starts.append(at + 1)
         at = data.find(b"\n", at + 1)
     return starts

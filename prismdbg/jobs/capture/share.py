@@ -27,9 +27,10 @@ class SecretsKept(PrismError):
 
 
 def require_shareable(capsule: Capsule, found: Report, *, is_masked: bool = False) -> None:
-    """`SecretsKept` where anything is kept that looks like a secret, with its places. `is_masked`: what could be
-    masked is."""
+    """`SecretsKept` where anything is kept that looks like a secret, with its places, or a text file was not searched
+    to its end. `is_masked`: what could be masked is."""
     if not found.kept:
+        _require_searched(capsule, found)
         return
     lines = [f"{finding.place}: {finding.what}" for finding in found.kept[:SHOWN]]
     if len(found.kept) > SHOWN:
@@ -42,6 +43,19 @@ def require_shareable(capsule: Capsule, found: Report, *, is_masked: bool = Fals
     raise SecretsKept(
         "\n".join([f"{capsule.path} contains {counted(len(found.kept), 'secret')} or possible secrets:", *lines]),
         hint=hint,
+    )
+
+
+def _require_searched(capsule: Capsule, found: Report) -> None:
+    if not found.cut_texts:
+        return
+    lines = list(found.cut_texts[:SHOWN])
+    if len(found.cut_texts) > SHOWN:
+        lines.append(f"and {len(found.cut_texts) - SHOWN} more: prismdbg inspect --secrets {capsule.path.name}")
+    which = f"{counted(len(found.cut_texts), 'text file')} of {capsule.path}"
+    raise SecretsKept(
+        "\n".join([f"{which} may contain secrets that were not searched for:", *lines]),
+        hint="check the files, then use --share-anyway to pack everything",
     )
 
 

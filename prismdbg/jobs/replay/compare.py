@@ -19,9 +19,20 @@ from prismdbg.jobs.replay.divergence import with_causes
 from prismdbg.jobs.replay.exceptions import as_redacted, raised_at, recorded_text, redaction_note, text_of
 from prismdbg.jobs.replay.replay import LiveReplay, redacted_arguments
 from prismdbg.jobs.replay.replay_progress import ReplayProgress
-from prismdbg.jobs.replay.silence import recorded_silence
-from prismdbg.jobs.replay.verdict import AS_RECORDED, AT_END, End, Outcome, Recorded, Seen, decide, ended_by
+from prismdbg.jobs.replay.silence import BOUNDED, recorded_silence
+from prismdbg.jobs.replay.verdict import (
+    AS_RECORDED,
+    AT_END,
+    End,
+    Outcome,
+    Recorded,
+    Seen,
+    decide,
+    ended_by,
+    is_from_outside,
+)
 from prismdbg.log.rank_log import read_log
+from prismdbg.model.deadline import Deadline
 from prismdbg.model.meanwhile import working
 from prismdbg.model.moment import Moment
 from prismdbg.model.plain_text import one_line
@@ -148,7 +159,7 @@ class Verdict:
 
 
 def run_to_end(
-    live: LiveReplay, *, until: Moment | None, strict: bool, timeout_s: float, tolerance: float = 0.0
+    live: LiveReplay, *, until: Moment | None, strict: bool, deadline: Deadline, tolerance: float = 0.0
 ) -> Verdict:
     """Resumes the rank once and follows it to the end moment, to `until`, or to its own end. `tolerance`: by which
     values that the rank sends may differ from the recorded ones, as far as there are sketches of them; 0: by no bit."""
@@ -160,7 +171,7 @@ def run_to_end(
         stop = str(until) if until else None
         live.client.ask("resume", until=stop, end=live.end_record, strict=strict, tolerance=tolerance)
         with working() as tell:
-            _follow(live, verdict, timeout_s, ReplayProgress(live, until, tell))
+            _follow(live, verdict, deadline, ReplayProgress(live, until, tell))
     verdict.elapsed_ns = time.monotonic_ns() - started
     judge(live.capsule, verdict, until)
     if verdict.outcome not in AS_RECORDED:
@@ -173,19 +184,18 @@ def run_to_end(
     return verdict
 
 
-def _follow(live: LiveReplay, verdict: Verdict, timeout_s: float, progress: ReplayProgress) -> None:
-    deadline = time.monotonic() + timeout_s
-    hangs = live.capsule.manifest.incident.kind is IncidentKind.HANG
-    silence_s = recorded_silence(live.capsule, read_log(live.capsule.log)).bound_s if hangs else 0.0
+def _follow(live: LiveReplay, verdict: Verdict, deadline: Deadline, progress: ReplayProgress) -> None:
+    is_bounded = live.capsule.manifest.incident.kind in BOUNDED
+    silence_s = recorded_silence(live.capsule, read_log(live.capsule.log)).bound_s if is_bounded else 0.0
     received = Received(live.capsule.log)
     while True:
-        left = deadline - time.monotonic()
-        over = hangs and verdict.is_covered
+        left = deadline.left_s()
+        over = is_bounded and verdict.is_covered
         if left <= 0 and over:
             verdict.end = End.QUIET
             return
         if left <= 0:
-            what = f"the replay did not reach its end within {timeout_s:g} s; it was at {_where(live)}"
+            what = f"the replay did not reach its end within {deadline.bound_s:g} s; it was at {_where(live)}"
             raise WaitTimeout(what, hint=_advice(live))
         try:
             event = progress.next_event(min(left, silence_s) if over else left)
@@ -212,10 +222,14 @@ def _advice(live: LiveReplay) -> str:
 
 
 def _where(live: LiveReplay) -> str:
+    """And what is known by then: without a difference it is all the same so far."""
     try:
-        return str(live.client.ask("progress", timeout_s=5)["moment"])
+        progress = live.client.ask("progress", timeout_s=5)
     except PrismError:
         return "an unknown moment"
+    return (
+        f"{progress['moment']}, with {counted(progress['tally']['compared'], 'collective')} compared and no difference"
+    )
 
 
 def _take(event: Message, verdict: Verdict, live: LiveReplay, received: Received) -> bool:
@@ -394,9 +408,10 @@ def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: 
         there = f"continued to {verdict.went_on_to}" if verdict.went_on_to else "ended normally"
         kind = "a synthesized answer" if verdict.tally.get("synthesized") else "its recorded answer"
         notes.append(f"hang resolved: the collective at {verdict.moment} got {kind}, and the program {there}")
-    if verdict.end is End.QUIET:
+    if verdict.end is End.QUIET and not is_from_outside(capsule.rank().get("died_with")):
         silence = recorded_silence(capsule, log)
         what = "hangs again" if span.answered else "issues a further collective"
+        what = "dies again" if manifest.incident.kind is IncidentKind.LOST else what
         notes.append(f"raise --timeout by {silence.bound_s:.3g} s to see whether it {what}: {silence}")
     if verdict.outcome is Outcome.WITHIN and verdict.differs_at:
         notes.append("the parameters differ in their bits; a tolerance compares only what the rank sends")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from prismdbg.capsule.memory_reader import is_trace
@@ -17,6 +17,7 @@ from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.log.rank_log import read_log
 from prismdbg.memory.backend import BackendModel, modelled
 from prismdbg.memory.trace import MemoryTrace, open_trace
+from prismdbg.model.deadline import Deadline
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.protocol.wire import Message
@@ -81,9 +82,10 @@ def traced_replay(
     copied to. `waits`: the trace also tells where works were waited for."""
     if keep is not None and keep.exists():
         raise UsageError(f"{keep} already exists", hint="choose another name, or remove it first")
-    with open_replay(request, say) as live:
+    deadline = Deadline.after(timeout_s)
+    with open_replay(replace(request, deadline=deadline), say) as live:
         began = live.client.ask("trace", on=True, waits=waits, cache=str(cache_dir()))
-        verdict = run_to_end(live, until=until, strict=False, timeout_s=timeout_s)
+        verdict = run_to_end(live, until=until, strict=False, deadline=deadline)
         say(verdict.summary)
         records = _records(live.client)  # asked first: the rank then writes what it holds back
         folder = trace_folder(live.own, began)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log.coverage import capsule_span
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.secrets.rules import REDACTED
 from prismdbg.capsule.verify import require_replayable
-from prismdbg.errors import FacilityError, RankLost
+from prismdbg.errors import FacilityError, RankLost, WaitTimeout
 from prismdbg.jobs.replay.replay_plan import Plan, ReplayRequest, make_plan
 from prismdbg.jobs.replay.runtimes import choose
 from prismdbg.jobs.replay.session_folder import session_folder
 from prismdbg.log.rank_log import read_log
 from prismdbg.model import user_code
+from prismdbg.model.deadline import NEVER, Deadline
 from prismdbg.protocol.client import AgentClient, connect_when_ready
 from prismdbg.runtime.names import LOCAL
 from prismdbg.runtime.rank_folder import Output, RankFolder
@@ -65,9 +66,9 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
     with session_folder() as session, RankFolder(session / RANK) as own:
         runtime = choose(request.runtime, capsule.manifest.origin, request.allow_writes)
         plan = make_plan(request, session, own)
-        running = start(runtime, plan, capsule, say)
+        running = start(runtime, plan, capsule, say, request.deadline)
         try:
-            with connect(plan, running) as client:
+            with connect(plan, running, request.deadline) as client:
                 yield LiveReplay(
                     capsule=capsule,
                     client=client,
@@ -82,14 +83,14 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
             running.kill()
 
 
-def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say) -> RunningRank:
+def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say, deadline: Deadline) -> RunningRank:
     if reason := runtime.refuses(plan.spec):
         fact, advice = fact_and_advice(reason)
         raise FacilityError(fact, hint=advice)
     say(f"{runtime.name}: {_BEGINNING[capsule.manifest.origin]}")
     for text in filter(None, (redacted_arguments(capsule), *not_hidden(unhidden(runtime, plan)))):
         say(text)
-    return runtime.start(plan.spec, say)
+    return runtime.start(replace(plan.spec, deadline=deadline), say)
 
 
 def unhidden(runtime: Runtime, plan: Plan) -> Unhidden:
@@ -114,14 +115,18 @@ def say_missing(request: ReplayRequest, say: Say) -> None:
         )
 
 
-def connect(plan: Plan, running: RunningRank) -> AgentClient:
+def connect(plan: Plan, running: RunningRank, deadline: Deadline = NEVER) -> AgentClient:
+    bound_s = RESTORE_POINT_BOUND_S if plan.awaits_restore_point else AGENT_BOUND_S
     try:
         return connect_when_ready(
             plan.own.path / plan.agent,
-            bound_s=RESTORE_POINT_BOUND_S if plan.awaits_restore_point else AGENT_BOUND_S,
+            bound_s=deadline.left_s(bound_s),
             still_alive=lambda: running.exit_code() is None,
             reach=lambda: plan.own.reach(plan.agent),
         )
+    except WaitTimeout:
+        deadline.require(f"the start of {plan.spec.name}")
+        raise
     except RankLost as error:
         running.require_within_limits()
         raise RankLost(

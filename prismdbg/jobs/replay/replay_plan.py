@@ -28,6 +28,7 @@ from prismdbg.jobs.replay.later_files import LaterFiles, later_files
 from prismdbg.jobs.replay.source_overlay import Overlay
 from prismdbg.log.rank_log import read_log
 from prismdbg.model import user_code
+from prismdbg.model.deadline import NEVER, Deadline
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.limits import USUAL, Asked, Limits, usual
 from prismdbg.runtime.rank_folder import RankFolder
@@ -57,7 +58,8 @@ class ReplayRequest:
     """`runtime`: docker, local, plain, or empty for the best there is. `overlay`: files of the user's instead of
     captured ones; `peers`: what is assumed of them, as `rank.replay.what_if` reads it. With either the rank may leave
     the record, and then goes on among synthesized peers. strict: pickled objects that differ (a pid, a time) count.
-    with_files: by the rank's path, files of the user's for those of credentials, which the capsule lacks."""
+    with_files: by the rank's path, files of the user's for those of credentials, which the capsule lacks. deadline: of
+    the whole replay, its start among it."""
 
     capsule: Capsule
     runtime: str = ""
@@ -68,6 +70,7 @@ class ReplayRequest:
     strict: bool = False
     limits: Asked = USUAL
     with_files: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
+    deadline: Deadline = NEVER
 
     @property
     def missing_files(self) -> tuple[str, ...]:

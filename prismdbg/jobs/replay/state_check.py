@@ -12,6 +12,7 @@ from prismdbg.jobs.replay.compare import Verdict, run_to_end
 from prismdbg.jobs.replay.replay import ReplayRequest, Say, open_replay
 from prismdbg.jobs.replay.verdict import Outcome
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.model.deadline import Deadline
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
 
@@ -36,8 +37,9 @@ def check_state(run: RunFolder, rank: int, *, steps: int, runtime: str, timeout_
             run, run.latest(rank), partial / f"state-rank{rank}", incident, whole_steps=steps, timeout_s=timeout_s,
             and_no_more=True,
         )  # fmt: skip
-        with open_replay(ReplayRequest(capsule=capsule, runtime=runtime), say) as live:
-            verdict = run_to_end(live, until=None, strict=False, timeout_s=timeout_s)
+        deadline = Deadline.after(timeout_s)
+        with open_replay(ReplayRequest(capsule=capsule, runtime=runtime, deadline=deadline), say) as live:
+            verdict = run_to_end(live, until=None, strict=False, deadline=deadline)
         return checked(verdict, capsule.manifest, steps)
 
 

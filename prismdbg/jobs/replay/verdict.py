@@ -33,7 +33,7 @@ class End(StrEnum):
     UNTIL = "until"  # it stopped where it was told to
     FINISHED = "finished"  # the program ended by itself
     DIED = "died"  # the process ended without a last word
-    SILENT = "silent"  # everything was compared, and no further collective came: it hangs again
+    SILENT = "silent"  # everything was compared, and no further collective came: a hang has happened again
     QUIET = "quiet"  # as SILENT, but the replay's time was up before that could be said
     NOT_RUN = "not run"  # no collective lies between the start and the end moment
     DIFFERED = "differed"  # the rank stands at the first difference
@@ -156,6 +156,8 @@ def _other_end(recorded: Recorded, seen: Seen) -> Decision | None:
             return _other_exception(recorded, seen) or _finished(recorded, seen)
         case End.DIED:
             return _died(recorded, seen)
+        case End.SILENT | End.QUIET if recorded.incident is IncidentKind.LOST and not recorded.goes_on:
+            return None  # see `_did_not_die_again`
         case End.SILENT if recorded.incident is not IncidentKind.HANG or recorded.goes_on:
             return Decision(Outcome.INCONCLUSIVE, "the replay reached no further collective")
         case End.SILENT if not recorded.answered:
@@ -275,16 +277,17 @@ def ended_by(code: int | None) -> str:
 
 def died_of(code: int | None) -> str:
     """As `ended_by`, and what a signal that others send to end a process says of a replay."""
-    outside = ", a signal that usually comes from outside of the program" * _is_from_outside(code)
+    outside = ", a signal that usually comes from outside of the program" * is_from_outside(code)
     return ended_by(code) + outside
 
 
 def may_die_again(code: int | None) -> bool:
     """Whether a process is known to have died of what it did itself, so that a replay may show it."""
-    return code is not None and not _is_from_outside(code)
+    return code is not None and not is_from_outside(code)
 
 
-def _is_from_outside(code: int | None) -> bool:
+def is_from_outside(code: int | None) -> bool:
+    """Whether it is a signal that others send: no replay shows that again."""
     return code is not None and as_shell(code) - 128 in FROM_OUTSIDE
 
 
@@ -313,12 +316,19 @@ def _not_comparable(_: Recorded, seen: Seen) -> Decision | None:
     return None
 
 
+_LIVES = {
+    End.NEXT_CALL: "the rank issued a further collective",
+    End.FINISHED: "the program ended with exit code {code}",
+    End.SILENT: "the rank lived on and issued no further collective",
+    End.QUIET: "the rank lived on and issued no further collective until --timeout ended",
+}
+
+
 def _did_not_die_again(recorded: Recorded, seen: Seen) -> Decision | None:
     """All that was compared is identical, but nothing in it is the recorded death."""
-    if recorded.incident is not IncidentKind.LOST or seen.end not in (End.NEXT_CALL, End.FINISHED):
+    if recorded.incident is not IncidentKind.LOST or seen.end not in _LIVES:
         return None
-    went_on = "the rank issued a further collective"
-    then = went_on if seen.end is End.NEXT_CALL else f"the program ended with exit code {seen.exit_code}"
+    then = _LIVES[seen.end].format(code=seen.exit_code)
     how = "within the tolerance" if seen.within else "identical"
     return Decision(
         Outcome.INCONCLUSIVE,

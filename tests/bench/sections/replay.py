@@ -22,6 +22,7 @@ from prismdbg.jobs.replay import runtimes
 from prismdbg.jobs.replay.compare import Outcome, run_to_end
 from prismdbg.jobs.replay.replay import ReplayRequest, open_replay
 from prismdbg.jobs.storage.pack import pack
+from prismdbg.model.deadline import Deadline
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.runtime.docker.daemon import Daemon
@@ -209,7 +210,7 @@ def _environment() -> dict[str, str]:
 def _speed(capsule: Capsule, runtime: str) -> float:
     """Seconds of a replayed step, the median; the first was under way at A."""
     with open_replay(ReplayRequest(capsule=capsule, runtime=runtime), _silent) as live:
-        verdict = run_to_end(live, until=None, strict=False, timeout_s=BOUND_S)
+        verdict = run_to_end(live, until=None, strict=False, deadline=Deadline.after(BOUND_S))
         said = live.output.text()
     if verdict.outcome is not Outcome.IDENTICAL:
         raise BenchError(f"the replay is not identical to the recorded run: {verdict.summary}")

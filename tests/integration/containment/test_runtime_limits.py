@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from counting import ask, program_spec, short_folder
 from runtime_places import Case
 
+from prismdbg.errors import WaitTimeout
+from prismdbg.model.deadline import Deadline
 from prismdbg.runtime.limits import LimitReached, Limits
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.rank_folder import RankFolder
@@ -165,3 +168,15 @@ def test_one_that_ends_well_met_no_limit(small: Small) -> None:
     _does(socket, FORKS)
     ask(socket, "end 0")
     assert rank.wait(30) == 0
+
+
+@pytest.mark.parametrize("case", ["local-start", "docker-start"], indirect=True)
+def test_a_place_with_endless_folders_is_given_up_at_the_deadline(case: Case) -> None:
+    """Of a capsule, as many as it may name: they take a minute."""
+    case.start()[0].kill()  # the container image is there
+    spec, _ = case.plan()
+    folders = (*spec.folders, *(f"/data/{number}" for number in range(190_000)))
+    began = time.monotonic()
+    with pytest.raises(WaitTimeout, match="was not complete within 2 s"):
+        case.runtime.start(replace(spec, folders=folders, deadline=Deadline.after(2)))
+    assert time.monotonic() - began < 25

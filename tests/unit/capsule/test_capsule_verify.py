@@ -17,6 +17,7 @@ from tiny_log import TinyLog, write_training
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
+from prismdbg.capsule.limits import MAX_FACTS, MAX_NAMED
 from prismdbg.capsule.manifest import IncidentKind, Manifest
 from prismdbg.capsule.verify import INCONCLUSIVE, Severity, findings, verify
 from prismdbg.cli import main
@@ -329,3 +330,91 @@ def reads_the_same(capsule: Capsule) -> bool:
         return Capsule.open(capsule.path).manifest.files == capsule.manifest.files
     except CapsuleError:
         return False
+
+
+@pytest.mark.parametrize(
+    ("manifest", "field", "path", "reason"),
+    [
+        (MANIFEST, "cwd", "/proc/self/root", "belongs to the kernel"),
+        (MANIFEST, "cwd", "/work/../proc/self/root", "is not a plain absolute path"),
+        (MANIFEST, "cwd", "/work/../work", "is not a plain absolute path"),
+        (MANIFEST, "executable", "/proc/self/exe", "belongs to the kernel"),
+        (MANIFEST, "executable", "/usr/bin/../../proc/self/exe", "belongs to the kernel"),
+        (MANIFEST, "executable", "//proc/self/exe", "belongs to the kernel"),
+        (STATE, "cwd", "/sys", "belongs to the kernel"),
+        (IMAGE, "socket", "/proc/self/root/agent.sock", "belongs to the kernel"),
+        (IMAGE, "inject", "/sys/kernel", "belongs to the kernel"),
+        (IMAGE, "inject", "//run/inject", "is not a plain absolute path"),
+        (MANIFEST, "cwd", "/", ""),
+        (MANIFEST, "cwd", "/dev/shm/work", ""),
+        (MANIFEST, "executable", "/venv/bin/../bin/python", ""),
+        (IMAGE, "socket", "/agent.sock", "is not a plain absolute path"),
+        (IMAGE, "cwd", "/proc", ""),  # CRIU's images decide where a restored rank works
+    ],
+)
+def test_what_a_replay_refuses_among_the_kernels_files_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifest: Manifest, field: str, path: str, reason: str
+) -> None:
+    monkeypatch.setitem(RANK, field, path)
+    make_capsule(tmp_path / "capsule", manifest)
+    wanted = [f"prismdbg/rank.json: {field} is {path!r}, which {reason}"] if reason else []
+    assert [fault for fault in faults(tmp_path / "capsule") if field in fault and path in fault] == wanted
+
+
+MANY = [f"/data/{number}" for number in range(MAX_NAMED + 1)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("folders", MANY, "folders contains 200,001 entries; the limit is 200,000"),
+        ("folders", [f"/{n}{'/a' * 250}" for n in range(801)], "folders contains more than 200,000 folders"),
+        ("absent", MANY, "absent contains 200,001 entries"),
+        ("changed", MANY, "changed contains 200,001 entries"),
+        ("listed", MANY[:10_001], "listed contains 10,001 entries; the limit is 10,000"),
+        ("sys_path", MANY, "sys_path contains 200,001 entries"),
+        ("in_flight", list(range(MAX_NAMED + 1)), "in_flight contains 200,001 entries"),
+        ("redacted_arguments", MANY, "redacted_arguments contains 200,001 entries"),
+        ("redacted", [f"V{number}" for number in range(30_000)], "redacted contains names of 198,890 bytes"),
+        ("versions", dict.fromkeys(MANY[:5000], "1"), "versions contains 5,000 entries; the limit is 4,096"),
+        ("hardware", dict.fromkeys(MANY[:5000], "1"), "hardware contains 5,000 entries"),
+        ("emulation", dict.fromkeys(MANY[:5000], 1), "emulation contains 5,000 entries"),
+        ("seeds", dict.fromkeys(MANY[:5000], 1), "seeds contains 5,000 entries"),
+    ],
+)
+def test_no_list_of_rank_json_is_endless(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str, value: object, says: str
+) -> None:
+    monkeypatch.setitem(RANK, field, value)
+    make_capsule(tmp_path / "capsule")
+    assert any(fault.startswith(f"prismdbg/rank.json: {says}") for fault in faults(tmp_path / "capsule"))
+
+
+@pytest.mark.parametrize(("name", "most"), [("notes", MAX_FACTS), ("device_kinds", MAX_FACTS), ("groups", MAX_NAMED)])
+def test_no_list_of_a_manifest_is_endless(name: str, most: int) -> None:
+    whole = MANIFEST.to_json()
+    of_one = {"notes": "a", "device_kinds": "cpu", "groups": {"name": "", "ranks": [], "desc": "", "backend": ""}}[name]
+    Manifest.from_bytes(json.dumps({**whole, name: [of_one] * 10}).encode())
+    with pytest.raises(CapsuleError, match=f"{name} contains {most + 1:,} entries; the limit is {most:,}"):
+        Manifest.from_bytes(json.dumps({**whole, name: [of_one] * (most + 1)}, separators=(",", ":")).encode())
+
+
+def test_all_that_makes_folders_is_counted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a container counts them: a capsule that it refuses is not ready."""
+    monkeypatch.setitem(RANK, "folders", MANY[:-2000])
+    file = {"place": "inside", "size_bytes": 0, "sha256": "0" * 64, "mode": 0o644}
+    of_files = {"files": [{**file, "path": f"/other/{number}/x"} for number in range(2100)]}
+    monkeypatch.setattr("prismdbg.capsule.files.layout.content", lambda _: layout.RANK)
+    make_capsule(tmp_path / "capsule", files=of_files)
+    (fault,) = faults(tmp_path / "capsule")
+    assert fault.startswith(
+        "prismdbg/files.json: with the folders in prismdbg/rank.json names more than 200,000 folders"
+    )
+
+
+def test_an_index_of_endless_files(tmp_path: Path) -> None:
+    file = {"place": "missing"}
+    make_capsule(tmp_path / "capsule", files={"files": [{**file, "path": path} for path in MANY[:100_001]]})
+    assert any(
+        "files contains 100,001 entries; the limit is 100,000" in fault for fault in faults(tmp_path / "capsule")
+    )

@@ -143,6 +143,7 @@ def test_a_token_in_a_file_that_is_no_text_is_found_and_masked(tmp_path: Path) -
 
 def test_what_is_too_large_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secret_search, "TEXT_BYTES", 100)
+    monkeypatch.setattr(secret_search, "ALL_TEXTS_BYTES", 100)
     monkeypatch.setattr(secret_search, "PAYLOAD_BYTES", 100)
     (tmp_path / "data.txt").write_text("x" * 150 + f" api_key={SECRET}")
     capsule = capsule_of(tmp_path / "capsule", ({"text": "y" * 200},), (tmp_path / "data.txt",))
@@ -152,6 +153,38 @@ def test_what_is_too_large_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         capsule.path, secret_search.read_files(capsule), {layout.LOG: read_log(capsule.log)}, known=(SECRET,)
     )
     assert [hit.place for hit in search.hits()] == [f"file {tmp_path / 'data.txt'}:1"]  # a known value, wherever it is
+
+
+def log_of(folder: Path) -> Path:
+    """As a training script writes it, with a password behind the first MiB."""
+    line = "2026-11-26 03:12:45,123 INFO step loss=2.3456 lr=0.0003 tokens=4096\n"
+    log = folder / "train.log"
+    log.write_text(line * 20_000 + "DB_PASSWORD=hunter2abcXYZ99\n" + line * 100)
+    return log
+
+
+def test_a_text_is_searched_to_its_end_before_it_is_shared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsule = capsule_of(tmp_path / "capsule", files=(log_of(tmp_path),))
+    found = report(capsule)
+    assert [finding.place for finding in found.kept] == [f"file {tmp_path / 'train.log'}:20001"]
+    assert found.unsearched == found.cut_texts == ()
+    assert main.run(["pack", "--share", str(capsule.path)]) == 1
+    assert "train.log:20001: value of 'DB_PASSWORD'" in capsys.readouterr().err
+    assert main.run(["pack", "--share", "--redact", str(capsule.path)]) == 0
+
+
+@pytest.mark.parametrize("redact", [[], ["--redact"]])
+def test_a_text_that_is_too_long_to_be_searched_is_not_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], redact: list[str]
+) -> None:
+    monkeypatch.setattr(secret_search, "ALL_TEXTS_BYTES", 1 << 20)
+    (tmp_path / "data.bin").write_bytes(b"\0" * 100)
+    capsule = capsule_of(tmp_path / "capsule", files=(log_of(tmp_path), tmp_path / "data.bin"))
+    assert main.run(["pack", "--share", *redact, str(capsule.path)]) == 1
+    said = capsys.readouterr().err
+    assert "1 text file of" in said and "may contain secrets that were not searched for" in said
+    assert f"train.log: only its first {1 << 20} bytes were searched by rules" in said and "data.bin" not in said
+    assert main.run(["pack", "--share-anyway", str(capsule.path)]) == 0
 
 
 def test_raw_memory_is_searched_and_never_said_to_be_clean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from tiny_log import TinyLog, write_training
 from waiting import wait_for
 
 from prismdbg.capsule.log.coverage import NO_STEP_BEFORE
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest
 from prismdbg.errors import RankLost, WaitTimeout
 from prismdbg.jobs.replay import compare, silence
@@ -27,6 +28,7 @@ from prismdbg.jobs.replay.compare import Verdict, ended_by, run_to_end
 from prismdbg.jobs.replay.replay import LiveReplay
 from prismdbg.jobs.replay.verdict import End, Outcome
 from prismdbg.model.collective import TensorMeta
+from prismdbg.model.deadline import Deadline
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.limits import LimitReached, reached, usual
 from prismdbg.session.causes import ALL_HIDDEN, Unhidden
@@ -103,7 +105,7 @@ def judged(
         until=until,
         strict=False,
         tolerance=tolerance,
-        timeout_s=timeout_s,
+        deadline=Deadline.after(timeout_s),
     )
 
 
@@ -366,6 +368,53 @@ def test_a_rank_that_goes_on_where_the_recorded_one_died(
         "inconclusive: the incident did not happen again: the replay is identical up to the end moment"
     )
     assert verdict.summary.endswith("(6 collectives compared, 6 with their payload fingerprints)")
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "end", "then"),
+    [
+        (5.0, End.SILENT, "the rank lived on and issued no further collective"),
+        (0.2, End.QUIET, "the rank lived on and issued no further collective until --timeout ended"),
+    ],
+)
+def test_a_rank_that_is_silent_where_the_recorded_one_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timeout_s: float, end: End, then: str
+) -> None:
+    """It slept or computed when somebody killed it: no replay shows that again, and none waits for it."""
+    monkeypatch.setattr(silence, "LEAST_S", 0.5)
+    monkeypatch.setitem(RANK, "died_with", 137)
+    died = Incident(kind=IncidentKind.LOST, text="rank 0 died")
+    verdict = judged(tmp_path, monkeypatch, COVERED, incident=died, timeout_s=timeout_s)
+    assert (verdict.outcome, verdict.end, verdict.moment) == (Outcome.INCONCLUSIVE, end, "2.2")
+    assert verdict.summary == (
+        f"inconclusive: the incident did not happen again: the replay is identical up to the end moment, then {then}; "
+        "the recorded rank died: SIGKILL (exit code 137), a signal that usually comes from outside of the program "
+        "(6 collectives compared, 6 with their payload fingerprints)"
+    )
+    assert not any("raise --timeout" in note for note in verdict.notes)
+
+
+@pytest.mark.parametrize(("died_with", "waits"), [(139, True), (None, True), (137, False), (143, False)])
+def test_a_replay_waits_for_a_death_that_may_happen_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, died_with: int | None, waits: bool
+) -> None:
+    """A rank that computed for a minute and then crashed computes for a minute in a replay, too."""
+    monkeypatch.setitem(RANK, "died_with", died_with)
+    died = Incident(kind=IncidentKind.LOST, text="rank 0 died")
+    log = read_log(make_capsule(tmp_path / "one").log)
+    ended_ns = max(silence._ended_ns(record) for record in log.collectives) + log.wall_offset_ns
+    for lived_s in (60, 90_000):
+        made = replace(MANIFEST, incident=died, created_ns=ended_ns + lived_s * 10**9)
+        capsule = make_capsule(tmp_path / f"after-{lived_s}", made)
+        bound_s = silence.recorded_silence(capsule, read_log(capsule.log)).bound_s
+        assert bound_s == (min(lived_s, silence.MOST_LIVED_S) if waits else silence.LEAST_S)
+
+
+def test_a_replay_that_is_cut_says_how_far_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PlayedRank, "tally", {**NONE, "compared": 4})
+    cut = r"within 0.2 s; it was at 2.2, with 4 collectives compared and no difference"
+    with pytest.raises(WaitTimeout, match=cut):
+        judged(tmp_path, monkeypatch, incident=REQUEST)
 
 
 def test_how_a_rank_died_that_ran_out_of_memory_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

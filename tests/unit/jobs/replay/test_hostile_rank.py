@@ -26,6 +26,7 @@ from prismdbg.debugger.debugger import Debugger, OnlyForward, Settings
 from prismdbg.errors import RankLost, WaitTimeout
 from prismdbg.jobs.replay.compare import run_to_end
 from prismdbg.jobs.replay.replay import LiveReplay
+from prismdbg.model.deadline import Deadline
 from prismdbg.protocol import client as protocol_client
 from prismdbg.protocol import wire
 from prismdbg.protocol.client import AgentClient, AgentError, NotWaitedFor, connect_when_ready
@@ -333,7 +334,7 @@ def test_a_replay_of_a_hostile_rank_ends_with_a_verdict_or_an_error(
             unhidden=ALL_HIDDEN,
         )
         try:
-            verdict = run_to_end(cast(LiveReplay, live), until=None, strict=False, timeout_s=BOUND_S)
+            verdict = run_to_end(cast(LiveReplay, live), until=None, strict=False, deadline=Deadline.after(BOUND_S))
             assert verdict.summary and console.plain(json.dumps(replay._json(verdict, "", "local")))
             replay._print(verdict, "", "")
         except (RankLost, WaitTimeout) as error:

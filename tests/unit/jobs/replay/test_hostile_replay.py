@@ -24,6 +24,7 @@ from prismdbg.jobs.replay import replay
 from prismdbg.jobs.replay.compare import COMPARED, run_to_end
 from prismdbg.jobs.replay.replay import ReplayRequest, open_replay
 from prismdbg.jobs.replay.verdict import End
+from prismdbg.model.deadline import Deadline
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.wire import InvalidMessage
 from prismdbg.script.findings import Ending
@@ -183,7 +184,7 @@ def nothing(_: str) -> None:
 
 def compared(request: ReplayRequest) -> None:
     with open_replay(request, nothing) as live:
-        verdict = run_to_end(live, until=None, strict=False, timeout_s=1.0)
+        verdict = run_to_end(live, until=None, strict=False, deadline=Deadline.after(1.0))
         assert verdict.summary
 
 
@@ -251,7 +252,7 @@ def test_a_rank_that_is_lost_beyond_the_recording_forbids_nothing(request_of: An
 
 def stopping(request: ReplayRequest) -> None:
     with open_replay(request, nothing) as live:
-        run_to_end(live, until=Moment(1, 1), strict=False, timeout_s=1.0)
+        run_to_end(live, until=Moment(1, 1), strict=False, deadline=Deadline.after(1.0))
 
 
 CONTEXT = {"past_records": 4}  # the log has four collectives from before the start

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from traces import TraceBuilder
 
+from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.jobs.replay import memory_trace
 from prismdbg.jobs.replay.memory_trace import traced_replay
+from prismdbg.jobs.replay.replay_plan import ReplayRequest
 from prismdbg.memory.peak import peak
 
 
@@ -44,7 +46,7 @@ def test_the_records_that_the_rank_held_back_are_in_it(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(memory_trace, "open_replay", opened)
     monkeypatch.setattr(memory_trace, "run_to_end", lambda *_, **__: SimpleNamespace(summary="identical"))
-    request: Any = None
+    request = ReplayRequest(capsule=cast(Capsule, None))
     found = traced_replay(request, lambda _: None, until=None, timeout_s=1.0)
     highest = peak(found.trace)
     assert highest is not None and highest.size_bytes == 100

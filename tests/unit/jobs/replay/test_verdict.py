@@ -82,6 +82,10 @@ def seen(end: End, **more: object) -> Seen:
         (recorded(REQUEST, also_raised=(ERROR,)), seen(End.UNTIL), SAME),  # it may come after the stop
         (recorded(LOST), seen(End.NEXT_CALL), OPEN),  # its death did not happen again
         (recorded(LOST, answered=False), seen(End.NEXT_CALL), OPEN),
+        (recorded(LOST), seen(End.SILENT), OPEN),
+        (recorded(LOST), seen(End.QUIET), OPEN),
+        (recorded(LOST, answered=False), seen(End.SILENT), OPEN),
+        (recorded(LOST, goes_on=True), seen(End.SILENT), OPEN),
         (recorded(LOST, goes_on=True), seen(End.NEXT_CALL), OPEN),
         (recorded(LOST), seen(End.UNTIL), SAME),  # stopped before it
         (recorded(HANG, answered=False), seen(End.NEXT_CALL), SAME),
