@@ -274,7 +274,7 @@ def test_a_death_counts_only_where_it_was_recorded(tmp_path: Path) -> None:
     assert "the rank died here, and how the recorded rank died is unknown" in verdict["notes"]
 
 
-EDITED_ENDS = [("3", 1, "recurs"), ("0", 6, "inconclusive"), ("SIGSEGV", 6, "another failure")]
+EDITED_ENDS = [("3", 1, "recurs"), ("0", 7, "inconclusive"), ("SIGSEGV", 1, "another failure")]
 OTHER_ENDS: list[tuple[dict[str, str], int, str, str]] = [
     ({"GOES_WRONG_AT": "9"}, 6, "rank lost", "earlier than the recorded process"),
     ({"GOES_WRONG_AT": "99"}, 7, "inconclusive", "issued a further collective; the recorded rank died: exit code 3"),

@@ -170,7 +170,7 @@ def test_the_rank_has_no_capability_and_no_interface(capsule: Path, runtime: str
         interfaces = Path(f"/proc/{one.rank.pid}/net/dev").read_text().splitlines()[2:]
         kinds = ("net", "mnt", "pid", "ipc", "uts")
         shared = [kind for kind in kinds if _namespace(one.rank.pid, kind) == _namespace(os.getpid(), kind)]
-        peers = [psutil.Process(pid).cmdline() for pid in _in_namespace_of(one.rank.pid)]
+        peers = [process.cmdline() for process in _inside(one.rank.pid)]
     for name in ("CapEff", "CapPrm", "CapInh", "CapAmb"):
         assert f"{name}:\t0000000000000000" in status
     assert [line.split(":")[0].strip() for line in interfaces] == ["lo"]
@@ -182,15 +182,13 @@ def _namespace(pid: int, kind: str) -> str:
     return str(Path(f"/proc/{pid}/ns/{kind}").readlink())
 
 
-def _in_namespace_of(pid: int) -> list[int]:
-    """Every process of its PID namespace."""
+def _inside(pid: int) -> list[psutil.Process]:
+    """Every process of its PID namespace, but for those that end as we look."""
     wanted, found = _namespace(pid, "pid"), []
-    for other in psutil.pids():
-        try:
-            if _namespace(other, "pid") == wanted:
-                found.append(other)
-        except OSError:
-            continue
+    for process in psutil.process_iter():
+        with suppress(OSError, psutil.NoSuchProcess):
+            if _namespace(process.pid, "pid") == wanted and process.cmdline():
+                found.append(process)
     return found
 
 
@@ -216,7 +214,7 @@ def test_what_the_rank_writes_is_thrown_away(
 @pytest.mark.parametrize("end", ["quit", "kill -9"])
 def test_nothing_is_left(capsule: Path, runtime: str, end: str, tmp_path: Path) -> None:
     with held(capsule, runtime, "side_effects.py", tmp_path) as one:
-        inside = [psutil.Process(pid) for pid in _in_namespace_of(one.rank.pid)]
+        inside = _inside(one.rank.pid)
         starter = one.rank.parents()
         if end == "kill -9":
             os.kill(one.debugger.pid, signal.SIGKILL)
