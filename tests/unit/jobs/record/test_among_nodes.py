@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,16 @@ def test_the_cause_is_captured_and_not_what_follows(nearer: Wanted, farther: Wan
         one.settle()
         other.settle()
     assert captured == ["nearer"] and not one.has_to_decide and not other.has_to_decide
+
+
+def test_a_nan_that_is_the_first_one_anew_is_captured_beside_the_first_of_all(run: RunFolder) -> None:
+    captured: list[int] = []
+    one, _ = supervisor(run, "n1")
+    first = wanted(IncidentKind.NAN, "3", Moment(5, 2), sent=True)
+    for nth in (1, 1, 2):
+        one.share(replace(first, nth=nth), None, lambda nth=nth: captured.append(nth))  # type: ignore[misc]
+        one.settle()
+    assert captured == [1, 2]
 
 
 def test_who_raised_by_itself_comes_before_who_raised_in_a_collective(run: RunFolder) -> None:
