@@ -16,7 +16,19 @@ from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, TENSORS, Stat
 from prismdbg.model.collective import Group
 from prismdbg.model.moment import Moment
 
-RANK = {"argv": ["train.py", "--steps", "3"], "cwd": "/work", "environment": {"LANG": "C"}, "redacted": ["API_KEY"]}
+STARTED = {"executable": "/usr/bin/python3", "torch_threads": 1, "cpu_capability": "AVX2"}  # what a replay starts with
+RANK = {
+    **STARTED,
+    "argv": ["train.py", "--steps", "3"],
+    "orig_argv": ["python", "train.py", "--steps", "3"],
+    "cwd": "/work",
+    "environment": {"LANG": "C"},
+    "redacted": ["API_KEY"],
+    "rank": 0,
+    "world_size": 2,
+    "socket": "/run/prismdbg/rank.sock",
+    "inject": "/opt/prismdbg",
+}
 MANIFEST = Manifest(
     created_ns=1_700_000_000_123_456_789,
     job="gpt",

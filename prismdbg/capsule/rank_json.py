@@ -99,6 +99,10 @@ AbsolutePath = Annotated[str, unfit]
 few = at_most(MAX_NAMED)
 
 
+_OF_A_START = ("executable", "orig_argv", "rank", "world_size", "torch_threads", "cpu_capability")
+_OF_A_RESTORE = ("socket", "inject", "executable")
+
+
 class RankJson(TypedDict, total=False):
     """Everything is checked where it is there; what somebody cannot do without is asked for with `required`."""
 
@@ -163,6 +167,11 @@ def startable(rank: RankJson, where: str) -> RankJson:
             hint=_ALTERED,
         )
     return rank
+
+
+def startable_again(rank: RankJson, *, starts_program: bool) -> RankJson:
+    """`rank` itself where it has what a replay starts from, else `CapsuleError`; `starts_program`: by its origin."""
+    return required(rank, *(_OF_A_START if starts_program else _OF_A_RESTORE))
 
 
 def required(rank: RankJson, *names: str) -> RankJson:

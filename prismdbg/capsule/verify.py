@@ -15,7 +15,7 @@ from prismdbg.capsule.log.coverage import NOTHING_TO_COMPARE, capsule_span, gaps
 from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.capsule.memory_reader import read_parts
-from prismdbg.capsule.rank_json import RankJson
+from prismdbg.capsule.rank_json import RankJson, startable_again
 from prismdbg.capsule.rank_path import has_more_folders
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, require_whole
 from prismdbg.capsule.walk import entries
@@ -105,8 +105,10 @@ def findings(path: Path) -> Iterator[Finding]:
 
 
 def _fatal(capsule: Capsule, name: str, error: CapsuleError) -> Finding:
-    """With the name of the file once."""
-    return Finding(Severity.FATAL, name, str(error).removeprefix(f"{capsule.path / name}: "))
+    """With the name of the file once: `Finding` has it."""
+    return Finding(
+        Severity.FATAL, name, str(error).removeprefix(f"{capsule.path / name}: ").removeprefix("rank.json: ")
+    )
 
 
 def _memory(capsule: Capsule) -> Iterator[Finding]:
@@ -202,6 +204,8 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
     if layout.RANK in capsule.manifest.files:
         try:
             rank = capsule.rank()
+            if not capsule.manifest.not_replayable:
+                startable_again(rank, starts_program=capsule.manifest.origin.starts_program)
         except CapsuleError as error:
             yield _fatal(capsule, layout.RANK, error)
     yield from _kernels(rank, capsule.manifest.origin)

@@ -16,7 +16,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, RankFile, changed, content_path, find, read_files
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Origin
-from prismdbg.capsule.rank_json import RankJson, is_environment, required, start_bytes
+from prismdbg.capsule.rank_json import RankJson, is_environment, start_bytes, startable_again
 from prismdbg.capsule.verify import check_manifest
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import OpenFile, Program
@@ -49,7 +49,6 @@ from prismdbg.settings import seeds
 from prismdbg.settings.rank_config import ENVIRONMENT_NAME, Mode, RankConfig
 from prismdbg.settings.redaction import REDACTED_FILES, REDACTED_NAMES
 
-_NEEDED_AT_START = ("executable", "orig_argv", "rank", "world_size", "torch_threads", "cpu_capability")
 _HOSTNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -106,7 +105,7 @@ def make_plan(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
 
 def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     capsule, engine = request.capsule, choice.find()
-    rank = required(capsule.rank(), "socket", "inject", "executable")
+    rank = startable_again(capsule.rank(), starts_program=False)
     image = engine.read(capsule.checkpoint)
     prepared = session / CONTROL_FOLDER / "images"
     seen_as = PurePosixPath(capsule.checkpoint)
@@ -163,7 +162,7 @@ def starter_engine(program: Program) -> StarterEngine:
 
 def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     capsule = request.capsule
-    rank, manifest = required(capsule.rank(), *_NEEDED_AT_START), capsule.manifest
+    rank, manifest = startable_again(capsule.rank(), starts_program=True), capsule.manifest
     given = session / GIVEN
     make_inject_folder(given / "inject")
     config = given / "config.json"

@@ -56,7 +56,7 @@ def test_the_root_is_as_podman_writes_a_checkpoint(tmp_path: Path) -> None:
     assert len(config["id"]) == 64
     assert config["rootfsImageName"] and config["runtime"]
     assert spec["annotations"]["io.container.manager"] == "libpod"
-    assert spec["process"]["args"] == RANK["argv"]
+    assert spec["process"]["args"] == RANK["orig_argv"]
     assert (capsule.path / "stats-dump").read_bytes() == b"statistics"
     assert not (capsule.checkpoint / "stats-dump").exists()
 

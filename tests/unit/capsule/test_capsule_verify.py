@@ -418,3 +418,15 @@ def test_an_index_of_endless_files(tmp_path: Path) -> None:
     assert any(
         "files contains 100,001 entries; the limit is 100,000" in fault for fault in faults(tmp_path / "capsule")
     )
+
+
+@pytest.mark.parametrize(
+    ("manifest", "field"),
+    [(MANIFEST, "executable"), (MANIFEST, "orig_argv"), (STATE, "torch_threads"), (IMAGE, "socket"), (IMAGE, "inject")],
+)
+def test_a_capsule_without_what_a_replay_starts_from_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifest: Manifest, field: str
+) -> None:
+    monkeypatch.delitem(RANK, field)
+    make_capsule(tmp_path / "capsule", manifest)
+    assert f"prismdbg/rank.json: {field} is missing" in faults(tmp_path / "capsule")

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import torch
+from capsules import STARTED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_log import FLOATS, TinyLog
@@ -92,7 +93,7 @@ def written(folder: Path, calls: list[Call]) -> RunFolder:
         flags = fmt.CompleteFlag.PAYLOAD if has_payload else 0
         size = 16 if has_payload else 0
         log.append(fmt.Kind.COMPLETE, fmt.COMPLETE.pack(record, 3000, 0, size, record, -1, status, flags, 0, 0))
-    write_json(log.folder / "rank.json", {**RANK, "versions": {}, "hardware": {}})
+    write_json(log.folder / "rank.json", {**RANK, **STARTED, "versions": {}, "hardware": {}})
     write_json(run.environment, Environment(()).to_json())
     return run
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from capsules import STARTED
 from tiny_log import TinyLog
 
 from prismdbg.capsule import layout
@@ -52,7 +53,7 @@ def written_run(path: Path) -> tuple[RunFolder, TinyLog]:
         log.step(step + 1)
     argv = ["train.py", "--api-key", SECRET, f"--url=https://me:{SECRET}@host", "--lr", "0.1"]
     facts = {"rank": 0, "world_size": 2, "environment": {"MY_TOKEN": SECRET}, "cwd": str(path), "argv": argv}
-    facts |= {"orig_argv": ["python", *argv]}
+    facts |= {"orig_argv": ["python", *argv], **STARTED}
     write_json(log.folder / "rank.json", {**facts, "versions": {}, "hardware": {}})
     write_json(run.environment, Environment(()).to_json())
     return run, log
