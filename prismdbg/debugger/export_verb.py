@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from prismdbg.debugger.tensor_files import SUFFIXES, TensorShape, numpy_dtype, r
 from prismdbg.errors import RuntimeFailure, UsageError
 from prismdbg.log.timeline_file import TIMELINE, export_timeline
 from prismdbg.model import dtypes
+from prismdbg.model.typed_path import typed_path
 from prismdbg.protocol.wire import InvalidMessage
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
@@ -40,7 +40,7 @@ class ExportVerb:
         expression, _, name = line.text.rpartition(" ")
         if not expression:
             raise UsageError("export needs an EXPRESSION and a FILE", hint="type for example: export out[0] out.npy")
-        path, expression = Path(name).expanduser(), expression.strip()
+        path, expression = typed_path(name), expression.strip()
         if expression == TIMELINE and path.suffix not in SUFFIXES and self.capsule is not None:
             return answers.Done(what=export_timeline(self.capsule, path))
         write = require_writer(path)

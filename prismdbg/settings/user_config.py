@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.errors import UsageError, quoted
+from prismdbg.model.typed_path import typed_path
 
 THEME, USER_CODE, KEYS, SECRETS = "theme", "user-code", "keys", "secrets"
 _SECRET_LISTS = ("names", "values")
@@ -90,7 +91,7 @@ def parse(path: Path, written: Mapping[str, Any]) -> UserConfig:
 
 def _user_code(path: Path, written: object) -> tuple[str, ...]:
     listed = written if isinstance(written, list) else [written]
-    folders = [Path(text).expanduser() for text in listed if isinstance(text, str) and text]
+    folders = [typed_path(text) for text in listed if isinstance(text, str) and text]
     if len(folders) < len(listed) or not all(folder.is_absolute() for folder in folders):
         raise UsageError(
             f"{path}: {USER_CODE} must be a list of absolute paths", hint=f'write for instance {USER_CODE} = ["~/src"]'

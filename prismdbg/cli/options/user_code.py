@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import click
 
 from prismdbg.model import user_code
+from prismdbg.model.typed_path import typed_path
 from prismdbg.settings.user_config import UserConfig
 
 VARIABLE = "PRISMDBG_USER_CODE"
@@ -31,7 +31,7 @@ def _use(_context: click.Context, _option: click.Parameter, given: tuple[str, ..
 
 def _absolute(path: str) -> str:
     """Links are not followed: stacks have paths as Python imported them."""
-    return os.path.normpath(Path(path).expanduser().absolute())
+    return os.path.normpath(typed_path(path).absolute())
 
 
 USER_CODE = click.option(

@@ -29,6 +29,7 @@ from prismdbg.jobs.replay.source_overlay import Overlay
 from prismdbg.log.rank_log import read_log
 from prismdbg.model import user_code
 from prismdbg.model.deadline import NEVER, Deadline
+from prismdbg.model.typed_path import typed_path
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.limits import USUAL, Asked, Limits, usual
 from prismdbg.runtime.rank_folder import RankFolder
@@ -325,7 +326,7 @@ def with_files(capsule: Capsule, chosen: Iterable[str]) -> dict[str, Path]:
         if path is None:
             hint = f"use one of: {', '.join(sorted(wanted))}" if wanted else "leave --with-file out"
             raise UsageError(f"--with-file {text}: the capsule has no redacted file of this path", hint=hint)
-        mine = Path(text[len(path) + 1 :] or path).expanduser().absolute()
+        mine = typed_path(text[len(path) + 1 :] or path).absolute()
         if not path_kind.is_file(mine) or rank_path.problem(os.path.realpath(mine)):
             raise UsageError(f"--with-file {text}: {mine} is not a file", hint=f"--with-file {path}=YOUR_FILE")
         given[path] = mine

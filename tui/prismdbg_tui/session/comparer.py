@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.model.typed_path import typed_path
 from prismdbg_tui.refusals import of_reading
 from prismdbg_tui.session.messages import Compared, Failed
 
@@ -35,7 +36,7 @@ def _compared(capsule: Capsule, what: str) -> Compared:
 
     found = _WHAT.fullmatch(what.strip())
     assert found is not None, "an empty path fits, too"
-    path = Path(found["path"]).expanduser() if found["path"] else _run_of(capsule)
+    path = typed_path(found["path"]) if found["path"] else _run_of(capsule)
     number = int(found["rank"]) if found["rank"] else capsule.manifest.rank
     with open_recording(capsule.path) as own, open_recording(path) as other:
         a, b = own[capsule.manifest.rank], _rank(other, number)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.message import Message
 from textual.timer import Timer
 
 from prismdbg.log.timeline_file import TIMELINE
+from prismdbg.model.typed_path import typed_path
 from prismdbg.session.line import Verb
 from prismdbg_tui.memory.choices import MemoryChoices
 from prismdbg_tui.session.comparer import compared
@@ -104,7 +104,7 @@ class CursorViews:
         self._app.run_worker(work, thread=True, group="find")
 
     def export_timeline(self, name: str) -> None:
-        self._work(partial(self._reader.export_timeline, Path(name).expanduser()), "export")
+        self._work(partial(self._reader.export_timeline, typed_path(name)), "export")
 
     def _look(self) -> None:
         position = self._app.position
