@@ -203,21 +203,23 @@ def found_in(text: str) -> Iterator[Found]:
 
 
 def _pairs(text: str) -> Iterator[Found]:
-    """What stands under the name of a secret. Each text is looked at once: a name that says nothing has no value, and
-    a value without quotes that is one is taken to its end, with all names in it."""
-    at = 0
-    while (named := _NAME.search(text, at)) is not None:
-        at = named.end()  # what is before it may be a value itself: `failed: token=x`
+    """What stands under the name of a secret. A value without quotes ends where it does, however long it is, or where
+    the next name begins; one with a name in it may be no value (`secrets:`, and the names below it): that one is looked
+    at, too."""
+    named = _NAME.search(text)
+    while named is not None:
+        begin = named.end()  # what is before it may be a value itself: `failed: token=x`
+        following = _NAME.search(text, begin)
         telling = strength(named[1]) or _PASSWORD.fullmatch(named[1])
-        if not telling or (match := _VALUE.match(text, at)) is None:
-            continue
-        group = match.lastindex or 0
-        if not _is_pair(named[1], match[group], quoted=group != _UNQUOTED or _is_shell_line(named, match)):
-            continue
-        start, end = match.span(group)
-        if group == _UNQUOTED and (rest := _REST.match(text, end)) is not None:
-            at = end = rest.end()
-        yield Found(f"value of {named[1][:60]!r}", text[start:end], start)
+        if telling and (match := _VALUE.match(text, begin)) is not None:
+            group = match.lastindex or 0
+            start, end = match.span(group)
+            if _is_pair(named[1], match[group], quoted=group != _UNQUOTED or _is_shell_line(named, match)):
+                most = following.start() if following is not None else len(text)
+                if group == _UNQUOTED and end < most and (rest := _REST.match(text, end, most)) is not None:
+                    end = rest.end()
+                yield Found(f"value of {named[1][:60]!r}", text[start:end], start)
+        named = following
 
 
 def _is_pair(name: str, value: str, *, quoted: bool) -> bool:
