@@ -165,17 +165,20 @@ class _Attempt:
             since is not None for since in (self._nonfinite.since_ns, self._raised_since_ns, self._slow_since_ns)
         )
 
-    def due(self, now_ns: int, ended: bool, usual_step_ns: int) -> list[Wanted]:
+    def due(self, now_ns: int, ended: bool, usual_step_ns: int, *, is_over: bool) -> list[Wanted]:
+        """is_over: the job was restarted since, so that no step follows."""
         return [
             *self._first_raised(now_ns, ended),
-            *self._first_nonfinite(now_ns, ended, usual_step_ns),
+            *self.first_nonfinite(now_ns, ended=ended or is_over, usual_step_ns=usual_step_ns),
             *self._slow_one(now_ns, ended),
         ]
 
-    def _first_nonfinite(self, now_ns: int, ended: bool, usual_step_ns: int) -> list[Wanted]:
-        if not _has_settled(self._nonfinite.since_ns, now_ns, ended):
+    def first_nonfinite(
+        self, now_ns: int, *, ended: bool, usual_step_ns: int, interrupted: bool = False
+    ) -> list[Wanted]:
+        if not _has_settled(self._nonfinite.since_ns, now_ns, ended or interrupted):
             return []
-        first = self._nonfinite.decide(now_ns, ended, usual_step_ns)
+        first = self._nonfinite.decide(now_ns, ended, usual_step_ns, interrupted=interrupted)
         if first is None:
             return []
         found, record = first.found, first.found.record
@@ -285,9 +288,22 @@ class IncidentWatch:
 
     def due(self, now_ns: int, ended: bool) -> list[Wanted]:
         """What had to settle first: other ranks' logs, or a death, may still tell of something earlier."""
-        unsettled = [attempt for attempt in self._attempts.values() if attempt.settling]
+        unsettled = [number for number, attempt in self._attempts.items() if attempt.settling]
         usual_step_ns = self.median_step_ns() if unsettled else 0
-        return [wanted for attempt in unsettled for wanted in attempt.due(now_ns, ended, usual_step_ns)]
+        return [
+            wanted
+            for number in unsettled
+            for wanted in self._attempts[number].due(now_ns, ended, usual_step_ns, is_over=number < max(self._attempts))
+        ]
+
+    def due_at_the_end(self, now_ns: int) -> list[Wanted]:
+        """NaN or Inf that a gradient scaler has skipped so far, of a job that is told to end."""
+        usual_step_ns = self.median_step_ns()
+        return [
+            wanted
+            for attempt in self._attempts.values()
+            for wanted in attempt.first_nonfinite(now_ns, ended=False, usual_step_ns=usual_step_ns, interrupted=True)
+        ]
 
     def lost(self, folder: str, moment: Moment, how: str, died_with: int | None = None) -> list[Wanted]:
         """A rank died without a word."""

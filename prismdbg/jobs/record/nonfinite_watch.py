@@ -17,6 +17,7 @@ from prismdbg.model.collective import Collective, Group, State
 from prismdbg.model.plurals import counted
 
 SKIPPED_IN_A_ROW = 8  # then it is no overflow that a smaller scale would mend
+SKIPPED_WHEN_INTERRUPTED = 2
 MOST_INCIDENTS = 3  # of one attempt of the job: a job of weeks must not be told of each
 LONGEST_HELD_NS = 60_000_000_000  # for the end of its step, where steps do not usually take longer
 _STEPS_HELD = 3
@@ -95,12 +96,13 @@ class NonfiniteWatch:
                 self.since_ns = now_ns if self.since_ns is None else self.since_ns
 
     def note_step(self, folder: str, mark: StepMark) -> None:
+        before = self._begun.get(folder, 0)
         self._begun[folder] = mark.step
         if mark.source is StepSource.SKIPPED_BY_SCALER:
             self._scalers.add(folder)
             self._in_a_row[folder] = self._in_a_row.get(folder, 0) + 1
             skipped = self._skipped.setdefault(folder, [])
-            skipped.append(mark.step - 1)
+            skipped.append(before)  # steps that are marked by hand may have any numbers
             del skipped[:-_STEPS_KNOWN]
             return
         self._pending = [one for one in self._pending if one.folder != folder or self._became(one) is not _Step.SKIPPED]
@@ -112,8 +114,9 @@ class NonfiniteWatch:
             self._is_off = False
             self._since_step = mark.step - CLEAN_STEPS
 
-    def decide(self, now_ns: int, ended: bool, usual_step_ns: int) -> FirstOfThem | None:
-        """Once what was seen has settled."""
+    def decide(self, now_ns: int, ended: bool, usual_step_ns: int, *, interrupted: bool = False) -> FirstOfThem | None:
+        """Once what was seen has settled. interrupted: the job is told to end, and would have gone on; a single step
+        that was skipped last may be an overflow like any other."""
         if not self._pending:
             return None
         became = [self._became(one) for one in self._pending]
@@ -121,10 +124,15 @@ class NonfiniteWatch:
         remark = ""
         if _Step.TAKEN in became:
             found = [one for one, step in zip(self._pending, became, strict=True) if step is not _Step.SKIPPED]
-        elif ended or row >= SKIPPED_IN_A_ROW or self._is_held_too_long(became, now_ns, usual_step_ns):
+        elif (
+            ended
+            or row >= (SKIPPED_WHEN_INTERRUPTED if interrupted else SKIPPED_IN_A_ROW)
+            or self._is_held_too_long(became, now_ns, usual_step_ns)
+        ):
             found = self._pending
             remark = f"; the gradient scaler skipped {counted(row, 'step')} in a row" if row else ""
         else:
+            self._forget_long_past(now_ns, usual_step_ns)
             return None
         self._told += 1
         if self._told == MOST_INCIDENTS:
@@ -141,6 +149,14 @@ class NonfiniteWatch:
         if self._begun.get(one.folder, 0) <= step:
             return _Step.OPEN
         return _Step.SKIPPED if step in self._skipped.get(one.folder, ()) else _Step.TAKEN
+
+    def _forget_long_past(self, now_ns: int, usual_step_ns: int) -> None:
+        """A step was skipped, and none came since: an evaluation, say. What the next one sends is told anew."""
+        if self.since_ns is not None and now_ns - self.since_ns >= self._longest_ns(usual_step_ns):
+            self._pending, self.since_ns = [], None
+
+    def _longest_ns(self, usual_step_ns: int) -> int:
+        return max(LONGEST_HELD_NS, (SKIPPED_IN_A_ROW + _STEPS_HELD) * usual_step_ns)
 
     def _is_held_too_long(self, became: list[_Step], now_ns: int, usual_step_ns: int) -> bool:
         """A rank that hangs in its step, or raised, does not say what became of it."""

@@ -215,6 +215,9 @@ class Supervisor:
             if not self._is_noted:
                 self._is_noted = True  # before supervisors of other nodes decide about what follows
                 self._ledger.note(interrupted=self._interrupted)
+                for one in self._incidents.due_at_the_end(now_ns):
+                    self._act_on(one)
+                self._nodes.settle()
             return
         for one in wanted:
             self._act_on(one)
@@ -322,7 +325,7 @@ class Supervisor:
         self._nodes.share(wanted, inside, lambda: self._make_capsule(wanted))
 
     def _make_capsule(self, wanted: Wanted) -> None:
-        if self._told_to_end.is_set():  # while another one was made
+        if self._told_to_end.is_set() and wanted.incident.kind is not IncidentKind.NAN:  # while another one was made
             return
         with self._incident(wanted.incident, [wanted.folder]) as entry:
             self._freeze(entry, wanted)

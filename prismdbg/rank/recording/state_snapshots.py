@@ -31,6 +31,7 @@ from prismdbg.rank.recording.fsdp1 import ShardedModules
 from prismdbg.rank.recording.plain_state import Packed, Packer
 from prismdbg.rank.recording.restore_point import Registered, unfit
 from prismdbg.rank.recording.state_staging import Staging
+from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.settings.file_system import bounded, is_local
 from prismdbg.settings.state_folders import KEPT, STATES, states_of
 
@@ -131,7 +132,7 @@ class StateSnapshots:
         if len(buckets) < len(orders):  # in a later step
             return
         self._taken_at = step
-        by_hand = source is StepSource.MANUAL
+        by_hand = source is StepSource.MANUAL or COUNTER.by_hand  # after a step that a scaler skipped, source says that
         pending = _Pending(self._objects, buckets, self._recording.recorder, by_hand=by_hand)
         if pending.by_hand:
             self._copy(pending)

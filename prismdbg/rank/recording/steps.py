@@ -44,6 +44,7 @@ class StepCounter:
         self._begun = False
         self._refused = False
         self._has_scaler = False
+        self._was_skipped = False  # the optimizer's step in the present step, by a gradient scaler
         self._scaler_listener: Callable[[], None] = lambda: None
 
     def listen(self, listener: Listener) -> None:
@@ -68,7 +69,7 @@ class StepCounter:
             return
         self.by_hand = True
         if step > self.step or self._marks_the_first(step):
-            self._begin(step, StepSource.MANUAL)
+            self._begin(step, StepSource.SKIPPED_BY_SCALER if self._was_skipped else StepSource.MANUAL)
         elif step < self.step:
             self._refuse(f"prismdbg.step({step}) is ignored: step {self.step} has begun already, and steps only go up")
 
@@ -121,6 +122,7 @@ class StepCounter:
             finally:
                 self._in_scaler = False
             if first:
+                self._was_skipped = not self._stepped
                 self._count(StepSource.OPTIMIZER if self._stepped else StepSource.SKIPPED_BY_SCALER)
             return result
 
@@ -132,7 +134,7 @@ class StepCounter:
             self._begin(self.step + 1, source)
 
     def _begin(self, step: int, source: StepSource) -> None:
-        self.step, self._begun = step, True
+        self.step, self._begun, self._was_skipped = step, True, False
         for listener in self._listeners:
             listener(step, source)
 

@@ -93,6 +93,34 @@ def test_what_lasts_to_the_end_is_an_incident() -> None:
     assert job.moments == ["3.1"]
 
 
+@pytest.mark.parametrize(("skipped", "wanted"), [(1, []), (2, ["3.1"]), (SKIPPED_IN_A_ROW - 1, ["3.1"])])
+def test_what_lasts_when_the_job_is_told_to_end_is_an_incident(skipped: int, wanted: list[str]) -> None:
+    """Somebody sees `loss nan`, and ends it. One step alone may be an overflow like any other."""
+    job = Job(scales=True)
+    job.steps(3)
+    job.steps(skipped, SKIPPED)
+    assert [str(one.incident.moment) for one in job.watch.due_at_the_end(job.now_ns)] == wanted
+    assert job.watch.due_at_the_end(job.now_ns) == []
+
+
+def test_a_restart_ends_what_the_attempt_before_it_left_open() -> None:
+    job = Job(scales=True)
+    job.steps(2, SKIPPED)
+    job.watch.feed("0.1", StepMark(1, job.now_ns, TAKEN), job.now_ns)
+    job.look(0)
+    assert job.moments == ["0.1"] and not job.watch.settling
+
+
+def test_a_skipped_step_that_no_other_follows_is_not_waited_for_without_end() -> None:
+    """An evaluation, say, in which no checkpoint would be taken. If it lasts, it is an incident all the same."""
+    job = Job(scales=True)
+    job.steps(1, SKIPPED)
+    job.look(LONGEST_HELD_NS)
+    assert job.wanted == [] and not job.watch.settling
+    job.steps(SKIPPED_IN_A_ROW, SKIPPED)
+    assert len(job.wanted) == 1
+
+
 def test_a_step_that_does_not_end_is_not_waited_for_without_end() -> None:
     job = Job(scales=True)
     job.steps(2)

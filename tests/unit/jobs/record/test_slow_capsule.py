@@ -99,3 +99,11 @@ def test_of_a_hang_no_second_rank_is_captured_once_the_job_is_told_to_end(watche
     watched.during = lambda: watched.supervisor._forward(signal.SIGTERM, None)
     watched.look(63)
     assert watched.frozen == ["nan", "hang"]
+
+
+def test_a_nan_that_lasts_when_the_job_is_told_to_end_is_still_captured(watched: Watched) -> None:
+    """Somebody sees `loss nan`, and presses Ctrl-C; once only, and nothing else is."""
+    watched.supervisor._forward(signal.SIGINT, None)
+    watched.look(1.1)
+    watched.look(70)
+    assert watched.incidents == ["nan"] == watched.frozen

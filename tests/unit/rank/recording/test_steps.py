@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from prismdbg.capsule.log.format import StepSource
 from prismdbg.rank.recording.steps import StepCounter
 
 
@@ -63,7 +65,9 @@ def scaling() -> Iterator[StepCounter]:
     methods = torch.amp.GradScaler.__init__, torch.amp.GradScaler.step
     counter = StepCounter()
     counter._wrap_scaler()
+    hook = register_optimizer_step_post_hook(counter._after_optimizer)
     yield counter
+    hook.remove()
     torch.amp.GradScaler.__init__, torch.amp.GradScaler.step = methods  # type: ignore[method-assign]
 
 
@@ -78,3 +82,18 @@ def test_that_gradients_are_scaled_is_told_once_whoever_comes_first(scaling: Ste
     assert told == ["before"]
     scaling.listen_to_scaler(lambda: told.append("after"))
     assert told == ["before", "after"]
+
+
+def test_a_step_that_the_scaler_skipped_is_told_where_steps_are_marked_by_hand(scaling: StepCounter) -> None:
+    begun: list[tuple[int, StepSource]] = []
+    scaling.listen(lambda step, source: begun.append((step, source)))
+    parameter = torch.nn.Parameter(torch.ones(1))
+    optimizer, scaler = torch.optim.SGD([parameter], lr=0.1), torch.amp.GradScaler("cpu")
+    for step, factor in ((10, 1.0), (20, float("inf")), (30, 1.0), (40, 1.0)):
+        scaling.mark(step)
+        scaler.scale(parameter.sum() * factor).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    manual, skipped = StepSource.MANUAL, StepSource.SKIPPED_BY_SCALER
+    assert begun == [(10, manual), (20, manual), (30, skipped), (40, manual)]
