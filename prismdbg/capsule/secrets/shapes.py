@@ -96,7 +96,7 @@ _SHAPES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         (
             "password for a proxy",
             "_proxy",
-            r"(?i)\b\w*_proxy\s*=\s*[\"']?[^\s:@/\"']{1,128}:([^\s@/\"']{2,256})@[\w.-]+",
+            r"(?i)\b\w*_proxy\s*=\s*[\"']?[^\s:@/\"']{1,128}:([^\s@/\"']{2,1024})@[\w.-]+",
         ),
         (
             "user and password",
