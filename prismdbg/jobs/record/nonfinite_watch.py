@@ -137,7 +137,9 @@ class NonfiniteWatch:
         self._told += 1
         if self._told == MOST_INCIDENTS:
             remark += f"; no more than {MOST_INCIDENTS} of these are reported, `prismdbg why` reads the logs"
-        first = FirstOfThem(found=_first_of(found), nth=self._told, since_step=self._since_step, remark=remark)
+        first = FirstOfThem(
+            found=_first_of(found, self._pending), nth=self._told, since_step=self._since_step, remark=remark
+        )
         self._pending, self.since_ns, self._is_off = [], None, True
         self._clean.clear()
         return first
@@ -164,8 +166,9 @@ class NonfiniteWatch:
         return self.since_ns is not None and _Step.OPEN in became and now_ns - self.since_ns >= longest_ns
 
 
-def _first_of(found: list[Nonfinite]) -> Nonfinite:
-    """On a device what was sent is known only when all have received it: there, the sender goes first."""
+def _first_of(found: list[Nonfinite], seen: list[Nonfinite]) -> Nonfinite:
+    """On a device what was sent is known only when all have received it: there, the sender goes first, also one whose
+    own scaler skipped the step."""
     earliest = min(found, key=lambda one: one.seen_ns)
-    senders = [one for one in found if one.sent and one.key == earliest.key]
+    senders = [one for one in seen if one.sent and one.key == earliest.key]
     return min(senders or [earliest], key=lambda one: one.seen_ns)

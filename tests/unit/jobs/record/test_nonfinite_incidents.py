@@ -152,3 +152,18 @@ def test_a_few_steps_without_any_are_not_enough() -> None:
         job.ends_step()
         job.steps(CLEAN_STEPS - 2)
     assert job.moments == ["0.1"]
+
+
+def test_who_sent_it_is_named_although_only_that_rank_skips_the_step() -> None:
+    job = Job(scales=False)
+    job.watch.feed("1", Note("scaler", 1, {}), job.now_ns)
+    job.sends("1")
+    received = lone_collective(
+        received_nonfinite=True, time_created_ns=job.now_ns, time_completed_ns=job.now_ns + 1, moment=Moment(0, 1)
+    )
+    job.watch.feed("0", Batch(notable=[received], nonfinite=True), job.now_ns)
+    job.step += 1
+    for folder, source in (("1", SKIPPED), ("0", TAKEN)):
+        job.watch.feed(folder, StepMark(1, job.now_ns, source), job.now_ns)
+    job.look(SETTLE_NS)
+    assert [wanted.folder for wanted in job.wanted] == ["1"]
