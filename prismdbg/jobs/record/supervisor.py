@@ -210,16 +210,15 @@ class Supervisor:
             self._look_at_peaks()
         self._guarded(self._keep_logs_short)
         self._guarded(self._on_incident.look)
-        wanted = [*self._lost_ranks(), *self._incidents.due(now_ns, ended)]
+        lost = self._lost_ranks()
         if self._told_to_end.is_set():
             if not self._is_noted:
                 self._is_noted = True  # before supervisors of other nodes decide about what follows
                 self._ledger.note(interrupted=self._interrupted)
                 for one in self._incidents.due_at_the_end(now_ns):
                     self._act_on(one)
-                self._nodes.settle()
             return
-        for one in wanted:
+        for one in (*lost, *self._incidents.due(now_ns, ended)):
             self._act_on(one)
         self._nodes.settle()
         self._nodes.look(self._processes)

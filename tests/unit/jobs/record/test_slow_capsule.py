@@ -52,9 +52,9 @@ class Watched:
         self.now_ns += 60 * SECOND_NS
         raise CapsuleError("nothing was kept")
 
-    def look(self, at_s: float) -> None:
+    def look(self, at_s: float, *, ended: bool = False) -> None:
         self.now_ns = int(at_s * SECOND_NS)
-        self.supervisor._look(ended=False)
+        self.supervisor._look(ended=ended)
 
     @property
     def incidents(self) -> list[str]:
@@ -101,9 +101,10 @@ def test_of_a_hang_no_second_rank_is_captured_once_the_job_is_told_to_end(watche
     assert watched.frozen == ["nan", "hang"]
 
 
-def test_a_nan_that_lasts_when_the_job_is_told_to_end_is_still_captured(watched: Watched) -> None:
-    """Somebody sees `loss nan`, and presses Ctrl-C; once only, and nothing else is."""
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_nan_that_lasts_when_the_job_is_told_to_end_is_still_captured(watched: Watched, ended: bool) -> None:
+    """Somebody sees `loss nan`, and presses Ctrl-C; once only, and nothing else is. ended: the job was faster."""
     watched.supervisor._forward(signal.SIGINT, None)
-    watched.look(1.1)
+    watched.look(1.1, ended=ended)
     watched.look(70)
     assert watched.incidents == ["nan"] == watched.frozen
