@@ -116,17 +116,10 @@ def test_payloads_are_kept_from_the_start_until_a_checkpoint_leads_to_a_whole_st
     assert asked == [0, 0, 4]
 
 
-@pytest.mark.parametrize("in_segments", [False, True])
-@pytest.mark.parametrize(
-    ("incident", "origin"),
-    [("9.1", "4.2"), ("10.1", "8.2"), ("8.3", "4.2"), ("5.1", "4.2"), ("4.3", "4.2"), ("3.10", None), ("2.1", None)],
-)
-def test_a_capsule_begins_a_whole_step_before_its_incident(
-    rank: list[Moment], tmp_path: Path, incident: str, origin: str | None, in_segments: bool
-) -> None:
-    """Of two checkpoints the newer, unless the incident is in its step or the next."""
+def with_two_checkpoints(rank: list[Moment], path: Path, *, in_segments: bool = False) -> tuple[RunFolder, Path]:
+    """A run and the log of its rank: 11 steps of 10 collectives, with checkpoints at 4.2 and 8.2."""
     rank[:] = [Moment(4, 2), Moment(8, 2)]
-    run = RunFolder(tmp_path)
+    run = RunFolder(path)
     folder = run.ranks / "0"
     for _ in rank:
         checkpoints.take(run, folder, print)
@@ -137,7 +130,24 @@ def test_a_capsule_begins_a_whole_step_before_its_incident(
         if in_segments:
             log.next_segment()
             summarize(folder)
-    wanted = Wanted(folder="0", incident=Incident(kind=IncidentKind.NAN, text="a NaN", moment=Moment.parse(incident)))
+    return run, folder
+
+
+def a_nan_at(moment: str) -> Wanted:
+    return Wanted(folder="0", incident=Incident(kind=IncidentKind.NAN, text="a NaN", moment=Moment.parse(moment)))
+
+
+@pytest.mark.parametrize("in_segments", [False, True])
+@pytest.mark.parametrize(
+    ("incident", "origin"),
+    [("9.1", "4.2"), ("10.1", "8.2"), ("8.3", "4.2"), ("5.1", "4.2"), ("4.3", "4.2"), ("3.10", None), ("2.1", None)],
+)
+def test_a_capsule_begins_a_whole_step_before_its_incident(
+    rank: list[Moment], tmp_path: Path, incident: str, origin: str | None, in_segments: bool
+) -> None:
+    """Of two checkpoints the newer, unless the incident is in its step or the next."""
+    run, folder = with_two_checkpoints(rank, tmp_path, in_segments=in_segments)
+    wanted = a_nan_at(incident)
     found, leads = freeze._newest_before(checkpoints.list_checkpoints(run, folder), wanted, folder)
     assert (None if found is None else str(found.moment)) == origin
     assert leads is (incident in ("9.1", "10.1", "8.3"))
@@ -160,19 +170,10 @@ def test_a_whole_step_from_the_start_goes_before_a_checkpoint_without_one(
     keeps_start: bool,
     origin: str,
 ) -> None:
-    rank[:] = [Moment(4, 2), Moment(8, 2)]
-    run = RunFolder(tmp_path)
-    folder = run.ranks / "0"
-    for _ in rank:
-        checkpoints.take(run, folder, print)
-    log = TinyLog(folder)
-    for step in range(11):
-        for collective in range(1, 11):
-            log.complete(log.issue(step, collective))
+    run, _ = with_two_checkpoints(rank, tmp_path)
     monkeypatch.setattr(freeze, "kept_from_the_start", lambda folder: keeps_start)
     monkeypatch.setattr(freeze, "assemble", lambda parts: parts)
-    wanted = Wanted(folder="0", incident=Incident(kind=IncidentKind.NAN, text="a NaN", moment=Moment.parse(incident)))
-    parts = cast(Ingredients, freeze.freeze(run, wanted))
+    parts = cast(Ingredients, freeze.freeze(run, a_nan_at(incident)))
     assert (parts.origin, parts.past_records > 0) == (
         (Origin.START, False) if origin == "start" else (Origin.IMAGE, True)
     )
