@@ -1,4 +1,4 @@
-"""When work must have ended: one bound for all of its parts."""
+"""When a replay must have ended: one bound for all of its parts."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ class Deadline:
         return max(min(self.at_s - time.monotonic(), most_s), 0.0)
 
     def require(self, doing: str) -> None:
-        """`WaitTimeout` where it is over. doing: what is not complete, as the beginning of a sentence."""
+        """`WaitTimeout` where it is over. doing: what is not complete, with its article."""
         if time.monotonic() > self.at_s:
-            raise WaitTimeout(f"{doing} was not complete within {self.bound_s:g} s", hint="give a longer --timeout")
+            what = f"the replay did not reach its end within {self.bound_s:g} s: {doing} was not complete"
+            raise WaitTimeout(what, hint="give a longer --timeout")
 
     def each(self, items: Iterable[Item], doing: str) -> Iterator[Item]:
         """The items, and `require` before each of them."""

@@ -61,7 +61,7 @@ def start_process(
     seen: Visible = NOTHING,
 ) -> StartedRank:
     """Starts the starter, in a control group where this user may make one."""
-    spec.deadline.require(f"the plan of the place for {spec.name}")
+    spec.deadline.require(f"the preparation of {spec.name}")
     group = make_group(group_name(spec.session), spec.limits)
     try:
         write_spec(spec, isolation, binds=binds, files=files, seen=seen, group=group)

@@ -11,7 +11,7 @@ from prismdbg.capsule.log.coverage import capsule_span
 from prismdbg.debugger.debugger import Debugger, Settings, debug
 from prismdbg.debugger.known_names import known_names
 from prismdbg.debugger.time_travel import Travel, open_travel
-from prismdbg.errors import PrismError, UsageError
+from prismdbg.errors import PrismError, UsageError, WaitTimeout
 from prismdbg.jobs.replay import compare
 from prismdbg.jobs.replay.bounded_messages import Received
 from prismdbg.jobs.replay.compare import Verdict, judge
@@ -162,6 +162,10 @@ def run_scripted(request: ReplayRequest, script: Script, result: Scripted, *, bo
                 _carry_out(travel, request, script, result, began + bound_s)
             finally:
                 result.output = travel.output.text()
+    except WaitTimeout:
+        if result.findings.ending is Ending.NOT_STARTED and not request.deadline.left_s():
+            result.findings.ending = Ending.TIMEOUT
+        raise
     finally:
         result.elapsed_s = time.monotonic() - began
 

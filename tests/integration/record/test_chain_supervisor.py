@@ -80,9 +80,11 @@ def test_ranks_that_their_launcher_ends_when_it_is_told_to_are_no_incident(tmp_p
         ranks = [psutil.Process(job.pid(rank)) for rank in (0, 1)]
         launcher = ranks[0].parent()
         wait_for(lambda: {rank.pid for rank in ranks} <= _held(job.job.process.pid), 60, "both ranks to be watched")
+        assert launcher is not None
         ranks[0].suspend()
         try:
-            assert launcher is not None
+            # A SIGTERM that comes before it stands ends it at once.
+            wait_for(lambda: ranks[0].status() == psutil.STATUS_STOPPED, 60, "rank 0 to stand")
             launcher.terminate()
             wait_for(lambda: not _lives(ranks[1]), 60, "rank 1 to end")
             with pytest.raises(psutil.TimeoutExpired):
@@ -106,8 +108,9 @@ def test_a_death_that_is_seen_late_is_still_told_from_those_that_followed(tmp_pa
         pids = {job.pid(rank) for rank in (0, 1)}
         wait_for(lambda: pids <= _held(supervisor.pid), 60, "the supervisor to watch both ranks")
         supervisor.suspend()
-        os.kill(job.pid(1), signal.SIGKILL)
         try:
+            wait_for(lambda: supervisor.status() == psutil.STATUS_STOPPED, 60, "the supervisor to stand")
+            os.kill(job.pid(1), signal.SIGKILL)
             wait_for(lambda: launcher.status() == psutil.STATUS_ZOMBIE, 60, "the launcher to end")
         finally:
             supervisor.resume()

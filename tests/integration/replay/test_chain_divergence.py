@@ -88,7 +88,7 @@ def test_out_of_time(nan_from_start: Taken) -> None:
     command = ("replay", nan_from_start.capsule, "--runtime", "local", "--timeout", "0.001")
     said = prismdbg(*command)
     assert said.code == 124
-    assert "error: the replay did not reach its end within 0.001 s; it was at " in said.err
+    assert "error: the replay did not reach its end within 0.001 s: the preparation of rank 2 " in said.err
     assert prismdbg(*command, "--bisect", "--source", INCIDENTS / "nan").code == 125
 
 

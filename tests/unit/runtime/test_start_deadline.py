@@ -61,15 +61,15 @@ def spec(session: Path, deadline: Deadline) -> ReplaySpec:
 def test_a_place_that_is_still_being_made_is_given_up(tmp_path: Path) -> None:
     planned = spec(tmp_path, Deadline.after(0.2))
     place = SlowPlace()
-    with pytest.raises(WaitTimeout, match=r"the start of rank 0 of gpt in a slow place was not complete within 0\.2 s"):
+    with pytest.raises(
+        WaitTimeout, match=r"within 0\.2 s: the start of rank 0 of gpt in a slow place was not complete"
+    ):
         StartedRank(planned, place, ParentDeathFifo(planned.control)).until_running()
     assert place.removed
 
 
 def test_no_process_is_started_after_it(tmp_path: Path) -> None:
-    with pytest.raises(
-        WaitTimeout, match="the plan of the place for rank 0 of gpt was not complete within 20 s"
-    ) as over:
+    with pytest.raises(WaitTimeout, match="within 20 s: the preparation of rank 0 of gpt was not complete") as over:
         start_process(spec(tmp_path, OVER), "a plain process", Isolation.NONE)
     assert over.value.hint == "give a longer --timeout"
 
