@@ -176,7 +176,7 @@ def image_spec(captured: Captured, session: Path) -> tuple[ReplaySpec, Path]:
     agents.mkdir()
     prepared = session / CONTROL_FOLDER / "images"
     checkpoint = captured.capsule / "checkpoint"
-    images.prepare_restore(
+    names = images.prepare_restore(
         captured.criu, checkpoint, prepared, seen_as=PurePosixPath(checkpoint), seccomp=rank_filter()
     )
     image = captured.image
@@ -185,6 +185,7 @@ def image_spec(captured: Captured, session: Path) -> tuple[ReplaySpec, Path]:
         images=prepared,
         root_pid=image.root_pid,
         pids=image.pids,
+        names=names,
         doing="restore the counting rank",
         leads_session=image.leads_session,
         standards=tuple((standard.number, standard.key) for standard in image.standards),

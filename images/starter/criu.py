@@ -15,7 +15,7 @@ from typing import Any
 
 from confine import LastPid
 from engine import DumpError, RestoreError
-from syscalls import PlaceError, open_detached
+from syscalls import PlaceError, open_read_only
 
 # /proc cannot be given another name, and nobody can make a file in it.
 NO_PROGRAMS, NO_PLUGINS = "/proc/self/nowhere", "/proc/self/ns"  # the second must be there
@@ -94,7 +94,7 @@ class Criu:
 
     def _opened(self, path: str) -> str:
         is_folder = Path(path).is_dir()
-        self._fds.append(open_detached(path) if is_folder else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        self._fds.append(open_read_only(path) if is_folder else os.open(path, os.O_RDONLY | os.O_CLOEXEC))
         return within(self._fds[-1])
 
 

@@ -142,6 +142,41 @@ def require_ordinary(path: str) -> None:
         raise PlaceError(f"{path} belongs to the kernel: no file of a rank can be placed there")
 
 
+def require_own(names: list[str]) -> None:
+    """`PlaceError` where a name leads into a view of the kernel's, whatever links are on its way. Before the rank is
+    there: an engine opens them with more rights than the rank will have, and what a process of ours has open is only a
+    link of /proc away."""
+    with RootedTree() as tree:
+        for name in names:
+            require_ordinary(name)
+            if leads_to_kernel(tree, name):
+                raise PlaceError(f"{name[:80]} leads to what belongs to the kernel: it is not opened for the rank")
+
+
+def leads_to_kernel(tree: RootedTree, name: str) -> bool:
+    """By the part of it that is there."""
+    path = name
+    while True:
+        try:
+            found = tree.open(path, os.O_PATH)
+        except FileNotFoundError:
+            if Path(path).is_symlink():  # where it leads may be there by the time that it is opened
+                return True
+            path = str(Path(path).parent)
+            continue
+        except NotADirectoryError:
+            path = str(Path(path).parent)
+            continue
+        except OSError as error:
+            if error.errno == errno.ELOOP:  # a link of /proc, or links in a circle
+                return True
+            raise
+        try:
+            return is_kernel_view(found)
+        finally:
+            os.close(found)
+
+
 def is_kernel_view(descriptor: int) -> bool:
     buffer = ctypes.create_string_buffer(256)
     check(libc.fstatfs(descriptor, buffer), "examine a file system")

@@ -34,6 +34,7 @@ from output import hold_output  # noqa: E402
 from place import Kept, make_place  # noqa: E402
 from private_folders import hold_private, seen_by_descriptor  # noqa: E402
 from rank import FieldError, restore_images, start  # noqa: E402
+from rooted_tree import require_own  # noqa: E402
 from syscalls import (  # noqa: E402
     CLONE_NEWCGROUP,
     CLONE_NEWIPC,
@@ -231,6 +232,7 @@ def bring_up(spec: Spec, kept: Kept, report: Reporter) -> int:
     """The rank at its origin; its PID."""
     if spec["restore"]:
         assert kept.origin is not None
+        require_own(spec["restore"]["names"])
         rank = restore_images(kept.origin, spec["restore"], spec["output"], report)
         let_go(spec, spec["restore"]["pids"])
         return rank

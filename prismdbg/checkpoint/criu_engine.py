@@ -50,8 +50,8 @@ class CriuEngine:
     def require_restorable(self, images: Path) -> None:
         process_images.require_restorable(self._criu, images)
 
-    def prepare_restore(self, images: Path, into: Path, *, seen_as: PurePosixPath, seccomp: bytes) -> None:
-        process_images.prepare_restore(self._criu, images, into, seen_as=seen_as, seccomp=seccomp)
+    def prepare_restore(self, images: Path, into: Path, *, seen_as: PurePosixPath, seccomp: bytes) -> tuple[str, ...]:
+        return process_images.prepare_restore(self._criu, images, into, seen_as=seen_as, seccomp=seccomp)
 
 
 def find(use: Use) -> CriuEngine:

@@ -125,11 +125,12 @@ class Engine(Protocol):
     def require_restorable(self, images: Path) -> None:
         """Reads all that a restore reads, and refuses what `prepare_restore` refuses. Nothing is run or written."""
 
-    def prepare_restore(self, images: Path, into: Path, *, seen_as: PurePosixPath, seccomp: bytes) -> None:
+    def prepare_restore(self, images: Path, into: Path, *, seen_as: PurePosixPath, seccomp: bytes) -> tuple[str, ...]:
         """Makes the new folder `into` to restore from, and leaves `images` as they are.
 
         A restored process has no capabilities, no way to gain any, and the filter `seccomp`. Links lead to `seen_as`,
         where the restoring place sees `images`. Images that ask for more than to bring processes back are refused.
+        The answer: the paths of files, folders and sockets that a restore opens or makes by name.
         """
 
 

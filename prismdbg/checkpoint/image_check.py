@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import quopri
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+from prismdbg.capsule.rank_path import is_in_kernel, is_plain
 from prismdbg.checkpoint.bindings import Entry, first_entry, load_image, pages_in
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.errors import CapsuleError
@@ -85,7 +86,7 @@ def refusal(file: Entry, pids: Collection[int]) -> str:
     if file["type"] not in _KINDS:
         return f"contains an open file of type {file['type']!r}"
     for name, is_written in _names(file):
-        if not name.startswith("/") or ".." in name.split("/") or "//" in name:
+        if not is_plain(name):  # /./proc/1/fd is /proc/1/fd to criu
             return f"names the file {name[:80]!r}"
         if name.startswith("/dev/") and not _DEVICES.fullmatch(name):
             return f"has {name[:80]} open"
@@ -97,6 +98,11 @@ def refusal(file: Entry, pids: Collection[int]) -> str:
 def _is_kernel_text(name: str, pids: Collection[int]) -> bool:
     found = _KERNEL_TEXTS.fullmatch(name)
     return found is not None and (not (pid := found["pid"]) or int(pid) in pids)
+
+
+def opened_names(files: Iterable[Entry]) -> frozenset[str]:
+    """What criu opens or makes by name, but for what it may open of the kernel's."""
+    return frozenset(name for entry in files for name, _ in _names(entry) if not is_in_kernel(name))
 
 
 def _names(entry: Entry) -> Iterator[tuple[str, bool]]:

@@ -20,7 +20,7 @@ from prismdbg.capsule.transfer import Transfer, bring
 from prismdbg.checkpoint.bindings import Entry, edit_image, first_entry, load_image, write_image
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.checkpoint.engine import OpenFile, ProcessImage, Standard, Unrestorable
-from prismdbg.checkpoint.image_check import check_images, pids_of, refusal, socket_name
+from prismdbg.checkpoint.image_check import check_images, opened_names, pids_of, refusal, socket_name
 from prismdbg.errors import CapsuleError
 
 _FILE_MAPPED = 64 | 128  # VMA_FILE_PRIVATE, VMA_FILE_SHARED
@@ -105,14 +105,14 @@ def _descriptors(criu: Criu, images: Path, pid: int) -> list[Entry]:
     return load_image(criu, table) if table.exists() else []
 
 
-def prepare_restore(criu: Criu, images: Path, into: Path, *, seen_as: PurePosixPath, seccomp: bytes) -> None:
+def prepare_restore(criu: Criu, images: Path, into: Path, *, seen_as: PurePosixPath, seccomp: bytes) -> tuple[str, ...]:
     """Makes the new folder `into` to restore from, and leaves `images` as they are.
 
     Copies of all that says what is restored, and it is the copies that are checked: whoever can write to `images` has
     no more say. Edited are `core-*.img`: no capabilities and no way to gain any, the filter `seccomp`, and no limits
     that a container may not set; and `files.img` where files are watched, without the watches. What holds memory or the
     content of a deleted file, and may be of any size, is a link to `seen_as`, the path under which the restoring
-    container sees `images`.
+    container sees `images`. The answer: the paths that are opened by name.
     `CapsuleError` for images that ask criu for more than to bring processes back.
     """
     if not seen_as.is_absolute():
@@ -127,8 +127,10 @@ def prepare_restore(criu: Criu, images: Path, into: Path, *, seen_as: PurePosixP
             elif source.suffix == ".img" or source.name.startswith("stats-"):
                 (into / source.name).symlink_to(seen_as / source.name)
         check_images(criu, copies, contents=images)
+        names = opened_names(load_image(criu, copies / "files.img"))
         _edit(criu, copies, into, seccomp)
         copies.rmdir()
+        return tuple(sorted(names))
     except BaseException:
         shutil.rmtree(into)
         raise

@@ -90,6 +90,7 @@ class StarterEngine:
 class ImageOrigin:
     """A checkpoint: `images` is a folder made by the engine's `prepare_restore`.
 
+    names: what the engine opens or makes by name.
     standards: descriptor numbers and the engine's keys of what becomes of standard input and output.
     doing: what is tried, for errors.
     """
@@ -98,6 +99,7 @@ class ImageOrigin:
     images: Path
     root_pid: int
     pids: tuple[int, ...]
+    names: tuple[str, ...]
     doing: str = "restore the rank"
     leads_session: bool = True
     standards: tuple[tuple[int, str], ...] = ()

@@ -219,6 +219,7 @@ def _restore(spec: ReplaySpec, origin: ImageOrigin) -> dict[str, Any]:
         "leads_session": origin.leads_session,
         "standards": [list(pair) for pair in origin.standards],
         "pids": list(origin.pids),
+        "names": list(origin.names),
         "root_pid": origin.root_pid,
         "timeout_s": origin.timeout_s,
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 TEXTS = (
     "", "\0", "x" * 5000, "\ud800", "\udc80", "../../escaped", "/proc/1/mem", "/proc/sys/vm/swappiness",
-    "/sys/power/state",
+    "/sys/power/state", "/./proc/1/fd/9", "/proc/./1/mem",
     "/dev/sda", "/", "//a", "/a/../b", "1.1", "9" * 18 + ".1", "nan", "\x1b]0;x\x07", "ＡＢ", "0", "-1", "1e9", "a\nb",
     "/" + "a" * 5000, "/tmp/" + "n" * 300, "/a" * 2000, "//proc/1/mem", "A=B", "v" * 3_000_000, "relative/path",
     "/escaped/file", "file:///etc/passwd", "{}", "%s%n", "events.00000.seg", "image", "start", "INSIDE", "inside",

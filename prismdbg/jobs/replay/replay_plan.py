@@ -110,7 +110,7 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     image = engine.read(capsule.checkpoint)
     prepared = session / CONTROL_FOLDER / "images"
     seen_as = PurePosixPath(capsule.checkpoint)
-    engine.prepare_restore(capsule.checkpoint, prepared, seen_as=seen_as, seccomp=rank_filter())
+    names = engine.prepare_restore(capsule.checkpoint, prepared, seen_as=seen_as, seccomp=rank_filter())
     trusted = (cache_dir(), engine.program.folder, session, capsule.path)
     socket, inject = PurePosixPath(str(rank["socket"])), str(rank["inject"])
     laid, folders = _laid(request, image.files), (*image.folders, *_paths(rank, "folders"))
@@ -122,6 +122,7 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
             images=prepared,
             root_pid=image.root_pid,
             pids=image.pids,
+            names=names,
             doing=f"restore rank {capsule.manifest.rank}",
             leads_session=image.leads_session,
             standards=tuple((s.number, s.key) for s in image.standards),

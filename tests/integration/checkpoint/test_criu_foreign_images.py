@@ -41,3 +41,25 @@ def test_what_criu_names_as_the_cause_is_exit_code_3(nan_with_checkpoints: Taken
     assert said.code == 3, said
     assert "error: the checkpoint is not one that criu can restore: Core task state data missed" in said.err
     assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("name", ["/./proc/1/fd/8", "/./proc/1/fd/9", "/tmp/../proc/1/fd/9"])
+def test_a_name_that_leads_to_what_the_starter_has_open_is_refused(
+    nan_with_checkpoints: Taken, tmp_path: Path, name: str
+) -> None:
+    """CRIU would open it with its own rights: the folder of its own programs, which are run outside later."""
+    from tests.fuzz.process_image import packed, parsed
+
+    capsule = shutil.copytree(nan_with_checkpoints.capsule, tmp_path / "capsule", copy_function=os.link)
+    files = capsule / layout.CHECKPOINT / "files.img"
+    magic, entries = parsed(files.read_bytes())
+    owner = next(entry["reg"]["fown"] for entry in entries if "reg" in entry)
+    folder = {"id": 5000, "name": name, "flags": os.O_DIRECTORY, "pos": 0, "mode": 0o40700, "fown": owner}
+    replace_file(capsule, files, packed(magic, [*entries, {"type": "REG", "id": 5000, "reg": folder}]))
+    table = min((capsule / layout.CHECKPOINT).glob("fdinfo-*.img"))
+    magic, entries = parsed(table.read_bytes())
+    more = {"id": 5000, "flags": 0, "type": "REG", "fd": 77}
+    replace_file(capsule, table, packed(magic, [*entries, more]))
+    for said in (prismdbg("verify", capsule), prismdbg("replay", capsule, "--runtime", "local")):
+        assert said.code == 3, said
+        assert f"names the file '{name}'" in said.out + said.err

@@ -79,7 +79,8 @@ def restore(criu: Criu, folder: Path, checkpoint: Path) -> dict[str, Any]:
     agents = session / RANK / "agents"
     agents.mkdir()
     prepared = session / CONTROL_FOLDER / "images"
-    images.prepare_restore(criu, checkpoint, prepared, seen_as=PurePosixPath(checkpoint), seccomp=rank_filter())
+    seen_as = PurePosixPath(checkpoint)
+    names = images.prepare_restore(criu, checkpoint, prepared, seen_as=seen_as, seccomp=rank_filter())
     spec = ReplaySpec(
         name="rank 1",
         origin=ImageOrigin(
@@ -87,6 +88,7 @@ def restore(criu: Criu, folder: Path, checkpoint: Path) -> dict[str, Any]:
             images=prepared,
             root_pid=image.root_pid,
             pids=image.pids,
+            names=names,
             doing="restore rank 1",
             standards=tuple((standard.number, standard.key) for standard in image.standards),
         ),

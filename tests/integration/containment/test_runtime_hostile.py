@@ -16,10 +16,10 @@ from runtime_places import Case, walled
 from waiting import wait_for
 
 from prismdbg.checkpoint import bundle
-from prismdbg.errors import CapsuleError
+from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.runtime.rank_folder import RankFolder
 from prismdbg.runtime.runtime import RunningRank
-from prismdbg.runtime.spec import OUTPUT, RANK, ProgramOrigin, ReplaySpec
+from prismdbg.runtime.spec import OUTPUT, RANK, ImageOrigin, ProgramOrigin, ReplaySpec
 from prismdbg.runtime.starter_control import StarterControl
 
 SECRET = "the host's own"
@@ -328,3 +328,14 @@ def test_it_cannot_begin_outside_of_its_place(case: Case) -> None:
             origin = replace(planned.origin, cwd=f"/proc/{process}/fd/{number}")
             with pytest.raises(CapsuleError, match="cwd must be"):
                 case.runtime.start(replace(planned, origin=origin)).kill()
+
+
+@pytest.mark.parametrize("name", ["/./proc/1/fd/9", "/proc/1/fd/9", "/tmp/../proc/1"])
+def test_the_starter_looks_itself_at_what_the_engine_opens(case: Case, name: str) -> None:
+    """Whatever was checked before."""
+    planned, _ = case.plan()
+    if not isinstance(planned.origin, ImageOrigin):
+        pytest.skip("a program that is started opens its files itself")
+    origin = replace(planned.origin, names=(*planned.origin.names, name))
+    with pytest.raises(FacilityError, match=r"is not a plain absolute path|belongs to the kernel"):
+        case.runtime.start(replace(planned, origin=origin)).kill()

@@ -145,7 +145,10 @@ def test_the_restorable_copy_has_no_capabilities_and_the_original_is_untouched(
     for name in ("dump.log", "pages-1.img", "ghost-file-2.img", "stats-dump"):
         (folder / name).touch()
     give(monkeypatch, {**IMAGE, "ghost-file-2.img": [{"mode": 0o100600}]})
-    images.prepare_restore(CRIU, folder, into, seen_as=PurePosixPath("/capsule/checkpoint"), seccomp=b"filter")
+    seen_as = PurePosixPath("/capsule/checkpoint")
+    names = images.prepare_restore(CRIU, folder, into, seen_as=seen_as, seccomp=b"filter")
+    assert {"/data/log.txt", "/home/user/work", "/lib/libtorch.so"} < set(names)
+    assert not any(name.startswith("/proc/") for name in names)
     assert set(written) == {"core-7.img", "core-9.img", "seccomp.img"}
     assert written["seccomp.img"] == [{"seccomp_filters": [{"filter": "ZmlsdGVy", "flags": 0}]}]
     for core in (written["core-7.img"][0], written["core-9.img"][0]):
@@ -251,6 +254,12 @@ ASKS_FOR_MORE: dict[str, dict[str, list[dict[str, Any]]]] = {
     "/proc/self/stat": {"files.img": [regular(1, "/proc/self/stat", flags=1)]},
     "/dev/vda": {"files.img": [regular(1, "/dev/vda", flags=2)]},
     "names the file": {"files.img": [regular(1, "/a/../proc/1/mem", flags=2)]},
+    "names the file '/./proc/1/fd/9'": {"files.img": [regular(1, "/./proc/1/fd/9", mode=0o040700)]},
+    "names the file '/proc/./1/maps'": {"files.img": [regular(1, "/proc/./1/maps")]},
+    "names the file '/tmp/'": {"files.img": [regular(1, "/tmp/", mode=0o040700)]},
+    "names the file '/./proc/1/fd/8'": {
+        "files.img": [{"id": 1, "type": "UNIXSK", "usk": {"name": "s=00", "name_dir": "/./proc/1/fd/8"}}]
+    },
     "/proc/1/fd/5 open": {
         "files.img": [{"id": 1, "type": "UNIXSK", "usk": {"name": "s=00", "name_dir": "/proc/1/fd/5"}}]
     },

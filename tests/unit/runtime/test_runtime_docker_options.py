@@ -38,7 +38,7 @@ ALONE = [
 def spec(origin: str, **more: object) -> ReplaySpec:
     made: ImageOrigin | ProgramOrigin
     if origin == "image":
-        made = ImageOrigin(engine=ENGINE, images=Path("/session/images"), root_pid=7, pids=(7,))
+        made = ImageOrigin(engine=ENGINE, images=Path("/session/images"), root_pid=7, pids=(7,), names=())
     else:
         made = ProgramOrigin(executable="/bin/python", argv=("python",), env={}, cwd="/")
     values: dict[str, object] = {"uid": os.geteuid(), "gid": os.getegid(), "allow_writes": True, **more}

@@ -66,6 +66,7 @@ def image_origin(session: Path) -> ImageOrigin:
         images=session / "images",
         root_pid=7,
         pids=(7, 8),
+        names=("/data/f",),
         standards=((1, "pipe:[5]"),),
     )
 

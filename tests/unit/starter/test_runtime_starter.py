@@ -92,6 +92,29 @@ def test_nothing_is_laid_among_the_kernels_files(starter: Any, path: str, tmp_pa
         starter.write_file(starter.RootedTree(), told, OWNER)
 
 
+def test_what_an_engine_opens_by_name_leads_to_nothing_of_the_kernel(starter: Any, tmp_path: Path) -> None:
+    """Also through links that the machine has, and where nothing is there yet."""
+    held = os.open(tmp_path, os.O_RDONLY)
+    (tmp_path / "inside").mkdir()
+    links = {"magic": f"/proc/self/fd/{held}", "text": "/proc/self/comm", "view": "/sys", "later": "/proc/4194303/fd"}
+    try:
+        for name, target in links.items():
+            (tmp_path / name).symlink_to(target)
+        (tmp_path / "plain").symlink_to("inside")
+        starter.require_own([str(tmp_path / name) for name in ("inside", "plain", "plain/not/there", "not/there")])
+        hostile = ("magic", "magic/inside", "magic/not/there", "text", "view/kernel", "later", "later/5")
+        for path in [
+            *(str(tmp_path / name) for name in hostile),
+            "/proc/1/fd/9",
+            f"/.{tmp_path}",
+            f"{tmp_path}/./inside",
+        ]:
+            with pytest.raises(starter.PlaceError):
+                starter.require_own([path])
+    finally:
+        os.close(held)
+
+
 def test_a_link_leads_nowhere_but_beneath_the_root(starter: Any, tmp_path: Path) -> None:
     root, source = tmp_path / "root", tmp_path / "source"
     root.mkdir()
@@ -265,6 +288,33 @@ def test_the_first_process_gives_up_what_is_not_needed() -> None:
     kept = [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 18, 19, 21, 24, 25, 40]  # not: SYS_MODULE 16, SYS_RAWIO 17, MKNOD 27
     assert held["Amb"] == 0 and held["Eff"] == held["Prm"]
     assert (held["Eff"] | held["Bnd"]) & ~sum(1 << number for number in kept) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes mounts")
+def test_nobody_writes_through_what_the_engine_has_open(tmp_path: Path) -> None:
+    """Its libraries, which programs outside of the place load as well."""
+    (tmp_path / "library").write_text("library")
+    code = f"""
+import os
+from syscalls import open_read_only
+found = open_read_only({str(tmp_path)!r})
+print(open(f"/proc/self/fd/{{found}}/library").read())
+for change in (lambda path: open(path + "/new", "w"), lambda path: os.rename(path + "/library", path + "/moved")):
+    try:
+        change(f"/proc/self/fd/{{found}}")
+    except OSError as error:
+        print(error.strerror)
+"""
+    ran = subprocess.run(
+        ["unshare", "-m", sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(starter_file().parent)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.stdout.splitlines() == ["library", "Read-only file system", "Read-only file system"], ran.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["library"]
 
 
 MIRRORS = """
