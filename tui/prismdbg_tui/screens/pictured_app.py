@@ -1,22 +1,30 @@
-"""What all screens have in common: they can be drawn without a terminal, once nothing on them is still to come."""
+"""What all screens have in common: they can be drawn without a terminal, once nothing on them is still to come, and
+write nothing that steers one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from textual.app import App
+from textual.filter import LineFilter
 
 from prismdbg.errors import PrismError
 from prismdbg_tui.browser.driver import FILLED
 from prismdbg_tui.drawing.picture import screenshot
+from prismdbg_tui.drawing.printable import Printable
 
 Returned = TypeVar("Returned")
+_PRINTABLE = Printable()
 
 
 class PicturedApp(App[Returned]):
     """`fatal`: the error after which there is nothing to show."""
 
     fatal: PrismError | None = None
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), _PRINTABLE]
 
     @property
     def is_settled(self) -> bool:
