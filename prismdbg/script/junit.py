@@ -14,8 +14,10 @@ from prismdbg.model.moment import Moment
 from prismdbg.script.findings import Ending, Finding, Findings, Outcome
 
 REPLAY = "the replay is identical to the recorded run"
-# what XML 1.0 has no place for, not even escaped
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# What XML 1.0 has no place for, not even escaped; and what steers a terminal or turns a line around.
+_NOT_TEXT = re.compile(
+    "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 
 Look = Callable[[Moment | None], str]
 
@@ -95,4 +97,4 @@ def _story(check: Finding, look: Look) -> str:
 
 
 def _text(text: str) -> str:
-    return _NOT_XML.sub("�", text)
+    return _NOT_TEXT.sub("�", text)

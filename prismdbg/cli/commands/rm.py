@@ -10,6 +10,7 @@ from prismdbg.cli.options.param_types import size
 from prismdbg.errors import UsageError
 from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
 from prismdbg.jobs.storage import inventory
+from prismdbg.model.plain_text import one_line
 from prismdbg.render import console
 
 
@@ -58,7 +59,7 @@ def command(
     for item in items:
         if not dry_run:
             inventory.remove(item.path, force=force)
-        console.emit(f"{item.path}  {console.size(item.size_bytes)}")
+        console.emit(f"{one_line(str(item.path))}  {console.size(item.size_bytes)}")
     total = console.size(sum(item.size_bytes for item in items))
     console.say(f"{'would free' if dry_run else 'freed'} {total}")
 

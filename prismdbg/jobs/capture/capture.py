@@ -291,7 +291,8 @@ def _refuse_out_of_reach(folder: Path, rank: Mapping[str, Any]) -> None:
         )
     if rank["pid_namespace"] != Path("/proc/self/ns/pid").stat().st_ino:
         raise FacilityError(
-            f"rank {name} runs in a container", hint=f"run the capture inside that container, {instead}"
+            f"rank {name} runs in another PID namespace than this command: one of the two is in a container",
+            hint=f"run the capture where the rank runs, {instead}",
         )
     if rank["uid"] != os.getuid() and os.getuid() != 0:
         hint = f"run the capture as that user or as root, {instead}"

@@ -12,6 +12,7 @@ from prismdbg.capsule import rank_path
 from prismdbg.capsule.limits import MAX_LISTED_NAMES
 from prismdbg.capsule.log.events import Note, RankLog
 from prismdbg.capsule.secrets.private_files import is_credential
+from prismdbg.jobs.birth_time import birth_ns
 from prismdbg.runtime.visible import SYSTEM, installation_of
 
 _OTHERS = frozenset(("/", "/etc", "/home", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/var", "/var/tmp"))
@@ -33,8 +34,8 @@ class Listed:
 
 
 def listed(log: RankLog, read: tuple[str, ...], absent: tuple[str, ...], home: str) -> Listed:
-    """`read`: files that the capsule has; `absent`: what the rank made itself later. Of a folder's files those that
-    were there when it was listed; nothing of installations and of folders that many programs use."""
+    """`read`: files that the capsule has; `absent`: what the rank made itself later. Of a folder's files and folders
+    those that were there when it was listed; nothing of installations and of folders that many programs use."""
     names: dict[str, None] = {}
     folders: dict[str, None] = {}
     known, later = set(read), set(map(Path, absent))
@@ -47,7 +48,8 @@ def listed(log: RankLog, read: tuple[str, ...], absent: tuple[str, ...], home: s
             if rank_path.unfit(entry.path) or later & {Path(entry.path), *Path(entry.path).parents}:
                 continue
             if _is_folder(entry):
-                folders[entry.path] = None
+                if birth_ns(entry.path) <= _listed_ns(note, log):  # else another rank, say, made it later
+                    folders[entry.path] = None
             elif entry.path not in known and _was_there(entry, _listed_ns(note, log)) and not is_credential(entry.path):
                 names[entry.path] = None
     kept, inner = sorted(names)[:MAX_LISTED_NAMES], sorted(folders)[:MAX_LISTED_NAMES]

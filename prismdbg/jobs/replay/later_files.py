@@ -16,7 +16,7 @@ from typing import NamedTuple
 from prismdbg.capsule import path_kind
 from prismdbg.capsule.limits import MAX_COMPONENTS
 from prismdbg.capsule.rank_path import problem, unfit
-from prismdbg.jobs.replay.birth_time import birth_ns
+from prismdbg.jobs.birth_time import birth_ns
 from prismdbg.session.causes import Unhidden
 
 MOST_UNDATED = 100  # of which a few are named

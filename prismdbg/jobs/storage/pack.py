@@ -109,7 +109,8 @@ def unpack(
 @contextmanager
 def opened(path: Path, keys: Keys = NO_KEYS) -> Iterator[Capsule]:
     """The capsule at `path`, a folder or packed; a packed one lies in a temporary folder meanwhile."""
-    path = path.absolute()  # a replayed rank has a working directory of its own
+    # A replayed rank has a working directory of its own, and sees the capsule at this path.
+    path = path.resolve() if ".." in path.parts else path.absolute()
     if path.is_dir() or not path.exists():
         require_no_signers(path, keys)
         yield Capsule.open(path)

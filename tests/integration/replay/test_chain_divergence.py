@@ -105,7 +105,9 @@ def test_a_place_that_is_not_there(nan_with_checkpoints: Taken, nan_from_start: 
 
 
 def test_without_an_engine_the_next_best_place_is_taken(nan_with_checkpoints: Taken) -> None:
-    said = prismdbg("replay", nan_with_checkpoints.capsule, "--json", env=NO_ENGINE)
+    """The capsule's path may lead upwards: in the rank's place there is no such path."""
+    capsule = nan_with_checkpoints.capsule
+    said = prismdbg("replay", capsule / ".." / capsule.name, "--json", env=NO_ENGINE)
     assert said.code == 0, said.err
     assert said.json["runtime"] == "local"
 

@@ -101,10 +101,12 @@ def test_recorded_values_are_properties() -> None:
 
 
 def test_what_a_rank_says_cannot_break_the_xml() -> None:
-    evil = finding(Outcome.FAILED, title="<a> & \x00\ud800", message="]]></failure>\x1b[2J", values={"x": '"&lt;'})
+    evil = finding(
+        Outcome.FAILED, title="<a> & \x00\ud800", message="]]></failure>\x1b[2J\x9b31m\u202e", values={"x": '"&lt;'}
+    )
     failure = parsed(found(evil)).find(".//failure")
     assert failure is not None and failure.text is not None
-    assert "]]></failure>�[2J" in failure.text and 'x = "&lt;' in failure.text
+    assert "]]></failure>�[2J�31m�" in failure.text and 'x = "&lt;' in failure.text
 
 
 def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -68,7 +68,10 @@ def refused(run: RunFolder, capsys: pytest.CaptureFixture[str], code: ExitCode, 
     ("facts", "words"),
     [
         ({"hardware": {"node": "another"}}, ("rank 0 runs on node another", "run the capture there")),
-        ({"pid_namespace": 1}, ("rank 0 runs in a container", "run the capture inside that container")),
+        (
+            {"pid_namespace": 1},
+            ("rank 0 runs in another PID namespace than this command", "run the capture where the rank runs"),
+        ),
     ],
 )
 def test_a_rank_out_of_reach(

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from waiting import wait_for
 
 from prismdbg.capsule.log.events import Note, RankLog
 from prismdbg.capsule.rank_json import read_rank
@@ -39,9 +40,16 @@ def test_files_that_were_not_read_are_names_and_folders_are_folders(tmp_path: Pa
 
 
 def test_what_came_later_is_no_name(tmp_path: Path) -> None:
+    """Of files and of folders, whichever rank made them; of a folder that only got more files since, it is one."""
     (tmp_path / "later.txt").write_text("x")
+    (tmp_path / "later").mkdir()
     before = time.time_ns() - 3_600_000_000_000
-    assert listed(log(tmp_path, at_ns=before), (), (), "").names == ()
+    found = listed(log(tmp_path, at_ns=before), (), (), "")
+    assert (found.names, found.folders) == ((), (str(tmp_path),))
+    listed_ns = time.time_ns()
+    wait_for(lambda: time.time_ns() > listed_ns + 20_000_000, 5, "the clock of the file system")
+    (tmp_path / "later" / "more").mkdir()
+    assert listed(log(tmp_path, at_ns=listed_ns), (), (), "").folders == (str(tmp_path), str(tmp_path / "later"))
 
 
 def test_installations_homes_and_folders_of_everybody_are_left_out(tmp_path: Path) -> None:

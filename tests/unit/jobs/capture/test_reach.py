@@ -75,7 +75,7 @@ def test_without_an_engine_the_reason_is_its_own(run: RunFolder, monkeypatch: py
     ("described", "why"),
     [
         ({"backend": "nccl"}, "it has an NCCL communicator"),
-        ({"pid_namespace": 7}, "rank 0 runs in a container"),
+        ({"pid_namespace": 7}, "rank 0 runs in another PID namespace than this command"),
         ({"started_ticks": 3}, "rank 0 has ended"),
         ({"hardware": {"node": "elsewhere"}}, "rank 0 runs on node elsewhere"),
     ],

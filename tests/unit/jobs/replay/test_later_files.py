@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.jobs.replay.birth_time import birth_ns
+from prismdbg.jobs.birth_time import birth_ns
 from prismdbg.jobs.replay.later_files import MOST_UNDATED, LaterFiles, later_files
 from prismdbg.session.causes import ALL_HIDDEN
 
