@@ -398,15 +398,23 @@ def hidden(text: str, places: Iterable[tuple[int, int]], shown: Callable[[str], 
 
 def is_redacted_of(redacted: str, text: str) -> bool:
     """Whether `redacted` is the text with nothing but values replaced by REDACTED, none of them empty."""
+    return redacted == text if REDACTED not in redacted else bool(redacted_parts(redacted, text))
+
+
+def redacted_parts(redacted: str, text: str) -> list[tuple[int, int]]:
+    """Start and stop of each part of the text that `redacted` has REDACTED for; empty if it is not of this text."""
     first, *between = redacted.split(REDACTED)
     if not between or not text.startswith(first):
-        return redacted == text
-    last, at = between.pop(), len(first)
+        return []
+    last, at, parts = between.pop(), len(first), []
     for part in between:
-        if (at := text.find(part, at + 1)) < 0:
-            return False
+        start = at
+        if (at := text.find(part, start + 1)) < 0:
+            return []
+        parts.append((start, at))
         at += len(part)
-    return len(text) - len(last) > at and text.endswith(last)
+    end = len(text) - len(last)
+    return [*parts, (at, end)] if end > at and text.endswith(last) else []
 
 
 def spans(text: str, known: Iterable[str] = (), find: Finder = found_in) -> list[tuple[int, int]]:
