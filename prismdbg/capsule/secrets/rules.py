@@ -16,6 +16,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from prismdbg.capsule.secrets import own_rules
+from prismdbg.capsule.secrets.named_values import Form, named_values
 from prismdbg.capsule.secrets.shapes import TEMPLATE, Found, find_shapes
 
 REDACTED = "<redacted>"
@@ -38,7 +39,7 @@ class Strength(IntEnum):
 
 
 _STRONG = re.compile(
-    r"(?:[A-Z0-9]*(?:SECRET|PASSWORD|PASSPHRASE|CREDENTIAL|APIKEY|ACCESSKEY|PRIVATEKEY|ACCOUNTKEY|(?:AUTH|ACCESS|API)TOKEN)S?"
+    r"(?:[A-Z0-9]*(?:SECRET|PASSWORD|PASSPHRASE|CREDENTIAL|APIKEY|ACCESSKEY|SECRETKEY|PRIVATEKEY|ACCOUNTKEY|(?:AUTH|ACCESS|API)TOKEN)S?"
     r"|[A-Z0-9]*(?:PASSWD|PSWD|CREDS|PASSCODE|SIGNINGKEY|ENCRYPTKEY|ENCRYPTIONKEY|MNEMONIC|TOTP|BASICAUTH))\d*"
 )
 _STRONG_AT_END = re.compile(
@@ -52,7 +53,22 @@ _KEY_OF = frozenset(
     ("API", "ACCESS", "PRIVATE", "SECRET", "ACCOUNT", "SHARED", "SIGNING", "ENCRYPTION", "MASTER", "SERVICE")
 )
 _ID_WORDS = frozenset(
-    ("KEYS", "KEY", "AUTH", "PRIVATE", "CERT", "SALT", "PIN", "SESSION", "SIG", "SIGNATURE", "COOKIE", "PASS")
+    (
+        "KEYS",
+        "KEY",
+        "AUTH",
+        "PRIVATE",
+        "CERT",
+        "SALT",
+        "PIN",
+        "SESSION",
+        "SIG",
+        "SIGNATURE",
+        "COOKIE",
+        "PASS",
+        "PAT",
+        "PATS",
+    )
 )
 _ENDS = frozenset(("PASS", "TOKEN", "AUTH"))
 # What stands before one of them in the name of an account's.
@@ -94,24 +110,32 @@ _NO_PASSWORD_OF_FIELD = re.compile(
     r"|pwd|passwd|password)[-_]?[0-9]?",
     re.IGNORECASE,
 )
-_PATH = re.compile(r"(?:[~.]{0,2}/[\w.@+-]{1,60}){2,}(?::.*)?")
+_PATH = re.compile(r"[~.]{0,2}(?:/[\w.@+~-]{1,60}+){2,}+(?::.*)?")
+_MARKS = re.compile(r"[$<{%*.]")  # without one of them a template is one from its first character on
 _PLACES = re.compile(r"CERTS?$|CREDENTIALS$|(?:^|_)CERTS?_|_(?:FILE|DIR|PATH)$")
 _SETTING = re.compile(
     r"[-+]?[0-9][0-9_.,eE+-]*[KMBGT]?|true|false|none|null|yes|no|on|off|<.*>|\[.*\]|\*+", re.IGNORECASE
 )
 _SETTING_OF_STRONG = re.compile(r"true|false|none|null|<.*>|\[\]|\*+", re.IGNORECASE)
 _COMMON = re.compile(rf"{_SETTING.pattern}|[A-Za-z]{{1,11}}|[~.]?/[\w/.-]*", re.IGNORECASE)
-# `--api-key=x`, `"token": "x"`, `password: x`, `machine h login l password x`
 _ASSIGNMENT = re.compile(r"([-+~]{0,2}[A-Za-z][\w.-]*)=(.*)", re.DOTALL)
-_NAME = re.compile(r"(?<![\w.-])([A-Za-z_][\w.-]{0,80})\\?[\"']?\]?\s*(?:=>|:=|==?|:)\s*")
-_VALUE = re.compile(r"[rbuf]{0,2}\\?\"([^\"\\\n]{1,512})\\?\"|[rbuf]{0,2}'([^'\n]{1,512})'|([^\s\"',;&}\])]{1,512})")
-_UNQUOTED = 3  # of its groups
-_REST = re.compile(r"[^\s\"',;&}\])]*")
 _RANDOM = re.compile(r"(?=(?:[^0-9]*[0-9]){3})(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_+=-]{16,}")
 _NETRC = re.compile(r"\bmachine\s+\S+\s+(?:login|user)\s+\S+\s+(?:account\s+\S+\s+)?password\s+(\S{4,})")
 _MYSQL = re.compile(r"(?:.*/)?(?:mysql|mariadb|sshpass)[\w-]*")  # its -pX is a password, whatever X is
 _ATTACHED = re.compile(r"-p(?=.*\d)(?:(?=.*[!@#$%^&*?])|(?=.*[a-z])(?=.*[A-Z]))[\w!@#$%^&*?+-]{6,}")
+_ATTACHED_WORD = re.compile(r"(?<![\w./-])-p([\w!@#$%^&*?+-]{6,128})(?![\w!@#$%^&*?+=/.:(-])")
 _USER = re.compile(r"[^\s:/]+:(?!\d{1,5}$)[^\s/]{3,}")
+# What stands for the value of an option in a help text or a manual.
+_METAVAR = re.compile(r"-.*|[A-Z][A-Z_-]*|<.*|(?i:str(?:ing)?|value|text|file|path|prompt|stdin|env)")
+# What stands in a list beside the name of a secret: encodings, hashes, versions, files.
+_TECHNICAL = re.compile(
+    rf"-.*|{_SCHEME.pattern}|(?:base|utf|latin|ascii|iso|cp|rsa|aes|hs|rs|es|int|uint|float|bf|fp|ssh-|ed25519|python|http)[-_]?\d.*"
+    r"|[\w-]+\.[a-z]{1,5}\d?|.*[\s()\[\]{}<>=\\].*",
+    re.IGNORECASE,
+)
+_PAT = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[\w+/=-]{8,}")
+_DENSE = re.compile(r"(?=(?:[^0-9]*[0-9]){3})(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9+=]{12,}")
+_DECIDING = 512  # characters of a value, by which it is told
 _NO_PASSWORD = re.compile(
     r".{0,3}|.*[/\\:].*|\.{1,2}|[\w-]+\.[a-z]{1,5}|(?:bf|fp|tf|int|uint|float|bfloat)\d+[\w-]*|\d+-(?:mixed|true)",
     re.IGNORECASE,
@@ -136,13 +160,18 @@ def _strength(name: str) -> Strength:
         return Strength.STRONG
     if len(words) > 1 and _kind(words) in _ENDS and not _SETTINGS.fullmatch(words[-2]):
         return Strength.LIKELY
-    return Strength.WEAK if any(_WEAK.fullmatch(word) for word in words) else Strength.NONE
+    return Strength.WEAK if any(map(_WEAK.fullmatch, words)) or _ends_as_a_pat(words) else Strength.NONE
 
 
 def _words(name: str) -> list[str]:
     """`dbPass`, `--db-pass`, `DB_PASS`: DB and PASS."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.lstrip("-+~_"))
     return [word for word in re.split(r"[^A-Z0-9]+", spaced.upper()) if word]
+
+
+def _ends_as_a_pat(words: Sequence[str]) -> bool:
+    """Personal access token: `GIT_PAT`, `--pat`. It also is what programs call a pattern."""
+    return bool(words) and _kind(words) in ("PAT", "PATS")
 
 
 def _kind(words: Sequence[str]) -> str:
@@ -170,8 +199,14 @@ def is_secret_setting(name: str, value: str) -> bool:
         case Strength.LIKELY:
             return _SETTING.fullmatch(value) is None or _is_secret_number(name, value)
         case Strength.WEAK:
-            return _SETTING.fullmatch(value) is None
+            return _SETTING.fullmatch(value) is None and not _is_pattern(name, value)
     return False
+
+
+def _is_pattern(name: str, value: str) -> bool:
+    """Whether it is of a name that ends as one of a personal access token does, and is none."""
+    words = _words(name)
+    return _ends_as_a_pat(words) and not any(map(_WEAK.fullmatch, words)) and _PAT.fullmatch(value) is None
 
 
 def _is_secret_number(name: str, value: str) -> bool:
@@ -198,38 +233,84 @@ def found_in(text: str) -> Iterator[Found]:
     """Secrets in a text of any kind: by shape, and by the names that stand before them."""
     yield from find_shapes(text)
     yield from _pairs(text)
+    if "-p" in text:
+        words = _ATTACHED_WORD.finditer(text)
+        yield from (
+            Found("password of a command", w[1], w.start(1)) for w in words if _is_attached(w[0], of_mysql=False)
+        )
     if "machine" in text:
         yield from (Found("password of a netrc", match[1], match.start(1)) for match in _NETRC.finditer(text))
 
 
 def _pairs(text: str) -> Iterator[Found]:
-    """What stands under the name of a secret. A value without quotes ends where it does, however long it is, or where
-    the next name begins; one with a name in it may be no value (`secrets:`, and the names below it): that one is looked
-    at, too."""
-    named = _NAME.search(text)
-    while named is not None:
-        begin = named.end()  # what is before it may be a value itself: `failed: token=x`
-        following = _NAME.search(text, begin)
-        telling = strength(named[1]) or _PASSWORD.fullmatch(named[1])
-        if telling and (match := _VALUE.match(text, begin)) is not None:
-            group = match.lastindex or 0
-            start, end = match.span(group)
-            if _is_pair(named[1], match[group], quoted=group != _UNQUOTED or _is_shell_line(named, match)):
-                most = following.start() if following is not None else len(text)
-                if group == _UNQUOTED and end < most and (rest := _REST.match(text, end, most)) is not None:
-                    end = rest.end()
-                yield Found(f"value of {named[1][:60]!r}", text[start:end], start)
-        named = following
+    """What stands under the name of a secret. Where a value may be longer than it looks, it is found in both lengths:
+    the shorter one may be met elsewhere."""
+    for value in named_values(text, _is_telling_name):
+        head = text[value.start : min(value.end, value.start + _DECIDING)]
+        if head.startswith("{"):
+            head = text[value.start : min(value.end + 1, value.start + _DECIDING)]  # `{user}`: what ends it is its own
+        if _is_pair(value.name, head, value.form):
+            for end in dict.fromkeys((value.end, value.whole)):
+                yield Found(f"value of {value.name[:60]!r}", text[value.start : end], value.start)
 
 
-def _is_pair(name: str, value: str, *, quoted: bool) -> bool:
+def _is_telling_name(name: str) -> bool:
+    return bool(strength(name)) or _PASSWORD.fullmatch(name) is not None
+
+
+def _is_pair(name: str, value: str, form: Form) -> bool:
     """In a text a name says less than in an environment: it may be prose or source code."""
-    return len(value) >= 3 and _tells(name, value, quoted=quoted) and not _stands_for_another(value)
+    return len(value) >= 3 and _tells_in(form, name, value) and not _stands_for_another(value)
+
+
+def _tells_in(form: Form, name: str, value: str) -> bool:
+    match form:
+        case Form.PLAIN:
+            return _tells(name, value, quoted=False)
+        case Form.LINE:
+            return _tells(name, value, quoted=_SETTING.fullmatch(value) is None)
+        case Form.QUOTED:
+            return _tells(name, value, quoted=True)
+        case Form.OPTION:
+            return _tells(name, value, quoted=True) and _is_given(name, value)
+        case Form.WORD:
+            return _tells(name, value, quoted=False) and _is_given(name, value) and not value.isalpha()
+        case Form.LISTED:
+            return _tells(name, value, quoted=True) and _stands_out(name, value)
+        case Form.AMONG:
+            return _tells(name, value, quoted=True) and _stands_out(name, value) and _is_dense(value)
+
+
+def _is_given(name: str, value: str) -> bool:
+    """Whether an option is given this value; not `--password=PASSWORD`, `--token, --auth`, `--pass=canonicalize`."""
+    if _METAVAR.fullmatch(value) or strength(value):
+        return False
+    if _PASSWORD.fullmatch(name) or _PLACES.search(name.upper().replace("-", "_")):
+        return looks_random(value) or (value.isalnum() and not value.isalpha() and len(value) >= LEAST_KNOWN)
+    return True
+
+
+def _stands_out(name: str, value: str) -> bool:
+    """Whether one text of several is more than a word: names of fields stand in lists, too."""
+    if not strength(_last_word(name)) and not own_rules.is_secret_name(name):
+        return False
+    if len(value) < LEAST_KNOWN or value.isalpha() or strength(value) or _TECHNICAL.fullmatch(value):
+        return False
+    if strength(name) is Strength.WEAK:
+        return _is_dense(value)
+    return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+
+
+def _is_dense(value: str) -> bool:
+    """Whether a part of it is as a token's, long and of letters and digits; not `layer_12_attention_345`."""
+    return any(map(_DENSE.fullmatch, re.split(r"[_-]", value)))
 
 
 def _stands_for_another(value: str) -> bool:
     """Asked last: it takes longest, and a text may have a pair at every other character."""
-    return TEMPLATE.search(value) is not None or _PATH.fullmatch(value) is not None
+    has_marks = _MARKS.search(value) is not None
+    is_template = TEMPLATE.search(value) if has_marks else TEMPLATE.match(value)
+    return is_template is not None or ("/" in value and _PATH.fullmatch(value) is not None)
 
 
 def _tells(name: str, value: str, *, quoted: bool) -> bool:
@@ -251,15 +332,6 @@ def _is_password(name: str, value: str) -> bool:
     """`"pass": "hunter"`; not `"pwd": "src/model"`, `"pass": "forward"`."""
     is_folder = name.lower() == "pwd" and "/" in value
     return bool(value) and not is_folder and _NO_PASSWORD_OF_FIELD.fullmatch(value) is None
-
-
-def _is_shell_line(named: re.Match[str], match: re.Match[str]) -> bool:
-    """`DB_PASS=...` on a line of its own, as in `.env`: what stands there without quotes is no name of a program's."""
-    text, name, value = match.string, named[1], match[_UNQUOTED]
-    alone = text[match.end(_UNQUOTED) : match.end(_UNQUOTED) + 1] in ("", "\n", "\r")
-    before = text[max(named.start() - 8, 0) : named.start()].rpartition("\n")[2]
-    tight = match.start(_UNQUOTED) == named.end(1) + 1 and text[named.end(1)] == "="
-    return name.isupper() and alone and tight and before in ("", "export ") and _SETTING.fullmatch(value) is None
 
 
 def _is_passphrase(name: str, value: str) -> bool:
@@ -302,7 +374,7 @@ def _is_no_code(value: str) -> bool:
 def _is_carried(name: str, value: str, *, quoted: bool) -> bool:
     """`"token": "abc123"`; not `"key": "loss"`, `"eos_token": "eos"`, `key_sha256: 3f78...`."""
     word = _last_word(name)
-    if not _WEAK.fullmatch(word):
+    if not (_WEAK.fullmatch(word) or _ends_as_a_pat([word])):
         return False
     short = quoted and word.rstrip("0123456789") not in _ID_WORDS and len(value) >= LEAST_KNOWN
     if word == "AUTH" and _is_basic(value):
@@ -326,15 +398,23 @@ def hidden(text: str, places: Iterable[tuple[int, int]], shown: Callable[[str], 
 
 def is_redacted_of(redacted: str, text: str) -> bool:
     """Whether `redacted` is the text with nothing but values replaced by REDACTED, none of them empty."""
+    return redacted == text if REDACTED not in redacted else bool(redacted_parts(redacted, text))
+
+
+def redacted_parts(redacted: str, text: str) -> list[tuple[int, int]]:
+    """Start and stop of each part of the text that `redacted` has REDACTED for; empty if it is not of this text."""
     first, *between = redacted.split(REDACTED)
     if not between or not text.startswith(first):
-        return redacted == text
-    last, at = between.pop(), len(first)
+        return []
+    last, at, parts = between.pop(), len(first), []
     for part in between:
-        if (at := text.find(part, at + 1)) < 0:
-            return False
+        start = at
+        if (at := text.find(part, start + 1)) < 0:
+            return []
+        parts.append((start, at))
         at += len(part)
-    return len(text) - len(last) > at and text.endswith(last)
+    end = len(text) - len(last)
+    return [*parts, (at, end)] if end > at and text.endswith(last) else []
 
 
 def spans(text: str, known: Iterable[str] = (), find: Finder = found_in) -> list[tuple[int, int]]:
@@ -495,4 +575,6 @@ def _is_secret_option(option: str, value: str) -> bool:
         return True
     word = _last_word(option)
     is_key = word.rstrip("0123456789") in ("KEY", "KEYS")
-    return _WEAK.fullmatch(word) is not None and not (is_key and re.fullmatch(r"[A-Za-z_./-]+|.{0,7}", value))
+    return (_WEAK.fullmatch(word) is not None or _ends_as_a_pat([word])) and not (
+        is_key and re.fullmatch(r"[A-Za-z_./-]+|.{0,7}", value)
+    )

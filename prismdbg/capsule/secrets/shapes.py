@@ -92,7 +92,7 @@ _SHAPES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         ("Tavily key", "tvly-", r"(?<!\w)(tvly-[A-Za-z0-9-]{20,})"),
         ("password hash", "$", r"(?<![\w$])(\$(?:1|2[aby]|5|6|7|y|argon2\w{1,2})\$[\w./=,$+-]{20,})"),
         ("password in SQL", "identified", r"(?i)\bidentified\s+by\s+(?:password\s+)?['\"]([^'\"\s]{3,})['\"]"),
-        ("password of a command", "pass:", r"\s-pass(?:in|out)?\s+pass:([^\s\"']{3,})"),
+        ("password of a command", "pass:", r"[\s\"']-pass(?:in|out)?[\s\"',]{1,80}pass:([^\s\"']{3,})"),
         (
             "password for a proxy",
             "_proxy",
@@ -101,10 +101,10 @@ _SHAPES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         (
             "user and password",
             "-u",
-            r"\b(?:curl|wget|http)\b[^\n|;&]{0,200}?\s(?:-u|--user)[\s=]+[\"']?[^\s:\"']+:([^\s\"']{3,})",
+            r"\b(?:curl|wget|http)\b[^\n|;&]{0,200}?[\s\"'](?:-u|--user)[\s=\"',]{1,80}[^\s:\"',]+:([^\s\"']{3,})",
         ),
-        ("password of a command", "-p", r"\bsshpass\s+-p\s*[\"']?([^\s\"']{3,})"),
-        ("password of a command", "-p", r"\b(?:mysql|mariadb)(?:dump|admin)?\b[^\n|;&]{0,200}?\s-p([^\s\"']{3,})"),
+        ("password of a command", "-p", r"\bsshpass[\s\"',]{1,80}-p[\s\"',]{0,80}([^\s\"',][^\s\"']{2,})"),
+        ("password of a command", "-p", r"\b(?:mysql|mariadb)(?:dump|admin)?\b[^\n|;&]{0,200}?[\s\"']-p([^\s\"']{3,})"),
         (
             "value in XML",
             "</",

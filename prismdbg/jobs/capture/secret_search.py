@@ -24,6 +24,7 @@ from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.secrets.rules import is_secret_setting, redact_text, worth_a_search
 from prismdbg.capsule.secrets.shapes import Found
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE
+from prismdbg.jobs.capture.redacted_lines import values_in_lines
 from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective
@@ -102,7 +103,7 @@ class Report:
 
 class Search:
     """Of one capsule's folder, which need not be whole yet. `known`: values to look for beside the rules; words among
-    them are not, for programs and data hold them by chance.
+    them are not, for programs and data hold them by chance. Values that a traceback lacks are looked for, too.
 
     `unsearched` is complete when `hits` has ended, and so is `cut_texts`.
     """
@@ -117,7 +118,8 @@ class Search:
         whole_texts: bool = False,
     ) -> None:
         """`logs`: by their folder in the capsule. `whole_texts`: text files are searched to their end."""
-        self.folder, self._files, self._logs, self._known = folder, files, logs, worth_a_search(known)
+        self.folder, self._files, self._logs = folder, files, logs
+        self._known = worth_a_search([*known, *values_in_lines(folder, files, logs.values())])
         self._text_bytes, self._left = (SMALL_FILE_BYTES, ALL_TEXTS_BYTES) if whole_texts else (TEXT_BYTES, TEXTS_BYTES)
         self.unsearched: list[str] = []
         self.cut_texts: list[str] = []

@@ -13,11 +13,11 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType, TracebackType
 from typing import Any, Protocol
 
-from prismdbg.capsule.secrets.rules import known_values, redact_text
+from prismdbg.capsule.secrets.rules import MOST_ELSEWHERE, found_in, known_values, redact_text, words_or_more
 from prismdbg.rank.c10d.callback_error import meant
 from prismdbg.rank.recording.program_exit import ExitCode
 
@@ -37,15 +37,35 @@ class Witness(Protocol):
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """`incident`, type, text and traceback lines of an exception, innermost frame last; bounded, no secrets."""
+    """`incident`, type, text and traceback lines of an exception, innermost frame last; bounded, no secrets.
+
+    A secret that is found in one of these texts stands in none of them: a line of the program may hold as a literal
+    what the message has in a URL.
+    """
     kind, text = meant(type(error).__qualname__, _text(error))
-    known = known_values(os.environ, sys.orig_argv)
+    # The newest lines; the last one of them may hold the whole text.
+    lines = traceback.format_exception(error, limit=-MOST_LINES)[-MOST_LINES:]
+    found = {line: tuple(found_in(line[:_MOST_SEARCHED])) for line in (text, *lines)}
+    values = sorted({form for several in found.values() for one in several for form in _forms(one.value)})
+    known = (*known_values(os.environ, sys.orig_argv), *words_or_more(values)[:MOST_ELSEWHERE])
+
+    def bounded(line: str, most: int) -> str:
+        shown = redact_text(line[:_MOST_SEARCHED], known, lambda _: found[line])
+        if len(line) <= _MOST_SEARCHED and len(shown) <= most:
+            return shown
+        return f"{shown[:most]}... (of {len(line)} characters)"
+
     return {
         "incident": "oom" if any(map(_is_out_of_memory, _causes(error))) else "exception",
         "type": kind,
-        "text": _bounded(text, MOST_TEXT, known),
-        "traceback": _traceback(error, known),
+        "text": bounded(text, MOST_TEXT),
+        "traceback": [*(bounded(line, MOST_LINE) for line in lines[:-1]), bounded(lines[-1], MOST_TEXT)],
     }
+
+
+def _forms(value: str) -> tuple[str, str]:
+    """As it is, and as a line of the program writes it."""
+    return value, repr(value)[1:-1]
 
 
 def _text(error: BaseException) -> str:
@@ -54,19 +74,6 @@ def _text(error: BaseException) -> str:
         return str(error)
     except BaseException:
         return "<exception str() failed>"
-
-
-def _traceback(error: BaseException, known: Iterable[str]) -> list[str]:
-    """The newest lines; the last one of them may hold the whole text."""
-    *lines, last = traceback.format_exception(error, limit=-MOST_LINES)[-MOST_LINES:]
-    return [*(_bounded(line, MOST_LINE, known) for line in lines), _bounded(last, MOST_TEXT, known)]
-
-
-def _bounded(text: str, most: int, known: Iterable[str]) -> str:
-    shown = redact_text(text[:_MOST_SEARCHED], known)
-    if len(text) <= _MOST_SEARCHED and len(shown) <= most:
-        return shown
-    return f"{shown[:most]}... (of {len(text)} characters)"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

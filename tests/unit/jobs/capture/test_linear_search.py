@@ -38,6 +38,12 @@ BEGINNINGS = [
     "curl -u a", "curl ", "curl -u=", "mysql -p ", "mysql ", "sshpass -p", " -pass pass:", "key-", "gh", "hf_",
     "dp.pt.", "hvs.", "A3T", "AC", "SK", "1234567890:", "A.b.", "bot1:", "https://discord.com/api/webhooks/",
     "https://hooks.slack.com/services/T", "-us1",
+    "--token ", "--token=", "--token\n", "--token - ", "'--token', '", "'--token','a',", "'--token',a=b,",
+    '--token", ', "-pS3cretPw9", "-p", "token='", "token='\\'", 'token="""', "token='''\\", 'token=\\"', 'token=\\\\"',
+    "token=`", "token=[", "token=['a',", "tokens=['token=[',", "token:\n- ", "token:\n- a\n", "token: - token:\n",
+    "token: |\n a\n", "token: |\n  token: |\n", "token: >\n\n", "token: a[", "token: a[b[", "token: a|",
+    "token: str = '", "token=str(", "DB_PASS=a,b", "DB_PASS=a,\n", "A=", "\nA=a,", "getenv('token','", "password=a,b&",
+    "password='/a..", "password=/a~/", "password='a'x",
 ]  # fmt: skip
 SHORT, LONG = 16_384, 65_536
 Rule = Callable[[str], Iterable[object]]
@@ -45,6 +51,7 @@ Rule = Callable[[str], Iterable[object]]
 PLAIN: dict[str, Rule] = {
     "pairs": rules._pairs,
     "netrc": rules._NETRC.finditer,
+    "attached": rules._ATTACHED_WORD.finditer,
     **{f"{number} {what}": pattern.finditer for number, (what, _, pattern) in enumerate(_SHAPES)},
     **{f"detect-secrets: {number} {what}": places for number, (_, what, places) in enumerate(_detectors())},
 }
@@ -64,6 +71,28 @@ def test_a_rule_takes_a_time_in_proportion_to_the_text(name: str) -> None:
         text = part * (LONG // len(part) + 1)
         short = seconds(rule, text[:SHORT])
         assert seconds(rule, text[:LONG]) < 9 * short + 0.1, f"on a run of {part!r}"
+
+
+def nested_blocks(number: int) -> str:
+    """Blocks in blocks, each with a margin of its own."""
+    return "".join(f"{' ' * (depth % 150 + 1)}token: |\n" for depth in range(number // 80))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        nested_blocks,
+        lambda number: "tokens: [" + "'tokens: [', " * (number // 13),
+        lambda number: "token: |\n" + " token: |\n a\n" * (number // 13),
+        lambda number: "token: '''" + "token: \\'" * (number // 9),
+        lambda number: "".join(f"token={chr(92) * (n % 9)}{chr(34)}" for n in range(number // 12)),
+        lambda number: 'token="' + "--token=a,b" * (number // 11),
+        lambda number: "TOKEN=" + ",a=b" * (number // 4),
+    ],
+)
+def test_values_in_values_are_not_read_again_for_each_name(text: Callable[[int], str]) -> None:
+    short = seconds(rules._pairs, text(SHORT))
+    assert seconds(rules._pairs, text(LONG)) < 9 * short + 0.1
 
 
 @pytest.mark.parametrize("part", ["/", "//", "sk-", "eyJ", "a_proxy=", "pw:", "/:_authToken="])

@@ -25,6 +25,7 @@ from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture import secret_search
+from prismdbg.jobs.capture.redacted_lines import values_in_lines
 from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.jobs.capture.secret_search import State, pickled_texts, report
 from prismdbg.model.collective import TensorMeta
@@ -244,6 +245,51 @@ def test_masked_in_a_copy_and_the_capsule_itself_untouched(tmp_path: Path, capsy
     assert payload.count(SECRET.encode()) == 1 and pickle.loads(payload[8:])["deep"][0]["api_key"] == "*" * len(SECRET)  # noqa: S301
     assert {finding.state for finding in report(there).findings} == {State.REDACTED}
     assert "masked" in capsys.readouterr().err
+
+
+def test_a_literal_that_was_redacted_in_a_traceback_is_found_in_the_program(tmp_path: Path) -> None:
+    """What no rule finds there: the message told that it is a password, and the log has it no more."""
+    program, other = tmp_path / "train.py", tmp_path / "other.py"
+    program.write_text('import x\n\nraise RuntimeError("https://u:%s@h" % "s3cr3t-of-a-line")\n')
+    other.write_text('NAME = "s3cr3t-of-a-line"\n')
+    log = TinyLog(tmp_path / "log")
+    log.issue(0, 1)
+    frame = (
+        f'  File "{program}", line 3, in <module>\n    raise RuntimeError("https://u:%s@h" % "<redacted>")\n    ^^^\n'
+    )
+    log.note("incident", incident="exception", text="https://u:<redacted>@h", traceback=["Traceback\n", frame, "E"])
+    with CapsuleWriter(tmp_path / "capsule") as writer:
+        writer.add_tree(layout.LOG, log.folder)
+        add_files(writer, (str(program), str(other)))
+        writer.add_json(layout.RANK, RANK)
+        capsule = writer.finish(MANIFEST)
+    kept = {(finding.place, finding.what) for finding in report(capsule).kept}
+    assert kept == {(f"file {path}:{line}", secret_search.KNOWN) for path, line in ((program, 3), (other, 1))}
+    target = tmp_path / "shared.tar.zst"
+    assert main.run(["pack", "--share", str(capsule.path)]) == 1
+    assert main.run(["pack", "--share", "--redact", str(capsule.path), "-o", str(target)]) == ExitCode.OK
+    assert main.run(["unpack", str(target), "-o", str(tmp_path / "there")]) == ExitCode.OK
+    there = [path for path in (tmp_path / "there").rglob("*") if path.is_file()]
+    assert [path for path in there if b"s3cr3t" in path.read_bytes()] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "shown"),
+    [
+        ("train.py", 3, "other(<redacted>)"),
+        ("train.py", 99, 'connect("<redacted>")'),
+        ("gone.py", 1, 'connect("<redacted>")'),
+        ("train.py", 2, 'print("<redacted>")'),  # the program itself says so
+    ],
+)
+def test_a_line_that_is_another_now_tells_nothing(tmp_path: Path, path: str, line: int, shown: str) -> None:
+    program = tmp_path / "train.py"
+    program.write_text('connect("something-long")\nprint("<redacted>")\n' + "x = 1\n" * 9)
+    log = TinyLog(tmp_path / "log")
+    log.note("incident", traceback=[f'  File "{tmp_path / path}", line {line}, in f\n    {shown}\n', "<redacted>"])
+    with CapsuleWriter(tmp_path / "capsule") as writer:
+        files = add_files(writer, [str(program)])
+        assert values_in_lines(writer.folder, files, [read_log(log.folder)]) == ()
 
 
 def test_options_that_do_not_go_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,6 +57,32 @@ def test_a_secret_at_the_end_of_what_is_kept_is_hidden_whole(monkeypatch: pytest
     assert "hf_" not in told["text"] and "hf_" not in "".join(told["traceback"])
 
 
+def connect(password: str) -> None:
+    raise RuntimeError(f"cannot reach https://u:{password}@host")
+
+
+def test_a_secret_of_the_message_stands_in_no_line_of_the_traceback() -> None:
+    with pytest.raises(RuntimeError) as raised:
+        connect("s3cr3t-of-a-line")
+    told = describe(raised.value)
+    assert told["text"] == "cannot reach https://u:<redacted>@host"
+    assert 'connect("<redacted>")' in "".join(told["traceback"])
+    assert "s3cr3t" not in json.dumps(told)
+
+
+def test_a_secret_of_a_cause_stands_in_nothing_that_was_raised_from_it() -> None:
+    """Nor in a line of the program, which writes it with one more backslash."""
+    try:
+        try:
+            connect("in\\the-s3cr3t")
+        except RuntimeError as error:
+            raise ValueError("no job for in\\the-s3cr3t") from error
+    except ValueError as error:
+        told = describe(error)
+    assert told["text"] == "no job for <redacted>"
+    assert "s3cr3t" not in json.dumps(told) and 'connect("<redacted>")' in "".join(told["traceback"])
+
+
 def test_a_text_that_fits_is_noted_as_it_is() -> None:
     assert describe(caught(RuntimeError("x" * MOST_TEXT)))["text"] == "x" * MOST_TEXT
 
