@@ -53,6 +53,7 @@ from prismdbg.model.exit_code import as_shell
 from prismdbg.model.sizes import size
 
 POLL_S = 0.2
+POLL_NS = int(POLL_S * 1e9)
 PEAKS_NS = 1_000_000_000  # the kernel takes longer to tell of a process's memory than all else does
 WINDOW_BOUND_S = 60.0  # of a capture after a signal: nothing else is watched meanwhile
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -93,7 +94,9 @@ class Supervisor:
         self._processes: dict[str, RankProcess] = {}
         self._peaks = Peaks()
         self._saw_peaks_ns = 0
+        self._read_ns = 0
         self._deaths = DeathWatch()
+        self._deaths_seen = 0
         self._incidents = IncidentWatch(policy.triggers)
         self._hangs = HangWatch(policy.triggers.get("hang", ""))
         self._summarized: dict[str, int] = {}  # the segment that was written to when a log was summarized
@@ -199,12 +202,7 @@ class Supervisor:
         then they say nothing of who still waits."""
         now_ns = time.monotonic_ns()
         self._folders = self._nodes.own(at_once=ended)
-        for name, event in self._new_events():
-            self._nodes.feed(name, event)
-            self._incidents.feed(name, event, now_ns)
-            self._hangs.feed(name, event)
-            if isinstance(event, StepMark):
-                self._checkpoints.came_to(name, event.step)
+        self._read_events(now_ns)
         if ended or now_ns - self._saw_peaks_ns >= PEAKS_NS:
             self._saw_peaks_ns = now_ns
             self._look_at_peaks()
@@ -226,6 +224,15 @@ class Supervisor:
             self._look_for_hang(now_ns)
             self._capture_on_signal()
             self._take_checkpoints()
+
+    def _read_events(self, now_ns: int) -> None:
+        self._read_ns = now_ns
+        for name, event in self._new_events():
+            self._nodes.feed(name, event)
+            self._incidents.feed(name, event, now_ns)
+            self._hangs.feed(name, event)
+            if isinstance(event, StepMark):
+                self._checkpoints.came_to(name, event.step)
 
     def _new_events(self) -> list[tuple[str, Event]]:
         events = []
@@ -255,6 +262,7 @@ class Supervisor:
                     Thread(target=environment_of, args=(self._run, folder), daemon=True).start()
         failed: dict[int, list[Death]] = {}  # by attempt
         deaths = self._deaths.deaths()
+        self._deaths_seen = len(deaths)
         for death in deaths:
             self._hangs.died(death.name)
             if not self._processes[death.name].ended_by_itself():
@@ -350,10 +358,30 @@ class Supervisor:
 
     def _take_checkpoints(self) -> None:
         """None while an incident settles or a hang is near, for a checkpoint may drop what lies before it."""
-        if self._told_to_end.is_set():
-            return
-        if not self._incidents.settling and not self._hangs.suspects(time.monotonic_ns()):
-            self._checkpoints.take(self._processes, self._hangs.patience, self._incidents.median_step_ns())
+        if not self._has_else_to_do():
+            step_ns = self._incidents.median_step_ns()
+            self._checkpoints.take(self._processes, self._hangs.patience, step_ns, self._reads_of_else_to_do)
+
+    def _reads_of_else_to_do(self) -> bool:
+        """Asked again and again while a rank is waited for that is to be checkpointed, and may never answer: events are
+        read meanwhile, and no incident is seen later for it."""
+        if (now_ns := time.monotonic_ns()) - self._read_ns >= POLL_NS:
+            self._read_events(now_ns)
+            return self._has_else_to_do()
+        return self._is_asked
+
+    def _has_else_to_do(self) -> bool:
+        return (
+            self._is_asked
+            or self._nodes.has_to_decide
+            or self._incidents.settling
+            or self._hangs.suspects(time.monotonic_ns())
+            or len(self._deaths.deaths()) > self._deaths_seen
+        )
+
+    @property
+    def _is_asked(self) -> bool:
+        return self._told_to_end.is_set() or self._asked_by_signal or self._ended.is_set()
 
     def _look_for_hang(self, now_ns: int) -> None:
         if self._told_to_end.is_set():
