@@ -29,18 +29,18 @@ from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, ca
 from prismdbg.jobs.capture.states import list_states
 from prismdbg.jobs.record import checkpoints
 from prismdbg.jobs.record.checkpoint_rounds import CheckpointRounds
-from prismdbg.jobs.record.deaths import Death, DeathWatch, likely_first
+from prismdbg.jobs.record.deaths import ASKED, Death, DeathWatch, likely_first
 from prismdbg.jobs.record.file_system_timeout import why_unfinished
 from prismdbg.jobs.record.freeze import freeze, has_past, wanted_now
 from prismdbg.jobs.record.hangs import HangWatch
 from prismdbg.jobs.record.incident_command import IncidentCommand
 from prismdbg.jobs.record.incidents import IncidentWatch, Wanted
-from prismdbg.jobs.record.interruption import told_together
+from prismdbg.jobs.record.interruption import told_since, told_together
 from prismdbg.jobs.record.ledger import Entry, Ledger
 from prismdbg.jobs.record.nodes.among_nodes import AmongNodes, OnlyNode
 from prismdbg.jobs.record.nodes.membership import Member
 from prismdbg.jobs.record.stacks import take_stacks
-from prismdbg.jobs.record.steady_clock import wall_ns
+from prismdbg.jobs.record.steady_clock import monotonic_of, wall_ns
 from prismdbg.jobs.record.telemetry_sampler import TelemetrySampler
 from prismdbg.jobs.storage.peak import Peaks
 from prismdbg.jobs.storage.ranks_alive import RankProcess, was_replaced
@@ -213,7 +213,7 @@ class Supervisor:
             if not self._is_noted:
                 self._is_noted = True  # before supervisors of other nodes decide about what follows
                 self._ledger.note(interrupted=self._interrupted)
-                for one in self._incidents.due_at_the_end(now_ns):
+                for one in (*lost, *self._incidents.due_at_the_end(now_ns, self._ends_since_ns())):
                     self._act_on(one)
             return
         for one in (*lost, *self._incidents.due(now_ns, ended)):
@@ -233,6 +233,12 @@ class Supervisor:
             self._hangs.feed(name, event)
             if isinstance(event, StepMark):
                 self._checkpoints.came_to(name, event.step)
+
+    def _ends_since_ns(self) -> int:
+        """Of a job that was told to end, by CLOCK_MONOTONIC: how ranks end from then on is no incident."""
+        asked = [monotonic_of(death.wall_ns) for death in self._deaths.deaths() if death.signal in ASKED]
+        told_ns = monotonic_of(self._interrupted["wall_ns"])
+        return told_since(told_ns, (*asked, *self._incidents.interrupted_ns))
 
     def _new_events(self) -> list[tuple[str, Event]]:
         events = []
@@ -263,8 +269,11 @@ class Supervisor:
         failed: dict[int, list[Death]] = {}  # by attempt
         deaths = self._deaths.deaths()
         self._deaths_seen = len(deaths)
+        before_ns = self._ends_since_ns() if self._told_to_end.is_set() else None
         for death in deaths:
             self._hangs.died(death.name)
+            if before_ns is not None and monotonic_of(death.wall_ns) >= before_ns:
+                continue
             if not self._processes[death.name].ended_by_itself():
                 failed.setdefault(attempt_of(death.name), []).append(death)
         told = told_together(deaths, wall_ns(), self._deaths.ends())
@@ -325,14 +334,16 @@ class Supervisor:
             self._ledger.problem(f"rank {death.name} ended with exit code 0, and its log has no end")
             return []
         how = "without an error message: killed from outside?"
-        return self._incidents.lost(death.name, process.last_moment(), how, death.code)
+        time_ns = monotonic_of(death.wall_ns)
+        return self._incidents.lost(death.name, process.last_moment(), how, death.code, time_ns)
 
     def _act_on(self, wanted: Wanted) -> None:
         inside = self._processes[wanted.folder].raised_in_collective() if wanted.folder in self._processes else None
         self._nodes.share(wanted, inside, lambda: self._make_capsule(wanted))
 
     def _make_capsule(self, wanted: Wanted) -> None:
-        if self._told_to_end.is_set() and wanted.incident.kind is not IncidentKind.NAN:  # while another one was made
+        is_late = self._told_to_end.is_set() and wanted.time_ns >= self._ends_since_ns()
+        if is_late and wanted.incident.kind is not IncidentKind.NAN:  # it was told while another one was made
             return
         with self._incident(wanted.incident, [wanted.folder]) as entry:
             self._freeze(entry, wanted)

@@ -99,8 +99,9 @@ def test_what_lasts_when_the_job_is_told_to_end_is_an_incident(skipped: int, wan
     job = Job(scales=True)
     job.steps(3)
     job.steps(skipped, SKIPPED)
-    assert [str(one.incident.moment) for one in job.watch.due_at_the_end(job.now_ns)] == wanted
-    assert job.watch.due_at_the_end(job.now_ns) == []
+    told = job.watch.due_at_the_end(job.now_ns, job.now_ns)
+    assert [str(one.incident.moment) for one in told] == wanted
+    assert job.watch.due_at_the_end(job.now_ns, job.now_ns) == []
 
 
 def test_a_restart_ends_what_the_attempt_before_it_left_open() -> None:
