@@ -210,12 +210,13 @@ class _Attempt:
         self._nonfinite.note_scaler(folder)
 
     def lost(self, folder: str, moment: Moment, how: str, died_with: int | None, time_ns: int) -> list[Wanted]:
-        """A rank died without a word. What others raised meanwhile came of that; only the first counts."""
+        """A rank died without a word; `how` follows its name. What others raised meanwhile came of that; only the
+        first counts."""
         if "exception" not in self.triggers or "exception" in self._fired:
             return []
         self._fired.add("exception")
         self._raised_since_ns = None
-        incident = Incident(kind=IncidentKind.LOST, text=f"{_title(folder)} died {how}", moment=moment)
+        incident = Incident(kind=IncidentKind.LOST, text=f"{_title(folder)} {how}", moment=moment)
         return [Wanted(folder=folder, incident=incident, died_with=died_with, time_ns=time_ns)]
 
     def note_raised(self, folder: str, note: Note, now_ns: int) -> None:

@@ -24,6 +24,7 @@ from prismdbg.capsule.log.follower import LogFollower
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import HangPlace, JobStacks
 from prismdbg.diagnosis.hang import HangReport
+from prismdbg.diagnosis.wording import how_it_died
 from prismdbg.errors import NotReplayable, PrismError
 from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, capture, needed_by_captures
 from prismdbg.jobs.capture.states import list_states
@@ -333,7 +334,7 @@ class Supervisor:
         if death.code == 0:  # nobody was killed: its log could not be written to the end
             self._ledger.problem(f"rank {death.name} ended with exit code 0, and its log has no end")
             return []
-        how = "without an error message: killed from outside?"
+        how = how_it_died(death.signal, death.code)
         time_ns = monotonic_of(death.wall_ns)
         return self._incidents.lost(death.name, process.last_moment(), how, death.code, time_ns)
 
