@@ -206,8 +206,13 @@ class _Attempt:
         if "nan" in self.triggers:
             self._nonfinite.note_batch(folder, batch, groups, now_ns)
 
-    def note_scaler(self, folder: str) -> None:
-        self._nonfinite.note_scaler(folder)
+    def note_scaler(self, folder: str, *, several: bool) -> None:
+        self._nonfinite.note_scaler(folder, several=several)
+
+    def note_skipped(self, folder: str, step: int | None) -> None:
+        """None where the note does not know."""
+        if step is not None:
+            self._nonfinite.note_skipped(folder, step)
 
     def lost(self, folder: str, moment: Moment, how: str, died_with: int | None, time_ns: int) -> list[Wanted]:
         """A rank died without a word; `how` follows its name. What others raised meanwhile came of that; only the
@@ -300,7 +305,9 @@ class IncidentWatch:
             case Group():
                 groups[event.name] = event
             case Note(kind="scaler"):
-                attempt.note_scaler(folder)
+                attempt.note_scaler(folder, several=bool(event.data.get("several")))
+            case Note(kind="skipped"):
+                attempt.note_skipped(folder, event.data.get("step"))
             case Note(kind="incident"):
                 attempt.note_raised(folder, event, now_ns)
             case Note(kind="exit"):
