@@ -76,8 +76,8 @@ class TinyLog:
     def note(self, kind: str, **data: object) -> None:
         self.append(fmt.Kind.NOTE, json.dumps({"kind": kind, "time_ns": 5, **data}).encode())
 
-    def step(self, step: int, source: fmt.StepSource = fmt.StepSource.OPTIMIZER) -> None:
-        self.append(fmt.Kind.STEP, fmt.STEP.pack(step, 1000 + step, source))
+    def step(self, step: int, source: fmt.StepSource = fmt.StepSource.OPTIMIZER, time_ns: int | None = None) -> None:
+        self.append(fmt.Kind.STEP, fmt.STEP.pack(step, 1000 + step if time_ns is None else time_ns, source))
 
     def issue(
         self,

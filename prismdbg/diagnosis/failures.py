@@ -11,7 +11,7 @@ from prismdbg.capsule.log.events import Note, RankLog
 from prismdbg.capsule.log.notes import moment_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
-from prismdbg.diagnosis.wording import headline, rank_list
+from prismdbg.diagnosis.wording import headline, how_it_died, rank_list
 from prismdbg.errors import shortened
 from prismdbg.log.columns import NOT_ENDED, LogColumns
 from prismdbg.model.collective import Collective
@@ -72,12 +72,13 @@ class Raised(Verdict):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Died(Verdict):
     """`followers`: ranks that failed or ended after it. seen_late: as `deaths_seen_late` of the evidence. code: where
-    it is known that it ended by itself."""
+    it is known that it ended by itself. signal: that ended it, 0 where it ended by itself, None where nobody saw it."""
 
     last: Call | None
     followers: tuple[int, ...]
     seen_late: bool = False
     code: int | None = None
+    signal: int | None = None
 
     kind = "died"
 
@@ -87,10 +88,7 @@ class Died(Verdict):
 
     @property
     def text(self) -> str:
-        if self.code is not None:
-            how = f"ended with exit code {self.code}, before the end of its program and without an exception"
-            return f"rank {self.ranks[0]} {how}: os._exit, or an exit in native code"
-        return f"rank {self.ranks[0]} died without an error message: killed from outside, or a crash in native code"
+        return f"rank {self.ranks[0]} {how_it_died(self.signal, self.code)}"
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -168,6 +166,7 @@ def _died(evidence: Evidence, rank: int, raised: list[int]) -> Died:
         followers=tuple(sorted((evidence.silent | set(raised)) - {rank})),
         seen_late=rank == evidence.died_first and evidence.deaths_seen_late,
         code=evidence.exit_codes.get(rank),
+        signal=0 if rank in evidence.exit_codes else evidence.signals.get(rank),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from prismdbg.capsule.log.format import StepSource
+from prismdbg.capsule.log.notes import SKIPPED
 from prismdbg.diagnosis.collective_key import CollectiveKey, collective_key
 from prismdbg.diagnosis.cross_rank import rows_of
 from prismdbg.diagnosis.evidence import Evidence
@@ -40,8 +41,8 @@ class FirstNonfinite(Verdict):
     """`call`: the first to send it, or else the first to receive it. `others` sent it on their own account, too.
 
     received: ranks that only passed on what they had received, or received it and sent none.
-    was_skipped: a gradient scaler then skipped the optimizer on the rank of `call`; lasted: it took no step after
-    that. have_logs: some of the suspects do.
+    was_skipped: a gradient scaler then skipped the optimizer on the rank of `call`; was_another: not the first one,
+    with which steps end; lasted: it took no step after that. have_logs: some of the suspects do.
     later: the first ones of later steps that a scaler skipped, after steps that it took; `more_later`: how many others.
     """
 
@@ -53,6 +54,7 @@ class FirstNonfinite(Verdict):
     received: tuple[Call, ...]
     suspects: tuple[int, ...]
     was_skipped: bool
+    was_another: bool = False
     have_logs: bool = False
     lasted: bool = False
     later: tuple[FirstNonfinite, ...] = ()
@@ -106,9 +108,11 @@ class FirstNonfinite(Verdict):
         lines = [f"also produced one itself: {call.text}" for call in self.others]
         lines += [f"only received it: {call.text}" for call in self.received]
         if self.was_skipped:
+            skipped = "one of its optimizers" if self.was_another else "the optimizer"
+            parameters = "that optimizer's parameters" if self.was_another else "the parameters"
             lines.append(
-                f"the gradient scaler of rank {self.call.rank} skipped the optimizer at the end of step "
-                f"{self.moment.step}, as it does when scaled gradients overflow: the parameters did not change"
+                f"the gradient scaler of rank {self.call.rank} skipped {skipped} at the end of step "
+                f"{self.moment.step}, as it does when scaled gradients overflow: {parameters} did not change"
                 + ", and it took no step after that"
                 * self.lasted
             )
@@ -155,10 +159,11 @@ def find_nonfinite(evidence: Evidence) -> list[Verdict]:
 def _with_later(evidence: Evidence, first: FirstNonfinite) -> FirstNonfinite:
     """With what came after it and was skipped, too: it may be no overflow."""
     log = evidence.columns[first.call.rank]
+    skipped = _skipped(log)
     began = [
         mark.step - 1
         for before, mark in pairwise(log.steps)
-        if mark.source is StepSource.SKIPPED_BY_SCALER and before.source is not StepSource.SKIPPED_BY_SCALER
+        if mark.step - 1 in skipped and before.step - 1 not in skipped
     ]
     taken = _last_taken(log)
     later = [step for step in began if first.moment.step < step < taken]
@@ -171,15 +176,15 @@ def _with_later(evidence: Evidence, first: FirstNonfinite) -> FirstNonfinite:
 
 def _got_over(log: LogColumns) -> Bools:
     """Calls of steps that a gradient scaler skipped, and took a step some time after them."""
-    skipped = [mark.step - 1 for mark in log.steps if mark.source is StepSource.SKIPPED_BY_SCALER]
     taken = _last_taken(log)
-    found: Bools = np.isin(log.step, [step for step in skipped if step < taken])
+    found: Bools = np.isin(log.step, [step for step in _skipped(log) if step < taken])
     return found
 
 
 def _last_taken(log: LogColumns) -> int:
-    """The step that began when the optimizer had last taken one."""
-    return max((mark.step for mark in log.steps if mark.source is not StepSource.SKIPPED_BY_SCALER), default=0)
+    """The step that began when no optimizer had last been skipped."""
+    skipped = _skipped(log)
+    return max((mark.step for mark in log.steps if mark.step - 1 not in skipped), default=0)
 
 
 def _first(evidence: Evidence, among: Mapping[int, Bools]) -> list[FirstNonfinite]:
@@ -319,7 +324,7 @@ def _verdict(
     suspects: tuple[int, ...],
     have_logs: bool = False,
 ) -> FirstNonfinite:
-    call = first.collective
+    call, log = first.collective, evidence.columns[first.rank]
     group = evidence.group(call.group)
     blamed = suspects if birth is Birth.UNSEEN else (first.rank, *(other.rank for other in others))
     return FirstNonfinite(
@@ -334,13 +339,22 @@ def _verdict(
         received=received,
         suspects=suspects,
         have_logs=have_logs,
-        was_skipped=_was_skipped(evidence.columns[first.rank], call.moment.step),
-        lasted=_last_taken(evidence.columns[first.rank]) <= call.moment.step,
+        was_skipped=call.moment.step in _skipped(log),
+        was_another=call.moment.step in _skipped(log) - _skipped_first(log),
+        lasted=_last_taken(log) <= call.moment.step,
     )
 
 
-def _was_skipped(log: LogColumns, step: int) -> bool:
-    return any(mark.step == step + 1 and mark.source is StepSource.SKIPPED_BY_SCALER for mark in log.steps)
+def _skipped(log: LogColumns) -> set[int]:
+    """Steps with gradients that a gradient scaler kept from an optimizer."""
+    return _skipped_first(log) | {
+        note.data["step"] for note in log.notes if note.kind == SKIPPED and note.data["step"] is not None
+    }
+
+
+def _skipped_first(log: LogColumns) -> set[int]:
+    """By the optimizer with which steps end."""
+    return {mark.step - 1 for mark in log.steps if mark.source is StepSource.SKIPPED_BY_SCALER}
 
 
 def _without_beginning(evidence: Evidence, known_only: bool = False) -> Iterator[int]:

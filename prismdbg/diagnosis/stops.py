@@ -17,7 +17,7 @@ from prismdbg.diagnosis.stack_positions import stack_line, stack_position
 from prismdbg.diagnosis.stalls import Stall, causes, find_stalls
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict, without_folders
 from prismdbg.diagnosis.waits import find_waits
-from prismdbg.diagnosis.wording import and_list, duration, headline, rank_list
+from prismdbg.diagnosis.wording import and_list, duration, headline, how_it_died, rank_list
 from prismdbg.model.collective import State
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.values import frame_to_json
@@ -257,7 +257,7 @@ def _instead(known: _Known, progress: Progress, stall: Stall) -> tuple[How, str]
     if progress.rank in evidence.exit_codes:
         return How.EXITED, f"it ended with exit code {evidence.exit_codes[progress.rank]}"
     if progress.rank == known.dead:
-        return How.DIED, "it died without an error message"
+        return How.DIED, f"it {how_it_died(evidence.signals.get(progress.rank), None)}"
     return How.ELSEWHERE, "its log shows no error"
 
 

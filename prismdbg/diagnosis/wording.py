@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Sequence
 from textwrap import shorten
 
 from prismdbg.model.collective import Collective
+from prismdbg.model.exit_code import signal_name
 
 _SHOWN = 8
 _HEADLINE = 160  # characters
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS, signal.SIGTRAP)
 
 
 def rank_list(ranks: Iterable[int]) -> str:
@@ -35,6 +38,24 @@ def headline(message: str) -> str:
     """What an exception says, short enough for a sentence: torch tells of memory in whole paragraphs."""
     line = message.splitlines()[0] if message else ""
     return shorten(line, _HEADLINE, placeholder=" ...") if len(line) > _HEADLINE else line
+
+
+def how_it_died(number: int | None, code: int | None) -> str:
+    """Of a rank that said nothing; follows its name. number: of the signal, 0 where it ended by itself, None where that
+    is not known. code: its exit code."""
+    if number == 0 and code is not None:
+        return (
+            f"ended with exit code {code}, before the end of its program and without an exception: "
+            "os._exit, or an exit in native code"
+        )
+    if not number:
+        return "died without an error message: killed from outside, or a crash in native code"
+    name = signal_name(number)
+    if number == signal.SIGABRT:
+        return f"died without an error message: aborted ({name}), a crash in native code"
+    if number in _CRASHES:
+        return f"died without an error message: {name}, a crash in native code"
+    return f"died without an error message: killed by {name}"
 
 
 def duration(time_ns: int) -> str:

@@ -142,6 +142,7 @@ def _of_run(path: Path, whole: bool, say: Say) -> Evidence:
         nodes=on_nodes,
         silent_nodes=tuple(_silent(node, folders, ends.said_an_end) for node in nodes if node.is_lost),
         exit_codes={rank: code for rank, code in ends.codes.items() if rank in ends.silent},
+        signals={rank: number for rank, number in ends.signals.items() if rank in ends.silent},
     )
 
 
@@ -158,7 +159,7 @@ def _logs(folders: Sequence[Path], whole: bool) -> tuple[dict[int, RankLog], dic
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ends:
     """How ranks ended. `logs`: up to `told_to_end_ns`, where the job was told to. codes: of those that ended by
-    themselves, as far as it was seen."""
+    themselves, and signals of the others, as far as it was seen."""
 
     attempt: int
     logs: Mapping[int, RankLog]
@@ -166,6 +167,7 @@ class _Ends:
     said_an_end: Set[int]
     silent: frozenset[int]
     codes: Mapping[int, int]
+    signals: Mapping[int, int]
     incidents: tuple[SeenIncident, ...]
     told_to_end_ns: int | None
 
@@ -205,6 +207,7 @@ def _ends(
         said_an_end=said_an_end,
         silent=silent,
         codes={rank: death.code for rank, death in deaths.items() if death.signal == 0 and death.code is not None},
+        signals={rank: death.signal for rank, death in deaths.items() if death.signal},
         incidents=incidents,
         told_to_end_ns=told_ns,
     )

@@ -19,7 +19,7 @@ from typing import Any
 
 from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError
 from prismdbg.protocol.hello import Hello, unknown_verb
-from prismdbg.protocol.wire import Connection, Message
+from prismdbg.protocol.wire import Connection, Message, PeerClosed
 from prismdbg.rank.amx_permission import AmxPermission
 from prismdbg.settings.own_thread import start_own_thread
 
@@ -149,7 +149,8 @@ class Agent:
                 message = connection.receive(None, "a request")
                 self._tiles.keep()  # a rank is parked, dumped and released again by requests, whoever restored it
                 reply = self._answer(message)
-                with lock:
+                # Who has left may have asked for more before: to release what it asked to park, when nobody answered.
+                with lock, contextlib.suppress(PeerClosed):
                     connection.send(reply)
         except Exception:  # the client is gone, or what it sent is no message
             return

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.batch import CLEAN_STEPS, NOTABLE_KEPT, Batch, Key
-from prismdbg.capsule.log.events import Event, StepMark
+from prismdbg.capsule.log.events import Event, Note, StepMark
+from prismdbg.capsule.log.notes import SKIPPED
 from prismdbg.capsule.log.reader import LogReader
 
 _Issued = tuple[int, int, bytes]  # begun ns, step that waits in it, the record for whoever asks
@@ -75,7 +76,7 @@ class LogFollower(LogReader):
             int(fmt.Kind.ISSUE): self._follow_issue,
             int(fmt.Kind.COMPLETE): self._follow_completion,
             int(fmt.Kind.STEP): self._mark(self._step),
-            int(fmt.Kind.NOTE): self._mark(self._records.note),
+            int(fmt.Kind.NOTE): self._mark(self._note),
         }
 
     def _mark(self, decode: Callable[[bytes], Event | None]) -> Callable[[bytes], Event | None]:
@@ -93,6 +94,12 @@ class LogFollower(LogReader):
         if mark.source is fmt.StepSource.SKIPPED_BY_SCALER or self._clean_steps > CLEAN_STEPS:
             self._notable_left = NOTABLE_KEPT
         return mark
+
+    def _note(self, body: bytes) -> Note:
+        note = self._records.note(body)
+        if note.kind == SKIPPED:
+            self._notable_left = NOTABLE_KEPT
+        return note
 
     def _saw_nonfinite(self, batch: Batch) -> bool:
         """Whether it is to be given."""

@@ -37,7 +37,7 @@ from prismdbg.log.folding import split_before
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
-from prismdbg.protocol.client import AgentClient, AgentError
+from prismdbg.protocol.client import AgentClient, AgentError, NotWaitedFor
 from prismdbg.settings.boot import boot_id
 from prismdbg.settings.process_stat import start_ticks
 from prismdbg.settings.rank_config import RankConfig
@@ -49,6 +49,7 @@ LEFTOVER = f".{_IMAGES}.partial-"
 DUMP_BOUND_S = 90.0
 HANGS_S = 10.0  # what was in flight at the dump may complete once the rank goes on; a rank that hangs takes no step
 POLL_S = 0.005
+LEAVE_S = 1.0  # a rank that answers lets go at once; another one reads what it was asked when it goes on
 ENDING_S = 2.0
 STARTING_S = 10.0
 PROGRESS_S = 1.0
@@ -59,6 +60,7 @@ ENDED_HINT = "run `prismdbg why RUN`, which reads its log, or capture a rank tha
 ENDED_ERRNOS = (errno.ENOENT, errno.ESRCH, errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE)
 
 Say = Callable[[str], None]
+GivenUp = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,10 +245,10 @@ def _answers(folder: Path) -> bool:
 
 
 @contextmanager
-def agent_of(folder: Path, *, bound_s: float = BOUND_S) -> Iterator[AgentClient]:
+def agent_of(folder: Path, *, bound_s: float = BOUND_S, given_up: GivenUp | None = None) -> Iterator[AgentClient]:
     """A connection to the rank's agent, while nobody else has one."""
     socket = socket_of(folder)
-    with alone_with_rank(socket, bound_s=bound_s), AgentClient(socket) as agent:
+    with alone_with_rank(socket, bound_s=bound_s, given_up=given_up), AgentClient(socket) as agent:
         yield agent
 
 
@@ -313,21 +315,23 @@ def take_image(
     *,
     window_steps: int = 0,
     holder: Mapping[str, Any] | None = None,
+    given_up: GivenUp | None = None,
 ) -> Taken:
     """Parks the rank, dumps it, lets it go. The job stands still only for this; it goes on whatever fails.
 
     `window_steps`: the parameters' hash is wanted that many whole steps later; asked for while the rank stands, for it
-    may come there before anybody could ask. `holder`: who captures, from `new_holder`. An image that no runtime could
-    restore is taken once more, and then refused.
+    may come there before anybody could ask. `holder`: who captures, from `new_holder`. `NotWaitedFor` soon after
+    `given_up` says so, except while the image is written. An image that no runtime could restore is taken once more,
+    and then refused.
     """
     held_by, engine = holder or new_holder(), choice.find()
-    with told_of_its_end(folder), alone_with_rank(socket_of(folder)):
-        taken = _take_once(engine, folder, images, say, patience, window_steps, held_by)
+    with told_of_its_end(folder), alone_with_rank(socket_of(folder), given_up=given_up):
+        taken = _take_once(engine, folder, images, say, patience, window_steps, held_by, given_up)
     if left := taken.report.unrestorable:
         say(f"rank {folder.name}: the checkpoint contains {left[0]}, which no replay can restore; taking another one")
         shutil.rmtree(images)
-        with told_of_its_end(folder), alone_with_rank(socket_of(folder)):
-            taken = _take_once(engine, folder, images, say, patience, window_steps, held_by)
+        with told_of_its_end(folder), alone_with_rank(socket_of(folder), given_up=given_up):
+            taken = _take_once(engine, folder, images, say, patience, window_steps, held_by, given_up)
     if left := taken.report.unrestorable:
         shutil.rmtree(images)
         raise CheckpointError(
@@ -346,26 +350,29 @@ def _take_once(
     patience: Patience,
     window_steps: int,
     holder: Mapping[str, Any],
+    given_up: GivenUp | None,
 ) -> Taken:
     pid = int(read_json(folder / "rank.json")["pid"])
     with AgentClient(socket_of(folder)) as agent:
         try:
-            agent.ask("park", lease_s=LEASE_S, **holder)  # its answer may come too late: then it is parked all the same
-            in_flight, is_parked = _wait_parked(agent, say, patience)
+            # Its answer may come too late: then it is parked all the same.
+            agent.ask("park", given_up=given_up, lease_s=LEASE_S, **holder)
+            in_flight, is_parked = _wait_parked(agent, say, patience, given_up)
             stands_since = time.monotonic_ns()
-            where = agent.ask("close_log", **holder)
+            where = agent.ask("close_log", given_up=given_up, **holder)
             moment = Moment(int(where["step"]), int(where["collective"]))
             if window_steps:
-                agent.ask("hash_at", step=step_after(moment, window_steps))
+                agent.ask("hash_at", given_up=given_up, step=step_after(moment, window_steps))
         except BaseException:
-            with suppress(PrismError):  # what was in hand says more
-                agent.ask("release", **holder)
+            # Also a rank that does not answer reads it, behind `park`, when it goes on. What was in hand says more.
+            with suppress(PrismError):
+                agent.ask("release", timeout_s=LEAVE_S, **holder)
             raise
         agent.leave()  # nothing of this connection is in the image
     try:
         report = engine.dump(pid, images, timeout_s=DUMP_BOUND_S)
     finally:
-        _release(folder, holder)
+        _release(folder, holder, given_up)
     paused = time.monotonic_ns() - stands_since
     cost = report()
     now = "the job continues" if is_parked and not in_flight else "the rank continues"
@@ -380,11 +387,14 @@ def _take_once(
     )
 
 
-def _release(folder: Path, holder: Mapping[str, Any]) -> None:
-    """A rank that has ended needs none, and its image may be whole."""
+def _release(folder: Path, holder: Mapping[str, Any], given_up: GivenUp | None) -> None:
+    """A rank that has ended needs none, and its image may be whole. One that was stopped meanwhile reads it when it
+    goes on."""
     try:
         with AgentClient(socket_of(folder)) as agent:
-            agent.ask("release", **holder)
+            agent.ask("release", given_up=given_up, **holder)
+    except NotWaitedFor:
+        return
     except RankLost:
         if not _ends_now(folder):
             raise
@@ -396,7 +406,9 @@ def new_holder() -> dict[str, Any]:
     return {"holder": os.getpid(), "holder_ticks": start_ticks(os.getpid()), "token": secrets.token_hex(8)}
 
 
-def _wait_parked(agent: AgentClient, say: Say, patience: Patience) -> tuple[list[int], bool]:
+def _wait_parked(
+    agent: AgentClient, say: Say, patience: Patience, given_up: GivenUp | None = None
+) -> tuple[list[int], bool]:
     """Until a thread is parked, none is on its way into a collective and nothing is in flight; what does not drain is
     captured in flight, as a hang is.
 
@@ -405,7 +417,7 @@ def _wait_parked(agent: AgentClient, say: Say, patience: Patience) -> tuple[list
     deadline = time.monotonic() + patience.park_s
     drained_by = 0.0
     while True:
-        status = agent.ask("status")
+        status = agent.ask("status", given_up=given_up)
         in_flight, on_its_way = list(status["in_flight"]), int(status.get("entering", 0))
         now = time.monotonic()
         if status["parked"] and not in_flight and not on_its_way:

@@ -9,21 +9,25 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from prismdbg.errors import RankLost, UsageError
+from prismdbg.protocol.client import NotWaitedFor
 
 BOUND_S = 10.0  # a dump takes about a second; a park longer
 POLL_S = 0.01
 
 
 @contextmanager
-def alone_with_rank(socket: Path, *, bound_s: float = BOUND_S) -> Iterator[None]:
+def alone_with_rank(
+    socket: Path, *, bound_s: float = BOUND_S, given_up: Callable[[], bool] | None = None
+) -> Iterator[None]:
     """Holds the lock beside the agent's `socket`; a process that is killed lets go of it.
 
-    `UsageError` where another one has it for that long; `RankLost` where the socket's folder is gone.
+    `UsageError` where another one has it for that long, `NotWaitedFor` where it is `given_up` meanwhile; `RankLost`
+    where the socket's folder is gone.
     """
     try:
         descriptor = os.open(socket.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -33,13 +37,13 @@ def alone_with_rank(socket: Path, *, bound_s: float = BOUND_S) -> Iterator[None]
         ) from error
     try:
         _give_to_owner(descriptor, socket.parent)
-        _take(descriptor, time.monotonic() + bound_s)
+        _take(descriptor, time.monotonic() + bound_s, given_up)
         yield
     finally:
         os.close(descriptor)
 
 
-def _take(descriptor: int, deadline: float) -> None:
+def _take(descriptor: int, deadline: float, given_up: Callable[[], bool] | None) -> None:
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -47,6 +51,8 @@ def _take(descriptor: int, deadline: float) -> None:
             if time.monotonic() > deadline:
                 hint = "try again when the other capture of this rank is done"
                 raise UsageError("the rank is being captured", hint=hint) from None
+            if given_up is not None and given_up():
+                raise NotWaitedFor("the wait for another capture of the rank was cancelled") from None
             time.sleep(POLL_S)
         else:
             return

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from prismdbg.errors import PrismError
-from prismdbg.jobs.capture.capture import Patience
+from prismdbg.jobs.capture.capture import GivenUp, Patience
 from prismdbg.jobs.capture.costs import checkpoint_slowdown
 from prismdbg.jobs.record import checkpoints
 from prismdbg.jobs.record.ledger import Ledger
 from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.plurals import counted
+from prismdbg.protocol.client import NotWaitedFor
 
 COSTS_KEPT = 100  # of checkpoints, in supervisor.json
 
@@ -32,22 +33,36 @@ class CheckpointRounds:
     def came_to(self, name: str, step: int) -> None:
         self._steps[name] = step
 
-    def take(self, processes: Mapping[str, RankProcess], patience: Patience, step_ns: int) -> None:
+    def take(
+        self, processes: Mapping[str, RankProcess], patience: Patience, step_ns: int, given_up: GivenUp | None = None
+    ) -> None:
         """Of every rank that has come past a multiple of `every` since its last one, one at a look, the one with the
         oldest: what happens meanwhile is seen first, and where images take longer than steps each rank still has its
-        turn. patience: with a rank that is slow to park. step_ns: of a step of the job."""
+        turn. patience: with a rank that is slow to park. step_ns: of a step of the job. given_up: there is something
+        else to do than to wait for a rank; its turn comes again."""
         if not self._every:
             return
         for name in sorted(self._steps, key=lambda name: self._taken_at.get(name, 0)):
             is_due = self._steps[name] // self._every > self._taken_at.get(name, 0) // self._every
             if is_due and processes[name].is_alive():
-                self._take(name, processes, patience, step_ns)
+                self._take(name, processes, patience, step_ns, given_up)
                 return
 
-    def _take(self, name: str, processes: Mapping[str, RankProcess], patience: Patience, step_ns: int) -> None:
-        step = self._taken_at[name] = self._steps[name]
+    def _take(
+        self,
+        name: str,
+        processes: Mapping[str, RankProcess],
+        patience: Patience,
+        step_ns: int,
+        given_up: GivenUp | None,
+    ) -> None:
+        before, step = self._taken_at.get(name, 0), self._steps[name]
+        self._taken_at[name] = step
         try:
-            taken = checkpoints.take(self._run, self._run.ranks / name, lambda _: None, patience)
+            taken = checkpoints.take(self._run, self._run.ranks / name, lambda _: None, patience, given_up)
+        except NotWaitedFor:
+            self._taken_at[name] = before
+            return
         except PrismError as error:
             if processes[name].is_alive():  # else it came to its end meanwhile
                 self._ledger.problem(f"no checkpoint of rank {name} at step {step}: {error}", error.hint)

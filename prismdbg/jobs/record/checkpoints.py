@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.capsule.partial import partial_folder
-from prismdbg.jobs.capture.capture import PATIENT, Patience, Say, Taken, agent_of, take_image, told_of_its_end
+from prismdbg.jobs.capture.capture import (
+    PATIENT,
+    GivenUp,
+    Patience,
+    Say,
+    Taken,
+    agent_of,
+    take_image,
+    told_of_its_end,
+)
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.model.moment import Moment
+from prismdbg.protocol.client import NotWaitedFor
 
 KEPT = 2
 
@@ -52,12 +63,15 @@ def list_checkpoints(run: RunFolder, folder: Path) -> list[Checkpoint]:
     return sorted(found, key=lambda checkpoint: checkpoint.past_records)
 
 
-def take(run: RunFolder, folder: Path, say: Say, patience: Patience = PATIENT) -> Checkpoint:
-    """A new checkpoint of a live rank; whole or not there. Drops the older ones that no incident needs."""
+def take(
+    run: RunFolder, folder: Path, say: Say, patience: Patience = PATIENT, given_up: GivenUp | None = None
+) -> Checkpoint:
+    """A new checkpoint of a live rank; whole or not there. Drops the older ones that no incident needs. `NotWaitedFor`
+    where it was `given_up` before there was an image."""
     home = run.checkpoints / folder.name
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with partial_folder(home / "checkpoint") as partial:
-        taken = take_image(folder, partial / "images", say, patience)
+        taken = take_image(folder, partial / "images", say, patience, given_up=given_up)
         write_json(partial / "checkpoint.json", _describe(taken))
         whole = home / str(taken.moment)
         shutil.rmtree(whole, ignore_errors=True)  # taken there before: a rank that waits does not get on
@@ -65,8 +79,9 @@ def take(run: RunFolder, folder: Path, say: Say, patience: Patience = PATIENT) -
     kept = _drop_old(run, folder)
     # Until one leads to a whole step before the newest one, an incident there is replayed from the start.
     since = kept[0].moment.step if kept[0].leads_to(kept[-1].moment.step) else 0
-    with told_of_its_end(folder), agent_of(folder) as agent:
-        agent.ask("keep_from", step=since)
+    # A rank that is not waited for keeps more than it needs to, until the next checkpoint at most.
+    with suppress(NotWaitedFor), told_of_its_end(folder), agent_of(folder, given_up=given_up) as agent:
+        agent.ask("keep_from", given_up=given_up, step=since)
     return kept[-1]
 
 

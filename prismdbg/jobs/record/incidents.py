@@ -13,7 +13,7 @@ from prismdbg.capsule.log.events import Event, Note, StepMark
 from prismdbg.capsule.log.notes import moment_of
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.diagnosis.wording import place
-from prismdbg.errors import UsageError
+from prismdbg.errors import INTERRUPTED, UsageError
 from prismdbg.jobs.record.nonfinite_watch import NonfiniteWatch
 from prismdbg.jobs.storage.run_folder import attempt_of
 from prismdbg.model.collective import Group, group_title
@@ -75,7 +75,7 @@ def _positive(text: str) -> float | None:
 class Wanted:
     """A capsule is wanted: of this log folder's rank, up to `last` (to the log's end where None). `died_with`: the exit
     code of a rank that died without a word, where it is known. `sent`: it sent the first NaN or Inf, and did not only
-    receive it. nth: of its kind in this attempt of the job."""
+    receive it. nth: of its kind in this attempt of the job. time_ns: when it happened, by CLOCK_MONOTONIC."""
 
     folder: str
     incident: Incident
@@ -83,6 +83,7 @@ class Wanted:
     died_with: int | None = None
     sent: bool = False
     nth: int = 1
+    time_ns: int = 0
 
 
 def _title(folder: str) -> str:
@@ -123,6 +124,7 @@ class _SlowStep:
     step: int
     took_ns: int
     median_ns: int
+    time_ns: int
 
 
 @dataclass(slots=True)
@@ -187,24 +189,40 @@ class _Attempt:
         what = f"{record.name} in group {group_title(found.groups, record.group)}, {record.moment}{place(record)}"
         text = f"{_title(found.folder)} {verb} the first NaN or Inf{since}: {what}{first.remark}"
         incident = Incident(kind=IncidentKind.NAN, text=text, moment=record.moment)
-        return [Wanted(folder=found.folder, incident=incident, last=record.moment, sent=found.sent, nth=first.nth)]
+        time_ns = found.seen_ns
+        return [
+            Wanted(
+                folder=found.folder,
+                incident=incident,
+                last=record.moment,
+                sent=found.sent,
+                nth=first.nth,
+                time_ns=time_ns,
+            )
+        ]
 
     def note_batch(self, folder: str, batch: Batch, groups: Mapping[str, Group], now_ns: int) -> None:
         self.note_waits(folder, batch.waited_ns)
         if "nan" in self.triggers:
             self._nonfinite.note_batch(folder, batch, groups, now_ns)
 
-    def note_scaler(self, folder: str) -> None:
-        self._nonfinite.note_scaler(folder)
+    def note_scaler(self, folder: str, *, several: bool) -> None:
+        self._nonfinite.note_scaler(folder, several=several)
 
-    def lost(self, folder: str, moment: Moment, how: str, died_with: int | None) -> list[Wanted]:
-        """A rank died without a word. What others raised meanwhile came of that; only the first counts."""
+    def note_skipped(self, folder: str, step: int | None) -> None:
+        """None where the note does not know."""
+        if step is not None:
+            self._nonfinite.note_skipped(folder, step)
+
+    def lost(self, folder: str, moment: Moment, how: str, died_with: int | None, time_ns: int) -> list[Wanted]:
+        """A rank died without a word; `how` follows its name. What others raised meanwhile came of that; only the
+        first counts."""
         if "exception" not in self.triggers or "exception" in self._fired:
             return []
         self._fired.add("exception")
         self._raised_since_ns = None
-        incident = Incident(kind=IncidentKind.LOST, text=f"{_title(folder)} died {how}", moment=moment)
-        return [Wanted(folder=folder, incident=incident, died_with=died_with)]
+        incident = Incident(kind=IncidentKind.LOST, text=f"{_title(folder)} {how}", moment=moment)
+        return [Wanted(folder=folder, incident=incident, died_with=died_with, time_ns=time_ns)]
 
     def note_raised(self, folder: str, note: Note, now_ns: int) -> None:
         wanted = "exception" in self.triggers or (_kind(note) is IncidentKind.OUT_OF_MEMORY and "oom" in self.triggers)
@@ -212,6 +230,11 @@ class _Attempt:
             self._raised.append((folder, note))
             if self._raised_since_ns is None:
                 self._raised_since_ns = now_ns
+
+    def before_the_end(self, now_ns: int, told_ns: int) -> list[Wanted]:
+        """What would have been decided soon, had the job not been told to end, at `told_ns`."""
+        found = [*self._first_raised(now_ns, ended=True), *self._slow_one(now_ns, ended=True)]
+        return [wanted for wanted in found if wanted.time_ns < told_ns]
 
     def _first_raised(self, now_ns: int, ended: bool) -> list[Wanted]:
         """Of those that raised; the peers of a rank that raises lose their connections to it, and raise, too."""
@@ -223,7 +246,7 @@ class _Attempt:
         folder, note = min(raised, key=lambda one: one[1].time_ns)
         text = f"{note.data.get('type')}: {note.data.get('text')}"
         incident = Incident(kind=_kind(note), text=text, moment=moment_of(note.data))
-        return [Wanted(folder=folder, incident=incident)]
+        return [Wanted(folder=folder, incident=incident, time_ns=note.time_ns)]
 
     def note_waits(self, folder: str, waited_ns: Mapping[int, int]) -> None:
         if "slow" in self.triggers and "slow" not in self._fired:
@@ -237,7 +260,9 @@ class _Attempt:
             return
         took, usual = found
         if took >= float(self.triggers["slow"]) * usual:
-            self._slow = _SlowStep(folder=folder, step=max(mark.step - 1, 0), took_ns=took, median_ns=usual)
+            self._slow = _SlowStep(
+                folder=folder, step=max(mark.step - 1, 0), took_ns=took, median_ns=usual, time_ns=mark.time_ns
+            )
             self._slow_since_ns = now_ns
 
     def _slow_one(self, now_ns: int, ended: bool) -> list[Wanted]:
@@ -253,7 +278,7 @@ class _Attempt:
             folder, longer_ns = least
             text += f"; the others waited {longer_ns / 1e9:.2f} s for {_title(folder)}"
         incident = Incident(kind=IncidentKind.SLOW, text=text, moment=Moment(slow.step))
-        return [Wanted(folder=folder, incident=incident, last=Moment(slow.step, 1 << 60))]
+        return [Wanted(folder=folder, incident=incident, last=Moment(slow.step, 1 << 60), time_ns=slow.time_ns)]
 
 
 @dataclass(slots=True)
@@ -265,6 +290,7 @@ class IncidentWatch:
     _attempts: dict[int, _Attempt] = field(default_factory=dict)
     _steps: StepTimes = field(default_factory=StepTimes)
     _groups: dict[str, dict[str, Group]] = field(default_factory=dict)  # by folder, then by name
+    interrupted_ns: list[int] = field(default_factory=list)  # when ranks ended of Ctrl-C, by CLOCK_MONOTONIC
 
     @property
     def settling(self) -> bool:
@@ -279,9 +305,14 @@ class IncidentWatch:
             case Group():
                 groups[event.name] = event
             case Note(kind="scaler"):
-                attempt.note_scaler(folder)
+                attempt.note_scaler(folder, several=bool(event.data.get("several")))
+            case Note(kind="skipped"):
+                attempt.note_skipped(folder, event.data.get("step"))
             case Note(kind="incident"):
                 attempt.note_raised(folder, event, now_ns)
+            case Note(kind="exit"):
+                if event.data.get("code") == INTERRUPTED:
+                    self.interrupted_ns.append(event.time_ns)
             case StepMark():
                 self._steps.add(folder, event)
                 attempt.note_step(folder, event, self._steps, now_ns)
@@ -296,18 +327,24 @@ class IncidentWatch:
             for wanted in self._attempts[number].due(now_ns, ended, usual_step_ns, is_over=number < max(self._attempts))
         ]
 
-    def due_at_the_end(self, now_ns: int) -> list[Wanted]:
-        """NaN or Inf that a gradient scaler has skipped so far, of a job that is told to end."""
+    def due_at_the_end(self, now_ns: int, told_ns: int) -> list[Wanted]:
+        """Of a job that is told to end, at `told_ns`: what had not settled and happened before, and NaN or Inf that a
+        gradient scaler has skipped so far."""
         usual_step_ns = self.median_step_ns()
         return [
             wanted
             for attempt in self._attempts.values()
-            for wanted in attempt.first_nonfinite(now_ns, ended=False, usual_step_ns=usual_step_ns, interrupted=True)
+            for wanted in (
+                *attempt.before_the_end(now_ns, told_ns),
+                *attempt.first_nonfinite(now_ns, ended=False, usual_step_ns=usual_step_ns, interrupted=True),
+            )
         ]
 
-    def lost(self, folder: str, moment: Moment, how: str, died_with: int | None = None) -> list[Wanted]:
+    def lost(
+        self, folder: str, moment: Moment, how: str, died_with: int | None = None, time_ns: int = 0
+    ) -> list[Wanted]:
         """A rank died without a word."""
-        return self._attempt(folder).lost(folder, moment, how, died_with)
+        return self._attempt(folder).lost(folder, moment, how, died_with, time_ns)
 
     def median_step_ns(self) -> int:
         """Of the last steps of all ranks; 0 where there are none yet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,16 @@ def told_together(deaths: Sequence[Death], now_ns: int, ends: Mapping[str, int] 
         return death.signal in ASKED and (near or now_ns - death.wall_ns <= TOGETHER_NS)
 
     return frozenset(death.name for death in deaths if is_told(death))
+
+
+def told_since(told_ns: int, seen_ns: Iterable[int]) -> int:
+    """When the job was told to end, at the earliest: what happened before has another cause.
+
+    told_ns: when the supervisor heard of it. seen_ns: when ranks ended as one does that is told to: a terminal, or a
+    scheduler that tells each process, reaches them by itself.
+    """
+    first_ns = min((ns for ns in seen_ns if told_ns - SLACK_NS <= ns), default=told_ns)
+    return min(first_ns, told_ns) - TOGETHER_NS
 
 
 def deaths_of(supervisor: Mapping[str, Any], attempt: int) -> dict[int, Death]:

@@ -72,7 +72,10 @@ class NonfiniteWatch:
     since_ns: int | None = None
     _pending: list[Nonfinite] = field(default_factory=list)
     _scalers: set[str] = field(default_factory=set)  # log folders of ranks with one
+    _several: set[str] = field(default_factory=set)  # of these, those whose scalers step several optimizers
     _begun: dict[str, int] = field(default_factory=dict)  # by folder, the step that began last
+    _marks: dict[str, int] = field(default_factory=dict)  # by folder, how many steps began
+    _late: dict[str, int] = field(default_factory=dict)  # by folder, a step that ended and may still be skipped
     _skipped: dict[str, list[int]] = field(default_factory=dict)  # by folder, steps
     _in_a_row: dict[str, int] = field(default_factory=dict)
     _clean: dict[str, int] = field(default_factory=dict)  # by folder, steps since a value was not finite
@@ -80,8 +83,21 @@ class NonfiniteWatch:
     _is_off: bool = False
     _since_step: int = 0
 
-    def note_scaler(self, folder: str) -> None:
+    def note_scaler(self, folder: str, *, several: bool = False) -> None:
+        """several: it steps more than one optimizer. A step ends with the first of them."""
         self._scalers.add(folder)
+        if several:
+            self._several.add(folder)
+
+    def note_skipped(self, folder: str, step: int) -> None:
+        """Another optimizer than the first was skipped, with the gradients of `step`."""
+        self.note_scaler(folder, several=True)
+        self._note_skipped(folder, step)
+
+    def _note_skipped(self, folder: str, step: int) -> None:
+        skipped = self._skipped.setdefault(folder, [])
+        skipped.append(step)
+        del skipped[:-_STEPS_KNOWN]
 
     def note_batch(self, folder: str, batch: Batch, groups: Mapping[str, Group], now_ns: int) -> None:
         """Collectives as they were issued, or as they were completed; what a device sends is known only then."""
@@ -96,23 +112,44 @@ class NonfiniteWatch:
                 self.since_ns = now_ns if self.since_ns is None else self.since_ns
 
     def note_step(self, folder: str, mark: StepMark) -> None:
-        before = self._begun.get(folder, 0)
+        """Steps that are marked by hand may have any numbers."""
+        ended = self._begun.get(folder, 0)
         self._begun[folder] = mark.step
+        self._marks[folder] = self._marks.get(folder, 0) + 1
         if mark.source is StepSource.SKIPPED_BY_SCALER:
             self._scalers.add(folder)
+            self._note_skipped(folder, ended)
+        late = self._late.pop(folder, None)
+        if late is not None:
+            self._settle(folder, late, mark.step)
+        if self._may_still_be_skipped(folder, ended):
+            self._late[folder] = ended
+        else:
+            self._settle(folder, ended, mark.step)
+
+    def _may_still_be_skipped(self, folder: str, ended: int) -> bool:
+        """The other optimizers follow the first one, which ends the step. In its first step, a rank has not said yet
+        whether it has others."""
+        may_have_others = folder in self._several or (folder in self._scalers and self._marks[folder] < 2)
+        return may_have_others and ended not in self._skipped.get(folder, ())
+
+    def _settle(self, folder: str, ended: int, begun: int) -> None:
+        """It is known what became of a step."""
+        if ended in self._skipped.get(folder, ()):
             self._in_a_row[folder] = self._in_a_row.get(folder, 0) + 1
-            skipped = self._skipped.setdefault(folder, [])
-            skipped.append(before)  # steps that are marked by hand may have any numbers
-            del skipped[:-_STEPS_KNOWN]
             return
-        self._pending = [one for one in self._pending if one.folder != folder or self._became(one) is not _Step.SKIPPED]
+        self._pending = [
+            one
+            for one in self._pending
+            if one.folder != folder or one.record.moment.step > ended or self._became(one) is not _Step.SKIPPED
+        ]
         if not self._pending:
             self.since_ns = None
         self._in_a_row[folder] = 0
         self._clean[folder] = self._clean.get(folder, 0) + 1
         if self._is_off and self._clean[folder] > CLEAN_STEPS:  # the first one ended what was not finite
             self._is_off = False
-            self._since_step = mark.step - CLEAN_STEPS
+            self._since_step = begun - CLEAN_STEPS
 
     def decide(self, now_ns: int, ended: bool, usual_step_ns: int, *, interrupted: bool = False) -> FirstOfThem | None:
         """Once what was seen has settled. interrupted: the job is told to end, and would have gone on; a single step
@@ -150,7 +187,9 @@ class NonfiniteWatch:
             return _Step.TAKEN
         if self._begun.get(one.folder, 0) <= step:
             return _Step.OPEN
-        return _Step.SKIPPED if step in self._skipped.get(one.folder, ()) else _Step.TAKEN
+        if step in self._skipped.get(one.folder, ()):
+            return _Step.SKIPPED
+        return _Step.OPEN if self._late.get(one.folder) == step else _Step.TAKEN
 
     def _forget_long_past(self, now_ns: int, usual_step_ns: int) -> None:
         """A step was skipped, and none came since: an evaluation, say. What the next one sends is told anew."""

@@ -24,23 +24,24 @@ from prismdbg.capsule.log.follower import LogFollower
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import HangPlace, JobStacks
 from prismdbg.diagnosis.hang import HangReport
+from prismdbg.diagnosis.wording import how_it_died
 from prismdbg.errors import NotReplayable, PrismError
 from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, capture, needed_by_captures
 from prismdbg.jobs.capture.states import list_states
 from prismdbg.jobs.record import checkpoints
 from prismdbg.jobs.record.checkpoint_rounds import CheckpointRounds
-from prismdbg.jobs.record.deaths import Death, DeathWatch, likely_first
+from prismdbg.jobs.record.deaths import ASKED, Death, DeathWatch, likely_first
 from prismdbg.jobs.record.file_system_timeout import why_unfinished
 from prismdbg.jobs.record.freeze import freeze, has_past, wanted_now
 from prismdbg.jobs.record.hangs import HangWatch
 from prismdbg.jobs.record.incident_command import IncidentCommand
 from prismdbg.jobs.record.incidents import IncidentWatch, Wanted
-from prismdbg.jobs.record.interruption import told_together
+from prismdbg.jobs.record.interruption import told_since, told_together
 from prismdbg.jobs.record.ledger import Entry, Ledger
 from prismdbg.jobs.record.nodes.among_nodes import AmongNodes, OnlyNode
 from prismdbg.jobs.record.nodes.membership import Member
 from prismdbg.jobs.record.stacks import take_stacks
-from prismdbg.jobs.record.steady_clock import wall_ns
+from prismdbg.jobs.record.steady_clock import monotonic_of, wall_ns
 from prismdbg.jobs.record.telemetry_sampler import TelemetrySampler
 from prismdbg.jobs.storage.peak import Peaks
 from prismdbg.jobs.storage.ranks_alive import RankProcess, was_replaced
@@ -53,6 +54,7 @@ from prismdbg.model.exit_code import as_shell
 from prismdbg.model.sizes import size
 
 POLL_S = 0.2
+POLL_NS = int(POLL_S * 1e9)
 PEAKS_NS = 1_000_000_000  # the kernel takes longer to tell of a process's memory than all else does
 WINDOW_BOUND_S = 60.0  # of a capture after a signal: nothing else is watched meanwhile
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -93,7 +95,9 @@ class Supervisor:
         self._processes: dict[str, RankProcess] = {}
         self._peaks = Peaks()
         self._saw_peaks_ns = 0
+        self._read_ns = 0
         self._deaths = DeathWatch()
+        self._deaths_seen = 0
         self._incidents = IncidentWatch(policy.triggers)
         self._hangs = HangWatch(policy.triggers.get("hang", ""))
         self._summarized: dict[str, int] = {}  # the segment that was written to when a log was summarized
@@ -199,12 +203,7 @@ class Supervisor:
         then they say nothing of who still waits."""
         now_ns = time.monotonic_ns()
         self._folders = self._nodes.own(at_once=ended)
-        for name, event in self._new_events():
-            self._nodes.feed(name, event)
-            self._incidents.feed(name, event, now_ns)
-            self._hangs.feed(name, event)
-            if isinstance(event, StepMark):
-                self._checkpoints.came_to(name, event.step)
+        self._read_events(now_ns)
         if ended or now_ns - self._saw_peaks_ns >= PEAKS_NS:
             self._saw_peaks_ns = now_ns
             self._look_at_peaks()
@@ -215,7 +214,7 @@ class Supervisor:
             if not self._is_noted:
                 self._is_noted = True  # before supervisors of other nodes decide about what follows
                 self._ledger.note(interrupted=self._interrupted)
-                for one in self._incidents.due_at_the_end(now_ns):
+                for one in (*lost, *self._incidents.due_at_the_end(now_ns, self._ends_since_ns())):
                     self._act_on(one)
             return
         for one in (*lost, *self._incidents.due(now_ns, ended)):
@@ -226,6 +225,21 @@ class Supervisor:
             self._look_for_hang(now_ns)
             self._capture_on_signal()
             self._take_checkpoints()
+
+    def _read_events(self, now_ns: int) -> None:
+        self._read_ns = now_ns
+        for name, event in self._new_events():
+            self._nodes.feed(name, event)
+            self._incidents.feed(name, event, now_ns)
+            self._hangs.feed(name, event)
+            if isinstance(event, StepMark):
+                self._checkpoints.came_to(name, event.step)
+
+    def _ends_since_ns(self) -> int:
+        """Of a job that was told to end, by CLOCK_MONOTONIC: how ranks end from then on is no incident."""
+        asked = [monotonic_of(death.wall_ns) for death in self._deaths.deaths() if death.signal in ASKED]
+        told_ns = monotonic_of(self._interrupted["wall_ns"])
+        return told_since(told_ns, (*asked, *self._incidents.interrupted_ns))
 
     def _new_events(self) -> list[tuple[str, Event]]:
         events = []
@@ -255,8 +269,12 @@ class Supervisor:
                     Thread(target=environment_of, args=(self._run, folder), daemon=True).start()
         failed: dict[int, list[Death]] = {}  # by attempt
         deaths = self._deaths.deaths()
+        self._deaths_seen = len(deaths)
+        before_ns = self._ends_since_ns() if self._told_to_end.is_set() else None
         for death in deaths:
             self._hangs.died(death.name)
+            if before_ns is not None and monotonic_of(death.wall_ns) >= before_ns:
+                continue
             if not self._processes[death.name].ended_by_itself():
                 failed.setdefault(attempt_of(death.name), []).append(death)
         told = told_together(deaths, wall_ns(), self._deaths.ends())
@@ -316,15 +334,17 @@ class Supervisor:
         if death.code == 0:  # nobody was killed: its log could not be written to the end
             self._ledger.problem(f"rank {death.name} ended with exit code 0, and its log has no end")
             return []
-        how = "without an error message: killed from outside?"
-        return self._incidents.lost(death.name, process.last_moment(), how, death.code)
+        how = how_it_died(death.signal, death.code)
+        time_ns = monotonic_of(death.wall_ns)
+        return self._incidents.lost(death.name, process.last_moment(), how, death.code, time_ns)
 
     def _act_on(self, wanted: Wanted) -> None:
         inside = self._processes[wanted.folder].raised_in_collective() if wanted.folder in self._processes else None
         self._nodes.share(wanted, inside, lambda: self._make_capsule(wanted))
 
     def _make_capsule(self, wanted: Wanted) -> None:
-        if self._told_to_end.is_set() and wanted.incident.kind is not IncidentKind.NAN:  # while another one was made
+        is_late = self._told_to_end.is_set() and wanted.time_ns >= self._ends_since_ns()
+        if is_late and wanted.incident.kind is not IncidentKind.NAN:  # it was told while another one was made
             return
         with self._incident(wanted.incident, [wanted.folder]) as entry:
             self._freeze(entry, wanted)
@@ -350,10 +370,30 @@ class Supervisor:
 
     def _take_checkpoints(self) -> None:
         """None while an incident settles or a hang is near, for a checkpoint may drop what lies before it."""
-        if self._told_to_end.is_set():
-            return
-        if not self._incidents.settling and not self._hangs.suspects(time.monotonic_ns()):
-            self._checkpoints.take(self._processes, self._hangs.patience, self._incidents.median_step_ns())
+        if not self._has_else_to_do():
+            step_ns = self._incidents.median_step_ns()
+            self._checkpoints.take(self._processes, self._hangs.patience, step_ns, self._reads_of_else_to_do)
+
+    def _reads_of_else_to_do(self) -> bool:
+        """Asked again and again while a rank is waited for that is to be checkpointed, and may never answer: events are
+        read meanwhile, and no incident is seen later for it."""
+        if (now_ns := time.monotonic_ns()) - self._read_ns >= POLL_NS:
+            self._read_events(now_ns)
+            return self._has_else_to_do()
+        return self._is_asked
+
+    def _has_else_to_do(self) -> bool:
+        return (
+            self._is_asked
+            or self._nodes.has_to_decide
+            or self._incidents.settling
+            or self._hangs.suspects(time.monotonic_ns())
+            or len(self._deaths.deaths()) > self._deaths_seen
+        )
+
+    @property
+    def _is_asked(self) -> bool:
+        return self._told_to_end.is_set() or self._asked_by_signal or self._ended.is_set()
 
     def _look_for_hang(self, now_ns: int) -> None:
         if self._told_to_end.is_set():

@@ -31,6 +31,7 @@ from prismdbg.rank.recording import seeds, started_in, state_hash
 from prismdbg.rank.recording.opened_files import OpenedFiles
 from prismdbg.rank.recording.own_process import own_start_ticks
 from prismdbg.rank.recording.recorder import Recorder
+from prismdbg.rank.recording.scaler_notes import ScalerNotes
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.from_start import MemoryFromStart
@@ -134,7 +135,7 @@ class Recording:
         if self.memory is not None:
             self.note("memory", **self.memory.claim(folder))
         seeds.listen(lambda name, state: self.note("seed", name=name, state=state))
-        COUNTER.listen_to_scaler(lambda: self.note("scaler"))
+        COUNTER.listen_to_scaler(ScalerNotes(self.note, self.recorder.stats))
         self.opened_files.listen(self._note_path)
         self._serve(self, socket_path)
 

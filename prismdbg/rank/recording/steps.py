@@ -15,6 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from prismdbg.capsule.log.format import StepSource
 from prismdbg.rank.program.isolation import ours
+from prismdbg.rank.recording.scaler_notes import Nobody, ScalerListener
 
 Listener = Callable[[int, StepSource], None]
 
@@ -39,22 +40,28 @@ class StepCounter:
         self.optimizer: weakref.ref[Any] | None = None
         self.by_hand = False
         self._listeners: list[Listener] = []
+        self._before = 0  # the step before the present one
         self._in_scaler = False
+        self._scales_the_first = False
         self._stepped = False
         self._begun = False
         self._refused = False
         self._has_scaler = False
+        self._has_several = False  # optimizers under gradient scalers
         self._was_skipped = False  # the optimizer's step in the present step, by a gradient scaler
-        self._scaler_listener: Callable[[], None] = lambda: None
+        self._scaler_listener: ScalerListener = Nobody()
 
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
-    def listen_to_scaler(self, listener: Callable[[], None]) -> None:
-        """Called once: when the program makes a gradient scaler, at once if it has one."""
+    def listen_to_scaler(self, listener: ScalerListener) -> None:
+        """Told once when the program makes a gradient scaler, and when that steps a second optimizer; at once if it has
+        already."""
         self._scaler_listener = listener
         if self._has_scaler:
-            listener()
+            listener.found()
+        if self._has_several:
+            listener.has_several()
 
     def install(self) -> None:
         register_optimizer_step_post_hook(self._after_optimizer)
@@ -89,7 +96,7 @@ class StepCounter:
     def _after_optimizer(self, optimizer: Any, *_: Any) -> None:
         if self._in_scaler:  # it, or what it wraps
             self._stepped = not _was_told_to_skip(optimizer)
-        elif self._is_the_first(optimizer):
+        if not (self._in_scaler and self._scales_the_first) and self._is_the_first(optimizer):
             self._count(StepSource.OPTIMIZER)
 
     def _is_the_first(self, optimizer: Any) -> bool:
@@ -102,7 +109,7 @@ class StepCounter:
     def _found(self, scaler: Any) -> None:
         if not self._has_scaler and getattr(scaler, "_enabled", False):
             self._has_scaler = True
-            self._scaler_listener()
+            self._scaler_listener.found()
 
     def _wrap_scaler(self) -> None:
         original, original_init = torch.amp.GradScaler.step, torch.amp.GradScaler.__init__
@@ -116,7 +123,8 @@ class StepCounter:
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             self._found(scaler)  # one that was copied or loaded was not made
             first = self._is_the_first(optimizer)
-            self._in_scaler, self._stepped = first, False
+            gradients_of = 0 if first else self._scales_another()
+            self._in_scaler, self._scales_the_first, self._stepped = True, first, False
             try:
                 result = original(scaler, optimizer, *args, **kwargs)
             finally:
@@ -124,17 +132,27 @@ class StepCounter:
             if first:
                 self._was_skipped = not self._stepped
                 self._count(StepSource.OPTIMIZER if self._stepped else StepSource.SKIPPED_BY_SCALER)
+            elif not self._stepped and _tells_its_steps(optimizer):
+                self._scaler_listener.skipped(gradients_of)
             return result
 
         torch.amp.GradScaler.step = step
         torch.amp.GradScaler.__init__ = init
+
+    def _scales_another(self) -> int:
+        """The step whose gradients an optimizer gets that is not the first: the one that the first has just ended,
+        where nothing came since."""
+        if not self._has_several:
+            self._has_several = True
+            self._scaler_listener.has_several()
+        return self.step if self._scaler_listener.has_collectives() else self._before
 
     def _count(self, source: StepSource) -> None:
         if not self.by_hand:
             self._begin(self.step + 1, source)
 
     def _begin(self, step: int, source: StepSource) -> None:
-        self.step, self._begun, self._was_skipped = step, True, False
+        self._before, self.step, self._begun, self._was_skipped = self.step, step, True, False
         for listener in self._listeners:
             listener(step, source)
 
@@ -147,6 +165,11 @@ def _was_told_to_skip(optimizer: Any) -> bool:
         return False
     with ours():
         return bool(found)
+
+
+def _tells_its_steps(optimizer: Any) -> bool:
+    """Of another object than torch's optimizers nobody knows whether it was stepped."""
+    return any(isinstance(one, torch.optim.Optimizer) for one in (optimizer, getattr(optimizer, "optimizer", None)))
 
 
 COUNTER = StepCounter()

@@ -92,7 +92,8 @@ def test_a_rank_that_is_killed(tmp_path: Path) -> None:
         os.kill(job.pid(1), signal.SIGKILL)
         ended = job.end()
         assert ended.code == 1
-        assert "rank 1 died without an error message" in ended.output
+        assert "rank 1 died without an error message: killed by SIGKILL" in ended.output
+        assert "rank 1 died without an error message: killed by SIGKILL" in prismdbg("why", job.run.path).out
         states = {state["name"]: state for state in prismdbg("status", job.run.path, "--json").json["ranks"]}
         assert states["1"]["state"] == "died"
         assert states["1"]["steps"] > 5 and not states["1"]["lost"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from pathlib import Path
 
 import psutil
@@ -70,6 +71,26 @@ def test_a_signal_that_ends_the_job_is_passed_on_and_is_no_incident(tmp_path: Pa
         assert job.end(60).code != 0
         assert job.supervisor["incidents"] == [] and job.capsules == []
         assert not any(_lives(rank) for rank in ranks)
+
+
+def test_an_exception_just_before_the_signal_is_captured(tmp_path: Path) -> None:
+    """Within the second in which the supervisor waits for what other logs say. The launcher still ends rank 0."""
+    job_line = torchrun(PARTS / "incidents.py", "oom", ranks=2)
+    with recording(job_line, tmp_path, "--window", "all") as job:
+        job.wait_for_step(1, 14)
+        before_s = 0.1  # later than that, a terminal may have told the ranks first
+
+        def has_raised() -> bool:
+            raised = [note.time_ns for note in job.log(1).notes if note.kind == "incident"]
+            return bool(raised) and time.monotonic_ns() - raised[0] > before_s * 1e9
+
+        job.wait_for(has_raised, 60, "rank 1 to raise")
+        job.job.process.send_signal(signal.SIGTERM)
+        assert job.end(60).code != 0
+        assert job.supervisor["interrupted"]["signal"] == signal.SIGTERM
+        (incident,) = job.supervisor["incidents"]
+        assert (incident["kind"], incident["ranks"]) == ("oom", [1])
+        assert len(job.capsules) == 1
 
 
 def test_ranks_that_their_launcher_ends_when_it_is_told_to_are_no_incident(tmp_path: Path) -> None:

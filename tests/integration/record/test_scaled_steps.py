@@ -13,13 +13,13 @@ from prismdbg.capsule.log.format import StepSource
 
 pytestmark = pytest.mark.job
 
-PROGRAM = Path(__file__).parents[1] / "programs" / "scaled_steps.py"
+PROGRAMS = Path(__file__).parents[1] / "programs"
 TAKEN, SKIPPED = StepSource.OPTIMIZER, StepSource.SKIPPED_BY_SCALER
 
 
 @pytest.mark.parametrize("how", ["plain", "fused", "wrapped"])
 def test_a_skipped_step_is_a_step_and_named_as_skipped(how: str, tmp_path: Path) -> None:
-    with recording(forked(PROGRAM, how, ranks=2), tmp_path, "--window", "all") as job:
+    with recording(forked(PROGRAMS / "scaled_steps.py", how, ranks=2), tmp_path, "--window", "all") as job:
         ended = job.end()
     assert ended.lines("unchanged") == ["unchanged in [1]"] * 2, ended.output[-3000:]
     for rank in range(2):
@@ -31,3 +31,17 @@ def test_a_skipped_step_is_a_step_and_named_as_skipped(how: str, tmp_path: Path)
     assert "the gradient scaler of rank 1 skipped the optimizer at the end of step 1" in told
     replayed = prismdbg("replay", job.run.path, "--rank", "0", "--runtime", "local")
     assert replayed.code == 0 and "identical up to 3.1" in replayed.out, replayed.out + replayed.err
+
+
+@pytest.mark.parametrize(("how", "step"), [("together", 3), ("in_turn", 4)])
+def test_an_overflow_of_a_second_optimizer_is_no_incident(how: str, step: int, tmp_path: Path) -> None:
+    with recording(forked(PROGRAMS / "scaled_pair.py", how, ranks=2), tmp_path, "--trigger", "nan") as job:
+        ended = job.end()
+        assert ended.lines("scale") == ["scale 2"] * 2, ended.output[-3000:]
+        assert job.supervisor["incidents"] == []
+    for rank in range(2):
+        log = job.log(rank)
+        assert {mark.source for mark in log.steps} == {TAKEN}
+        assert [note.data["step"] for note in log.notes if note.kind == "skipped"] == [step]
+    told = prismdbg("why", job.run.path).out
+    assert f"the gradient scaler of rank 1 skipped one of its optimizers at the end of step {step}" in told, told

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logs import MILLISECOND_NS, WORLD, Job, Tensors, chain_of_waits, circle_of_waits
 
+from prismdbg.capsule.log.events import Note
 from prismdbg.capsule.log.format import StepSource
 from prismdbg.diagnosis.delays import Delay
 from prismdbg.diagnosis.evidence import Evidence
@@ -333,6 +334,21 @@ def scaled_steps(job: Job, parts: Sequence[tuple[str, int]]) -> None:
 
 
 class TestNonfinite:
+    def test_a_second_optimizer_that_was_skipped_is_told_as_one_of_several(self) -> None:
+        job = Job(2)
+        job.steps(3)
+        job.call(sends_nan={1}, receives_nan=job.ranks)
+        for rank in job.ranks:
+            job.next_step(rank)
+            job.logs[rank].notes.append(Note("skipped", job.now_ns, {"step": 3}))
+        job.steps(2)
+
+        nan = only(diagnose(evidence(job)), FirstNonfinite)
+
+        assert nan.was_skipped and nan.was_another and not nan.lasted
+        assert "skipped one of its optimizers at the end of step 3" in nan.lines[-1]
+        assert "that optimizer's parameters did not change" in nan.lines[-1]
+
     def test_who_sent_it_and_who_only_received_it(self) -> None:
         job = Job(4)
         job.steps(3)

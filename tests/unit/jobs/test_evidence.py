@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
@@ -76,6 +77,29 @@ def test_a_rank_whose_recording_ended_is_silent_only_where_it_failed(
     supervisor(tmp_path, exit_code=1, deaths=["1"], how_they_died=[{"rank": "1", "wall_ns": 9, "signal": None, **how}])
 
     assert gather(tmp_path).silent == silent
+
+
+@pytest.mark.parametrize(
+    ("number", "how"),
+    [
+        (signal.SIGKILL, "killed by SIGKILL"),
+        (signal.SIGABRT, "aborted (SIGABRT), a crash in native code"),
+        (signal.SIGSEGV, "SIGSEGV, a crash in native code"),
+        (40, "killed by signal 40"),
+        (None, "killed from outside, or a crash in native code"),
+    ],
+)
+def test_the_signal_that_a_rank_died_of_is_named_where_it_is_known(
+    number: int | None, how: str, tmp_path: Path
+) -> None:
+    rank_folder(tmp_path, "0").note("exit", code=0)
+    rank_folder(tmp_path, "1")
+    died = [{"rank": "1", "wall_ns": 9, "signal": number, "code": None if number is None else 128 + number}]
+    supervisor(tmp_path, exit_code=1, deaths=["1"], how_they_died=died)
+
+    found = diagnose(gather(tmp_path)).verdicts[0]
+
+    assert found.text == f"rank 1 died without an error message: {how}"
 
 
 @pytest.mark.parametrize(("exit_code", "silent"), [(0, set()), (1, {1})])

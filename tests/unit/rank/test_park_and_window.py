@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from waiting import wait_for
 
 from prismdbg.errors import FacilityError, UsageError, WaitTimeout
 from prismdbg.jobs.capture import capture
-from prismdbg.protocol.client import AgentError
+from prismdbg.protocol.client import AgentError, NotWaitedFor
 from prismdbg.protocol.wire import Message
 from prismdbg.rank import recording_verbs
 from prismdbg.rank.agent import Agent
@@ -207,6 +208,26 @@ def test_a_park_whose_answer_fails_is_released(tmp_path: Path, monkeypatch: pyte
     assert told.recorder.parks == [True, False]
 
 
+def test_a_rank_that_does_not_answer_holds_nobody_up_and_is_not_left_parked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was stopped, or held Python's lock, when it was asked. It reads the requests when it goes on, and nobody is
+    there any more."""
+    told, agent = recording(), Agent(tmp_path / "0.sock")
+    agent.verbs |= verbs_of(told, agent)
+    (tmp_path / "rank.json").write_text(json.dumps(describe_process(0, agent.path, "python")))
+    monkeypatch.setattr(capture.choice, "find", object)
+    began = time.monotonic()
+    with pytest.raises(NotWaitedFor):
+        capture.take_image(
+            tmp_path, tmp_path / "images", lambda _: None, given_up=lambda: time.monotonic() > began + 0.3
+        )
+    assert time.monotonic() - began < 0.3 + capture.LEAVE_S + 2
+    assert told.recorder.parks == []
+    agent.start()
+    wait_for(lambda: told.recorder.parks == [True, False], 10, "the rank to be parked and released")
+
+
 def test_a_restored_process_is_told_by_its_start_or_else_by_its_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     process = OwnProcess()
     assert not process.is_restored
@@ -267,7 +288,8 @@ class Asked:
     def __init__(self, *answers: tuple[int, list[int], int]) -> None:
         self._answers = list(answers)
 
-    def ask(self, verb: str) -> dict[str, Any]:
+    def ask(self, verb: str, *, given_up: object) -> dict[str, Any]:
+        assert given_up is None
         assert verb == "status"
         parked, in_flight, entering = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         return {"parked": parked, "in_flight": in_flight, "entering": entering}
@@ -293,8 +315,8 @@ def test_a_dump_is_refused_while_somebody_is_on_its_way() -> None:
 
 def test_a_rank_of_an_older_version_does_not_say_who_is_on_its_way() -> None:
     class Older(Asked):
-        def ask(self, verb: str) -> dict[str, Any]:
-            answer = super().ask(verb)
+        def ask(self, verb: str, *, given_up: object) -> dict[str, Any]:
+            answer = super().ask(verb, given_up=given_up)
             return {"parked": answer["parked"], "in_flight": answer["in_flight"]}
 
     assert Older((1, [], 0)).wait() == ([], True)

@@ -5,26 +5,35 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event as Flag
+from threading import Timer
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from logs import lone_collective
 from tiny_log import TinyLog
+from waiting import wait_for
 
+from prismdbg.capsule.log.batch import Batch
+from prismdbg.capsule.log.events import Event, Note
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.checkpoint.engine import DumpReport
 from prismdbg.jobs.capture.assemble import Ingredients
 from prismdbg.jobs.capture.capture import PATIENT, Patience, Taken
 from prismdbg.jobs.record import checkpoints, freeze
 from prismdbg.jobs.record.checkpoints import KEPT, Checkpoint, list_checkpoints
+from prismdbg.jobs.record.deaths import Death
 from prismdbg.jobs.record.hangs import HangWatch
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.log.summary import summarize
+from prismdbg.model.collective import Group
 from prismdbg.model.moment import Moment
+from prismdbg.protocol.client import NotWaitedFor
 
 MOMENTS = [Moment(4, 2), Moment(8, 2), Moment(8, 2), Moment(12, 2)]
 
@@ -34,14 +43,14 @@ class Agent:
 
     asked: list[tuple[str, dict[str, Any]]] = []
 
-    def __init__(self, _: Path) -> None: ...
+    def __init__(self, _: Path, *, given_up: object) -> None: ...
 
     def __enter__(self) -> Agent:
         return self
 
     def __exit__(self, *_: object) -> None: ...
 
-    def ask(self, verb: str, **arguments: Any) -> dict[str, Any]:
+    def ask(self, verb: str, *, given_up: object, **arguments: Any) -> dict[str, Any]:
         self.asked.append((verb, arguments))
         return {}
 
@@ -52,7 +61,7 @@ def rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Moment]]:
     moments = list(MOMENTS)
     taken = iter(range(len(moments)))
 
-    def take_image(_folder: Path, images: Path, _say: object, _patience: Patience) -> Taken:
+    def take_image(_folder: Path, images: Path, _say: object, _patience: Patience, *, given_up: object) -> Taken:
         number = next(taken)
         images.mkdir(parents=True)
         (images / "pages-1.img").write_text(str(number))
@@ -201,6 +210,7 @@ class Watched:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, hang: str) -> None:
         self.taken: list[tuple[str, Patience]] = []
+        self.answers: Flag | None = None
         monkeypatch.setattr(checkpoints, "take", self._take)
         job = subprocess.Popen([sys.executable, "-c", ""])
         job.wait()
@@ -214,8 +224,14 @@ class Watched:
         for name in "01":
             self.supervisor._checkpoints.came_to(name, step)
 
-    def _take(self, _run: RunFolder, folder: Path, _say: object, patience: Patience) -> Checkpoint:
+    def _take(
+        self, _run: RunFolder, folder: Path, _say: object, patience: Patience, given_up: Callable[[], bool]
+    ) -> Checkpoint:
         self.taken.append((folder.name, patience))
+        if (answers := self.answers) is not None:
+            wait_for(lambda: given_up() or answers.is_set(), 30, "an answer, or something else to do")
+            if not answers.is_set():
+                raise NotWaitedFor("nobody waits any more")
         return Checkpoint(path=folder, moment=Moment(5), past_records=1, in_flight=(), paused_ns=1, images_bytes=1)
 
     def look(self) -> list[str]:
@@ -246,3 +262,84 @@ def test_none_while_somebody_waits_too_long(tmp_path: Path, monkeypatch: pytest.
         patch.setattr(HangWatch, "suspects", lambda _self, now_ns: now_ns <= time.monotonic_ns())
         assert watched.look() == []
     assert watched.look() == ["0"]
+
+
+class Log:
+    """What of a rank's log is read next."""
+
+    segment = 0
+
+    def __init__(self, *events: Event) -> None:
+        self._events = list(events)
+
+    def poll(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+
+def _read(watched: Watched, *events: Event) -> None:
+    watched.supervisor._readers["0"] = Log(*events)  # type: ignore[assignment]
+    watched.supervisor._folders = [Path("0")]
+
+
+def _raises(watched: Watched) -> None:
+    _read(watched, Note("incident", 1, {"type": "ValueError", "text": ""}))
+
+
+def _sends_nan(watched: Watched) -> None:
+    _read(watched, Batch(notable=[lone_collective(sent_nonfinite=True)], nonfinite=True))
+
+
+def _waits_too_long(watched: Watched) -> None:
+    waiting = lone_collective(time_created_ns=time.monotonic_ns() - 6 * 10**9)
+    _read(watched, Group(name=waiting.group, ranks=(0, 1)), Batch(open=[waiting], last=waiting))
+
+
+def _dies(watched: Watched) -> None:
+    watched.supervisor._deaths._dead.append(Death(name="1", wall_ns=1, signal=9))
+
+
+def _is_asked_for_capsules(watched: Watched) -> None:
+    watched.supervisor._asked_by_signal = True
+
+
+def _is_told_to_end(watched: Watched) -> None:
+    watched.supervisor._told_to_end.set()
+
+
+def _ends(watched: Watched) -> None:
+    watched.supervisor._ended.set()
+
+
+HAPPENS = [_raises, _sends_nan, _waits_too_long, _dies, _is_asked_for_capsules, _is_told_to_end, _ends]
+
+
+@pytest.mark.parametrize("happens", HAPPENS)
+def test_a_rank_that_does_not_answer_is_not_waited_for_once_something_happens(
+    happens: Callable[[Watched], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(tmp_path, monkeypatch, "10s")
+    watched.supervisor._incidents.triggers = {"nan": "", "exception": ""}
+    watched.answers = Flag()
+    later = Timer(0.1, happens, (watched,))
+    later.start()
+    watched.look()
+    later.join()
+    assert [name for name, _ in watched.taken] == ["0"]
+    assert watched.supervisor._has_else_to_do()
+    assert watched.look() == ["0"]
+
+
+def test_a_rank_that_was_given_up_has_its_turn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(tmp_path, monkeypatch, "10s")
+    watched.answers = Flag()
+    _is_asked_for_capsules(watched)
+    assert watched.look() == []
+    watched.supervisor._asked_by_signal = False
+    later = Timer(0.1, _is_asked_for_capsules, (watched,))
+    later.start()
+    assert watched.look() == ["0"]
+    watched.supervisor._asked_by_signal = False
+    watched.answers.set()
+    assert watched.look() == ["0", "0"]
+    assert watched.look() == ["0", "0", "1"]

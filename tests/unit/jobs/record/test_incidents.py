@@ -63,10 +63,10 @@ def test_of_those_that_raised_the_first_is_the_incident_whatever_log_was_read_fi
 def test_a_rank_that_died_without_a_word_is_why_the_others_raised() -> None:
     watch = IncidentWatch(ALL)
     watch.feed("0", raised(200, "Connection closed by peer"), NOW)
-    (wanted,) = watch.lost("1", Moment(3, 1), "without a word")
+    (wanted,) = watch.lost("1", Moment(3, 1), "died without a word")
     assert (wanted.folder, wanted.incident.kind) == ("1", IncidentKind.LOST)
     assert watch.due(NOW + SETTLE_NS, ended=False) == []
-    assert watch.lost("2", Moment(3, 1), "without a word") == []
+    assert watch.lost("2", Moment(3, 1), "died without a word") == []
 
 
 @pytest.mark.parametrize("ends", ["raises", "dies"])
@@ -82,9 +82,9 @@ def test_an_exception_of_a_thread_hides_nothing_that_comes_later(ends: str) -> N
         watch.feed("1", raised(300, "the cause"), NOW)
         (wanted,) = settled(watch)
         assert wanted.incident.text == "RuntimeError: the cause"
-        assert watch.lost("1", Moment(3, 1), "without a word") == []
+        assert watch.lost("1", Moment(3, 1), "died without a word") == []
     else:
-        (wanted,) = watch.lost("1", Moment(3, 1), "without a word")
+        (wanted,) = watch.lost("1", Moment(3, 1), "died without a word")
         assert wanted.incident.kind == IncidentKind.LOST
 
 
@@ -109,7 +109,7 @@ def test_each_attempt_of_a_restarted_job_has_its_own() -> None:
     found = watch.due(NOW, ended=True)
     assert [(w.folder, w.incident.kind) for w in found] == [("0.1", "exception"), ("2.1", "nan")]
     assert found[1].incident.text.startswith("rank 2 (attempt 2) sends the first NaN")
-    (lost,) = watch.lost("1.2", Moment(3, 1), "without a word")
+    (lost,) = watch.lost("1.2", Moment(3, 1), "died without a word")
     assert lost.incident.text == "rank 1 (attempt 3) died without a word"
 
 

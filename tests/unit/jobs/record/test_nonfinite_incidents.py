@@ -99,8 +99,9 @@ def test_what_lasts_when_the_job_is_told_to_end_is_an_incident(skipped: int, wan
     job = Job(scales=True)
     job.steps(3)
     job.steps(skipped, SKIPPED)
-    assert [str(one.incident.moment) for one in job.watch.due_at_the_end(job.now_ns)] == wanted
-    assert job.watch.due_at_the_end(job.now_ns) == []
+    told = job.watch.due_at_the_end(job.now_ns, job.now_ns)
+    assert [str(one.incident.moment) for one in told] == wanted
+    assert job.watch.due_at_the_end(job.now_ns, job.now_ns) == []
 
 
 def test_a_restart_ends_what_the_attempt_before_it_left_open() -> None:
@@ -167,3 +168,63 @@ def test_who_sent_it_is_named_although_only_that_rank_skips_the_step() -> None:
         job.watch.feed(folder, StepMark(1, job.now_ns, source), job.now_ns)
     job.look(SETTLE_NS)
     assert [wanted.folder for wanted in job.wanted] == ["1"]
+
+
+class Pair(Job):
+    """Each step has two optimizers under the scaler: the first one ends it, then comes the second one."""
+
+    def __init__(self, *, in_turn: bool) -> None:
+        super().__init__(scales=True)
+        self.in_turn = in_turn
+
+    def iterate(self, count: int, *, skips: bool = False, late_s: int = 0) -> None:
+        """skips: the second one. late_s: so long it is not known."""
+        for _ in range(count):
+            if skips and not self.in_turn:
+                self.sends()
+            self.ends_step()
+            if skips and self.in_turn:
+                self.sends()
+            self.look(late_s * SETTLE_NS)
+            for folder in ("0", "1"):
+                if self.step == 1:
+                    self.watch.feed(folder, Note("scaler", 1, {"several": True}), self.now_ns)
+                if skips:
+                    step = self.step - (not self.in_turn)
+                    self.watch.feed(folder, Note("skipped", 1, {"step": step}), self.now_ns)
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+@pytest.mark.parametrize("before", [0, 3])
+def test_an_overflow_of_a_second_optimizer_is_none(in_turn: bool, before: int) -> None:
+    job = Pair(in_turn=in_turn)
+    job.iterate(before)
+    job.iterate(1, skips=True, late_s=3)
+    job.iterate(3)
+    job.look(SETTLE_NS)
+    assert job.wanted == [] and not job.watch.settling
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_a_second_optimizer_that_is_skipped_in_a_row_is_an_incident(in_turn: bool) -> None:
+    job = Pair(in_turn=in_turn)
+    job.iterate(3)
+    job.iterate(SKIPPED_IN_A_ROW, skips=True)
+    assert job.wanted == []
+    job.iterate(2)
+    assert job.moments == [f"{4 if in_turn else 3}.1"]
+    assert f"the gradient scaler skipped {SKIPPED_IN_A_ROW} steps in a row" in job.wanted[0].incident.text
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_what_neither_of_two_optimizers_skips_is_an_incident(ended: bool) -> None:
+    job = Pair(in_turn=False)
+    job.iterate(3)
+    job.sends()
+    job.iterate(1)
+    assert job.wanted == []
+    if ended:
+        job.look(0, ended=True)
+    else:
+        job.iterate(1)
+    assert job.moments == ["3.1"]

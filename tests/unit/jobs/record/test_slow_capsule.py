@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tiny_log import TinyLog
@@ -16,13 +17,16 @@ from tiny_log import TinyLog
 from prismdbg.capsule.log import format as fmt
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.record import supervisor as supervisor_module
+from prismdbg.jobs.record.deaths import Death
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.record.record import RecordRequest, prepare
+from prismdbg.jobs.record.steady_clock import wall_ns
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.model.moment import Moment
 
 SECOND_NS = 1_000_000_000
-TRIGGERS = {"nan": "", "hang": "5s"}
+TRIGGERS = {"nan": "", "hang": "5s", "exception": "", "slow": "3"}
 
 
 class Watched:
@@ -51,6 +55,25 @@ class Watched:
         self.during()
         self.now_ns += 60 * SECOND_NS
         raise CapsuleError("nothing was kept")
+
+    def raises(self, at_s: float) -> None:
+        self.logs[0].note("incident", incident="exception", type="ValueError", text="", time_ns=int(at_s * SECOND_NS))
+
+    def dies(self, at_s: float, number: int) -> None:
+        self.now_ns = int(at_s * SECOND_NS)
+        self.supervisor._deaths._dead.append(Death(name="0", wall_ns=wall_ns(), signal=number))
+        self.supervisor._processes["0"] = SimpleNamespace(  # type: ignore[assignment]
+            ended_by_itself=lambda: False,
+            died_without_a_word=lambda: True,
+            raised_in_collective=lambda: None,
+            last_moment=lambda: Moment(0, 2),
+            is_alive=lambda: False,
+            pid=None,
+        )
+
+    def is_told_to_end(self, at_s: float, number: int = signal.SIGTERM) -> None:
+        self.now_ns = int(at_s * SECOND_NS)
+        self.supervisor._forward(number, None)
 
     def look(self, at_s: float, *, ended: bool = False) -> None:
         self.now_ns = int(at_s * SECOND_NS)
@@ -108,3 +131,59 @@ def test_a_nan_that_lasts_when_the_job_is_told_to_end_is_still_captured(watched:
     watched.look(1.1, ended=ended)
     watched.look(70)
     assert watched.incidents == ["nan"] == watched.frozen
+
+
+def test_an_exception_just_before_the_job_is_told_to_end_is_captured(watched: Watched) -> None:
+    watched.raises(1.6)
+    watched.is_told_to_end(2.0)
+    watched.look(2.1)
+    watched.look(70)
+    assert watched.incidents == ["exception", "nan"] == watched.frozen
+
+
+def test_a_death_just_before_the_job_is_told_to_end_is_captured(watched: Watched) -> None:
+    """Rank 1 raised for it, and that is told of no more."""
+    watched.dies(1.6, signal.SIGKILL)
+    watched.raises(1.7)
+    watched.is_told_to_end(2.0)
+    watched.look(2.1)
+    watched.look(70)
+    assert watched.incidents == ["lost", "nan"] == watched.frozen
+
+
+def test_what_a_rank_raises_or_dies_of_when_it_is_told_to_end_is_no_incident(watched: Watched) -> None:
+    watched.is_told_to_end(2.0)
+    watched.raises(2.05)
+    watched.dies(2.06, signal.SIGABRT)
+    watched.look(2.1)
+    watched.look(70)
+    assert watched.incidents == ["nan"] == watched.frozen
+
+
+def test_a_death_of_the_end_hides_no_exception_before_it(watched: Watched) -> None:
+    watched.raises(1.6)
+    watched.is_told_to_end(2.0)
+    watched.dies(2.06, signal.SIGTERM)
+    watched.look(2.1)
+    assert watched.incidents == ["exception", "nan"]
+
+
+@pytest.mark.parametrize("how", ["exit", "signal"])
+def test_a_terminal_that_tells_ranks_before_the_supervisor_is_no_cause(watched: Watched, how: str) -> None:
+    if how == "exit":
+        watched.logs[1].note("exit", code=130, time_ns=int(1.55 * SECOND_NS))
+    else:
+        watched.dies(1.55, signal.SIGINT)
+    watched.raises(1.6)
+    watched.is_told_to_end(2.0, signal.SIGINT)
+    watched.look(2.1)
+    assert watched.incidents == ["nan"]
+
+
+def test_a_slow_step_just_before_the_job_is_told_to_end_is_captured(watched: Watched) -> None:
+    for step in range(1, 11):  # 0.01 s each, but for the last one
+        at_ns = SECOND_NS + step * SECOND_NS // 100 + (step == 10) * SECOND_NS // 2
+        watched.logs[0].step(step, time_ns=at_ns)
+    watched.is_told_to_end(2.0)
+    watched.look(2.1)
+    assert watched.incidents == ["slow", "nan"]

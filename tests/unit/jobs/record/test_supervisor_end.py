@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,9 @@ from prismdbg.jobs.record.deaths import Death
 from prismdbg.jobs.record.record import RecordRequest, prepare
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.model.moment import Moment
+
+EXITED = ", before the end of its program and without an exception: os._exit, or an exit in native code"
 
 
 @pytest.fixture
@@ -102,6 +106,30 @@ def test_a_rank_that_ended_with_code_0_was_not_killed(
     monkeypatch.setitem(supervisor._processes, "0", Silent())  # type: ignore[arg-type]
     assert supervisor._died(Death(name="0", wall_ns=1, signal=0, alive_wall_ns=1, code=0)) == []
     assert said[-1] == "rank 0 ended with exit code 0, and its log has no end"
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "how"),
+    [
+        (signal.SIGKILL, 137, "died without an error message: killed by SIGKILL"),
+        (signal.SIGABRT, 134, "died without an error message: aborted (SIGABRT), a crash in native code"),
+        (None, None, "died without an error message: killed from outside, or a crash in native code"),
+        (0, 3, f"ended with exit code 3{EXITED}"),
+    ],
+)
+def test_an_incident_tells_how_a_rank_died(
+    number: int | None,
+    code: int | None,
+    how: str,
+    supervised: tuple[Supervisor, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    supervisor, _ = supervised
+    supervisor._incidents.triggers = {"exception": ""}
+    process = SimpleNamespace(died_without_a_word=lambda: True, last_moment=lambda: Moment(3, 1))
+    monkeypatch.setitem(supervisor._processes, "1", process)  # type: ignore[arg-type]
+    (wanted,) = supervisor._died(Death(name="1", wall_ns=1, signal=number, code=code))
+    assert wanted.incident.text == f"rank 1 {how}"
 
 
 def test_the_wait_for_what_is_written_last_is_said_once_and_has_an_end(

@@ -71,16 +71,36 @@ def scaling() -> Iterator[StepCounter]:
     torch.amp.GradScaler.__init__, torch.amp.GradScaler.step = methods  # type: ignore[method-assign]
 
 
+class Heard:
+    """What is told of a program's scalers, with a name for `found`."""
+
+    def __init__(self, told: list[str], name: str = "found") -> None:
+        self._told, self._name = told, name
+        self.issued = False
+
+    def found(self) -> None:
+        self._told.append(self._name)
+
+    def has_several(self) -> None:
+        self._told.append("several")
+
+    def has_collectives(self) -> bool:
+        return self.issued
+
+    def skipped(self, step: int) -> None:
+        self._told.append(f"skipped in {step}")
+
+
 def test_that_gradients_are_scaled_is_told_once_whoever_comes_first(scaling: StepCounter) -> None:
     told: list[str] = []
-    scaling.listen_to_scaler(lambda: told.append("before"))
+    scaling.listen_to_scaler(Heard(told, "before"))
     torch.amp.GradScaler("cpu", enabled=False)
     assert told == []
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
     assert scaler.get_scale() == 4.0 and told == ["before"]
     torch.amp.GradScaler("cpu")
     assert told == ["before"]
-    scaling.listen_to_scaler(lambda: told.append("after"))
+    scaling.listen_to_scaler(Heard(told, "after"))
     assert told == ["before", "after"]
 
 
@@ -97,3 +117,54 @@ def test_a_step_that_the_scaler_skipped_is_told_where_steps_are_marked_by_hand(s
         optimizer.zero_grad()
     manual, skipped = StepSource.MANUAL, StepSource.SKIPPED_BY_SCALER
     assert begun == [(10, manual), (20, manual), (30, skipped), (40, manual)]
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+@pytest.mark.parametrize("overflows", [0, 1])
+def test_what_happens_to_a_second_optimizer_is_told_by_the_step_of_its_gradients(
+    scaling: StepCounter, in_turn: bool, overflows: int
+) -> None:
+    """in_turn: the second loss comes after the first optimizer, in the step that this has begun."""
+    told: list[str] = []
+    heard = Heard(told)
+    scaling.listen_to_scaler(heard)
+    scaling.listen(lambda step, source: told.append(f"{step} {source.name}"))
+    parameters = [torch.nn.Parameter(torch.ones(1)) for _ in range(2)]
+    optimizers = [torch.optim.SGD([parameter], lr=0.1) for parameter in parameters]
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    for step in range(3):
+        for number, (parameter, optimizer) in enumerate(zip(parameters, optimizers, strict=True)):
+            factor = float("inf") if (step, number) == (1, overflows) else 1.0
+            scaler.scale(parameter.sum() * factor).backward()
+            if in_turn:
+                heard.issued = True
+                scaler.step(optimizer)
+        for optimizer in () if in_turn else optimizers:
+            heard.issued = optimizer is optimizers[0]
+            scaler.step(optimizer)
+        scaler.update()
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+    first = ["2 OPTIMIZER", f"skipped in {2 if in_turn else 1}"] if overflows else ["2 SKIPPED_BY_SCALER"]
+    assert told == ["found", "1 OPTIMIZER", "several", *first, "3 OPTIMIZER"]
+    again: list[str] = []
+    scaling.listen_to_scaler(Heard(again))
+    assert again == ["found", "several"]
+
+
+def test_an_object_that_is_no_optimizer_of_torch_is_not_called_skipped(scaling: StepCounter) -> None:
+    class Own:
+        param_groups: list[Any] = []
+
+        def step(self) -> None: ...
+
+    told: list[str] = []
+    scaling.listen_to_scaler(Heard(told))
+    parameter = torch.nn.Parameter(torch.ones(1))
+    optimizer, scaler = torch.optim.SGD([parameter], lr=0.1), torch.amp.GradScaler("cpu")
+    own = Own()
+    own.param_groups = optimizer.param_groups
+    scaler.scale(parameter.sum()).backward()
+    for one in (optimizer, own):
+        scaler.step(one)  # type: ignore[arg-type]
+    assert told == ["found", "several"]
