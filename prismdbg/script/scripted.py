@@ -59,6 +59,7 @@ class Listener:
     died_with: int | None = None
     came_to: Moment = _NOWHERE
     nan_stop: int = 0
+    hangs: bool = False
     runner: Runner | None = None
 
     def __call__(self, notice: Notice) -> None:
@@ -90,6 +91,10 @@ class Listener:
                 self.exit_code = notice.code
                 if self._ends(End.FINISHED):
                     verdict.tally, verdict.exit_code = notice.tally, notice.code
+            case notices.HangsAgain():
+                if self._ends(End.SILENT):
+                    verdict.tally, verdict.is_covered = notice.tally, True
+                self.hangs = True
             case notices.Hit() if notice.stop == self.nan_stop:
                 self.first_nan = self.first_nan or notice.moment
             case notices.BreakpointFailed() if self.runner is not None:
@@ -228,6 +233,7 @@ def _judge(
         first_nan=listener.first_nan,
         raised=listener.raised,
         run_to=script.run_to,
+        hangs=listener.hangs,
         exit_code=listener.died_with if findings.ending is Ending.LOST else listener.exit_code,
     )
     if may_depart:
