@@ -76,7 +76,7 @@ def judge_fix(run: Run, incident: Incident, end: Moment, recorded: Sequence[Mome
     parts = [_where_it_leaves(run, end, recorded), f"{_went(run)}: {why}"]
     if left is not None:
         parts.append(
-            f"what it sent up to {_shown(run.affected or end)} depends only on recorded data"
+            f"what it sent up to {min(run.affected or end, run.reached)} depends only on recorded data"
             + ("" if on_record else f"; what it sent at {decisive} depends on synthesized data")
         )
     return FixVerdict(judgement=judgement, text="; ".join(parts), left=left, affected=run.affected, on_record=on_record)

@@ -47,12 +47,13 @@ _ON_THE_WAY = (
 @dataclass(slots=True)
 class Listener:
     """What the rank tells while the script runs. `came_to`: the last moment of which it told, for a rank that dies says
-    no other. `died_with`: how the process of a lost rank ended. `nan_stop`: the number of the stop that notes the first
-    NaN."""
+    no other. `assumed_from`: the first answer of which it told after it left the record. `died_with`: how the process
+    of a lost rank ended. `nan_stop`: the number of the stop that notes the first NaN. `hangs`: again, as recorded."""
 
     received: Received
     verdict: Verdict = field(default_factory=Verdict)
     departed: notices.Departed | None = None
+    assumed_from: Moment | None = None
     raised: notices.ProgramRaised | None = None
     first_nan: Moment | None = None
     exit_code: int | None = None
@@ -69,6 +70,8 @@ class Listener:
         match notice:
             case notices.Departed():
                 self.departed = self.departed or notice
+                if notice.story.get("assumed"):  # of that answer nothing else is told
+                    self.assumed_from = self.assumed_from or notice.moment
             case notices.Diverged():
                 self._ends(End.DIFFERED)
                 verdict.story = notice.story
@@ -77,6 +80,8 @@ class Listener:
                 raised = {"type": notice.kind, "text": notice.text, "traceback": list(notice.traceback)}
                 verdict.take({**raised, "thread": notice.in_thread})
             case notices.Synthesized():
+                if self.departed is not None:
+                    self.assumed_from = self.assumed_from or notice.moment
                 told = {"moment": str(notice.moment), "collective": notice.collective}
                 verdict.take_synthesized(told, self.received)
             case notices.AllCompared():
@@ -223,6 +228,7 @@ def _judge(
     reached = findings.reached or manifest.moment_a
     if findings.ending is Ending.LOST:
         findings.reached = reached = max(reached, listener.came_to)
+        affected = affected or listener.assumed_from  # what it knew of that itself is lost, too
     verdict = listener.verdict
     verdict.moment = str(min(reached, manifest.moment_b))
     seen = Run(
