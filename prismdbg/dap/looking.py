@@ -99,13 +99,14 @@ class Looking:
 
     @property
     def _stands_in_the_program(self) -> bool:
-        """Not where the rank has ended, is lost, or stands where it was captured."""
+        """Not where the rank has ended, is lost, hangs, or stands where it was captured."""
         session = self._debugger.session
         return session.astray is not None or (session.stop is not None and session.stop.reason != StopReason.PARKED)
 
     def _rank_frames(self) -> tuple[Frame, ...]:
-        self._debugger.session.require_no_run()
-        return self._debugger.stack().frames if self._stands_in_the_program else ()
+        session = self._debugger.session
+        session.require_no_run()
+        return self._debugger.stack().frames if self._stands_in_the_program or session.other_frames[0] else ()
 
     def _frame(self, number: int, frame: Frame) -> Json:
         hint = {"presentationHint": "subtle"} if is_library(frame) else {}

@@ -129,6 +129,8 @@ class Motion:
             return f"the rank is lost: {session.lost_because}"
         if session.finished is not None and session.phase is Phase.FINISHED:
             return stop_text.finished_text(session.finished)
+        if session.hung is not None and session.phase is Phase.HUNG:
+            return stop_text.hang_headline(session.hung)
         if session.stop is None:
             return str(session.phase)
         if session.stop.reason == StopReason.DIVERGED and session.divergence is not None:

@@ -101,7 +101,7 @@ class Replaying:
     def require(self, line: str) -> None:
         """Refuses what cannot be, before the client takes it for begun. A rank that runs on is waited for again."""
         session = self._debugger.session
-        if line == "continue" and session.phase is Phase.RUNNING:
+        if line == "continue" and session.phase in (Phase.RUNNING, Phase.HUNG):
             return
         if line in FORWARD:
             session.require_stop()
@@ -114,5 +114,5 @@ class Replaying:
         self._motion.report()
 
     def poll(self) -> None:
-        if self._debugger.session.phase in (Phase.STOPPED, Phase.RUNNING):
+        if self._debugger.session.phase in (Phase.STOPPED, Phase.RUNNING, Phase.HUNG):
             self._motion.poll()

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.manifest import Origin
+from prismdbg.capsule.log.coverage import capsule_span
+from prismdbg.capsule.manifest import IncidentKind, Origin
 from prismdbg.capsule.stacks import capsule_stacks
 from prismdbg.debugger.arrivals import Arrivals
 from prismdbg.debugger.breakpoint_verbs import StopVerbs
@@ -26,7 +27,9 @@ from prismdbg.debugger.routes import Routes
 from prismdbg.errors import Defect, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture.packed_memory import packed_trace
 from prismdbg.jobs.replay.divergence import with_causes
+from prismdbg.jobs.replay.silence import recorded_silence
 from prismdbg.log.rank_log import read_log
+from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient
 from prismdbg.session import answers
@@ -37,6 +40,7 @@ from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.known import NOTHING, Known
 from prismdbg.session.line import VERBS, Line, Verb, parse_line, verb_of
 from prismdbg.session.outside_collective import OutsideCollective
+from prismdbg.session.recorded_hang import RecordedHang
 from prismdbg.session.session import AROUND_LINES, Phase, Session
 from prismdbg.session.trace_place import TracePlace
 
@@ -66,11 +70,12 @@ class Debugger:
         memory: Path | None = None,
         strict: bool = False,
         standing: OutsideCollective | None = None,
+        hang: RecordedHang | None = None,
     ) -> None:
         """`end_record`, `recorded`: B, and the capsule's moments (`recorded_moments`), where they are known.
         `arrivals`: of the other ranks, for `peers`. `known`: the names that stops are held against. `memory`: the
-        capsule's own memory trace. `strict`: as `ReplayRequest` has it. `standing`: as `Session` has it."""
-        self.session = Session(end_record, recorded, standing)
+        capsule's own memory trace. `strict`: as `ReplayRequest` has it. `standing`, `hang`: as `Session` has them."""
+        self.session = Session(end_record, recorded, standing, hang)
         self.driver = Driver(travel, self.session, tell, settings or Settings(), how_it_ended)
         self.driver.strict = strict
         self.on_begin: Callable[[], None] = lambda: (
@@ -230,6 +235,7 @@ def debug(
         memory=packed_trace(travel.capsule),
         strict=travel.strict,
         standing=standing_of(travel),
+        hang=hang_of(travel),
     )
     made.exports.capsule = travel.capsule
     made.driver.explain = lambda story: with_causes(story, travel.capsule, travel.client, unhidden=travel.unhidden)
@@ -241,9 +247,32 @@ def standing_of(live: Live) -> OutsideCollective | None:
     capsule = live.capsule
     if capsule.manifest.origin is not Origin.IMAGE or recorded_moments(live) or capsule.rank().get("in_flight"):
         return None
+    return OutsideCollective(rank=capsule.manifest.rank, frames=_recorded_frames(capsule))
+
+
+def hang_of(live: Live) -> RecordedHang | None:
+    """Of a rank whose capsule was made at a hang, which issued nothing more after all of its calls were answered; None
+    where its log cannot be read."""
+    capsule = live.capsule
+    if capsule.manifest.incident.kind is not IncidentKind.HANG:
+        return None
+    try:
+        log = read_log(capsule.log)
+    except PrismError:
+        return None
+    span = capsule_span(capsule, log)
+    if span.goes_on or not span.answered:
+        return None
+    silence = recorded_silence(capsule, log)
+    return RecordedHang(
+        rank=capsule.manifest.rank, bound_s=silence.bound_s, frames=_recorded_frames(capsule), grounds=str(silence)
+    )
+
+
+def _recorded_frames(capsule: Capsule) -> tuple[Frame, ...]:
+    """Of the rank's main thread, where its stack was taken in production."""
     taken, rank = capsule_stacks(capsule), capsule.manifest.rank
-    frames = taken.ranks[rank].frames if taken is not None and rank in taken.ranks else ()
-    return OutsideCollective(rank=rank, frames=frames)
+    return taken.ranks[rank].frames if taken is not None and rank in taken.ranks else ()
 
 
 def recorded_moments(live: Live) -> tuple[Moment, ...]:

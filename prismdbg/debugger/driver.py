@@ -14,12 +14,15 @@ from prismdbg.debugger.checkpoint_keeper import CheckpointKeeper, Tell, Travel
 from prismdbg.errors import FacilityError, PrismError, RankLost, WaitTimeout
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.model.breakpoints import StopReason
+from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentError
 from prismdbg.protocol.wire import InvalidMessage
 from prismdbg.session import notices
 from prismdbg.session.breakpoints import BreakpointSpec
+from prismdbg.session.frames import frames_of
 from prismdbg.session.notices import Notice, Stopped
+from prismdbg.session.recorded_hang import RecordedHang
 from prismdbg.session.session import Ask, Phase, Session
 
 __all__ = ["Driver", "Interrupted", "Settings", "Tell", "Travel"]
@@ -29,8 +32,18 @@ PROGRESS_S = 1.0
 ANSWER_BOUND_S = 90.0
 END_BOUND_S = 5.0
 MAX_NOTED = 100_000  # a rank keeps 1000 of them itself
+MAIN_THREAD = "MainThread"  # as Python names it
 CANNOT_TRACE = "events between collectives cannot be traced"
 MADE_EVENTS = (StopReason.DIVERGED, StopReason.EXCEPTION, StopReason.END_OF_LOG)
+_SAYS_HOW_FAR = (
+    Stopped,
+    notices.AllCompared,
+    notices.Departed,
+    notices.Hit,
+    notices.ProgramRaised,
+    notices.StateCompared,
+    notices.Synthesized,
+)
 
 Json = dict[str, Any]
 
@@ -60,6 +73,7 @@ class Run:
     silent: bool = False
     checkpoints: bool = True
     noted: list[Json] = field(default_factory=list)
+    said_that_it_waits: bool = False
 
     def note(self, hits: Sequence[Json]) -> None:
         if len(self.noted) + len(hits) > MAX_NOTED:
@@ -185,7 +199,7 @@ class Driver:
                 self.lost(error)
                 continue
             if event is not None:
-                self.take(event, run)
+                watch.heard(self.take(event, run))
             if self.session.phase is Phase.RUNNING:
                 self._look(watch, run)
         self.checkpoints.stands()
@@ -193,19 +207,20 @@ class Driver:
             raise Interrupted(f"cancelled at {self.session.moment}", hint="")
         return run.noted
 
-    def take(self, event: Json, run: Run | None = None) -> None:
-        """One event of the rank."""
+    def take(self, event: Json, run: Run | None = None) -> Notice:
+        """One event of the rank, and what it was."""
         if event.get("event") == "diverged":
             event = self.explain(event)
         notice = self.session.named(notices.parse_notice(event))
         if isinstance(notice, Stopped) and run is not None and self._passes(notice, run):
-            return
+            return notice
         fresh = self.session.notice(notice)
         if isinstance(notice, Stopped) and fresh:
             self._arrived(notice, run)
         told = _is_old_news(notice) or self._is_known_end(notice)
         if fresh and not (run is not None and run.silent and told):
             self._tell(notice)
+        return notice
 
     def _is_known_end(self, notice: Notice) -> bool:
         """On a way that leads over the program's end once more; an earlier one is news."""
@@ -303,19 +318,57 @@ class Driver:
         """Is the rank getting on? Whatever it tells meanwhile, only another collective says so."""
         if not watch.due():
             return
+        tally: Json | None = None
         try:
-            reached = Moment.parse(str(self.ask(Ask("progress"), PROGRESS_S * 5)["moment"]))
+            told = self.ask(self.session.progress(), PROGRESS_S * 5)
+            reached, tally = Moment.parse(str(told["moment"])), dict(told["tally"])
         except WaitTimeout:  # native code holds the interpreter's lock
             reached = watch.moment
         except RankLost as error:
             self.lost(error)
             return
-        if not watch.gets_on(reached):
-            raise WaitTimeout(
-                f"waited {self._settings.bound_s:g} s for the rank's next collective after {watch.moment}",
-                hint="give a longer --timeout: the rank may need longer than that, or it hangs",
-            )
+        gets_on, hang = watch.gets_on(reached), self.session.hangs_by(tally)
+        if hang is not None and watch.silent_s > hang.bound_s:
+            self._hangs(hang, reached, tally, silent=run.silent)
+            return
+        if not gets_on:
+            raise self._waited(watch.moment, hang, answers=tally is not None)
+        if hang is not None and not run.said_that_it_waits and not run.silent:
+            run.said_that_it_waits = True
+            self._tell(notices.AtRecordedHang(moment=reached, hang=hang))
         self._tell(self._progress(watch.began_at, reached, run.target))
+
+    def _waited(self, last: Moment, hang: RecordedHang | None, *, answers: bool) -> WaitTimeout:
+        seen = f"after {last}" if answers else f"after {last} or later (it does not answer: native code holds its GIL)"
+        hint = "give a longer --timeout: the rank may need longer than that, or it hangs"
+        if hang is not None:
+            hint = f"give a --timeout of more than {hang.bound_s:.3g} to see whether it hangs again: {hang.grounds}"
+        return WaitTimeout(
+            f"waited {self._settings.bound_s:g} s for the rank's next collective {seen}", hint=hint.removesuffix(": ")
+        )
+
+    def _hangs(self, hang: RecordedHang, reached: Moment, tally: Json | None, *, silent: bool) -> None:
+        """The rank has shown that it hangs again. Its stack is asked for; one that holds the GIL cannot give it."""
+        frames: tuple[Frame, ...] = ()
+        why_not = "the replayed rank does not answer: native code holds its GIL"
+        if tally is not None:
+            try:
+                threads = self.ask(Ask("stacks"), PROGRESS_S * 5)["threads"]
+                frames = next((frames_of(each["frames"]) for each in threads if each["name"] == MAIN_THREAD), ())
+                why_not = "the main thread of the replayed rank runs no Python code"
+            except InvalidMessage:
+                raise
+            except RankLost as error:
+                self.lost(error)
+                return
+            except PrismError as error:
+                why_not = f"the replayed rank did not give its stack: {error}"
+        moment = max((at for at in self.session.recorded if at <= reached), default=reached)
+        tally = tally or self.session.compared
+        notice = notices.HangsAgain(moment=moment, hang=hang, frames=frames, why_not=why_not, tally=tally)
+        self.session.notice(notice)
+        if not silent:
+            self._tell(notice)
 
     def _progress(self, began: Moment, reached: Moment, target: Moment | None) -> notices.Progress:
         recorded = self.session.recorded
@@ -332,6 +385,16 @@ class _Patience:
         self._bound_s = bound_s
         self._last = self._looked = time.monotonic()
         self.moment = self.began_at = moment
+
+    @property
+    def silent_s(self) -> float:
+        """Since the last collective that is known of."""
+        return time.monotonic() - self._last
+
+    def heard(self, notice: Notice) -> None:
+        """Also a rank that cannot answer has told how far it came."""
+        if isinstance(notice, _SAYS_HOW_FAR) and notice.moment > self.moment:
+            self.moment, self._last = notice.moment, time.monotonic()
 
     def due(self) -> bool:
         now = time.monotonic()

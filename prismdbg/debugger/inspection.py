@@ -80,8 +80,9 @@ class Inspection:
 
     def stack(self) -> answers.Stack:
         session = self._session
-        if (standing := session.astray) is not None and standing.frames:
-            return answers.Stack(frames=standing.frames, chosen=own_frame(standing.frames))
+        frames, note = session.other_frames
+        if frames:
+            return answers.Stack(frames=frames, chosen=own_frame(frames), note=note)
         session.stack_known(self._driver.question(session.stack())["frames"])
         return answers.Stack(frames=session.frames, chosen=session.frame)
 
@@ -149,7 +150,8 @@ class Inspection:
 
     def info(self) -> answers.Info:
         session = self._session
-        tally = session.finished.tally if session.finished is not None else self.tally()
+        ended = session.finished or session.hung
+        tally = ended.tally if ended is not None else self.tally()
         return answers.Info(
             phase=session.phase,
             moment=session.moment,

@@ -74,7 +74,8 @@ class Navigation:
         return self._inspection.arrived()
 
     def _continue(self, line: Line) -> Answer:
-        """While the rank runs (after an interrupt), it means: wait on."""
+        """While the rank runs (after an interrupt), or hangs again, it means: wait on."""
+        self._session.wait_on()
         if self._session.phase is Phase.RUNNING:
             self._driver.wait()
             return self._inspection.arrived()

@@ -218,11 +218,15 @@ class Routes:
         stood = self._session.stop
         block = _block(stood.collective) if stood is not None and stood.moment == here else 0
         only = self._stopping if only is None else only
+        hung = self._session.phase is Phase.HUNG  # nothing after its last collective ends a run
         for leg in windows(self._driver.travel.checkpoints, here):
             self._driver.return_to(leg.checkpoint)
             began = self._session.moment
             arguments = {"finish": finish} if finish is not None else {}
-            ask = self._session.resume(until=str(leg.until), **arguments)
+            last = hung and leg.until == here
+            ask = self._session.resume(
+                until=str(Moment(here.step, here.collective) if last else leg.until), **arguments
+            )
             hits = self._driver.run(ask, stops="note", silent=True, only=only)
             if past := [hit for hit in hits if _is_past(hit, here, block, up_to_here)]:
                 return past, began

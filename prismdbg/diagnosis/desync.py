@@ -5,7 +5,8 @@ A collective that is left out shows only later, where the next ones of the other
 end, where one is missing. Programs may call one collective from different lines on purpose, or count steps
 differently; so it is said only where the ranks agreed before and never agree again, and the group did not end well. The
 difference is one of calls left out or made too often, of a constant number of steps, or that one rank left a line at
-which all of them had met (`line_changes`).
+which all of them had met (`line_changes`). A slip that shows at once, by another call right after it, has no more than
+the lines of one call for it, so it is likely only.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prismdbg.diagnosis.cross_rank import Numbers, Picked, at_seqs, is_op, lines, met, ops, rows_of
+from prismdbg.diagnosis.cross_rank import NOWHERE, Numbers, Picked, at_seqs, is_op, lines, met, ops, rows_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.line_changes import first_change
 from prismdbg.diagnosis.match import MAY_DIFFER
@@ -111,9 +112,11 @@ def find_desyncs(evidence: Evidence, verdicts: Sequence[Verdict]) -> Iterator[De
     """One a group at most, of groups of which a verdict tells that they did not end well."""
     bad: dict[str, Certainty] = {}
     blamed: dict[str, set[int]] = {}
+    broken: dict[str, int] = {}  # where calls do not match
     for verdict in sorted(verdicts, key=lambda verdict: -verdict.certainty.order):
         if isinstance(verdict, Mismatch):
             name, ranks = verdict.group.name, verdict.ranks
+            broken[name] = verdict.key.seq
         elif isinstance(verdict, Stopped):
             name, ranks = verdict.stall.group.name, verdict.stall.never_came
         else:
@@ -123,7 +126,11 @@ def find_desyncs(evidence: Evidence, verdicts: Sequence[Verdict]) -> Iterator[De
     for name, certainty in sorted(bad.items()):
         rows = rows_of(evidence, name)
         columns = _columns(evidence, rows)
-        odd = _out_of_step(evidence, rows, columns) or _at_another_line(evidence, rows, columns)
+        odd = (
+            _out_of_step(evidence, rows, columns)
+            or _at_another_line(evidence, rows, columns)
+            or _just_before(evidence, rows, columns, broken.get(name))
+        )
         if odd is not None:
             # another line alone tells nothing of what became of ranks that were where the others were
             is_cause = odd.shift or odd.steps or odd.rank in blamed[name]
@@ -132,7 +139,8 @@ def find_desyncs(evidence: Evidence, verdicts: Sequence[Verdict]) -> Iterator[De
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Odd:
-    """The rank that slipped, of `ranks` that met at `start`; and how often it and the others meet after it."""
+    """The rank that slipped, of `ranks` that met at `start`; and how often it and the others meet after it. is_sure:
+    more than one call says so."""
 
     rank: int
     ranks: tuple[int, ...]
@@ -140,13 +148,14 @@ class _Odd:
     later: int
     shift: int = 0
     steps: int = 0
+    is_sure: bool = True
 
 
 def _slip(evidence: Evidence, name: str, rows: Picked, odd: _Odd, explains: Certainty) -> Desync:
     shown = [odd.rank, *sorted(set(odd.ranks) - {odd.rank})]
     calls = {rank: _call(evidence, rank, rows[rank], odd.start) for rank in shown}
     return Desync(
-        certainty=Certainty.CERTAIN if odd.shift else Certainty.LIKELY,
+        certainty=Certainty.CERTAIN if odd.shift and odd.is_sure else Certainty.LIKELY,
         began_wall_ns=evidence.wall_ns(odd.rank, calls[odd.rank].time_created_ns),
         ranks=(odd.rank,),
         group=evidence.group(name),
@@ -193,6 +202,40 @@ def _at_another_line(evidence: Evidence, rows: Picked, columns: Mapping[int, lis
         return None
     number, column = found
     return _Odd(rank=ranks[number], ranks=ranks, start=int(seqs[column]), later=len(seqs) - column - 1)
+
+
+def _just_before(
+    evidence: Evidence, rows: Picked, columns: Mapping[int, list[Ints]], broken: int | None
+) -> _Odd | None:
+    """Where the last call before `broken`, at which calls do not match, matched although one rank was at another line
+    than the others, who were at a line that all of them had met at each time before."""
+    start = _last_agreement(evidence, rows, columns)
+    if start is None or broken is None or start != broken - 1:
+        return None
+    keys = {rank: _from(evidence, rank, rows[rank], columns[rank], start) for rank in rows}
+    at = {rank: found[start] for rank, found in keys.items() if start in found}
+    found = []
+    for odd in at:
+        others = [key for rank, key in at.items() if rank != odd]
+        right = next(rank for rank in at if rank != odd)
+        line, usual = at[odd].line, at[right].line
+        is_odd = line != usual and NOWHERE not in (line, usual) and all(key == at[right] for key in others)
+        if is_odd and _always_met(evidence, rows, columns, usual, start):
+            left_out, made = keys[right].get(start + 1) == at[odd], keys[odd].get(start + 1) == at[right]
+            shift = int(left_out) - int(made)
+            later = sum(seq > start and seq in keys[right] for seq in keys[odd])
+            found.append(_Odd(rank=odd, ranks=tuple(at), start=start, later=later, shift=shift, is_sure=False))
+    if len(found) == 2:  # of two ranks the one that left a call out
+        found = [odd for odd in found if odd.shift > 0]
+    return found[0] if len(found) == 1 else None
+
+
+def _always_met(evidence: Evidence, rows: Picked, columns: Mapping[int, list[Ints]], line: int, before: int) -> bool:
+    """Whether all ranks were at the line each time that one was, and were so once, before that sequence number."""
+    seqs, places = met(evidence, rows)
+    at = np.array([columns[rank][_LINE][np.searchsorted(rows[rank], places[rank])] for rank in rows])
+    there = (at == line)[:, seqs < before]
+    return bool(there.any()) and bool((there.all(axis=0) == there.any(axis=0)).all())
 
 
 def _columns(evidence: Evidence, rows: Picked) -> dict[int, list[Ints]]:

@@ -391,6 +391,15 @@ class Threads(TypedDict):
     threads: Annotated[list[_Thread], _at_most(MAX_THREADS)]
 
 
+class _NamedStack(TypedDict):
+    name: str
+    frames: list[FrameFields]
+
+
+class Stacks(TypedDict):
+    threads: Annotated[list[_NamedStack], _at_most(MAX_MEMBERS)]
+
+
 class Source(TypedDict):
     filename: str
     line: Line | None
@@ -487,6 +496,7 @@ REPLIES: Mapping[str, Any] = {
     "progress": Progress,
     "stack": Stack,
     "threads": Threads,
+    "stacks": Stacks,
     "source": Annotated[Source, _names_function],
     "locals": Locals,
     "evaluate": Evaluated,

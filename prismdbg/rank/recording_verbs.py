@@ -4,7 +4,6 @@ restored process only, the change over to virtual peers."""
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import Any
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.agent import Agent, Verb
-from prismdbg.rank.program.frames import stack_of
+from prismdbg.rank.debug.threads import all_stacks
 from prismdbg.rank.recording.own_process import OwnProcess
 from prismdbg.rank.recording.recorded_rank import Recording
 from prismdbg.rank.tracing import tracer
@@ -230,11 +229,8 @@ def _telling(recording: Recording) -> dict[str, Verb]:
         }
 
     def stacks(_: Message) -> Message:
-        """Of all threads but the recorder's own; for who may not look from outside."""
-        names = {thread.ident: thread.name for thread in threading.enumerate()}
-        found = {names.get(ident, f"thread {ident}"): frame for ident, frame in sys._current_frames().items()}
-        ours = "prismdbg-"
-        return {"threads": [{"name": n, "frames": stack_of(f)} for n, f in found.items() if not n.startswith(ours)]}
+        """For who may not look from outside."""
+        return {"threads": all_stacks()}
 
     def detach(_: Message) -> Message:
         recording.give_up("detached on request")

@@ -23,7 +23,7 @@ def answer_text(answer: Answer) -> str:
         case answers.Value():
             return value_text(answer.value, only_stats=answer.only_stats)
         case answers.Stack():
-            return stop_text.where_text(answer.frames, answer.chosen)
+            return "\n".join(filter(None, [answer.note, stop_text.where_text(answer.frames, answer.chosen)]))
         case answers.Source():
             return "\n".join(stop_text.source_lines(answer.source))
         case answers.Names():
@@ -99,7 +99,8 @@ def _info(answer: answers.Info) -> str:
     if answer.finished is not None:
         return stop_text.finished_text(answer.finished)
     if answer.stop is None:
-        return f"{answer.phase} after {answer.moment}: {stop_text.tally_text(answer.tally)}"
+        compared = stop_text.tally_text(answer.tally) if answer.tally else "it does not say what was compared"
+        return f"{answer.phase} after {answer.moment}: {compared}"
     return stop_text.info_text(answer.stop, answer.tally, answer.visited)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from prismdbg.model.breakpoints import ON_THE_WAY, StopReason
 from prismdbg.model.collective import Frame
+from prismdbg.model.frame import place_of, source_of
 from prismdbg.model.moment import Moment
 from prismdbg.model.plain_text import one_line
 from prismdbg.model.plurals import counted
@@ -15,11 +16,13 @@ from prismdbg.render.console import columns, size
 from prismdbg.session.divergence_text import group_of, headline
 from prismdbg.session.frames import is_library, own_frame
 from prismdbg.session.notices import (
+    AtRecordedHang,
     BreakpointFailed,
     CheckpointMade,
     Departed,
     EndOfLog,
     Finished,
+    HangsAgain,
     Hit,
     Lost,
     Notice,
@@ -32,6 +35,7 @@ from prismdbg.session.notices import (
     Unlike,
 )
 from prismdbg.session.outside_collective import OutsideCollective
+from prismdbg.session.session import HUNG_HINT
 
 Json = dict[str, Any]
 
@@ -166,12 +170,39 @@ def notice_text(notice: Notice) -> str:
         case Lost():
             lost = one_line(f"the rank is lost: {notice.why}")
             return f"{lost}\ntype restart, or any command that goes back, to start it again"
+        case AtRecordedHang():
+            where = f", at {notice.hang.place}" if notice.hang.place else ""
+            return one_line(
+                f"everything recorded was replayed, and rank {notice.hang.rank} hung here{where}; "
+                f"waiting {notice.hang.bound_s:.3g} s to see whether it hangs again"
+            )
+        case HangsAgain():
+            return hang_text(notice)
         case CheckpointMade(asked=True):
             return f"checkpoint {notice.number} at {notice.moment} in {notice.cost_s:.2f} s"
         case Said():
             return one_line(notice.text)
         case _:
             return ""
+
+
+def hang_text(found: HangsAgain) -> str:
+    """The verdict, where the rank is, and what can be done."""
+    hang, frames = found.hang, found.known_frames
+    where = [f"rank {hang.rank} is at {place_of(frames)}"] if frames else []
+    if not found.frames:
+        where = [f"in the recording, rank {hang.rank} was at {hang.place}; {found.why_not}"] if frames else []
+    elif hang.frames and source_of(found.frames) != source_of(hang.frames):
+        where = [f"{where[0]}; in the recording it was at {hang.place}"]
+    stack = [where_text(frames, own_frame(frames))] if frames else []
+    return "\n".join([one_line(hang_headline(found)), *map(one_line, where), *stack, HUNG_HINT])
+
+
+def hang_headline(found: HangsAgain) -> str:
+    """In a line."""
+    hang = found.hang
+    grounds = f"; {hang.grounds}" if hang.grounds else ""
+    return f"hangs again, as recorded: no further collective within {hang.bound_s:.3g} s after {found.moment}{grounds}"
 
 
 def progress_text(progress: Progress) -> str:

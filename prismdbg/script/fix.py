@@ -34,7 +34,7 @@ class Judgement(StrEnum):
 class Run:
     """What was seen of it. first_nan: the first NaN or Inf sent or received; affected: the first answer that may not
     be what it would have been. run_to: where the script ends the replay. exit_code: of the program, or of the process
-    that was lost, where it is known."""
+    that was lost, where it is known. hangs: it was silent for as long as a recorded hang says."""
 
     ending: Ending
     reached: Moment
@@ -43,6 +43,7 @@ class Run:
     first_nan: Moment | None = None
     raised: ProgramRaised | None = None
     run_to: Moment | None = None
+    hangs: bool = False
     exit_code: int | None = None
 
 
@@ -75,7 +76,7 @@ def judge_fix(run: Run, incident: Incident, end: Moment, recorded: Sequence[Mome
     parts = [_where_it_leaves(run, end, recorded), f"{_went(run)}: {why}"]
     if left is not None:
         parts.append(
-            f"what it sent up to {_shown(run.affected or end)} depends only on recorded data"
+            f"what it sent up to {min(run.affected or end, run.reached)} depends only on recorded data"
             + ("" if on_record else f"; what it sent at {decisive} depends on synthesized data")
         )
     return FixVerdict(judgement=judgement, text="; ".join(parts), left=left, affected=run.affected, on_record=on_record)
@@ -94,6 +95,8 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
         return (Judgement.RECURS, f"{text}, as in the recorded run") if again else (Judgement.OTHER, text)
     if run.ending is not Ending.COMPLETE:
         return Judgement.UNKNOWN, str(run.ending)
+    if run.hangs:
+        return Judgement.RECURS, f"it hangs again: it issued no further collective after {run.reached}"
     if run.exit_code not in (None, 0, known.exit_code):
         return Judgement.OTHER, f"the program ended with exit code {run.exit_code}"
     place = min(incident.moment or end, end)

@@ -98,7 +98,7 @@ class DebuggedRank:
         here = self._debugger.session.moment
         with self._bounded():
             self._end = self._end or here
-            if here != self._end:
+            if here != self._end or self._debugger.session.phase is Phase.HUNG:  # nothing is searched from there
                 self._debugger.do(f"goto {self._end}")
             answer = self._debugger.do(_question(asked))
         stand = self._stand()

@@ -28,6 +28,7 @@ _SHOWN = {
     BreakpointKind.EXCEPTION: ("exception",),
     BreakpointKind.DIVERGENCE: ("input",),
 }
+_HOW = {Phase.FINISHED: "the program ended", Phase.RUNNING: "the program ended", Phase.HUNG: "the rank hung again"}
 _ALWAYS_STOPS = {
     EXCEPTION: BreakpointKind.EXCEPTION,
     DIVERGED: BreakpointKind.DIVERGENCE,
@@ -166,7 +167,7 @@ class Runner:
             if stand.phase is Phase.LOST:
                 return Ending.LOST
             if stand.phase is not Phase.STOPPED:
-                self._program_ended(stand.moment)
+                self._program_ended(stand.moment, _HOW[stand.phase])
                 return Ending.COMPLETE
             if stand.reason == DIVERGED:
                 return Ending.DIVERGED
@@ -176,9 +177,9 @@ class Runner:
             if target is None and stand.reason == END_OF_LOG:
                 return Ending.COMPLETE
 
-    def _program_ended(self, moment: Moment) -> None:
+    def _program_ended(self, moment: Moment, how: str) -> None:
         if moment < self._least:
-            self._findings.cut_short = f"the program ended at {moment}, before {self._least}"
+            self._findings.cut_short = f"{how} at {moment}, before {self._least}"
 
     def _look_at_stops(self, stand: Stand) -> None:
         for number in (*stand.stops, *self._unnumbered(stand)):

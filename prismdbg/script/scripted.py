@@ -47,18 +47,20 @@ _ON_THE_WAY = (
 @dataclass(slots=True)
 class Listener:
     """What the rank tells while the script runs. `came_to`: the last moment of which it told, for a rank that dies says
-    no other. `died_with`: how the process of a lost rank ended. `nan_stop`: the number of the stop that notes the first
-    NaN."""
+    no other. `assumed_from`: the first answer of which it told after it left the record. `died_with`: how the process
+    of a lost rank ended. `nan_stop`: the number of the stop that notes the first NaN. `hangs`: again, as recorded."""
 
     received: Received
     verdict: Verdict = field(default_factory=Verdict)
     departed: notices.Departed | None = None
+    assumed_from: Moment | None = None
     raised: notices.ProgramRaised | None = None
     first_nan: Moment | None = None
     exit_code: int | None = None
     died_with: int | None = None
     came_to: Moment = _NOWHERE
     nan_stop: int = 0
+    hangs: bool = False
     runner: Runner | None = None
 
     def __call__(self, notice: Notice) -> None:
@@ -68,6 +70,8 @@ class Listener:
         match notice:
             case notices.Departed():
                 self.departed = self.departed or notice
+                if notice.story.get("assumed"):  # of that answer nothing else is told
+                    self.assumed_from = self.assumed_from or notice.moment
             case notices.Diverged():
                 self._ends(End.DIFFERED)
                 verdict.story = notice.story
@@ -76,6 +80,8 @@ class Listener:
                 raised = {"type": notice.kind, "text": notice.text, "traceback": list(notice.traceback)}
                 verdict.take({**raised, "thread": notice.in_thread})
             case notices.Synthesized():
+                if self.departed is not None:
+                    self.assumed_from = self.assumed_from or notice.moment
                 told = {"moment": str(notice.moment), "collective": notice.collective}
                 verdict.take_synthesized(told, self.received)
             case notices.AllCompared():
@@ -90,6 +96,10 @@ class Listener:
                 self.exit_code = notice.code
                 if self._ends(End.FINISHED):
                     verdict.tally, verdict.exit_code = notice.tally, notice.code
+            case notices.HangsAgain():
+                if self._ends(End.SILENT):
+                    verdict.tally, verdict.is_covered = notice.tally, True
+                self.hangs = True
             case notices.Hit() if notice.stop == self.nan_stop:
                 self.first_nan = self.first_nan or notice.moment
             case notices.BreakpointFailed() if self.runner is not None:
@@ -218,6 +228,7 @@ def _judge(
     reached = findings.reached or manifest.moment_a
     if findings.ending is Ending.LOST:
         findings.reached = reached = max(reached, listener.came_to)
+        affected = affected or listener.assumed_from  # what it knew of that itself is lost, too
     verdict = listener.verdict
     verdict.moment = str(min(reached, manifest.moment_b))
     seen = Run(
@@ -228,6 +239,7 @@ def _judge(
         first_nan=listener.first_nan,
         raised=listener.raised,
         run_to=script.run_to,
+        hangs=listener.hangs,
         exit_code=listener.died_with if findings.ending is Ending.LOST else listener.exit_code,
     )
     if may_depart:

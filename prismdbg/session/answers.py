@@ -22,6 +22,7 @@ class Phase(StrEnum):
     STOPPED = "stopped"
     FINISHED = "finished"
     LOST = "lost"
+    HUNG = "hung"  # again, as it was recorded: it runs, but issues nothing more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +50,11 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
+    """`note`: what stack it is, where it is not the one of the place where the rank stands."""
+
     frames: tuple[Frame, ...]
     chosen: int
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,8 @@ class Peers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Info:
+    """`tally`: empty where the rank hangs and cannot say it."""
+
     phase: Phase
     moment: Moment
     tally: Json

@@ -7,8 +7,10 @@ from typing import Any
 
 from prismdbg.errors import UsageError
 from prismdbg.model.breakpoints import StopReason
+from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.model.plain_text import one_line
+from prismdbg.session.recorded_hang import RecordedHang
 
 Json = dict[str, Any]
 
@@ -163,6 +165,35 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AtRecordedHang:
+    """Everything recorded was replayed, up to `moment`; the rank is silent, and `hang` says until when it is waited
+    for."""
+
+    moment: Moment
+    hang: RecordedHang
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangsAgain:
+    """Everything recorded was replayed, up to `moment`, and then the rank issued nothing for as long as `hang` says.
+
+    frames: of its main thread now, innermost first; empty where it could not be asked, and `why_not` says why. tally:
+    what was compared.
+    """
+
+    moment: Moment
+    hang: RecordedHang
+    frames: tuple[Frame, ...] = ()
+    why_not: str = ""
+    tally: Json = field(default_factory=dict)
+
+    @property
+    def known_frames(self) -> tuple[Frame, ...]:
+        """Where it is now or, if that is not known, where it was recorded."""
+        return self.frames or self.hang.frames
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """Of long work: `done` of `total` collectives where both are known (total 0: not known). passes: how often the rank
     was put back for it so far; how many passes a search will take is not known before its end."""
@@ -214,6 +245,8 @@ Notice = (
     | BreakpointFailed
     | Unlike
     | Lost
+    | AtRecordedHang
+    | HangsAgain
     | Progress
     | CheckpointMade
     | Returned

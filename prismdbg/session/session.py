@@ -15,10 +15,13 @@ from prismdbg.session.answers import Phase
 from prismdbg.session.breakpoints import BreakpointList
 from prismdbg.session.frames import frames_of, own_frame
 from prismdbg.session.notices import (
+    AllCompared,
     BreakpointFailed,
     Departed,
     Diverged,
+    EndOfLog,
     Finished,
+    HangsAgain,
     Hit,
     Notice,
     ProgramRaised,
@@ -27,6 +30,7 @@ from prismdbg.session.notices import (
 )
 from prismdbg.session.outside_collective import OutsideCollective
 from prismdbg.session.places import Places
+from prismdbg.session.recorded_hang import RecordedHang
 from prismdbg.session.visits import Visits
 from prismdbg.session.watches import WatchList
 
@@ -35,6 +39,7 @@ __all__ = ["Ask", "Phase", "Session"]
 MAX_COUNT = 1_000_000
 AROUND_LINES = 5
 MAX_ERRORS, MAX_ERROR = 1000, 2000  # of conditions that cannot be evaluated
+HUNG_HINT = "type `where` to see where, `continue` to wait longer, or goto, reverse-next or restart to go back"
 GONE_HINT = "type restart, or any command that goes back, to start it again"
 
 
@@ -50,14 +55,23 @@ class Session:
     """One rank, one replay. Front ends hand it every notice and every stack, and send what it gives them."""
 
     def __init__(
-        self, end_record: int | None = None, recorded: Sequence[Moment] = (), standing: OutsideCollective | None = None
+        self,
+        end_record: int | None = None,
+        recorded: Sequence[Moment] = (),
+        standing: OutsideCollective | None = None,
+        hang: RecordedHang | None = None,
     ) -> None:
         """`end_record`: the last record that belongs to the capsule, where that is not the log's last.
         `recorded`: the moments of the capsule's collectives, where a front end has them. `standing`: where the rank
-        was captured, where that is at no collective and none was recorded after it."""
+        was captured, where that is at no collective and none was recorded after it. `hang`: of a rank whose recording
+        ends in a hang outside of a collective."""
         self._standing = standing
         self._came = False  # to a collective since it was restored
         self._end_record = end_record
+        self._covered: AllCompared | None = None  # since it was restored
+        self._beyond = False  # the end of the recording
+        self.hang = hang
+        self.hung: HangsAgain | None = None
         self.recorded = tuple(recorded)
         self.phase = Phase.RUNNING
         self.verb = ""  # that is carried out
@@ -87,6 +101,35 @@ class Session:
         """Of a rank that was captured at no collective and has come to none."""
         return self._standing if not self._came and self.phase in (Phase.RUNNING, Phase.STOPPED) else None
 
+    def hangs_by(self, tally: dict[str, Any] | None) -> RecordedHang | None:
+        """The recorded hang, where all that precedes it was replayed, so that silence means that it happened again.
+        `tally`: what the rank says was compared; None where it does not answer."""
+        if self.hang is None or self._beyond:
+            return None
+        if tally is not None and "missing" in tally:
+            return self.hang if not tally["missing"] else None
+        is_there = self._covered is not None or not self.recorded or self.moment >= self.recorded[-1]
+        return self.hang if is_there else None
+
+    @property
+    def compared(self) -> dict[str, Any]:
+        """The tally of the whole recording as the rank told it; empty where it did not since it was restored."""
+        return self._covered.tally if self._covered is not None else {}
+
+    @property
+    def other_frames(self) -> tuple[tuple[Frame, ...], str]:
+        """The stack of a rank that cannot be asked for its own, and what stack that is; empty where it can be asked, or
+        none is known."""
+        if (standing := self.astray) is not None:
+            return standing.frames, ""
+        if self.hung is not None and self.phase is Phase.HUNG:
+            now = bool(self.hung.frames)
+            return self.hung.known_frames, "" if now else f"as recorded, because {self.hung.why_not}:"
+        stop = self.stop
+        if self.hang is not None and stop is not None and stop.reason in AT_NO_EVENT:
+            return self.hang.frames, "where it hung in the recording; the replayed rank has not run yet:"
+        return (), ""
+
     @property
     def stop(self) -> Stopped | None:
         """Where the rank stands now."""
@@ -108,7 +151,7 @@ class Session:
     def notice(self, notice: Notice) -> bool:
         """Takes in what the rank tells; False for what is known already."""
         match notice:
-            case Stopped() if self.phase is not Phase.RUNNING:  # a rank stops once each time that it runs
+            case Stopped() if self.phase not in (Phase.RUNNING, Phase.HUNG):  # it stops once each time that it runs
                 return False
             case Stopped() if notice.number and notice.number <= self._last_stop:
                 return False
@@ -130,6 +173,13 @@ class Session:
             case Finished():
                 self.phase, self.moment, self.pending = Phase.FINISHED, notice.moment, None
                 self.finished = notice
+            case AllCompared():
+                self._covered = notice
+            case EndOfLog():
+                self._beyond = True
+            case HangsAgain():
+                self.phase, self.moment, self.pending = Phase.HUNG, notice.moment, None
+                self.frames, self.frame, self.hung = (), 0, notice
             case _:
                 pass
         return True
@@ -158,10 +208,12 @@ class Session:
     def returned(self, reply: dict[str, Any]) -> None:
         """Takes in the answer to `progress` of a rank that is again where it was: its stops are counted from there."""
         self.phase, self.pending, self.lost_because = Phase.RUNNING, None, ""
-        self.finished = self.raised = None
+        self.finished = self.raised = self.hung = None
+        self._covered = None
         self._last_stop = 0
         stop = parse_stop(reply, str(reply["stopped"]))
         self._stopped(self._with_titles(stop, stop.stops))
+        self._beyond = bool(stop.collective) and bool(self.recorded) and self.moment > self.recorded[-1]
 
     def arrives(self, stops: tuple[int, ...] = ()) -> Stopped | None:
         """Where the rank stands, with the verb as the reason where a run to a moment was only its way there. `stops`:
@@ -198,6 +250,11 @@ class Session:
     def continue_(self) -> Ask:
         """The only way on for a rank that was captured outside of a collective: it may take for ever."""
         return self._resume({})
+
+    def wait_on(self) -> None:
+        """A rank that hangs again is waited for once more."""
+        if self.phase is Phase.HUNG:
+            self.phase, self.hung = Phase.RUNNING, None
 
     def until(self, moment: Moment) -> Ask:
         self.require_stop()
@@ -285,6 +342,10 @@ class Session:
     def tally(self) -> Ask:
         """What was compared, and what is still to come up to B."""
         self.require_alive()
+        return self.progress()
+
+    def progress(self) -> Ask:
+        """As `tally`, of a rank that runs or stands."""
         return Ask("progress", {} if self._end_record is None else {"end": self._end_record})
 
     def history(self, count: int) -> Ask:
@@ -294,7 +355,7 @@ class Session:
 
     def quit(self) -> Ask | None:
         """None where there is nothing left to end."""
-        return Ask("quit") if self.phase in (Phase.RUNNING, Phase.STOPPED) else None
+        return Ask("quit") if self.phase in (Phase.RUNNING, Phase.STOPPED, Phase.HUNG) else None
 
     def resume(self, **arguments: Any) -> Ask:
         if (standing := self.astray) is not None:
@@ -327,6 +388,8 @@ class Session:
             raise UsageError("the program has ended", hint="go back: reverse-next, goto and restart still work")
         if self.phase is Phase.LOST:
             raise UsageError(f"the rank is lost: {self.lost_because}", hint=GONE_HINT)
+        if self.phase is Phase.HUNG:
+            raise UsageError(f"the rank hangs again after {self.moment}, as recorded", hint=HUNG_HINT)
 
     def require_stop(self) -> Stopped:
         """Where the rank stands."""

@@ -21,6 +21,10 @@ NAMES = [
 TENSOR: Json = {
     "kind": "tensor", "dtype": "float32", "shape": [1], "device": "cpu", "requires_grad": False, "stats": None,
 }  # fmt: skip
+ASLEEP = [
+    {"filename": "/job/data.py", "line": 27, "name": "load"},
+    {"filename": "/job/train.py", "line": 9, "name": "main"},
+]
 OPS = ("broadcast", "all_reduce", "barrier")
 
 
@@ -50,6 +54,10 @@ class SimulatedRank:
     behind: int = 0
     can_trace: bool = True
     traced: bool = False
+    hangs: bool = False  # after its last collective
+    holds_gil: bool = False  # while it does
+    lacks: int = 0  # recorded collectives that it does not issue
+    _runs: bool = False
     asked: list[tuple[str, Json]] = field(default_factory=list)
     alive: bool = True
     place: Place = field(default_factory=Place)
@@ -88,7 +96,12 @@ class SimulatedRank:
             "stack": lambda _: {"frames": [{"filename": "/job/train.py", "line": 7, "name": "main"}]},
             "evaluate": lambda asked: {"value": {**self._value(asked["expression"]), "digest": str(self.place.at)}},
             "locals": lambda _: {"locals": NAMES},
+            "stacks": lambda _: {
+                "threads": [{"name": "Thread-1", "frames": []}, {"name": "MainThread", "frames": ASLEEP}]
+            },
         }
+        if self._runs and self.holds_gil:
+            raise WaitTimeout(f"waited {timeout_s:g} s for the answer to {verb!r}")
         if verb not in known:
             raise UnknownRequest(f"unknown request to the agent: {verb!r}")
         return known[verb](arguments)
@@ -129,7 +142,7 @@ class SimulatedRank:
         return None
 
     def return_to(self, number: int) -> None:
-        self.place, self.alive = self.saved[number], True
+        self.place, self.alive, self._runs = self.saved[number], True, False
         self.returns.append(number)
         self._events.clear()
         self._told = {}
@@ -158,11 +171,20 @@ class SimulatedRank:
         place = self.place
         return {
             "moment": str(self._moment(place.at)),
-            "stopped": place.reason,
+            "stopped": None if self._runs else place.reason,
             "number": place.number,
             "collective": self._call(place.at) if place.reason != "parked" else {},
-            "tally": {"compared": place.at + 1, "fingerprints": 0, "synthesized": 0},
+            "tally": self._tally(),
             **self._told,
+        }
+
+    def _tally(self) -> Json:
+        there = self.place.at + 1
+        return {
+            "compared": there,
+            "fingerprints": 0,
+            "synthesized": 0,
+            "missing": len(self.moments) - there + self.lacks,
         }
 
     def _value(self, text: str) -> Json:
@@ -190,6 +212,8 @@ class SimulatedRank:
         while self.place.at + 1 < len(self.moments):
             self.place = replace(self.place, at=self.place.at + 1)
             moment = self.moments[self.place.at]
+            if self.place.at + 1 == len(self.moments) and not self.lacks:
+                self._events.append({"event": "all_compared", "moment": str(moment), "tally": self._tally()})
             hit = [
                 stop.get("number", 0)
                 for stop in self.stops
@@ -208,6 +232,9 @@ class SimulatedRank:
                 return self._stop("stop", stops=hit)
             if self.spaced and "pause_after_s" in arguments and (self.place.at + 1) % self.spaced == 0:
                 return self._stop("spacing")
+        if self.hangs:
+            self._runs = True
+            return {}
         tally = {"compared": len(self.moments), "fingerprints": 0, "synthesized": 0}
         self._events.append({"event": "finished", "code": 0, "moment": str(self.moments[-1]), "tally": tally})
         return {}

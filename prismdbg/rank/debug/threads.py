@@ -29,6 +29,14 @@ def other_threads() -> list[dict[str, Any]]:
         ]
 
 
+def all_stacks() -> list[dict[str, Any]]:
+    """Of all threads but prismdbg's own, also while the program runs; the name of one that Python did not start is its
+    number."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    found = {names.get(ident, f"thread {ident}"): frame for ident, frame in sys._current_frames().items()}
+    return [{"name": name, "frames": stack_of(frame)} for name, frame in found.items() if not name.startswith(OURS)]
+
+
 def _name(thread: Any) -> str:
     """As the thread holds it: a class of the program's own is asked nothing."""
     name = builtin(of_name(vars_of(thread) or {}, "_name", ""))

@@ -15,6 +15,7 @@ from prismdbg.model.collective import Collective, Failure, PayloadRef, State
 from prismdbg.model.ops import Form, Movement
 from prismdbg.rank.c10d import sparse
 from prismdbg.rank.c10d.call import Call
+from prismdbg.rank.emulation.control import holds_it_already
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,8 @@ def _fill_dense(tensor: torch.Tensor, data: memoryview) -> int:
 
 
 class SynthesizedPeers:
-    """Echo: every peer sends what this rank sends. Sums scale with the group; what only a peer knows is zero."""
+    """Echo: every peer sends what this rank sends. Sums scale with the group; what only a peer knows is zero, but for
+    what DDP aligns with another rank, which this rank holds already: torch takes some of it as indices, unchecked."""
 
     def answer(self, call: Call, record: Collective | None) -> Answer:
         with torch.no_grad():
@@ -120,6 +122,8 @@ class SynthesizedPeers:
             case Movement.ALL_TO_ALL if [t.shape for t in outputs] == [t.shape for t in inputs]:
                 for target, source in zip(outputs, inputs, strict=True):
                     target.copy_(source)
+            case Movement.BROADCAST if holds_it_already():
+                pass
             case _:
                 for tensor in outputs:
                     tensor.zero_()

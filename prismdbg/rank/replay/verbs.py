@@ -13,7 +13,7 @@ from prismdbg.protocol.values import group_to_json
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.debug.gate import Stop
 from prismdbg.rank.debug.inspection import address_of, bytes_of, difference_at, evaluate_at, locals_at, source_at
-from prismdbg.rank.debug.threads import other_threads
+from prismdbg.rank.debug.threads import all_stacks, other_threads
 from prismdbg.rank.program.frames import stack_of
 from prismdbg.rank.replay.departure import Departure
 from prismdbg.rank.replay.membership import peers_at, ranks_of
@@ -146,6 +146,10 @@ def _inspecting(replaying: Replaying) -> dict[str, Verb]:
     def threads(_: Message) -> Message:
         return {"threads": gate.ask(lambda _: other_threads())}
 
+    def stacks(_: Message) -> Message:
+        """Also of a rank that runs."""
+        return {"threads": all_stacks()}
+
     def evaluate(message: Message) -> Message:
         text, frame = str(message["expression"]), int(message.get("frame", 0))
         digest = bool(message.get("digest", False))
@@ -182,6 +186,7 @@ def _inspecting(replaying: Replaying) -> dict[str, Verb]:
     return {
         "stack": stack,
         "threads": threads,
+        "stacks": stacks,
         "evaluate": evaluate,
         "difference": difference,
         "address": address,

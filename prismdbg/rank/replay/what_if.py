@@ -14,6 +14,7 @@ from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import ONLY_THE_SENDER_KNOWS, REDUCTIONS, TO_ROOT, Form, Movement
 from prismdbg.rank.c10d.call import Call
+from prismdbg.rank.emulation.control import holds_it_already, is_control
 from prismdbg.rank.replay.peers import Answer
 
 _COMBINE: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
@@ -113,6 +114,8 @@ class WhatIf:
         """Fills what the call receives. `recorded`: the outputs hold the recorded answer already; `key`: which call
         it is, so that noise is the same each time."""
         source = _Source(assumption, key)
+        if call.spec.movement is Movement.BROADCAST and is_control(call.received) and holds_it_already():
+            return Answer(synthesized=True, source=peers[0])  # torch takes it as indices, unchecked
         with torch.no_grad():
             if call.spec.movement in REDUCTIONS:
                 _reduce(call, source, peers)

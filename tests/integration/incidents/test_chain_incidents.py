@@ -170,17 +170,21 @@ def test_the_culprit_is_shown_where_it_stands_and_waited_for_only_when_told(
     hung: tuple[Recording, dict[int, Path]],
 ) -> None:
     _, capsules = hung
-    typed = "where\nnext\nprint loss\ncontinue\n"
-    said = prismdbg("debug", capsules[2], "--plain", "--runtime", "local", "--timeout", 3, typed=typed)
+    typed = "where\nnext\nprint loss\ncontinue\nwhere\nrestart\n"
+    said = prismdbg("debug", capsules[2], "--plain", "--runtime", "local", typed=typed)
     at = rf"train.py:{_line_of('time.sleep(0.2)')} in wait_for"
-    before, where, following, printed, waited = said.out.split("(prismdbg) ")
+    before, where, following, printed, waited, there, restarted = said.out.split("(prismdbg) ")
     assert re.search(rf"rank 2 was captured outside a collective, at .*{at}", before)
     assert all(re.search(rf"-> +0  .*{at}", shown) for shown in (before, where))
     for answer in (following, printed):
         assert "error: rank 2 was captured outside a collective" in answer
         assert "(none was recorded)" in answer
-    assert waited.startswith("continue") and said.code == 124
-    assert "waited 3 s for the rank's next collective after" in said.err
+    assert "hangs again, as recorded: no further collective within" in waited and said.code == 0
+    assert re.search(rf"-> +0  .*{at}", there) and "captured outside a collective" in restarted
+    short = prismdbg("debug", capsules[2], "--plain", "--runtime", "local", "--timeout", 3, typed="continue\n")
+    assert short.code == 124
+    assert "waited 3 s for the rank's next collective after" in short.err
+    assert "to see whether it hangs again" in short.err
 
 
 def test_the_peers_of_a_hang_are_told_apart(hung: tuple[Recording, dict[int, Path]]) -> None:
@@ -240,6 +244,28 @@ def test_a_hang_with_a_past_is_compared_up_to_where_it_hangs(tmp_path: Path) -> 
         assert verdict["tally"]["compared"] == len(span(path)) > 1 and verdict["strength"]["whole_steps"] >= 1
         ends = "it hangs again" if path == never_came else "hang resolved: the collective"
         assert any(note.startswith(ends) for note in verdict["notes"]), verdict["notes"]
+    _hangs_again_in_the_debugger(never_came, tmp_path)
+
+
+def _hangs_again_in_the_debugger(capsule: Path, folder: Path) -> None:
+    """With the frame where it hangs, long before `--timeout`, and one goes on from there; so does a script."""
+    end, at = Capsule.open(capsule).manifest.moment_b, rf"train\.py:{_line_of('time.sleep(0.2)')} in wait_for"
+    typed = "where\ncontinue\nwhere\nreverse-next\nnext\n"
+    said = prismdbg("debug", capsule, "--plain", "--runtime", "local", typed=typed)
+    assert said.code == 0, said.err
+    _, first, hangs, where, back, again = said.out.split("(prismdbg) ")
+    assert re.search(rf"^where it hung in the recording; .*\n(.*\n)*->.*{at}", first, re.MULTILINE), first
+    for told in (hangs, again):
+        assert re.search(rf"^everything recorded was replayed, and rank 2 hung here, at .*{at}", told, re.MULTILINE)
+        assert re.search(
+            rf"^hangs again, as recorded: no further collective within .* after {end};", told, re.MULTILINE
+        )
+    assert re.search(rf"->.*{at}", where) and "as recorded" not in where
+    assert f"stopped at {end} (reverse-next)" in back
+    script = folder / "script.yaml"
+    script.write_text("expect:\n  - {at: end, that: step > 0}\n")
+    report = prismdbg("replay", capsule, "--runtime", "local", "--script", script)
+    assert report.code == 0 and "it hangs again" in report.err, (report.out, report.err)
 
 
 def test_a_death_counts_only_where_it_was_recorded(tmp_path: Path) -> None:

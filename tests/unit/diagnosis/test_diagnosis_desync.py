@@ -273,3 +273,75 @@ def test_nobody_slipped_where_lines_are_alike_everywhere(lines: list[Frame], mis
             for rank in job.ranks:
                 job.next_step(rank)
     assert slips(hangs(job, {missing})) == []
+
+
+GRADIENTS = Tensors(shape=(72,))
+
+
+def shows_at_once(world: int, slip: Callable[[Job], None], usual: Callable[[Job], None] | None = None) -> Job:
+    """Two calls of four elements and one of 72 a step; in the last step `slip` is called instead of `usual`."""
+    job = Job(world)
+    for step in range(STEPS):
+        if step == STEPS - 1:
+            slip(job)
+        elif usual is not None:
+            usual(job)
+        else:
+            job.call(frames=(FIRST,))
+            job.call(frames=(SECOND,))
+            job.call(frames=(OTHER,), tensors=GRADIENTS)
+        for rank in job.ranks if step < STEPS - 1 else ():
+            job.next_step(rank)
+    return job
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_a_call_left_out_that_shows_at_the_next_one(world: int) -> None:
+    """The call before the mismatch matched, from another line: that is where the rank slipped, likely."""
+
+    def slip(job: Job) -> None:
+        others = set(job.ranks) - {1}
+        job.call(only=others, frames=(FIRST,))
+        job.call(only={1}, frames=(SECOND,))
+        job.call(only=others, frames=(SECOND,), done=False)
+        job.call(only={1}, frames=(OTHER,), tensors=GRADIENTS, done=False)
+
+    first, second, *_ = verdicts(shows_at_once(world, slip))
+    assert isinstance(first, Desync) and second.kind == "mismatch"
+    assert (first.ranks, first.sequence, first.shift, first.certainty) == ((1,), 33, 1, Certainty.LIKELY)
+    assert second.to_json()["sequence"] == 34
+    assert "it seems to have skipped 1 call before that" in first.text
+    assert "train.py:20" in first.lines[0] and "train.py:10" in first.lines[1]
+
+
+def test_another_line_before_a_mismatch_that_the_next_call_does_not_explain() -> None:
+    def slip(job: Job) -> None:
+        job.call(only={0, 2}, frames=(FIRST,))
+        job.call(only={1}, frames=(LOGGED,))
+        job.call(only={0, 2}, frames=(SECOND,), done=False)
+        job.call(only={1}, frames=(SECOND,), tensors=GRADIENTS, done=False)
+
+    first, second, *_ = verdicts(shows_at_once(3, slip))
+    assert isinstance(first, Desync) and second.kind == "mismatch"
+    assert (first.ranks, first.sequence, first.shift, first.certainty) == ((1,), 33, 0, Certainty.LIKELY)
+    assert "issues its collectives from a different source line" in first.text
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_lines_that_always_differ_explain_no_mismatch_after_them(world: int) -> None:
+    def usual(job: Job) -> None:
+        others = set(job.ranks) - {1}
+        job.call(only=others, frames=(FIRST,))
+        job.call(only={1}, frames=(LOGGED,))
+        job.call(frames=(SECOND,))
+
+    def slip(job: Job) -> None:
+        others = set(job.ranks) - {1}
+        job.call(only=others, frames=(FIRST,))
+        job.call(only={1}, frames=(LOGGED,))
+        job.call(only=others, frames=(SECOND,), done=False)
+        job.call(only={1}, frames=(SECOND,), tensors=GRADIENTS, done=False)
+
+    job = shows_at_once(world, slip, usual)
+    assert not slips(job)
+    assert [verdict.kind for verdict in verdicts(job)][:1] == ["mismatch"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
@@ -25,7 +26,7 @@ from prismdbg.script.language import BackTo
 from prismdbg.script.scripted import Listener, Scripted, _is_as_hoped
 from prismdbg.script.value_line import truth, value_line
 from prismdbg.session.answers import Originated
-from prismdbg.session.notices import AllCompared, Departed, Lost, ProgramRaised
+from prismdbg.session.notices import AllCompared, Departed, Lost, ProgramRaised, Synthesized
 
 NAN = Incident(kind=IncidentKind.NAN, text="rank 2 sends a NaN", moment=Moment(19, 1))
 RAISED = Incident(kind=IncidentKind.EXCEPTION, text="ValueError: no such word", moment=Moment(19, 1))
@@ -231,6 +232,14 @@ def test_a_run_that_ends_before_the_incident_is_judged_as_far_as_it_went() -> No
     assert said.on_record and "synthesized ones" not in said.text
 
 
+def test_no_more_is_claimed_of_a_run_than_it_came_to() -> None:
+    lost = {"ending": Ending.LOST, "exit_code": 139, "reached": Moment(3, 3)}
+    said = fixed(departed=departed("3.1"), **lost)
+    assert said.text.endswith("SIGSEGV (exit code 139); what it sent up to 3.3 depends only on recorded data")
+    said = fixed(departed=departed("3.1"), affected=Moment(3, 1), **lost)
+    assert "what it sent up to 3.1 depends only on recorded data; what it sent at 3.3 depends on" in said.text
+
+
 def test_the_incident_again() -> None:
     said = fixed(first_nan=Moment(19, 1))
     assert (said.judgement, said.on_record) == (Judgement.RECURS, True)
@@ -265,6 +274,7 @@ def test_a_program_that_does_not_come_to_a_collective() -> None:
         (Incident(kind=IncidentKind.LOST, text=""), {"died_with": 139, "reached": END, "exit_code": 0}, Judgement.GONE),
         (Incident(kind=IncidentKind.HANG, text=""), {}, Judgement.GONE),
         (Incident(kind=IncidentKind.HANG, text=""), {"reached": END}, Judgement.UNKNOWN),
+        (Incident(kind=IncidentKind.HANG, text=""), {"reached": END, "hangs": True}, Judgement.RECURS),
         (Incident(kind=IncidentKind.HANG, text=""), {"answered": False}, Judgement.UNANSWERED),
         (NAN, {"reached": Moment(3, 1)}, Judgement.UNKNOWN),  # it ends before the place of the incident
         (NAN, {"reached": Moment(3, 1), "run_to": Moment(3, 1)}, Judgement.NOT_REACHED),
@@ -326,6 +336,20 @@ def test_a_rank_that_dies_came_as_far_as_it_told(tmp_path: Path) -> None:
         listener(notice)
     listener(Lost(moment=Moment(30), why="gone"))
     assert listener.came_to == END
+
+
+def test_a_rank_that_dies_told_where_its_first_assumed_answer_came() -> None:
+    def told(moment: str) -> Synthesized:
+        return Synthesized(moment=Moment.parse(moment), op="all_reduce", collective={"identity": "group 0 #1"})
+
+    received = SimpleNamespace(has=lambda _: True)
+    listener = Listener(cast(Received, received))
+    for notice in (told("1.1"), departed("3.1"), told("3.2"), told("3.3")):
+        listener(notice)
+    assert listener.assumed_from == Moment(3, 2)
+    listener = Listener(cast(Received, received))
+    listener(Departed(moment=Moment(2, 1), story={"assumed": True}))
+    assert listener.assumed_from == Moment(2, 1)
 
 
 TENSOR = {"kind": "tensor", "dtype": "float32", "device": "cpu", "shape": [2], "requires_grad": False, "values": [1, 2]}

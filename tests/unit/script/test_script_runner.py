@@ -100,6 +100,15 @@ def carried_out(text: str, rank: FakeRank | None = None) -> Findings:
     return findings
 
 
+def test_a_rank_that_hangs_again_has_come_to_the_end_only_where_it_came_to_it() -> None:
+    end = FakeRank({Moment(3, 2): lambda: Stand(phase=Phase.HUNG, moment=Moment(3, 1))})
+    findings = carried_out("expect: [{that: loss == 5, at: end}]", end)
+    assert (findings.ending, findings.cut_short) == (Ending.COMPLETE, "")
+    before = FakeRank({Moment(2, 2): lambda: Stand(phase=Phase.HUNG, moment=Moment(2, 1))})
+    findings = carried_out("expect: [{that: loss == 5, at: end}]", before)
+    assert "the rank hung again at 2.1, before 3.1" in findings.cut_short
+
+
 def test_values_that_are_recorded_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hostile rank may come to a stop without end."""
     monkeypatch.setattr(runner, "MAX_RECORDS_BYTES", 250)

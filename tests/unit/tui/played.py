@@ -26,6 +26,7 @@ from prismdbg.session.causes import ALL_HIDDEN, Unhidden
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.notices import Notice
 from prismdbg.session.outside_collective import OutsideCollective
+from prismdbg.session.recorded_hang import RecordedHang
 from prismdbg.simulate.cluster.cluster import example
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
@@ -161,6 +162,8 @@ def live_over(
     travel: PlayedTravel | None = None,
     first_lines: tuple[str, ...] = (),
     standing: OutsideCollective | None = None,
+    hang: RecordedHang | None = None,
+    bound_s: float = 600.0,
 ) -> LiveRank:
     @contextmanager
     def opens(say: Callable[[str], None]) -> Iterator[PlayedTravel]:
@@ -169,7 +172,7 @@ def live_over(
 
     def debugs(place: PlayedTravel, tell: Callable[[Notice], object]) -> Debugger:
         ended = lambda: "its process ended with 137"  # noqa: E731
-        settings = Settings(checkpoints=False)
+        settings = Settings(checkpoints=False, bound_s=bound_s)
         return Debugger(
             cast(Any, place),
             tell,
@@ -177,6 +180,7 @@ def live_over(
             settings=settings,
             how_it_ended=ended,
             standing=standing,
+            hang=hang,
         )
 
     return LiveRank(opens, debugs, first_lines)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from capsules import MANIFEST, make_capsule
-from played import PlayedRank, live_over, screen_of, screen_of_app, small_capsule, stopped, until
+from played import TALLY, PlayedRank, PlayedTravel, live_over, screen_of, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import OutputCut, OutputGrew
 from prismdbg_tui.session.views import Phase, State
@@ -20,6 +20,7 @@ from prismdbg.capsule.stacks import FROM_OUTSIDE, HangPlace, JobStacks, RankStac
 from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.session.outside_collective import OutsideCollective
+from prismdbg.session.recorded_hang import RecordedHang
 from prismdbg.session.watches import Watched
 
 
@@ -301,6 +302,31 @@ def test_a_rank_that_was_captured_outside_of_a_collective_is_shown_where_it_stan
         await pilot.press("c")
         await stands(app, pilot, "0.1")
         assert app.state.frames != (load, main)
+
+    screen_of_app(PrismApp(capsule, "capsule", live=live), part)
+
+
+def test_a_rank_that_hangs_again_is_shown_where_it_is_and_one_goes_back(tmp_path: Path) -> None:
+    then, now = Frame("/job/data.py", 26, "load"), Frame("/job/data.py", 27, "load")
+    rank = PlayedRank([{"event": "all_compared", "moment": "0.2", "tally": TALLY}])
+    covered = {"moment": "0.2", "stopped": None, "number": 1, "tally": {**TALLY, "missing": 0}}
+    starts = {"moment": "0.1", "stopped": "parked", "number": 1, "collective": {}, "tally": TALLY}
+    rank.answers["progress"] = lambda _: covered if asked(rank, "resume") and not travel.returned else starts
+    frames = [{"filename": now.filename, "line": now.line, "name": now.name}]
+    rank.answers["stacks"] = lambda _: {"threads": [{"name": "MainThread", "frames": frames}]}
+    capsule = small_capsule(tmp_path)
+    travel = PlayedTravel(capsule, rank)
+    hang = RecordedHang(rank=1, bound_s=0.05, frames=(then,))
+    live = live_over(capsule, rank, travel, hang=hang, bound_s=0.2)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.frames == (then,), pilot)
+        await pilot.press("c")
+        await until(lambda: app.state.phase is Phase.HUNG, pilot)
+        assert (app.state.frames, str(app.state.moment), app.state.doing) == ((now,), "0.2", "")
+        assert "hangs again, as recorded: no further collective within 0.05 s after 0.2" in said(app)
+        app.type_line("restart 0")
+        await until(lambda: app.state.phase is Phase.STOPPED and app.state.frames == (then,), pilot)
 
     screen_of_app(PrismApp(capsule, "capsule", live=live), part)
 

@@ -215,7 +215,7 @@ class PrismApp(PicturedApp[int]):
         self.panes.status.show(self.state)
         if self.state.phase is Phase.LOST and before.phase is not Phase.LOST:
             self._tell_of_loss()
-        arrived = self.state.phase in (Phase.STOPPED, Phase.FINISHED) and self.state.moment != before.moment
+        arrived = self.state.phase in (Phase.STOPPED, Phase.FINISHED, Phase.HUNG) and self.state.moment != before.moment
         self.navigation.show_state(self.state, follow=arrived or before.phase is not self.state.phase)
         self.incident.again()
 

@@ -15,7 +15,7 @@ from textual.message import Message
 from prismdbg.errors import Defect, PrismError, UsageError
 from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
-from prismdbg.render.stop_text import standing_text, why
+from prismdbg.render.stop_text import hang_headline, standing_text, why
 from prismdbg.session import answers as told
 from prismdbg.session import notices
 from prismdbg.session.checkpoint import Checkpoint
@@ -102,7 +102,7 @@ class DebuggerMessages:
 
     @property
     def is_alive(self) -> bool:
-        return self._debugger.session.phase in (SessionPhase.RUNNING, SessionPhase.STOPPED)
+        return self._debugger.session.phase in (SessionPhase.RUNNING, SessionPhase.STOPPED, SessionPhase.HUNG)
 
     def noticed(self) -> None:
         """While nothing was asked the rank may have ended, or be gone."""
@@ -180,6 +180,11 @@ class DebuggerMessages:
             self._show(phase=phase, moment=session.moment, reason=standing.text, **shown, **self._of_session())
         elif phase is Phase.STOPPED:
             self._look(answer)
+        elif session.hung is not None and phase is Phase.HUNG:
+            frames, _ = session.other_frames
+            shown = {"frames": frames, "frame": own_frame(frames) if frames else 0, "doing": "", "can_look": False}
+            reason = hang_headline(session.hung)
+            self._show(phase=phase, moment=session.moment, reason=reason, **shown, **self._of_session())
         else:
             reason = f"ended with {session.finished.code}" if session.finished is not None else ""
             self._show(phase=phase, moment=session.moment, reason=reason, can_look=False, **self._of_session())
@@ -190,6 +195,8 @@ class DebuggerMessages:
         stop = session.stop
         looked: dict[str, Any] = {"values": (), "peers": {}, "frames": (), "names": (), "source": SourceView()}
         can_look = stop.reason != StopReason.PARKED
+        if frames := session.other_frames[0]:
+            looked |= {"frames": frames, "frame": own_frame(frames)}
         if can_look:
             looked |= self._views.of_stop(self._kept, in_collective=bool(stop.collective))
         if stop.reason == StopReason.DIVERGED and session.divergence is not None:
@@ -236,6 +243,7 @@ _PHASES = {
     SessionPhase.STOPPED: Phase.STOPPED,
     SessionPhase.FINISHED: Phase.FINISHED,
     SessionPhase.LOST: Phase.LOST,
+    SessionPhase.HUNG: Phase.HUNG,
 }
 
 

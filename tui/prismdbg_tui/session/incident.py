@@ -17,7 +17,7 @@ from prismdbg_tui.session.views import Phase
 if TYPE_CHECKING:
     from prismdbg_tui.session.app import PrismApp
 
-_STANDS = (Phase.STOPPED, Phase.FINISHED)
+_STANDS = (Phase.STOPPED, Phase.FINISHED, Phase.HUNG)
 
 
 class IncidentLead:

@@ -51,6 +51,7 @@ class Phase(StrEnum):
     STOPPED = "stopped"
     FINISHED = "finished"
     LOST = "lost"
+    HUNG = "hung"
 
 
 BUSY = (Phase.STARTING, Phase.RUNNING)

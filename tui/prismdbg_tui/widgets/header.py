@@ -17,6 +17,7 @@ _COLORS = {
     Phase.STOPPED: "success",
     Phase.FINISHED: "primary",
     Phase.LOST: "error",
+    Phase.HUNG: "warning",
 }
 
 

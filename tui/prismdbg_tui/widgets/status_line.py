@@ -80,6 +80,8 @@ class StatusLine(Static):
             return "" if self._told else f"read-only view of the recording; {self._looking}"
         if state.story or state.found:
             return without_folders(state.story or state.found)
+        if state.phase is Phase.HUNG:
+            return state.reason
         if state.hit_here:
             return f"stopped at {state.why}"
         if state.reason in (*Verb, *ON_THE_WAY):

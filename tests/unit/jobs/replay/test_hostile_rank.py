@@ -91,6 +91,7 @@ GOOD_REPLIES: dict[str, Any] = {
     "progress": {**GOOD_EVENTS["stopped"], "stopped": "until", "tally": TALLY},
     "stack": {"frames": [FRAME]},
     "threads": {"threads": [{"thread": 1 << 47, "name": "loader", "frames": [FRAME]}]},
+    "stacks": {"threads": [{"name": "MainThread", "frames": [FRAME]}]},
     "source": {"filename": "x", "line": 1, "first": 1, "lines": ["a"], "function": "f", "length": 3},
     "locals": {"locals": [{"from": "local", "name": "x", "type": "int", "text": "1"}]},
     "evaluate": {"value": VALUE},

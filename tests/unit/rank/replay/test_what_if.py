@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -63,6 +64,24 @@ def test_when_all_echo_it_is_what_synthesized_peers_answer(kind: str) -> None:
     SynthesizedPeers().answer(reference, None)
     for got, wanted in zip(answered(called, answer="echo"), reference.received, strict=True):
         assert torch.equal(got, wanted)
+
+
+def in_ddp(action: Callable[[], object]) -> None:
+    """As if DistributedDataParallel called it."""
+    code = compile("action()", "/v/site-packages/torch/nn/parallel/distributed.py", "exec")
+    exec(code, {"action": action})
+
+
+def test_what_ddp_aligns_is_left_as_this_rank_has_it() -> None:
+    """The order of its buckets is of indices that torch does not check: zeros end the process."""
+    order = call("broadcast_", [t := torch.tensor([2, 0, 1, 2], dtype=torch.int32)], [t], root=2)
+    wanted = t.clone()
+    in_ddp(lambda: SynthesizedPeers().answer(order, None))
+    for kind in ("echo", "zeros", "noise"):
+        in_ddp(lambda kind=kind: answered(order, answer=kind))
+    assert torch.equal(t, wanted)
+    SynthesizedPeers().answer(order, None)
+    assert not t.any(), "what only the root knows"
 
 
 def test_zeros_leave_what_this_rank_sends() -> None:
