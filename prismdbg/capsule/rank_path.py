@@ -11,9 +11,9 @@ from prismdbg.errors import CapsuleError
 
 _KERNEL = ("/proc", "/sys", "/dev")
 _SHARED_MEMORY = "/dev/shm"
-# What the replay's own programs would obey: the loader of each, and CRIU, which caches there what the kernel supports.
-_OBEYED = ("/etc/ld.so.preload", "/run/criu.kdat")
-_OBEYED_FOLDERS = frozenset(os.path.dirname(path) for path in _OBEYED)  # noqa: PTH120
+# What the loader of every program reads before anything else: the replay's own programs would obey it.
+_LOADER = ("/etc/ld.so.preload",)
+_LOADER_FOLDERS = frozenset(os.path.dirname(path) for path in _LOADER)  # noqa: PTH120
 _HINT = "fetch the capsule again: this copy was altered"
 
 
@@ -21,8 +21,8 @@ def problem(path: str) -> str:
     """Why no file or folder of a rank can lie there, as the end of a sentence; empty where it can."""
     if not is_plain(path) or path == "/":
         return "is not a plain absolute path"
-    if path in _OBEYED:
-        return "is read by programs of the replay itself"
+    if path in _LOADER:
+        return "is loaded into every program"
     return "belongs to the kernel" if is_in_kernel(path) else ""
 
 
@@ -47,8 +47,8 @@ def is_usual(folder: str, name: str) -> bool:
 
 @lru_cache(maxsize=100_000)
 def _takes_any_name(folder: str) -> bool:
-    """Below the root and beside what the replay obeys, one name has a problem that another one has not."""
-    return folder != "" and folder not in _OBEYED_FOLDERS and not problem(f"{folder}/{'x' * MAX_NAME_BYTES}")
+    """Below the root and beside what the loader reads, one name has a problem that another one has not."""
+    return folder != "" and folder not in _LOADER_FOLDERS and not problem(f"{folder}/{'x' * MAX_NAME_BYTES}")
 
 
 def is_plain(path: str) -> bool:

@@ -58,10 +58,11 @@ _QUOTED = re.compile(
 )
 # Where a backslash escapes nothing: of a shell, or before the quote of a text around.
 _SIMPLE = re.compile(rf"{_PREFIX}(?:\"([^\"\\\n]+)\\?\"|'([^'\n]+)')")
-_UNQUOTED = re.compile(r"(?!`)[^\s\"',;&}\])]+")
+_UNQUOTED = re.compile(r"(?!`[^`\n]*+`)[^\s\"',;&}\])]+")
 _WHOLE_WORD = re.compile(r"(?:[^\s\"']|[\"'](?=\w))*+")
 _AROUND = ",;&{}[]().:\"'<>"  # what a word ends with and that is no part of it
-_WHOLE_LINE = re.compile(r"[^\s(\[]*+(?=[\r\n]|\Z)")
+# Not a call, nor what is opened and goes on below: `os.getenv("X")`, `get(`, `[1, 2]`. A password may hold brackets.
+_WHOLE_LINE = re.compile(r"(?![(\[]|[A-Za-z_][\w.]{0,80}+[(\[](?:\S*[)\]])?[,;]?(?:[\r\n]|\Z))\S*+(?=[\r\n]|\Z)")
 # A type: `str`, `Optional[str]`, `dict[str, list[str]] | None`, `&'static str`; a value in quotes or a call follows.
 _TYPE = re.compile(
     r"(?:&(?:'static )?)?[A-Za-z_](?:[\w.| *]{1,80}+|\[(?:[\w.,| ]{1,80}+|\[[\w.,| ]{0,80}+\]){0,8}+\]){0,8}+=\s{0,80}"

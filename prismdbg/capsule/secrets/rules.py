@@ -110,7 +110,9 @@ _NO_PASSWORD_OF_FIELD = re.compile(
     r"|pwd|passwd|password)[-_]?[0-9]?",
     re.IGNORECASE,
 )
-_PATH = re.compile(r"[~.]{0,2}(?:/[\w.@+~-]{1,60}+){2,}+(?::.*)?")
+_PATH = re.compile(r"[~.]{0,2}(?:/[\w.@+-]{1,60}+~?){2,}+(?::.*)?")
+# What a format string fills in, and no value in braces, as ODBC writes it: `{self.password!r}`, not `{hunter2}`.
+_FIELD = re.compile(r"\{{1,3}[A-Za-z_][A-Za-z_.]{0,80}+(?:\[[^\[\]\n]{0,40}\])?(?:![rsa])?(?::[^{}\s]{0,20})?\}")
 _MARKS = re.compile(r"[$<{%*.]")  # without one of them a template is one from its first character on
 _PLACES = re.compile(r"CERTS?$|CREDENTIALS$|(?:^|_)CERTS?_|_(?:FILE|DIR|PATH)$")
 _SETTING = re.compile(
@@ -247,8 +249,8 @@ def _pairs(text: str) -> Iterator[Found]:
     the shorter one may be met elsewhere."""
     for value in named_values(text, _is_telling_name):
         head = text[value.start : min(value.end, value.start + _DECIDING)]
-        if head.startswith("{"):
-            head = text[value.start : min(value.end + 1, value.start + _DECIDING)]  # `{user}`: what ends it is its own
+        if head.startswith("{") and _FIELD.match(text, value.start):
+            continue
         if _is_pair(value.name, head, value.form):
             for end in dict.fromkeys((value.end, value.whole)):
                 yield Found(f"value of {value.name[:60]!r}", text[value.start : end], value.start)
@@ -285,6 +287,8 @@ def _is_given(name: str, value: str) -> bool:
     """Whether an option is given this value; not `--password=PASSWORD`, `--token, --auth`, `--pass=canonicalize`."""
     if _METAVAR.fullmatch(value) or strength(value):
         return False
+    if any(map(_SETTINGS.fullmatch, _words(name)[-2:-1])):  # `--pad-token=pad0`
+        return looks_random(value)
     if _PASSWORD.fullmatch(name) or _PLACES.search(name.upper().replace("-", "_")):
         return looks_random(value) or (value.isalnum() and not value.isalpha() and len(value) >= LEAST_KNOWN)
     return True

@@ -101,7 +101,7 @@ _SHAPES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         (
             "user and password",
             "-u",
-            r"\b(?:curl|wget|http)\b[^\n|;&]{0,200}?[\s\"'](?:-u|--user)[\s=\"',]{1,80}[^\s:\"',]+:([^\s\"']{3,})",
+            r"\b(?:curl|wget|http)\b[^\n|;&]{0,200}?[\s\"'](?:-u|--user)[\s=\"',]{1,80}[^\s:\"']+:([^\s\"']{3,})",
         ),
         ("password of a command", "-p", r"\bsshpass[\s\"',]{1,80}-p[\s\"',]{0,80}([^\s\"',][^\s\"']{2,})"),
         ("password of a command", "-p", r"\b(?:mysql|mariadb)(?:dump|admin)?\b[^\n|;&]{0,200}?[\s\"']-p([^\s\"']{3,})"),

@@ -147,6 +147,28 @@ def test_without_quotes_it_goes_to_the_end_of_the_word(text: str, shown: str) ->
     assert redact_text(text) == shown
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("DB_PASSWORD=x9(kL2mQ\nLR=3", "x9(kL2mQ"),
+        ("export API_KEY=ab[c9!kL2\n", "ab[c9!kL2"),
+        ("Driver={ODBC Driver 17};Server=x;Password={hunter2x};", "{hunter2x"),
+        ("DB_PASSWORD={aB3xY9q}\n", "{aB3xY9q}"),
+        (f"map[api_key:{{{TOKEN}}}]", f"{{{TOKEN}"),
+        ("password={{hunter2}}", "{{hunter2"),
+        ("DB_PASSWORD=`x9!kL2mQ\nX=1", "`x9!kL2mQ"),
+        ("password=/a~b/c", "/a~b/c"),
+        ("curl -u a,b:s3cretpw http://h", "s3cretpw"),
+    ],
+)
+def test_brackets_braces_and_marks_may_be_a_part_of_it(text: str, value: str) -> None:
+    assert redact_text(text) == text.replace(value, REDACTED)
+
+
+def test_an_argument_in_braces_is_redacted() -> None:
+    assert redact_arguments(["x", "--cfg=password={hunter2x}"]).words == ("x", "--cfg=password=<redacted>}")
+
+
 def test_where_it_may_end_sooner_the_shorter_one_is_known_elsewhere() -> None:
     assert redact_text("password=hunter2x,w0rd hunter2x") == f"password={REDACTED} {REDACTED}"
     assert [found.value for found in found_in("password=hunter2x,w0rd")] == ["hunter2x", "hunter2x,w0rd"]
@@ -175,6 +197,9 @@ def test_where_it_may_end_sooner_the_shorter_one_is_known_elsewhere() -> None:
         "docker run -p 8080:80 -pthread -p2p -pipeline4 /x-pS3cret9",
         "['mysql', '-p', 'db']\n['mkdir', '-p', 'Data2Dir9']",
         "password=`cat file`\ntoken = ``",
+        "API_KEY=os.getenv('X')\nAPI_KEY=get_key()\nAPI_KEY=os.getenv(\nTOKENS=[1,2]\n",
+        "password={user}\npassword={self.password!r}\nf'token={tokens[0]}'\npassword={}",
+        "--pad-token=pad12345 --eos-token eot_1234",
     ],
 )
 def test_what_only_looks_like_those_is_none(text: str) -> None:
