@@ -300,8 +300,8 @@ def test_a_rank_that_was_captured_outside_of_a_collective_is_shown_where_it_stan
         await until(lambda: "(none was recorded)" in said(app), pilot)
         assert not asked(rank, "resume")
         await pilot.press("c")
+        await until(lambda: app.state.frames != (load, main), pilot)
         await stands(app, pilot, "0.1")
-        assert app.state.frames != (load, main)
 
     screen_of_app(PrismApp(capsule, "capsule", live=live), part)
 
