@@ -10,14 +10,26 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from types import ModuleType, TracebackType
 from typing import Any, Protocol
 
-from prismdbg.capsule.secrets.rules import MOST_ELSEWHERE, found_in, known_values, redact_text, words_or_more
+from prismdbg.capsule.secrets.rules import (
+    MOST_ELSEWHERE,
+    REDACTED,
+    found_in,
+    hidden,
+    known_values,
+    spans,
+    stands_in,
+    words_or_more,
+    worth_a_search,
+)
 from prismdbg.rank.c10d.callback_error import meant
 from prismdbg.rank.recording.program_exit import ExitCode
 
@@ -25,6 +37,16 @@ from prismdbg.rank.recording.program_exit import ExitCode
 # program ends only when the text has been searched for secrets.
 MOST_TEXT, MOST_LINES, MOST_LINE = 32 << 10, 250, 1000
 _MOST_SEARCHED = 2 * MOST_TEXT  # what a secret is told by may stand behind what is kept of it
+# Of one exception: places that begin as a secret of another line does. A line after so many is masked as a whole.
+MOST_PLACES = 100_000
+_HEAD = 32  # characters of a secret by which its places are found
+# What Python itself writes into a traceback: of a frame the file, the line and the function. In a group, behind a bar.
+_OWN_WORDS = re.compile(
+    r'[ |+-]*(?:File "[^\n]*", line \d+(?:, in [^\n]*)?\n|(?:Exception Group )?Traceback \(most recent call last\):\n'
+    r"|\[Previous line repeated \d+ more times?\]\n)"
+    r"|[ |\n]*(?:The above exception was the direct cause of the following exception:\n"
+    r"|During handling of the above exception, another exception occurred:\n)"
+)
 OUT_OF_MEMORY_WORDS = ("out of memory", "can't allocate memory", "DefaultCPUAllocator")
 
 
@@ -46,21 +68,86 @@ def describe(error: BaseException) -> dict[str, Any]:
     # The newest lines; the last one of them may hold the whole text.
     lines = traceback.format_exception(error, limit=-MOST_LINES)[-MOST_LINES:]
     found = {line: tuple(found_in(line[:_MOST_SEARCHED])) for line in (text, *lines)}
+    known = known_values(os.environ, sys.orig_argv)
     values = sorted({form for several in found.values() for one in several for form in _forms(one.value)})
-    known = (*known_values(os.environ, sys.orig_argv), *words_or_more(values)[:MOST_ELSEWHERE])
+    elsewhere = _Elsewhere(tuple(islice((value for value in values if words_or_more([value])), MOST_ELSEWHERE)))
 
     def bounded(line: str, most: int) -> str:
-        shown = redact_text(line[:_MOST_SEARCHED], known, lambda _: found[line])
-        if len(line) <= _MOST_SEARCHED and len(shown) <= most:
+        searched = line[:_MOST_SEARCHED]
+        own = spans(searched, known, lambda _: found[line])
+        end = _end_of_shown(own, most)  # the rest of a long line is not searched for the secrets of other lines
+        others = elsewhere.places(searched, end)
+        if others is None:
+            return f"{REDACTED}... (of {len(line)} characters)"
+        places = _merged(place for place in (*own, *others) if place[0] < end)
+        end = max(end, places[-1][1]) if places else end
+        shown = hidden(searched[:end], places, lambda _: REDACTED)
+        if len(line) <= end and len(shown) <= most:
             return shown
         return f"{shown[:most]}... (of {len(line)} characters)"
 
+    # Those that matter most come first: where there is too much to search, the outermost frames are masked.
+    noted, last = bounded(text, MOST_TEXT), bounded(lines[-1], MOST_TEXT)
+    before = [bounded(line, MOST_LINE) for line in reversed(lines[:-1])]
     return {
         "incident": "oom" if any(map(_is_out_of_memory, _causes(error))) else "exception",
         "type": kind,
-        "text": bounded(text, MOST_TEXT),
-        "traceback": [*(bounded(line, MOST_LINE) for line in lines[:-1]), bounded(lines[-1], MOST_TEXT)],
+        "text": noted,
+        "traceback": [*reversed(before), last],
     }
+
+
+class _Elsewhere:
+    """Where the secrets of one line stand in another; it looks at a bounded number of places in all."""
+
+    def __init__(self, values: Sequence[str]) -> None:
+        self._values = [(value, bool(worth_a_search([value]))) for value in values]
+        self._left = MOST_PLACES
+
+    def places(self, text: str, end: int) -> list[tuple[int, int]] | None:
+        """Those that begin before `end`; None where there is too much to look at.
+
+        Words that others may hold by chance are not masked where the traceback's own words stand.
+        """
+        own_words = _OWN_WORDS.match(text)
+        words_from = own_words.end() if own_words is not None else 0
+        found: list[tuple[int, int]] = []
+        for value, telling in self._values:
+            head = value[:_HEAD]
+            most = end + len(head) - 1
+            at = text.find(head, 0 if telling else words_from, most)
+            while at >= 0:
+                self._left -= 1
+                if self._left < 0:
+                    return None
+                stop = at + len(value)
+                is_it = text.startswith(value, at) and stands_in(value, text[max(at - 1, 0) : stop + 2])
+                if is_it:
+                    found.append((at, stop))
+                at = text.find(head, stop if is_it else at + 1, most)
+        return found
+
+
+def _end_of_shown(places: Iterable[tuple[int, int]], most: int) -> int:
+    """Up to where a text is shown in `most` characters, when these places are masked in it."""
+    end = shown = 0
+    for start, stop in places:
+        if shown + start - end >= most:
+            break
+        shown += start - end + len(REDACTED)
+        end = stop
+    return end + max(most - shown, 0)
+
+
+def _merged(places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """In order, none within another."""
+    merged: list[tuple[int, int]] = []
+    for start, stop in sorted(places):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+        else:
+            merged.append((start, stop))
+    return merged
 
 
 def _forms(value: str) -> tuple[str, str]:
@@ -69,9 +156,9 @@ def _forms(value: str) -> tuple[str, str]:
 
 
 def _text(error: BaseException) -> str:
-    """As a traceback has it, also where the program's own `__str__` fails."""
+    """As a traceback has it, also where the program's own `__str__` fails or gives a str of a class of its own."""
     try:
-        return str(error)
+        return str.__str__(str(error))
     except BaseException:
         return "<exception str() failed>"
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from prismdbg.capsule.log.format import EVENT_SEGMENT_BYTES
+from prismdbg.capsule.secrets.rules import stands_in
 from prismdbg.rank.recording import exception_hooks
 from prismdbg.rank.recording.exception_hooks import MOST_LINES, MOST_TEXT, describe
 
@@ -81,6 +84,98 @@ def test_a_secret_of_a_cause_stands_in_nothing_that_was_raised_from_it() -> None
         told = describe(error)
     assert told["text"] == "no job for <redacted>"
     assert "s3cr3t" not in json.dumps(told) and 'connect("<redacted>")' in "".join(told["traceback"])
+
+
+def listed(passwords: list[str], note: Callable[[int], str]) -> Exception:
+    """An exception with `passwords` in its message and 250 other lines."""
+    error = ValueError(" ".join(f"password='{one}'" for one in passwords))
+    for number in range(250):
+        error.add_note(note(number))
+    return caught(error)
+
+
+PASSWORDS = [f"{letter}{number:03}z" for letter in "qvw" for number in range(66)]
+
+
+def seconds(error: Exception) -> float:
+    begin = time.process_time()
+    describe(error)
+    return time.process_time() - begin
+
+
+def test_many_secrets_in_a_message_make_the_search_of_long_lines_hardly_slower() -> None:
+    few, many = (listed(PASSWORDS[:most], lambda number: f"{number} " + "a b " * 1000) for most in (0, 200))
+    assert seconds(many) < 0.5 + 5 * seconds(few)  # 30 times as long, where each secret is searched for in all of it
+
+
+@pytest.mark.parametrize("passwords", [PASSWORDS, ["z" * length for length in range(4, 204)]])
+def test_lines_with_too_many_places_of_a_secret_are_masked_whole_from_the_outermost_on(
+    passwords: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def counted(value: str, text: str) -> bool:
+        asked.append(value)
+        return stands_in(value, text)
+
+    monkeypatch.setattr(exception_hooks, "stands_in", counted)
+    monkeypatch.setattr(exception_hooks, "MOST_PLACES", 1000)
+    told = describe(listed(passwords, lambda number: f"{number} {passwords[0]} " + " ".join(passwords)))
+    outermost, newest = told["traceback"][0], told["traceback"][-1]
+    assert len(asked) <= 1000 and not any(one in line for one in passwords[:9] for line in told["traceback"])
+    assert outermost.startswith("<redacted>... (of ") and newest.startswith(
+        ("249 <redacted> <red", "<redacted>... (of")
+    )
+
+
+def test_a_secret_at_the_end_of_what_is_shown_of_a_line_is_masked_whole_and_what_is_behind_it_is_not_shown() -> None:
+    secret = "s3cr3t-" + "of-the-message-" * 9 + "end"
+    error = RuntimeError(f"https://u:{secret}@host")
+    error.add_note("x " * 480 + secret + f" y {secret}" * 100)
+    error.add_note("last")
+    line = describe(caught(error))["traceback"][-2]
+    assert line.startswith("x " * 480 + "<redacted>") and "s3cr3t" not in line and "the-message" not in line
+
+
+def test_words_of_a_message_are_not_masked_in_what_python_writes_into_a_traceback() -> None:
+    error = KeyError(
+        "password='File' secret=\"line\" db_password='caught' api_key='last' token='Traceback' pwd='tracked'"
+    )
+    group = caught(ExceptionGroup("tracked", [caught(error)]))
+    for raised in (caught(error), group):
+        told = describe(raised)
+        frames = [line for line in told["traceback"] if __file__ in line]
+        assert frames and all(f'File "{__file__}", line ' in line and ", in caught\n" in line for line in frames)
+        assert any("Traceback (most recent call last):\n" in line for line in told["traceback"])
+    assert told["text"] == "<redacted> (1 sub-exception)"
+
+
+def test_a_secret_that_is_more_than_a_word_is_masked_in_a_frames_path_too() -> None:
+    code = compile("raise RuntimeError('https://u:s3cr3t-9x8y7z@host')", "/data/s3cr3t-9x8y7z/train.py", "exec")
+    with pytest.raises(RuntimeError) as raised:
+        exec(code, {})
+    assert 'File "/data/<redacted>/train.py", line 1' in "".join(describe(raised.value)["traceback"])
+
+
+class Text(str):
+    """No key of a dict."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class WithText(Exception):
+    def __str__(self) -> str:
+        return Text("token hf_" + "a1" * 20)
+
+
+def test_a_text_of_a_class_of_its_own_is_noted_as_a_plain_one() -> None:
+    told = describe(caught(WithText()))
+    assert (type(told["text"]), told["text"]) == (str, "token <redacted>")
 
 
 def test_a_text_that_fits_is_noted_as_it_is() -> None:
