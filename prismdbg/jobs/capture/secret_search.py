@@ -24,7 +24,7 @@ from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.secrets.rules import is_secret_setting, redact_text, worth_a_search
 from prismdbg.capsule.secrets.shapes import Found
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE
-from prismdbg.jobs.capture.redacted_lines import values_in_lines
+from prismdbg.jobs.capture.redacted_lines import read_part, values_in_lines
 from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective
@@ -119,10 +119,13 @@ class Search:
     ) -> None:
         """`logs`: by their folder in the capsule. `whole_texts`: text files are searched to their end."""
         self.folder, self._files, self._logs = folder, files, logs
-        self._known = worth_a_search([*known, *values_in_lines(folder, files, logs.values())])
+        recovered = values_in_lines(folder, files, logs.values())
+        self._known = worth_a_search([*known, *recovered.values])
         self._text_bytes, self._left = (SMALL_FILE_BYTES, ALL_TEXTS_BYTES) if whole_texts else (TEXT_BYTES, TEXTS_BYTES)
-        self.unsearched: list[str] = []
-        self.cut_texts: list[str] = []
+        self.unsearched = [
+            f"file {shown_path(path)}: not searched for what was redacted in tracebacks" for path in recovered.unread
+        ]
+        self.cut_texts = [*self.unsearched]
 
     def hits(self) -> Iterator[Hit]:
         yield from self._in_files()
@@ -141,7 +144,7 @@ class Search:
                 self.unsearched.append(f"file {path}: {file.size_bytes} bytes")
                 self.cut_texts += self.unsearched[-1:]  # it may be one
                 continue
-            data = _read(self.folder / part, 0, file.size_bytes)
+            data = read_part(self.folder / part, 0, file.size_bytes)
             is_text = _is_text(data)
             most = min(self._left, self._text_bytes) if is_text else 0
             if most < len(data):
@@ -167,7 +170,7 @@ class Search:
             if ref.size_bytes > min(left, PAYLOAD_BYTES):
                 self.unsearched.append(f"{place}: {ref.size_bytes} bytes")
                 continue
-            data = _read(self.folder / part, ref.offset, ref.size_bytes)
+            data = read_part(self.folder / part, ref.offset, ref.size_bytes)
             left -= len(data)
             for start, stop, what in _received(data, self._known):
                 yield Hit(part=part, start=ref.offset + start, stop=ref.offset + stop, what=what, place=place)
@@ -350,7 +353,7 @@ def _spans(text: bytes, whole: bytes, known: Iterable[str]) -> Iterator[tuple[in
     for found in find(shown):
         yield from _places(shown, found)
     for value in known:
-        data = value.encode()
+        data = value.encode("utf-8", "surrogateescape")
         at = whole.find(data)
         while at >= 0:
             yield at, at + len(data), KNOWN
@@ -431,15 +434,6 @@ def _text(argument: object) -> str | None:
 
 def _holds_bytes(record: Collective) -> bool:
     return any(meta.dtype in _BYTES for meta in record.outputs)
-
-
-def _read(path: Path, offset: int, size: int) -> bytes:
-    try:
-        with transfer.open_plain(path) as file:
-            file.seek(offset)
-            return file.read(size)
-    except FileNotFoundError:  # it fell out of the window
-        return b""
 
 
 def _is_text(data: bytes) -> bool:

@@ -289,7 +289,7 @@ def test_a_line_that_is_another_now_tells_nothing(tmp_path: Path, path: str, lin
     log.note("incident", traceback=[f'  File "{tmp_path / path}", line {line}, in f\n    {shown}\n', "<redacted>"])
     with CapsuleWriter(tmp_path / "capsule") as writer:
         files = add_files(writer, [str(program)])
-        assert values_in_lines(writer.folder, files, [read_log(log.folder)]) == ()
+        assert values_in_lines(writer.folder, files, [read_log(log.folder)]).values == ()
 
 
 def test_options_that_do_not_go_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
