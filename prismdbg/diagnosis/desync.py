@@ -12,7 +12,7 @@ the lines of one call for it, so it is likely only.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -129,7 +129,7 @@ def find_desyncs(evidence: Evidence, verdicts: Sequence[Verdict]) -> Iterator[De
         odd = (
             _out_of_step(evidence, rows, columns)
             or _at_another_line(evidence, rows, columns)
-            or _just_before(evidence, rows, columns, broken.get(name))
+            or _just_before(evidence, rows, columns, broken.get(name), blamed[name])
         )
         if odd is not None:
             # another line alone tells nothing of what became of ranks that were where the others were
@@ -205,10 +205,11 @@ def _at_another_line(evidence: Evidence, rows: Picked, columns: Mapping[int, lis
 
 
 def _just_before(
-    evidence: Evidence, rows: Picked, columns: Mapping[int, list[Ints]], broken: int | None
+    evidence: Evidence, rows: Picked, columns: Mapping[int, list[Ints]], broken: int | None, blamed: Collection[int]
 ) -> _Odd | None:
     """Where the last call before `broken`, at which calls do not match, matched although one rank was at another line
-    than the others, who were at a line that all of them had met at each time before."""
+    than the others, who were at a line that all of them had met at each time before. Of more than two ranks it is one
+    of the `blamed`, whose calls do not match there."""
     start = _last_agreement(evidence, rows, columns)
     if start is None or broken is None or start != broken - 1:
         return None
@@ -227,6 +228,8 @@ def _just_before(
             found.append(_Odd(rank=odd, ranks=tuple(at), start=start, later=later, shift=shift, is_sure=False))
     if len(found) == 2:  # of two ranks the one that left a call out
         found = [odd for odd in found if odd.shift > 0]
+    if len(at) > 2:
+        found = [odd for odd in found if odd.rank in blamed]
     return found[0] if len(found) == 1 else None
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 
 import torch
@@ -11,6 +13,8 @@ import torch
 from prismdbg.model.ops import OBJECT_CALLS
 
 _DEPTH = 40  # ours included
+# Ours, and the standard library's, whose decorators torch uses: neither is the program's.
+_BETWEEN = (f"{Path(__file__).parents[2]}/", f"{Path(os.__file__).parent}/")
 
 
 def is_control(tensors: list[torch.Tensor]) -> bool:
@@ -29,10 +33,14 @@ def holds_it_already() -> bool:
 
 
 def _torch_frames() -> Iterator[FrameType]:
+    """Those through which the program issued the call: a module in DDP may issue calls of its own."""
     frame: FrameType | None = sys._getframe(2)
     for _ in range(_DEPTH):
         if frame is None:
             return
-        if "/torch/" in frame.f_code.co_filename:
+        filename = frame.f_code.co_filename
+        if "/torch/" in filename:
             yield frame
+        elif not filename.startswith(_BETWEEN):
+            return
         frame = frame.f_back

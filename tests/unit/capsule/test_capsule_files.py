@@ -191,9 +191,7 @@ def test_a_path_twice_is_refused(tmp_path: Path, data: Path) -> None:
         read_files(capsule)
 
 
-@pytest.mark.parametrize(
-    "path", ["/proc/sys/vm/swappiness", "/sys/power/state", "/dev/vda", "/etc/ld.so.preload", "/"]
-)
+@pytest.mark.parametrize("path", ["/proc/sys/vm/swappiness", "/sys/power/state", "/dev/vda", "/etc/ld.so.preload", "/"])
 def test_a_path_of_the_kernel_s_is_refused_by_verify_already(tmp_path: Path, path: str) -> None:
     from prismdbg.capsule.verify import Severity, findings
 
