@@ -345,3 +345,21 @@ def test_lines_that_always_differ_explain_no_mismatch_after_them(world: int) -> 
     job = shows_at_once(world, slip, usual)
     assert not slips(job)
     assert [verdict.kind for verdict in verdicts(job)][:1] == ["mismatch"]
+
+
+def test_a_rank_that_matches_at_the_mismatch_did_not_slip_before_it() -> None:
+    """Two lines of one step that rank 1 has in another order on purpose; then another rank's call does not match."""
+
+    def usual(job: Job) -> None:
+        for line in (FIRST, FIRST, SECOND):
+            job.call(frames=(line,))
+
+    def slip(job: Job) -> None:
+        job.call(frames=(FIRST,))
+        job.call(only={0, 2}, frames=(FIRST,))
+        job.call(only={1}, frames=(SECOND,))
+        job.call(only={0, 1}, frames=(SECOND,), done=False)
+        job.call(only={2}, frames=(SECOND,), tensors=GRADIENTS, done=False)
+
+    first, *others = verdicts(shows_at_once(3, slip, usual))
+    assert first.kind == "mismatch" and not any(isinstance(other, Desync) for other in others)
