@@ -43,6 +43,7 @@ class NoteFields(TypedDict, total=False):
     key: str | None
     value: str | None
     nth: int | None
+    optimizer: Count | None
     op: Word
     identity: str | None
     sent: dict[str, int]
@@ -64,6 +65,7 @@ _NEEDED = {
     "parts": ("identity", "parts_sent", "parts_received"),
     "processor": ("step", "waited_ns"),
     "skipped": ("step",),
+    "taken": ("optimizer",),
     "unknown": ("op", "text"),
 }
 

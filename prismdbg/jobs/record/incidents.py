@@ -14,7 +14,7 @@ from prismdbg.capsule.log.notes import moment_of
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.diagnosis.wording import place
 from prismdbg.errors import INTERRUPTED, UsageError
-from prismdbg.jobs.record.nonfinite_watch import NonfiniteWatch
+from prismdbg.jobs.record.nonfinite_watch import UNNAMED, NonfiniteWatch
 from prismdbg.jobs.storage.run_folder import attempt_of
 from prismdbg.model.collective import Group, group_title
 from prismdbg.model.moment import Moment
@@ -209,10 +209,15 @@ class _Attempt:
     def note_scaler(self, folder: str, *, several: bool) -> None:
         self._nonfinite.note_scaler(folder, several=several)
 
-    def note_skipped(self, folder: str, step: int | None) -> None:
+    def note_skipped(self, folder: str, step: int | None, optimizer: int | None) -> None:
         """None where the note does not know."""
         if step is not None:
-            self._nonfinite.note_skipped(folder, step)
+            self._nonfinite.note_skipped(folder, step, UNNAMED if optimizer is None else optimizer)
+
+    def note_taken(self, folder: str, optimizer: int | None) -> None:
+        """None where the note does not know."""
+        if optimizer is not None:
+            self._nonfinite.note_taken(folder, optimizer)
 
     def lost(self, folder: str, moment: Moment, how: str, died_with: int | None, time_ns: int) -> list[Wanted]:
         """A rank died without a word; `how` follows its name. What others raised meanwhile came of that; only the
@@ -307,7 +312,9 @@ class IncidentWatch:
             case Note(kind="scaler"):
                 attempt.note_scaler(folder, several=bool(event.data.get("several")))
             case Note(kind="skipped"):
-                attempt.note_skipped(folder, event.data.get("step"))
+                attempt.note_skipped(folder, event.data.get("step"), event.data.get("optimizer"))
+            case Note(kind="taken"):
+                attempt.note_taken(folder, event.data.get("optimizer"))
             case Note(kind="incident"):
                 attempt.note_raised(folder, event, now_ns)
             case Note(kind="exit"):

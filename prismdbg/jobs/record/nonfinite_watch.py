@@ -22,6 +22,8 @@ MOST_INCIDENTS = 3  # of one attempt of the job: a job of weeks must not be told
 LONGEST_HELD_NS = 60_000_000_000  # for the end of its step, where steps do not usually take longer
 _STEPS_HELD = 3
 _STEPS_KNOWN = 64
+FIRST = 0  # the optimizer with which steps end; the others have numbers from 1
+UNNAMED = -1  # some other one: it is taken to be due in each step
 
 
 @dataclass(slots=True)
@@ -66,6 +68,25 @@ class _Step(Enum):
 
 
 @dataclass(slots=True)
+class _Row:
+    """What one optimizer was skipped in, one after another of the steps in which it was due. `gap`: the most steps from
+    one of these to the next."""
+
+    first: int
+    last: int
+    count: int = 1
+    gap: int = 1
+
+    def add(self, step: int) -> None:
+        self.gap = max(self.gap, min(step - self.last, _STEPS_KNOWN))
+        self.last, self.count = step, self.count + 1
+
+    def may_go_on(self, step: int) -> bool:
+        """Whether the optimizer was perhaps only not due since."""
+        return step - self.last <= 2 * self.gap
+
+
+@dataclass(slots=True)
 class NonfiniteWatch:
     """Of one attempt of the job. `since_ns`: since when there is something to decide."""
 
@@ -76,8 +97,8 @@ class NonfiniteWatch:
     _begun: dict[str, int] = field(default_factory=dict)  # by folder, the step that began last
     _marks: dict[str, int] = field(default_factory=dict)  # by folder, how many steps began
     _late: dict[str, int] = field(default_factory=dict)  # by folder, a step that ended and may still be skipped
-    _skipped: dict[str, list[int]] = field(default_factory=dict)  # by folder, steps
-    _in_a_row: dict[str, int] = field(default_factory=dict)
+    _skipped: dict[str, dict[int, set[int]]] = field(default_factory=dict)  # by folder and step, optimizers
+    _rows: dict[tuple[str, int], _Row] = field(default_factory=dict)  # by folder and optimizer, until it takes a step
     _clean: dict[str, int] = field(default_factory=dict)  # by folder, steps since a value was not finite
     _told: int = 0
     _is_off: bool = False
@@ -89,15 +110,29 @@ class NonfiniteWatch:
         if several:
             self._several.add(folder)
 
-    def note_skipped(self, folder: str, step: int) -> None:
+    def note_skipped(self, folder: str, step: int, optimizer: int = UNNAMED) -> None:
         """Another optimizer than the first was skipped, with the gradients of `step`."""
         self.note_scaler(folder, several=True)
-        self._note_skipped(folder, step)
+        self._note_skipped(folder, step, optimizer)
 
-    def _note_skipped(self, folder: str, step: int) -> None:
-        skipped = self._skipped.setdefault(folder, [])
-        skipped.append(step)
-        del skipped[:-_STEPS_KNOWN]
+    def note_taken(self, folder: str, optimizer: int) -> None:
+        """Another optimizer than the first took a step, after it had been skipped."""
+        self._rows.pop((folder, optimizer), None)
+        self._drop_what_is_over(folder)
+
+    def _note_skipped(self, folder: str, step: int, optimizer: int) -> None:
+        skipped = self._skipped.setdefault(folder, {})
+        by = skipped.setdefault(step, set())
+        if optimizer in by:
+            return
+        by.add(optimizer)
+        for old in list(skipped)[:-_STEPS_KNOWN]:
+            del skipped[old]
+        row = self._rows.get((folder, optimizer))
+        if row is None:
+            self._rows[folder, optimizer] = _Row(step, step)
+        else:
+            row.add(step)
 
     def note_batch(self, folder: str, batch: Batch, groups: Mapping[str, Group], now_ns: int) -> None:
         """Collectives as they were issued, or as they were completed; what a device sends is known only then."""
@@ -118,7 +153,7 @@ class NonfiniteWatch:
         self._marks[folder] = self._marks.get(folder, 0) + 1
         if mark.source is StepSource.SKIPPED_BY_SCALER:
             self._scalers.add(folder)
-            self._note_skipped(folder, ended)
+            self._note_skipped(folder, ended, FIRST)
         late = self._late.pop(folder, None)
         if late is not None:
             self._settle(folder, late, mark.step)
@@ -134,22 +169,38 @@ class NonfiniteWatch:
         return may_have_others and ended not in self._skipped.get(folder, ())
 
     def _settle(self, folder: str, ended: int, begun: int) -> None:
-        """It is known what became of a step."""
-        if ended in self._skipped.get(folder, ()):
-            self._in_a_row[folder] = self._in_a_row.get(folder, 0) + 1
+        """It is known what became of a step. Those of the other optimizers that are known by number may not have been
+        due in it: they say themselves when they take a step."""
+        skipped = self._skipped.get(folder, {}).get(ended, set())
+        for optimizer in {FIRST, UNNAMED} - skipped:
+            row = self._rows.get((folder, optimizer))
+            if row is not None and row.last <= ended:
+                del self._rows[folder, optimizer]
+        self._drop_what_is_over(folder)
+        if skipped:
             return
+        self._clean[folder] = self._clean.get(folder, 0) + 1
+        lasts = any(of == folder and row.may_go_on(begun) for (of, _), row in self._rows.items())
+        if self._is_off and self._clean[folder] > CLEAN_STEPS and not lasts:  # the first one ended what was not finite
+            self._is_off = False
+            self._since_step = begun - CLEAN_STEPS
+
+    def _drop_what_is_over(self, folder: str) -> None:
+        """What was skipped by optimizers that took a step since."""
         self._pending = [
             one
             for one in self._pending
-            if one.folder != folder or one.record.moment.step > ended or self._became(one) is not _Step.SKIPPED
+            if one.folder != folder or self._became(one) is not _Step.SKIPPED or self._rows_of(one)
         ]
         if not self._pending:
             self.since_ns = None
-        self._in_a_row[folder] = 0
-        self._clean[folder] = self._clean.get(folder, 0) + 1
-        if self._is_off and self._clean[folder] > CLEAN_STEPS:  # the first one ended what was not finite
-            self._is_off = False
-            self._since_step = begun - CLEAN_STEPS
+
+    def _rows_of(self, one: Nonfinite) -> list[_Row]:
+        """Of the optimizers that were skipped in its step, and took none since."""
+        step = one.record.moment.step
+        by = self._skipped.get(one.folder, {}).get(step, set())
+        rows = (self._rows.get((one.folder, optimizer)) for optimizer in by)
+        return [row for row in rows if row is not None and row.first <= step]
 
     def decide(self, now_ns: int, ended: bool, usual_step_ns: int, *, interrupted: bool = False) -> FirstOfThem | None:
         """Once what was seen has settled. interrupted: the job is told to end, and would have gone on; a single step
@@ -157,7 +208,8 @@ class NonfiniteWatch:
         if not self._pending:
             return None
         became = [self._became(one) for one in self._pending]
-        row = max(self._in_a_row.get(one.folder, 0) for one in self._pending)
+        rows = [row for one in self._pending for row in self._rows_of(one)]
+        row = max((each.count for each in rows), default=0)
         remark = ""
         if _Step.TAKEN in became:
             found = [one for one, step in zip(self._pending, became, strict=True) if step is not _Step.SKIPPED]
@@ -169,7 +221,7 @@ class NonfiniteWatch:
             found = self._pending
             remark = f"; the gradient scaler skipped {counted(row, 'step')} in a row" if row else ""
         else:
-            self._forget_long_past(now_ns, usual_step_ns)
+            self._forget_long_past(now_ns, usual_step_ns * max((each.gap for each in rows), default=1))
             return None
         self._told += 1
         if self._told == MOST_INCIDENTS:
@@ -191,13 +243,11 @@ class NonfiniteWatch:
             return _Step.SKIPPED
         return _Step.OPEN if self._late.get(one.folder) == step else _Step.TAKEN
 
-    def _forget_long_past(self, now_ns: int, usual_step_ns: int) -> None:
+    def _forget_long_past(self, now_ns: int, due_each_ns: int) -> None:
         """A step was skipped, and none came since: an evaluation, say. What the next one sends is told anew."""
-        if self.since_ns is not None and now_ns - self.since_ns >= self._longest_ns(usual_step_ns):
+        longest_ns = max(LONGEST_HELD_NS, (SKIPPED_IN_A_ROW + _STEPS_HELD) * due_each_ns)
+        if self.since_ns is not None and now_ns - self.since_ns >= longest_ns:
             self._pending, self.since_ns = [], None
-
-    def _longest_ns(self, usual_step_ns: int) -> int:
-        return max(LONGEST_HELD_NS, (SKIPPED_IN_A_ROW + _STEPS_HELD) * usual_step_ns)
 
     def _is_held_too_long(self, became: list[_Step], now_ns: int, usual_step_ns: int) -> bool:
         """A rank that hangs in its step, or raised, does not say what became of it."""

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 class ScalerListener(Protocol):
     """`found`: there is a scaler. has_several: it steps more than one optimizer. `skipped`: one of these but the first,
-    whose gradients are of `step`. `has_collectives`: whether the present step has any so far."""
+    whose gradients are of `step`; `taken`: that optimizer took a step again. `optimizer`: its number, from 1.
+    `has_collectives`: whether the present step has any so far."""
 
     def found(self) -> None: ...
 
@@ -17,7 +18,9 @@ class ScalerListener(Protocol):
 
     def has_collectives(self) -> bool: ...
 
-    def skipped(self, step: int) -> None: ...
+    def skipped(self, step: int, optimizer: int) -> None: ...
+
+    def taken(self, optimizer: int) -> None: ...
 
 
 class Nobody:
@@ -32,7 +35,10 @@ class Nobody:
     def has_collectives(self) -> bool:
         return True
 
-    def skipped(self, step: int) -> None:
+    def skipped(self, step: int, optimizer: int) -> None:
+        """Not noted."""
+
+    def taken(self, optimizer: int) -> None:
         """Not noted."""
 
 
@@ -56,5 +62,8 @@ class ScalerNotes:
         except Exception:
             return True
 
-    def skipped(self, step: int) -> None:
-        self._note("skipped", step=step)
+    def skipped(self, step: int, optimizer: int) -> None:
+        self._note("skipped", step=step, optimizer=optimizer)
+
+    def taken(self, optimizer: int) -> None:
+        self._note("taken", optimizer=optimizer)

@@ -48,6 +48,9 @@ class StepCounter:
         self._refused = False
         self._has_scaler = False
         self._has_several = False  # optimizers under gradient scalers
+        self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # of others than the first
+        self._most_numbers = 0
+        self._skipped_last: set[int] = set()  # of these, those that were skipped when they were due last
         self._was_skipped = False  # the optimizer's step in the present step, by a gradient scaler
         self._scaler_listener: ScalerListener = Nobody()
 
@@ -132,8 +135,8 @@ class StepCounter:
             if first:
                 self._was_skipped = not self._stepped
                 self._count(StepSource.OPTIMIZER if self._stepped else StepSource.SKIPPED_BY_SCALER)
-            elif not self._stepped and _tells_its_steps(optimizer):
-                self._scaler_listener.skipped(gradients_of)
+            elif (known := _that_tells_its_steps(optimizer)) is not None:
+                self._tell(known, gradients_of)
             return result
 
         torch.amp.GradScaler.step = step
@@ -146,6 +149,19 @@ class StepCounter:
             self._has_several = True
             self._scaler_listener.has_several()
         return self.step if self._scaler_listener.has_collectives() else self._before
+
+    def _tell(self, optimizer: Any, gradients_of: int) -> None:
+        """Each skip, and the first step that is taken after skips."""
+        number = self._numbers.get(optimizer)
+        if not self._stepped:
+            if number is None:
+                self._most_numbers += 1
+                number = self._numbers[optimizer] = self._most_numbers
+            self._skipped_last.add(number)
+            self._scaler_listener.skipped(gradients_of, number)
+        elif number in self._skipped_last:
+            self._skipped_last.remove(number)
+            self._scaler_listener.taken(number)
 
     def _count(self, source: StepSource) -> None:
         if not self.by_hand:
@@ -167,9 +183,10 @@ def _was_told_to_skip(optimizer: Any) -> bool:
         return bool(found)
 
 
-def _tells_its_steps(optimizer: Any) -> bool:
-    """Of another object than torch's optimizers nobody knows whether it was stepped."""
-    return any(isinstance(one, torch.optim.Optimizer) for one in (optimizer, getattr(optimizer, "optimizer", None)))
+def _that_tells_its_steps(optimizer: Any) -> Any:
+    """torch's optimizer, which it is or wraps. Of another object nobody knows whether it was stepped: None."""
+    both = (optimizer, getattr(optimizer, "optimizer", None))
+    return next((one for one in both if isinstance(one, torch.optim.Optimizer)), None)
 
 
 COUNTER = StepCounter()

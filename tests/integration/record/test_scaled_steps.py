@@ -45,3 +45,12 @@ def test_an_overflow_of_a_second_optimizer_is_no_incident(how: str, step: int, t
         assert [note.data["step"] for note in log.notes if note.kind == "skipped"] == [step]
     told = prismdbg("why", job.run.path).out
     assert f"the gradient scaler of rank 1 skipped one of its optimizers at the end of step {step}" in told, told
+
+
+def test_a_nan_that_lasts_in_a_second_optimizer_that_is_due_in_every_second_step_is_an_incident(tmp_path: Path) -> None:
+    with recording(forked(PROGRAMS / "scaled_pair.py", "seldom", ranks=2), tmp_path, "--trigger", "nan") as job:
+        ended = job.end()
+        assert len(ended.lines("scale")) == 2, ended.output[-3000:]
+        (incident,) = job.supervisor["incidents"]
+    assert "rank 1 sends the first NaN or Inf" in str(incident) and "4.2" in str(incident), incident
+    assert "the gradient scaler skipped 8 steps in a row" in str(incident), incident

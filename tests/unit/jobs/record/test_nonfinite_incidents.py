@@ -9,7 +9,14 @@ from prismdbg.capsule.log.batch import CLEAN_STEPS, Batch
 from prismdbg.capsule.log.events import Note, StepMark
 from prismdbg.capsule.log.format import StepSource
 from prismdbg.jobs.record.incidents import SETTLE_NS, IncidentWatch, Wanted, parse_triggers
-from prismdbg.jobs.record.nonfinite_watch import LONGEST_HELD_NS, MOST_INCIDENTS, SKIPPED_IN_A_ROW
+from prismdbg.jobs.record.nonfinite_watch import (
+    FIRST,
+    LONGEST_HELD_NS,
+    MOST_INCIDENTS,
+    SKIPPED_IN_A_ROW,
+    FirstOfThem,
+    NonfiniteWatch,
+)
 from prismdbg.model.moment import Moment
 
 NAN = parse_triggers("nan")
@@ -228,3 +235,87 @@ def test_what_neither_of_two_optimizers_skips_is_an_incident(ended: bool) -> Non
     else:
         job.iterate(1)
     assert job.moments == ["3.1"]
+
+
+class Optimizers:
+    """One rank whose optimizers have numbers, from FIRST, and are not due in every step."""
+
+    def __init__(self) -> None:
+        self.watch = NonfiniteWatch()
+        self.watch.note_scaler("1", several=True)
+        self.now_ns, self.step = 10**12, 0
+        self.skipped: set[int] = set()  # last time
+        self.told: list[FirstOfThem] = []
+
+    def iterate(self, due: set[int], skips: set[int]) -> None:
+        if skips:
+            call = lone_collective(sent_nonfinite=True, time_created_ns=self.now_ns, moment=Moment(self.step, 1))
+            self.watch.note_batch("1", Batch(notable=[call], nonfinite=True), {}, self.now_ns)
+        gradients_of, self.step = self.step, self.step + 1
+        self.watch.note_step("1", StepMark(self.step, self.now_ns, SKIPPED if FIRST in skips else TAKEN))
+        for optimizer in due - {FIRST}:
+            if optimizer in skips:
+                self.watch.note_skipped("1", gradients_of, optimizer)
+            elif optimizer in self.skipped:
+                self.watch.note_taken("1", optimizer)
+        self.skipped = (self.skipped - due) | skips
+        self.look(2 * SETTLE_NS)
+
+    def look(self, later_ns: int, *, ended: bool = False, interrupted: bool = False) -> None:
+        self.now_ns += later_ns
+        told = self.watch.decide(self.now_ns, ended, 2 * SETTLE_NS, interrupted=interrupted)
+        self.told += [told] if told is not None else []
+
+    @property
+    def moments(self) -> list[str]:
+        return [str(told.found.record.moment) for told in self.told]
+
+
+@pytest.mark.parametrize("every", [1, 2, 5, 12])
+def test_a_nan_that_lasts_is_one_incident_where_its_optimizer_is_not_due_in_each_step(every: int) -> None:
+    """Also where it takes longer than what was skipped is kept in other jobs, and where more steps without any lie
+    between two with one than end an incident."""
+    job = Optimizers()
+    for step in range(20 * every):
+        is_due = step % every == 0
+        lasts = is_due and step >= 2 * every
+        job.iterate({FIRST, 1} if is_due else {FIRST}, {1} if lasts else set())
+        assert bool(job.told) == (step >= (2 + SKIPPED_IN_A_ROW - 1) * every)
+    job.look(0, ended=True)
+    assert job.moments == [f"{2 * every}.1"]
+    assert f"skipped {SKIPPED_IN_A_ROW} steps in a row" in job.told[0].remark
+
+
+def test_what_lasts_in_a_few_of_the_steps_is_an_incident_when_the_job_is_told_to_end() -> None:
+    job = Optimizers()
+    for step in range(17):
+        is_due = step % 5 == 0
+        job.iterate({FIRST, 1} if is_due else {FIRST}, {1} if is_due and step >= 10 else set())
+    assert job.told == []
+    job.look(0, interrupted=True)
+    assert job.moments == ["10.1"] and "2 steps in a row" in job.told[0].remark
+
+
+def test_each_of_several_optimizers_has_its_own_row() -> None:
+    """One that takes its steps does not hide another that takes none, and overflows of each now and then are not
+    counted together."""
+    job = Optimizers()
+    for step in range(60):
+        job.iterate({FIRST, 1, 2}, {(step // 2) % 3} if step % 2 else set())
+    job.iterate({FIRST, 1, 2}, set())
+    job.iterate({FIRST, 1, 2}, set())
+    assert job.told == [] and job.watch.since_ns is None
+    for step in range(3 * SKIPPED_IN_A_ROW):
+        job.iterate({FIRST, 1 + step % 2}, {2} if step % 2 else ({1} if step == 8 else set()))
+    assert job.moments == ["63.1"]
+
+
+@pytest.mark.parametrize("optimizer", [FIRST, 1])
+@pytest.mark.parametrize("every", [1, 2, 5])
+def test_an_overflow_now_and_then_is_none(optimizer: int, every: int) -> None:
+    job = Optimizers()
+    for step in range(200):
+        is_due = optimizer == FIRST or step % every == 0
+        overflows = is_due and step % (4 * every) == 0
+        job.iterate({FIRST, 1} if step % every == 0 else {FIRST}, {optimizer} if overflows else set())
+    assert job.told == [] and job.watch.since_ns is None

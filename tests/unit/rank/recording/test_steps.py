@@ -87,8 +87,11 @@ class Heard:
     def has_collectives(self) -> bool:
         return self.issued
 
-    def skipped(self, step: int) -> None:
-        self._told.append(f"skipped in {step}")
+    def skipped(self, step: int, optimizer: int) -> None:
+        self._told.append(f"skipped {optimizer} in {step}")
+
+    def taken(self, optimizer: int) -> None:
+        self._told.append(f"taken {optimizer}")
 
 
 def test_that_gradients_are_scaled_is_told_once_whoever_comes_first(scaling: StepCounter) -> None:
@@ -145,8 +148,8 @@ def test_what_happens_to_a_second_optimizer_is_told_by_the_step_of_its_gradients
         scaler.update()
         for optimizer in optimizers:
             optimizer.zero_grad()
-    first = ["2 OPTIMIZER", f"skipped in {2 if in_turn else 1}"] if overflows else ["2 SKIPPED_BY_SCALER"]
-    assert told == ["found", "1 OPTIMIZER", "several", *first, "3 OPTIMIZER"]
+    first = ["2 OPTIMIZER", f"skipped 1 in {2 if in_turn else 1}"] if overflows else ["2 SKIPPED_BY_SCALER"]
+    assert told == ["found", "1 OPTIMIZER", "several", *first, "3 OPTIMIZER", *["taken 1"] * overflows]
     again: list[str] = []
     scaling.listen_to_scaler(Heard(again))
     assert again == ["found", "several"]
