@@ -95,8 +95,9 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
         return (Judgement.RECURS, f"{text}, as in the recorded run") if again else (Judgement.OTHER, text)
     if run.ending is not Ending.COMPLETE:
         return Judgement.UNKNOWN, str(run.ending)
-    if run.hangs:
-        return Judgement.RECURS, f"it hangs again: it issued no further collective after {run.reached}"
+    if run.hangs:  # of a good program, too, where the rank waits for what only another rank does, such as a file
+        silent = f"it is silent after {run.reached} for as long as the recorded rank was"
+        return Judgement.UNKNOWN, f"inconclusive, {silent}; a program that does not hang may be, too"
     if run.exit_code not in (None, 0, known.exit_code):
         return Judgement.OTHER, f"the program ended with exit code {run.exit_code}"
     place = min(incident.moment or end, end)

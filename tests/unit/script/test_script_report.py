@@ -274,7 +274,7 @@ def test_a_program_that_does_not_come_to_a_collective() -> None:
         (Incident(kind=IncidentKind.LOST, text=""), {"died_with": 139, "reached": END, "exit_code": 0}, Judgement.GONE),
         (Incident(kind=IncidentKind.HANG, text=""), {}, Judgement.GONE),
         (Incident(kind=IncidentKind.HANG, text=""), {"reached": END}, Judgement.UNKNOWN),
-        (Incident(kind=IncidentKind.HANG, text=""), {"reached": END, "hangs": True}, Judgement.RECURS),
+        (Incident(kind=IncidentKind.HANG, text=""), {"reached": END, "hangs": True}, Judgement.UNKNOWN),
         (Incident(kind=IncidentKind.HANG, text=""), {"answered": False}, Judgement.UNANSWERED),
         (NAN, {"reached": Moment(3, 1)}, Judgement.UNKNOWN),  # it ends before the place of the incident
         (NAN, {"reached": Moment(3, 1), "run_to": Moment(3, 1)}, Judgement.NOT_REACHED),
