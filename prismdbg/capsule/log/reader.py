@@ -162,6 +162,9 @@ class LogReader:
         return None if issued is None else Completion(self._records.completed(issued, body))
 
 
+_NO_TIME = 1 << 62  # ns: in the year 2116; with such a time sums do not fit into 64 bits
+
+
 def read_header(header: bytes, number: int, path: Path) -> tuple[int, int, int] | None:
     """Rank, PID, and the offset of the log's times from the epoch, in ns; None where it is not stored yet."""
     magic, version, index, rank, pid, wall, monotonic, _size = fmt.HEADER.unpack(header)
@@ -179,6 +182,8 @@ def read_header(header: bytes, number: int, path: Path) -> tuple[int, int, int] 
         raise CapsuleError(
             f"{path} has segment number {index}", hint="fetch it again: files of different logs were mixed"
         )
+    if not (0 <= wall < _NO_TIME and 0 <= monotonic < _NO_TIME):
+        raise CapsuleError(f"{path} begins at no time that a clock shows", hint="fetch it again: the file was altered")
     return rank, pid, wall - monotonic
 
 

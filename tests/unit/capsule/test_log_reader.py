@@ -257,12 +257,15 @@ def test_what_failed_and_what_never_ended(tmp_path: Path) -> None:
         ("magic", b"ELF_LOG1", "is not a prismdbg log"),
         ("version", 2, "log format 2; this version reads 1"),
         ("index", 5, "has segment number 5"),
+        ("wall", 1 << 62, "begins at no time that a clock shows"),
+        ("monotonic", -(1 << 63), "begins at no time that a clock shows"),
     ],
 )
 def test_a_wrong_header_is_named(tmp_path: Path, field: str, value: object, says: str) -> None:
     log = TinyLog(tmp_path)
-    fields = {"magic": fmt.MAGIC, "version": fmt.VERSION, "index": 0} | {field: value}
-    log.write(0, fmt.HEADER.pack(*fields.values(), 0, 1, 1, 1, 1))
+    fields: dict[str, object] = {"magic": fmt.MAGIC, "version": fmt.VERSION, "index": 0, "rank": 0, "pid": 1}
+    fields |= {"wall": 1, "monotonic": 1} | {field: value}
+    log.write(0, fmt.HEADER.pack(*fields.values(), 1))
     with pytest.raises(CapsuleError, match=says):
         read_log(tmp_path)
 
