@@ -9,7 +9,9 @@ from shlex import join
 from typing import Any
 
 from prismdbg.capsule.manifest import Manifest
-from prismdbg.capsule.secrets.rules import known_values
+from prismdbg.capsule.secrets.masking import (
+    known_values,
+)
 from prismdbg.exporters.source import Source
 from prismdbg.jobs.storage.run_folder import RunFolder, read_if_whole
 from prismdbg.model.durations import duration

@@ -11,7 +11,9 @@ from pathlib import Path
 from shlex import quote
 
 import prismdbg
-from prismdbg.capsule.secrets.rules import redact_text
+from prismdbg.capsule.secrets.masking import (
+    redact_text,
+)
 from prismdbg.capsule.stacks import RankStacks
 from prismdbg.diagnosis.stack_positions import stack_position
 from prismdbg.diagnosis.why import diagnose

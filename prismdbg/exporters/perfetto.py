@@ -15,7 +15,9 @@ from typing import IO
 
 from prismdbg.capsule.log.events import Note, RankLog, StepMark
 from prismdbg.capsule.log.format import StepSource
-from prismdbg.capsule.secrets.rules import redact_text
+from prismdbg.capsule.secrets.masking import (
+    redact_text,
+)
 from prismdbg.exporters.perfetto_packets import Annotations, Packets
 from prismdbg.exporters.perfetto_telemetry import TelemetryTracks
 from prismdbg.exporters.perfetto_waits import Arrivals

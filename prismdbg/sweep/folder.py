@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TypedDict
 
 from prismdbg.capsule import checked_json
-from prismdbg.capsule.secrets.rules import redact_arguments
+from prismdbg.capsule.secrets.masking import (
+    redact_arguments,
+)
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.run_folder import cannot_be_made, not_empty, write_json
 from prismdbg.sweep.request import SweepRequest, Trial

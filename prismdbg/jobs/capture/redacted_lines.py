@@ -17,7 +17,12 @@ from pathlib import Path
 from prismdbg.capsule import layout, transfer
 from prismdbg.capsule.files import SMALL_FILE_BYTES, Place, RankFile
 from prismdbg.capsule.log.events import RankLog
-from prismdbg.capsule.secrets.rules import MOST_ELSEWHERE, REDACTED, redacted_parts, worth_a_search
+from prismdbg.capsule.secrets.masking import (
+    MOST_ELSEWHERE,
+    REDACTED,
+    redacted_parts,
+    worth_a_search,
+)
 from prismdbg.errors import CapsuleError
 
 ALL_FILES_BYTES = 64 << 20  # of the files that tracebacks name; a program's are far smaller

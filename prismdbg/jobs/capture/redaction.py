@@ -12,12 +12,10 @@ from prismdbg.capsule.files import Place, RankFile
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Manifest
-from prismdbg.capsule.secrets.rules import (
+from prismdbg.capsule.secrets.masking import (
     REDACTED,
     hidden,
-    is_secret_setting,
     known_values,
-    looks_random,
     redact,
     redact_arguments,
     redact_text,
@@ -25,6 +23,10 @@ from prismdbg.capsule.secrets.rules import (
     stands_in,
     words_or_more,
     worth_a_search,
+)
+from prismdbg.capsule.secrets.rules import (
+    is_secret_setting,
+    looks_random,
 )
 from prismdbg.capsule.secrets.shapes import Found
 from prismdbg.errors import CapsuleError

@@ -18,7 +18,9 @@ from itertools import pairwise
 from pkgutil import iter_modules
 from typing import Any
 
-from prismdbg.capsule.secrets.rules import found_in
+from prismdbg.capsule.secrets.rules import (
+    found_in,
+)
 from prismdbg.capsule.secrets.shapes import Found
 
 WINDOW, OVERLAP = 4096, 512  # characters

@@ -21,7 +21,13 @@ from prismdbg.capsule.files import SMALL_FILE_BYTES, Place, RankFile, read_files
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Manifest
-from prismdbg.capsule.secrets.rules import is_secret_setting, redact_text, worth_a_search
+from prismdbg.capsule.secrets.masking import (
+    redact_text,
+    worth_a_search,
+)
+from prismdbg.capsule.secrets.rules import (
+    is_secret_setting,
+)
 from prismdbg.capsule.secrets.shapes import Found
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE
 from prismdbg.jobs.capture.redacted_lines import read_part, values_in_lines

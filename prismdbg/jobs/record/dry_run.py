@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from shlex import join
 
 from prismdbg.capsule.memory_format import RECORD
-from prismdbg.capsule.secrets.rules import redact_arguments
+from prismdbg.capsule.secrets.masking import (
+    redact_arguments,
+)
 from prismdbg.checkpoint import choice
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.injection import cache_dir

@@ -8,7 +8,9 @@ from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident
-from prismdbg.capsule.secrets.rules import redact_text
+from prismdbg.capsule.secrets.masking import (
+    redact_text,
+)
 from prismdbg.errors import NotReplayable, shortened
 from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.jobs.storage.run_folder import write_json

@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from prismdbg.capsule.secrets.rules import LEAST_WORD, REDACTED, is_redacted_of
+from prismdbg.capsule.secrets.masking import (
+    LEAST_WORD,
+    REDACTED,
+    is_redacted_of,
+)
 from prismdbg.jobs.replay.verdict import Recorded, Seen
 from prismdbg.model.frame import Frame, source_of
 from prismdbg.settings.rank_config import CAP_DETAILS

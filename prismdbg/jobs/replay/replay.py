@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log.coverage import capsule_span
 from prismdbg.capsule.manifest import Origin
-from prismdbg.capsule.secrets.rules import REDACTED
+from prismdbg.capsule.secrets.masking import (
+    REDACTED,
+)
 from prismdbg.capsule.verify import require_replayable
 from prismdbg.errors import FacilityError, RankLost, WaitTimeout
 from prismdbg.jobs.replay.replay_plan import Plan, ReplayRequest, make_plan

@@ -11,7 +11,9 @@ from enum import StrEnum
 from prismdbg.capsule.incident_traits import TRAITS
 from prismdbg.capsule.log.coverage import NOTHING_TO_COMPARE
 from prismdbg.capsule.manifest import IncidentKind
-from prismdbg.capsule.secrets.rules import REDACTED
+from prismdbg.capsule.secrets.masking import (
+    REDACTED,
+)
 from prismdbg.model.exit_code import as_shell
 from prismdbg.model.plurals import counted
 

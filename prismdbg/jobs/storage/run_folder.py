@@ -17,7 +17,9 @@ from typing import Any
 import prismdbg
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.log.reader import iter_logs
-from prismdbg.capsule.secrets.rules import redact_arguments
+from prismdbg.capsule.secrets.masking import (
+    redact_arguments,
+)
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.storage.run_files import KINDS
 from prismdbg.settings.overwritten_copies import FOLDER

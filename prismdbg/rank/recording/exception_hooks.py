@@ -19,17 +19,18 @@ from itertools import islice
 from types import ModuleType, TracebackType
 from typing import Any, Protocol
 
-from prismdbg.capsule.secrets.rules import (
+from prismdbg.capsule.secrets.masking import (
     MOST_ELSEWHERE,
     REDACTED,
-    found_in,
     hidden,
     known_values,
+    merged,
     spans,
     stands_in,
     words_or_more,
     worth_a_search,
 )
+from prismdbg.capsule.secrets.rules import found_in
 from prismdbg.rank.c10d.callback_error import meant
 from prismdbg.rank.recording.program_exit import ExitCode
 
@@ -79,7 +80,7 @@ def describe(error: BaseException) -> dict[str, Any]:
         others = elsewhere.places(searched, end)
         if others is None:
             return f"{REDACTED}... (of {len(line)} characters)"
-        places = _merged(place for place in (*own, *others) if place[0] < end)
+        places = merged(place for place in (*own, *others) if place[0] < end)
         end = max(end, places[-1][1]) if places else end
         shown = hidden(searched[:end], places, lambda _: REDACTED)
         if len(line) <= end and len(shown) <= most:
@@ -137,17 +138,6 @@ def _end_of_shown(places: Iterable[tuple[int, int]], most: int) -> int:
         shown += start - end + len(REDACTED)
         end = stop
     return end + max(most - shown, 0)
-
-
-def _merged(places: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """In order, none within another."""
-    merged: list[tuple[int, int]] = []
-    for start, stop in sorted(places):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
-        else:
-            merged.append((start, stop))
-    return merged
 
 
 def _forms(value: str) -> tuple[str, str]:

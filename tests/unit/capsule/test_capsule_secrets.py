@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from prismdbg.capsule.secrets.rules import (
+from prismdbg.capsule.secrets.masking import (
     REDACTED,
     is_redacted_of,
-    is_secret_setting,
     known_values,
     looks_secret,
     redact,
     redact_arguments,
     redact_text,
     worth_a_search,
+)
+from prismdbg.capsule.secrets.rules import (
+    is_secret_setting,
 )
 
 

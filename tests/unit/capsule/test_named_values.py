@@ -6,8 +6,17 @@ import time
 
 import pytest
 
+from prismdbg.capsule.secrets.masking import (
+    REDACTED,
+    looks_secret,
+    redact_arguments,
+    redact_text,
+)
 from prismdbg.capsule.secrets.named_values import Form
-from prismdbg.capsule.secrets.rules import REDACTED, _is_pair, found_in, looks_secret, redact_arguments, redact_text
+from prismdbg.capsule.secrets.rules import (
+    _is_pair,
+    found_in,
+)
 
 TOKEN = "Zk3a1B2c3D4e5F6g7H8i9J0kLmN"
 LONG = "a1B2" * 150

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from prismdbg.capsule.secrets.rules import found_in
+from prismdbg.capsule.secrets.rules import (
+    found_in,
+)
 
 
 @pytest.mark.parametrize(

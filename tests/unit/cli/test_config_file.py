@@ -10,7 +10,7 @@ import pytest
 from prismdbg_tui.drawing.themes import use_themes
 from prismdbg_tui.session.keymap import own_keys
 
-from prismdbg.capsule.secrets import own_rules
+from prismdbg.capsule.secrets import masking, own_rules
 from prismdbg.capsule.secrets import rules as secrets
 from prismdbg.cli import main, registry
 from prismdbg.cli.exit_codes import ExitCode
@@ -152,13 +152,13 @@ def test_own_rules_for_secrets(config: Path) -> None:
         assert secrets.is_secret_setting("ACME_LICENSE", "abc") and not secrets.is_secret_setting(
             "MY_ACME_LICENSE_X", "abc"
         )
-        assert secrets.redact_text("at acme-1234, seat:bob7") == "at <redacted>, seat:<redacted>"
+        assert masking.redact_text("at acme-1234, seat:bob7") == "at <redacted>, seat:<redacted>"
         for_ranks = own_rules.as_texts()
         own_rules.use((), ())
         own_rules.use_texts(*for_ranks)
-        assert secrets.redact_text("at acme-1234, seat:bob7") == "at <redacted>, seat:<redacted>"
+        assert masking.redact_text("at acme-1234, seat:bob7") == "at <redacted>, seat:<redacted>"
         own_rules.use_texts(for_ranks[0], ("(of a later Python", *for_ranks[1]))
-        assert secrets.redact({"A": "acme-1234", "B": "x"}).redacted == ("A",)
+        assert masking.redact({"A": "acme-1234", "B": "x"}).redacted == ("A",)
     finally:
         own_rules.use((), ())
 

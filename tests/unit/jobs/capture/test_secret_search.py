@@ -19,7 +19,9 @@ from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import add_files
 from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.manifest import Manifest
-from prismdbg.capsule.secrets.rules import redact_text
+from prismdbg.capsule.secrets.masking import (
+    redact_text,
+)
 from prismdbg.capsule.verify import verify
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from prismdbg.capsule.log.format import EVENT_SEGMENT_BYTES
-from prismdbg.capsule.secrets.rules import stands_in
+from prismdbg.capsule.secrets.masking import (
+    stands_in,
+)
 from prismdbg.rank.recording import exception_hooks
 from prismdbg.rank.recording.exception_hooks import MOST_LINES, MOST_TEXT, describe
 
