@@ -103,8 +103,9 @@ class Session:
 
     def hangs_by(self, tally: dict[str, Any] | None) -> RecordedHang | None:
         """The recorded hang, where all that precedes it was replayed, so that silence means that it happened again.
-        `tally`: what the rank says was compared; None where it does not answer."""
-        if self.hang is None or self._beyond:
+        None for a rank that has left the recording. `tally`: what the rank says was compared; None where it does not
+        answer."""
+        if self.hang is None or self._beyond or self.departed is not None:
             return None
         if tally is not None and "missing" in tally:
             return self.hang if not tally["missing"] else None

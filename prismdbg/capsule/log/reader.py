@@ -162,7 +162,7 @@ class LogReader:
         return None if issued is None else Completion(self._records.completed(issued, body))
 
 
-_NO_TIME = 1 << 62  # ns: in the year 2116; with such a time sums do not fit into 64 bits
+_LATEST_NS = 1 << 62  # in the year 2116; sums of later times do not fit into 64 bits
 
 
 def read_header(header: bytes, number: int, path: Path) -> tuple[int, int, int] | None:
@@ -182,8 +182,8 @@ def read_header(header: bytes, number: int, path: Path) -> tuple[int, int, int] 
         raise CapsuleError(
             f"{path} has segment number {index}", hint="fetch it again: files of different logs were mixed"
         )
-    if not (0 <= wall < _NO_TIME and 0 <= monotonic < _NO_TIME):
-        raise CapsuleError(f"{path} begins at no time that a clock shows", hint="fetch it again: the file was altered")
+    if not (0 <= wall < _LATEST_NS and 0 <= monotonic < _LATEST_NS):
+        raise CapsuleError(f"{path} has an impossible start time", hint="fetch it again: the file was altered")
     return rank, pid, wall - monotonic
 
 

@@ -65,8 +65,8 @@ def told_together(deaths: Sequence[Death], now_ns: int, ends: Mapping[str, int] 
 def told_since(told_ns: int, seen_ns: Iterable[int]) -> int:
     """When the job was told to end, at the earliest: what happened before has another cause.
 
-    told_ns: when the supervisor heard of it. seen_ns: when ranks ended as one does that is told to: a terminal, or a
-    scheduler that tells each process, reaches them by itself.
+    told_ns: when the supervisor got the signal. seen_ns: when ranks ended of such a signal: a terminal and some
+    schedulers send it to each process themselves, and it may reach a rank first.
     """
     first_ns = min((ns for ns in seen_ns if told_ns - SLACK_NS <= ns), default=told_ns)
     return min(first_ns, told_ns) - TOGETHER_NS

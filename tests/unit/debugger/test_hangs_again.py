@@ -137,6 +137,16 @@ def test_a_hang_before_the_last_recorded_call_is_no_recorded_one() -> None:
     assert not bench.verdicts()
 
 
+def test_the_silence_of_a_rank_that_left_the_recording_is_no_recorded_hang() -> None:
+    """What it waits for may be what nobody recorded."""
+    bench = Hanging()
+    bench.do("goto 3.3")
+    bench.debugger.session.notice(notices.Departed(moment=bench.debugger.session.moment, story={"assumed": True}))
+    with pytest.raises(WaitTimeout, match="next collective after"):
+        bench.debugger.do("continue")
+    assert not bench.verdicts()
+
+
 def test_a_wait_that_is_too_short_for_the_verdict_says_how_long_it_takes() -> None:
     bench = Hanging(hang_s=5.0)
     with pytest.raises(WaitTimeout, match=r"after 3\.3$") as waited:
