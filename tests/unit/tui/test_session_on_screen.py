@@ -296,6 +296,7 @@ def test_a_rank_that_was_captured_outside_of_a_collective_is_shown_where_it_stan
         await until(lambda: app.state.frames == (load, main), pilot)
         assert app.state.frame == 0 and not app.state.doing
         assert "captured outside a collective, at /job/data.py:27 in load" in said(app)
+        await until(lambda: "▶  0 load" in on_screen(app), pilot)
         await pilot.press("n")
         await until(lambda: "(none was recorded)" in said(app), pilot)
         assert not asked(rank, "resume")
@@ -325,6 +326,9 @@ def test_a_rank_that_hangs_again_is_shown_where_it_is_and_one_goes_back(tmp_path
         await until(lambda: app.state.phase is Phase.HUNG, pilot)
         assert (app.state.frames, str(app.state.moment), app.state.doing) == ((now,), "0.2", "")
         assert "hangs again, as recorded: no further collective within 0.05 s after 0.2" in said(app)
+        await until(lambda: "▶  0 load" in on_screen(app), pilot)
+        await pilot.press("up")  # to a call, which has a stack of its own
+        await until(lambda: "▶  0 load" not in on_screen(app), pilot)
         app.type_line("restart 0")
         await until(lambda: app.state.phase is Phase.STOPPED and app.state.frames == (then,), pilot)
 

@@ -11,6 +11,7 @@ from textual.message import Message
 from textual.timer import Timer
 
 from prismdbg.log.timeline_file import TIMELINE
+from prismdbg.model.frame import Frame
 from prismdbg.model.typed_path import typed_path
 from prismdbg.session.line import Verb
 from prismdbg_tui.memory.choices import MemoryChoices
@@ -44,6 +45,12 @@ class CursorViews:
         return state.phase is Phase.STOPPED and state.can_look and self._app.cursor == self._app.here
 
     @property
+    def _outside(self) -> tuple[Frame, ...]:
+        """Where the rank is, outside of its calls, if the cursor is there; else empty."""
+        state = self._app.state
+        return state.frames if state.is_outside and self._app.cursor == self._app.here else ()
+
+    @property
     def frame(self) -> int:
         """From which one looks."""
         return self._app.state.frame if self.at_rank else self._frame or 0
@@ -62,7 +69,7 @@ class CursorViews:
         if self.at_rank and live is not None:
             live.choose_frame(by)
         elif position is not None and len(position.recording):
-            frames = position.recording.columns.collective(position.cursor).frames
+            frames = self._outside or position.recording.columns.collective(position.cursor).frames
             chosen = self.frame + by
             if not 0 <= chosen < len(frames):
                 self._app.refuse("this is the outermost frame" if by > 0 else "this is the innermost frame")
@@ -109,9 +116,8 @@ class CursorViews:
     def _look(self) -> None:
         position = self._app.position
         if position is not None and len(position.recording):
-            self._work(
-                partial(self._reader.look, position.recording, position.cursor, self._frame), "look", exclusive=True
-            )
+            look = partial(self._reader.look, position.recording, position.cursor, self._frame, self._outside)
+            self._work(look, "look", exclusive=True)
 
     def _look_at_trace(self) -> None:
         position, trace = self._app.position, self._app.state.trace

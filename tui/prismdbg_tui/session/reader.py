@@ -57,10 +57,11 @@ class CapsuleReader:
         except PrismError as error:
             return Failed(str(error), error.hint)
 
-    def look(self, recording: Recording, row: int, chosen: int | None) -> Told:
-        """`chosen` frame, else the program's own."""
+    def look(self, recording: Recording, row: int, chosen: int | None, outside: tuple[Frame, ...] = ()) -> Told:
+        """Of a recorded call, or of the stack `outside` of it: the source of the `chosen` frame, else of the program's
+        own. The values are those of the call."""
         try:
-            frames = recording.columns.collective(row).frames
+            frames = outside or recording.columns.collective(row).frames
             frame = own_frame(frames) if chosen is None else min(chosen, len(frames) - 1)
             return RecordedRead(row, frame, frames, self._source(frames, frame), received(recording, row))
         except PrismError as error:

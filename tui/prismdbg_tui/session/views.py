@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from prismdbg.errors import Divergence, RankLost
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.session.answers import Differs
@@ -96,6 +97,12 @@ class State:
     lost_because: str = ""
     can_look: bool = False
     differs: bool = False
+
+    @property
+    def is_outside(self) -> bool:
+        """The rank is outside of its collectives, and `frames` says where: it hangs there, or was captured there."""
+        is_captured = self.phase in (Phase.RUNNING, Phase.STOPPED) and self.reason != StopReason.PARKED
+        return not self.can_look and not self.doing and (self.phase is Phase.HUNG or is_captured)
 
     @property
     def exit_code(self) -> int:
