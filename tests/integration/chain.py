@@ -129,6 +129,15 @@ class Recording:
     def wait_for_step(self, rank: int, step: int, bound_s: float = JOB_BOUND_S) -> None:
         self.wait_for(lambda: self.step(rank) >= step, bound_s, f"step {step} of rank {rank}")
 
+    def wait_until_watched(self, *ranks: int) -> None:
+        """Till the supervisor, which looks now and then, would see them die: a forked rank is done before that."""
+
+        def are_watched() -> bool:
+            files = [self.run.ranks / str(rank) / "rank.json" for rank in ranks]
+            return all(file.exists() for file in files) and {*map(self.pid, ranks)} <= _held(self.job.process.pid)
+
+        self.wait_for(are_watched, 60, f"the supervisor to watch ranks {ranks}")
+
     def wait_for(self, condition: Any, bound_s: float, what: str) -> Any:
         """As `wait_for`, and fails at once, with the job's output, where the job has ended meanwhile."""
 
@@ -147,6 +156,16 @@ class Recording:
         """As Ctrl-C in its terminal: the supervisor passes it on to the job."""
         self.job.process.send_signal(signal.SIGINT)
         return self.job.wait(60)
+
+
+def _held(pid: int) -> set[int]:
+    """The processes of which a process has a pidfd."""
+    found = set()
+    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            fields = dict(line.split(":", 1) for line in info.read_text().splitlines() if ":" in line)
+            found.add(int(fields.get("Pid", 0)))
+    return found
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, ca
 from prismdbg.jobs.capture.states import list_states
 from prismdbg.jobs.record import checkpoints
 from prismdbg.jobs.record.checkpoint_rounds import CheckpointRounds
-from prismdbg.jobs.record.deaths import ASKED, Death, DeathWatch, likely_first
+from prismdbg.jobs.record.deaths import ASKED, Death, DeathWatch, likely_first, perhaps_first
 from prismdbg.jobs.record.file_system_timeout import why_unfinished
 from prismdbg.jobs.record.freeze import freeze, has_past, wanted_now
 from prismdbg.jobs.record.hangs import HangWatch
@@ -278,8 +278,13 @@ class Supervisor:
             if not self._processes[death.name].ended_by_itself():
                 failed.setdefault(attempt_of(death.name), []).append(death)
         told = told_together(deaths, wall_ns(), self._deaths.ends())
-        firsts = [likely_first(some, self._raised(some)) for some in failed.values()]
-        return [wanted for death in firsts if death.name not in told for wanted in self._died(death)]
+        firsts = [(likely_first(some, self._raised(some)), perhaps_first(some)) for some in failed.values()]
+        return [
+            wanted
+            for death, perhaps in firsts
+            if death.name not in told
+            for wanted in self._died(death, is_first=death.signal is not None or len(perhaps) == 1)
+        ]
 
     def _raised(self, deaths: list[Death]) -> dict[str, bool]:
         """Those of them that raised, and whether in a collective."""
@@ -327,14 +332,15 @@ class Supervisor:
                 f"of the job (--log-bytes {size(self._policy.log_bytes)})"
             )
 
-    def _died(self, death: Death) -> list[Wanted]:
+    def _died(self, death: Death, *, is_first: bool) -> list[Wanted]:
+        """is_first: as far as one can tell; of those that were gone before they were first looked at, one cannot."""
         process = self._processes[death.name]
         if not process.died_without_a_word() or was_replaced(self._run.ranks / death.name):
             return []
         if death.code == 0:  # nobody was killed: its log could not be written to the end
             self._ledger.problem(f"rank {death.name} ended with exit code 0, and its log has no end")
             return []
-        how = how_it_died(death.signal, death.code)
+        how = how_it_died(death.signal, death.code) + ("" if is_first else "; another rank may have died before it")
         time_ns = monotonic_of(death.wall_ns)
         return self._incidents.lost(death.name, process.last_moment(), how, death.code, time_ns)
 

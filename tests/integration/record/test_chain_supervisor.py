@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import time
@@ -100,7 +99,7 @@ def test_ranks_that_their_launcher_ends_when_it_is_told_to_are_no_incident(tmp_p
         job.wait_for_step(1, 3)
         ranks = [psutil.Process(job.pid(rank)) for rank in (0, 1)]
         launcher = ranks[0].parent()
-        wait_for(lambda: {rank.pid for rank in ranks} <= _held(job.job.process.pid), 60, "both ranks to be watched")
+        job.wait_until_watched(0, 1)
         assert launcher is not None
         ranks[0].suspend()
         try:
@@ -126,8 +125,7 @@ def test_a_death_that_is_seen_late_is_still_told_from_those_that_followed(tmp_pa
         supervisor = psutil.Process(job.job.process.pid)
         launcher = psutil.Process(job.pid(1)).parent()
         assert launcher is not None and launcher.ppid() == supervisor.pid
-        pids = {job.pid(rank) for rank in (0, 1)}
-        wait_for(lambda: pids <= _held(supervisor.pid), 60, "the supervisor to watch both ranks")
+        job.wait_until_watched(0, 1)
         supervisor.suspend()
         try:
             wait_for(lambda: supervisor.status() == psutil.STATUS_STOPPED, 60, "the supervisor to stand")
@@ -152,16 +150,6 @@ def test_a_death_that_is_seen_late_is_still_told_from_those_that_followed(tmp_pa
             first.startswith(f"{certainty}: rank 1")
             or "rank 1 never joined it: it died without an error message" in first
         ), said.out
-
-
-def _held(pid: int) -> set[int]:
-    """The processes of which a process has a pidfd."""
-    found = set()
-    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-            fields = dict(line.split(":", 1) for line in info.read_text().splitlines() if ":" in line)
-            found.add(int(fields.get("Pid", 0)))
-    return found
 
 
 def test_the_sockets_go_with_the_job(tmp_path: Path) -> None:

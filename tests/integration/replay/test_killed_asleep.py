@@ -21,6 +21,7 @@ def test_its_replay_ends_as_inconclusive_and_says_what_was_identical(tmp_path: P
     asleep = tmp_path / "asleep"
     with recording(forked(PROGRAM, asleep, ranks=2), tmp_path, "--window", "all") as job:
         wait_for(asleep.exists, 60, "rank 1 to sleep")
+        job.wait_until_watched(0, 1)
         os.kill(int(asleep.read_text()), signal.SIGKILL)
         wait_for(lambda: any("rank1" in capsule.name for capsule in job.capsules), 60, "its capsule")
     (capsule,) = (capsule for capsule in job.capsules if "rank1" in capsule.name)

@@ -104,7 +104,7 @@ def test_a_rank_that_ended_with_code_0_was_not_killed(
             return True
 
     monkeypatch.setitem(supervisor._processes, "0", Silent())  # type: ignore[arg-type]
-    assert supervisor._died(Death(name="0", wall_ns=1, signal=0, alive_wall_ns=1, code=0)) == []
+    assert supervisor._died(Death(name="0", wall_ns=1, signal=0, alive_wall_ns=1, code=0), is_first=True) == []
     assert said[-1] == "rank 0 ended with exit code 0, and its log has no end"
 
 
@@ -128,8 +128,39 @@ def test_an_incident_tells_how_a_rank_died(
     supervisor._incidents.triggers = {"exception": ""}
     process = SimpleNamespace(died_without_a_word=lambda: True, last_moment=lambda: Moment(3, 1))
     monkeypatch.setitem(supervisor._processes, "1", process)  # type: ignore[arg-type]
-    (wanted,) = supervisor._died(Death(name="1", wall_ns=1, signal=number, code=code))
+    (wanted,) = supervisor._died(Death(name="1", wall_ns=1, signal=number, code=code), is_first=True)
     assert wanted.incident.text == f"rank 1 {how}"
+
+
+@pytest.mark.parametrize(
+    ("deaths", "doubt"),
+    [
+        ([("0", 10, None), ("1", 20, None)], True),  # both were gone before one could look
+        ([("0", 10, None)], False),
+        ([("0", 10, signal.SIGKILL), ("1", 20, None)], False),  # a launcher asks, before it kills
+    ],
+)
+def test_an_incident_does_not_claim_who_died_first_where_nobody_saw_it(
+    deaths: list[tuple[str, int, int | None]],
+    doubt: bool,
+    supervised: tuple[Supervisor, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    supervisor, _ = supervised
+    supervisor._incidents.triggers = {"exception": ""}
+    process = SimpleNamespace(
+        died_without_a_word=lambda: True,
+        last_moment=lambda: Moment(3, 1),
+        ended_by_itself=lambda: False,
+        raised_in_collective=lambda: None,
+    )
+    died = tuple(Death(name=name, wall_ns=ns, signal=number) for name, ns, number in deaths)
+    for death in died:
+        monkeypatch.setitem(supervisor._processes, death.name, process)  # type: ignore[arg-type]
+    monkeypatch.setattr(supervisor, "_deaths", SimpleNamespace(deaths=lambda: died, ends=dict))
+    (wanted,) = supervisor._lost_ranks()
+    assert wanted.folder == "0"
+    assert wanted.incident.text.endswith("; another rank may have died before it") is doubt
 
 
 def test_the_wait_for_what_is_written_last_is_said_once_and_has_an_end(
