@@ -456,6 +456,14 @@ def test_list_and_rm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "nan: all_reduce in world" in capsys.readouterr().out
 
 
+def test_rm_writes_a_name_of_several_lines_in_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a\nremoved: all", "b\nremoved: all"):
+        make_capsule(tmp_path / name, MANIFEST)
+    assert main.run(["rm", "--dry-run", "--keep", "1", str(tmp_path)]) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "removed: all" in line)
+    assert line.startswith(str(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"), [("1000", 1000), ("4GiB", 4 << 30), ("512M", 512 << 20), ("1 kb", 1000), ("2tib", 2 << 40)]
 )
