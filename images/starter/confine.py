@@ -21,7 +21,6 @@ from syscalls import (
     MS_NOSUID,
     MS_RDONLY,
     MS_REC,
-    MS_REMOUNT,
     PR_CAP_AMBIENT,
     PR_CAP_AMBIENT_CLEAR_ALL,
     PR_CAPBSET_DROP,
@@ -30,7 +29,7 @@ from syscalls import (
     PR_SET_SECCOMP,
     SECCOMP_MODE_FILTER,
     PlaceError,
-    bind_mount,
+    bind_device,
     check,
     libc,
     mount,
@@ -114,7 +113,16 @@ def confine_view(read_by_engine: tuple[str, ...]) -> None:
     for path in READ_ONLY:
         if Path(path).exists():
             make_read_only(path)
+    for path in shared_entries():
+        make_read_only(path)
     guard((PRELOAD, *read_by_engine))
+
+
+def shared_entries() -> list[str]:
+    """Of /proc, what is not a process's: the kernel keeps one mode and one owner of each, for all that is mounted of
+    /proc anywhere, and whoever is root may change them. Links lead elsewhere, and have none of their own."""
+    found = (path for path in Path("/proc").iterdir() if not path.name.isdigit() and not path.is_symlink())
+    return sorted(str(path) for path in found if str(path) not in (*MASKED, *READ_ONLY))
 
 
 def mask(path: str) -> None:
@@ -122,7 +130,7 @@ def mask(path: str) -> None:
     if Path(path).is_dir():
         mount("tmpfs", path, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0")
     elif os.path.lexists(path):
-        bind_mount("/dev/null", path)
+        bind_device("/dev/null", path)
 
 
 def make_read_only(path: str) -> None:
@@ -158,11 +166,7 @@ def _cover(path: str) -> None:
             f"{path} exists: the checkpoint engine would read it; neither the capsule nor this machine may have it"
         )
     Path(path).touch()
-    bind_mount("/dev/null", path)
-    check(
-        libc.mount(None, os.fsencode(path), None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID, None),
-        f"make {path} read-only",
-    )
+    bind_device("/dev/null", path)
 
 
 def keep_only_needed() -> None:

@@ -29,6 +29,7 @@ from syscalls import (
     MS_RDONLY,
     MS_REC,
     PlaceError,
+    bind_device,
     bind_mount,
     check,
     libc,
@@ -287,7 +288,7 @@ def make_kernel_views(root: Path, shared_bytes: int) -> None:
     gpus = [path.name for path in Path("/dev").glob("nvidia*") if path.is_char_device()]
     for name in (*DEVICES, *gpus):
         if Path("/dev", name).exists():
-            bind_mount(f"/dev/{name}", str(dev / name))
+            bind_device(f"/dev/{name}", str(dev / name))
     for name, target in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         (dev / name).symlink_to(target)
     (dev / "ptmx").symlink_to("pts/ptmx")

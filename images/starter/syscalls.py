@@ -99,6 +99,15 @@ def bind_mount(source: str, target: str, *, read_only: bool = False) -> None:
         remount(target, read_only=True)
 
 
+def bind_device(source: str, target: str) -> None:
+    """A character device. It is opened for writing all the same, but its mode, owner and times, which all programs of
+    this machine see, do not change through this mount."""
+    bind_mount(source, target)
+    flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID
+    if libc.mount(None, os.fsencode(target), None, flags, None) != 0:  # somebody else may have set another flag
+        check(libc.mount(None, os.fsencode(target), None, flags | MS_NOEXEC, None), f"make {target} read-only")
+
+
 def remount(target: str, *, read_only: bool) -> None:
     """Without device files and privileged programs. Flags that it has must be named again, where somebody else has
     set them."""

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from prismdbg.errors import FacilityError, RuntimeFailure
@@ -158,9 +159,15 @@ def container_options(spec: ReplaySpec, python: OwnPython) -> dict[str, Any]:
         options["security_opt"] = ["seccomp=unconfined", "apparmor=unconfined", _NO_LABELS]
     else:
         options["cap_drop"] = ["ALL"]
+        options["read_only_paths"] = _shared_entries()
         options["security_opt"] = ["no-new-privileges", _NO_LABELS]
         options["user"] = "{}:{}".format(*_user(spec))
     return options
+
+
+def _shared_entries() -> list[str]:
+    """As in images/starter/confine.py: a starter without rights mounts nothing. The engine is on this machine."""
+    return sorted(str(path) for path in Path("/proc").iterdir() if not path.name.isdigit() and not path.is_symlink())
 
 
 def environment_of_starter(python: OwnPython) -> dict[str, str]:

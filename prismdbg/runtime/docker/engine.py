@@ -24,6 +24,9 @@ from prismdbg.runtime.spec import Bind
 
 LABEL, OWNER_LABEL = "prismdbg", "prismdbg.owner"
 _NOT_STARTED = ["created", "exited", "dead"]  # what runs ends with its client, and then removes itself
+_OF_ITS_PROCESS = {"hostname", "working_dir", "environment", "user"}  # all else is of the machine below it
+# Docker's own list, which one that is given takes the place of.
+_READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 _CALL_S, _IMPORT_S = 60, 1800
 _TOLD_S = 3.0  # from the death of a process until Docker tells of it
 _ENDS_S = 120.0  # so long a container may take to end: the kernel ends tens of thousands of processes one by one
@@ -136,11 +139,24 @@ class Engine:
         return True
 
     @_ours
-    def create(self, image: str, command: list[str], *, binds: Iterable[Bind] = (), **options: Any) -> str:
-        """The new container's id; `options` as Docker's SDK names them. Paths of binds may hold any character."""
+    def create(
+        self,
+        image: str,
+        command: list[str],
+        *,
+        binds: Iterable[Bind] = (),
+        read_only_paths: Iterable[str] = (),
+        **options: Any,
+    ) -> str:
+        """The new container's id; `options` as Docker's SDK names them. Paths of binds may hold any character.
+        read_only_paths: of the container's own, beside those that Docker makes so."""
         mounts = [Mount(bind.target, str(bind.source), type="bind", read_only=bind.read_only) for bind in binds]
-        options["labels"] = {**options.get("labels", {}), OWNER_LABEL: owner()}
-        return str(self._client.containers.create(image, command, mounts=mounts, **options).id)
+        labels = {**options.pop("labels", {}), OWNER_LABEL: owner()}
+        inside = {name: options.pop(name) for name in _OF_ITS_PROCESS & options.keys()}
+        host = self._api.create_host_config(mounts=mounts, **options)
+        if read_only_paths:
+            host["ReadonlyPaths"] = [*read_only_paths, *_READ_ONLY]  # of which the SDK knows nothing
+        return str(self._api.create_container(image, command, host_config=host, labels=labels, **inside)["Id"])
 
     @_ours
     def put(self, container: str, archive: Iterable[bytes]) -> None:

@@ -31,6 +31,8 @@ from prismdbg.runtime.starter_control import StarterControl
 
 HOSTILE = Path(__file__).parents[1] / "programs" / "hostile_rank.py"
 SECURITY = Path(__file__).resolve().parents[3] / "SECURITY.md"
+HIDDEN_BY_DOCKER = {"/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list"}
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
 # runtime, origin, and whether it was brought back to an image of it: then the place is that of `debug`
 PLACES = [
@@ -52,6 +54,12 @@ class Place:
         """The error's name; what it did in words where there was none."""
         answer = ask(self.socket, " ".join(("attempt", name, *words)), 10)
         return str(answer.get("error") or f"done: {answer['done']}")
+
+    def changed(self, *paths: Iterable[Path]) -> list[str]:
+        """How, and of which of them, mode, owner or times could be changed; also of what it has open."""
+        answer = self.attempt("change_shared", *(str(path) for some in paths for path in some))
+        assert answer.startswith("done: ")
+        return [one for one in answer[len("done: ") :].split("|") if one]
 
     def confinement(self) -> dict[str, Any]:
         return ask(self.socket, "confinement", 10)
@@ -137,6 +145,33 @@ WRITES = [
 def test_no_setting_of_the_kernel_can_be_written(place: Place, path: str) -> None:
     text = "x" if path.startswith("/proc/1/") or path == "/proc/sysrq-trigger" else ""
     assert place.attempt("write", path, *([text] if text else [])) in ("EROFS", "EACCES", "ENOENT", "EPERM")
+
+
+def test_no_mode_owner_or_time_of_what_others_see_can_be_changed(place: Place) -> None:
+    """The kernel keeps one mode of an entry for every /proc; a bound device is this machine's own. Those of a container
+    are its own: of them only what this machine would see counts."""
+    before = _changed_ns()
+    entries = [path for path in Path("/proc").iterdir() if not path.name.isdigit() and not path.is_symlink()]
+    below = [path for folder in entries if folder.is_dir() for path in folder.iterdir()]
+    devices = [Path("/dev", name) for name in DEVICES]
+    assert len(entries) > 20 and below
+    changed = place.changed(devices, entries, below)
+    assert [one for one in changed if not (place.is_docker and _is_device(one))] == []
+    assert _changed_ns() == before
+
+
+def _is_device(change: str) -> bool:
+    """Or an entry that a device hides."""
+    path = change.split()[1]
+    return path.startswith(("/dev/", "/proc/self/fd/")) or path in HIDDEN_BY_DOCKER
+
+
+def _changed_ns() -> list[int]:
+    return [Path("/dev", name).stat().st_ctime_ns for name in DEVICES]
+
+
+def test_devices_can_still_be_written(place: Place) -> None:
+    assert place.attempt("write", "/dev/null", "text") == "done: 4"
 
 
 @pytest.mark.parametrize("path", ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/kmsg"])

@@ -12,12 +12,15 @@ import ctypes
 import errno
 import fcntl
 import os
+import re
 import resource
 import signal
 import socket
+import stat
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +153,34 @@ def devices() -> str:
     """Device files below /dev, and any that can be opened elsewhere on the way."""
     found = [path for path in Path("/dev").rglob("*") if not path.is_symlink()]
     return "|".join(str(path) for path in found if path.is_char_device() or path.is_block_device())
+
+
+def change_shared(*paths: str) -> str:
+    """Mode, owner and times of devices and kernel's files, and of those that are open, to what they are: which could be
+    changed."""
+    opened = sorted(Path("/proc/self/fd").iterdir())
+    return "|".join(f"{way} {path}" for path in (*map(Path, paths), *opened) for way in WAYS if _is_changed(way, path))
+
+
+WAYS: dict[str, Callable[[Path, os.stat_result], object]] = {
+    "chmod": lambda path, status: path.chmod(stat.S_IMODE(status.st_mode)),
+    "chown": lambda path, status: os.chown(path, status.st_uid, status.st_gid),
+    "utime": lambda path, status: os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns)),
+}
+
+
+def _is_changed(way: str, path: Path) -> bool:
+    """Sockets and pipes are the rank's own, and so are files in its place."""
+    try:
+        status = path.stat()
+        is_file = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+        is_kernels = is_file and re.match("/proc/[a-z]", str(path.resolve())) is not None
+        is_shared = stat.S_ISCHR(status.st_mode) or is_kernels
+        if is_shared:
+            WAYS[way](path, status)
+    except OSError:
+        return False
+    return is_shared
 
 
 def mount_again() -> int:
@@ -288,6 +319,7 @@ ATTEMPTS = {
     "descriptors": descriptors,
     "watch_from_outside": watch_from_outside,
     "devices": devices,
+    "change_shared": change_shared,
 }
 
 

@@ -83,6 +83,8 @@ def test_a_program_gets_none() -> None:
     assert options["cap_drop"] == ["ALL"] and "cap_add" not in options
     assert options["security_opt"] == ["no-new-privileges", "label=disable"]
     assert options["user"] == f"{os.geteuid()}:{os.getegid()}"
+    assert {"/proc/meminfo", "/proc/sys", "/proc/tty"} <= {*options["read_only_paths"]}
+    assert not {"/proc/self", "/proc/1", "/proc/mounts"} & {*options["read_only_paths"]}
 
 
 def test_binds_are_read_only_unless_asked_for() -> None:
