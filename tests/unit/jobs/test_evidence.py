@@ -335,7 +335,7 @@ class TestAJobThatWasToldToEnd:
     def test_who_was_ended_alone_is_the_cause_though_its_peer_raised_at_once(self, tmp_path: Path) -> None:
         peer, _ = rank_folder(tmp_path, "0"), rank_folder(tmp_path, "1")
         peer.note(
-            "incident", incident="exception", type="RuntimeError", text="Connection closed", time_ns=60_002 * 10**6
+            "incident", incident="exception", type="RuntimeError", text="Connection closed", time_ns=61_002 * 10**6
         )
         ended = {"rank": "1", "wall_ns": TOLD_NS, "signal": SIGTERM, "code": 143}
         followed = {"rank": "0", "wall_ns": TOLD_NS + 113 * 10**6, "signal": SIGTERM, "code": 143}
