@@ -19,11 +19,13 @@ from prismdbg.telemetry.series import Telemetry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenIncident:
-    """Kept by the supervisor when it saw it. attempt: of the job, counted from 0."""
+    """Kept by the supervisor when it saw it. attempt: of the job, counted from 0. is_captured: there is a capsule of
+    it, or what was kept instead."""
 
     incident: Incident
     ranks: tuple[int, ...]
     attempt: int
+    is_captured: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,6 +185,15 @@ def was_outlived(log: LogColumns, note: Note) -> bool:
     return any(mark.time_ns > note.time_ns for mark in log.steps)
 
 
+def has_failed(log: LogColumns) -> bool:
+    """Whether it raised, or the last of its collectives that ended failed: it lost a peer, or failed by itself,
+    whatever ended it after that."""
+    if any(n.kind == "incident" and not n.data.get("thread") and not was_outlived(log, n) for n in log.notes):
+        return True
+    ended = np.flatnonzero(log.ended_ns != NOT_ENDED)
+    return bool(len(ended)) and bool(log.failed[ended[np.argmax(log.ended_ns[ended])]])
+
+
 def raised_inside(log: LogColumns, note: Note) -> Collective | None:
     """The collective the rank was in, or that had just failed, when it raised. On a device a call is issued and left:
     an open one says nothing of an exception, unless the backend raised it."""

@@ -17,7 +17,7 @@ from prismdbg.diagnosis.stack_positions import stack_line, stack_position
 from prismdbg.diagnosis.stalls import Stall, causes, find_stalls
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict, without_folders
 from prismdbg.diagnosis.waits import find_waits
-from prismdbg.diagnosis.wording import and_list, duration, headline, how_it_died, rank_list
+from prismdbg.diagnosis.wording import and_list, duration, exit_code, headline, how_it_died, rank_list
 from prismdbg.model.collective import State
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.values import frame_to_json
@@ -250,7 +250,7 @@ def _instead(known: _Known, progress: Progress, stall: Stall) -> tuple[How, str]
         data = progress.incident.data
         return How.RAISED, f"it raised {data.get('type', 'an exception')}: {headline(str(data.get('text', '')))}"
     if progress.exit_code is not None:
-        return How.EXITED, f"it ended by itself with exit code {progress.exit_code}"
+        return How.EXITED, f"it ended by itself with {exit_code(progress.exit_code)}"
     if (other := known.elsewhere(progress.rank, stall)) is not None:
         call = other.first.collective
         return How.WAITS_ELSEWHERE, f"it waits in {call.name}, group {other.group.title} {other.key}"

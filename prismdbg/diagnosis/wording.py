@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterable, Sequence
 from textwrap import shorten
 
+from prismdbg.errors import INTERRUPTED
 from prismdbg.model.collective import Collective
 from prismdbg.model.exit_code import signal_name
 
@@ -56,6 +57,11 @@ def how_it_died(number: int | None, code: int | None) -> str:
     if number in _CRASHES:
         return f"died without an error message: {name}, a crash in native code"
     return f"died without an error message: killed by {name}"
+
+
+def exit_code(code: int) -> str:
+    """Of a program that said it: `exit code 3`. That of an uncaught KeyboardInterrupt is named."""
+    return f"exit code {code}" + (" (KeyboardInterrupt, as after SIGINT)" if code == INTERRUPTED else "")
 
 
 def duration(time_ns: int) -> str:

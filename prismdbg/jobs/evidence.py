@@ -275,8 +275,10 @@ def _before(log: RankLog, wall_ns: int) -> RankLog:
 
 
 def _was_told(seen: SeenIncident, attempt: int, gone_before: Set[int]) -> bool:
-    """Of a rank that is said to have died, but only when the job was told to end."""
-    return seen.incident.kind is IncidentKind.LOST and seen.attempt == attempt and gone_before.isdisjoint(seen.ranks)
+    """Of a rank that is said to have died, but only when the job was told to end. One that was captured stays: whoever
+    has its capsule asks what it is of."""
+    is_of_it = seen.incident.kind is IncidentKind.LOST and seen.attempt == attempt and not seen.is_captured
+    return is_of_it and gone_before.isdisjoint(seen.ranks)
 
 
 def _incidents(supervisor: Mapping[str, Any]) -> Iterator[SeenIncident]:
@@ -286,7 +288,8 @@ def _incidents(supervisor: Mapping[str, Any]) -> Iterator[SeenIncident]:
             moment = Moment.parse(str(entry["moment"])) if entry.get("moment") else None
             incident = Incident(kind=IncidentKind(entry["kind"]), text=str(entry.get("text", "")), moment=moment)
             ranks = tuple(map(int, entry["ranks"]))
-            yield SeenIncident(incident=incident, ranks=ranks, attempt=int(entry.get("attempt", 0)))
+            attempt, kept = int(entry.get("attempt", 0)), bool(entry.get("capsules") or entry.get("evidence"))
+            yield SeenIncident(incident=incident, ranks=ranks, attempt=attempt, is_captured=kept)
         except (KeyError, ValueError, TypeError, AttributeError, UsageError):
             continue
 

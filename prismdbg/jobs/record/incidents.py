@@ -12,7 +12,7 @@ from prismdbg.capsule.log.batch import Batch
 from prismdbg.capsule.log.events import Event, Note, StepMark
 from prismdbg.capsule.log.notes import moment_of
 from prismdbg.capsule.manifest import Incident, IncidentKind
-from prismdbg.diagnosis.wording import place
+from prismdbg.diagnosis.wording import exit_code, place
 from prismdbg.errors import INTERRUPTED, UsageError
 from prismdbg.jobs.record.nonfinite_watch import UNNAMED, NonfiniteWatch
 from prismdbg.jobs.storage.run_folder import attempt_of
@@ -156,6 +156,7 @@ class _Attempt:
     _nonfinite: NonfiniteWatch = field(default_factory=NonfiniteWatch)
     _raised: list[tuple[str, Note]] = field(default_factory=list)
     _raised_since_ns: int | None = None
+    _left: list[tuple[str, Note]] = field(default_factory=list)
     _slow: _SlowStep | None = None
     _slow_since_ns: int | None = None
     _waits: StepWaits = field(default_factory=StepWaits)
@@ -236,6 +237,10 @@ class _Attempt:
             if self._raised_since_ns is None:
                 self._raised_since_ns = now_ns
 
+    def note_exit(self, folder: str, note: Note) -> None:
+        if note.data.get("code"):
+            self._left.append((folder, note))
+
     def before_the_end(self, now_ns: int, told_ns: int) -> list[Wanted]:
         """What would have been decided soon, had the job not been told to end, at `told_ns`."""
         found = [*self._first_raised(now_ns, ended=True), *self._slow_one(now_ns, ended=True)]
@@ -249,9 +254,16 @@ class _Attempt:
         raised, self._raised = self._raised, []
         self._fired |= {_raised_by(note) for _, note in raised}
         folder, note = min(raised, key=lambda one: one[1].time_ns)
-        text = f"{note.data.get('type')}: {note.data.get('text')}"
+        text = f"{note.data.get('type')}: {note.data.get('text')}{self._who_left(folder, note.time_ns)}"
         incident = Incident(kind=_kind(note), text=text, moment=moment_of(note.data))
         return [Wanted(folder=folder, incident=incident, time_ns=note.time_ns)]
+
+    def _who_left(self, folder: str, time_ns: int) -> str:
+        """The first rank that had ended with an error by then: what is raised for a lost peer names no rank."""
+        left = min(self._left, key=lambda one: one[1].time_ns, default=None)
+        if left is None or left[0] == folder or left[1].time_ns >= time_ns:
+            return ""
+        return f"; {_title(left[0])} had ended by itself with {exit_code(left[1].data['code'])}"
 
     def note_waits(self, folder: str, waited_ns: Mapping[int, int]) -> None:
         if "slow" in self.triggers and "slow" not in self._fired:
@@ -318,6 +330,7 @@ class IncidentWatch:
             case Note(kind="incident"):
                 attempt.note_raised(folder, event, now_ns)
             case Note(kind="exit"):
+                attempt.note_exit(folder, event)
                 if event.data.get("code") == INTERRUPTED:
                     self.interrupted_ns.append(event.time_ns)
             case StepMark():

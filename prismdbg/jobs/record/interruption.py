@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from prismdbg.capsule.log.events import RankLog
+from prismdbg.diagnosis.failures import has_failed, was_outlived
 from prismdbg.errors import INTERRUPTED
 from prismdbg.jobs.record.deaths import ASKED, Death
 from prismdbg.jobs.storage.run_folder import attempt_of
+from prismdbg.log.rank_log import columns_of
 
 TOGETHER_NS = 25_000_000  # a launcher that is told to end ends its ranks at once; one that lost a rank looks first
 _FOLDER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")  # of a rank's log
@@ -20,46 +22,56 @@ SLACK_NS = 1_000_000_000  # a terminal's Ctrl-C reaches the ranks by itself, per
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _End:
+    """`failed`: before that, as `has_failed` says, which is no sign that it was told to end."""
+
     rank: int
     wall_ns: int
     signal: int | None  # 0: it ended by itself, None: not known
+    failed: bool = False
 
 
 def interrupted_at(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], attempt: int) -> int | None:
     """Nanoseconds since 1970; None where the job was not told to end.
 
     The supervisor knows what reached itself. Where the launcher alone was told, its ranks ended first and all of them
-    of that signal; a rank that was ended alone is one that failed, and one whose end is not known may be.
+    of that signal; a rank that was ended alone is one that failed, and one whose end is not known may be. That a
+    rank lost a peer does not make it one of those that were told.
     """
     ends = sorted(_ends(supervisor, logs, attempt), key=lambda end: end.wall_ns)
     if told := _number(supervisor.get("interrupted"), "wall_ns"):
-        exits = [end.wall_ns for end in ends if end.signal == signal.SIGINT and told - SLACK_NS <= end.wall_ns < told]
-        return min(exits, default=told)
+        asked = [death.wall_ns for death in deaths_of(supervisor, attempt).values() if death.signal in ASKED]
+        return told_since(told, (*asked, *(end.wall_ns for end in ends if end.signal == signal.SIGINT)))
     if not ends or any(end.signal is None for end in ends):
         return None
     first, others = ends[0], ends[1:]
-    together = [end.signal for end in ends if end.wall_ns - first.wall_ns <= TOGETHER_NS]
-    number = first.signal
-    if number not in ASKED or any(other not in (0, *ASKED) for other in together):
+    told_others = [end for end in others if not end.failed]
+    together = [end for end in told_others if end.wall_ns - first.wall_ns <= TOGETHER_NS]
+    if first.failed or first.signal not in ASKED or any(end.signal not in (0, *ASKED) for end in together):
         return None
-    if number == signal.SIGINT:
-        alone = any(end.signal == signal.SIGTERM for end in others)
+    if first.signal == signal.SIGINT:  # a rank takes its time to hear of it
+        alone = any(end.signal == signal.SIGTERM for end in others) or bool(others and not told_others)
     else:
-        alone = bool(others) and others[0].wall_ns - first.wall_ns > TOGETHER_NS
+        alone = bool(others) and not together
     return None if alone else first.wall_ns
 
 
-def told_together(deaths: Sequence[Death], now_ns: int, ends: Mapping[str, int] | None = None) -> frozenset[str]:
+def told_together(
+    deaths: Sequence[Death],
+    now_ns: int,
+    ends: Mapping[str, int] | None = None,
+    has_failed: Callable[[str], bool] = lambda _: False,
+) -> frozenset[str]:
     """Log folders of ranks that were told to end together with others: by their launcher, which was told itself. Also
-    those of which that is not yet known. ends: since when others end that are not dead yet."""
+    those of which that is not yet known. ends: since when others end that are not dead yet. has_failed: of a rank's
+    log, as the function of that name says."""
 
     def is_told(death: Death) -> bool:
-        others = [other.wall_ns for other in deaths if other is not death]
-        others += [since_ns for name, since_ns in (ends or {}).items() if name != death.name]
-        near = any(abs(other_ns - death.wall_ns) <= TOGETHER_NS for other_ns in others)
-        return death.signal in ASKED and (near or now_ns - death.wall_ns <= TOGETHER_NS)
+        others = [(other.name, other.wall_ns) for other in deaths if other is not death]
+        others += [(name, since_ns) for name, since_ns in (ends or {}).items() if name != death.name]
+        near = (name for name, other_ns in others if abs(other_ns - death.wall_ns) <= TOGETHER_NS)
+        return now_ns - death.wall_ns <= TOGETHER_NS or any(not has_failed(name) for name in near)
 
-    return frozenset(death.name for death in deaths if is_told(death))
+    return frozenset(death.name for death in deaths if death.signal in ASKED and is_told(death))
 
 
 def told_since(told_ns: int, seen_ns: Iterable[int]) -> int:
@@ -68,8 +80,7 @@ def told_since(told_ns: int, seen_ns: Iterable[int]) -> int:
     told_ns: when the supervisor got the signal. seen_ns: when ranks ended of such a signal: a terminal and some
     schedulers send it to each process themselves, and it may reach a rank first.
     """
-    first_ns = min((ns for ns in seen_ns if told_ns - SLACK_NS <= ns), default=told_ns)
-    return min(first_ns, told_ns) - TOGETHER_NS
+    return min((told_ns, *(ns for ns in seen_ns if told_ns - SLACK_NS <= ns))) - TOGETHER_NS
 
 
 def deaths_of(supervisor: Mapping[str, Any], attempt: int) -> dict[int, Death]:
@@ -94,16 +105,28 @@ def _ends(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], attempt: i
     """The first that is known of each rank's end."""
     deaths = deaths_of(supervisor, attempt)
     for rank, log in logs.items():
+        columns, death = columns_of(log), deaths.get(rank)
         said = [note for note in log.notes if note.kind in ("exit", "incident") and not note.data.get("thread")]
+        said = [note for note in said if not was_outlived(columns, note)]
         if said:
             first = min(said, key=lambda note: note.time_ns)
             was_told = first.kind == "exit" and first.data.get("code") == INTERRUPTED
-            number = int(signal.SIGINT) if was_told else 0
-            yield _End(rank=rank, wall_ns=first.time_ns + log.wall_offset_ns, signal=number)
-        elif rank in deaths:
-            death = deaths[rank]
-            failed = death.signal == 0 and death.code != 0  # by itself, and without a word: it may be the cause
-            yield _End(rank=rank, wall_ns=death.wall_ns, signal=None if failed else death.signal)
+            failed = not was_told and has_failed(columns)
+            by_launcher = failed and death is not None and death.signal == signal.SIGTERM
+            yield _End(
+                rank=rank,
+                wall_ns=first.time_ns + log.wall_offset_ns,
+                signal=int(signal.SIGINT if was_told else signal.SIGTERM if by_launcher else 0),
+                failed=failed,
+            )
+        elif death is not None:
+            unknown = death.signal == 0 and death.code != 0  # by itself, and without a word: it may be the cause
+            yield _End(
+                rank=rank,
+                wall_ns=death.wall_ns,
+                signal=None if unknown else death.signal,
+                failed=death.signal != signal.SIGINT and has_failed(columns),
+            )
 
 
 def _number(data: object, name: str) -> int | None:

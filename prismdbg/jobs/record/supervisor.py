@@ -277,7 +277,7 @@ class Supervisor:
                 continue
             if not self._processes[death.name].ended_by_itself():
                 failed.setdefault(attempt_of(death.name), []).append(death)
-        told = told_together(deaths, wall_ns(), self._deaths.ends())
+        told = told_together(deaths, wall_ns(), self._deaths.ends(), lambda name: self._processes[name].has_failed())
         firsts = [(likely_first(some, self._raised(some)), perhaps_first(some)) for some in failed.values()]
         return [
             wanted

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.log.reader import was_cut
-from prismdbg.diagnosis.failures import raised_inside, was_outlived
+from prismdbg.diagnosis.failures import has_failed, raised_inside, was_outlived
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import attempt_of, rank_of, read_json
 from prismdbg.log.columns import LAST_BYTES, read_whole
@@ -102,6 +102,7 @@ class RankProcess:
         self._described = read_json(folder / "rank.json")
         self.pid = pid_here(self._described)
         self._last_words: frozenset[str] | None = None
+        self._has_failed: bool | None = None
 
     @property
     def is_out_of_sight(self) -> bool:
@@ -130,6 +131,19 @@ class RankProcess:
         log = read_whole(self._folder, LAST_BYTES)
         raised = [note for note in log.notes if note.kind == "incident" and not was_outlived(log, note)]
         return all(raised_inside(log, note) is not None for note in raised)
+
+    def has_failed(self) -> bool:
+        """As far as its log says it so far; of one that is damaged nobody knows."""
+        if self._has_failed is not None:
+            return self._has_failed
+        gone = self.pid is not None and not self.is_alive()
+        try:
+            found = has_failed(read_whole(self._folder, LAST_BYTES))
+        except CapsuleError:  # its reader tells of it
+            return False
+        if gone:  # nothing is added any more
+            self._has_failed = found
+        return found
 
     def last_moment(self) -> Moment:
         return read_whole(self._folder, LAST_BYTES).last_moment

@@ -117,6 +117,28 @@ def test_ranks_that_their_launcher_ends_when_it_is_told_to_are_no_incident(tmp_p
         assert "the job was told to end" in prismdbg("why", job.run.path).out
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_rank_that_is_ended_alone_is_the_cause_and_the_job_was_not_told(number: int, tmp_path: Path) -> None:
+    """Its peer raises within milliseconds of it, for it loses the connection."""
+    with recording(torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", 100_000, ranks=2), tmp_path) as job:
+        job.wait_for_step(1, 4)
+        job.wait_until_watched(0, 1)
+        os.kill(job.pid(1), number)
+        assert job.end(60).code != 0
+        assert job.supervisor["interrupted"] == {}
+        (incident,) = job.supervisor["incidents"]
+        said = prismdbg("why", job.run.path).out
+        assert "told to end" not in said, said
+        if number == signal.SIGTERM:
+            assert (incident["kind"], incident["ranks"]) == ("lost", [1])
+            assert "rank 1 died without an error message: killed by SIGTERM" in said, said
+        else:  # it ends as by KeyboardInterrupt, and says so
+            how = "exit code 130 (KeyboardInterrupt, as after SIGINT)"
+            assert incident["text"].endswith(f"; rank 1 had ended by itself with {how}"), incident
+            assert f"rank 1 never joined it: it ended by itself with {how}" in said, said
+            assert "certain: rank 0 raised" not in said and "certain: exception" not in said, said
+
+
 def test_a_death_that_is_seen_late_is_still_told_from_those_that_followed(tmp_path: Path) -> None:
     """When the supervisor looks, both ranks are gone, and their launcher has waited for them: only a new kernel knows
     of which signal. Rank 0 raised, for its peer was gone, or was told to end."""

@@ -318,6 +318,33 @@ class TestAJobThatWasToldToEnd:
 
         assert (first.kind, first.text) == ("incident", "nan: rank 1 sends the first NaN")
 
+    @pytest.mark.parametrize("kept", [{"capsules": ["lost-rank1-0.2"]}, {"evidence": ["evidence-rank1"]}, {}])
+    def test_a_death_that_was_captured_stays(self, kept: dict[str, list[str]], tmp_path: Path) -> None:
+        """It was seen before the supervisor knew that the job is to end."""
+        for name in ("0", "1"):
+            rank_folder(tmp_path, name)
+        lost = {"kind": "lost", "text": "rank 1 was killed", "moment": "0.2", "ranks": [1], "attempt": 0, **kept}
+        died = [{"rank": "1", "wall_ns": TOLD_NS - 10**8, "signal": SIGTERM}]
+        told = {"signal": 15, "wall_ns": TOLD_NS}
+        supervisor(tmp_path, exit_code=1, incidents=[lost], how_they_died=died, interrupted=told)
+
+        found = [verdict.text for verdict in diagnose(gather(tmp_path)).verdicts]
+
+        assert found == (["lost: rank 1 was killed"] if kept else [])
+
+    def test_who_was_ended_alone_is_the_cause_though_its_peer_raised_at_once(self, tmp_path: Path) -> None:
+        peer, _ = rank_folder(tmp_path, "0"), rank_folder(tmp_path, "1")
+        peer.note(
+            "incident", incident="exception", type="RuntimeError", text="Connection closed", time_ns=61_002 * 10**6
+        )
+        ended = {"rank": "1", "wall_ns": TOLD_NS, "signal": SIGTERM, "code": 143}
+        followed = {"rank": "0", "wall_ns": TOLD_NS + 113 * 10**6, "signal": SIGTERM, "code": 143}
+        supervisor(tmp_path, exit_code=1, deaths=["1", "0"], how_they_died=[ended, followed], interrupted={})
+
+        evidence = gather(tmp_path)
+
+        assert (evidence.interrupted, evidence.died_first) == (False, 1)
+
     def test_the_incident_of_an_attempt_before_is_kept(self, tmp_path: Path) -> None:
         for name in ("0", "0.1"):
             rank_folder(tmp_path, name, world_size=1).note("exit", code=0)

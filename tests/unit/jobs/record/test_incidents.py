@@ -60,6 +60,25 @@ def test_of_those_that_raised_the_first_is_the_incident_whatever_log_was_read_fi
     assert watch.due(NOW + 9 * SETTLE_NS, ended=True) == [], "an incident of each kind once"
 
 
+@pytest.mark.parametrize(
+    ("folder", "code", "time_ns", "left"),
+    [
+        ("1", 3, 100, "; rank 1 had ended by itself with exit code 3"),
+        ("1", 130, 100, "; rank 1 had ended by itself with exit code 130 (KeyboardInterrupt, as after SIGINT)"),
+        ("1", 0, 100, ""),
+        ("1", 3, 300, ""),
+        ("0", 1, 100, ""),
+        ("1.1", 3, 100, ""),
+    ],
+)
+def test_who_had_left_is_named_with_what_its_peer_raised(folder: str, code: int, time_ns: int, left: str) -> None:
+    watch = IncidentWatch(ALL)
+    watch.feed("0", raised(200, "Connection closed by peer"), NOW)
+    watch.feed(folder, Note("exit", time_ns, {"code": code}), NOW)
+    (wanted,) = settled(watch)
+    assert (wanted.folder, wanted.incident.text) == ("0", f"RuntimeError: Connection closed by peer{left}")
+
+
 def test_a_rank_that_died_without_a_word_is_why_the_others_raised() -> None:
     watch = IncidentWatch(ALL)
     watch.feed("0", raised(200, "Connection closed by peer"), NOW)

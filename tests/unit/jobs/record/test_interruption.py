@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from signal import SIGINT, SIGKILL, SIGSEGV, SIGTERM
+from dataclasses import replace
+from signal import SIGHUP, SIGINT, SIGKILL, SIGSEGV, SIGTERM
 
 import pytest
 from logs import MILLISECOND_NS, Job
 
 from prismdbg.jobs.record.deaths import Death
-from prismdbg.jobs.record.interruption import interrupted_at, told_together
+from prismdbg.jobs.record.interruption import TOGETHER_NS, interrupted_at, told_since, told_together
+from prismdbg.model.collective import State
 
 NOW_NS = 10**18
+TOGETHER_MS = TOGETHER_NS // MILLISECOND_NS
 
 Deaths = list[tuple[int, int, int | None]]  # rank, milliseconds, signal
 
@@ -41,8 +44,10 @@ def at(found: int | None) -> float | None:
 @pytest.mark.parametrize(
     ("deaths", "told_ms", "exits", "expected"),
     [
-        pytest.param([(0, 5, 15), (1, 7, 15), (2, 8, 15)], 3, {}, 3, id="the supervisor was told"),
-        pytest.param([], 30, {1: (20, 130)}, 20, id="a terminal told the ranks first"),
+        pytest.param([(0, 5, 15), (1, 7, 15), (2, 8, 15)], 3, {}, 3 - TOGETHER_MS, id="the supervisor was told"),
+        pytest.param([], 30, {1: (20, 130)}, 20 - TOGETHER_MS, id="a terminal told the ranks first"),
+        pytest.param([(2, 0, 15), (0, 40, 15)], 34, {}, -TOGETHER_MS, id="a scheduler told the ranks first"),
+        pytest.param([(2, 0, 15)], 1500, {}, 1500 - TOGETHER_MS, id="one was told alone, long before"),
         pytest.param([(0, 0, SIGTERM), (1, 2, SIGTERM), (2, 9, SIGTERM)], None, {}, 0, id="the launcher was told"),
         pytest.param([(0, 0, SIGTERM), (1, 8, None), (2, 9, SIGTERM)], None, {}, None, id="one end is not known"),
         pytest.param([(0, 0, None), (1, 2, SIGTERM), (2, 9, SIGTERM)], None, {}, None, id="one was gone at once"),
@@ -75,6 +80,50 @@ def test_a_rank_that_raised_first_is_the_cause() -> None:
     assert interrupted_at(supervisor(deaths), job(raises={1: 0}).logs, 0) is None
 
 
+@pytest.mark.parametrize("raised", [{0: 2}, {0: 2, 2: 4}, {0: 20}])
+@pytest.mark.parametrize("number", [SIGTERM, SIGHUP])
+def test_a_rank_that_lost_its_peer_was_not_told_with_it(number: int, raised: dict[int, int]) -> None:
+    """Rank 1 was ended alone; the others raise at once, and the launcher ends them when it looks."""
+    deaths: Deaths = [(1, 0, number), (0, 113, SIGTERM), (2, 114, SIGTERM)]
+    assert interrupted_at(supervisor(deaths), job(raises=raised).logs, 0) is None
+
+
+@pytest.mark.parametrize("deaths", [[], [(0, 6, SIGTERM)]])
+def test_a_rank_whose_call_failed_and_that_handled_it_was_not_told_either(deaths: Deaths) -> None:
+    made = job({0: (5, 1), 2: (900, 1)})
+    last = made.logs[0].collectives[-1]
+    made.logs[0].collectives[-1] = replace(last, state=State.FAILED)
+    assert interrupted_at(supervisor([(1, 0, SIGTERM), *deaths]), made.logs, 0) is None
+
+
+@pytest.mark.parametrize(
+    "deaths", [[(1, 100, SIGINT), (0, 900, SIGTERM), (2, 901, SIGTERM)], [(0, 900, 0), (1, 901, SIGINT), (2, 950, 0)]]
+)
+def test_one_that_was_interrupted_alone_is_no_end_of_the_job(deaths: Deaths) -> None:
+    """It says so; the others lose their connections to it, and the launcher ends them, unless they were faster."""
+    made = job({1: (0, 130)}, raises={0: 800, 2: 810})
+    assert interrupted_at(supervisor(deaths), made.logs, 0) is None
+
+
+def test_of_several_that_were_interrupted_one_may_lose_a_peer_first() -> None:
+    made = job({1: (0, 130), 2: (3, 130)}, raises={0: 2})
+    assert at(interrupted_at(supervisor([(0, 40, 0), (1, 40, SIGINT), (2, 44, SIGINT)]), made.logs, 0)) == 0
+
+
+def test_an_exception_that_the_program_outlived_is_not_the_first_end() -> None:
+    made = job(raises={1: 0})
+    made.now_ns += 1000 * MILLISECOND_NS
+    made.steps(2)
+    deaths: Deaths = [(0, 5000, SIGTERM), (1, 5001, SIGTERM), (2, 5002, SIGTERM)]
+    assert at(interrupted_at(supervisor(deaths), made.logs, 0)) == 5000
+
+
+def test_the_supervisor_and_why_find_the_same_moment() -> None:
+    deaths: Deaths = [(2, 0, SIGTERM), (0, 40, SIGTERM), (1, 41, SIGKILL)]
+    seen_ns = [NOW_NS, NOW_NS + 40 * MILLISECOND_NS]
+    assert told_since(NOW_NS + 34 * MILLISECOND_NS, seen_ns) == interrupted_at(supervisor(deaths, 34), job().logs, 0)
+
+
 @pytest.mark.parametrize(
     "damaged",
     [
@@ -102,3 +151,5 @@ def test_who_was_told_together_with_others_is_no_incident() -> None:
     assert told_together(deaths((0, 0, SIGTERM)), later, {"1": NOW_NS + 5 * MILLISECOND_NS}) == {"0"}
     assert told_together(deaths((0, 0, SIGTERM)), later, {"1": NOW_NS + 80 * MILLISECOND_NS}) == frozenset()
     assert told_together(deaths((0, 0, SIGTERM)), later, {"0": NOW_NS}) == frozenset(), "itself"
+    pair = deaths((0, 0, SIGTERM), (1, 9, SIGTERM))
+    assert told_together(pair, later, {}, {"0": False, "1": True}.__getitem__) == {"1"}, "rank 1 lost rank 0"

@@ -87,6 +87,15 @@ def test_an_exception_of_a_thread_is_a_last_word_only_where_nothing_came_after_i
     process = described(tmp_path / "0", 1 << 22, namespace_of(os.getpid()))
     assert process.died_without_a_word() is not is_last_word
     assert process.raised_in_collective() is (None if not is_last_word else False)
+    assert process.has_failed() is False, "a thread's exception ends no process"
+
+
+def test_a_rank_that_raised_has_failed_also_while_it_ends(tmp_path: Path) -> None:
+    log = write_training(tmp_path / "0")
+    process = described(tmp_path / "0", os.getpid(), namespace_of(os.getpid()))
+    assert process.is_alive() and not process.has_failed()
+    log.note("incident", time_ns=1 << 62, incident="exception", type="RuntimeError", text="Connection closed by peer")
+    assert process.has_failed()
 
 
 def test_a_process_that_put_another_program_in_its_place_did_not_die(tmp_path: Path) -> None:
@@ -136,4 +145,4 @@ def test_a_damaged_log_accuses_nobody(tmp_path: Path) -> None:
         process = described(tmp_path / "0", child.pid, namespace_of(os.getpid()))
         child.wait(20)
         assert process.ended_by_itself() and not process.died_without_a_word()
-        assert process.raised_in_collective() is None
+        assert process.raised_in_collective() is None and not process.has_failed()
