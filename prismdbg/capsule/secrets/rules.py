@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 
 from prismdbg.capsule.secrets import own_rules
+from prismdbg.capsule.secrets.margins import found_behind_margins
 from prismdbg.capsule.secrets.named_values import Form, named_values
 from prismdbg.capsule.secrets.names import (
     HARMLESS,
@@ -119,6 +120,11 @@ def _names_a_place(name: str, value: str) -> bool:
 
 def found_in(text: str) -> Iterator[Found]:
     """Secrets in a text of any kind: by shape, and by the names that stand before them."""
+    yield from _found_in(text)
+    yield from found_behind_margins(text, _found_in)
+
+
+def _found_in(text: str) -> Iterator[Found]:
     yield from find_shapes(text)
     yield from _pairs(text)
     if "-p" in text:
