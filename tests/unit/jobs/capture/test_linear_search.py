@@ -46,7 +46,9 @@ BEGINNINGS = [
     "token: |\n a\n", "token: |\n  token: |\n", "token: >\n\n", "token: a[", "token: a[b[", "token: a|",
     "token: str = '", "token=str(", "DB_PASS=a,b", "DB_PASS=a,\n", "A=", "\nA=a,", "getenv('token','", "password=a,b&",
     "password='/a..", "password=/a~/", "password='a'x",
-    "-----BEGIN PRIVATE KEY-----\n a", "-----BEGIN PRIVATE KEY----- \\n", "  | a\n", "  | token: |\n",
+    "-----BEGIN PRIVATE KEY-----\n a", "-----BEGIN PRIVATE KEY----- \\n", "  | a\n", "  | token: |\n", "token=a1",
+    "token=1a-", "pwd=a1_b2!", "ENV A_TOKEN a\n", "ENV A_TOKEN ", "\nENV A", 'key="a" value="', "name='token' value='",
+    'name="token" value=', "token=....", "token=a!",
 ]  # fmt: skip
 SHORT, LONG = 16_384, 65_536
 Rule = Callable[[str], Iterable[object]]
