@@ -83,6 +83,17 @@ _CLOSE = re.compile(r"\\{0,8}[\"']{1,3}\s{0,80},?\s{0,80}[)\]}]")
 _BULLET = re.compile(r"-[ \t]+")
 _NEXT_BULLET = re.compile(r"[ \t]*\r?\n[ \t]*-[ \t]+")
 _GIVEN = re.compile(r"(?:set_?default|get_?env|environ\.get|put_?env|set_?env)\(\s{0,20}$", re.IGNORECASE)
+# A line of a Dockerfile, of a C shell, of Apache or of Windows: `ENV NAME value`.
+_ENV = re.compile(
+    r"^[ \t]{0,80}(?:ENV|setenv|SetEnv|setx)[ \t]{1,80}(?P<name>[A-Za-z_][\w.-]{0,80}+)[ \t]{1,80}+"
+    r"(?![=\s])(?P<value>[^\r\n]++)",
+    re.MULTILINE,
+)
+# Of XML: `<add key="name" value="value"/>`.
+_ATTRIBUTES = re.compile(
+    r"\b(?:key|name)\s{0,8}=\s{0,8}[\"'](?P<name>[A-Za-z_][\w.:-]{0,80}+)[\"']\s{1,80}+"
+    r"value\s{0,8}=\s{0,8}(?P<quote>[\"'])(?P<value>(?:(?!(?P=quote))[^<>\n])++)(?P=quote)"
+)
 _DOCSTRING = ('"""', "'''")
 _TEXT = r"\"[^\"\n]{0,300}\"|'[^'\n]{0,300}'"
 _DEFAULT = re.compile(
@@ -107,6 +118,21 @@ def named_values(text: str, is_telling: Callable[[str], object]) -> Iterator[Val
                     listed_to = max(listed_to, value.whole)
                     yield value
         named = following
+    for one in _ENV.finditer(text):
+        if is_telling(one["name"]):
+            yield from _of_line(text, one)
+    for one in _ATTRIBUTES.finditer(text) if "value" in text else ():
+        if is_telling(one["name"]):
+            start, end = one.span("value")
+            yield Value(one["name"], Form.QUOTED, start, end, end)
+
+
+def _of_line(text: str, one: re.Match[str]) -> Iterator[Value]:
+    """What is in quotes, else to the end of the line, which may go on below."""
+    start, end = one.start("value"), one.start("value") + len(one["value"].rstrip(" \t\\"))
+    if (quoted := _QUOTED.match(text, start)) is not None and quoted.lastgroup is not None:
+        start, end = quoted.span(quoted.lastgroup)
+    yield Value(one["name"], Form.LINE, start, end, end)
 
 
 def _values_of(text: str, named: re.Match[str], most: int) -> Iterator[Value]:

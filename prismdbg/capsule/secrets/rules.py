@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 
 from prismdbg.capsule.secrets import own_rules
+from prismdbg.capsule.secrets.margins import found_behind_margins
 from prismdbg.capsule.secrets.named_values import Form, named_values
 from prismdbg.capsule.secrets.names import (
     HARMLESS,
@@ -49,6 +50,7 @@ _NO_PASSWORD_OF_FIELD = re.compile(
     r"|pwd|passwd|password)[-_]?[0-9]?",
     re.IGNORECASE,
 )
+_WITHOUT_QUOTES = frozenset(("PASS", "PASSWD", "PWD", "TOKEN"))
 _PATH = re.compile(r"[~.]{0,2}(?:/[\w.@+-]{1,60}+~?){2,}+(?::.*)?")
 # What a format string fills in, and no value in braces, as ODBC writes it: `{self.password!r}`, not `{hunter2}`.
 _FIELD = re.compile(r"\{{1,3}[A-Za-z_][A-Za-z_.]{0,80}+(?:\[[^\[\]\n]{0,40}\])?(?:![rsa])?(?::[^{}\s]{0,20})?\}")
@@ -72,6 +74,16 @@ _TECHNICAL = re.compile(
 )
 _PAT = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[\w+/=-]{8,}")
 _DENSE = re.compile(r"(?=(?:[^0-9]*[0-9]){3})(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9+=]{12,}")
+# Without quotes, what no word, name or number of a program is like: a part between `-` or `_` with digits at two places
+# within, or all of it with a mark. `Tr0ub4dor9xQ`, `p4ssw0rd`, `Summer2024!`; not `Conv2dFused`, `fp8_e4m3fn`.
+_WORD = re.compile(r"[\w!@#$%^?~*+=-]{8,}")
+_MIXED = re.compile(r"(?=.{8})(?:[^0-9]*+[0-9]++[^0-9]++){2}.*")
+_MARKED = re.compile(
+    r"(?=[^0-9]*[0-9])\w(?:(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])[^!@#$%^?~*]*[!@#$%^?~*]"
+    r"|(?=[^A-Za-z]*[A-Za-z])[^!#$^?~]*[!#$^?~]).*"
+)
+_DIGITS_WITHIN = re.compile(r"[A-Za-z]+[0-9]+[A-Za-z]+")
+_NOT_MIXED = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]{8}T[0-9]{6}Z?|[0-9]+(?:x[0-9]+)+")
 _DECIDING = 512  # characters of a value, by which it is told
 NO_PASSWORD = re.compile(
     r".{0,3}|.*[/\\:].*|\.{1,2}|[\w-]+\.[a-z]{1,5}|(?:bf|fp|tf|int|uint|float|bfloat)\d+[\w-]*|\d+-(?:mixed|true)",
@@ -119,6 +131,11 @@ def _names_a_place(name: str, value: str) -> bool:
 
 def found_in(text: str) -> Iterator[Found]:
     """Secrets in a text of any kind: by shape, and by the names that stand before them."""
+    yield from _found_in(text)
+    yield from found_behind_margins(text, _found_in)
+
+
+def _found_in(text: str) -> Iterator[Found]:
     yield from find_shapes(text)
     yield from _pairs(text)
     if "-p" in text:
@@ -208,6 +225,8 @@ def _tells(name: str, value: str, *, quoted: bool) -> bool:
         return quoted and _is_passphrase(name, value)
     if quoted and _PASSWORD.fullmatch(name) and strength(name) is not Strength.STRONG:
         return _is_password(name, value)
+    if not quoted and _is_mixed(name, value):
+        return True
     match strength(name):
         case Strength.STRONG:
             return _SETTING_OF_STRONG.fullmatch(value) is None and (quoted or _is_no_code(value))
@@ -222,6 +241,19 @@ def _is_password(name: str, value: str) -> bool:
     """`"pass": "hunter"`; not `"pwd": "src/model"`, `"pass": "forward"`."""
     is_folder = name.lower() == "pwd" and "/" in value
     return bool(value) and not is_folder and _NO_PASSWORD_OF_FIELD.fullmatch(value) is None
+
+
+def _is_mixed(name: str, value: str) -> bool:
+    """`pass: Tr0ub4dor9xQ`, `pwd=hunter2abc`, `token=...`; not `token=fp8_e4m3fn`, `pad_token: A1b2C3d4`."""
+    words = words_of(name)
+    if not words or kind_of(words) not in _WITHOUT_QUOTES or any(map(SETTING_WORD.fullmatch, words[-2:-1])):
+        return False
+    value = value.rstrip(".:")  # of the sentence
+    if _WORD.fullmatch(value) is None or _NOT_MIXED.fullmatch(value) or _TECHNICAL.fullmatch(value):
+        return False
+    if kind_of(words) != "TOKEN" and _DIGITS_WITHIN.fullmatch(value):
+        return True
+    return _MARKED.fullmatch(value) is not None or any(map(_MIXED.fullmatch, re.split(r"[_-]", value)))
 
 
 def _is_passphrase(name: str, value: str) -> bool:

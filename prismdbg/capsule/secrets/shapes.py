@@ -124,7 +124,10 @@ _SHAPES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         (
             "private key",
             "private key",
-            r"(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----(?:[^-]{0,20000}-----END [A-Z ]*-----)?)",
+            r"(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----"
+            # To its end, with headers such as `DEK-Info: AES-128-CBC`; of a text that was cut what looks like a key's.
+            r"(?:(?:[^-]|-(?!----)){0,20000}+-----END [A-Z ]*-----"
+            r"|(?:(?:\s|\\[nr]|\| ){1,80}+[A-Za-z0-9+/=]{16,}+){1,400}+)?)",
         ),
         ("age identity", "age-secret-key-1", r"(AGE-SECRET-KEY-1[A-Z0-9]{50,})"),
         ("Telegram bot", "api.telegram.org", r"(?i)api\.telegram\.org/bot([0-9]{6,}:[\w-]{20,})"),

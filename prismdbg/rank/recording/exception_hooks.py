@@ -15,7 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from types import ModuleType, TracebackType
 from typing import Any, Protocol
 
@@ -31,6 +31,8 @@ from prismdbg.capsule.secrets.masking import (
     worth_a_search,
 )
 from prismdbg.capsule.secrets.rules import found_in
+from prismdbg.capsule.secrets.several_lines import parts_in
+from prismdbg.capsule.secrets.shapes import Found
 from prismdbg.rank.c10d.callback_error import meant
 from prismdbg.rank.recording.program_exit import ExitCode
 
@@ -38,6 +40,9 @@ from prismdbg.rank.recording.program_exit import ExitCode
 # program ends only when the text has been searched for secrets.
 MOST_TEXT, MOST_LINES, MOST_LINE = 32 << 10, 250, 1000
 _MOST_SEARCHED = 2 * MOST_TEXT  # what a secret is told by may stand behind what is kept of it
+# Of the lines of messages and notes that are searched together, for secrets of several lines. An older one is masked.
+MOST_TOGETHER = 64 * MOST_TEXT
+_MOST_BEFORE = 24 << 10  # of lines that are not kept: a private key may begin there
 # Of one exception: places that begin as a secret of another line does. A line after so many is masked as a whole.
 MOST_PLACES = 100_000
 _HEAD = 32  # characters of a secret by which its places are found
@@ -67,17 +72,17 @@ def describe(error: BaseException) -> dict[str, Any]:
     """
     kind, text = meant(type(error).__qualname__, _text(error))
     # The newest lines; the last one of them may hold the whole text.
-    lines = traceback.format_exception(error, limit=-MOST_LINES)[-MOST_LINES:]
+    every = traceback.format_exception(error, limit=-MOST_LINES)[-(MOST_LINES + _MOST_BEFORE) :]
+    lines, parts = every[-MOST_LINES:], _parts(every)[-MOST_LINES:]
     found = {line: tuple(found_in(line[:_MOST_SEARCHED])) for line in (text, *lines)}
     known = known_values(os.environ, sys.orig_argv)
-    values = sorted({form for several in found.values() for one in several for form in _forms(one.value)})
-    elsewhere = _Elsewhere(tuple(islice((value for value in values if words_or_more([value])), MOST_ELSEWHERE)))
+    elsewhere = _Elsewhere(_worth_a_look(found.values(), filter(None, parts)))
 
-    def bounded(line: str, most: int) -> str:
+    def bounded(line: str, most: int, parts: Sequence[Found] | None = ()) -> str:
         searched = line[:_MOST_SEARCHED]
-        own = spans(searched, known, lambda _: found[line])
+        own = spans(searched, known, lambda _: (*found[line], *(parts or ())))
         end = _end_of_shown(own, most)  # the rest of a long line is not searched for the secrets of other lines
-        others = elsewhere.places(searched, end)
+        others = None if parts is None else elsewhere.places(searched, end)
         if others is None:
             return f"{REDACTED}... (of {len(line)} characters)"
         places = merged(place for place in (*own, *others) if place[0] < end)
@@ -88,14 +93,53 @@ def describe(error: BaseException) -> dict[str, Any]:
         return f"{shown[:most]}... (of {len(line)} characters)"
 
     # Those that matter most come first: where there is too much to search, the outermost frames are masked.
-    noted, last = bounded(text, MOST_TEXT), bounded(lines[-1], MOST_TEXT)
-    before = [bounded(line, MOST_LINE) for line in reversed(lines[:-1])]
+    noted, last = bounded(text, MOST_TEXT), bounded(lines[-1], MOST_TEXT, parts[-1])
+    before = [bounded(line, MOST_LINE, of_it) for line, of_it in reversed([*zip(lines, parts, strict=True)][:-1])]
     return {
         "incident": "oom" if any(map(_is_out_of_memory, _causes(error))) else "exception",
         "type": kind,
         "text": noted,
         "traceback": [*reversed(before), last],
     }
+
+
+def _parts(every: Sequence[str]) -> list[list[Found] | None]:
+    """Return for each line of a traceback what of it belongs to a secret of several lines; None where there is too much
+    to search.
+
+    Lines of messages and notes are searched together up to the next frame: Python makes a text of each line of a note.
+    """
+    parts: list[list[Found] | None] = [[] for _ in every]
+    oldest, left, before = len(every) - MOST_LINES, MOST_TOGETHER, _MOST_BEFORE
+    end = len(every)
+    while end > max(oldest, 0):
+        start = end
+        while start > 0 and _OWN_WORDS.match(every[start - 1]) is None:
+            size = min(len(every[start - 1]), _MOST_SEARCHED)
+            left, before = left - size, before - size * (start <= oldest)
+            if left < 0 or before < 0:
+                break
+            start -= 1
+        parts[start:end] = parts_in([_whole_line(line) for line in every[start:end]], found_in)
+        if left < 0:
+            for at in range(max(oldest, 0), start):
+                parts[at] = None if _OWN_WORDS.match(every[at]) is None else []
+            break
+        end = start - 1  # what is there is a frame, or not kept
+    return parts
+
+
+def _whole_line(line: str) -> str:
+    return line if len(line) <= _MOST_SEARCHED else line[: _MOST_SEARCHED - 1] + "\n"
+
+
+def _worth_a_look(found: Iterable[Iterable[Found]], parts: Iterable[Iterable[Found]]) -> tuple[str, ...]:
+    """What is searched for in all lines: values, then parts of them."""
+    ordered = [
+        sorted({form for several in each for one in several for form in _forms(one.value)}) for each in (found, parts)
+    ]
+    values = dict.fromkeys(chain.from_iterable(ordered))
+    return tuple(islice((value for value in values if words_or_more([value])), MOST_ELSEWHERE))
 
 
 class _Elsewhere:

@@ -124,6 +124,78 @@ def test_as_programs_and_settings_write_it(text: str, value: str) -> None:
     assert redact_text(text) == text.replace(value, REDACTED)
 
 
+MIXED = "Tr0ub4dor9xQ"
+
+
+@pytest.mark.parametrize("value", [MIXED, "p4ssw0rd", "Summer2024!", "a1b2c3d4e5", "Ab-9xQ2!z7", "db_Tr0ub4dor"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "db:\n  user: me\n  pass: {}\n  port: 5432\n",
+        "pwd: {}\n",
+        "[db]\npass={}\n",
+        "[db]\npwd = {}  ; of the account\n",
+        "refused: user=a, pass={}",
+        "no server for host=h user=u pwd={}.",
+        "(user=u, pwd={})",
+        "UID=sa PWD={};Server=h",
+        "token={}",
+        "token: {} was refused",
+        "hub.token = {}\n",
+        "sessionToken={}",
+        "--token {} --lr 3",
+    ],
+)
+def test_what_no_program_is_written_of_is_found_without_quotes(text: str, value: str) -> None:
+    assert redact_text(text.format(value)) == text.format(REDACTED).replace(f"{REDACTED}.", REDACTED)
+
+
+@pytest.mark.parametrize("name", ["pass", "pwd", "db.pass"])
+def test_a_password_may_be_a_word_with_digits_in_it(name: str) -> None:
+    assert redact_text(f"{name}: hunter2abc") == f"{name}: {REDACTED}"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('<add key="Password" value="Tr0ub4dor9xQ"/>', MIXED),
+        ('<add key="Db:Password" value="letmein" />', "letmein"),
+        ("<property name='db.password'\n  value = 'let\"mein'/>", 'let"mein'),
+        ('<setting name="api_key" value="hunter2"/>', "hunter2"),
+        ("FROM x\nENV DB_PASSWORD Tr0ub4dor9xQ\nRUN y", MIXED),
+        ('ENV DB_PASSWORD "letmein"\n', "letmein"),
+        ("ENV DB_PASSWORD letmein \\\n", "letmein"),
+        ("  setenv API_TOKEN letmein\r\n", "letmein"),
+        ("SetEnv SMTP_PASS letmein", "letmein"),
+        ("setx HF_TOKEN Tr0ub4dor9xQ", MIXED),
+    ],
+)
+def test_as_an_attribute_or_a_variable_of_an_image(text: str, value: str) -> None:
+    assert redact_text(text) == text.replace(value, REDACTED)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PWD=/work/Tr0ub4dor9xQ\npwd: src/m0d3l1x\npwd\npwd = os.getcwd()\nPWD: /a1b2c3d4\n",
+        "if x:\n    pass\nelse:\n    pass  # Tr0ub4dor9xQ\nclass A: pass\n",
+        "token: 5\ntoken=<pad>\nmax_tokens=Tr0ub4dor9xQ\ntokens: 100\ntoken: 0x1F2e3D4c5b\ntoken: 20261126T101112",
+        "pad_token: A1b2C3d4\neos_token=a1b2c3d4e5\nmask-token: A1b2C3d4\nnext_token = t1k2n3x4\nlast_pass: a1b2c3d4e5",
+        "token = lexer.next()\ntoken=token\ntoken = next(tokens)\ntoken=self.t0k3n4x\ntoken = t0k3n4x(5)\ntoken = a[1]",
+        "token = Base64Token\ntoken=Conv2dFused\ntoken=token12345\ntoken: fp8_e4m3fn\ntoken=int8_float32\ntoken: int8x",
+        "token=layer_1_blk_3\ntoken: 1024x768x3\ntoken=${T0k3n4x}\ntoken=$T0K3N4X\ntoken: {{ t0k3n4x }}\ntoken=%s",
+        "pass: forward12\npass=layer2\nPASS: test_a1b2.py::c3\npass: 12/12\npass: float32x\npass=PostGrad2\n2 pass: 3d",
+        "tokenizer: gpt2x4y5z6\npassed=a1b2c3d4e5\npass_rate: a1b2c3d4e5\ntoken_type: a1b2c3d4e5\nby_pass=a1b2c3d4e5",
+        '<add key="Theme" value="Tr0ub4dor9xQ"/>\n<add key="Password" value=""/>\n<add key="Password" value="true"/>',
+        '<option name="pad_token" value="pad"/>\n<add key="Password" value="${PASSWORD}"/>',
+        "ENV LANG C.UTF-8\nENV PWD /work\nENV DB_PASSWORD $X\nENV DB_PASSWORD_FILE /run/x\nENV USE_PASSWORD true",
+        "the ENV DB_PASSWORD must be set\nENV\nDB_PASSWORD\nletmein",
+    ],
+)
+def test_without_quotes_names_numbers_places_and_words_are_none(text: str) -> None:
+    assert redact_text(text) == text
+
+
 def test_each_of_several_is_found() -> None:
     first, second = TOKEN, TOKEN[::-1]
     for text in (

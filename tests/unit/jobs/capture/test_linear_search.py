@@ -10,6 +10,7 @@ import json
 import pickle
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prismdbg.capsule.secrets import rules
+from prismdbg.capsule.secrets.margins import found_behind_margins
 from prismdbg.capsule.secrets.shapes import _SHAPES
 from prismdbg.jobs.capture import secret_search
 from prismdbg.jobs.capture.secret_rules import _HINTS, _LINEAR, _detectors, find
@@ -44,12 +46,16 @@ BEGINNINGS = [
     "token: |\n a\n", "token: |\n  token: |\n", "token: >\n\n", "token: a[", "token: a[b[", "token: a|",
     "token: str = '", "token=str(", "DB_PASS=a,b", "DB_PASS=a,\n", "A=", "\nA=a,", "getenv('token','", "password=a,b&",
     "password='/a..", "password=/a~/", "password='a'x",
+    "-----BEGIN PRIVATE KEY-----\n a", "-----BEGIN PRIVATE KEY----- \\n", "  | a\n", "  | token: |\n", "token=a1",
+    "token=1a-", "pwd=a1_b2!", "ENV A_TOKEN a\n", "ENV A_TOKEN ", "\nENV A", 'key="a" value="', "name='token' value='",
+    'name="token" value=', "token=....", "token=a!",
 ]  # fmt: skip
 SHORT, LONG = 16_384, 65_536
 Rule = Callable[[str], Iterable[object]]
 
 PLAIN: dict[str, Rule] = {
     "pairs": rules._pairs,
+    "behind margins": partial(found_behind_margins, find=rules._found_in),
     "netrc": rules._NETRC.finditer,
     "attached": rules._ATTACHED_WORD.finditer,
     **{f"{number} {what}": pattern.finditer for number, (what, _, pattern) in enumerate(_SHAPES)},

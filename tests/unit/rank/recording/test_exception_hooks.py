@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from prismdbg.capsule.log.format import EVENT_SEGMENT_BYTES
 from prismdbg.capsule.secrets.masking import (
     stands_in,
 )
+from prismdbg.capsule.secrets.rules import found_in
+from prismdbg.capsule.secrets.shapes import Found
 from prismdbg.rank.recording import exception_hooks
 from prismdbg.rank.recording.exception_hooks import MOST_LINES, MOST_TEXT, describe
 
@@ -157,6 +161,81 @@ def test_a_secret_that_is_more_than_a_word_is_masked_in_a_frames_path_too() -> N
     with pytest.raises(RuntimeError) as raised:
         exec(code, {})
     assert 'File "/data/<redacted>/train.py", line 1' in "".join(describe(raised.value)["traceback"])
+
+
+BODY = [base64.b64encode(bytes(range(start, start + 48))).decode() for start in range(30)]
+KEY = "\n".join(["-----BEGIN PRIVATE KEY-----", *BODY, "-----END PRIVATE KEY-----"])
+LINES = {
+    f"with the key\n{KEY}": BODY,
+    "see\npassword: |\n   swordfish\nend": ["swordfish"],
+    "{'password':\n 'swordfish'}": ["swordfish"],
+}
+
+
+def noted(note: str, text: str = "of which") -> Exception:
+    error = ValueError(text)
+    error.add_note(note)
+    return caught(error)
+
+
+@pytest.mark.parametrize(("text", "values"), LINES.items())
+@pytest.mark.parametrize(
+    "made",
+    [
+        noted,
+        lambda text: caught(ValueError(text)),
+        lambda text: caught(ExceptionGroup("of", [caught(ValueError(text))])),
+        lambda text: caught(ExceptionGroup("of", [noted("x"), noted(text)])),
+        lambda text: caught(ExceptionGroup("of", [caught(ExceptionGroup("in", [noted(text), noted("x")]))])),
+        lambda text: noted("is below", text=f"x\n{text}"),
+    ],
+)
+def test_a_secret_of_several_lines_is_masked_in_notes_and_groups_as_in_a_message(
+    made: Callable[[str], Exception], text: str, values: list[str]
+) -> None:
+    """Python makes a text of each line of a note, and puts a margin before each line of a group."""
+    told = describe(made(text))
+    assert not any(value in json.dumps(told) for value in values)
+    assert "<redacted>" in "".join(told["traceback"])
+    assert len(told["traceback"]) == len(traceback.format_exception(made(text)))
+
+
+def test_a_secret_that_a_note_begins_and_another_line_ends_is_masked() -> None:
+    error = noted("password: |")
+    error.add_note("   swordfish\n   opensesame\nend")
+    assert describe(error)["traceback"][-5:] == [
+        "ValueError: of which\n", "password: |\n", "   <redacted>\n", "   <redacted>\n", "end\n",
+    ]  # fmt: skip
+
+
+def test_a_key_that_begins_before_the_lines_that_are_kept_is_masked() -> None:
+    told = describe(noted(KEY + "\nline" * (MOST_LINES - 10)))
+    assert len(told["traceback"]) == MOST_LINES
+    assert told["traceback"][:11] == ["<redacted>\n"] * 10 + ["line\n"]
+
+
+def test_older_lines_than_can_be_searched_together_are_masked_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+
+    def counted(text: str) -> list[Found]:
+        searched.append(len(text))
+        return list(found_in(text))
+
+    monkeypatch.setattr(exception_hooks, "found_in", counted)
+    monkeypatch.setattr(exception_hooks, "MOST_TOGETHER", 1000)
+    error = ExceptionGroup("in", [noted(f"password: |\n  swordfish\n{'x' * 99}")] * 3)
+    error.add_note("\n".join(f"{number:099}" for number in range(20)))
+    told = describe(caught(error))["traceback"]
+    assert max(searched) <= 1000 and "swordfish" not in "".join(told)
+    assert sum(line.startswith("<redacted>... (of ") for line in told) > 9
+    assert any("in caught\n" in line for line in told)  # frames hold no secret of several texts
+
+
+def test_long_notes_take_hardly_longer_than_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = noted("\n".join(f"{number} {'a b ' * 4_000}" for number in range(300)))
+    together = seconds(error)
+    monkeypatch.setattr(exception_hooks, "MOST_TOGETHER", 0)
+    assert together < 0.5 + 2 * seconds(error)
 
 
 class Text(str):
