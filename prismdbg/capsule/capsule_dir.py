@@ -78,11 +78,9 @@ class CapsuleWriter:
         """A copy of the file with zeros for all but `parts`, each from its first to before its last byte."""
         return self._enter(name, transfer.bring_parts(source, self._target(name), parts))
 
-    def add_edited(self, name: str, source: Path, edit: Callable[[bytes], bytes]) -> FileEntry:
-        """A copy of the file, which fits into memory, as `edit` makes it."""
-        with transfer.open_plain(source) as file:
-            data = edit(file.read())
-        return self._write(name, self._target(name), data)
+    def add_masked(self, name: str, source: Path, parts: Iterable[tuple[int, int]]) -> FileEntry:
+        """A copy of the file, of any size, with asterisks for `parts`, each from its first to before its last byte."""
+        return self._enter(name, transfer.bring_masked(source, self._target(name), parts, b"*"))
 
     def edit(self, name: str, edit: Callable[[bytes], bytes]) -> FileEntry:
         """Makes of a part that was added, and fits into memory, what `edit` makes of it."""

@@ -7,7 +7,7 @@ import fcntl
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
@@ -62,6 +62,16 @@ def bring_parts(source: Path, target: Path, parts: Iterable[tuple[int, int]]) ->
     return hash_file(target)
 
 
+def bring_masked(source: Path, target: Path, parts: Iterable[tuple[int, int]], mask: bytes) -> FileEntry:
+    """A copy of the source with `mask`, one byte, in place of each byte from a first to before a last one."""
+    bring(source, target, Transfer.COPY)
+    with target.open("r+b") as out:
+        for start, stop in parts:
+            out.seek(start)
+            out.write(mask * (stop - start))
+    return hash_file(target)
+
+
 def write_new(target: Path, data: bytes) -> FileEntry:
     with create(target) as out:
         out.write(data)
@@ -80,6 +90,25 @@ def open_plain(path: Path) -> BinaryIO:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return os.fdopen(descriptor, "rb")
+
+
+def data_parts(descriptor: int) -> Iterator[tuple[int, int]]:
+    """Where an open file has data, in order: the first byte and the one after the last. Between them are holes, which
+    read as zeros."""
+    size, stop = os.fstat(descriptor).st_size, 0
+    while stop < size:
+        try:
+            start = os.lseek(descriptor, stop, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # a hole up to the end
+                return
+            if error.errno != errno.EINVAL:
+                raise
+            start, hole = stop, size  # this file system does not say
+        else:
+            hole = os.lseek(descriptor, start, os.SEEK_HOLE)
+        stop = min(hole, size)
+        yield start, stop
 
 
 def require_content(path: Path) -> None:
