@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -186,6 +187,11 @@ class Capsule:
         rank = read_rank(self.path / layout.RANK)
         return startable(rank, str(self.path / layout.RANK)) if self.manifest.origin.starts_program else rank
 
+    def faults_below(self, folder: str) -> list[str]:
+        """A sentence on each file in `folder` that the manifest names and that is missing, or no regular file."""
+        names = sorted(name for name in self.manifest.files if name.startswith(f"{folder}/"))
+        return [f"{name} {fault}" for name in names if (fault := _fault(self.path / name))]
+
     def part(self, name: str) -> Fields | None:
         """The JSON object in an optional part, None where the capsule has none."""
         if name not in self.manifest.files:
@@ -205,3 +211,10 @@ def _sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _fault(path: Path) -> str:
+    try:
+        return "" if stat.S_ISREG(path.lstat().st_mode) else "is not a regular file"
+    except OSError as error:
+        return "is missing" if error.errno == errno.ENOENT else f"cannot be read: {error.strerror}"
