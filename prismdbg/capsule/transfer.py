@@ -32,13 +32,7 @@ class Transfer(StrEnum):
 
 def bring(source: Path, target: Path, transfer: Transfer) -> FileEntry:
     """Makes `target` from the plain file `source`, mode 0600. Links and special files are refused."""
-    mode = source.lstat().st_mode
-    if not stat.S_ISREG(mode):
-        raise CapsuleError(
-            f"{source} is not a regular file; a capsule contains only regular files",
-            hint="fetch the capsule again: this copy was altered",
-        )
-    require_content(source)
+    _require_plain(source)
     if transfer is not Transfer.COPY and _rename_or_link(source, target, transfer):
         target.chmod(FILE_MODE)
         return hash_file(target)
@@ -50,7 +44,8 @@ def bring(source: Path, target: Path, transfer: Transfer) -> FileEntry:
 
 def bring_parts(source: Path, target: Path, parts: Iterable[tuple[int, int]]) -> FileEntry:
     """A copy of the source that holds only these of its bytes, from a first to before a last one. Zeros stand for the
-    others."""
+    others. What `bring` refuses is refused."""
+    _require_plain(source)
     with open_plain(source) as read, create(target) as out:
         size = os.fstat(read.fileno()).st_size
         for start, stop in sorted(parts):
@@ -115,6 +110,15 @@ def require_content(path: Path) -> None:
     """`CapsuleError` where it is nearly all hole: a file may have holes, but reading nothing else takes for ever."""
     if problem := nearly_empty(path.stat()):
         raise CapsuleError(f"{path} {problem}", hint="fetch it again: the file was altered")
+
+
+def _require_plain(source: Path) -> None:
+    if not stat.S_ISREG(source.lstat().st_mode):
+        raise CapsuleError(
+            f"{source} is not a regular file; a capsule contains only regular files",
+            hint="fetch the capsule again: this copy was altered",
+        )
+    require_content(source)
 
 
 def nearly_empty(status: os.stat_result) -> str:

@@ -8,8 +8,10 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from disk_space import files_of_any_size
 
 from prismdbg.capsule import transfer
+from prismdbg.errors import CapsuleError
 
 MIB = 1 << 20
 
@@ -59,3 +61,22 @@ def test_a_masked_copy_takes_little_memory_and_little_disk(sparse: Path, tmp_pat
     assert data.count(b"*") == 6 and data[8 * MIB : 8 * MIB + 6] == b"******" and len(data) == entry.size_bytes
     assert (tmp_path / "copy").stat().st_blocks * 512 < 4 * MIB
     assert entry == transfer.hash_file(tmp_path / "copy") and b"secret" in sparse.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder", "hole"])
+def test_parts_of_what_is_no_plain_file_are_refused(sparse: Path, tmp_path: Path, kind: str) -> None:
+    """As a segment of a run's log may be: `inspect RUN` makes a capsule of it."""
+    source = tmp_path / "source"
+    if kind == "link":
+        source.symlink_to(sparse)
+    elif kind == "pipe":
+        os.mkfifo(source)
+    elif kind == "folder":
+        source.mkdir()
+    else:
+        source.touch()
+        with files_of_any_size():
+            os.truncate(source, 1 << 40)
+    with pytest.raises(CapsuleError, match="is nearly all holes" if kind == "hole" else "is not a regular file"):
+        transfer.bring_parts(source, tmp_path / "copy", [(0, 1)])
+    assert not (tmp_path / "copy").exists()
