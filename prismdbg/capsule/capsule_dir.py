@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -78,11 +79,9 @@ class CapsuleWriter:
         """A copy of the file with zeros for all but `parts`, each from its first to before its last byte."""
         return self._enter(name, transfer.bring_parts(source, self._target(name), parts))
 
-    def add_edited(self, name: str, source: Path, edit: Callable[[bytes], bytes]) -> FileEntry:
-        """A copy of the file, which fits into memory, as `edit` makes it."""
-        with transfer.open_plain(source) as file:
-            data = edit(file.read())
-        return self._write(name, self._target(name), data)
+    def add_masked(self, name: str, source: Path, parts: Iterable[tuple[int, int]]) -> FileEntry:
+        """A copy of the file, of any size, with asterisks for `parts`, each from its first to before its last byte."""
+        return self._enter(name, transfer.bring_masked(source, self._target(name), parts, b"*"))
 
     def edit(self, name: str, edit: Callable[[bytes], bytes]) -> FileEntry:
         """Makes of a part that was added, and fits into memory, what `edit` makes of it."""
@@ -188,6 +187,11 @@ class Capsule:
         rank = read_rank(self.path / layout.RANK)
         return startable(rank, str(self.path / layout.RANK)) if self.manifest.origin.starts_program else rank
 
+    def faults_below(self, folder: str) -> list[str]:
+        """A sentence on each file in `folder` that the manifest names and that is missing, or no regular file."""
+        names = sorted(name for name in self.manifest.files if name.startswith(f"{folder}/"))
+        return [f"{name} {fault}" for name in names if (fault := _fault(self.path / name))]
+
     def part(self, name: str) -> Fields | None:
         """The JSON object in an optional part, None where the capsule has none."""
         if name not in self.manifest.files:
@@ -207,3 +211,10 @@ def _sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _fault(path: Path) -> str:
+    try:
+        return "" if stat.S_ISREG(path.lstat().st_mode) else "is not a regular file"
+    except OSError as error:
+        return "is missing" if error.errno == errno.ENOENT else f"cannot be read: {error.strerror}"

@@ -170,6 +170,10 @@ def _read(entry: checked_json.Fields, capsule: Capsule) -> RankFile:
         sha256=entry.sha256("sha256"),
         mode=entry.integer("mode", most=0o777),
     )
-    if file.place is Place.INSIDE and layout.content(file.sha256) not in capsule.manifest.files:
-        entry.fail("sha256", f"of {path} refers to content that the capsule does not contain")
+    if file.place is Place.INSIDE:
+        content = capsule.manifest.files.get(layout.content(file.sha256))
+        if content is None:
+            entry.fail("sha256", f"of {path} refers to content that the capsule does not contain")
+        if content.size_bytes != file.size_bytes:
+            entry.fail("size_bytes", f"of {path} is {file.size_bytes}, but its content has {content.size_bytes}")
     return file

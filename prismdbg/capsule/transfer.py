@@ -7,7 +7,7 @@ import fcntl
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
@@ -32,13 +32,7 @@ class Transfer(StrEnum):
 
 def bring(source: Path, target: Path, transfer: Transfer) -> FileEntry:
     """Makes `target` from the plain file `source`, mode 0600. Links and special files are refused."""
-    mode = source.lstat().st_mode
-    if not stat.S_ISREG(mode):
-        raise CapsuleError(
-            f"{source} is not a regular file; a capsule contains only regular files",
-            hint="fetch the capsule again: this copy was altered",
-        )
-    require_content(source)
+    _require_plain(source)
     if transfer is not Transfer.COPY and _rename_or_link(source, target, transfer):
         target.chmod(FILE_MODE)
         return hash_file(target)
@@ -50,7 +44,8 @@ def bring(source: Path, target: Path, transfer: Transfer) -> FileEntry:
 
 def bring_parts(source: Path, target: Path, parts: Iterable[tuple[int, int]]) -> FileEntry:
     """A copy of the source that holds only these of its bytes, from a first to before a last one. Zeros stand for the
-    others."""
+    others. What `bring` refuses is refused."""
+    _require_plain(source)
     with open_plain(source) as read, create(target) as out:
         size = os.fstat(read.fileno()).st_size
         for start, stop in sorted(parts):
@@ -59,6 +54,16 @@ def bring_parts(source: Path, target: Path, parts: Iterable[tuple[int, int]]) ->
             while chunk := read.read(min(max(stop - read.tell(), 0), CHUNK_BYTES)):
                 write_sparse(out, chunk)
         out.truncate(size)
+    return hash_file(target)
+
+
+def bring_masked(source: Path, target: Path, parts: Iterable[tuple[int, int]], mask: bytes) -> FileEntry:
+    """A copy of the source with `mask`, one byte, in place of each byte from a first to before a last one."""
+    bring(source, target, Transfer.COPY)
+    with target.open("r+b") as out:
+        for start, stop in parts:
+            out.seek(start)
+            out.write(mask * (stop - start))
     return hash_file(target)
 
 
@@ -82,10 +87,38 @@ def open_plain(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
+def data_parts(descriptor: int) -> Iterator[tuple[int, int]]:
+    """Where an open file has data, in order: the first byte and the one after the last. Between them are holes, which
+    read as zeros."""
+    size, stop = os.fstat(descriptor).st_size, 0
+    while stop < size:
+        try:
+            start = os.lseek(descriptor, stop, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # a hole up to the end
+                return
+            if error.errno != errno.EINVAL:
+                raise
+            start, hole = stop, size  # this file system does not say
+        else:
+            hole = os.lseek(descriptor, start, os.SEEK_HOLE)
+        stop = min(hole, size)
+        yield start, stop
+
+
 def require_content(path: Path) -> None:
     """`CapsuleError` where it is nearly all hole: a file may have holes, but reading nothing else takes for ever."""
     if problem := nearly_empty(path.stat()):
         raise CapsuleError(f"{path} {problem}", hint="fetch it again: the file was altered")
+
+
+def _require_plain(source: Path) -> None:
+    if not stat.S_ISREG(source.lstat().st_mode):
+        raise CapsuleError(
+            f"{source} is not a regular file; a capsule contains only regular files",
+            hint="fetch the capsule again: this copy was altered",
+        )
+    require_content(source)
 
 
 def nearly_empty(status: os.stat_result) -> str:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from prismdbg.capsule import checked_json, files, layout, rank_path, transfer
@@ -13,14 +14,14 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.limits import MAX_MADE_FOLDERS
 from prismdbg.capsule.log.coverage import NOTHING_TO_COMPARE, capsule_span, gaps
 from prismdbg.capsule.log.reader import read_log
-from prismdbg.capsule.manifest import Manifest, Origin
+from prismdbg.capsule.manifest import FileEntry, Manifest, Origin
 from prismdbg.capsule.memory_reader import read_parts
 from prismdbg.capsule.rank_json import RankJson, startable_again
 from prismdbg.capsule.rank_path import has_more_folders
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, require_whole
 from prismdbg.capsule.walk import entries
 from prismdbg.errors import CapsuleError
-from prismdbg.model.meanwhile import Tell, by_bytes, working
+from prismdbg.model.meanwhile import by_bytes, working
 from prismdbg.model.plurals import counted
 
 
@@ -72,6 +73,12 @@ def check_manifest(capsule: Capsule) -> None:
         )
 
 
+def require_named_files(capsule: Capsule) -> None:
+    """Before its files are read: `CapsuleError` unless there are exactly those that the manifest names, plain and of
+    their sizes. What they contain is not looked at."""
+    _not_fatal(capsule.path, _tree(capsule, _size))
+
+
 def _not_fatal(path: Path, found: Iterable[Finding]) -> list[Finding]:
     notes: list[Finding] = []
     for finding in found:
@@ -93,7 +100,8 @@ def findings(path: Path) -> Iterator[Finding]:
     yield from _missing_parts(capsule.manifest)
     damaged = False
     with working() as tell:
-        for finding in _tree(capsule, tell):
+        read = by_bytes(tell, "checking files", capsule.manifest.size_bytes)
+        for finding in _tree(capsule, partial(_content, read)):
             damaged |= finding.severity is Severity.FATAL
             yield finding
     if not damaged:  # what is known to be altered is not read any further
@@ -149,15 +157,17 @@ def _missing_parts(manifest: Manifest) -> Iterator[Finding]:
         yield Finding(Severity.FATAL, layout.STATE, "is empty, but the origin is a state snapshot")
 
 
-def _tree(capsule: Capsule, tell: Tell) -> Iterator[Finding]:
-    """Every file is one that the manifest names, plain, of its size and content; nothing else is there."""
-    read = by_bytes(tell, "checking files", capsule.manifest.size_bytes)
+def _tree(capsule: Capsule, check: Callable[[Path, str, FileEntry], Iterator[Finding]]) -> Iterator[Finding]:
+    """Every file is one that the manifest names, plain, and as `check` finds it; nothing else is there."""
+    folders = _folders(capsule.manifest)
     seen: set[str] = set()
     unread: list[OSError] = []
     for entry in entries(capsule.path, unread.append):
         path = Path(entry.path)
         inside = path.relative_to(capsule.path).as_posix()
         if entry.is_dir(follow_symlinks=False):
+            if inside not in folders and inside not in capsule.manifest.files:
+                yield Finding(Severity.FATAL, repr(inside), "is a folder without a file that the manifest lists")
             continue
         seen.add(inside)
         is_regular = entry.is_file(follow_symlinks=False)
@@ -168,24 +178,33 @@ def _tree(capsule: Capsule, tell: Tell) -> Iterator[Finding]:
         elif not is_regular:
             yield Finding(Severity.FATAL, inside, "is a link or a special file")
         else:
-            yield from _content(path, inside, capsule.manifest, read)
+            yield from check(path, inside, capsule.manifest.files[inside])
     for error in unread:
         yield Finding(Severity.FATAL, str(error.filename)[-80:], f"cannot be read: {error.strerror}")
     for name in sorted(capsule.manifest.files.keys() - seen):
         yield Finding(Severity.FATAL, name, "is missing")
 
 
-def _content(path: Path, name: str, manifest: Manifest, read: Callable[[int], None]) -> Iterator[Finding]:
-    wanted = manifest.files[name]
-    if (found_bytes := path.stat().st_size) != wanted.size_bytes:
-        yield Finding(Severity.FATAL, name, f"has {counted(found_bytes, 'byte')}, expected {wanted.size_bytes:,}")
+def _folders(manifest: Manifest) -> set[str]:
+    """All that a capsule may have."""
+    with_files = {PurePosixPath(name.rpartition("/")[0]) for name in manifest.files}
+    return {*layout.FOLDERS, *(str(folder) for within in with_files for folder in (within, *within.parents))}
+
+
+def _size(path: Path, name: str, wanted: FileEntry) -> Iterator[Finding]:
+    status = path.stat(follow_symlinks=False)
+    if status.st_size != wanted.size_bytes:
+        yield Finding(Severity.FATAL, name, f"has {counted(status.st_size, 'byte')}, expected {wanted.size_bytes:,}")
+    elif problem := transfer.nearly_empty(status):
+        yield Finding(Severity.FATAL, name, problem)
+
+
+def _content(read: Callable[[int], None], path: Path, name: str, wanted: FileEntry) -> Iterator[Finding]:
+    if found_in_size := [*_size(path, name, wanted)]:
+        yield from found_in_size
         return
     try:
-        transfer.require_content(path)
         found = transfer.hash_file(path, read)
-    except CapsuleError as error:
-        yield Finding(Severity.FATAL, name, str(error))
-        return
     except OSError as error:
         yield Finding(Severity.FATAL, name, f"cannot be read: {error.strerror}")
         return

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.errors import CapsuleError
 from prismdbg.importers.formats import is_imported
-from prismdbg.jobs.capture.packed_memory import packed_trace
+from prismdbg.jobs.capture.packed_memory import whole_trace
 from prismdbg.jobs.capture.packed_telemetry import packed_telemetry
 from prismdbg.jobs.evidence import gather, of_capsule
 from prismdbg.jobs.storage.archive_crypto import Keys
@@ -38,16 +38,22 @@ class Source:
 
 @contextmanager
 def source_at(path: Path, keys: Keys) -> Iterator[Source]:
-    """Of a RUN, a folder of logs, a capsule (a folder or packed) or another tool's files. `UsageError` where there
-    is no log that can be read. What was unpacked is there until the block ends."""
+    """Of a RUN, a folder of logs, a capsule (a folder or packed) or another tool's files. `CapsuleError` where
+    there is no log that can be read. What was unpacked is there until the block ends."""
     is_foreign = not RunFolder(path).run_json.exists() and is_imported(path)
     if not is_foreign and (path.is_file() or (path / layout.MANIFEST).is_file()):
         with opened(path, keys) as capsule:
-            trace = packed_trace(capsule)
-            traces = {capsule.manifest.rank: trace} if trace is not None else {}
+            traces, damaged = {}, []
+            try:
+                trace = whole_trace(capsule)
+            except CapsuleError as error:
+                damaged.append(_unread(capsule.manifest.rank, error))
+            else:
+                traces = {capsule.manifest.rank: trace} if trace is not None else {}
             readings = packed_telemetry(capsule)
             telemetry = {"": readings} if readings is not None else {}
-            yield _source(path, of_capsule(capsule), traces, telemetry, capsule.manifest)
+            source = _source(path, of_capsule(capsule), traces, telemetry, capsule.manifest)
+            yield replace(source, damaged=(*damaged, *source.damaged))
         return
     evidence, run = gather(path, keys), RunFolder(path.resolve())
     folders = {rank: run.latest(rank) / RANK_MEMORY for rank in evidence.logs} if run.ranks.is_dir() else {}
@@ -63,11 +69,15 @@ def _source(
     manifest: Manifest | None = None,
 ) -> Source:
     if not evidence.logs:
-        raise UsageError(f"{path} has no log that can be read", hint=f"see why: prismdbg why {path}")
+        raise CapsuleError(f"{path} has no log that can be read", hint=f"see why: prismdbg why {path}")
     memory, damaged = {}, []
     for rank, folder in traces.items():
         try:
             memory[rank] = open_trace(folder)
         except CapsuleError as error:
-            damaged.append(f"the memory trace of rank {rank} cannot be read: {error}")
+            damaged.append(_unread(rank, error))
     return Source(evidence=evidence, manifest=manifest, memory=memory, telemetry=telemetry, damaged=tuple(damaged))
+
+
+def _unread(rank: int, error: CapsuleError) -> str:
+    return f"the memory trace of rank {rank} cannot be read: {error}"

@@ -17,7 +17,7 @@ from prismdbg.errors import RankLost, UsageError
 from prismdbg.job_graph.recorded_step import RecordedStep, check_computed, recorded_step, traced_in
 from prismdbg.job_graph.replicated_ranks import replicate
 from prismdbg.job_graph.slice_entries import Source, entries_of
-from prismdbg.jobs.capture.packed_memory import packed_trace
+from prismdbg.jobs.capture.packed_memory import whole_trace
 from prismdbg.jobs.replay.memory_trace import traced_replay
 from prismdbg.jobs.replay.replay import ReplayRequest, Say
 from prismdbg.jobs.replay.verdict import Outcome
@@ -123,7 +123,7 @@ def _entries(
 
 def _packed(capsule: Capsule, log: RankLog, recorded: RecordedStep) -> TracedStep | None:
     """Of the trace that was recorded with the rank. It does not tell where works were waited for."""
-    folder = packed_trace(capsule)
+    folder = whole_trace(capsule)
     if folder is None:
         return None
     return traced_in(folder, log, recorded)

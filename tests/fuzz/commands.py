@@ -36,7 +36,7 @@ def all_lines(made: Made, corpus: Corpus) -> tuple[list[list[str]], list[list[st
     """Those that read, and those that would run a rank. What they write goes into `out`, beside the input."""
     path, out = str(made.path), str(made.path.parent / "out")
     match made.base:
-        case "start" | "image":
+        case "start" | "image" | "state":
             return _of_capsule(path, out, made), _of_a_rank(path, made, corpus)
     return _lines(made, path, out, corpus), []
 
@@ -67,6 +67,10 @@ def _of_capsule(path: str, out: str, made: Made) -> list[list[str]]:
     return [
         ["verify", path], ["verify", "--json", path], ["inspect", "--files", path], ["inspect", "--json", path],
         ["list", str(made.path.parent)], ["why", path], ["open", path], *folder,
+        ["inspect", "--secrets", path], ["inspect", "--secrets", "--json", path],
+        ["pack", "--share", path, "-o", f"{out}.1.tar.zst"],
+        ["pack", "--share", "--redact", path, "-o", f"{out}.2.tar.zst"],
+        ["pack", "--share-anyway", path, "-o", f"{out}.3.tar.zst"],
         ["memory", path], ["memory", path, "--by", "stack", "--export", f"{out}.pickle"],
         ["memory", path, "--at", "1.1"], ["graph", "build", path, "--no-replay", "-o", f"{out}.npz"],
         ["graph", "build", path, "--mesh", "dp=2", "--alike", "dp", "--no-replay", "-o", f"{out}.npz"],

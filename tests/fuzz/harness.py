@@ -42,8 +42,9 @@ BOUND_CPU_S = 10.0  # of processor time, for one command: a busy machine is no d
 BOUND_WALL_S = 120.0  # for one command, however busy the machine is
 BOUND_BYTES = 1 << 30  # above what the process had before
 INPUTS_OF_A_PROCESS = 200
-OK, USAGE, BAD_CAPSULE, LACKING, DIVERGED, INCONCLUSIVE = 0, 2, 3, 4, 5, 7
+OK, FOUND, USAGE, BAD_CAPSULE, LACKING, DIVERGED, INCONCLUSIVE = 0, 1, 2, 3, 4, 5, 7
 FOUND_BY_DIFF = (DIVERGED, INCONCLUSIVE)  # verdicts on two recordings that could both be read
+SECRETS_KEPT = (" or possible secrets:\n", " may contain secrets that were not searched for:\n")  # by `pack --share`
 # What a machine may be said to lack: all else with this exit code would be a bad capsule, or a gap in this harness.
 MAY_LACK = (
     NOT_RUN,
@@ -204,10 +205,10 @@ class Fuzzer:
                 for line in lines:
                     said = Said(number=number, base=made.base, line=" ".join(line), story=made.story)
                     tell(said)
-                    judged = _judged(said, line, outside)
-                    if judged.text:
-                        self._keep(judged)
-                    tell(judged)
+                    verdict = judged(said, line, outside)
+                    if verdict.text:
+                        self._keep(verdict)
+                    tell(verdict)
                 tell(Said(number=number, base=made.base, done=True))
 
     def _input(self, number: int, folder: Path, rng: Random) -> tuple[Made, list[list[str]]]:
@@ -239,7 +240,7 @@ def _bound(scratch: Path) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _judged(said: Said, line: list[str], outside: list[str]) -> Said:
+def judged(said: Said, line: list[str], outside: list[str]) -> Said:
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     outside.clear()
     before, began = _memory("VmRSS"), time.process_time()
@@ -258,6 +259,8 @@ def _misjudged(command: str, code: int, said: str) -> str:
     if BAIT.decode() in said:
         return "it prints what lies outside of the input"
     if code == OK or (command == "diff" and code in FOUND_BY_DIFF):
+        return ""
+    if code == FOUND and command == "pack" and any(text in said for text in SECRETS_KEPT):
         return ""
     if code == BAD_CAPSULE or (code == USAGE and command not in NO_USAGE):
         return "" if "error: " in said or "bad " in said else f"exit {code} without an error: {said[-200:]!r}"

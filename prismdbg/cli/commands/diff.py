@@ -13,7 +13,7 @@ from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.diagnosis.rank_comparison import Comparison, Side, compare
-from prismdbg.errors import UsageError
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.log.rank_log import columns_of
 from prismdbg.model.plurals import counted
@@ -74,6 +74,9 @@ def _rank(recording: Recording, chosen: tuple[int, ...]) -> Rank:
         return recording[chosen[0]]
     if len(recording.ranks) == 1:
         return next(iter(recording.ranks.values()))
+    if not recording.ranks:
+        path = recording.path
+        raise CapsuleError(f"{path} has no log that can be read", hint=f"see why: prismdbg why {path}")
     raise UsageError(
         f"{recording.path} has {counted(len(recording.ranks), 'rank')}, and no --rank selects one",
         hint="give --rank N, or --rank N --rank M to compare two ranks",

@@ -20,7 +20,7 @@ from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.importers.memory_snapshot import is_snapshot
-from prismdbg.jobs.capture.packed_memory import packed_trace
+from prismdbg.jobs.capture.packed_memory import whole_trace
 from prismdbg.jobs.replay.memory_trace import modelled_backend, recorded_trace, traced_replay
 from prismdbg.jobs.replay.replay import ReplayRequest
 from prismdbg.jobs.replay.span import require_inside
@@ -254,7 +254,7 @@ def _trace(
     with long_work.shown(), opened(capsule_at(path, rank), keys) as capsule:
         require_inside(capsule.manifest, capsule.path.name, "--until", until)
         b = capsule.manifest.moment_b
-        recorded = packed_trace(capsule) if until is None and keep is None else None
+        recorded = whole_trace(capsule) if until is None and keep is None else None
         if recorded is not None:
             console.say("as recorded, from the job's start")
             return _Found(trace=open_trace(recorded), b=b)

@@ -23,6 +23,13 @@ def packed_trace(capsule: Capsule) -> Path | None:
     return folder if is_trace(folder) else None
 
 
+def whole_trace(capsule: Capsule) -> Path | None:
+    """As `packed_trace`. `CapsuleError` where a file of it is missing: the others would be read as another trace."""
+    if faults := capsule.faults_below(layout.MEMORY):
+        raise CapsuleError(f"{capsule.path}: {faults[0]}", hint="capture the rank again, or fetch the capsule again")
+    return packed_trace(capsule)
+
+
 def add_trace(writer: CapsuleWriter, folder: Path, end: Moment | None) -> str:
     """What was traced before the collective `end`, or all; a rank that lives may write on meanwhile. Gives a note where
     there is a trace that is too large for a capsule."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from prismdbg.capsule import layout
@@ -19,8 +20,11 @@ _AROUND_NS = 1_000_000_000  # slow sensors are read once a second
 
 
 def packed_telemetry(capsule: Capsule) -> Telemetry | None:
-    """None where the capsule has none."""
-    return read_telemetry(capsule.path / layout.TELEMETRY)
+    """None where the capsule has none. What cannot be read of it is said (`Telemetry.damage`)."""
+    found = read_telemetry(capsule.path / layout.TELEMETRY)
+    if (found is not None and found.damage) or not (faults := capsule.faults_below(layout.TELEMETRY)):
+        return found
+    return replace(found or Telemetry(period_ns=0, wall_offset_ns=0), damage=faults[0])
 
 
 def add_telemetry(writer: CapsuleWriter, run: RunFolder, folder: Path, log: RankLog) -> None:

@@ -10,6 +10,7 @@ import codecs
 import re
 import tokenize
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -107,11 +108,20 @@ def values_in_lines(folder: Path, files: Iterable[RankFile], logs: Iterable[Rank
 def read_part(path: Path, offset: int, size: int) -> bytes:
     """Return `size` bytes of a file in a capsule, fewer at its end. `CapsuleError` where it cannot be read."""
     try:
-        with transfer.open_plain(path) as file:
+        with reading(path), transfer.open_plain(path) as file:
             file.seek(offset)
             return file.read(size)
     except FileNotFoundError:  # it fell out of the window
         return b""
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """`CapsuleError` where a file in a capsule cannot be read; `FileNotFoundError` where it is missing."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
     except OSError as error:
         why = f"{path} cannot be read: {error.strerror}"
         raise CapsuleError(why, hint="fetch it again: the file was altered") from error

@@ -7,7 +7,9 @@ stands in its `secrets.json`. Nothing here unpickles anything: a pickle is read 
 from __future__ import annotations
 
 import io
+import os
 import pickletools
+import re
 from bisect import bisect_right
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -30,7 +32,8 @@ from prismdbg.capsule.secrets.rules import (
 )
 from prismdbg.capsule.secrets.shapes import Found
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE
-from prismdbg.jobs.capture.redacted_lines import read_part, values_in_lines
+from prismdbg.capsule.verify import require_named_files
+from prismdbg.jobs.capture.redacted_lines import read_part, reading, values_in_lines
 from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective
@@ -44,12 +47,14 @@ PAYLOAD_BYTES = 4 << 20  # of one collective: objects are smaller
 PAYLOADS_BYTES = 16 << 20
 MEMORY_CHUNK = 16 << 20
 MEMORY_WINDOW = 512
+NAMES_ONE_BY_ONE = 64
 PICKLES = 1000  # of one payload
 NAME_MOST, VALUE_MOST = 256, 16384  # characters of a name in a pickle, and of a secret that it says is one
 PATH_NOTES = ("file", "folder", "made", "listed")  # what they say is a path, which a replay needs as it is
 KNOWN = "a value that was redacted elsewhere"
 RAW_MEMORY = "raw memory of the rank, which cannot be searched exhaustively"
 STATE_TENSORS = "the tensors and bytes of the state snapshot"
+_NAMED = re.compile(rb"\0([^\0=]{1,500}+)=")
 _BYTES = ("uint8", "int8")
 _PICKLED = (*(bytes((0x80, version)) for version in range(2, 6)), b"PK\x03\x04")  # a file of pickle's, of torch.save's
 _PREFIXES = tuple(
@@ -183,7 +188,9 @@ class Search:
 
 
 def report(capsule: Capsule) -> Report:
-    """All that is known and all that is found now, raw memory among it."""
+    """All that is known and all that is found now, raw memory among it. `CapsuleError` where the capsule does not have
+    exactly the files of its manifest, before any of them is read."""
+    require_named_files(capsule)
     logs = logs_of(capsule)
     search = Search(capsule.path, read_files(capsule), logs, whole_texts=True)
     hits = tuple(search.hits())
@@ -306,24 +313,43 @@ def _in_memory(capsule: Capsule) -> Iterator[Finding]:
     """Pages that hold what the environment block or a token looks like; each kind once a file."""
     yield Finding(place=layout.CHECKPOINT, what=RAW_MEMORY, state=State.KEPT)
     redacted = capsule.rank().get("redacted")
-    names = [str(name) for name in redacted if name] if isinstance(redacted, list) else []
-    for path in sorted(capsule.checkpoint.glob("*.img")):
+    variables = _Variables(str(name) for name in (redacted if isinstance(redacted, list) else ()) if name)
+    for part in sorted(capsule.manifest.files):
+        if not (part.startswith(f"{layout.CHECKPOINT}/") and part.endswith(".img")):
+            continue
         found: set[str] = set()
-        for chunk in _chunks(path):
-            found |= {f"variable {name[:200]}" for name in names if f"\0{name}=".encode() in chunk}
+        for chunk in _chunks(capsule.path / part):
+            found |= {f"variable {name[:200]}" for name in variables.found_in(chunk)}
             windows = (chunk[begin:end].decode("latin-1") for begin, end in _windows(chunk))
             found |= {item.what for window in windows for item in find(window)}
         for what in sorted(found):
-            yield Finding(place=f"{layout.CHECKPOINT}/{path.name}", what=what, state=State.KEPT)
+            yield Finding(place=part, what=what, state=State.KEPT)
+
+
+class _Variables:
+    """Finds names of variables where an environment block has them: after a zero byte and before an equals sign."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = {os.fsencode(name): name for name in names}
+
+    def found_in(self, chunk: bytes) -> Iterator[str]:
+        """A few names are looked for one by one, which is fast; a capsule may name 20,000."""
+        if len(self._names) <= NAMES_ONE_BY_ONE:
+            yield from (name for data, name in self._names.items() if b"\0" + data + b"=" in chunk)
+            return
+        for match in _NAMED.finditer(chunk):
+            if (name := self._names.get(match[1])) is not None:
+                yield name
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
-    """Overlapping ones."""
-    tail = b""
-    with transfer.open_plain(path) as file:
-        while chunk := file.read(MEMORY_CHUNK):
-            yield tail + chunk
-            tail = chunk[-MEMORY_WINDOW:]
+    """Overlapping ones, of what is there: holes are not read, and one before a chunk is a zero byte of it."""
+    with reading(path), transfer.open_plain(path) as file:
+        for start, stop in transfer.data_parts(file.fileno()):
+            at, tail = start, b"\0" if start else b""
+            while chunk := os.pread(file.fileno(), min(MEMORY_CHUNK, stop - at), at):
+                yield tail + chunk
+                at, tail = at + len(chunk), chunk[-MEMORY_WINDOW:]
 
 
 def _windows(data: bytes, start: int = 0) -> list[tuple[int, int]]:

@@ -6,16 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
-from prismdbg.capsule.files import Place, RankFile, add_index, read_files
+from prismdbg.capsule.files import SMALL_FILE_BYTES, Place, RankFile, add_index, read_files
 from prismdbg.capsule.transfer import Transfer
 from prismdbg.errors import PrismError
+from prismdbg.jobs.capture.redacted_lines import read_part
 from prismdbg.jobs.capture.secret_search import Finding, Hit, Report, State, to_json
 from prismdbg.model.plurals import counted
 
@@ -85,10 +85,10 @@ def _copy(capsule: Capsule, found: Report, target: Path) -> Capsule:
             if name not in by_part:
                 writer.add_file(name, source, Transfer.LINK)
             elif (file := files.get(name.rpartition("/")[2])) is not None:
-                data = _mask(by_part[name], source.read_bytes())
+                data = _mask(by_part[name], read_part(source, 0, SMALL_FILE_BYTES))
                 renamed[file.sha256] = _add_content(writer, file, data)
             else:
-                writer.add_edited(name, source, partial(_mask, by_part[name]))
+                writer.add_masked(name, source, ((hit.start, hit.stop) for hit in by_part[name]))
         add_index(writer, [_renamed(file, renamed) for file in read_files(capsule)])
         findings = [replace(f, state=State.REDACTED) if _is_of(f, found.hits) else f for f in found.findings]
         writer.add_json(layout.SECRETS, {"findings": to_json(dict.fromkeys(findings))})

@@ -125,6 +125,7 @@ def test_a_capsule_without_files(tmp_path: Path) -> None:
         {"sha256": "../../../etc/passwd"},
         {"mode": 0o4755},
         {"size_bytes": -1},
+        {"size_bytes": 4},
     ],
 )
 def test_a_hostile_index_is_refused(tmp_path: Path, data: Path, fields: dict[str, object]) -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_log import TinyLog, write_training
 
-from prismdbg.capsule import layout
+from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.limits import MAX_FACTS, MAX_NAMED
 from prismdbg.capsule.manifest import IncidentKind, Manifest
@@ -402,10 +402,10 @@ def test_no_list_of_a_manifest_is_endless(name: str, most: int) -> None:
 def test_all_that_makes_folders_is_counted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a container counts them: a capsule that it refuses is not ready."""
     monkeypatch.setitem(RANK, "folders", MANY[:-2000])
-    file = {"place": "inside", "size_bytes": 0, "sha256": "0" * 64, "mode": 0o644}
+    file = {"place": "inside", "size_bytes": len(checked_json.dumps({})), "sha256": "0" * 64, "mode": 0o644}
     of_files = {"files": [{**file, "path": f"/other/{number}/x"} for number in range(2100)]}
-    monkeypatch.setattr("prismdbg.capsule.files.layout.content", lambda _: layout.RANK)
-    make_capsule(tmp_path / "capsule", files=of_files)
+    monkeypatch.setattr("prismdbg.capsule.files.layout.content", lambda _: f"{layout.OURS}/content.json")
+    make_capsule(tmp_path / "capsule", files=of_files, content={})
     (fault,) = faults(tmp_path / "capsule")
     assert fault.startswith(
         "prismdbg/files.json: with the folders in prismdbg/rank.json names more than 200,000 folders"

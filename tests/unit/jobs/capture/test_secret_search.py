@@ -210,6 +210,47 @@ def test_raw_memory_is_searched_and_never_said_to_be_clean(tmp_path: Path, capsy
     assert {"variable API_KEY", "Hugging Face token"} <= kinds
 
 
+def memory_of(path: Path, image: Path, redacted: list[str]) -> Capsule:
+    with CapsuleWriter(path) as writer:
+        TinyLog(path.parent / "log").issue(0, 1)
+        writer.add_tree(layout.LOG, path.parent / "log")
+        writer.add_json(layout.RANK, {**RANK, "redacted": redacted})
+        writer.add_file(f"{layout.CHECKPOINT}/pages-1.img", image)
+        return writer.finish(replace(IMAGE, moment_b=MANIFEST.moment_b))
+
+
+def test_of_memory_with_holes_the_rest_is_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hole is zeros: a variable behind it begins an environment block."""
+    image = tmp_path / "pages-1.img"
+    with image.open("wb") as file:
+        file.seek(300 << 20)
+        file.write(b"API_KEY=x\0")
+        file.seek(600 << 20)
+        file.write(b"hf_" + SECRET.encode() * 2)
+        file.truncate(900 << 20)
+    capsule = memory_of(tmp_path / "capsule", image, ["API_KEY"])
+    read = []
+    searched = secret_search._windows
+    monkeypatch.setattr(
+        secret_search, "_windows", lambda data, start=0: read.append(len(data)) or searched(data, start)
+    )
+    kinds = {finding.what for finding in report(capsule).kept if finding.place == "checkpoint/pages-1.img"}
+    assert {"variable API_KEY", "Hugging Face token"} <= kinds
+    assert sum(read) < 4 << 20
+
+
+def test_names_without_number_in_memory(tmp_path: Path) -> None:
+    """A capsule may say that it took out 20,000 variables; a name is not always UTF-8."""
+    image = tmp_path / "pages-1.img"
+    image.write_bytes((b"\0N7=x\0OTHER=y\0LIKE_N8=z\0\xe9=1" + bytes(4000)) * 2000)
+    before = time.process_time()
+    many = [f"N{number}" for number in range(18_000)]
+    found = report(memory_of(tmp_path / "capsule", image, [*many, "\udce9"]))
+    assert time.process_time() - before < 10
+    kinds = {finding.what for finding in found.kept if finding.place == "checkpoint/pages-1.img"}
+    assert kinds == {"variable N7", "variable \udce9"}
+
+
 @pytest.mark.parametrize("where", ["environment", "orig_argv", "incident", "note"])
 def test_an_old_or_foreign_capsule_is_searched_too(tmp_path: Path, where: str) -> None:
     """One that holds in the clear what this version would have taken out, and no list."""
