@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from prismdbg.capsule.log.batch import GAPS_KEPT, Batch, Gap
 from prismdbg.capsule.log.events import Event, StepMark
 from prismdbg.capsule.stacks import HangPlace
-from prismdbg.diagnosis.collective_key import CollectiveKey
+from prismdbg.diagnosis.collective_key import CollectiveKey, collective_key
+from prismdbg.diagnosis.meeting import in_different_calls, kinds_of_calls
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.diagnosis.stalls import Stall, Wait, causes, find_stalls
 from prismdbg.diagnosis.wording import and_list, place, rank_list
@@ -31,18 +32,33 @@ STEPS_REMEMBERED = 32  # of each rank
 FIRST_COLLECTIVES = 32  # the start of a job that marks no steps
 GAPS_REMEMBERED = GAPS_KEPT  # between two collectives of one thread, of each rank
 
+
+@dataclass(frozen=True, slots=True)
+class _Stood:
+    """A wait in a hang that was reported, and when its thread had last issued anything."""
+
+    wait: Wait
+    issued_ns: int
+
+
 _Key = tuple[tuple[int, ...], int, CollectiveKey]  # members, attempt, key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangReport:
-    """`stall` is the cause; `behind` are ranks that wait elsewhere, in consequence. lasts: the last call of each rank
-    that never came."""
+    """`stall` is the cause; `behind` are ranks that wait elsewhere, in consequence. circle: where ranks wait for each
+    other, all of their stalls. others: causes that stand at the same time. calls: of the members that have joined the
+    stall and not completed it. left: members that no longer wait in it. lasts: the last call of each rank that never
+    came or left."""
 
     stall: Stall
     waited_ns: int
+    calls: Mapping[int, Collective] = field(default_factory=dict)
+    left: tuple[int, ...] = ()
     lasts: Mapping[int, Collective] = field(default_factory=dict)
     behind: tuple[Wait, ...] = ()
+    circle: tuple[Stall, ...] = ()
+    others: tuple[HangReport, ...] = ()
 
     @property
     def moment(self) -> Moment:
@@ -51,8 +67,20 @@ class HangReport:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Worth a capsule: the rank that waits longest, and those that never came."""
-        return (self.stall.first.rank, *self.stall.never_came)
+        """Worth a capsule: the rank that waits longest, those that never came, and one in each call that differs."""
+        first = self.stall.first.rank
+        odd = [min(kind) for kind in self._kinds if first not in kind]
+        return tuple(dict.fromkeys((first, *odd, *self.never_came)))
+
+    @property
+    def never_came(self) -> tuple[int, ...]:
+        """Into this stall, or into others that stand at the same time."""
+        stalls = (self.stall, *self.circle, *(stall for other in self.others for stall in (other.stall, *other.circle)))
+        return tuple(dict.fromkeys(rank for stall in stalls for rank in stall.never_came))
+
+    @property
+    def _kinds(self) -> list[dict[int, Collective]]:
+        return kinds_of_calls(self.calls)
 
     @property
     def place(self) -> HangPlace:
@@ -65,19 +93,43 @@ class HangReport:
 
     @property
     def text(self) -> str:
-        stall, call = self.stall, self.stall.first.collective
-        waiting = f"{rank_list(stall.waiting_ranks)} waited {self.waited_ns / NS_PER_S:.0f} s in {call.name}"
+        return "; at the same time ".join([self._text(), *(other._text() for other in self.others)])
+
+    def _text(self) -> str:
+        stall, call, waited = self.stall, self.stall.first.collective, f"{self.waited_ns / NS_PER_S:.0f} s"
+        if self.circle:
+            ranks = {rank for each in self.circle for rank in each.waiting_ranks}
+            return f"{rank_list(ranks)} waited {waited} for each other: {and_list([_where(s) for s in self.circle])}"
         where = f"group {stall.group.title} {stall.key}, {call.moment}"
-        return f"{waiting} ({where}){place(call)}; {self._absent()}"
+        if len(self._kinds) > 1:
+            different = f"in calls that do not match ({where}): {in_different_calls(self._kinds)}"
+            text = f"{rank_list(self.calls)} waited {waited} {different}"
+            return f"{text}; {self._absent()}" if stall.never_came or stall.unknown or self.left else text
+        return (
+            f"{rank_list(stall.waiting_ranks)} waited {waited} in {call.name} ({where}){place(call)}; {self._absent()}"
+        )
 
     def _absent(self) -> str:
         stall = self.stall
-        parts = []
+        parts = [f"{_title(rank, self.lasts.get(rank))} no longer waits in it" for rank in self.left]
+        if self.left and not stall.never_came and not stall.unknown:
+            return f"every known rank of the group joined it; {and_list(parts)}"
         if stall.never_came:
             parts.append(f"{rank_list(stall.never_came)} never joined it")
         if stall.unknown:
             parts.append(f"no data about {rank_list(stall.unknown)}")
         return and_list(parts) if parts else "every known rank of the group joined it"
+
+
+def _where(stall: Stall) -> str:
+    """`rank 1 in recv (group world 2 to 1 tag 0 #3, 5.1) at a.py:5 in f`."""
+    call = stall.first.collective
+    where = f"group {stall.group.title} {stall.key}, {call.moment}"
+    return f"{rank_list(stall.waiting_ranks)} in {call.name} ({where}){place(call)}"
+
+
+def _title(rank: int, last: Collective | None) -> str:
+    return f"rank {rank}" if last is None else f"rank {rank} (last call: {last.name}, {last.moment}{place(last)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,13 +186,15 @@ def _difference(begun_ns: int, ended_ns: int) -> int:
 
 
 class HangDetector:
-    """`feed` with every event of every rank, then ask what is `due`. Each hang is reported once."""
+    """`feed` with every event of every rank, then ask what is `due`. Each hang is reported once: whatever begins in the
+    same attempt while it stands is part of it."""
 
     def __init__(self, bound_ns: int) -> None:
         self._bound_ns = bound_ns
         self._ranks: dict[int, Progress] = {}
         self._attempts: dict[int, int] = {}
         self._reported: set[_Key] = set()
+        self._standing: list[tuple[int, _Stood]] = []  # by attempt, waits of hangs that were reported
         self._said_slow: set[_Key] = set()
         self._pace = Pace()
 
@@ -169,14 +223,40 @@ class HangDetector:
     def due(self, now_ns: int, busy: Busy = IDLE) -> list[HangReport]:
         """Hangs whose longest wait has reached what is needed, causes only. `now_ns` is CLOCK_MONOTONIC."""
         stalls = self._stalls(now_ns)
-        reports = [
-            report
-            for report in self._waiting(stalls, now_ns)
-            if report.waited_ns >= self._needed_ns(report.stall, busy) and self._key(report.stall) not in self._reported
+        self._add_to_standing(stalls)
+        reports = self._waiting(stalls, now_ns)
+        due: dict[int, HangReport] = {}  # by attempt
+        for report in reports:
+            attempt = self._attempt(report.stall)
+            has_waited = report.waited_ns >= self._needed_ns(report.stall, busy)
+            if has_waited and self._key(report.stall) not in self._reported and attempt not in due:
+                others = (each for each in reports if each is not report and self._attempt(each.stall) == attempt)
+                due[attempt] = replace(report, others=tuple(others))
+        for attempt in due:
+            self._stand([stall for stall in stalls if self._attempt(stall) == attempt])
+        return list(due.values())
+
+    def _add_to_standing(self, stalls: list[Stall]) -> None:
+        self._standing = [(attempt, stood) for attempt, stood in self._standing if self._still_stands(attempt, stood)]
+        attempts = {attempt for attempt, _ in self._standing}
+        self._stand([s for s in stalls if self._attempt(s) in attempts or self._key(s) in self._reported])
+
+    def _stand(self, stalls: list[Stall]) -> None:
+        known = {id(stood.wait.collective) for _, stood in self._standing}
+        self._reported |= {self._key(stall) for stall in stalls}
+        self._standing += [
+            (self._attempt(stall), _Stood(wait, self._ranks[wait.rank].went_on_after(wait.collective)))
+            for stall in stalls
+            for wait in stall.waits
+            if id(wait.collective) not in known
         ]
-        if reports:
-            self._reported |= {self._key(stall) for stall in stalls}
-        return reports
+
+    def _still_stands(self, attempt: int, stood: _Stood) -> bool:
+        """Whoever ended in it still counts. A work that nobody waits for may stay open while its thread goes on."""
+        rank, call = stood.wait.rank, stood.wait.collective
+        progress = self._ranks[rank]
+        is_open = self._attempts[rank] == attempt and progress.open.get(call.record_id) is call
+        return is_open and progress.went_on_after(call) == stood.issued_ns
 
     def slow(self, now_ns: int, busy: Busy = IDLE) -> list[HangReport]:
         """Waits that have reached the bound and are no hang yet; each is given once."""
@@ -190,15 +270,35 @@ class HangDetector:
         return found
 
     def _waiting(self, stalls: list[Stall], now_ns: int) -> list[HangReport]:
-        return [
-            HangReport(
-                stall=stall,
-                waited_ns=self._elapsed(stall.first.collective.time_created_ns, now_ns),
-                lasts={rank: last for rank in stall.never_came if (last := self._ranks[rank].last) is not None},
-                behind=tuple(wait for other in stalls if other is not stall for wait in other.waits),
-            )
-            for stall in causes(stalls)
-        ]
+        return [self._report(circle, stalls, now_ns) for circle in causes(stalls)]
+
+    def _report(self, circle: tuple[Stall, ...], stalls: list[Stall], now_ns: int) -> HangReport:
+        stall = circle[0]
+        joined = self._joined(stall)
+        gone = {*joined, *stall.never_came, *stall.unknown}
+        left = tuple(rank for rank in stall.key.members(stall.group) if rank not in gone)
+        lasts = {rank: self._ranks[rank].last for rank in (*stall.never_came, *left)}
+        return HangReport(
+            stall=stall,
+            waited_ns=self._elapsed(stall.first.collective.time_created_ns, now_ns),
+            calls=joined,
+            left=left,
+            lasts={rank: last for rank, last in lasts.items() if last is not None},
+            behind=tuple(wait for other in stalls if other not in circle for wait in other.waits),
+            circle=circle if len(circle) > 1 else (),
+        )
+
+    def _joined(self, stall: Stall) -> dict[int, Collective]:
+        """By rank the call of those that have joined it and not completed it, however long ago."""
+        found = {wait.rank: wait.collective for wait in stall.waits}
+        for rank in stall.key.members(stall.group):
+            progress = self._ranks.get(rank)
+            if rank in found or progress is None:
+                continue
+            for call in progress.open.values():
+                if collective_key(call, rank, progress.group(call.group)) == stall.key:
+                    found[rank] = call
+        return found
 
     def _needed_ns(self, stall: Stall, busy: Busy) -> int:
         """How long a wait must be to be called a hang."""
@@ -245,4 +345,7 @@ class HangDetector:
 
     def _key(self, stall: Stall) -> _Key:
         """Not by who waits: a rank of a hang that is reported may end, and the others still wait."""
-        return stall.group.ranks, self._attempts[stall.first.rank], stall.key
+        return stall.group.ranks, self._attempt(stall), stall.key
+
+    def _attempt(self, stall: Stall) -> int:
+        return self._attempts[stall.first.rank]

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from prismdbg.capsule.log.format import StepSource
-from prismdbg.capsule.log.notes import SKIPPED
 from prismdbg.diagnosis.collective_key import CollectiveKey, collective_key
 from prismdbg.diagnosis.cross_rank import rows_of
 from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.skipped_steps import ended_steps, got_over, last_taken, skipped, skipped_first
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import place, rank_list
 from prismdbg.log.columns import NOT_ENDED, Bools, LogColumns
@@ -44,6 +43,7 @@ class FirstNonfinite(Verdict):
     was_skipped: a gradient scaler then skipped the optimizer on the rank of `call`; was_another: not the first one,
     with which steps end; lasted: it took no step after that. have_logs: some of the suspects do.
     later: the first ones of later steps that a scaler skipped, after steps that it took; `more_later`: how many others.
+    came_again: the first call with some in a step that was taken, before any step was without.
     """
 
     birth: Birth
@@ -59,6 +59,7 @@ class FirstNonfinite(Verdict):
     lasted: bool = False
     later: tuple[FirstNonfinite, ...] = ()
     more_later: int = 0
+    came_again: Call | None = None
 
     kind = "nonfinite"
 
@@ -108,14 +109,16 @@ class FirstNonfinite(Verdict):
         lines = [f"also produced one itself: {call.text}" for call in self.others]
         lines += [f"only received it: {call.text}" for call in self.received]
         if self.was_skipped:
-            skipped = "one of its optimizers" if self.was_another else "the optimizer"
+            what = "one of its optimizers" if self.was_another else "the optimizer"
             parameters = "that optimizer's parameters" if self.was_another else "the parameters"
             lines.append(
-                f"the gradient scaler of rank {self.call.rank} skipped {skipped} at the end of step "
+                f"the gradient scaler of rank {self.call.rank} skipped {what} at the end of step "
                 f"{self.moment.step}, as it does when scaled gradients overflow: {parameters} did not change"
                 + ", and it took no step after that"
                 * self.lasted
             )
+        if self.came_again is not None:
+            lines.append(f"NaN or Inf came again in a step that was not skipped: {self.came_again.text}")
         lines += [f"later, in step {each.moment.step}, which was skipped, too: {each.text}" for each in self.later]
         if self.more_later:
             lines.append(
@@ -139,6 +142,7 @@ class FirstNonfinite(Verdict):
             "suspects": list(self.suspects),
             "skipped_by_scaler": self.was_skipped,
             "lasted": self.lasted,
+            "came_again": self.came_again.to_json() if self.came_again is not None else None,
             "later": [{"ranks": list(each.ranks), "call": each.call.to_json()} for each in self.later],
         }
 
@@ -150,22 +154,22 @@ def find_nonfinite(evidence: Evidence) -> list[Verdict]:
     if not any(verdict.was_skipped for verdict in first):
         return list(first)
     first = [_with_later(evidence, verdict) for verdict in first]
-    lasting = _first(evidence, {rank: ~_got_over(log) for rank, log in evidence.columns.items()})
-    if not lasting or lasting[0].call == first[0].call:
+    lasts = {rank: ~_got_over(log) for rank, log in evidence.columns.items()}
+    lasting = [_with_its_return(evidence, verdict, lasts) for verdict in _first(evidence, lasts)]
+    if not lasting:
         return list(first)
+    if lasting[0].call == first[0].call:
+        return [replace(verdict, came_again=lasting[0].came_again) for verdict in first]
     return [*lasting, *(replace(verdict, certainty=Certainty.HINT) for verdict in first)]
 
 
 def _with_later(evidence: Evidence, first: FirstNonfinite) -> FirstNonfinite:
     """With what came after it and was skipped, too: it may be no overflow."""
     log = evidence.columns[first.call.rank]
-    skipped = _skipped(log)
-    began = [
-        mark.step - 1
-        for before, mark in pairwise(log.steps)
-        if mark.step - 1 in skipped and before.step - 1 not in skipped
-    ]
-    taken = _last_taken(log)
+    of_skipped = skipped(log)
+    ended = [step for step, _ in ended_steps(log)]
+    began = [step for before, step in pairwise(ended) if step in of_skipped and before not in of_skipped]
+    taken = last_taken(log)
     later = [step for step in began if first.moment.step < step < taken]
     found = [
         _first(evidence, {r: each.step == step for r, each in evidence.columns.items()}) for step in later[:_LATER]
@@ -174,17 +178,20 @@ def _with_later(evidence: Evidence, first: FirstNonfinite) -> FirstNonfinite:
     return replace(first, later=told, more_later=len(later[_LATER:]))
 
 
+def _with_its_return(evidence: Evidence, first: FirstNonfinite, lasts: Mapping[int, Bools]) -> FirstNonfinite:
+    """Of a step that was skipped: with the first call in a step that was not, if there is one."""
+    if not first.was_skipped:
+        return first
+    taken = {rank: lasts[rank] & ~np.isin(log.step, list(skipped(log))) for rank, log in evidence.columns.items()}
+    again = _first(evidence, taken)
+    return replace(first, came_again=again[0].call) if again else first
+
+
 def _got_over(log: LogColumns) -> Bools:
-    """Calls of steps that a gradient scaler skipped, and took a step some time after them."""
-    taken = _last_taken(log)
-    found: Bools = np.isin(log.step, [step for step in _skipped(log) if step < taken])
+    """Calls of steps that a gradient scaler skipped and got over, and of those in which something was left of them."""
+    nonfinite = _believed(log) & (log.sent_nonfinite | log.received_nonfinite)
+    found: Bools = np.isin(log.step, list(got_over(log, nonfinite)))
     return found
-
-
-def _last_taken(log: LogColumns) -> int:
-    """The step that began when no optimizer had last been skipped."""
-    skipped = _skipped(log)
-    return max((mark.step for mark in log.steps if mark.step - 1 not in skipped), default=0)
 
 
 def _first(evidence: Evidence, among: Mapping[int, Bools]) -> list[FirstNonfinite]:
@@ -339,22 +346,10 @@ def _verdict(
         received=received,
         suspects=suspects,
         have_logs=have_logs,
-        was_skipped=call.moment.step in _skipped(log),
-        was_another=call.moment.step in _skipped(log) - _skipped_first(log),
-        lasted=_last_taken(log) <= call.moment.step,
+        was_skipped=call.moment.step in skipped(log),
+        was_another=call.moment.step in skipped(log) - skipped_first(log),
+        lasted=last_taken(log) <= call.moment.step,
     )
-
-
-def _skipped(log: LogColumns) -> set[int]:
-    """Steps with gradients that a gradient scaler kept from an optimizer."""
-    return _skipped_first(log) | {
-        note.data["step"] for note in log.notes if note.kind == SKIPPED and note.data["step"] is not None
-    }
-
-
-def _skipped_first(log: LogColumns) -> set[int]:
-    """By the optimizer with which steps end."""
-    return {mark.step - 1 for mark in log.steps if mark.source is StepSource.SKIPPED_BY_SCALER}
 
 
 def _without_beginning(evidence: Evidence, known_only: bool = False) -> Iterator[int]:

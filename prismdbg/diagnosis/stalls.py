@@ -57,15 +57,21 @@ def find_stalls(ranks: Mapping[int, Progress], waits: Iterable[Wait]) -> list[St
     return sorted(real, key=lambda stall: stall.first.collective.time_created_ns)
 
 
-def causes(stalls: list[Stall]) -> list[Stall]:
-    """Those that no other explains: where all missing ranks of one wait in others, these do, unless in a circle."""
+def causes(stalls: list[Stall]) -> list[tuple[Stall, ...]]:
+    """Those that no other explains: where all missing ranks of one wait in others, these do. Several together where
+    they are a circle: their ranks wait for each other."""
     waits_in: dict[int, list[int]] = {}  # by rank: positions of stalls, in order
     for i, stall in enumerate(stalls):
         for rank in stall.waiting_ranks:
             waits_in.setdefault(rank, []).append(i)
     leads = {i: _explained_by(i, stall, waits_in) for i, stall in enumerate(stalls)}
     reached = {i: _reachable(i, leads) for i in leads}
-    return [stall for i, stall in enumerate(stalls) if all(i in reached[j] for j in reached[i])]
+    found: dict[frozenset[int], tuple[Stall, ...]] = {}
+    for i in range(len(stalls)):
+        if all(i in reached[j] for j in reached[i]):
+            circle = frozenset(reached[i] | {i})
+            found[circle] = tuple(stalls[j] for j in sorted(circle))
+    return list(found.values())
 
 
 def _explained_by(position: int, stall: Stall, waits_in: Mapping[int, list[int]]) -> set[int]:

@@ -66,12 +66,14 @@ class Absent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped(Verdict):
-    """`behind`: ranks that wait elsewhere as a consequence. waited_ns: the longest wait; None: unknown."""
+    """`behind`: ranks that wait elsewhere as a consequence. waited_ns: the longest wait; None: unknown. circle: where
+    ranks wait for each other, all of their stalls, of which `stall` is the first."""
 
     stall: Stall
     absent: tuple[Absent, ...]
     waited_ns: int | None
     behind: tuple[int, ...]
+    circle: tuple[Stall, ...] = ()
 
     kind = "stopped"
 
@@ -81,6 +83,8 @@ class Stopped(Verdict):
 
     @property
     def text(self) -> str:
+        if self.circle:
+            return f"{self._who()}{self._for_long}: {and_list([_waiting_in(stall) for stall in self.circle])}"
         stall, call = self.stall, self.stall.first.collective
         where = f"{call.name}, group {stall.group.title} {stall.key}, {call.moment}"
         return f"{self._waiting} in {where}{self._for_long}; {self._who()}"
@@ -92,23 +96,35 @@ class Stopped(Verdict):
 
     @property
     def _failed(self) -> bool:
-        return all(wait.collective.state is State.FAILED for wait in self.stall.waits)
+        waits = (wait for stall in self.circle or (self.stall,) for wait in stall.waits)
+        return all(wait.collective.state is State.FAILED for wait in waits)
 
     @property
     def _for_long(self) -> str:
-        return f" {'after' if self._failed else 'for'} {duration(self.waited_ns)}" if self.waited_ns is not None else ""
+        return (
+            f" {'after' if self._failed and not self.circle else 'for'} {duration(self.waited_ns)}"
+            if self.waited_ns is not None
+            else ""
+        )
 
     @property
     def brief(self) -> str:
         """Who never joined, and where the first of them is."""
+        if self.circle:
+            return self._who()
         stands = f": {without_folders(self.absent[0].did)}" if len(self.absent) == 1 else ""
         return f"{self._who()}{stands}"
 
     @property
     def aside(self) -> str:
+        if self.circle:
+            return self._for_long.strip()
         return f"{self._waiting} in {self.stall.first.collective.name}{self._for_long}"
 
     def _who(self) -> str:
+        if self.circle:
+            verb = "waited" if self._failed else "wait"
+            return f"{rank_list({rank for stall in self.circle for rank in stall.waiting_ranks})} {verb} for each other"
         parts = []
         if self.absent:
             parts.append(f"{rank_list(absent.rank for absent in self.absent)} never joined it")
@@ -118,10 +134,12 @@ class Stopped(Verdict):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        lines = [line for absent in self.absent for line in absent.lines]
-        lines += [Call(rank=wait.rank, collective=wait.collective).text for wait in self.stall.waits]
+        lines = [line for absent in self.absent for line in absent.lines] if not self.circle else []
+        waits = (wait for stall in self.circle or (self.stall,) for wait in stall.waits)
+        lines += [Call(rank=wait.rank, collective=wait.collective).text for wait in waits]
         if self.behind:
-            lines.append(f"{rank_list(self.behind)} wait elsewhere as a consequence")
+            verb = "waits" if len(self.behind) == 1 else "wait"
+            lines.append(f"{rank_list(self.behind)} {verb} elsewhere as a consequence")
         if self.certainty is Certainty.HINT:
             lines.append("the ranks may have waited here only because the job ended: the logs do not show a hang")
         return tuple(lines)
@@ -134,7 +152,13 @@ class Stopped(Verdict):
             "never_came": [absent.to_json() for absent in self.absent],
             "unknown": list(self.stall.unknown),
             "waited_ns": self.waited_ns,
+            "circle": [{"group": each.group.name, "ranks": list(each.waiting_ranks)} for each in self.circle],
         }
+
+
+def _waiting_in(stall: Stall) -> str:
+    call = stall.first.collective
+    return f"{rank_list(stall.waiting_ranks)} in {call.name}, group {stall.group.title} {stall.key}, {call.moment}"
 
 
 def find_stops(evidence: Evidence) -> list[Verdict]:
@@ -144,7 +168,7 @@ def find_stops(evidence: Evidence) -> list[Verdict]:
         return []  # a capture or a checkpoint holds a rank, and those that wait for it do not hang
     stalls = _first_of_each(find_stalls(ranks, find_waits(evidence, ranks)))
     known = _Known(evidence=evidence, ranks=ranks, stalls=stalls, dead=first_dead(evidence))
-    found = [_verdict(known, stall) for stall in causes(stalls)]
+    found = [_verdict(known, circle) for circle in _first_causes(causes(stalls))]
     return [verdict for verdict in found if verdict is not None]
 
 
@@ -168,14 +192,29 @@ class _Known:
 
 
 def _first_of_each(stalls: list[Stall]) -> list[Stall]:
+    """Of messages the first of each rank that waits: it may be what another one waits for."""
     firsts: dict[tuple[object, ...], Stall] = {}
     for stall in stalls:
-        firsts.setdefault((stall.group.name, stall.key.is_p2p, stall.never_came, stall.unknown), stall)
+        firsts.setdefault((*_absence(stall), stall.waiting_ranks if stall.key.is_p2p else ()), stall)
     return list(firsts.values())
 
 
-def _verdict(known: _Known, stall: Stall) -> Stopped | None:
-    evidence = known.evidence
+def _first_causes(found: list[tuple[Stall, ...]]) -> list[tuple[Stall, ...]]:
+    """One for the same ranks that do not come."""
+    firsts: dict[tuple[object, ...], tuple[Stall, ...]] = {}
+    for circle in found:
+        firsts.setdefault(tuple(map(_absence, circle)), circle)
+    return list(firsts.values())
+
+
+def _absence(stall: Stall) -> tuple[object, ...]:
+    return stall.group.name, stall.key.is_p2p, stall.never_came, stall.unknown
+
+
+def _verdict(known: _Known, circle: tuple[Stall, ...]) -> Stopped | None:
+    """circle: one stall, or several whose ranks wait for each other."""
+    evidence, stall = known.evidence, circle[0]
+    in_circle = {rank for each in circle for rank in each.waiting_ranks}
     absent = tuple(_absent(known, rank, stall) for rank in stall.never_came)
     waited_ns = _waited_ns(evidence, stall)
     certainty = _certainty(evidence, stall, absent, waited_ns)
@@ -190,11 +229,12 @@ def _verdict(known: _Known, stall: Stall) -> Stopped | None:
             *(_raised_wall_ns(evidence, known.ranks[rank]) for rank in stall.never_came),  # the cause is said first
             0,
         ),
-        ranks=(*stall.never_came, *stall.waiting_ranks),
+        ranks=tuple(dict.fromkeys((*stall.never_came, *stall.waiting_ranks, *sorted(in_circle)))),
         stall=stall,
         absent=absent,
         waited_ns=waited_ns,
-        behind=tuple(sorted(behind - {*stall.waiting_ranks, *stall.never_came})),
+        behind=tuple(sorted(behind - {*in_circle, *stall.never_came})),
+        circle=circle if len(circle) > 1 else (),
     )
 
 

@@ -300,8 +300,9 @@ class _Attempt:
 
 @dataclass(slots=True)
 class IncidentWatch:
-    """Fed with every event of every rank; each kind of incident fires once for an attempt of the job, NaN or Inf again
-    after steps without any."""
+    """Fed with every event of every rank. In an attempt of the job, what ends ranks (an exception, a death) fires once,
+    an exception of a thread once before that, and a slow step once. NaN or Inf fires again after steps without any.
+    `HangWatch` tells of hangs."""
 
     triggers: Mapping[str, str]
     _attempts: dict[int, _Attempt] = field(default_factory=dict)

@@ -1,8 +1,11 @@
 """Which NaN or Inf of a job is an incident. What a gradient scaler skips, and what is gone soon after, is none: a
-scaler looks for overflows in that way. After an incident the watch begins anew once steps were without any. Pure."""
+scaler looks for overflows in that way. Gradients of a skipped step stay until they are set to zero, and may be sent
+again in a step that is taken: that is not the first NaN or Inf, and none at all once a step was without any. After an
+incident the watch begins anew once steps were without any. Pure."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -12,6 +15,7 @@ from prismdbg.capsule.log.batch import CLEAN_STEPS, Batch
 from prismdbg.capsule.log.events import StepMark
 from prismdbg.capsule.log.format import StepSource
 from prismdbg.diagnosis.collective_key import CollectiveKey, collective_key
+from prismdbg.diagnosis.skipped_steps import LEFT_OVER_STEPS
 from prismdbg.jobs.storage.run_folder import rank_of
 from prismdbg.model.collective import Collective, Group, State
 from prismdbg.model.plurals import counted
@@ -28,12 +32,17 @@ UNNAMED = -1  # some other one: it is taken to be due in each step
 
 @dataclass(slots=True)
 class Nonfinite:
-    """`groups`: those of its rank, by name; they are filled while the log is read."""
+    """`groups`: those of its rank, by name; they are filled while the log is read. read_ns: when the log told of it."""
 
     folder: str
     record: Collective
     groups: Mapping[str, Group]
     sent: bool
+    read_ns: int
+
+    @property
+    def step(self) -> int:
+        return self.record.moment.step
 
     @property
     def key(self) -> CollectiveKey:
@@ -63,23 +72,32 @@ class _Step(Enum):
     """What became of the step in which a value was not finite."""
 
     TAKEN = auto()  # or nobody scales gradients
+    LEFT_OVER = auto()  # taken, and the value may be left of a step that was skipped
     SKIPPED = auto()
     OPEN = auto()  # a scaler may still skip it
+
+
+_CAME_AGAIN = (_Step.TAKEN, _Step.LEFT_OVER)
 
 
 @dataclass(slots=True)
 class _Row:
     """What one optimizer was skipped in, one after another of the steps in which it was due. `gap`: the most steps from
-    one of these to the next."""
+    one of these to the next. begun: how many steps had begun when it was skipped last."""
 
     first: int
     last: int
+    begun: int
     count: int = 1
     gap: int = 1
 
-    def add(self, step: int) -> None:
+    def add(self, step: int, begun: int) -> None:
         self.gap = max(self.gap, min(step - self.last, _STEPS_KNOWN))
-        self.last, self.count = step, self.count + 1
+        self.last, self.begun, self.count = step, begun, self.count + 1
+
+    def may_be_left(self, begun: int) -> bool:
+        """Whether gradients of that optimizer may not have been set to zero since."""
+        return begun - self.begun <= max(2 * self.gap, LEFT_OVER_STEPS)
 
     def may_go_on(self, step: int) -> bool:
         """Whether the optimizer was perhaps only not due since."""
@@ -100,6 +118,10 @@ class NonfiniteWatch:
     _skipped: dict[str, dict[int, set[int]]] = field(default_factory=dict)  # by folder and step, optimizers
     _rows: dict[tuple[str, int], _Row] = field(default_factory=dict)  # by folder and optimizer, until it takes a step
     _clean: dict[str, int] = field(default_factory=dict)  # by folder, steps since a value was not finite
+    _left_overs: dict[str, deque[int]] = field(default_factory=dict)  # by folder, steps that may hold some
+    _nonfinite: dict[str, deque[int]] = field(default_factory=dict)  # by folder, steps with a value that was not finite
+    _last_clean: dict[str, int] = field(default_factory=dict)  # by folder, the last step taken that was without any
+    _has_called: set[str] = field(default_factory=set)  # folders with a collective in the step that began last
     _told: int = 0
     _is_off: bool = False
     _since_step: int = 0
@@ -114,6 +136,7 @@ class NonfiniteWatch:
         """Another optimizer than the first was skipped, with the gradients of `step`."""
         self.note_scaler(folder, several=True)
         self._note_skipped(folder, step, optimizer)
+        self._add_left_over(folder, self._begun.get(folder, 0))
 
     def note_taken(self, folder: str, optimizer: int) -> None:
         """Another optimizer than the first took a step, after it had been skipped."""
@@ -130,20 +153,24 @@ class NonfiniteWatch:
             del skipped[old]
         row = self._rows.get((folder, optimizer))
         if row is None:
-            self._rows[folder, optimizer] = _Row(step, step)
+            self._rows[folder, optimizer] = _Row(step, step, self._marks.get(folder, 0))
         else:
-            row.add(step)
+            row.add(step, self._marks.get(folder, 0))
 
     def note_batch(self, folder: str, batch: Batch, groups: Mapping[str, Group], now_ns: int) -> None:
         """Collectives as they were issued, or as they were completed; what a device sends is known only then."""
+        if batch.reached:
+            self._has_called.add(folder)
         if batch.nonfinite or batch.notable:
             self._clean.clear()
+            steps = self._nonfinite.setdefault(folder, deque(maxlen=_STEPS_KNOWN))
+            steps.extend({record.moment.step for record in batch.notable} or {self._begun.get(folder, 0)})
         if self._is_off or self._told >= MOST_INCIDENTS:
             return
         for record in batch.notable:
             sent = record.sent_nonfinite and (record.state is State.SCHEDULED or record.is_on_device)
             if (sent or not record.synthesized) and record.moment.step >= self._since_step:
-                self._pending.append(Nonfinite(folder, record, groups, sent))
+                self._pending.append(Nonfinite(folder, record, groups, sent, now_ns))
                 self.since_ns = now_ns if self.since_ns is None else self.since_ns
 
     def note_step(self, folder: str, mark: StepMark) -> None:
@@ -154,6 +181,9 @@ class NonfiniteWatch:
         if mark.source is StepSource.SKIPPED_BY_SCALER:
             self._scalers.add(folder)
             self._note_skipped(folder, ended, FIRST)
+        if self._leaves_gradients(folder, ended):
+            self._add_left_over(folder, mark.step)
+        self._has_called.discard(folder)
         late = self._late.pop(folder, None)
         if late is not None:
             self._settle(folder, late, mark.step)
@@ -161,6 +191,16 @@ class NonfiniteWatch:
             self._late[folder] = ended
         else:
             self._settle(folder, ended, mark.step)
+
+    def _leaves_gradients(self, folder: str, ended: int) -> bool:
+        """Whether some that are not finite may be there when a step has ended. Before the first optimizer is due again,
+        others may be, and send them: the discriminator's, say, when the loss of the generator goes through it."""
+        begun = self._marks[folder]
+        rows = (row for (of, optimizer), row in self._rows.items() if of == folder and optimizer != FIRST)
+        return FIRST in self._skipped.get(folder, {}).get(ended, ()) or any(row.may_be_left(begun) for row in rows)
+
+    def _add_left_over(self, folder: str, step: int) -> None:
+        self._left_overs.setdefault(folder, deque(maxlen=_STEPS_KNOWN)).append(step)
 
     def _may_still_be_skipped(self, folder: str, ended: int) -> bool:
         """The other optimizers follow the first one, which ends the step. In its first step, a rank has not said yet
@@ -176,6 +216,8 @@ class NonfiniteWatch:
             row = self._rows.get((folder, optimizer))
             if row is not None and row.last <= ended:
                 del self._rows[folder, optimizer]
+        if not skipped:
+            self._settle_left_overs(folder, ended)
         self._drop_what_is_over(folder)
         if skipped:
             return
@@ -185,26 +227,46 @@ class NonfiniteWatch:
             self._is_off = False
             self._since_step = begun - CLEAN_STEPS
 
+    def _settle_left_overs(self, folder: str, taken: int) -> None:
+        """What comes again in a step that cannot hold any, or without end, is none."""
+        if taken not in self._nonfinite.get(folder, ()):
+            self._last_clean[folder] = taken
+            self._pending = [
+                one
+                for one in self._pending
+                if one.folder != folder or one.step >= taken or self._became(one) is not _Step.LEFT_OVER
+            ]
+            return
+        held = {one.step for one in self._pending if one.folder == folder and self._became(one) is _Step.LEFT_OVER}
+        if taken not in self._left_overs.get(folder, ()) or len(held) >= LEFT_OVER_STEPS:
+            self._left_overs.pop(folder, None)
+
     def _drop_what_is_over(self, folder: str) -> None:
-        """What was skipped by optimizers that took a step since."""
+        """What was skipped by optimizers that took a step since, unless it came again since."""
+        later = (one.step for one in self._pending if one.folder == folder and self._became(one) in _CAME_AGAIN)
+        came_again = max(later, default=-1)
         self._pending = [
             one
             for one in self._pending
-            if one.folder != folder or self._became(one) is not _Step.SKIPPED or self._rows_of(one)
+            if one.folder != folder
+            or self._became(one) is not _Step.SKIPPED
+            or self._rows_of(one)
+            or self._last_clean.get(folder, -1) < one.step < came_again
         ]
         if not self._pending:
             self.since_ns = None
 
     def _rows_of(self, one: Nonfinite) -> list[_Row]:
         """Of the optimizers that were skipped in its step, and took none since."""
-        step = one.record.moment.step
-        by = self._skipped.get(one.folder, {}).get(step, set())
+        by = self._skipped.get(one.folder, {}).get(one.step, set())
         rows = (self._rows.get((one.folder, optimizer)) for optimizer in by)
-        return [row for row in rows if row is not None and row.first <= step]
+        return [row for row in rows if row is not None and row.first <= one.step]
 
     def decide(self, now_ns: int, ended: bool, usual_step_ns: int, *, interrupted: bool = False) -> FirstOfThem | None:
         """Once what was seen has settled. interrupted: the job is told to end, and would have gone on; a single step
         that was skipped last may be an overflow like any other."""
+        if ended:
+            self._settle_the_last_steps()
         if not self._pending:
             return None
         became = [self._became(one) for one in self._pending]
@@ -212,7 +274,11 @@ class NonfiniteWatch:
         row = max((each.count for each in rows), default=0)
         remark = ""
         if _Step.TAKEN in became:
-            found = [one for one, step in zip(self._pending, became, strict=True) if step is not _Step.SKIPPED]
+            found = [
+                one
+                for one, step in zip(self._pending, became, strict=True)
+                if step is not _Step.SKIPPED or one.step > self._last_clean.get(one.folder, -1)
+            ]
         elif (
             ended
             or row >= (SKIPPED_WHEN_INTERRUPTED if interrupted else SKIPPED_IN_A_ROW)
@@ -233,15 +299,29 @@ class NonfiniteWatch:
         self._clean.clear()
         return first
 
+    def _settle_the_last_steps(self) -> None:
+        """Of a job that has ended: no optimizer follows in them. The one that has begun is no step taken, but where it
+        was without any as far as it went, nothing was left in it."""
+        for folder, late in list(self._late.items()):
+            del self._late[folder]
+            self._settle(folder, late, self._begun[folder])
+        for folder in self._has_called:
+            waits_for_one = any(of == folder for of, _ in self._rows)
+            if not waits_for_one and (begun := self._begun.get(folder, 0)) not in self._nonfinite.get(folder, ()):
+                self._settle_left_overs(folder, begun)
+                self._drop_what_is_over(folder)
+
     def _became(self, one: Nonfinite) -> _Step:
-        step = one.record.moment.step
+        step = one.step
         if one.folder not in self._scalers:
             return _Step.TAKEN
         if self._begun.get(one.folder, 0) <= step:
             return _Step.OPEN
         if step in self._skipped.get(one.folder, ()):
             return _Step.SKIPPED
-        return _Step.OPEN if self._late.get(one.folder) == step else _Step.TAKEN
+        if self._late.get(one.folder) == step:
+            return _Step.OPEN
+        return _Step.LEFT_OVER if step in self._left_overs.get(one.folder, ()) else _Step.TAKEN
 
     def _forget_long_past(self, now_ns: int, due_each_ns: int) -> None:
         """A step was skipped, and none came since: an evaluation, say. What the next one sends is told anew."""
@@ -252,7 +332,8 @@ class NonfiniteWatch:
     def _is_held_too_long(self, became: list[_Step], now_ns: int, usual_step_ns: int) -> bool:
         """A rank that hangs in its step, or raised, does not say what became of it."""
         longest_ns = max(LONGEST_HELD_NS, _STEPS_HELD * usual_step_ns)
-        return self.since_ns is not None and _Step.OPEN in became and now_ns - self.since_ns >= longest_ns
+        is_open = (one for one, step in zip(self._pending, became, strict=True) if step is _Step.OPEN)
+        return any(now_ns - one.read_ns >= longest_ns for one in is_open)
 
 
 def _first_of(found: list[Nonfinite], seen: list[Nonfinite]) -> Nonfinite:

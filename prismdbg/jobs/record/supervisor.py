@@ -433,8 +433,7 @@ class Supervisor:
         """`; rank 1 stands at train.py:27 in load`: of those that never came, from the stacks of all ranks, which are
         taken before anything else is asked of them."""
         taken = self._take_stacks(report.place)
-        never_came = report.stall.never_came
-        sources = {rank: taken.ranks[rank].source for rank in never_came if rank in taken.ranks}
+        sources = {rank: taken.ranks[rank].source for rank in report.never_came if rank in taken.ranks}
         return "".join(f"; rank {rank} is at {source}" for rank, source in sources.items() if source is not None)
 
     def _take_stacks(self, hang: HangPlace | None = None) -> JobStacks:

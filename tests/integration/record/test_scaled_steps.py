@@ -54,3 +54,26 @@ def test_a_nan_that_lasts_in_a_second_optimizer_that_is_due_in_every_second_step
         (incident,) = job.supervisor["incidents"]
     assert "rank 1 sends the first NaN or Inf" in str(incident) and "4.2" in str(incident), incident
     assert "the gradient scaler skipped 8 steps in a row" in str(incident), incident
+
+
+def test_an_overflow_whose_gradients_are_sent_again_is_no_incident(tmp_path: Path) -> None:
+    with recording(forked(PROGRAMS / "scaled_gan.py", "once", ranks=2), tmp_path, "--trigger", "nan") as job:
+        ended = job.end()
+        assert ended.lines("scale") == ["scale 1024"] * 2, ended.output[-3000:]
+        assert job.supervisor["incidents"] == []
+    assert any(call.sent_nonfinite and call.moment.step == 7 for call in job.log(0).collectives)
+    told = prismdbg("why", job.run.path).out
+    assert "rank 1 sent the first NaN or Inf: all_reduce" in told and ", 6." in told, told
+    assert told.count("sent the first NaN or Inf") == 1, told
+    assert "the gradient scaler of rank 1 skipped the optimizer at the end of step 6" in told, told
+
+
+def test_of_nan_that_lasts_after_an_overflow_record_and_why_name_the_same_first_call(tmp_path: Path) -> None:
+    with recording(forked(PROGRAMS / "scaled_gan.py", "lasts", ranks=2), tmp_path, "--trigger", "nan") as job:
+        ended = job.end()
+        assert len(ended.lines("scale")) == 2, ended.output[-3000:]
+        (incident,) = job.supervisor["incidents"]
+    assert incident["ranks"] == [1] and incident["moment"].startswith("6."), incident
+    told = prismdbg("why", job.run.path).out
+    assert "rank 1 sent the first NaN or Inf: all_reduce" in told, told
+    assert f", {incident['moment']} at " in told and "came again in a step that was not skipped" in told, told

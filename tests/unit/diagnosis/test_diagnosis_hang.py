@@ -7,12 +7,12 @@ from dataclasses import replace
 from followed import followed
 from hypothesis import given
 from hypothesis import strategies as st
-from logs import MILLISECOND_NS, WORLD, Job, chain_of_waits, circle_of_waits
+from logs import MILLISECOND_NS, WORLD, Job, Tensors, chain_of_waits, circle_of_waits
 
 from prismdbg.capsule.log.batch import Batch
 from prismdbg.capsule.log.events import Completion, Event
 from prismdbg.diagnosis.hang import GAPS_REMEMBERED, NS_PER_S, Busy, HangDetector, HangReport
-from prismdbg.model.collective import Collective, State
+from prismdbg.model.collective import Collective, Frame, State
 
 BOUND_NS = 30 * NS_PER_S
 HISTORY = GAPS_REMEMBERED
@@ -100,7 +100,14 @@ class TestWhatIsAHang:
         assert [wait.rank for wait in report.behind] == [0]
 
     def test_a_circle_of_waits(self) -> None:
-        assert {report.stall.group.name for report in after(circle_of_waits(), 31)} == {"a", "b"}
+        (report,) = after(circle_of_waits(), 31)
+
+        assert report.ranks == (0, 1)
+        assert report.text == (
+            "ranks 0 and 1 waited 31 s for each other: "
+            "rank 0 in all_reduce (group a #0, 0.1) at /job/train.py:42 in main and "
+            "rank 1 in all_reduce (group b #0, 0.1) at /job/train.py:42 in main"
+        )
 
     def test_a_rank_without_a_log_is_not_accused(self) -> None:
         job = Job(2)
@@ -358,6 +365,130 @@ class TestAgainstTheJobsOwnPast:
         job.steps(3)
         job.call(without={2}, done=False)
         assert len(after(job, 31)) == 1
+
+
+class TestRanksThatDoNotAgree:
+    """In one call that they did not all mean: then they have not joined the one that somebody waits in."""
+
+    def job(self, *, steps: int = 2, waits: bool = True) -> Job:
+        job = Job(3)
+        job.steps(steps)
+        job.call(only={0, 2}, done=False)
+        job.call("broadcast_", only={1}, root=0, done=not waits, frames=(Frame("/job/train.py", 66, "log"),))
+        return job
+
+    def test_each_is_told_with_what_it_did(self) -> None:
+        (report,) = after(self.job(), 31)
+
+        assert report.text == (
+            "ranks 0, 1 and 2 waited 31 s in calls that do not match (group world #2, 2.1): rank 1 in broadcast at "
+            "/job/train.py:66 in log and ranks 0 and 2 in all_reduce at /job/train.py:42 in main: broadcast instead of "
+            "all_reduce"
+        )
+        assert report.ranks == (0, 1)
+
+    def test_also_of_one_that_came_later(self) -> None:
+        job = self.job(steps=0)
+        last = job.logs[1].collectives[-1]
+        job.logs[1].collectives[-1] = replace(last, time_created_ns=job.now_ns + 20 * NS_PER_S)
+
+        (report,) = after(job, 31)
+
+        assert "rank 1 in broadcast" in report.text and "joined it" not in report.text
+
+    def test_who_left_it_is_told(self) -> None:
+        """The root of a broadcast sends, and goes on."""
+        job = self.job(waits=False)
+        job.call(only={1}, done=False)
+
+        (report,) = after(job, 31)
+
+        assert report.stall.waiting_ranks == (0, 2)
+        assert report.text.endswith(
+            "every known rank of the group joined it; rank 1 (last call: all_reduce, 2.2 at /job/train.py:42 in main) "
+            "no longer waits in it"
+        )
+
+    def test_other_sizes_are_other_calls(self) -> None:
+        job = Job(3)
+        job.call(only={0, 1}, done=False)
+        job.call(only={2}, done=False, tensors=Tensors(shape=(8,)))
+
+        (report,) = after(job, 31)
+
+        assert report.text.endswith("input elements 8 instead of 4")
+        assert report.ranks == (0, 2)
+
+
+class TestOneStallIsOneHang:
+    """Whatever stands at the same time in one attempt."""
+
+    def pipeline(self) -> tuple[Job, HangDetector]:
+        """Rank 1 sleeps; rank 0 waits to receive from it, and rank 2, too, but from 20 s later on."""
+        job = Job(3)  # without a step, so that these 20 s count for no pace
+        job.point_to_point(1, 0, sent=False, done=False)
+        job.now_ns += 20 * NS_PER_S
+        job.point_to_point(1, 2, sent=False, done=False)
+        return job, watch(job)
+
+    def test_who_waits_from_later_on_is_no_other_hang(self) -> None:
+        job, detector = self.pipeline()
+        (report,) = detector.due(job.now_ns + 11 * NS_PER_S)
+        assert report.ranks == (0, 1)
+        assert [detector.due(job.now_ns + seconds * NS_PER_S) for seconds in (16, 31, 300)] == [[], [], []]
+        assert detector.slow(job.now_ns + 301 * NS_PER_S) == []
+
+    def test_all_that_stands_is_told_at_once(self) -> None:
+        job, detector = self.pipeline()
+        (report,) = detector.due(job.now_ns + 31 * NS_PER_S)
+        assert report.ranks == (0, 1)
+        assert "; rank 1 never joined it; at the same time rank 2 waited 31 s in recv" in report.text
+
+    def test_it_is_told_again_once_the_job_went_on(self) -> None:
+        job, detector = self.pipeline()
+        assert len(detector.due(job.now_ns + 31 * NS_PER_S)) == 1
+        for rank in (0, 2):
+            detector.feed(rank, Batch(closed=[call.record_id for call in job.logs[rank].collectives]))
+        later = Job(3)
+        later.now_ns = job.now_ns + 100 * NS_PER_S
+        later.steps(5)
+        later.call(without={2}, done=False)
+        for rank in later.ranks:
+            late = later.logs[rank].collectives
+            later.logs[rank].collectives[:] = [replace(call, record_id=call.record_id + 1000) for call in late]
+            for event in followed(events_of(later, rank)):
+                detector.feed(rank, event)
+        (report,) = detector.due(later.now_ns + 31 * NS_PER_S)
+        assert report.stall.never_came == (2,)
+
+    def test_while_a_part_of_it_stands_it_has_not_gone_on(self) -> None:
+        job, detector = self.pipeline()
+        assert len(detector.due(job.now_ns + 31 * NS_PER_S)) == 1
+        detector.feed(0, Batch(closed=[call.record_id for call in job.logs[0].collectives]))
+        job.point_to_point(2, 0, sent=False, done=False)
+        for event in followed(events_of(job, 0)):
+            detector.feed(0, event)
+        assert detector.due(job.now_ns + 60 * NS_PER_S) == []
+
+    def test_a_work_that_stays_open_hides_no_later_hang(self) -> None:
+        """Rank 0 does not wait for it any more: its thread has gone on."""
+        job, detector = self.pipeline()
+        assert len(detector.due(job.now_ns + 31 * NS_PER_S)) == 1
+        job.now_ns += 100 * NS_PER_S
+        job.call(only={0, 2}, done=False)
+        for rank in (0, 2):
+            for event in followed(events_of(job, rank)):
+                detector.feed(rank, event)
+        (report,) = detector.due(job.now_ns + 31 * NS_PER_S)
+        assert report.stall.never_came == (1,) and "all_reduce" in report.text
+
+    def test_the_next_attempt_has_its_own(self) -> None:
+        job, detector = self.pipeline()
+        assert len(detector.due(job.now_ns + 31 * NS_PER_S)) == 1
+        for rank in (0, 1):  # rank 2 is not started again
+            for event in followed(events_of(job, rank)):
+                detector.feed(rank, event, attempt=1)
+        assert len(detector.due(job.now_ns + 31 * NS_PER_S)) == 1
 
 
 class TestAskedAgainLater:

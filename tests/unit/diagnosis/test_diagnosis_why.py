@@ -117,11 +117,40 @@ class TestStopped:
         assert stopped.ranks == (2, 1)
         assert stopped.behind == (0,)
 
-    def test_both_of_a_circle(self) -> None:
-        stops = diagnose(evidence(circle_of_waits())).verdicts
+    def test_a_circle_is_told_once(self) -> None:
+        stopped = only(diagnose(evidence(circle_of_waits())), Stopped)
 
-        assert {stop.absent[0].how for stop in stops if isinstance(stop, Stopped)} == {How.WAITS_ELSEWHERE}
-        assert len(stops) == 2
+        assert stopped.certainty is Certainty.CERTAIN and sorted(stopped.ranks) == [0, 1]
+        assert stopped.text == (
+            "ranks 0 and 1 wait for each other for 60.0 s: rank 0 in all_reduce, group a #0, 0.1 and "
+            "rank 1 in all_reduce, group b #0, 0.1"
+        )
+        assert [line.partition(":")[0] for line in stopped.lines] == ["rank 0 at 0.1", "rank 1 at 0.1"]
+        assert stopped.behind == ()
+
+    def test_a_pipeline_that_leaves_out_a_message(self) -> None:
+        """Rank 1 waits for the message that rank 2 leaves out, and rank 2 for the next one of rank 1."""
+        job = Job(3)
+        job.steps(2)
+        job.point_to_point(1, 0, sent=False, done=False)
+        job.point_to_point(2, 1, sent=False, done=False)
+        job.point_to_point(1, 2, sent=False, done=False)
+
+        stopped = only(diagnose(evidence(job)), Stopped)
+
+        assert stopped.text.startswith(
+            "ranks 1 and 2 wait for each other for 60.0 s: rank 1 in recv, group world 2 to 1"
+        )
+
+    def test_two_that_wait_for_one_are_told_once(self) -> None:
+        job = Job(3)
+        job.steps(2)
+        job.point_to_point(1, 0, sent=False, done=False)
+        job.point_to_point(1, 2, sent=False, done=False)
+
+        stopped = only(diagnose(evidence(job)), Stopped)
+
+        assert stopped.ranks == (1, 0) and stopped.behind == (2,)
 
     def test_a_message_that_was_never_sent(self) -> None:
         job = Job(2)
