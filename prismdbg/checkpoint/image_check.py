@@ -40,6 +40,7 @@ _KERNEL_TEXTS = re.compile(
 _DEVICES = re.compile(r"/dev/(null|zero|full|random|urandom|tty|ptmx|pts/[0-9]+|pts/ptmx|shm/.*|shm|nvidia[^/]*)")
 _DEVICE_MODES = (0o020000, 0o060000)  # S_IFCHR, S_IFBLK
 _LINK_MODE, _MODE_MASK = 0o120000, 0o170000
+_LOCKS = (1, 2, 4)  # criu/include/file-lock.h: FL_POSIX, FL_FLOCK, FL_OFD; the other one is FL_LEASE
 _PAGE_BYTES = 4096
 _HINT = "fetch the capsule again: this copy was altered"
 
@@ -54,6 +55,8 @@ def check_images(criu: Criu, images: Path, *, contents: Path) -> None:
     for entry in load_image(criu, images / "files.img"):
         if what := refusal(entry, pids):
             _refuse(what)
+    if (locks := images / "filelocks.img").exists() and any(is_lease(lock) for lock in load_image(criu, locks)):
+        _refuse("contains a lease of a file, which delays every other program that writes it")
     for path in contents.glob("ghost-file-*.img"):
         _check_ghost(path.name, first_entry(criu, path))
     _check_parts(images)
@@ -98,6 +101,10 @@ def refusal(file: Entry, pids: Collection[int]) -> str:
 def _is_kernel_text(name: str, pids: Collection[int]) -> bool:
     found = _KERNEL_TEXTS.fullmatch(name)
     return found is not None and (not (pid := found["pid"]) or int(pid) in pids)
+
+
+def is_lease(lock: Entry) -> bool:
+    return int(lock["flag"]) not in _LOCKS
 
 
 def opened_names(files: Iterable[Entry]) -> frozenset[str]:

@@ -93,12 +93,14 @@ REFUSED: Mapping[str, Numbers] = {
     "vserver": (236, None),
 }
 _CLONE, _CLONE3, _SOCKET, _PERSONALITY, _IOCTL = (56, 220), (435, 435), (41, 198), (135, 92), (16, 29)
+_FCNTL = (72, 25)
 LAST_KNOWN = 453  # map_shadow_stack; whatever a newer kernel has beyond does not exist for a rank
 
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _FAMILIES_REFUSED = (38, 40)  # AF_ALG, AF_VSOCK
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0x40000, 0xFFFFFFFF)  # the last one asks which it is
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+_LEASE = (1024,)  # F_SETLEASE: it delays whoever writes that file, also on the host, where it is the rank's user's
 
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _EPERM, _ENOSYS = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
@@ -141,6 +143,7 @@ def _program(machine: Machine) -> list[Instruction]:
     code += _if_number(_SOCKET[machine.column], _refuse_values(_FIRST, _FAMILIES_REFUSED))
     code += _if_number(_PERSONALITY[machine.column], _allow_values(_FIRST, _PERSONALITIES))
     code += _if_number(_IOCTL[machine.column], _refuse_values(_SECOND, _TERMINAL_INPUT))
+    code += _if_number(_FCNTL[machine.column], _refuse_values(_SECOND, _LEASE))
     for numbers in REFUSED.values():
         if (number := numbers[machine.column]) is not None:
             code += _if_number(number, [_return(_EPERM)])

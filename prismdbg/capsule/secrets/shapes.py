@@ -127,7 +127,7 @@ _SHAPES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
             r"(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----"
             # To its end, with headers such as `DEK-Info: AES-128-CBC`; of a text that was cut what looks like a key's.
             r"(?:(?:[^-]|-(?!----)){0,20000}+-----END [A-Z ]*-----"
-            r"|(?:(?:\s|\\[nr]|\| ){1,80}+[A-Za-z0-9+/=]{16,}+){1,400}+)?)",
+            r"|(?:(?:\s|\\[nr]|\| ){1,80}+(?:[A-Z][A-Za-z-]{1,30}: [^\n\\]{0,200}+|[A-Za-z0-9+/=]{16,}+)){1,400}+)?)",
         ),
         ("age identity", "age-secret-key-1", r"(AGE-SECRET-KEY-1[A-Z0-9]{50,})"),
         ("Telegram bot", "api.telegram.org", r"(?i)api\.telegram\.org/bot([0-9]{6,}:[\w-]{20,})"),

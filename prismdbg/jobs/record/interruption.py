@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.diagnosis.failures import has_failed, was_outlived
 from prismdbg.errors import INTERRUPTED
 from prismdbg.jobs.record.deaths import ASKED, Death
+from prismdbg.jobs.storage.run_files import whole_incidents
 from prismdbg.jobs.storage.run_folder import attempt_of
 from prismdbg.log.rank_log import columns_of
 
@@ -33,13 +35,16 @@ class _End:
 def interrupted_at(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], attempt: int) -> int | None:
     """Nanoseconds since 1970; None where the job was not told to end.
 
-    The supervisor knows what reached itself. Where the launcher alone was told, its ranks ended first and all of them
-    of that signal; a rank that was ended alone is one that failed, and one whose end is not known may be. That a
-    rank lost a peer does not make it one of those that were told.
+    The supervisor knows what reached itself; a death that it has reported before is none of these ends. Where the
+    launcher alone was told, its ranks ended first and all of them of that signal; a rank that was ended alone is one
+    that failed, and one whose end is not known may be. That a rank lost a peer does not make it one of those that were
+    told.
     """
     ends = sorted(_ends(supervisor, logs, attempt), key=lambda end: end.wall_ns)
     if told := _number(supervisor.get("interrupted"), "wall_ns"):
-        asked = [death.wall_ns for death in deaths_of(supervisor, attempt).values() if death.signal in ASKED]
+        alone = _reported_dead(supervisor, attempt)
+        deaths = [(rank, death) for rank, death in deaths_of(supervisor, attempt).items() if rank not in alone]
+        asked = [death.wall_ns for _, death in deaths if death.signal in ASKED]
         return told_since(told, (*asked, *(end.wall_ns for end in ends if end.signal == signal.SIGINT)))
     if not ends or any(end.signal is None for end in ends):
         return None
@@ -53,6 +58,12 @@ def interrupted_at(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], a
     else:
         alone = bool(others) and not together
     return None if alone else first.wall_ns
+
+
+def _reported_dead(supervisor: Mapping[str, Any], attempt: int) -> set[int]:
+    """Ranks whose end the supervisor has reported as a death, before it was told itself."""
+    lost = [one for one in whole_incidents(supervisor) if one.get("kind") == IncidentKind.LOST]
+    return {int(rank) for one in lost if one.get("attempt", 0) == attempt for rank in one.get("ranks", ())}
 
 
 def told_together(

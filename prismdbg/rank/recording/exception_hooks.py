@@ -39,7 +39,8 @@ from prismdbg.rank.recording.program_exit import ExitCode
 # Of an exception as it is noted: a record of the log has 2 MiB, JSON makes up to six bytes of a character, and the
 # program ends only when the text has been searched for secrets.
 MOST_TEXT, MOST_LINES, MOST_LINE = 32 << 10, 250, 1000
-_MOST_SEARCHED = 2 * MOST_TEXT  # what a secret is told by may stand behind what is kept of it
+# What a secret is told by may stand behind what is kept of it.
+_MOST_SEARCHED, _MOST_OF_LINE = 2 * MOST_TEXT, 8 << 10  # of the message and the last line, and of any other line
 # Of the lines of messages and notes that are searched together, for secrets of several lines. An older one is masked.
 MOST_TOGETHER = 64 * MOST_TEXT
 _MOST_BEFORE = 24 << 10  # of lines that are not kept: a private key may begin there
@@ -74,12 +75,13 @@ def describe(error: BaseException) -> dict[str, Any]:
     # The newest lines; the last one of them may hold the whole text.
     every = traceback.format_exception(error, limit=-MOST_LINES)[-(MOST_LINES + _MOST_BEFORE) :]
     lines, parts = every[-MOST_LINES:], _parts(every)[-MOST_LINES:]
-    found = {line: tuple(found_in(line[:_MOST_SEARCHED])) for line in (text, *lines)}
+    most_of = {**dict.fromkeys(lines, _MOST_OF_LINE), text: _MOST_SEARCHED, lines[-1]: _MOST_SEARCHED}
+    found = {line: tuple(found_in(line[:size])) for line, size in most_of.items()}
     known = known_values(os.environ, sys.orig_argv)
     elsewhere = _Elsewhere(_worth_a_look(found.values(), filter(None, parts)))
 
     def bounded(line: str, most: int, parts: Sequence[Found] | None = ()) -> str:
-        searched = line[:_MOST_SEARCHED]
+        searched = line[: most_of[line]]
         own = spans(searched, known, lambda _: (*found[line], *(parts or ())))
         end = _end_of_shown(own, most)  # the rest of a long line is not searched for the secrets of other lines
         others = None if parts is None else elsewhere.places(searched, end)
@@ -115,12 +117,12 @@ def _parts(every: Sequence[str]) -> list[list[Found] | None]:
     while end > max(oldest, 0):
         start = end
         while start > 0 and _OWN_WORDS.match(every[start - 1]) is None:
-            size = min(len(every[start - 1]), _MOST_SEARCHED)
+            size = min(len(every[start - 1]), _most_of(every, start - 1))
             left, before = left - size, before - size * (start <= oldest)
             if left < 0 or before < 0:
                 break
             start -= 1
-        parts[start:end] = parts_in([_whole_line(line) for line in every[start:end]], found_in)
+        parts[start:end] = parts_in([_whole_line(every, at) for at in range(start, end)], found_in)
         if left < 0:
             for at in range(max(oldest, 0), start):
                 parts[at] = None if _OWN_WORDS.match(every[at]) is None else []
@@ -129,8 +131,13 @@ def _parts(every: Sequence[str]) -> list[list[Found] | None]:
     return parts
 
 
-def _whole_line(line: str) -> str:
-    return line if len(line) <= _MOST_SEARCHED else line[: _MOST_SEARCHED - 1] + "\n"
+def _most_of(every: Sequence[str], at: int) -> int:
+    return _MOST_SEARCHED if at == len(every) - 1 else _MOST_OF_LINE
+
+
+def _whole_line(every: Sequence[str], at: int) -> str:
+    line, most = every[at], _most_of(every, at)
+    return line if len(line) <= most else line[: most - 1] + "\n"
 
 
 def _worth_a_look(found: Iterable[Iterable[Found]], parts: Iterable[Iterable[Found]]) -> tuple[str, ...]:

@@ -74,6 +74,21 @@ def test_a_name_that_leads_to_what_the_starter_has_open_is_refused(
         assert f"names the file '{name}'" in said.out + said.err
 
 
+def test_a_lease_is_refused(nan_with_checkpoints: Taken, tmp_path: Path) -> None:
+    """By it the rank would delay every program of this machine that writes the file."""
+    from tests.fuzz.process_image import packed
+
+    for kind, code in ((2, 0), (8, 3)):  # FL_FLOCK, FL_LEASE
+        capsule = shutil.copytree(nan_with_checkpoints.capsule, tmp_path / f"{kind}", copy_function=os.link)
+        locks = capsule / layout.CHECKPOINT / "filelocks.img"
+        locks.touch()
+        lock = {"flag": kind, "type": 0, "pid": 1, "fd": 0, "start": 0, "len": 0}
+        replace_file(capsule, locks, packed("FILE_LOCKS", [lock]))
+        said = prismdbg("verify", capsule)
+        assert said.code == code, said
+        assert ("contains a lease of a file" in said.out + said.err) is (code == 3)
+
+
 def test_what_the_images_name_is_what_the_starter_looks_at(
     nan_with_checkpoints: Taken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

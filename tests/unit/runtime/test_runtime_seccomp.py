@@ -12,7 +12,7 @@ from prismdbg.runtime.seccomp_filter import MACHINES, REFUSED, rank_filter
 
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 COLUMNS = {"x86_64": 0, "aarch64": 1}
-CLONE, SOCKET, PERSONALITY, IOCTL = (56, 220), (41, 198), (135, 92), (16, 29)
+CLONE, SOCKET, PERSONALITY, IOCTL, FCNTL = (56, 220), (41, 198), (135, 92), (16, 29), (72, 25)
 
 
 def run(machine: str, number: int, *arguments: int, audit: int = 0) -> int:
@@ -59,6 +59,7 @@ def test_arguments_decide(machine: str) -> None:
     assert run(machine, PERSONALITY[column], 0x0400000) == refused
     assert run(machine, IOCTL[column], 1, 0x5401) == ALLOW
     assert run(machine, IOCTL[column], 0, 0x5412) == refused
+    assert [run(machine, FCNTL[column], 3, command) for command in (0, 1, 6, 38, 1024)] == [ALLOW] * 4 + [refused]
 
 
 @pytest.mark.parametrize("machine", MACHINES)

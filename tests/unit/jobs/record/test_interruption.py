@@ -75,6 +75,14 @@ def test_whether_the_job_was_told_to_end(
     assert at(interrupted_at(supervisor(deaths, told_ms), job(exits).logs, 0)) == expected
 
 
+@pytest.mark.parametrize(("reported", "told_ms"), [(0, 600 - TOGETHER_MS), (1, -TOGETHER_MS)])
+def test_a_death_that_was_reported_before_the_supervisor_was_told_is_no_part_of_it(reported: int, told_ms: int) -> None:
+    """The attempt in which it was reported: another one says nothing of this."""
+    told = supervisor([(1, 0, SIGTERM)], told_ms=600)
+    told["incidents"] = [{"kind": "lost", "ranks": [1], "attempt": reported, "text": "rank 1 died"}]
+    assert at(interrupted_at(told, job(raises={0: 10}).logs, 0)) == told_ms
+
+
 def test_a_rank_that_raised_first_is_the_cause() -> None:
     deaths: Deaths = [(0, 60, SIGTERM), (2, 61, SIGTERM)]
     assert interrupted_at(supervisor(deaths), job(raises={1: 0}).logs, 0) is None
