@@ -23,6 +23,7 @@ from prismdbg.diagnosis.stalls import Stall, Wait, causes, find_stalls
 from prismdbg.diagnosis.wording import and_list, place, rank_list
 from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
+from prismdbg.model.plurals import counted
 
 NS_PER_S = 1_000_000_000
 LONGER_THAN_BEFORE = 3  # times the longest of the last intervals
@@ -33,13 +34,16 @@ FIRST_COLLECTIVES = 32  # the start of a job that marks no steps
 GAPS_REMEMBERED = GAPS_KEPT  # between two collectives of one thread, of each rank
 
 
-@dataclass(frozen=True, slots=True)
-class _Stood:
-    """A wait in a hang that was reported, and when its thread had last issued anything."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """A hang that was reported. lasts: the last call of each rank that waited in it or never came, at that time."""
 
-    wait: Wait
-    issued_ns: int
+    attempt: int
+    waits: tuple[Wait, ...]
+    lasts: Mapping[int, Collective | None]
 
+
+MOST_OTHERS = 4  # of the causes that stand at the same time, in a report
 
 _Key = tuple[tuple[int, ...], int, CollectiveKey]  # members, attempt, key
 
@@ -74,9 +78,14 @@ class HangReport:
 
     @property
     def never_came(self) -> tuple[int, ...]:
-        """Into this stall, or into others that stand at the same time."""
-        stalls = (self.stall, *self.circle, *(stall for other in self.others for stall in (other.stall, *other.circle)))
+        """Into this stall, or into others that stand at the same time and are told."""
+        stalls = (*self.stalls, *(stall for other in self.others[:MOST_OTHERS] for stall in other.stalls))
         return tuple(dict.fromkeys(rank for stall in stalls for rank in stall.never_came))
+
+    @property
+    def stalls(self) -> tuple[Stall, ...]:
+        """That of the cause; all of a circle."""
+        return self.circle or (self.stall,)
 
     @property
     def _kinds(self) -> list[dict[int, Collective]]:
@@ -93,7 +102,9 @@ class HangReport:
 
     @property
     def text(self) -> str:
-        return "; at the same time ".join([self._text(), *(other._text() for other in self.others)])
+        shown = [self._text(), *(other._text() for other in self.others[:MOST_OTHERS])]
+        more = len(self.others) - MOST_OTHERS
+        return "; at the same time ".join([*shown, *([f"{counted(more, 'more call')} hung"] if more > 0 else [])])
 
     def _text(self) -> str:
         stall, call, waited = self.stall, self.stall.first.collective, f"{self.waited_ns / NS_PER_S:.0f} s"
@@ -186,15 +197,15 @@ def _difference(begun_ns: int, ended_ns: int) -> int:
 
 
 class HangDetector:
-    """`feed` with every event of every rank, then ask what is `due`. Each hang is reported once: whatever begins in the
-    same attempt while it stands is part of it."""
+    """`feed` with every event of every rank, then ask what is `due`. Each hang is reported once: who waits for a rank
+    that hangs in it, also from later on, is part of it while that rank issues nothing."""
 
     def __init__(self, bound_ns: int) -> None:
         self._bound_ns = bound_ns
         self._ranks: dict[int, Progress] = {}
         self._attempts: dict[int, int] = {}
         self._reported: set[_Key] = set()
-        self._standing: list[tuple[int, _Stood]] = []  # by attempt, waits of hangs that were reported
+        self._told: list[_Told] = []
         self._said_slow: set[_Key] = set()
         self._pace = Pace()
 
@@ -221,50 +232,67 @@ class HangDetector:
             self._ranks[rank].has_died = True
 
     def due(self, now_ns: int, busy: Busy = IDLE) -> list[HangReport]:
-        """Hangs whose longest wait has reached what is needed, causes only. `now_ns` is CLOCK_MONOTONIC."""
+        """Hangs whose longest wait has reached what is needed, causes only; several of an attempt are one report.
+        `now_ns` is CLOCK_MONOTONIC."""
         stalls = self._stalls(now_ns)
-        self._add_to_standing(stalls)
-        reports = self._waiting(stalls, now_ns)
-        due: dict[int, HangReport] = {}  # by attempt
-        for report in reports:
-            attempt = self._attempt(report.stall)
-            has_waited = report.waited_ns >= self._needed_ns(report.stall, busy)
-            if has_waited and self._key(report.stall) not in self._reported and attempt not in due:
-                others = (each for each in reports if each is not report and self._attempt(each.stall) == attempt)
-                due[attempt] = replace(report, others=tuple(others))
-        for attempt in due:
-            self._stand([stall for stall in stalls if self._attempt(stall) == attempt])
-        return list(due.values())
+        found: dict[int, list[HangReport]] = {}  # by attempt
+        for report in self._untold(stalls, now_ns):
+            if report.waited_ns >= self._needed_ns(report.stall, busy):
+                found.setdefault(self._attempt(report.stall), []).append(report)
+        for attempt, reports in found.items():
+            self._tell(attempt, reports)
+        return [replace(first, others=tuple(others)) for first, *others in found.values()]
 
-    def _add_to_standing(self, stalls: list[Stall]) -> None:
-        self._standing = [(attempt, stood) for attempt, stood in self._standing if self._still_stands(attempt, stood)]
-        attempts = {attempt for attempt, _ in self._standing}
-        self._stand([s for s in stalls if self._attempt(s) in attempts or self._key(s) in self._reported])
-
-    def _stand(self, stalls: list[Stall]) -> None:
-        known = {id(stood.wait.collective) for _, stood in self._standing}
-        self._reported |= {self._key(stall) for stall in stalls}
-        self._standing += [
-            (self._attempt(stall), _Stood(wait, self._ranks[wait.rank].went_on_after(wait.collective)))
-            for stall in stalls
-            for wait in stall.waits
-            if id(wait.collective) not in known
+    def _untold(self, stalls: list[Stall], now_ns: int) -> list[HangReport]:
+        """But for those of which a report told, and those that wait for ranks that hang there still."""
+        self._told = [one for one in self._told if self._hang_in(one)]
+        hanging: dict[int, set[int]] = {}  # by attempt, ranks
+        for one in self._told:
+            hanging.setdefault(one.attempt, set()).update(self._hang_in(one))
+        return [
+            report
+            for report in self._waiting(stalls, now_ns)
+            if not self._reported & {self._key(stall) for stall in report.stalls}
+            and not self._waits_for(report.stall, hanging.get(self._attempt(report.stall), set()))
         ]
 
-    def _still_stands(self, attempt: int, stood: _Stood) -> bool:
-        """Whoever ended in it still counts. A work that nobody waits for may stay open while its thread goes on."""
-        rank, call = stood.wait.rank, stood.wait.collective
-        progress = self._ranks[rank]
-        is_open = self._attempts[rank] == attempt and progress.open.get(call.record_id) is call
-        return is_open and progress.went_on_after(call) == stood.issued_ns
+    @staticmethod
+    def _waits_for(stall: Stall, hanging: set[int]) -> bool:
+        """And for nobody else."""
+        return bool(stall.never_came) and hanging.issuperset(stall.never_came)
+
+    def _tell(self, attempt: int, reports: list[HangReport]) -> None:
+        for report in reports:
+            ranks = {rank for stall in report.stalls for rank in (*stall.waiting_ranks, *stall.never_came)}
+            self._reported |= {self._key(stall) for stall in report.stalls}
+            self._told.append(
+                _Told(
+                    attempt=attempt,
+                    waits=tuple(wait for stall in report.stalls for wait in stall.waits),
+                    lasts={rank: self._ranks[rank].last for rank in ranks},
+                )
+            )
+
+    def _hang_in(self, one: _Told) -> set[int]:
+        """Of its ranks those that have issued nothing since, while one of them still waits in it. Whoever ended in it
+        still counts."""
+        still = {rank for rank, last in one.lasts.items() if self._has_stayed(one.attempt, rank, last)}
+        waiting = {wait.rank for wait in one.waits if self._ranks[wait.rank].is_open(wait.collective)}
+        missing = one.lasts.keys() - {wait.rank for wait in one.waits}
+        return still & (waiting | missing) if still & waiting else set()
+
+    def _has_stayed(self, attempt: int, rank: int, last: Collective | None) -> bool:
+        known = self._ranks[rank].last
+        is_same = known is last or (known is not None and last is not None and known.record_id == last.record_id)
+        return self._attempts[rank] == attempt and is_same
 
     def slow(self, now_ns: int, busy: Busy = IDLE) -> list[HangReport]:
         """Waits that have reached the bound and are no hang yet; each is given once."""
         found = [
             report
-            for report in self._waiting(self._stalls(now_ns), now_ns)
+            for report in self._untold(self._stalls(now_ns), now_ns)
             if self._bound_ns <= report.waited_ns < self._needed_ns(report.stall, busy)
-            and self._key(report.stall) not in self._said_slow | self._reported
+            and self._key(report.stall) not in self._said_slow
         ]
         self._said_slow |= {self._key(report.stall) for report in found}
         return found
@@ -310,9 +338,7 @@ class HangDetector:
     def has_gone_on(self, report: HangReport) -> bool:
         """Whether nobody waits in that collective any more, as far as the events say: it completed, or the job was
         restarted. Whoever ended in it still counts."""
-        return not any(
-            self._ranks[wait.rank].open.get(wait.collective.record_id) is wait.collective for wait in report.stall.waits
-        )
+        return not any(self._ranks[wait.rank].is_open(wait.collective) for wait in report.stall.waits)
 
     def suspects(self, now_ns: int) -> bool:
         """Whether somebody has waited for half the bound, and who never came is not parked."""

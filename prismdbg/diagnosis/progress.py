@@ -81,6 +81,9 @@ class Progress:
         takes_any = (key.group, RECEIVE_ANY, -1, key.tag) in self._reached
         return takes_any or self._at(key.group, RECEIVE, key.source, key.tag) >= key.seq
 
+    def is_open(self, collective: Collective) -> bool:
+        return self.open.get(collective.record_id) is collective
+
     def went_on_after(self, collective: Collective) -> int:
         """When the thread that issued it last issued anything."""
         return self._issued_ns.get(collective.thread_id, collective.time_created_ns)

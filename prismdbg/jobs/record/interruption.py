@@ -42,8 +42,8 @@ def interrupted_at(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], a
     """
     ends = sorted(_ends(supervisor, logs, attempt), key=lambda end: end.wall_ns)
     if told := _number(supervisor.get("interrupted"), "wall_ns"):
-        alone = _reported_dead(supervisor, attempt)
-        deaths = [(rank, death) for rank, death in deaths_of(supervisor, attempt).items() if rank not in alone]
+        dead = _reported_dead(supervisor, attempt)
+        deaths = [(rank, death) for rank, death in deaths_of(supervisor, attempt).items() if rank not in dead]
         asked = [death.wall_ns for _, death in deaths if death.signal in ASKED]
         return told_since(told, (*asked, *(end.wall_ns for end in ends if end.signal == signal.SIGINT)))
     if not ends or any(end.signal is None for end in ends):

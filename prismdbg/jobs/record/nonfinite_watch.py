@@ -287,7 +287,8 @@ class NonfiniteWatch:
             found = self._pending
             remark = f"; the gradient scaler skipped {counted(row, 'step')} in a row" if row else ""
         else:
-            self._forget_long_past(now_ns, usual_step_ns * max((each.gap for each in rows), default=1))
+            if _Step.LEFT_OVER not in became:  # else the next step, or the job's end, decides
+                self._forget_long_past(now_ns, usual_step_ns * max((each.gap for each in rows), default=1))
             return None
         self._told += 1
         if self._told == MOST_INCIDENTS:

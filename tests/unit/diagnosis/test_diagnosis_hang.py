@@ -491,6 +491,48 @@ class TestOneStallIsOneHang:
         assert len(detector.due(job.now_ns + 31 * NS_PER_S)) == 1
 
 
+class TestHangsThatHaveNothingToDoWithEachOther:
+    """One that was reported hides none for which others are the cause."""
+
+    def pairs(self, count: int, apart_s: int) -> tuple[Job, HangDetector]:
+        """Rank 0 waits for rank 1, and later on rank 2 for rank 3, and so forth."""
+        job = Job(2 * count)
+        for first in range(0, 2 * count, 2):
+            job.point_to_point(first + 1, first, sent=False, done=False)
+            job.now_ns += apart_s * NS_PER_S
+        return job, watch(job)
+
+    def test_each_is_told_when_it_is_due(self) -> None:
+        job, detector = self.pairs(2, 20)
+        began = job.now_ns - 40 * NS_PER_S
+        told = [detector.due(began + seconds * NS_PER_S) for seconds in (31, 49, 51, 500)]
+        assert [[report.ranks for report in reports] for reports in told] == [[(0, 1)], [], [(2, 3)], []]
+
+    def test_also_long_after_the_first(self) -> None:
+        job, detector = self.pairs(2, 500)
+        began = job.now_ns - 1000 * NS_PER_S
+        assert [report.ranks for report in detector.due(began + 31 * NS_PER_S)] == [(0, 1)]
+        assert [report.ranks for report in detector.due(began + 531 * NS_PER_S)] == [(2, 3)]
+
+    def test_who_waits_for_a_rank_that_goes_on_is_no_part_of_what_holds_that_rank_up_later(self) -> None:
+        """An evaluator waits for rank 0, which trains; then rank 0 waits for rank 1 without end."""
+        job = Job(3)
+        job.point_to_point(0, 2, sent=False, done=False)
+        detector = watch(job)
+        assert [report.ranks for report in detector.due(job.now_ns + 31 * NS_PER_S)] == [(2, 0)]
+        job.now_ns += 60 * NS_PER_S
+        job.point_to_point(1, 0, sent=False, done=False)
+        for event in followed(events_of(job, 0)):
+            detector.feed(0, event)
+        assert [report.ranks for report in detector.due(job.now_ns + 31 * NS_PER_S)] == [(0, 1)]
+
+    def test_of_many_at_once_a_few_are_told(self) -> None:
+        job, detector = self.pairs(40, 0)
+        (report,) = detector.due(job.now_ns + 31 * NS_PER_S)
+        assert len(report.ranks) == 6 and len(report.text) < 1000
+        assert report.text.endswith("; at the same time 35 more calls hung")
+
+
 class TestAskedAgainLater:
     """Where several supervisors first agree on who captures it."""
 

@@ -23,12 +23,12 @@ LATER = 5  # iterations
 class Gan:
     """Each iteration: the discriminator, whose optimizer ends the step, then the generator, in the step that begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, several: bool = True) -> None:
         self.watch = IncidentWatch(parse_triggers("nan"))
         self.now_ns, self.step, self.nth = 10**12, 0, 0
         self.wanted: list[Wanted] = []
         for folder in RANKS:
-            self.watch.feed(folder, Note("scaler", 1, {"several": True}), self.now_ns)
+            self.watch.feed(folder, Note("scaler", 1, {"several": several}), self.now_ns)
 
     def calls(self, sends: str = "") -> None:
         """`sends`: the ranks that send NaN or Inf; all receive it."""
@@ -82,6 +82,7 @@ def test_overflows_now_and_then_are_none() -> None:
     for _ in range(20):
         job.iterate(overflows=True)
         job.iterate(2)
+    job.iterate(LATER)
     assert job.told == [] and not job.watch.settling
 
 
@@ -175,3 +176,17 @@ def test_steps_that_take_long_are_not_held_too_long_together() -> None:
         job.look(LONGEST_HELD_NS // 3)
     job.iterate(LATER)
     assert job.told == [] and not job.watch.settling
+
+
+def test_what_may_be_left_over_is_told_at_the_jobs_end_however_long_no_step_follows() -> None:
+    """The rank hangs, say, in the next one: nothing says that the value was left over."""
+    job = Gan(several=False)
+    job.iterate(5, left=False)
+    for source in (SKIPPED, TAKEN):
+        job.calls("1")
+        job.first_optimizer(source)
+        job.look(STEP_NS)
+    job.look(2 * LONGEST_HELD_NS)
+    assert job.told == []
+    job.look(STEP_NS, ended=True)
+    assert job.told == [("1", "5.2")]
