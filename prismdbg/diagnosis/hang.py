@@ -50,17 +50,15 @@ _Key = tuple[tuple[int, ...], int, CollectiveKey]  # members, attempt, key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangReport:
-    """`stall` is the cause; `behind` are ranks that wait elsewhere, in consequence. circle: where ranks wait for each
-    other, all of their stalls. others: causes that stand at the same time. calls: of the members that have joined the
-    stall and not completed it. left: members that no longer wait in it. lasts: the last call of each rank that never
-    came or left."""
+    """`stall` is the cause. circle: where ranks wait for each other, all of their stalls. others: causes that became
+    due at the same time. calls: of the members that have joined the stall and not completed it. left: members that no
+    longer wait in it. lasts: the last call of each rank that never came or left."""
 
     stall: Stall
     waited_ns: int
     calls: Mapping[int, Collective] = field(default_factory=dict)
     left: tuple[int, ...] = ()
     lasts: Mapping[int, Collective] = field(default_factory=dict)
-    behind: tuple[Wait, ...] = ()
     circle: tuple[Stall, ...] = ()
     others: tuple[HangReport, ...] = ()
 
@@ -250,10 +248,10 @@ class HangDetector:
         for one in self._told:
             hanging.setdefault(one.attempt, set()).update(self._hang_in(one))
         return [
-            report
-            for report in self._waiting(stalls, now_ns)
-            if not self._reported & {self._key(stall) for stall in report.stalls}
-            and not self._waits_for(report.stall, hanging.get(self._attempt(report.stall), set()))
+            self._report(circle, now_ns)
+            for circle in causes(stalls)
+            if not self._reported & {self._key(stall) for stall in circle}
+            and not self._waits_for(circle[0], hanging.get(self._attempt(circle[0]), set()))
         ]
 
     @staticmethod
@@ -297,10 +295,7 @@ class HangDetector:
         self._said_slow |= {self._key(report.stall) for report in found}
         return found
 
-    def _waiting(self, stalls: list[Stall], now_ns: int) -> list[HangReport]:
-        return [self._report(circle, stalls, now_ns) for circle in causes(stalls)]
-
-    def _report(self, circle: tuple[Stall, ...], stalls: list[Stall], now_ns: int) -> HangReport:
+    def _report(self, circle: tuple[Stall, ...], now_ns: int) -> HangReport:
         stall = circle[0]
         joined = self._joined(stall)
         gone = {*joined, *stall.never_came, *stall.unknown}
@@ -312,7 +307,6 @@ class HangDetector:
             calls=joined,
             left=left,
             lasts={rank: last for rank, last in lasts.items() if last is not None},
-            behind=tuple(wait for other in stalls if other not in circle for wait in other.waits),
             circle=circle if len(circle) > 1 else (),
         )
 
