@@ -23,6 +23,7 @@ from prismdbg.jobs.replay.silence import BOUNDED, recorded_silence
 from prismdbg.jobs.replay.verdict import (
     AS_RECORDED,
     AT_END,
+    Decision,
     End,
     Outcome,
     Recorded,
@@ -292,6 +293,8 @@ def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> No
     there = recorded(capsule, log, span, stopped)
     seen = as_redacted(there, _seen(verdict, span))
     decision = decide(there, seen)
+    if decision.outcome in AS_RECORDED and verdict.end is not End.UNTIL and until and until > manifest.moment_b:
+        decision = Decision(Outcome.INCONCLUSIVE, f"{until}, an operator after the last collective, was not reached")
     verdict.outcome, verdict.why = decision.outcome, decision.why
     verdict.is_covered = not seen.missing
     if verdict.end in AT_END and verdict.is_covered:
@@ -395,7 +398,7 @@ def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: 
     manifest, notes = capsule.manifest, []
     if verdict.end is End.UNTIL and verdict.moment != str(until):
         notes.append(f"this run has no moment {until}: the replay stopped at {verdict.moment}")
-    elif until is not None and verdict.end is not End.UNTIL:
+    elif until is not None and verdict.end is not End.UNTIL and until <= manifest.moment_b:
         notes.append(f"{until} was not reached: the replay ended before it, at {verdict.moment}")
     if verdict.strength.collectives:
         notes.append(

@@ -59,7 +59,10 @@ def facts_of(story: Message, capsule: Capsule, now: Mapping[str, str], runtime: 
         missing=tuple(taken_out) if capsule.manifest.origin.starts_program else (),
         recorded=recorded_surroundings(capsule),
         now=now,
-        unknown_seeds=tuple(name.partition(".")[0] for name in MODULES if name not in seeds and name != "numpy.random"),
+        unknown_seeds=(
+            *(name.partition(".")[0] for name in MODULES if name not in seeds and name != "numpy.random"),
+            *(f"torch on {kind}" for kind in capsule.manifest.device_kinds if kind != "cpu"),
+        ),
         calls=source_calls({file.path: _text(content_path(capsule, file)) for file in sources[:MOST_SOURCES]}),
     )
 

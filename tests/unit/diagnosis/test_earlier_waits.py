@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from tiny_log import write_training
 
 from prismdbg.diagnosis.earlier_waits import EarlierStraggler, find_earlier_waits
@@ -61,6 +62,13 @@ def test_on_a_device_a_summary_has_no_waits(tmp_path: Path) -> None:
 def test_only_steps_that_all_ranks_have_count(tmp_path: Path) -> None:
     early, late = summary([40] * 12), summary([2] * 12, first=5)
     assert find_earlier_waits(evidence(tmp_path, [early, late])) == []  # 7 steps are too few
+
+
+def test_steps_in_which_a_rank_was_parked_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = evidence(tmp_path, [summary([40] * 60 + [5] * 12), summary([2] * 60 + [5] * 12)])
+    assert len(find_earlier_waits(found)) == 1
+    monkeypatch.setattr(Evidence, "parked_steps", lambda _: frozenset(range(60)))
+    assert find_earlier_waits(found) == []
 
 
 def test_turns_little_time_and_missing_ranks_say_nothing(tmp_path: Path) -> None:

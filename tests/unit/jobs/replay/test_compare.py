@@ -574,6 +574,24 @@ def test_what_stops_on_its_way_is_compared_up_to_there(tmp_path: Path, monkeypat
     assert verdict.outcome is Outcome.INCONCLUSIVE
 
 
+@pytest.mark.parametrize(
+    ("until", "outcome"),
+    [
+        (replace(IMAGE.moment_b, op=9), Outcome.INCONCLUSIVE),
+        (IMAGE.moment_b, Outcome.IDENTICAL),
+        (None, Outcome.IDENTICAL),
+    ],
+)
+def test_an_operator_after_the_last_collective_that_was_not_reached_was_not_compared(
+    until: Moment | None, outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may not exist."""
+    verdict = judged(tmp_path, monkeypatch, {**END, "tally": ALL}, incident=REQUEST, until=until)
+    assert verdict.outcome is outcome
+    is_said = verdict.why == f"{until}, an operator after the last collective, was not reached"
+    assert is_said is (outcome is Outcome.INCONCLUSIVE)
+
+
 def test_what_stops_before_its_incident_does_not_say_that_it_occurs_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
