@@ -34,7 +34,7 @@ _NAMESPACES = ("pid_ns_id", "net_ns_id", "ipc_ns_id", "uts_ns_id", "mnt_ns_id", 
 _KERNEL_TEXTS = re.compile(
     r"/proc/((self|(?P<pid>[0-9]+))/(stat|statm|status|maps|smaps|smaps_rollup|schedstat|io|limits|cgroup|mountinfo"
     r"|mounts|net/dev)"
-    r"|stat|meminfo|cpuinfo|loadavg|uptime|version|vmstat|filesystems|diskstats|pressure/(cpu|io|memory)|net/dev)"
+    r"|stat|meminfo|cpuinfo|loadavg|uptime|version|vmstat|filesystems|locks|diskstats|pressure/(cpu|io|memory)|net/dev)"
     r"|/sys/(devices/(system|virtual)|fs/cgroup|class|bus)/.*"
 )
 _DEVICES = re.compile(r"/dev/(null|zero|full|random|urandom|tty|ptmx|pts/[0-9]+|pts/ptmx|shm/.*|shm|nvidia[^/]*)")

@@ -222,7 +222,14 @@ def test_an_image_without_credentials_is_damaged(folder: Path, monkeypatch: pyte
 
 def test_descriptors_that_no_restore_opens_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of processes that are not in the image, and those for which the capsule would be refused."""
-    paths = {21: "/proc/4242/stat", 22: "/proc/7/stat", 23: "/proc/meminfo", 24: "/proc/9/maps", 25: "/proc/kcore"}
+    paths = {
+        21: "/proc/4242/stat",
+        22: "/proc/7/stat",
+        23: "/proc/meminfo",
+        26: "/proc/locks",
+        24: "/proc/9/maps",
+        25: "/proc/kcore",
+    }
     image: dict[str, list[dict[str, Any]]] = {
         "pstree.img": IMAGE["pstree.img"],
         "ids-7.img": [{"files_id": 2}],
@@ -244,6 +251,7 @@ ASKS_FOR_MORE: dict[str, dict[str, list[dict[str, Any]]]] = {
     "inotify-wd.img": {"inotify-wd.img": []},
     "fanotify-mark.img": {"fanotify-mark.img": []},
     "ext-files.img": {"ext-files.img": []},
+    "a lease of a file": {"filelocks.img": [{"flag": 2}, {"flag": 8}]},
     "unheard-of.img": {"unheard-of.img": []},
     "device file": {"ghost-file-1.img": [{"mode": 0o060600, "rdev": 0xFE00}]},
     "or a link": {"ghost-file-1.img": [{"mode": 0o120777}]},

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from tiny_log import TinyLog
 
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.errors import CheckpointError
 from prismdbg.jobs.capture import capture
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.model.moment import Moment
@@ -116,3 +119,30 @@ def test_a_name_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     taken.write_text("mine")
     assert main.run(["capture", str(run.path), "--rank", "0", "-o", str(taken)]) == ExitCode.USAGE
     assert taken.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("unrestorable", "is_taken"), [([()], True), ([("a",), ()], True), ([("a",), ("a", "b")], False)]
+)
+def test_an_image_that_no_replay_could_restore_is_taken_once_more(
+    unrestorable: list[tuple[str, ...]], is_taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one stays nowhere: the second attempt has its folder for itself."""
+    taken = [SimpleNamespace(report=SimpleNamespace(unrestorable=left)) for left in unrestorable]
+    given, said, images = iter(taken), list[str](), tmp_path / "images"
+
+    def take(_engine: object, _folder: object, into: Path, *_: object) -> object:
+        into.mkdir()
+        return next(given)
+
+    monkeypatch.setattr(capture.choice, "find", lambda: None)
+    monkeypatch.setattr(capture, "_take_once", take)
+    monkeypatch.setattr(capture, "socket_of", lambda folder: folder)
+    monkeypatch.setattr(capture, "alone_with_rank", lambda *_, **__: nullcontext())
+    if is_taken:
+        assert capture.take_image(tmp_path / "3", images, said.append) is taken[-1]
+    else:
+        with pytest.raises(CheckpointError, match=r"cannot be checkpointed: it has files open .*: a, b"):
+            capture.take_image(tmp_path / "3", images, said.append)
+    assert images.exists() is is_taken and next(given, None) is None
+    assert len(said) == len(taken) - 1 and all("a, which no replay can restore; taking another" in one for one in said)
