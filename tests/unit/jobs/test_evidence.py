@@ -319,14 +319,28 @@ class TestAJobThatWasToldToEnd:
         assert (first.kind, first.text) == ("incident", "nan: rank 1 sends the first NaN")
 
     @pytest.mark.parametrize("kept", [{"capsules": ["lost-rank1-0.2"]}, {"evidence": ["evidence-rank1"]}, {}])
-    def test_a_death_that_was_captured_stays(self, kept: dict[str, list[str]], tmp_path: Path) -> None:
-        """It was seen before the supervisor knew that the job is to end."""
+    def test_a_death_that_was_reported_stays(self, kept: dict[str, list[str]], tmp_path: Path) -> None:
+        """It was seen before the supervisor knew that the job is to end, whether anything was kept of it or not."""
         for name in ("0", "1"):
             rank_folder(tmp_path, name)
         lost = {"kind": "lost", "text": "rank 1 was killed", "moment": "0.2", "ranks": [1], "attempt": 0, **kept}
         died = [{"rank": "1", "wall_ns": TOLD_NS - 10**8, "signal": SIGTERM}]
         told = {"signal": 15, "wall_ns": TOLD_NS}
         supervisor(tmp_path, exit_code=1, incidents=[lost], how_they_died=died, interrupted=told)
+
+        found = [verdict.text for verdict in diagnose(gather(tmp_path)).verdicts]
+
+        assert found == ["rank 1 died without an error message: killed by SIGTERM"]
+
+    @pytest.mark.parametrize("kept", [{"capsules": ["lost-rank1-0.2"]}, {"evidence": ["evidence-rank1"]}, {}])
+    def test_where_the_launcher_alone_was_told_only_a_death_that_was_captured_stays(
+        self, kept: dict[str, list[str]], tmp_path: Path
+    ) -> None:
+        for name in ("0", "1"):
+            rank_folder(tmp_path, name)
+        lost = {"kind": "lost", "text": "rank 1 was killed", "moment": "0.2", "ranks": [1], "attempt": 0, **kept}
+        died = [{"rank": rank, "wall_ns": TOLD_NS + ns, "signal": SIGTERM} for rank, ns in (("1", 0), ("0", 10**6))]
+        supervisor(tmp_path, exit_code=1, incidents=[lost], how_they_died=died, interrupted={})
 
         found = [verdict.text for verdict in diagnose(gather(tmp_path)).verdicts]
 
