@@ -32,6 +32,7 @@ MOST_FACTOR = 10  # times the bound: whatever the past was, then it is a hang
 STEPS_REMEMBERED = 32  # of each rank
 FIRST_COLLECTIVES = 32  # the start of a job that marks no steps
 GAPS_REMEMBERED = GAPS_KEPT  # between two collectives of one thread, of each rank
+MOST_OTHERS = 4  # of the causes that stand at the same time, in a report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +43,6 @@ class _Told:
     waits: tuple[Wait, ...]
     lasts: Mapping[int, Collective | None]
 
-
-MOST_OTHERS = 4  # of the causes that stand at the same time, in a report
 
 _Key = tuple[tuple[int, ...], int, CollectiveKey]  # members, attempt, key
 

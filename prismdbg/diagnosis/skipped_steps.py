@@ -9,18 +9,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from prismdbg.capsule.log import notes
 from prismdbg.capsule.log.events import Note, StepMark
 from prismdbg.capsule.log.format import StepSource
-from prismdbg.capsule.log.notes import SKIPPED
 from prismdbg.log.columns import Bools, LogColumns
 
 LEFT_OVER_STEPS = 8  # in which gradients of a skipped step may be sent again, at least
 
 
+def may_be_left(steps: int, gap: int) -> bool:
+    """Whether gradients of an optimizer that was skipped may not have been set to zero in so many steps since. gap: the
+    most steps from one in which it was due to the next."""
+    return steps <= max(2 * gap, LEFT_OVER_STEPS)
+
+
 def skipped(log: LogColumns) -> set[int]:
     """Steps with gradients that a gradient scaler kept from an optimizer."""
     return skipped_first(log) | {
-        note.data["step"] for note in log.notes if note.kind == SKIPPED and note.data["step"] is not None
+        note.data["step"] for note in log.notes if note.kind == notes.SKIPPED and note.data["step"] is not None
     }
 
 
@@ -84,12 +90,12 @@ def _left_overs(log: LogColumns) -> tuple[set[int], set[int]]:
                 is_skipped = event.source is StepSource.SKIPPED_BY_SCALER
                 if is_skipped or any(row.may_be_left(begun) for row in rows.values()):
                     may_hold.add(step)
-            case Note(kind="skipped"):
+            case Note(kind=notes.SKIPPED):
                 may_hold.add(step)
                 optimizer, of = event.data.get("optimizer"), event.data["step"]
                 if optimizer is not None and of is not None:
                     rows.setdefault(optimizer, _Row()).add(of, begun)
-            case Note(kind="taken"):
+            case Note(kind=notes.TAKEN):
                 rows.pop(event.data["optimizer"], None)
     return may_hold, {of for row in rows.values() for of in row.steps}
 
@@ -109,4 +115,4 @@ class _Row:
         self.begun = begun
 
     def may_be_left(self, begun: int) -> bool:
-        return begun - self.begun <= max(2 * self.gap, LEFT_OVER_STEPS)
+        return may_be_left(begun - self.begun, self.gap)

@@ -20,6 +20,7 @@ def is_incident(kind: str) -> str:
 PARTS = "parts"  # of an uneven all-to-all: bytes to and from each member
 DECISIONS = "decisions"  # of an emulated rank: lines that decide by what may rest on synthesized data
 SKIPPED = "skipped"  # another optimizer than the first, by a gradient scaler, of whose step's mark it is not told
+TAKEN = "taken"  # a step of such an optimizer, the first since
 SHAPING = "shaping"  # counts that an emulated rank was given and no peer computed from the job's own values
 
 
@@ -64,8 +65,8 @@ _NEEDED = {
     "made": ("path", "moment"),
     "parts": ("identity", "parts_sent", "parts_received"),
     "processor": ("step", "waited_ns"),
-    "skipped": ("step",),
-    "taken": ("optimizer",),
+    SKIPPED: ("step",),
+    TAKEN: ("optimizer",),
     "unknown": ("op", "text"),
 }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
+from prismdbg.capsule.log import notes
 from prismdbg.capsule.log.batch import Batch
 from prismdbg.capsule.log.events import Event, Note, StepMark
 from prismdbg.capsule.log.notes import moment_of
@@ -156,7 +157,7 @@ class _Attempt:
     _nonfinite: NonfiniteWatch = field(default_factory=NonfiniteWatch)
     _raised: list[tuple[str, Note]] = field(default_factory=list)
     _raised_since_ns: int | None = None
-    _left: list[tuple[str, Note]] = field(default_factory=list)
+    _failed_exits: list[tuple[str, Note]] = field(default_factory=list)
     _slow: _SlowStep | None = None
     _slow_since_ns: int | None = None
     _waits: StepWaits = field(default_factory=StepWaits)
@@ -239,7 +240,7 @@ class _Attempt:
 
     def note_exit(self, folder: str, note: Note) -> None:
         if note.data.get("code"):
-            self._left.append((folder, note))
+            self._failed_exits.append((folder, note))
 
     def before_the_end(self, now_ns: int, told_ns: int) -> list[Wanted]:
         """What would have been decided soon, had the job not been told to end, at `told_ns`."""
@@ -260,7 +261,7 @@ class _Attempt:
 
     def _who_left(self, folder: str, time_ns: int) -> str:
         """The first rank that had ended with an error by then: what is raised for a lost peer names no rank."""
-        left = min(self._left, key=lambda one: one[1].time_ns, default=None)
+        left = min(self._failed_exits, key=lambda one: one[1].time_ns, default=None)
         if left is None or left[0] == folder or left[1].time_ns >= time_ns:
             return ""
         return f"; {_title(left[0])} had ended by itself with {exit_code(left[1].data['code'])}"
@@ -324,9 +325,9 @@ class IncidentWatch:
                 groups[event.name] = event
             case Note(kind="scaler"):
                 attempt.note_scaler(folder, several=bool(event.data.get("several")))
-            case Note(kind="skipped"):
+            case Note(kind=notes.SKIPPED):
                 attempt.note_skipped(folder, event.data.get("step"), event.data.get("optimizer"))
-            case Note(kind="taken"):
+            case Note(kind=notes.TAKEN):
                 attempt.note_taken(folder, event.data.get("optimizer"))
             case Note(kind="incident"):
                 attempt.note_raised(folder, event, now_ns)

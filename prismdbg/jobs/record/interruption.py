@@ -45,7 +45,8 @@ def interrupted_at(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], a
         dead = _reported_dead(supervisor, attempt)
         deaths = [(rank, death) for rank, death in deaths_of(supervisor, attempt).items() if rank not in dead]
         asked = [death.wall_ns for _, death in deaths if death.signal in ASKED]
-        return told_since(told, (*asked, *(end.wall_ns for end in ends if end.signal == signal.SIGINT)))
+        asked += [end.wall_ns for end in ends if end.signal == signal.SIGINT and end.rank not in dead]
+        return told_since(told, asked)
     if not ends or any(end.signal is None for end in ends):
         return None
     first, others = ends[0], ends[1:]

@@ -15,7 +15,7 @@ from prismdbg.capsule.log.batch import CLEAN_STEPS, Batch
 from prismdbg.capsule.log.events import StepMark
 from prismdbg.capsule.log.format import StepSource
 from prismdbg.diagnosis.collective_key import CollectiveKey, collective_key
-from prismdbg.diagnosis.skipped_steps import LEFT_OVER_STEPS
+from prismdbg.diagnosis.skipped_steps import LEFT_OVER_STEPS, may_be_left
 from prismdbg.jobs.storage.run_folder import rank_of
 from prismdbg.model.collective import Collective, Group, State
 from prismdbg.model.plurals import counted
@@ -96,8 +96,7 @@ class _Row:
         self.last, self.begun, self.count = step, begun, self.count + 1
 
     def may_be_left(self, begun: int) -> bool:
-        """Whether gradients of that optimizer may not have been set to zero since."""
-        return begun - self.begun <= max(2 * self.gap, LEFT_OVER_STEPS)
+        return may_be_left(begun - self.begun, self.gap)
 
     def may_go_on(self, step: int) -> bool:
         """Whether the optimizer was perhaps only not due since."""

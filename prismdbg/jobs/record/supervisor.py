@@ -98,6 +98,7 @@ class Supervisor:
         self._read_ns = 0
         self._deaths = DeathWatch()
         self._deaths_seen = 0
+        self._reported_dead: set[str] = set()  # by name of the log folder
         self._incidents = IncidentWatch(policy.triggers)
         self._hangs = HangWatch(policy.triggers.get("hang", ""))
         self._summarized: dict[str, int] = {}  # the segment that was written to when a log was summarized
@@ -237,7 +238,8 @@ class Supervisor:
 
     def _ends_since_ns(self) -> int:
         """Of a job that was told to end, by CLOCK_MONOTONIC: how ranks end from then on is no incident."""
-        asked = [monotonic_of(death.wall_ns) for death in self._deaths.deaths() if death.signal in ASKED]
+        deaths = (death for death in self._deaths.deaths() if death.name not in self._reported_dead)
+        asked = [monotonic_of(death.wall_ns) for death in deaths if death.signal in ASKED]
         told_ns = monotonic_of(self._interrupted["wall_ns"])
         return told_since(told_ns, (*asked, *self._incidents.interrupted_ns))
 
@@ -342,7 +344,9 @@ class Supervisor:
             return []
         how = how_it_died(death.signal, death.code) + ("" if is_first else "; another rank may have died before it")
         time_ns = monotonic_of(death.wall_ns)
-        return self._incidents.lost(death.name, process.last_moment(), how, death.code, time_ns)
+        found = self._incidents.lost(death.name, process.last_moment(), how, death.code, time_ns)
+        self._reported_dead |= {wanted.folder for wanted in found}
+        return found
 
     def _act_on(self, wanted: Wanted) -> None:
         inside = self._processes[wanted.folder].raised_in_collective() if wanted.folder in self._processes else None

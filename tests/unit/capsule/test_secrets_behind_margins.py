@@ -73,6 +73,9 @@ def test_in_texts_of_one_line_each(margin: str, text: str, values: list[str]) ->
     [
         KEY.replace("KEY-----\n", "KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0A1B\n\n", 1),
         KEY.rpartition("\n")[0],
+        KEY.rpartition("\n")[0].replace(
+            "KEY-----\n", "KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0A1B\n\n"
+        ),
         KEY.rpartition("\n")[0].replace("\n", "\r\n"),
         KEY.rpartition("\n")[0].replace("\n", "\\n"),
         textwrap.indent(KEY.rpartition("\n")[0], "  | ")[4:],

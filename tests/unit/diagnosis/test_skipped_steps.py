@@ -15,6 +15,7 @@ from prismdbg.capsule.log.events import Completion, Event
 from prismdbg.capsule.log.format import StepSource
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.nonfinite import FirstNonfinite
+from prismdbg.diagnosis.skipped_steps import may_be_left
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.jobs.record.incidents import SETTLE_NS, IncidentWatch, Wanted, parse_triggers
@@ -122,3 +123,9 @@ def test_the_first_incident_is_what_why_names_first(parts: list[str]) -> None:
         assert (told[0].incident.moment, told[0].folder) == (found[0].moment, str(found[0].call.rank)), parts
     elif found:
         assert found[0].was_skipped and found[0].came_again is None and len(found) == 1, parts
+
+
+@pytest.mark.parametrize(("steps", "gap", "left"), [(8, 1, True), (9, 1, False), (10, 5, True), (11, 5, False)])
+def test_gradients_are_left_over_for_a_while_only(steps: int, gap: int, left: bool) -> None:
+    """An optimizer that is due in every fifth step may have set none to zero for ten."""
+    assert may_be_left(steps, gap) is left

@@ -21,6 +21,7 @@ from prismdbg.jobs.record import file_system_timeout
 from prismdbg.jobs.record import supervisor as supervisor_module
 from prismdbg.jobs.record.deaths import Death
 from prismdbg.jobs.record.record import RecordRequest, prepare
+from prismdbg.jobs.record.steady_clock import monotonic_of, wall_ns
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.moment import Moment
@@ -161,6 +162,25 @@ def test_an_incident_does_not_claim_who_died_first_where_nobody_saw_it(
     (wanted,) = supervisor._lost_ranks()
     assert wanted.folder == "0"
     assert wanted.incident.text.endswith("; another rank may have died before it") is doubt
+
+
+@pytest.mark.parametrize("is_reported", [False, True])
+def test_a_death_that_was_reported_is_no_part_of_the_jobs_end(
+    is_reported: bool, supervised: tuple[Supervisor, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job is told to end half a second after it; `why` goes by the same rule."""
+    supervisor, _ = supervised
+    told_ns = wall_ns()
+    death = Death(name="1", wall_ns=told_ns - 500_000_000, signal=signal.SIGTERM)
+    monkeypatch.setattr(supervisor, "_deaths", SimpleNamespace(deaths=lambda: (death,)))
+    supervisor._interrupted = {"signal": signal.SIGTERM, "wall_ns": told_ns}
+    if is_reported:
+        supervisor._incidents.triggers = {"exception": ""}
+        process = SimpleNamespace(died_without_a_word=lambda: True, last_moment=lambda: Moment(3, 1))
+        monkeypatch.setitem(supervisor._processes, "1", process)  # type: ignore[arg-type]
+        assert len(supervisor._died(death, is_first=True)) == 1
+    since_ns = monotonic_of(told_ns) - supervisor._ends_since_ns()
+    assert (since_ns < 100_000_000) is is_reported
 
 
 def test_the_wait_for_what_is_written_last_is_said_once_and_has_an_end(

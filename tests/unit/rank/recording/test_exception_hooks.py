@@ -231,6 +231,19 @@ def test_older_lines_than_can_be_searched_together_are_masked_whole(monkeypatch:
     assert any("in caught\n" in line for line in told)  # frames hold no secret of several texts
 
 
+def test_of_a_line_that_is_kept_in_part_only_a_part_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """250 lines of 64 KiB took longer than the 30 s after which a launcher kills a rank."""
+    searched: list[int] = []
+
+    def counted(text: str) -> list[Found]:
+        searched.append(len(text))
+        return list(found_in(text))
+
+    monkeypatch.setattr(exception_hooks, "found_in", counted)
+    describe(noted("\n".join(f"{number} {'a b ' * 16_000}" for number in range(250))))
+    assert sum(searched) < 5 << 20
+
+
 def test_long_notes_take_hardly_longer_than_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     error = noted("\n".join(f"{number} {'a b ' * 4_000}" for number in range(300)))
     together = seconds(error)
