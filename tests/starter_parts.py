@@ -18,6 +18,7 @@ PARTS = (
     "engine",
     "criu",
     "choice",
+    "gpu_state",
     "folder_digest",
     "place",
     "limits",

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from engine import DumpError, Engine, RestoreError
 from folder_digest import digest_of
+from gpu_state import GpuError, Gpus
 from kept_files import Keeper, processes
 from limits import Met, limit_restored
 from output import end_output, settle_output
@@ -37,13 +38,14 @@ class Checkpoints:
     lie; all the same an image that is not as it was saved is not restored.
     """
 
-    def __init__(self, spec: Spec, engine: Engine, met: Met, report: Report) -> None:
+    def __init__(self, spec: Spec, engine: Engine, gpus: Gpus, met: Met, report: Report) -> None:
         require_namespace()
         follow_links("/", follow=True)  # as they are: a kernel that does not know how says so now
         self._spec = spec
         self._saving = spec["saving"]
         self._output = spec["output"]
         self._engine = engine
+        self._gpus = gpus
         self._folder = Path(self._saving["folder"])
         self._work = self._saving["work"]
         self._report = report
@@ -70,6 +72,7 @@ class Checkpoints:
         tree = processes()
         standards = terminals(self.rank)
         leads_session = os.getsid(self.rank) == self.rank
+        gpu_pids = self._gpus.suspend(tree, self._saving["timeout_s"])
         try:
             self._engine.dump(
                 {
@@ -84,11 +87,13 @@ class Checkpoints:
             length = Path(self._output).stat().st_size
         finally:
             go_on()
+            self._gpus.resume(gpu_pids, self._saving["timeout_s"])
         pids = sorted({thread for threads in tree.values() for thread in threads})
         facts = {
             **kept,
             "root_pid": self.rank,
             "pids": pids,
+            "gpu_pids": gpu_pids,
             "leads_session": leads_session,
             "standards": standards,
             "output_bytes": length,
@@ -114,6 +119,7 @@ class Checkpoints:
         with no_links_followed():
             self.rank = restore_images(self._engine, asked, self._output, self._report)
         let_go(self._spec, facts["pids"])
+        self._gpus.resume(facts.get("gpu_pids", ()), self._saving["timeout_s"])
         return {"output_bytes": facts["output_bytes"], "left": left, "seal": self._digests[name]}
 
     def _asked(self, folder: Path, log: str) -> dict[str, Any]:
@@ -240,5 +246,5 @@ def answer(line: bytes, checkpoints: Checkpoints, report: Report) -> dict[str, A
     except RestoreError as error:
         report("exited", code=128 + signal.SIGKILL)
         return {"ok": False, "what": str(error), "log": checkpoints.restore_log}
-    except (OSError, PlaceError, ValueError, KeyError, TypeError) as error:
+    except (OSError, PlaceError, GpuError, ValueError, KeyError, TypeError) as error:
         return {"ok": False, "what": str(error) or type(error).__name__, "log": ""}

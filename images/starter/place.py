@@ -18,6 +18,7 @@ from choice import READ_IN_PLACE, engine_of
 from confine import confine_view
 from engine import Engine
 from exact_paths import is_known, open_exact, open_known
+from gpu_state import Gpus
 from mounts import mounts
 from rank_files import write_files
 from rooted_tree import RootedTree
@@ -55,10 +56,11 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True)
 class Kept:
-    """The checkpoint engine, for the origin and for images of the rank."""
+    """The checkpoint engine, for the origin and for images of the rank, and what moves their state on GPUs."""
 
     origin: Engine | None = None
     saving: Engine | None = None
+    gpus: Gpus | None = None
 
 
 def make_place(spec: Spec) -> Kept:
@@ -113,7 +115,7 @@ def below(folder: str, mounts: dict[str, bool]) -> list[str]:
 def keep(spec: Spec) -> Kept:
     """Before the place is closed."""
     made = [engine_of(told) if told else None for told in (spec["restore"], spec["saving"])]
-    return Kept(*made)
+    return Kept(*made, Gpus() if any(made) else None)
 
 
 def switch_root(spec: Spec) -> None:

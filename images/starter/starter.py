@@ -29,6 +29,7 @@ import user_namespace  # noqa: E402
 from checkpoints import Checkpoints, attend, let_go, listen  # noqa: E402
 from confine import be_opaque, keep_only_needed  # noqa: E402
 from engine import RestoreError  # noqa: E402
+from gpu_state import GpuError  # noqa: E402
 from limits import Met, Room, used_bytes  # noqa: E402
 from output import hold_output  # noqa: E402
 from place import Kept, make_place  # noqa: E402
@@ -208,7 +209,7 @@ def run_inner(spec: Spec, private: dict[str, int], met: Met, report: Reporter) -
         report("exited", code=code, limits=met.names(code))
     except FieldError as error:
         report("failed", what=str(error), field=error.field)
-    except PlaceError as error:
+    except (PlaceError, GpuError) as error:
         report("failed", what=str(error))
     except RestoreError as error:
         report("failed", what=str(error), engine=True)
@@ -231,18 +232,19 @@ def import_nothing_more() -> None:
 def bring_up(spec: Spec, kept: Kept, report: Reporter) -> int:
     """The rank at its origin; its PID."""
     if spec["restore"]:
-        assert kept.origin is not None
+        assert kept.origin is not None and kept.gpus is not None
         require_own(spec["restore"]["names"])
         rank = restore_images(kept.origin, spec["restore"], spec["output"], report)
         let_go(spec, spec["restore"]["pids"])
+        kept.gpus.resume(spec["restore"]["gpu_pids"], spec["restore"]["timeout_s"])
         return rank
     return start(spec, report)
 
 
 def attend_checkpoints(spec: Spec, kept: Kept, met: Met, report: Reporter) -> NoReturn:
     """The place stays when the rank ends: one can still go back."""
-    assert kept.saving is not None
-    checkpoints, control = Checkpoints(spec, kept.saving, met, report), listen(spec)
+    assert kept.saving is not None and kept.gpus is not None
+    checkpoints, control = Checkpoints(spec, kept.saving, kept.gpus, met, report), listen(spec)
     if name := spec["saving"]["start_from"]:
         checkpoints.return_to(name)
     else:

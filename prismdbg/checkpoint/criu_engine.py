@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from prismdbg.checkpoint import bundle, criu
+from prismdbg.checkpoint import bundle, criu, gpu
 from prismdbg.checkpoint import images as process_images
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.checkpoint.criu_log import explain, explain_foreign
@@ -37,7 +37,10 @@ class CriuEngine:
         )
 
     def dump(self, pid: int, images: Path, *, timeout_s: float) -> Callable[[], DumpReport]:
-        criu.dump_only(self._criu, pid, images, leave_running=True, timeout_s=timeout_s)
+        with gpu.in_memory(pid, timeout_s=timeout_s) as part:
+            criu.dump_only(self._criu, pid, images, leave_running=True, timeout_s=timeout_s)
+        if part is not None:
+            gpu.save_part(images, part)
         return partial(self._report, images)
 
     def _report(self, images: Path) -> DumpReport:
@@ -45,9 +48,11 @@ class CriuEngine:
         return replace(criu.report(self._criu, images), unrestorable=left)
 
     def read(self, images: Path) -> ProcessImage:
-        return process_images.read(self._criu, images)
+        image = process_images.read(self._criu, images)
+        return replace(image, gpu=gpu.read_part(images, image.pids))
 
     def require_restorable(self, images: Path) -> None:
+        self.read(images)
         process_images.require_restorable(self._criu, images)
 
     def prepare_restore(self, images: Path, into: Path, *, seen_as: PurePosixPath, seccomp: bytes) -> tuple[str, ...]:

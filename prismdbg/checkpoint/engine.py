@@ -64,6 +64,16 @@ class Standard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPart:
+    """What the processes `pids` have on GPUs, which is among their memory in the image. NVIDIA's driver of that version
+    moves it back, to the GPUs with these UUIDs."""
+
+    pids: tuple[int, ...]
+    driver: str
+    gpus: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessImage:
     """The tree of one rank. Paths are as the rank saw them."""
 
@@ -77,6 +87,7 @@ class ProcessImage:
     addresses: tuple[str, ...]
     unix_sockets: tuple[str, ...]
     standards: tuple[Standard, ...]
+    gpu: GpuPart | None = None
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -117,7 +128,8 @@ class Engine(Protocol):
 
     def dump(self, pid: int, images: Path, *, timeout_s: float) -> Callable[[], DumpReport]:
         """Saves `pid` and its children, which go on, into the new folder `images`, and returns at once: somebody waits
-        for the process. What is returned reads what it cost. `CheckpointError` where the engine refuses."""
+        for the process. What is returned reads what it cost. What they have on NVIDIA GPUs is saved, too.
+        `CheckpointError` where the engine refuses."""
 
     def read(self, images: Path) -> ProcessImage:
         """Everything that a restore must find or be given."""

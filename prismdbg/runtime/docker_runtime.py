@@ -20,7 +20,7 @@ from prismdbg.runtime.names import DOCKER
 from prismdbg.runtime.own_python import OwnPython, own_python
 from prismdbg.runtime.parent_death_fifo import ParentDeathFifo
 from prismdbg.runtime.runtime import Say, fact_and_advice, silent
-from prismdbg.runtime.spec import GIVEN, RANK, Bind, LaidFile, ProgramOrigin, ReplaySpec
+from prismdbg.runtime.spec import GIVEN, RANK, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
 from prismdbg.runtime.starter_spec import (
     SPEC,
@@ -54,6 +54,8 @@ class DockerRuntime:
     def refuses(self, spec: ReplaySpec) -> str | None:
         if spec.environment is None:
             return "the capsule does not list the installed files of the rank: use --runtime local"
+        if isinstance(spec.origin, ImageOrigin) and spec.origin.gpu_pids:
+            return "the checkpoint has the state of a GPU, and the containers have none: use --runtime local"
         return None
 
     def start(self, spec: ReplaySpec, say: Say = silent) -> StartedRank:

@@ -92,6 +92,7 @@ class ImageOrigin:
 
     names: what the engine opens or makes by name.
     standards: descriptor numbers and the engine's keys of what becomes of standard input and output.
+    gpu_pids: those whose state on GPUs is in the image.
     doing: what is tried, for errors.
     """
 
@@ -100,6 +101,7 @@ class ImageOrigin:
     root_pid: int
     pids: tuple[int, ...]
     names: tuple[str, ...]
+    gpu_pids: tuple[int, ...] = ()
     doing: str = "restore the rank"
     leads_session: bool = True
     standards: tuple[tuple[int, str], ...] = ()

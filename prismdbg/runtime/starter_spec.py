@@ -220,6 +220,7 @@ def _restore(spec: ReplaySpec, origin: ImageOrigin) -> dict[str, Any]:
         "standards": [list(pair) for pair in origin.standards],
         "pids": list(origin.pids),
         "names": list(origin.names),
+        "gpu_pids": list(origin.gpu_pids),
         "root_pid": origin.root_pid,
         "timeout_s": origin.timeout_s,
     }

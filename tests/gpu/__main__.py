@@ -18,6 +18,8 @@ from pathlib import Path
 
 import torch
 
+from prismdbg.jobs.injection import cache_dir
+from prismdbg.rank.native import build
 from tests.gpu import machine
 from tests.gpu.checks import CHECKS, TIMED, Rows, Skipped
 from tests.gpu.jobs import Failed, Jobs
@@ -47,6 +49,7 @@ def main() -> int:
             asked.output.write_text(as_page(found, machine.describe(), datetime.now(UTC), time.monotonic() - began))
 
     began = time.monotonic()
+    build.build(cache_dir())  # before any check needs it
     with tempfile.TemporaryDirectory(prefix="prismdbg-gpu-") as folder:
         jobs = {check: Jobs(Path(folder) / check.__name__, asked.pairs, sized) for check in chosen}
         with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:

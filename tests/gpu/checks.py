@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from prismdbg.capsule.log.reader import read_log
+from prismdbg.checkpoint import choice
+from prismdbg.checkpoint.gpu_facts import open_devices
+from prismdbg.errors import PrismError
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.replay.memory_trace import recorded_trace
 from prismdbg.model.sizes import size as size_text
 from prismdbg.rank.native import build
-from tests.gpu.jobs import PROGRAMS, ROOT, Done, Failed, Jobs, launched
+from tests.gpu.jobs import CLI, PROGRAMS, ROOT, Done, Failed, Jobs, launched
 from tests.gpu.memory_agrees import differences
 
 Rows = list[tuple[str, str]]
@@ -53,6 +61,107 @@ def state_origin(jobs: Jobs) -> Rows:
     return [("replay, runtime local", verdict(said))]
 
 
+def image_origin(jobs: Jobs) -> Rows:
+    """Two gloo ranks train on CUDA; rank 1 is captured while they run, and replayed from this checkpoint"""
+    require_criu()
+    words = ("gpt_steps.py", *jobs.sized, "--steps", "80" if jobs.sized else "300")
+    bare = jobs.bare(2, *words).objects()
+    run, capsule = jobs.new("run"), jobs.new("capsule")
+    with ThreadPoolExecutor(1) as pool:
+        recording = pool.submit(jobs.prismdbg, "record", "-o", run, "--", *launched(2, *words))
+        wait_until(lambda: (run / "ranks" / "1" / "rank.json").exists() or recording.done(), "rank 1 to start")
+        taken = jobs.prismdbg("capture", run, "--rank", "1", "-o", capsule, expect=None)
+        done = recording.result()
+    if taken.code != 0:
+        raise Failed(f"capture ended with {taken.code}: {taken.errors[-800:]}")
+    if checksums(bare) != checksums(done.objects()):
+        raise Failed(f"the captured job computed {checksums(done.objects())}, the bare one {checksums(bare)}")
+    took = next(line for line in (taken.output + taken.errors).splitlines() if "checkpoint of" in line)
+    rows = [("parameters of the captured job and of the bare one", "equal, bit for bit"), ("capture", took.strip())]
+    said = jobs.prismdbg("replay", capsule, "--runtime", "local").output
+    return [*rows, ("replay, runtime local", verdict(said))]
+
+
+def killed_capture(jobs: Jobs) -> Rows:
+    """`capture` of a rank with CUDA is killed (-9) while the rank's state is in its memory; the job goes on"""
+    require_criu()
+    if jobs.sized:
+        raise Skipped("needs a GPU: there is no state to be moved")
+    words = ("gpt_steps.py", "--steps", "300")
+    bare = jobs.bare(2, *words).objects()
+    run = jobs.new("run")
+    with ThreadPoolExecutor(1) as pool:
+        recording = pool.submit(jobs.prismdbg, "record", "-o", run, "--", *launched(2, *words))
+        where = run / "ranks" / "1" / "rank.json"
+        wait_until(lambda: where.exists() or recording.done(), "rank 1 to start")
+        pid = int(json.loads(where.read_text())["pid"])
+        wait_until(lambda: bool(open_devices(pid)) or recording.done(), "rank 1 to use the GPU")
+        line = [sys.executable, "-c", CLI, "capture", str(run), "--rank", "1", "-o", str(jobs.new("capsule"))]
+        with subprocess.Popen(line, cwd=ROOT, stderr=subprocess.DEVNULL) as taking:
+            wait_until(lambda: not open_devices(pid) or taking.poll() is not None, "the state to be moved")
+            taking.kill()
+        back = time.monotonic()
+        wait_until(lambda: bool(open_devices(pid)) or recording.done(), "the state to be back")
+        took = time.monotonic() - back
+        done = recording.result()
+    if taking.returncode != -9:
+        raise Failed(f"the capture was not killed: it ended with {taking.returncode}")
+    if checksums(bare) != checksums(done.objects()):
+        raise Failed(f"the job computed {checksums(done.objects())}, the bare one {checksums(bare)}")
+    return [("the rank's state was back on the GPU after", f"{took:.1f} s"), ("parameters", "those of the bare job")]
+
+
+def incident_image(jobs: Jobs) -> Rows:
+    """Rank 1 of two sends NaN from step 6 on, with checkpoints every 3 steps; its capsule is replayed"""
+    require_criu()
+    run, done = jobs.record(
+        2, "gpt_steps.py", *jobs.sized, "--steps", "9", "--nan-at", "6", options=("--checkpoint-every", "3")
+    )
+    capsules = sorted((run / "capsules").glob("*rank1*")) or sorted((run / "capsules").iterdir())
+    if not capsules:
+        raise Failed(f"no capsule was made: {done.errors[-800:]}")
+    said = jobs.prismdbg("inspect", capsules[0]).output
+    origin = next((line.strip() for line in said.splitlines() if "origin" in line.lower()), "")
+    said = jobs.prismdbg("replay", capsules[0], "--runtime", "local").output
+    return [("capsule", f"{capsules[0].name}: {origin}"), ("replay, runtime local", verdict(said))]
+
+
+def time_travel(jobs: Jobs) -> Rows:
+    """The debugger goes back to a checkpoint that it took of a replayed rank with CUDA: values as before"""
+    require_criu()
+    run, _ = jobs.record(1, "gpt_steps.py", *jobs.sized, "--steps", "8", options=("--window", "all"))
+    capsule = jobs.new("capsule")
+    jobs.prismdbg("capture", run, "--rank", "0", "--origin", "start", "-o", capsule)
+    lines = (
+        "until 5.1",
+        "print loss",
+        "checkpoint",
+        "until 7.1",
+        "print loss",
+        "goto 5.1",
+        "print loss",
+        "until 7.1",
+        "print loss",
+    )
+    typed = "".join(f"{line}\n" for line in (*lines, "quit"))
+    said = jobs.prismdbg("debug", capsule, "--runtime", "local", typed=typed, expect=None)
+    parts = [part.split("\n", 1)[1].strip() for part in said.output.split("(prismdbg) ")[1:] if "\n" in part]
+    shown = [" ".join(text.split()) for line, text in zip(lines, parts, strict=False) if line == "print loss"]
+    kept = dict(zip(lines, parts, strict=False)).get("checkpoint", "")
+    if (
+        not kept.startswith("checkpoint ")
+        or len(shown) != 4
+        or shown[0] != shown[2]
+        or shown[1] != shown[3]
+        or shown[0] == shown[1]
+    ):
+        raise Failed(f"the debugger showed {shown}: {said.output[-1500:]} {said.errors[-800:]}")
+    return [
+        ("checkpoint", kept),
+        ("loss at 5.1, at 7.1, after the return to 5.1, at 7.1 again", " | ".join(shown)[:400]),
+    ]
+
+
 def first_nan(jobs: Jobs) -> Rows:
     """Rank 1 of two sends NaN from step 4 on: `why` names it, and a replay stops there"""
     run, _ = jobs.record(2, "gpt_steps.py", *jobs.sized, "--steps", "8", "--nan-at", "4", options=("--window", "all"))
@@ -85,6 +194,28 @@ def sync_calls(jobs: Jobs) -> Rows:
     jobs.prismdbg("capture", run, "--rank", "0", "--origin", "start", "-o", capsule)
     said = jobs.prismdbg("replay", capsule, "--runtime", "local").output
     return [("calls", str(len(calls))), ("replay, runtime local", verdict(said))]
+
+
+def nccl_refused(jobs: Jobs) -> Rows:
+    """A rank with an NCCL communicator is not saved, which is said at once, and its job goes on"""
+    backend = () if jobs.sized else ("--backend", "nccl")
+    words = ("gpt_steps.py", *jobs.sized, *backend, "--steps", "80" if jobs.sized else "600")
+    run = jobs.new("run")
+    with ThreadPoolExecutor(1) as pool:
+        recording = pool.submit(jobs.prismdbg, "record", "-o", run, "--", *launched(1, *words))
+        log = run / "ranks" / "0" / "rank.json"
+        wait_until(lambda: (log.exists() and is_recorded(run)) or recording.done(), "rank 0 to issue a collective")
+        said = jobs.prismdbg("capture", run, "--rank", "0", "-o", jobs.new("capsule"), expect=None)
+        done = recording.result()
+    if backend and (said.code == 0 or "it has an NCCL communicator" not in said.errors):
+        raise Failed(f"capture ended with {said.code}: {said.errors[-600:]}")
+    if not done.objects():
+        raise Failed(f"the job ended without its result: {done.errors[-600:]}")
+    return [("`capture`", next((line for line in said.errors.splitlines() if "NCCL" in line), ""))]
+
+
+def is_recorded(run: Path) -> bool:
+    return bool(read_log(run / "ranks" / "0").collectives)
 
 
 def nccl_calls(jobs: Jobs) -> Rows:
@@ -201,6 +332,21 @@ def emulated(jobs: Jobs) -> Rows:
     ]
 
 
+def require_criu() -> None:
+    try:
+        choice.find()
+    except PrismError as error:
+        raise Skipped(str(error)) from error
+
+
+def wait_until(is_true: Callable[[], bool], what: str, bound_s: float = 60.0) -> None:
+    deadline = time.monotonic() + bound_s
+    while not is_true():
+        if time.monotonic() > deadline:
+            raise Failed(f"waited {bound_s:.0f} s for {what}")
+        time.sleep(0.05)
+
+
 def checksums(ranks: Sequence[Mapping[str, Any]]) -> set[str]:
     return {str(rank["checksum"]) for rank in ranks}
 
@@ -222,8 +368,13 @@ CHECKS: list[Callable[[Jobs], Rows]] = [
     captured_graph,
     start_origin,
     state_origin,
+    image_origin,
+    killed_capture,
+    incident_image,
+    time_travel,
     first_nan,
     sync_calls,
+    nccl_refused,
     telemetry,
     memory_trace,
     memory_cap,

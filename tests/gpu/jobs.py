@@ -12,6 +12,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).with_name("programs")
+CLI = "import sys; from prismdbg.cli.main import main; sys.exit(main())"
 BOUND_S = 150.0
 
 
@@ -40,14 +41,17 @@ class Jobs:
     sized: tuple[str, ...] = ()
     count: int = field(default=0)
 
-    def run(self, *command: str | Path, expect: int | None = 0) -> Done:
-        """`Failed`, with the end of what it said, if it ends with another exit code or not in time."""
+    def run(self, *command: str | Path, expect: int | None = 0, typed: str = "") -> Done:
+        """`Failed`, with the end of what it said, if it ends with another exit code or not in time. `typed`: its
+        standard input."""
         self.folder.mkdir(parents=True, exist_ok=True)
         # bitwise results need one order of cuBLAS's sums
         environment = {**os.environ, "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "OMP_NUM_THREADS": "2"}
         words = [str(word) for word in command]
         try:
-            done = subprocess.run(words, capture_output=True, text=True, timeout=BOUND_S, cwd=ROOT, env=environment)
+            done = subprocess.run(
+                words, input=typed, capture_output=True, text=True, timeout=BOUND_S, cwd=ROOT, env=environment
+            )
         except subprocess.TimeoutExpired as error:
             raise Failed(f"{' '.join(words)} did not end within {BOUND_S:.0f} s") from error
         if expect is not None and done.returncode != expect:
@@ -55,9 +59,8 @@ class Jobs:
             raise Failed(f"{' '.join(words)} ended with {done.returncode}: {end}")
         return Done(done.returncode, done.stdout, done.stderr)
 
-    def prismdbg(self, *words: str | Path, expect: int | None = 0) -> Done:
-        program = "import sys; from prismdbg.cli.main import main; sys.exit(main())"
-        return self.run(sys.executable, "-c", program, *words, expect=expect)
+    def prismdbg(self, *words: str | Path, expect: int | None = 0, typed: str = "") -> Done:
+        return self.run(sys.executable, "-c", CLI, *words, expect=expect, typed=typed)
 
     def new(self, name: str) -> Path:
         self.count += 1

@@ -27,6 +27,7 @@ from prismdbg.errors import CapsuleError, CheckpointError, FacilityError, PrismE
 from prismdbg.jobs.capture.agent_sockets import answers, remove_dead_sockets
 from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_start
 from prismdbg.jobs.capture.capture_state import capture_state
+from prismdbg.jobs.capture.communicators import require_saveable
 from prismdbg.jobs.capture.costs import predict_image
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
 from prismdbg.jobs.capture.requests import RequestJson, captured_elsewhere, has_local_logs, is_elsewhere
@@ -325,6 +326,7 @@ def take_image(
     and then refused.
     """
     held_by, engine = holder or new_holder(), choice.find()
+    require_saveable(folder)
     with told_of_its_end(folder), alone_with_rank(socket_of(folder), given_up=given_up):
         taken = _take_once(engine, folder, images, say, patience, window_steps, held_by, given_up)
     if left := taken.report.unrestorable:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 
+from prismdbg.checkpoint.gpu import require_room
 from prismdbg.errors import FacilityError, RankLost
 
 _MIB = 1 << 20
@@ -26,8 +27,9 @@ def image_bytes(pid: int) -> int:
 
 
 def predict_image(pid: int, *folders: Path) -> str:
-    """One line with the predicted size; `FacilityError` where a folder's disk has no room for it."""
-    size = image_bytes(pid)
+    """One line with the predicted size; `FacilityError` where a folder's disk has no room for it, or the memory for
+    what the rank has on GPUs."""
+    size = require_room(pid) + image_bytes(pid)
     for folder in folders:
         existing = next(path for path in (folder, *folder.parents) if path.exists())
         free = shutil.disk_usage(existing).free

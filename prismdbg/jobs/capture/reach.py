@@ -9,11 +9,11 @@ from prismdbg.checkpoint import choice
 from prismdbg.errors import PrismError
 from prismdbg.jobs.capture.assemble import kept_from_the_start
 from prismdbg.jobs.capture.capture import socket_of
+from prismdbg.jobs.capture.communicators import no_checkpoint
 from prismdbg.jobs.capture.requests import has_local_logs, is_elsewhere, refuse_lost, state_of
 from prismdbg.jobs.capture.states import list_states
 from prismdbg.jobs.storage.job_nodes import node_of
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
-from prismdbg.log.columns import LAST_BYTES, read_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ def _reach(run: RunFolder, folder: Path) -> Reach:
         node=node_of(folder),
         start="" if kept_from_the_start(folder) else _no_start(run),
         state="" if list_states(run, folder) else _no_state(run),
-        checkpoint=why_not or _lives_in_nccl(folder),
+        checkpoint=why_not or no_checkpoint(folder),
         checked_there=elsewhere,
     )
 
@@ -92,9 +92,3 @@ def _no_checkpoint_elsewhere(run: RunFolder, folder: Path) -> str:
     except PrismError as error:
         return str(error)
     return ""
-
-
-def _lives_in_nccl(folder: Path) -> str:
-    """Asked of a rank whose agent is known, and which therefore has a log."""
-    groups = read_whole(folder, LAST_BYTES).groups.values()
-    return "it has an NCCL communicator" if any("nccl" in group.backend for group in groups) else ""

@@ -20,6 +20,7 @@ from prismdbg.capsule.rank_json import RankJson, is_environment, start_bytes, st
 from prismdbg.capsule.verify import check_manifest
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import OpenFile, Program
+from prismdbg.checkpoint.gpu import require_gpus
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.capture import rank_package
 from prismdbg.jobs.capture.rank_paths import written_into
@@ -108,6 +109,8 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     capsule, engine = request.capsule, choice.find()
     rank = startable_again(capsule.rank(), starts_program=False)
     image = engine.read(capsule.checkpoint)
+    if image.gpu is not None:
+        require_gpus(image.gpu)
     prepared = session / CONTROL_FOLDER / "images"
     seen_as = PurePosixPath(capsule.checkpoint)
     names = engine.prepare_restore(capsule.checkpoint, prepared, seen_as=seen_as, seccomp=rank_filter())
@@ -123,6 +126,7 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
             root_pid=image.root_pid,
             pids=image.pids,
             names=names,
+            gpu_pids=image.gpu.pids if image.gpu is not None else (),
             doing=f"restore rank {capsule.manifest.rank}",
             leads_session=image.leads_session,
             standards=tuple((s.number, s.key) for s in image.standards),

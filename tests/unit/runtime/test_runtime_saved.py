@@ -93,7 +93,7 @@ def test_whose_log_has_the_reason_is_said(starter: Any) -> None:
 def test_no_image_is_taken_outside_a_namespace_of_its_own(starter: Any) -> None:
     """For a return ends every process there."""
     with pytest.raises(starter.PlaceError, match="namespace"):
-        starter.Checkpoints({}, None, None, None)
+        starter.Checkpoints({}, None, None, None, None)
 
 
 @contextmanager
