@@ -121,13 +121,13 @@ def require_gpus(part: GpuPart) -> None:
 
 def _named(text: Any) -> str:
     if not isinstance(text, str) or (text and not _NAME.fullmatch(text)):
-        raise ValueError(f"{str(text)[:80]!r} is no name")
+        raise ValueError(f"{str(text)[:80]!r} cannot be a name")
     return text
 
 
 def _number(value: Any) -> int:
     if type(value) is not int:
-        raise ValueError(f"{str(value)[:80]!r} is no PID")
+        raise ValueError(f"{str(value)[:80]!r} cannot be a PID")
     return value
 
 

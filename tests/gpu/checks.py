@@ -197,7 +197,7 @@ def sync_calls(jobs: Jobs) -> Rows:
 
 
 def nccl_refused(jobs: Jobs) -> Rows:
-    """A rank with an NCCL communicator is not saved, which is said at once, and its job goes on"""
+    """A rank with an NCCL communicator cannot be saved: `capture` says so at once, and the job goes on"""
     backend = () if jobs.sized else ("--backend", "nccl")
     words = ("gpt_steps.py", *jobs.sized, *backend, "--steps", "80" if jobs.sized else "600")
     run = jobs.new("run")

@@ -52,7 +52,7 @@ WRITTEN_NAMES = {
     *("run.json", "config.json", "environment.json", "rank.json", "peak.json", "supervisor.json", "classes.json"),
     *("config.toml", "job.json", "node.json", "request.json", "progress.json", "result.json"),
     *("publish.json", "published.json"),
-    *("passes.json", "manifest.json", "began.json", "out.xml", "state.json"),
+    *("gpu.json", "passes.json", "manifest.json", "began.json", "out.xml", "state.json"),
 }
 LAYOUT = {value for value in vars(layout).values() if isinstance(value, str)}
 
