@@ -73,7 +73,9 @@ def _jwt(text: str) -> Iterator[tuple[int, str]]:
             continue
 
 
-_NPM = re.compile(r"/:_authToken=\s*(npm_.+|[A-Fa-f0-9-]{36})")
+_NPM_KEY, _UUID = r"/:_authToken=\s*", "[A-Fa-f0-9-]{36}"
+# up to the next one, which may stand in the same line
+_NPM = re.compile(rf"{_NPM_KEY}(npm_(?:(?!{_NPM_KEY}(?:npm_.|{_UUID})).)+|{_UUID})")
 _WORD = re.compile(r"[A-Za-z0-9_-]+")
 _CORE = re.compile(r"(?=([A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}))")
 _JWT_WORD = re.compile(r"[A-Za-z0-9_=-]+")

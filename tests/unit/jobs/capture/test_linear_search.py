@@ -14,7 +14,7 @@ from functools import partial
 from importlib import import_module
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from prismdbg.capsule.secrets import rules
@@ -133,6 +133,9 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+@example(f"{NPM}//a/:_authToken=\n00000000-1111-2222-3333-444444444444")
+@example(f"{NPM}/:_authToken=")
+@example(f"{NPM}{NPM}")
 def test_what_the_detectors_themselves_find_is_found(text: str) -> None:
     kinds = {"npm": "NpmDetector", "openai": "OpenAIDetector", "jwt": "JwtTokenDetector"}
     assert kinds.keys() == _LINEAR.keys() and not _HINTS.keys() & kinds.keys()
