@@ -18,7 +18,7 @@ from prismdbg.debugger.saved_checkpoints import SavedCheckpoints, error_of, with
 from prismdbg.errors import FacilityError, RankLost, UsageError
 from prismdbg.jobs.replay.replay import Say, connect, last_record, say_missing, start, take_over, unhidden
 from prismdbg.jobs.replay.replay_plan import Plan, ReplayRequest, make_plan
-from prismdbg.jobs.replay.runtimes import choose
+from prismdbg.jobs.replay.runtimes import choose, uses_gpu
 from prismdbg.jobs.replay.session_folder import checkpoint_folder, session_folder
 from prismdbg.model.deadline import NEVER
 from prismdbg.model.moment import Moment
@@ -236,7 +236,12 @@ def open_travel(request: ReplayRequest, say: Say) -> Iterator[Travel]:
     require_replayable(request.capsule)
     say_missing(request, say)
     with session_folder() as session, RankFolder(session / RANK) as own, checkpoint_folder() as folder:
-        runtime = choose(request.runtime, request.capsule.manifest.origin, request.allow_writes)
+        runtime = choose(
+            request.runtime,
+            request.capsule.manifest.origin,
+            request.allow_writes,
+            on_gpu=uses_gpu(request.capsule),
+        )
         plan, why_not = with_saving(make_plan(request, session, own), runtime, folder)
         travel = Travel(
             request=request,

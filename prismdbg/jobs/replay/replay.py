@@ -15,7 +15,7 @@ from prismdbg.capsule.secrets.masking import (
 from prismdbg.capsule.verify import require_replayable
 from prismdbg.errors import FacilityError, RankLost, WaitTimeout
 from prismdbg.jobs.replay.replay_plan import Plan, ReplayRequest, make_plan
-from prismdbg.jobs.replay.runtimes import choose
+from prismdbg.jobs.replay.runtimes import choose, uses_gpu
 from prismdbg.jobs.replay.session_folder import session_folder
 from prismdbg.log.rank_log import read_log
 from prismdbg.model import user_code
@@ -66,7 +66,7 @@ def open_replay(request: ReplayRequest, say: Say) -> Iterator[LiveReplay]:
     require_replayable(capsule)
     say_missing(request, say)
     with session_folder() as session, RankFolder(session / RANK) as own:
-        runtime = choose(request.runtime, capsule.manifest.origin, request.allow_writes)
+        runtime = choose(request.runtime, capsule.manifest.origin, request.allow_writes, on_gpu=uses_gpu(capsule))
         plan = make_plan(request, session, own)
         running = start(runtime, plan, capsule, say, request.deadline)
         try:

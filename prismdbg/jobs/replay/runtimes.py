@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import resource
 
+from prismdbg.capsule import layout
+from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Origin
 from prismdbg.checkpoint.cache import made_cache_folder
+from prismdbg.checkpoint.gpu import PART
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.names import DOCKER, LOCAL, PLAIN, RUNTIMES
@@ -28,8 +31,11 @@ def make(name: str) -> Runtime:
     raise UsageError(f"{name!r} is not a runtime", hint="use one of: " + ", ".join(RUNTIMES))
 
 
-def choose(name: str, origin: Origin, allow_writes: bool) -> Runtime:
-    """The one asked for, or the first that this machine can do. `FacilityError` says why none is."""
+def choose(name: str, origin: Origin, allow_writes: bool, *, on_gpu: bool = False) -> Runtime:
+    """The one asked for, or the first that this machine can do. `FacilityError` says why none is.
+
+    on_gpu: the rank used a GPU, and the containers have none.
+    """
     require_open_files()
     if name:
         runtime = make(name)
@@ -44,7 +50,9 @@ def choose(name: str, origin: Origin, allow_writes: bool) -> Runtime:
         if candidate == PLAIN and (origin is Origin.IMAGE or not allow_writes):
             continue
         runtime = make(candidate)
-        reason = runtime.available()
+        reason = (
+            "its containers have no GPU, which the rank used" if _lacks_gpu(candidate, on_gpu) else runtime.available()
+        )
         if reason is None:
             return runtime
         reasons.append(f"{candidate}: {reason}")
@@ -52,6 +60,15 @@ def choose(name: str, origin: Origin, allow_writes: bool) -> Runtime:
     if origin.starts_program:
         hint += "; or give --allow-writes to run the program as a plain process, with its side effects"
     raise FacilityError("this machine has no usable runtime: " + "; ".join(reasons), hint=hint)
+
+
+def _lacks_gpu(name: str, on_gpu: bool) -> bool:
+    return on_gpu and name == DOCKER
+
+
+def uses_gpu(capsule: Capsule) -> bool:
+    """Seen in what it sent and received, or in its checkpoint."""
+    return "cuda" in capsule.manifest.device_kinds or f"{layout.CHECKPOINT}/{PART}" in capsule.manifest.files
 
 
 def require_open_files() -> None:

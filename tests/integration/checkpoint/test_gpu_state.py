@@ -80,9 +80,10 @@ def test_the_capsule_names_who_used_a_gpu(captured: Path) -> None:
 
 
 def test_the_rank_has_its_state_on_the_gpu_again(captured: Path, driver: Path) -> None:
-    said = prismdbg("replay", captured, "--runtime", "local", "--json", env=environment(driver))
+    said = prismdbg("replay", captured, "--json", env=environment(driver))
     assert said.code == 0, said.err
     assert_identical(said.json, captured)
+    assert said.json["runtime"] == "local"
 
 
 def test_a_place_without_the_driver_fails_at_once(captured: Path) -> None:

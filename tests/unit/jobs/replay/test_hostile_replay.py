@@ -163,7 +163,7 @@ def request_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]
             monkeypatch.setattr(module, "require_replayable", lambda _: None)
             monkeypatch.setattr(module, "make_plan", plan)
             monkeypatch.setattr(module, "start", start)
-            monkeypatch.setattr(module, "choose", lambda *_: runtime)
+            monkeypatch.setattr(module, "choose", lambda *_, **__: runtime)
         monkeypatch.setattr(time_travel, "with_saving", lambda plan, *_: (plan, "there are none here"))
         monkeypatch.setattr(time_travel, "clear_start", lambda _: None)
         return ReplayRequest(capsule=make_capsule(tmp_path / "capsule"))

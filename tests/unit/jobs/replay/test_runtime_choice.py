@@ -52,6 +52,16 @@ def test_a_plain_process_is_not_chosen_for_who_did_not_allow_it(
     assert ("--allow-writes" in str(raised.value.hint)) == (origin is Origin.START)
 
 
+@pytest.mark.parametrize("origin", [Origin.START, Origin.IMAGE])
+def test_a_rank_that_used_a_gpu_is_given_no_container(origin: Origin, works: set[str]) -> None:
+    works |= {"docker", "local"}
+    assert type(runtimes.choose("", origin, False, on_gpu=True)) is LocalRuntime
+    assert type(runtimes.choose("docker", origin, False, on_gpu=True)) is DockerRuntime  # who asks for it gets it
+    works.remove("local")
+    with pytest.raises(FacilityError, match="docker: its containers have no GPU, which the rank used; local: not here"):
+        runtimes.choose("", origin, False, on_gpu=True)
+
+
 def test_the_one_that_is_asked_for_or_none(works: set[str]) -> None:
     works |= {"local"}
     assert type(runtimes.choose("local", Origin.START, False)) is LocalRuntime
