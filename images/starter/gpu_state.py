@@ -4,15 +4,16 @@ library only.
 NVIDIA's driver does both from outside, for a process that this one may trace (CUDA driver API, "Checkpointing": driver
 570 or newer). In between the process runs on, has no GPU, and what it calls of CUDA waits.
 
-Also a program, for a rank of a job: `python -I -S gpu_state.py hold BOUND_MS PID...` moves the states, says so in one
-JSON line, waits for the end of its standard input, and moves them back, whatever became of who started it. `return`
-in place of `hold` only moves back.
+Also a program, for a rank of a job: `python -I -S gpu_state.py hold BOUND_MS HOLD_MS PID...` moves the states, says so
+in one JSON line, waits for the end of its standard input, for HOLD_MS at most, and moves them back, whatever became of
+who started it. `return` in place of `hold` only moves back.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import select
@@ -23,13 +24,33 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
+sys.path.append(str(Path(__file__).resolve().parent))  # -I leaves it out
+
+from syscalls import (
+    CLONE_NEWNS,
+    MNT_DETACH,
+    MS_NODEV,
+    MS_NOSUID,
+    MS_PRIVATE,
+    MS_REC,
+    PlaceError,
+    check,
+    libc,
+    mount,
+)
+
 LIBRARY, DEVICES = "libcuda.so", "/dev/nvidia"
 DRIVER_LIBRARY = f"{LIBRARY}.1"
 RUNNING, LOCKED, CHECKPOINTED = 0, 1, 2  # CUprocessState
+REAP_S = 5.0
 
 
 class GpuError(Exception):
-    """The driver refused, with its own words, or there is none."""
+    """The driver refused, with its own words, or there is none. `is_stuck`: a process may still wait for its state."""
+
+    def __init__(self, text: str, *, is_stuck: bool = False) -> None:
+        super().__init__(text)
+        self.is_stuck = is_stuck
 
 
 class LockArgs(ctypes.Structure):
@@ -63,21 +84,25 @@ class Driver:
         if state in (RUNNING, LOCKED):
             try:
                 self._call("Checkpoint", pid, None)
-            except GpuError:
-                self._call("Unlock", pid, None)
+            except GpuError as error:
+                try:
+                    self._call("Unlock", pid, None)
+                except GpuError as second:
+                    raise GpuError(f"{error}; {second}", is_stuck=True) from error
                 raise
         elif state != CHECKPOINTED:
             raise GpuError(f"process {pid} is in state {state} of CUDA's")
 
     def resume(self, pid: int) -> None:
-        """The process goes on where it stood, with its state on the GPU. Of one that has ended nothing is left."""
+        """The process goes on where it stood, with its state on the GPU. Of one that has ended, or never had a state,
+        nothing is left."""
         state = self.state(pid)
         if state == CHECKPOINTED:
             self._call("Restore", pid, None)
         if state in (LOCKED, CHECKPOINTED):
             self._call("Unlock", pid, None)
-        elif state != RUNNING and _lives(pid):
-            raise GpuError(f"process {pid} is in state {state} of CUDA's")
+        elif state not in (RUNNING, None):
+            raise GpuError(f"process {pid} is in state {state} of CUDA's", is_stuck=True)
 
     def _call(self, what: str, pid: int, argument: Any) -> None:
         if (code := self._code(what, pid, argument)) != 0:
@@ -93,7 +118,7 @@ class Driver:
 def has_loaded(pid: int) -> bool:
     """Whether the process has NVIDIA's driver library, without which it uses no GPU."""
     try:
-        return LIBRARY in Path(f"/proc/{pid}/maps").read_text()
+        return LIBRARY.encode() in Path(f"/proc/{pid}/maps").read_bytes()
     except OSError:  # it has ended, or is another user's
         return False
 
@@ -113,20 +138,34 @@ def open_names(pid: int) -> list[str]:
 
 
 def users_of_gpus(driver: Driver, pids: Iterable[int]) -> list[int]:
-    """Those with a state on a GPU, or one that somebody left in their memory."""
-    loaded = [pid for pid in pids if has_loaded(pid)]
-    return [pid for pid in loaded if has_gpu_open(pid) or driver.state(pid) in (LOCKED, CHECKPOINTED)]
+    """Those with a state on a GPU, or one that somebody left in their memory. `GpuError` where one has a GPU open
+    that its parent opened: no driver moves that, and nothing can save it."""
+    found = []
+    for pid in filter(has_loaded, pids):
+        state, is_open = driver.state(pid), has_gpu_open(pid)
+        if state is None and is_open:
+            raise GpuError(
+                f"process {pid} has a GPU open but no state there: its parent opened it before the fork, as for a "
+                "DataLoader's worker"
+            )
+        if is_open or state in (LOCKED, CHECKPOINTED):
+            found.append(pid)
+    return found
 
 
 def suspend_all(driver: Driver, pids: Iterable[int], bound_ms: int) -> None:
-    """All or none."""
+    """All or none. The bound is that of all together, as far as the driver heeds it."""
     done: list[int] = []
+    deadline = time.monotonic() + bound_ms / 1000
     try:
         for pid in pids:
-            driver.suspend(pid, bound_ms)
+            driver.suspend(pid, max(int((deadline - time.monotonic()) * 1000), 1))
             done.append(pid)
-    except GpuError:
-        resume_all(driver, done)
+    except GpuError as error:
+        try:
+            resume_all(driver, done)
+        except GpuError as second:
+            raise GpuError(f"{error}; {second}", is_stuck=True) from error
         raise
 
 
@@ -139,30 +178,38 @@ def resume_all(driver: Driver, pids: Iterable[int]) -> None:
         except GpuError as error:
             failed.append(error)
     if failed:
-        raise failed[0]
+        raise GpuError(str(failed[0]), is_stuck=True)
 
 
 class Gpus:
-    """The rank's, for the starter. Make it before the view is confined.
+    """The rank's, for the starter. Make it before the view is confined, in a mount namespace of one's own.
 
-    The library talks with the rank's processes, which may be anybody's: each use is in a process of its own, bounded.
+    The library talks with the rank's processes, which may be anybody's: each use is in a process of its own, bounded,
+    and what the library opens or starts there is this machine's, not what the rank has put in its place.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_devices: bool) -> None:
         self._why_not = ""
         self._driver: Driver | None = None
-        try:
-            self._driver = Driver() if Path(f"{DEVICES}ctl").exists() else None
-        except GpuError as error:
-            self._why_not = str(error)
+        self._view: int | None = None
+        if has_devices and Path(f"{DEVICES}ctl").exists():
+            try:
+                self._driver = Driver()
+                self._view = kept_view()
+            except (GpuError, PlaceError) as error:
+                self._why_not = str(error)
 
     def suspend(self, pids: Iterable[int], bound_s: float) -> list[int]:
         """The processes whose state was moved into their memory."""
         using = [pid for pid in pids if has_loaded(pid) and has_gpu_open(pid)]
         if using:
             driver = self._required()
+
+            def move() -> None:
+                suspend_all(driver, users_of_gpus(driver, using), int(bound_s * 1000))
+
             try:
-                in_child(lambda: suspend_all(driver, using, int(bound_s * 1000)), bound_s + 5.0)
+                in_child(move, bound_s + 5.0, self._view)
             except GpuError:
                 with contextlib.suppress(GpuError):  # the first one says more
                     self.resume(using, bound_s)
@@ -172,7 +219,7 @@ class Gpus:
     def resume(self, pids: Iterable[int], bound_s: float) -> None:
         if those := list(pids):
             driver = self._required()
-            in_child(lambda: resume_all(driver, those), bound_s)
+            in_child(lambda: resume_all(driver, those), bound_s, self._view)
 
     def _required(self) -> Driver:
         if self._driver is None:
@@ -180,12 +227,25 @@ class Gpus:
         return self._driver
 
 
-def in_child(action: Callable[[], None], bound_s: float) -> None:
-    """`GpuError` with what the action raised, or where it did not end in time: then it is killed."""
+def kept_view() -> int:
+    """A mount namespace like this process's, with the processes of its PID namespace in /proc. What this process mounts
+    from here on is not in it."""
+    check(libc.unshare(CLONE_NEWNS), "copy the mount namespace")
+    check(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "keep mounts private")
+    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
+    view = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    check(libc.unshare(CLONE_NEWNS), "copy the mount namespace")
+    check(libc.umount2(b"/proc", MNT_DETACH), "unmount /proc")
+    return view
+
+
+def in_child(action: Callable[[], None], bound_s: float, view: int | None = None) -> None:
+    """`GpuError` with what the action raised, or where it did not end in time: then it is killed. `view`: the mount
+    namespace that it is in."""
     told, tell = os.pipe()
     child = os.fork()
     if child == 0:
-        _act(action, tell)
+        _act(action, tell, view)
     os.close(tell)
     try:
         said = _all_of(told, time.monotonic() + bound_s)
@@ -193,15 +253,25 @@ def in_child(action: Callable[[], None], bound_s: float) -> None:
         os.close(told)
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)  # it has said all, or nothing in time
-        os.waitpid(child, 0)
+        _reap(child)
     if said is None:
         raise GpuError(f"NVIDIA's driver did not answer within {bound_s:g} s")
     if said != b"done":
         raise GpuError(said.decode(errors="replace") or "NVIDIA's driver library crashed")
 
 
-def _act(action: Callable[[], None], tell: int) -> NoReturn:
+def _reap(child: int) -> None:
+    """One that the kernel does not let go is left to who reaps all."""
+    deadline = time.monotonic() + REAP_S
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(child, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+
+def _act(action: Callable[[], None], tell: int, view: int | None) -> NoReturn:
     try:
+        if view is not None:
+            check(libc.setns(view, CLONE_NEWNS), "enter the mount namespace of this machine")
         action()
         os.write(tell, b"done")
     except BaseException as error:
@@ -221,35 +291,79 @@ def _all_of(told: int, deadline: float) -> bytes | None:
     return None
 
 
-def _lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
-    except (OSError, IndexError):
-        return False
-
-
-def main(verb: str, bound_ms: str, *words: str) -> int:
-    """As the module says. Ends with 1 where the states could not be moved back."""
+def main(verb: str, bound_ms: str, hold_ms: str, *words: str) -> int:
+    """As the module says. Ends with 1 where it could not be done, which its last line says."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends when what it holds is given back
+    pids = [int(word) for word in words]
+    alone = os.open(f"/proc/{pids[0]}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if not locked(alone, int(bound_ms)):
+        return said(error=f"another process still moves the state of process {pids[0]}")
+    driver: Driver | None = None
     held: list[int] = []
     try:
-        driver = Driver()
-        held = users_of_gpus(driver, map(int, words))
+        try:
+            driver = Driver()
+        except GpuError:
+            if any(map(has_gpu_open, pids)):
+                raise
+        if driver is not None:
+            held = users_of_gpus(driver, pids) if verb == "hold" else [*filter(has_loaded, pids)]
         if verb == "hold":
-            suspend_all(driver, held, int(bound_ms))
-            print(json.dumps({"held": held}), flush=True)
-            while os.read(0, 4096):
-                pass
-        resume_all(driver, held)
-    except BrokenPipeError:  # nobody is there to hear that they are held
-        resume_all(driver, held)
-        return 1
+            if driver is not None:
+                suspend_all(driver, held, int(bound_ms))
+            with contextlib.suppress(BrokenPipeError):  # nobody is there to hear it
+                said(held=held)
+                end_of_input(int(hold_ms))
     except GpuError as error:
-        print(json.dumps({"error": str(error)}), flush=True)
-        return 1
-    print(json.dumps({"returned": held}), flush=True)
+        return said(error=str(error), stuck=error.is_stuck)
+    except BaseException as error:
+        return said(error=type(error).__name__, stuck=not given_back(driver, held))
+    try:
+        if driver is not None:
+            resume_all(driver, held)
+    except GpuError as error:
+        return said(error=str(error), stuck=True)
+    with contextlib.suppress(BrokenPipeError):
+        said(returned=held)
     return 0
+
+
+def said(**facts: object) -> int:
+    os.write(1, json.dumps(facts).encode() + b"\n")
+    return 1
+
+
+def given_back(driver: Driver | None, held: list[int]) -> bool:
+    try:
+        if driver is not None:
+            resume_all(driver, held)
+    except GpuError:
+        return False
+    return True
+
+
+def locked(folder: int, bound_ms: int) -> bool:
+    """Alone with a process, until this one ends."""
+    deadline = time.monotonic() + bound_ms / 1000
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.01)
+        else:
+            return True
+    return False
+
+
+def end_of_input(bound_ms: int) -> None:
+    """Or the end of the bound: who started this may be stopped."""
+    deadline = time.monotonic() + bound_ms / 1000
+    poll = select.poll()
+    poll.register(0, select.POLLIN | select.POLLHUP)
+    while (left := deadline - time.monotonic()) > 0:
+        if poll.poll(left * 1000) and not os.read(0, 4096):
+            return
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ def below(folder: str, mounts: dict[str, bool]) -> list[str]:
 def keep(spec: Spec) -> Kept:
     """Before the place is closed."""
     made = [engine_of(told) if told else None for told in (spec["restore"], spec["saving"])]
-    return Kept(*made, Gpus() if any(made) else None)
+    return Kept(*made, Gpus(has_devices=spec["isolation"] == "namespaces") if any(made) else None)
 
 
 def switch_root(spec: Spec) -> None:

@@ -33,9 +33,10 @@ from prismdbg.errors import CapsuleError, CheckpointError, FacilityError
 from prismdbg.model.sizes import size
 
 PART = "gpu.json"
+_EARLIER_S = 10.0
 _MOVE_S = 120.0  # back, of a whole GPU: it has been some 10 GB/s there
 _HEADROOM = 1.1
-_MAX_PART_BYTES = 1 << 20
+_MAX_PART_BYTES, _MOST_PIDS, _MOST_GPUS = 1 << 20, 10_000, 64
 _INSTEAD = "capture it with --origin start or --origin state"
 _HINT = "fetch the capsule again: this copy is damaged or was altered"
 _NAME = re.compile(r"[\w.-]{1,80}")
@@ -44,7 +45,7 @@ _NAME = re.compile(r"[\w.-]{1,80}")
 @contextmanager
 def in_memory(pid: int, *, timeout_s: float) -> Iterator[GpuPart | None]:
     """The state of the process and its children on GPUs is in their memory meanwhile, and afterwards back, also where
-    this process is killed. None, and nothing is done, where they use none.
+    this process is killed or stopped. None, and nothing is done, where they use none.
 
     `CheckpointError` where the driver refuses; the rank goes on then. One where the state cannot be moved back says so.
     """
@@ -54,22 +55,32 @@ def in_memory(pid: int, *, timeout_s: float) -> Iterator[GpuPart | None]:
         return
     require_room(pid)
     gpus = gpus_of(pids)
-    holder = _started("hold", int(timeout_s * 1000), pids)
+    holder = _started("hold", [pid, *(one for one in pids if one != pid)], timeout_s)
+    said: dict[str, Any] = {}
     try:
         said = _line(holder, time.monotonic() + timeout_s)
         if "held" not in said:
-            why = said.get("error", f"no answer within {timeout_s:g} s")
-            raise CheckpointError(f"the state of process {pid} on its GPU cannot be saved: {why}", hint=_INSTEAD)
+            raise CheckpointError(
+                f"the state of process {pid} on its GPU cannot be saved: {_why(said, holder, timeout_s)}", hint=_INSTEAD
+            )
         held = tuple(int(one) for one in said["held"])
         yield GpuPart(pids=held, driver=driver_version(), gpus=gpus) if held else None
     finally:
-        _give_back(holder, pid, pids)
+        last = _ended(holder)
+        if "error" not in said or said.get("stuck"):  # a refusal moved nothing, or moved it back
+            _require_back(last, pid, pids)
 
 
 def require_room(pid: int) -> int:
     """What the process and its children have on GPUs, in bytes. `FacilityError` where the memory of the machine, or of
     a control group around the process, might not hold it: the kernel would end the rank."""
     held = held_bytes(pid)
+    if held is None:
+        raise FacilityError(
+            f"nobody says how much process {pid} has on its GPU, and its machine's memory must hold that for the time "
+            "of a checkpoint: nvidia-smi is missing or fails",
+            hint=f"install NVIDIA's driver with nvidia-smi, or {_INSTEAD}",
+        )
     if (needed := int(held * _HEADROOM)) > (room := room_bytes(pid)):
         raise FacilityError(
             f"what process {pid} has on GPUs needs {size(needed)} of its machine's memory for the time of a "
@@ -77,6 +88,11 @@ def require_room(pid: int) -> int:
             hint=_INSTEAD,
         )
     return held
+
+
+def is_used(pid: int) -> bool:
+    """Whether the process or its children have a GPU open."""
+    return any(loads_driver(one) and open_devices(one) for one in tree_of(pid))
 
 
 def save_part(images: Path, part: GpuPart) -> None:
@@ -94,11 +110,12 @@ def read_part(images: Path, pids: Iterable[int]) -> GpuPart | None:
         if len(data) > _MAX_PART_BYTES:
             raise ValueError("it is too long")
         told = json.loads(data)
-        gpus = tuple(_named(gpu) for gpu in told["gpus"])
-        part = GpuPart(pids=tuple(map(_number, told["pids"])), driver=_named(told["driver"]), gpus=gpus)
+        gpus = tuple(map(_named, _listed(told["gpus"], _MOST_GPUS)))
+        numbers = tuple(map(_number, _listed(told["pids"], _MOST_PIDS)))
+        part = GpuPart(pids=numbers, driver=_named(told["driver"]), gpus=gpus)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CapsuleError(f"the checkpoint {path} cannot be read: {str(error)[:200]}", hint=_HINT) from error
-    if not part.pids or not set(part.pids) <= set(pids):
+    if not part.pids or len(set(part.pids)) < len(part.pids) or not set(part.pids) <= set(pids):
         raise CapsuleError(f"the checkpoint {path} names processes that are not in it", hint=_HINT)
     return part
 
@@ -125,6 +142,12 @@ def _named(text: Any) -> str:
     return text
 
 
+def _listed(value: Any, most: int) -> list[Any]:
+    if not isinstance(value, list) or len(value) > most:
+        raise ValueError(f"{str(value)[:80]} cannot be a list of at most {most}")
+    return value
+
+
 def _number(value: Any) -> int:
     if type(value) is not int:
         raise ValueError(f"{str(value)[:80]!r} cannot be a PID")
@@ -134,10 +157,11 @@ def _number(value: Any) -> int:
 # ---- the program that holds
 
 
-def _started(verb: str, bound_ms: int, pids: Iterable[int]) -> subprocess.Popen[bytes]:
-    """In a session of its own: Ctrl-C is not for it."""
+def _started(verb: str, pids: Iterable[int], timeout_s: float) -> subprocess.Popen[bytes]:
+    """In a session of its own: Ctrl-C is not for it. The driver's bound comes before ours, so that its words arrive."""
+    bound_ms, hold_ms = int(max(timeout_s - _EARLIER_S, timeout_s / 2) * 1000), int(2 * timeout_s * 1000)
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(program()), verb, str(bound_ms), *map(str, pids)],
+        [sys.executable, "-I", "-S", str(program()), verb, str(bound_ms), str(hold_ms), *map(str, pids)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -152,18 +176,22 @@ def program() -> Path:
     return installed if installed.is_file() else package.parent / "images" / "starter" / "gpu_state.py"
 
 
-def _give_back(holder: subprocess.Popen[bytes], pid: int, pids: list[int]) -> None:
-    """By who holds the states; where that does not answer, by another one. A refusal moved nothing."""
-    said = _ended(holder)
-    if "returned" in said or ("error" in said and all(open_devices(one) for one in pids if loads_driver(one))):
+def _require_back(said: dict[str, Any], pid: int, pids: list[int]) -> None:
+    """By who held the states; where that did not say so, by another one."""
+    if "returned" in said:
         return
-    said = _ended(_started("return", 0, pids))
-    if "returned" not in said:
-        why = said.get("error", f"no answer within {_MOVE_S:g} s")
+    another = _started("return", pids, _MOVE_S)
+    if "returned" not in (said := _ended(another)):
         raise CheckpointError(
-            f"the state of process {pid} was not moved back to its GPU: {why}",
+            f"the state of process {pid} was not moved back to its GPU: {_why(said, another, _MOVE_S)}",
             hint="capture the rank again, which tries it again; its calls of CUDA wait until then",
         )
+
+
+def _why(said: dict[str, Any], holder: subprocess.Popen[bytes], bound_s: float) -> str:
+    code = holder.poll()
+    silent = f"no answer within {bound_s:g} s" if code is None else f"its helper process ended with {code}"
+    return str(said.get("error", silent))
 
 
 def _line(holder: subprocess.Popen[bytes], deadline: float) -> dict[str, Any]:

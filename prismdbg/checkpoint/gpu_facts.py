@@ -14,13 +14,14 @@ from prismdbg.errors import PrismError
 
 _LIBRARY, _DEVICES = "libcuda.so", "/dev/nvidia"
 _DRIVER = Path("/proc/driver/nvidia")
+_ASK_S = 5.0  # a rank may stand meanwhile
 _VERSION = re.compile(r"Module.*?\s(\d+(?:\.\d+)+)\s")
 
 
 def loads_driver(pid: int) -> bool:
     """Whether a process may use a GPU."""
     try:
-        return _LIBRARY in Path(f"/proc/{pid}/maps").read_text()
+        return _LIBRARY.encode() in Path(f"/proc/{pid}/maps").read_bytes()
     except OSError:
         return False
 
@@ -40,24 +41,31 @@ def driver_version() -> str:
     return ""
 
 
-def held_bytes(pid: int) -> int:
+def held_bytes(pid: int) -> int | None:
     """What the process and its children have on GPUs. Where the driver does not say it by process, all that is taken on
-    the GPUs they have open."""
-    pids = [one for one in tree_of(pid) if loads_driver(one)]
+    the GPUs they have open. None where nobody says it."""
+    pids = [one for one in tree_of(pid) if loads_driver(one) and any(map(_is_gpu, open_devices(one)))]
     if not pids:
         return 0
-    by_process = _asked("--query-compute-apps=pid,used_memory")
-    found = [int(used) for owner, used in by_process if owner in map(str, pids) and used.isdecimal()]
-    if found:
-        return sum(found) << 20
-    gpus = gpus_of(pids)
-    return sum(int(used) << 20 for gpu, used in _asked("--query-gpu=uuid,memory.used") if gpu in gpus)
+    names = set(map(str, pids))
+    found = [used for owner, used in _asked("--query-compute-apps=pid,used_memory") if owner in names]
+    if not found or not all(map(str.isdecimal, found)):
+        gpus = gpus_of(pids)
+        found = [used for gpu, used in _asked("--query-gpu=uuid,memory.used") if gpu in gpus]
+        if len(found) < max(len(gpus), 1):
+            return None
+    return sum(map(int, found)) << 20 if all(map(str.isdecimal, found)) else None
+
+
+def _is_gpu(device: str) -> bool:
+    """Not a device that stands for the driver."""
+    return device.removeprefix(_DEVICES).isdecimal()
 
 
 def _asked(query: str) -> list[tuple[str, str]]:
     command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
     try:
-        said = run_bounded(command, timeout_s=20, what="nvidia-smi")
+        said = run_bounded(command, timeout_s=_ASK_S, what="nvidia-smi")
     except (OSError, PrismError):  # it is not installed, or hangs
         return []
     pairs = (line.split(",") for line in said.output.splitlines()) if said.returncode == 0 else ()

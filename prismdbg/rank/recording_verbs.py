@@ -104,11 +104,12 @@ class Park:
         self._recording.recorder.close_log()
         tracer.close_files()
 
-    def release(self, how: str = "asked", holder: Holder | None = None) -> None:
-        """`holder`: who asks. A park that another client has taken since stays; None releases whatever there is."""
+    def release(self, how: str = "asked", holder: Holder | None = None) -> bool:
+        """`holder`: who asks. A park that another client has taken since stays; None releases whatever there is.
+        Whether there was one to release."""
         with self._lock:
             if not self.active or (holder is not None and holder != self._holder) or self.is_restored_elsewhere:
-                return
+                return False
             self.active = False
             try:
                 self._recording.recorder.reopen_log()
@@ -116,6 +117,7 @@ class Park:
                 self._recording.note("released", how=how)
             finally:
                 self._recording.recorder.park(False)
+            return True
 
     def _holds(self, number: int) -> bool:
         with self._lock:  # it may just be taken
@@ -266,8 +268,7 @@ def _holding(recording: Recording, agent: Agent) -> dict[str, Verb]:
         }
 
     def release(message: Message) -> Message:
-        park.release(holder=Holder.of(message))
-        return {}
+        return {"was_held": park.release(holder=Holder.of(message))}
 
     def replay(message: Message) -> Message:
         if not park.is_restored_elsewhere:

@@ -11,8 +11,9 @@
 enum { SUCCESS = 0, INVALID_VALUE = 1, NOT_INITIALIZED = 3 };
 enum { RUNNING = 0, LOCKED = 1, CHECKPOINTED = 2 };
 
-volatile int fake_state = RUNNING;
+volatile int fake_state = RUNNING;  // less: the process has none
 volatile int fake_refuses = SUCCESS;  // what Checkpoint answers
+volatile int fake_keeps = SUCCESS;    // what Unlock answers
 
 // What every call of CUDA does while the process has no GPU: it waits.
 void fake_launch(void) {
@@ -53,7 +54,7 @@ static int changed(int pid, int from, int to) {
 }
 
 int cuCheckpointProcessGetState(int pid, int* state) {
-  return moved(pid, &fake_state, state, 0) ? SUCCESS : NOT_INITIALIZED;
+  return moved(pid, &fake_state, state, 0) && *state >= RUNNING ? SUCCESS : NOT_INITIALIZED;
 }
 
 int cuCheckpointProcessLock(int pid, void* args) {
@@ -75,7 +76,9 @@ int cuCheckpointProcessRestore(int pid, void* args) {
 
 int cuCheckpointProcessUnlock(int pid, void* args) {
   (void)args;
-  return changed(pid, LOCKED, RUNNING);
+  int keeps = SUCCESS;
+  if (!moved(pid, &fake_keeps, &keeps, 0)) return NOT_INITIALIZED;
+  return keeps ? keeps : changed(pid, LOCKED, RUNNING);
 }
 
 int cuGetErrorName(int code, const char** name) {

@@ -23,6 +23,7 @@ from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.capsule.partial import is_abandoned, partial_folder, remove_abandoned
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import DumpReport, Engine
+from prismdbg.checkpoint.gpu import is_used
 from prismdbg.errors import CapsuleError, CheckpointError, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture.agent_sockets import answers, remove_dead_sockets
 from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_start
@@ -44,6 +45,7 @@ from prismdbg.settings.process_stat import start_ticks
 from prismdbg.settings.rank_config import RankConfig
 
 LEASE_S = 120.0
+GPU_LEASE_S = 300.0  # the state of a GPU is moved to memory and back meanwhile; the rank gives no longer one
 _IMAGES = "images"
 _NEEDS = "needs.json"
 LEFTOVER = f".{_IMAGES}.partial-"
@@ -358,7 +360,8 @@ def _take_once(
     with AgentClient(socket_of(folder)) as agent:
         try:
             # Its answer may come too late: then it is parked all the same.
-            agent.ask("park", given_up=given_up, lease_s=LEASE_S, **holder)
+            lease_s = GPU_LEASE_S if is_used(pid) else LEASE_S
+            agent.ask("park", given_up=given_up, lease_s=lease_s, **holder)
             in_flight, is_parked = _wait_parked(agent, say, patience, given_up)
             stands_since = time.monotonic_ns()
             where = agent.ask("close_log", given_up=given_up, **holder)
@@ -371,10 +374,17 @@ def _take_once(
                 agent.ask("release", timeout_s=LEAVE_S, **holder)
             raise
         agent.leave()  # nothing of this connection is in the image
+    was_held = True
     try:
         report = engine.dump(pid, images, timeout_s=DUMP_BOUND_S)
     finally:
-        _release(folder, holder, given_up)
+        was_held = _release(folder, holder, given_up)
+    if not was_held:
+        shutil.rmtree(images)
+        raise CheckpointError(
+            f"the checkpoint of rank {folder.name} took longer than the rank may be held, and it went on meanwhile",
+            hint="capture it again when the machine is less busy",
+        )
     paused = time.monotonic_ns() - stands_since
     cost = report()
     now = "the job continues" if is_parked and not in_flight else "the rank continues"
@@ -389,17 +399,19 @@ def _take_once(
     )
 
 
-def _release(folder: Path, holder: Mapping[str, Any], given_up: GivenUp | None) -> None:
-    """A rank that has ended needs none, and its image may be whole. One that was stopped meanwhile reads it when it
-    goes on."""
+def _release(folder: Path, holder: Mapping[str, Any], given_up: GivenUp | None) -> bool:
+    """Whether the rank was still held: False where its lease had ended. A rank that has ended needs none, and its image
+    may be whole. One that was stopped meanwhile reads it when it goes on."""
     try:
         with AgentClient(socket_of(folder)) as agent:
-            agent.ask("release", given_up=given_up, **holder)
+            answer = agent.ask("release", given_up=given_up, **holder)
+            return bool(answer.get("was_held", True))  # ranks of older versions do not say it
     except NotWaitedFor:
-        return
+        return True
     except RankLost:
         if not _ends_now(folder):
             raise
+        return True
 
 
 def new_holder() -> dict[str, Any]:

@@ -7,23 +7,31 @@ waits as long as its state is not where it should be. `make gpu` does the same o
 from __future__ import annotations
 
 import ctypes
+import fcntl
+import hashlib
 import json
+import os
 import re
-import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import psutil
 import pytest
-from chain import CLI, Recording, assert_identical, prismdbg, recording
+from chain import CLI, Recording, altered, assert_identical, prismdbg, recording
 from jobs import ROOT, forked, plain_environment
+from waiting import wait_for
 
 from prismdbg.capsule import layout
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.manifest import FileEntry
 from prismdbg.checkpoint import gpu
 from prismdbg.checkpoint.gpu import PART
-from prismdbg.errors import FacilityError
+from prismdbg.errors import CheckpointError, FacilityError
 from tests import fake_driver
 
 pytestmark = [
@@ -33,7 +41,7 @@ pytestmark = [
 ]
 PROGRAM = Path(__file__).parents[1] / "programs" / "on_gpu.py"
 REFUSAL = 801  # CUDA_ERROR_NOT_SUPPORTED
-RUNNING, CHECKPOINTED = 0, 2
+RUNNING, LOCKED, CHECKPOINTED, NO_STATE = 0, 1, 2, -1
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +59,13 @@ def job_on_gpu(driver: Path, home: Path, steps: int, *options: object, refuses: 
 
 
 def environment(driver: Path) -> dict[str, str]:
-    return plain_environment(LD_LIBRARY_PATH=str(driver))
+    return plain_environment(LD_LIBRARY_PATH=str(driver), PATH=f"{driver}:{os.environ['PATH']}")
+
+
+def use(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environment(driver).items():
+        if name in ("LD_LIBRARY_PATH", "PATH"):
+            monkeypatch.setenv(name, value)
 
 
 def state(driver: Path, pid: int) -> int:
@@ -144,7 +158,7 @@ def test_what_was_left_half_way_is_put_right_by_the_next(
 ) -> None:
     """As after a machine that ended both the capture and who held the state for it."""
     library = ctypes.CDLL(str(driver / fake_driver.NAME))
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
+    use(driver, monkeypatch)
     with job_on_gpu(driver, tmp_path, 1_000_000) as job:
         job.wait_for_step(1, 2)
         for half_way in ("cuCheckpointProcessLock", "cuCheckpointProcessCheckpoint"):
@@ -162,7 +176,7 @@ def test_what_was_left_half_way_is_put_right_by_the_next(
 def test_it_is_not_tried_where_the_memory_might_not_do(
     driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
+    use(driver, monkeypatch)
     monkeypatch.setattr(gpu, "held_bytes", lambda pid: 1 << 50)
     with job_on_gpu(driver, tmp_path, 1_000_000) as job:
         job.wait_for_step(1, 2)
@@ -176,9 +190,148 @@ def test_it_is_not_tried_where_the_memory_might_not_do(
 
 
 def test_an_altered_capsule_names_no_other_process(captured: Path, driver: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(captured, copy)
-    (copy / layout.CHECKPOINT / PART).write_text('{"pids": [1], "driver": "", "gpus": []}')
-    assert prismdbg("replay", copy, env=environment(driver)).code == 3
-    verdict = prismdbg("verify", copy, env=environment(driver))
-    assert verdict.code == 3, verdict.out
+    copy = altered(captured, tmp_path / "copy")
+    data = b'{"pids": [1], "driver": "", "gpus": []}'
+    name = f"{layout.CHECKPOINT}/{PART}"
+    (copy / name).write_bytes(data)
+    manifest = Capsule.open(copy).manifest  # which agrees, as if it had been captured so
+    files = {**manifest.files, name: FileEntry(len(data), hashlib.sha256(data).hexdigest())}
+    (copy / layout.MANIFEST).write_bytes(replace(manifest, files=files).to_bytes())
+    for command in ("replay", "verify"):
+        said = prismdbg(command, copy, env=environment(driver))
+        assert said.code == 3 and "names processes that are not in it" in said.out + said.err, said.out + said.err
+
+
+@pytest.fixture
+def lone(driver: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lone]:
+    """A process with the driver and a device, and no job."""
+    use(driver, monkeypatch)
+    lines = f"""
+import ctypes, os, sys
+from pathlib import Path
+driver = ctypes.CDLL("{driver / fake_driver.NAME}")
+device = Path("/dev/nvidia0").open()
+print("ready", flush=True)
+for line in sys.stdin:
+    name, _, value = line.strip().partition("=")
+    if name == "fork":
+        child = os.fork()
+        if child == 0:
+            sys.stdin.read()
+    else:
+        ctypes.c_int.in_dll(driver, name).value = int(value)
+    print("done", flush=True)
+"""
+    command = [sys.executable, "-c", lines]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        yield Lone(process)
+        for child in psutil.Process(process.pid).children():
+            child.kill()
+        process.kill()
+
+
+@dataclass(frozen=True)
+class Lone:
+    process: subprocess.Popen[str]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "done\n"
+
+
+def test_a_state_that_does_not_come_back_is_no_success(lone: Lone, driver: Path) -> None:
+    with pytest.raises(CheckpointError, match="was not moved back to its GPU: cuCheckpointProcessUnlock"):  # noqa: SIM117
+        with gpu.in_memory(lone.pid, timeout_s=30):
+            lone.tell(f"fake_keeps={REFUSAL}")
+    assert state(driver, lone.pid) == LOCKED
+    lone.tell("fake_keeps=0")
+    with gpu.in_memory(lone.pid, timeout_s=30):
+        pass
+    assert state(driver, lone.pid) == RUNNING
+
+
+def test_a_refusal_that_leaves_it_locked_is_told_with_both_reasons(lone: Lone, driver: Path) -> None:
+    lone.tell(f"fake_refuses={REFUSAL}")
+    lone.tell("fake_keeps=999")
+    with pytest.raises(CheckpointError, match="was not moved back"), gpu.in_memory(lone.pid, timeout_s=30):
+        pytest.fail("it was refused")
+    assert state(driver, lone.pid) == LOCKED
+
+
+def test_who_is_stopped_holds_it_for_a_bounded_time(lone: Lone, driver: Path) -> None:
+    """As a capture that Ctrl-Z stopped."""
+    with gpu.in_memory(lone.pid, timeout_s=2):
+        assert state(driver, lone.pid) == CHECKPOINTED
+        wait_for(lambda: state(driver, lone.pid) == RUNNING, 20, "the state to come back without being asked")
+
+
+def test_a_forked_child_with_its_parents_gpu_is_named_and_nothing_is_moved(lone: Lone, driver: Path) -> None:
+    child = ctypes.CDLL(str(driver / fake_driver.NAME))
+    lone.tell("fork")
+    (forked_one,) = psutil.Process(lone.pid).children()
+    lone_state = ctypes.c_int(NO_STATE)  # as NVIDIA's driver says of such a child
+    address = _address(forked_one.pid, "fake_state", child)
+    with Path(f"/proc/{forked_one.pid}/mem").open("r+b", buffering=0) as memory:
+        memory.seek(address)
+        memory.write(lone_state)
+    with pytest.raises(CheckpointError, match=rf"process {forked_one.pid} has a GPU open but no state there"):  # noqa: SIM117
+        with gpu.in_memory(lone.pid, timeout_s=30):
+            pytest.fail("it was tried")
+    assert state(driver, lone.pid) == RUNNING
+
+
+def _address(pid: int, name: str, library: ctypes.CDLL) -> int:
+    """Of a variable of the driver in another process."""
+
+    def base(lines: str) -> int:
+        line = next(line for line in lines.splitlines() if line.endswith(fake_driver.NAME) and " 00000000 " in line)
+        return int(line.partition("-")[0], 16)
+
+    here = ctypes.addressof(ctypes.c_int.in_dll(library, name)) - base(Path("/proc/self/maps").read_text())
+    return base(Path(f"/proc/{pid}/maps").read_text()) + here
+
+
+def test_the_next_waits_until_the_last_has_given_it_back(lone: Lone, driver: Path) -> None:
+    """Who took it was killed; its helper still moves the state back."""
+    alone = os.open(f"/proc/{lone.pid}", os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(alone, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(CheckpointError, match="another process still moves the state"):  # noqa: SIM117
+            with gpu.in_memory(lone.pid, timeout_s=2):
+                pytest.fail("both hold it")
+    finally:
+        os.close(alone)
+    with gpu.in_memory(lone.pid, timeout_s=30) as part:
+        assert part is not None
+
+
+def test_nobody_says_how_much_there_is(lone: Lone, driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(FacilityError, match="nvidia-smi is missing or fails"), gpu.in_memory(lone.pid, timeout_s=30):
+        pytest.fail("it was tried")
+
+
+def test_a_process_with_the_library_and_no_device_is_saved_as_any_other(driver: Path, tmp_path: Path) -> None:
+    """This command does not find the library. A file that is mapped may have any name."""
+    odd = tmp_path / os.fsdecode(b"caf\xe9.bin")
+    odd.write_bytes(bytes(4096))
+    lines = f"""
+import ctypes, mmap, os, sys
+driver = ctypes.CDLL("{driver / fake_driver.NAME}")
+file = os.open({os.fsencode(odd)!r}, os.O_RDONLY)
+mapped = mmap.mmap(file, 0, prot=mmap.PROT_READ)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+    with subprocess.Popen([sys.executable, "-c", lines], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        with gpu.in_memory(process.pid, timeout_s=30) as part:
+            assert part is None
+        process.kill()
