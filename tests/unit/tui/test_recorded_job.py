@@ -389,6 +389,34 @@ def test_what_the_sensors_read_has_columns_of_its_own() -> None:
     play(part, with_telemetry(), size=(160, 40))
 
 
+@pytest.mark.parametrize(
+    ("size", "last"), [((80, 24), "CPU"), ((87, 24), "queue"), ((60, 24), "waited"), ((40, 24), "last")]
+)
+def test_a_column_is_shown_whole_or_not_at_all(size: tuple[int, int], last: str) -> None:
+    """A share of 25 % of which only `2` was seen read as 2 %."""
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        titles = [str(column.label) for column in app.table.ordered_columns]
+        assert titles[-1] == last
+        (heading,) = (line for line in on_screen(app).splitlines() if line.lstrip().startswith("rank  state"))
+        assert heading.split() == titles
+        assert app.table.virtual_size.width <= size[0]
+
+    play(part, with_telemetry(), size=size)
+
+
+def test_columns_come_and_go_with_the_width() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.resize_terminal(160, 40)
+        await pilot.pause()
+        assert [str(column.label) for column in app.table.ordered_columns][-2:] == ["queue", "inside a collective"]
+        await pilot.resize_terminal(60, 24)
+        await pilot.pause()
+        assert str(app.table.ordered_columns[-1].label) == "waited"
+
+    play(part, with_telemetry(), size=(80, 24))
+
+
 def test_a_job_without_telemetry_has_no_columns_for_it() -> None:
     async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
         titles = [str(column.label) for column in app.table.ordered_columns]
