@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from prismdbg.cli.options.param_types import moment
 from prismdbg.cli.options.picture_options import pictured
 from prismdbg.cli.options.place_options import PORT, WEB
 from prismdbg.cli.options.user_code import USER_CODE, tell_children
+from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.job_view import is_job, job_view
 from prismdbg.jobs.replay.replay import ReplayRequest
@@ -101,10 +103,12 @@ def command(
     if all_recorded:
         return _all_recorded(capsule, picture, at)
     told: list[str] = []
-    capsule = shown_capsule_at(capsule, rank, told)
     from prismdbg_tui import start
 
-    with opened(capsule, keys) as whole:
+    with ExitStack() as stack:
+        with long_work.shown():  # not beside the screen
+            capsule = shown_capsule_at(capsule, rank, told)
+            whole = stack.enter_context(opened(capsule, keys))
         name = capsule.name or str(capsule)
         return start.look(whole, name, at, path=capsule.absolute(), picture=picture, told=told)
 
@@ -121,7 +125,8 @@ def _compared(path: Path, cluster: Path | None, picture: StillPicture | None) ->
 def _all_ranks(path: Path, cluster: Path | None, picture: StillPicture | None = None) -> int:
     from prismdbg_tui import start
 
-    view = job_view(path, cluster, console.say)
+    with long_work.shown():
+        view = job_view(path, cluster, console.say)
 
     def into(rank: int, runs: bool) -> None:
         _one_rank(path, rank, runs)
@@ -135,7 +140,9 @@ def _all_recorded(path: Path, picture: StillPicture | None = None, at: Moment | 
     def open_rank(rank: int, runs: bool, moment: Moment | None) -> None:
         _one_rank(path, rank, runs, moment)
 
-    return start.recorded_job(lambda: read_overview(path), open_rank, picture, at)
+    with long_work.shown():
+        first = [read_overview(path)]
+    return start.recorded_job(lambda: first.pop() if first else read_overview(path), open_rank, picture, at)
 
 
 def _one_rank(run: Path, rank: int, runs: bool, at: Moment | None = None) -> None:
@@ -143,7 +150,9 @@ def _one_rank(run: Path, rank: int, runs: bool, at: Moment | None = None) -> Non
     from prismdbg_tui import start
 
     told: list[str] = []
-    with opened((capsule_at if runs else shown_capsule_at)(run, rank, told)) as whole:
+    with ExitStack() as stack:
+        with long_work.shown():
+            whole = stack.enter_context(opened((capsule_at if runs else shown_capsule_at)(run, rank, told)))
         name, path = whole.path.name, whole.path
         if runs:
             request = ReplayRequest(capsule=whole)
