@@ -405,6 +405,17 @@ def test_a_column_is_shown_whole_or_not_at_all(size: tuple[int, int], last: str)
     play(part, with_telemetry(), size=size)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_why_there_is_no_map_of_all_ranks_is_on_the_screen(size: tuple[int, int]) -> None:
+    why = "only the ranks that ran: 14 ranks have no class; the first is rank 1 (pp=0 tp=1)"
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        shown = on_screen(app)
+        assert why in " ".join(shown.split()) and " emulated " in shown and " recorded " not in shown
+
+    play(part, app=JobApp(job(), job, note=why), size=size)
+
+
 def test_columns_come_and_go_with_the_width() -> None:
     async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
         await pilot.resize_terminal(160, 40)

@@ -69,9 +69,11 @@ class JobApp(ActionApp[OpenRank | None]):
         at: int = -1,
         moment: Moment | None = None,
         refused: str = "",
+        note: str = "",
     ) -> None:
         """`read`: the run again. at: the rank that has the cursor; else the one that the first finding is about.
-        moment: where ranks open, until another finding is chosen."""
+        moment: where ranks open, until another finding is chosen. note: of an emulated run, why there is no map of all
+        its ranks."""
         super().__init__(JOB_ACTIONS, keys, live=True, refused=refused)
         self.wanted = moment
         self.job, self._read = job, read
@@ -80,6 +82,8 @@ class JobApp(ActionApp[OpenRank | None]):
         self.rank = at if at >= 0 else self._suspect()
         self._findings = Static("", id="findings", classes="pane")
         self._waits = Static("", id="waits")
+        self._note = Static(Text(figures.clean(note)), id="note")
+        self._kind = "emulated" if note else "recorded"
         self.table = RowTable(id="ranks", cursor_type="row")
 
     def compose(self) -> ComposeResult:
@@ -87,11 +91,13 @@ class JobApp(ActionApp[OpenRank | None]):
         yield self._findings
         yield self.table
         yield self._waits
+        yield self._note
         yield self.keybar
 
     def on_mount(self) -> None:
         use_themes(self)
         self._findings.border_title = "Findings"
+        self._note.display = bool(str(self._note.content))
         self.table.focus()
         self.repaint()
         if self.job.is_running:
@@ -111,7 +117,7 @@ class JobApp(ActionApp[OpenRank | None]):
 
     def repaint(self) -> None:
         name = figures.clean(self.job.path.name or str(self.job.path))
-        self.show_head("recorded", "success", name, words.heading(self.job, self.wanted))
+        self.show_head(self._kind, "success", name, words.heading(self.job, self.wanted))
         self._show_findings()
         self._fill()
         self._show_waits()
