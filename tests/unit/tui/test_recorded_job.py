@@ -322,11 +322,32 @@ def test_help_names_every_key() -> None:
         await until(lambda: isinstance(app.screen, JobHelp), pilot)
         cells = [str(cell) for column in app.screen.of_keys().columns for cell in column.cells]
         assert all(action.title in cells for action in JOB_ACTIONS)
-        assert "inside a collective" in on_screen(app), "what the columns are, beside them"
+        assert "inside a" in on_screen(app), "what the columns are, beside them"
         await pilot.press("escape")
         await until(lambda: not isinstance(app.screen, JobHelp), pilot)
 
     play(part)
+
+
+@pytest.mark.parametrize(("size", "has_two"), [((120, 36), True), ((100, 60), True), ((80, 60), False)])
+def test_what_columns_mean_is_wrapped_at_the_width_of_the_screen_alone(size: tuple[int, int], has_two: bool) -> None:
+    """Lines that were broken by hand were broken again, each after a word or two."""
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("question_mark")
+        await until(lambda: "inside a" in on_screen(app) and "awaited" in on_screen(app), pilot)
+        lines = [line.ljust(size[0]) for line in on_screen(app).splitlines()]
+        first = next(at for at, line in enumerate(lines) if "the last collective that" in line)
+        begins = lines[first].index("the last collective that")
+        last = next(at for at, line in enumerate(lines) if at > first and "they wait for it" in line)
+        meanings = [line[begins:] for line in lines[first : last + 1]]
+        assert all(text[0] != " " and lines[first + at][begins - 1] == " " for at, text in enumerate(meanings))
+        assert isinstance(app.screen, JobHelp)
+        cells = [str(cell) for column in app.screen._beside().columns for cell in column.cells]
+        assert not any("\n" in cell or "  " in cell for cell in cells)
+        assert has_two is ("open this rank" in lines[first - 1] + lines[first])
+
+    play(part, size=size)
 
 
 def test_what_a_rank_says_does_not_steer_the_terminal() -> None:
