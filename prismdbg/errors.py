@@ -28,13 +28,15 @@ INTERRUPTED = 130  # a program that SIGINT ended, as a shell says it
 
 
 class PrismError(Exception):
-    """Base of all. `hint` says what to do next; shown on a line of its own."""
+    """Base of all. `hint` says what to do next; shown on a line of its own. `bare`: the message without the picture of
+    the place that some errors have below it."""
 
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        self.bare = message
 
 
 class UsageError(PrismError):

@@ -22,6 +22,7 @@ from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.rank_json import RankJson, read_rank, startable
 from prismdbg.capsule.transfer import Transfer
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
+from prismdbg.model.meanwhile import Tell, by_bytes, unheard, working
 
 
 class CapsuleWriter:
@@ -39,6 +40,8 @@ class CapsuleWriter:
         self._argv: list[str] = []
         self._cwd = "/"
         self._cleanup = ExitStack()
+        self.tell: Tell = unheard  # how far long work on the capsule is
+        self._read = by_bytes(unheard, "")
 
     def __enter__(self) -> CapsuleWriter:
         if self.path.exists() or self.path.is_symlink():
@@ -46,6 +49,8 @@ class CapsuleWriter:
         self._partial = self._cleanup.enter_context(partial_folder(self.path))
         for folder in layout.FOLDERS:
             (self._partial / folder).mkdir(mode=0o700)
+        self.tell = self._cleanup.enter_context(working())
+        self._read = by_bytes(self.tell, "writing the capsule")
         return self
 
     def __exit__(
@@ -73,11 +78,11 @@ class CapsuleWriter:
         return self.add_bytes(name, checked_json.dumps(value))
 
     def add_file(self, name: str, source: Path, how: Transfer = Transfer.COPY) -> FileEntry:
-        return self._enter(name, transfer.bring(source, self._target(name), how))
+        return self._enter(name, transfer.bring(source, self._target(name), how, self._read))
 
     def add_parts(self, name: str, source: Path, parts: Iterable[tuple[int, int]]) -> FileEntry:
         """A copy of the file with zeros for all but `parts`, each from its first to before its last byte."""
-        return self._enter(name, transfer.bring_parts(source, self._target(name), parts))
+        return self._enter(name, transfer.bring_parts(source, self._target(name), parts, self._read))
 
     def add_masked(self, name: str, source: Path, parts: Iterable[tuple[int, int]]) -> FileEntry:
         """A copy of the file, of any size, with asterisks for `parts`, each from its first to before its last byte."""

@@ -20,6 +20,11 @@ CHUNK_BYTES = 1 << 20
 FILE_MODE = 0o600
 _FICLONE = 0x40049409  # linux/fs.h: share the blocks of another file, where the file system can
 _ZEROS = bytes(CHUNK_BYTES)
+Read = Callable[[int], None]
+
+
+def _untold(_: int) -> None:
+    pass
 
 
 class Transfer(StrEnum):
@@ -30,31 +35,32 @@ class Transfer(StrEnum):
     MOVE = "move"
 
 
-def bring(source: Path, target: Path, transfer: Transfer) -> FileEntry:
-    """Makes `target` from the plain file `source`, mode 0600. Links and special files are refused."""
+def bring(source: Path, target: Path, transfer: Transfer, read: Read = _untold) -> FileEntry:
+    """Makes `target` from the plain file `source`, mode 0600. Links and special files are refused. `read` is told of
+    each part that is done, how many bytes it had."""
     _require_plain(source)
     if transfer is not Transfer.COPY and _rename_or_link(source, target, transfer):
         target.chmod(FILE_MODE)
-        return hash_file(target)
-    entry = _copy(source, target)
+        return hash_file(target, read)
+    entry = _copy(source, target, read)
     if transfer is Transfer.MOVE:
         source.unlink()
     return entry
 
 
-def bring_parts(source: Path, target: Path, parts: Iterable[tuple[int, int]]) -> FileEntry:
+def bring_parts(source: Path, target: Path, parts: Iterable[tuple[int, int]], read: Read = _untold) -> FileEntry:
     """A copy of the source that holds only these of its bytes, from a first to before a last one. Zeros stand for the
     others. What `bring` refuses is refused."""
     _require_plain(source)
-    with open_plain(source) as read, create(target) as out:
-        size = os.fstat(read.fileno()).st_size
+    with open_plain(source) as file, create(target) as out:
+        size = os.fstat(file.fileno()).st_size
         for start, stop in sorted(parts):
-            read.seek(start)
+            file.seek(start)
             out.seek(start)
-            while chunk := read.read(min(max(stop - read.tell(), 0), CHUNK_BYTES)):
+            while chunk := file.read(min(max(stop - file.tell(), 0), CHUNK_BYTES)):
                 write_sparse(out, chunk)
         out.truncate(size)
-    return hash_file(target)
+    return hash_file(target, read)
 
 
 def bring_masked(source: Path, target: Path, parts: Iterable[tuple[int, int]], mask: bytes) -> FileEntry:
@@ -129,13 +135,13 @@ def nearly_empty(status: os.stat_result) -> str:
     return f"has {status.st_size:,} bytes, but is nearly all holes; {most:,} is the limit"
 
 
-def hash_file(path: Path, read: Callable[[int], None] = lambda _: None) -> FileEntry:
+def hash_file(path: Path, read: Read = _untold) -> FileEntry:
     """`read` is told of each part, how many bytes it had."""
     with open_plain(path) as file:
         return hash_content(file, read)
 
 
-def hash_content(file: BinaryIO, read: Callable[[int], None] = lambda _: None) -> FileEntry:
+def hash_content(file: BinaryIO, read: Read = _untold) -> FileEntry:
     digest, size = hashlib.sha256(), 0
     while chunk := file.read(CHUNK_BYTES):
         digest.update(chunk)
@@ -156,21 +162,22 @@ def _rename_or_link(source: Path, target: Path, transfer: Transfer) -> bool:
     return True
 
 
-def _copy(source: Path, target: Path) -> FileEntry:
-    with open_plain(source) as read, create(target) as out:
+def _copy(source: Path, target: Path, read: Read) -> FileEntry:
+    with open_plain(source) as file, create(target) as out:
         try:
-            fcntl.ioctl(out.fileno(), _FICLONE, read.fileno())
+            fcntl.ioctl(out.fileno(), _FICLONE, file.fileno())
         except OSError:
-            return _copy_blocks(read, out)
-    return hash_file(target)
+            return _copy_blocks(file, out, read)
+    return hash_file(target, read)
 
 
-def _copy_blocks(read: BinaryIO, out: BinaryIO) -> FileEntry:
+def _copy_blocks(file: BinaryIO, out: BinaryIO, read: Read) -> FileEntry:
     digest, size = hashlib.sha256(), 0
-    while chunk := read.read(CHUNK_BYTES):
+    while chunk := file.read(CHUNK_BYTES):
         digest.update(chunk)
         size += len(chunk)
         write_sparse(out, chunk)
+        read(len(chunk))
     out.truncate(size)
     return FileEntry(size, digest.hexdigest())
 

@@ -63,7 +63,8 @@ class Client:
 
 
 def with_hint(error: PrismError) -> str:
-    return f"{error}\ntry: {error.hint}" if error.hint else str(error)
+    """The message is one line: an editor shows no caret below an expression."""
+    return f"{error.bare}\ntry: {error.hint}" if error.hint else error.bare
 
 
 def bounded_writer(descriptor: int, bound_s: float = WRITE_BOUND_S) -> Write:

@@ -6,12 +6,14 @@ Knows no verb. One thread at a time; `interrupt` from any.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from prismdbg.debugger.checkpoint_keeper import CheckpointKeeper, Tell, Travel
 from prismdbg.errors import FacilityError, PrismError, RankLost, WaitTimeout
+from prismdbg.expr.place import complaint
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.frame import Frame
@@ -109,16 +111,18 @@ class Driver:
         )
 
     def ask(self, ask: Ask, timeout_s: float = ANSWER_BOUND_S) -> Json:
-        return self.travel.client.ask(ask.verb, timeout_s=timeout_s, **ask.arguments)
+        with _pointing(ask):
+            return self.travel.client.ask(ask.verb, timeout_s=timeout_s, **ask.arguments)
 
     def question(self, ask: Ask) -> Json:
         """Of what changes nothing in the rank: `NotWaitedFor` for who interrupts it."""
         before = self._interrupts
         self.asks = True
         try:
-            return self.travel.client.ask(
-                ask.verb, timeout_s=ANSWER_BOUND_S, given_up=lambda: self._interrupts > before, **ask.arguments
-            )
+            with _pointing(ask):
+                return self.travel.client.ask(
+                    ask.verb, timeout_s=ANSWER_BOUND_S, given_up=lambda: self._interrupts > before, **ask.arguments
+                )
         finally:
             self.asks = False
 
@@ -409,6 +413,19 @@ class _Patience:
             self.moment, self._last = reached, time.monotonic()
             return True
         return time.monotonic() - self._last <= self._bound_s
+
+
+@contextmanager
+def _pointing(ask: Ask) -> Iterator[None]:
+    """What the rank finds wrong with an expression is shown in it, as what is found wrong here is. The rank
+    tells only the column in the text that it was sent."""
+    try:
+        yield
+    except AgentError as error:
+        text = str(ask.arguments.get("expression", ""))
+        if error.column is None or not 0 <= error.column <= len(text):
+            raise
+        raise complaint(text, error.column, error.bare, hint=error.hint) from None
 
 
 def _is_old_news(notice: Notice) -> bool:

@@ -75,7 +75,7 @@ class Inspection:
         except RankLost:
             raise
         except PrismError as error:
-            return Watched(number=watch.number, text=watch.text, error=str(error))
+            return Watched(number=watch.number, text=watch.text, error=error.bare)
         return self._session.watches.seen(watch, dict(value))
 
     def stack(self) -> answers.Stack:

@@ -105,6 +105,11 @@ class FirstNonfinite(Verdict):
         return f"only received by {rank_list(call.rank for call in self.received)}" if self.received else ""
 
     @property
+    def short_aside(self) -> str:
+        only_received = self.birth is Birth.SENT and self.received and not self.suspects
+        return f"received by {' '.join(str(call.rank) for call in self.received)}" if only_received else self.aside
+
+    @property
     def lines(self) -> tuple[str, ...]:
         lines = [f"also produced one itself: {call.text}" for call in self.others]
         lines += [f"only received it: {call.text}" for call in self.received]

@@ -16,6 +16,7 @@ import numpy as np
 from prismdbg.diagnosis.match import WRONG, match
 from prismdbg.log.columns import NOT_ENDED, LogColumns
 from prismdbg.model.collective import Collective, TensorMeta, group_title
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.ops import Movement, ops_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -196,8 +197,9 @@ def _first_received(a: Side, b: Side, pairs: Rows, same_rank: bool) -> tuple[int
     """How many were compared, and the first that differs."""
     kept = a.log.has_payload[pairs[:, 0]] & b.log.has_payload[pairs[:, 1]]
     kept &= ~a.log.synthesized[pairs[:, 0]] & ~b.log.synthesized[pairs[:, 1]]
-    compared = 0
-    for row_a, row_b in pairs[kept]:
+    compared, kept_pairs = 0, pairs[kept]
+    for at in one_by_one(range(len(kept_pairs)), "comparing what was received"):
+        row_a, row_b = kept_pairs[at]
         call_a, call_b = a.log.collective(int(row_a)), b.log.collective(int(row_b))
         if not same_rank and call_a.op not in ALIKE:
             continue

@@ -105,6 +105,11 @@ class Verdict:
         """What matters most of `lines`, in a few words; empty where nothing does."""
         return ""
 
+    @property
+    def short_aside(self) -> str:
+        """The same in fewer words, where there are."""
+        return self.aside
+
     def details(self) -> dict[str, Any]:
         """What programs want besides: group, sequence, calls."""
         return {}

@@ -30,6 +30,7 @@ from prismdbg.importers.chakra_schema import (
 )
 from prismdbg.model.collective import Collective, Group, TensorMeta, runs_of
 from prismdbg.model.dtypes import ITEM_BYTES
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.ops import OPS, Movement
 
 GROUPS_FILE = "comm_groups.json"
@@ -67,7 +68,7 @@ def write_traces(logs: Mapping[int, RankLog], folder: Path, *, last: int) -> Wri
     written = Written()
     numbers = _group_numbers(logs)
     members = {number: list(group.ranks) for number, group in numbers.values()}
-    for rank, log in sorted(logs.items()):
+    for rank, log in one_by_one(sorted(logs.items()), "writing the traces of ranks"):
         with (folder / f"{NAME}.{rank}{SUFFIX}").open("wb") as file:
             _write_rank(file, log, last, numbers, written)
         written.ranks.append(rank)

@@ -18,6 +18,7 @@ from typing import Any
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.model.collective import Collective, Group, Identity, State, TensorMeta
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.ops import OPS, Form, Movement, check_complete, ops_of
 
 VERSION = "2.10"
@@ -90,7 +91,7 @@ def write_dumps(logs: Mapping[int, RankLog], folder: Path, *, last: int, as_json
     written = Written()
     is_cut = any(len(log.collectives) > last or log.dropped for log in logs.values())
     sizeless = frozenset(call.identity for log in logs.values() for call in _last(log, last) if _lacks_sizes(call))
-    for rank, log in sorted(logs.items()):
+    for rank, log in one_by_one(sorted(logs.items()), "writing the dumps of ranks"):
         made = _dump(log, last, written, sizeless, with_messages=not is_cut)
         name = f"{_FILE}{rank}"
         if as_json:

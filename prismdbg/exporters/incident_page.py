@@ -6,7 +6,7 @@ escaped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 
@@ -28,6 +28,7 @@ from prismdbg.memory.grouping import By, grouped
 from prismdbg.memory.peak import peak
 from prismdbg.memory.trace import MemoryTrace
 from prismdbg.model.frame import Frame
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 from prismdbg.render.console import plain, when
@@ -55,17 +56,20 @@ def incident_page(path: Path, source: Source, known: About, now_ns: int) -> str:
     """As a text of HTML. `now_ns`: when it is written, since 1970."""
     words = _Words(known.known)
     title = words(path.resolve().name)
+    sections: tuple[Callable[[], Iterator[Markup]], ...] = (
+        lambda: _verdicts(source, words),
+        lambda: _facts(known, words),
+        lambda: _timeline(source, words),
+        lambda: _ranks(source, words),
+        lambda: _stacks(source, words),
+        lambda: _memory(source, words),
+        lambda: _replay(path, source, known, words),
+    )
     body = tag(
         "body",
         tag("h1", title),
         tag("p", f"written {when(now_ns)} by prismdbg {prismdbg.__version__}", class_="soft"),
-        *_verdicts(source, words),
-        *_facts(known, words),
-        *_timeline(source, words),
-        *_ranks(source, words),
-        *_stacks(source, words),
-        *_memory(source, words),
-        *_replay(path, source, known, words),
+        *(part for section in one_by_one(sections, "writing the sections of the page") for part in section()),
     )
     head = tag(
         "head",

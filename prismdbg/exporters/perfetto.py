@@ -26,6 +26,7 @@ from prismdbg.memory.curve import curve
 from prismdbg.memory.trace import MemoryTrace
 from prismdbg.model import dtypes
 from prismdbg.model.collective import Collective, TensorMeta
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.ops import OPS, Movement
 from prismdbg.telemetry.series import Telemetry
 
@@ -76,7 +77,7 @@ def write_trace(
     packets.clock(since_ns)
     parents: dict[int, int] = {}
     arrivals = Arrivals(logs, kept) if clocks_agree else None
-    for rank, calls in kept.items():
+    for rank, calls in one_by_one(list(kept.items()), "writing the tracks of ranks"):
         log = logs[rank]
         parent = parents[rank] = packets.track(f"rank {rank}", place=rank)
         _Lanes(packets, rank, log, parent, has_flows=len(logs) > 1, arrivals=arrivals).write(calls)

@@ -8,12 +8,16 @@ _SHOWN = 60
 
 
 class ExpressionError(UsageError):
-    """Shown it is several lines. `bare` is the message alone, for those who show the place in their own way."""
+    """Shown it is several lines. `bare` and `column` are for those who show the place in their own way."""
 
     def __init__(self, message: str, *, hint: str = "", bare: str = "", column: int = 0) -> None:
         super().__init__(message, hint=hint)
         self.bare = bare or message
         self.column = column
+
+    def again(self) -> ExpressionError:
+        """The same error without a traceback."""
+        return ExpressionError(str(self), hint=self.hint, bare=self.bare, column=self.column)
 
 
 def complaint(text: str, column: int, message: str, *, hint: str = "") -> ExpressionError:

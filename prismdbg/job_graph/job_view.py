@@ -21,6 +21,14 @@ from prismdbg.simulate.graph.mesh import Ints
 ASSUMED_CLUSTER = "no --cluster: nodes of eight, 450 GB/s inside and 50 GB/s per rank between them are assumed"
 
 
+class NoGraph(UsageError):
+    """No graph of all ranks can be built of the logs. `why`: a clause."""
+
+    def __init__(self, why: str, *, hint: str) -> None:
+        super().__init__(f"cannot build a graph of all ranks from the logs: {why}", hint=hint)
+        self.why = why
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JobView:
     """`ran`: ranks that really ran, of which there is a log. stands_for: by rank who ran for it, -1 where that is not
@@ -45,14 +53,14 @@ def is_job(path: Path) -> bool:
 
 
 def job_view(path: Path, cluster: Path | None, say: Say) -> JobView:
-    """Of what `is_job`. Where no graph was built it is made of the logs, and not kept."""
+    """Of what `is_job`. Where no graph was built it is made of the logs, and not kept; `NoGraph` where it cannot be."""
     emulated = _emulated(path) if path.is_dir() else None
     saved = path if path.is_file() else path / graph_file.FILE_NAME
     if saved.is_file():
         graph = graph_file.load(saved)
     else:
         say(f"no {graph_file.FILE_NAME} in {path}: building the graph from the logs")
-        graph = _built(path, emulated)
+        graph = _built(path)
     same = emulated is not None and emulated.mesh.world == graph.mesh.world
     if cluster is None:
         say(ASSUMED_CLUSTER)
@@ -67,16 +75,12 @@ def job_view(path: Path, cluster: Path | None, say: Say) -> JobView:
     )
 
 
-def _built(path: Path, emulated: EmulatedRun | None) -> JobGraph:
+def _built(path: Path) -> JobGraph:
     try:
         return build_graph(GraphRequest(run=path))
     except UsageError as error:
-        ran = emulated.ran if emulated is not None else ()
-        one = f"one rank: prismdbg open {path} --rank {ran[0]}; " if ran else ""
-        raise UsageError(
-            f"cannot build a graph of all ranks from the logs: {error}",
-            hint=f"{one}all: emulate with --classes, or prismdbg graph build {path} --alike AXES",
-        ) from error
+        hint = f"emulate with --classes, or run `prismdbg graph build {path} --alike AXES`"
+        raise NoGraph(str(error), hint=hint) from error
 
 
 def _emulated(path: Path) -> EmulatedRun | None:

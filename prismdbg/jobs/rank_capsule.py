@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 from prismdbg.capsule.capsule_dir import Capsule
@@ -54,7 +55,9 @@ def _found(path: Path, rank: int | None, say: Say, recorded: _Recorded) -> Path:
         return path
     run = RunFolder.existing(path)
     emulated = read_emulated(run)
-    return recorded(run, _chosen(run, rank), say) if emulated is None else _emulated(emulated, rank, say)
+    if emulated is not None:
+        return _emulated(emulated, rank, say)
+    return recorded(run, _chosen(run, all_shown=recorded is _shown) if rank is None else rank, say)
 
 
 def _emulated(world: EmulatedRun, rank: int | None, say: Say) -> Path:
@@ -126,12 +129,17 @@ def changed_since(log: RankLog, folder: Path) -> str:
     return next(changed_after_read(log, rank, began_ns), "")
 
 
-def _chosen(run: RunFolder, rank: int | None) -> int:
-    """The only rank of which there is a capsule, or else a log, where none is named."""
-    if rank is not None:
-        return rank
-    there = sorted(_newest_by_rank(run))
-    return _only(tuple(there) or tuple(sorted({rank_of(folder) for folder in run.rank_folders()})), run)
+def _chosen(run: RunFolder, *, all_shown: bool) -> int:
+    """The only rank of which there is a capsule, or else one can be made, or else a log. `UsageError` names all that
+    can be chosen: every rank that left a log where `all_shown`, else those that can be replayed."""
+    there = set(_newest_by_rank(run))
+    if len(there) == 1:
+        return there.pop()
+    every = sorted(there | {rank_of(folder) for folder in run.rank_folders()})
+    if all_shown or len(every) == 1:
+        return _only(tuple(every), run)
+    kept = (rank for rank in every if rank in there or has_past(run, run.latest(rank)))
+    return _only(tuple(islice(kept, SHOWN + 1)) or tuple(every), run)
 
 
 def _replayable(run: RunFolder, rank: int, say: Say) -> Path:

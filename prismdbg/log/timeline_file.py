@@ -13,6 +13,7 @@ from prismdbg.errors import UsageError
 from prismdbg.log.rank_log import columns_of, read_log
 from prismdbg.log.timeline_svg import timeline_svg
 from prismdbg.model.collective import group_title
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.plain_text import plain
 from prismdbg.model.plurals import counted
 
@@ -57,7 +58,7 @@ def write_csv(path: Path, logs: Logs) -> int:
     with path.open("w", encoding="utf-8", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
         out.writerow(COLUMNS)
-        for rank, log in sorted(logs.items()):
+        for rank, log in one_by_one(sorted(logs.items()), "writing the calls of ranks"):
             columns = columns_of(log)
             numbers = zip(columns.seq.tolist(), columns.size_bytes.tolist(), strict=True)
             for call, (seq, size_bytes) in zip(log.collectives, numbers, strict=True):

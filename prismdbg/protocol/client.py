@@ -30,11 +30,13 @@ LOOK_S = 0.1
 
 class AgentError(PrismError):
     """The agent understood the request and says why it cannot do it. `kind`: the error's class in the rank, which
-    decides the exit code."""
+    decides the exit code. `column`: where it is in the expression that was sent, from 0; None where it is of no such
+    place, and of agents that do not tell it."""
 
-    def __init__(self, message: str, *, hint: str = "", kind: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", kind: str = "", column: int | None = None) -> None:
         super().__init__(message, hint=hint)
         self.kind = kind
+        self.column = column
         self.exit_code = exit_code_of(kind)
 
 
@@ -159,7 +161,10 @@ class AgentClient:
         if kind is UnknownRequest and self.hello.age:
             text = f"the recorder in the rank is {self.hello.age} than this prismdbg: it has no {verb!r}"
             hint = "use other commands, or capture the job again with this version"
-        return kind(text, hint=hint, kind=str(message.get("kind", "")))
+        column = message.get("column")
+        return kind(
+            text, hint=hint, kind=str(message.get("kind", "")), column=column if isinstance(column, int) else None
+        )
 
     def next_event(self, timeout_s: float | None, what: str) -> Message:
         """The next event, oldest first. `timeout_s` bounds the whole wait, whatever else the rank sends."""

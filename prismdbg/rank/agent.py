@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError
+from prismdbg.expr.place import ExpressionError
 from prismdbg.protocol.hello import Hello, unknown_verb
 from prismdbg.protocol.wire import Connection, Message, PeerClosed
 from prismdbg.rank.amx_permission import AmxPermission
@@ -52,7 +53,10 @@ def _refuse(connection: Connection, why: PrismError) -> None:
 
 
 def _failure(number: object, error: PrismError) -> Message:
-    return {"id": number, "ok": False, "kind": type(error).__name__, "error": str(error), "hint": error.hint}
+    """The client has the expression: it shows the place in it."""
+    place = {"column": error.column} if isinstance(error, ExpressionError) else {}
+    failure = {"kind": type(error).__name__, "error": error.bare, "hint": error.hint, **place}
+    return {"id": number, "ok": False, **failure}
 
 
 class Agent:

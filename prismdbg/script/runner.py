@@ -133,7 +133,7 @@ class Runner:
             except (RankLost, WaitTimeout):
                 raise
             except PrismError as error:
-                self._not_found(asked, str(error))
+                self._not_found(asked, error.bare)
                 continue
             if found.answer is None:
                 return Ending.LOST
@@ -275,7 +275,7 @@ class Runner:
         except (RankLost, WaitTimeout):
             raise
         except PrismError as error:
-            return None, f"it has no value: {error}"
+            return None, f"it has no value: {error.bare}"
         return value, value_line(value)
 
 

@@ -105,9 +105,11 @@ def recorded_job(
     open_rank: Callable[[int, bool, Moment | None], None],
     picture: StillPicture | None = None,
     at: Moment | None = None,
+    note: str = "",
 ) -> int:
     """All ranks of a run, again and again after a rank that was opened. `read`: the run, also while its job runs.
-    `open_rank`: shows a rank, or lets it run again, at a moment of it. at: that moment, in place of the finding's."""
+    `open_rank`: shows a rank, or lets it run again, at a moment of it. at: that moment, in place of the finding's.
+    note: of an emulated run, why there is no map of all its ranks."""
     job = read()
     if picture is None and not on_terminal():
         from prismdbg_tui.recorded_job.plain_job import write_job
@@ -120,7 +122,7 @@ def recorded_job(
 
     keys, rank, refused = own_keys(JOB_ACTIONS, TABLE), -1, ""
     while True:
-        app = JobApp(job, read, keys=keys, at=rank, moment=at, refused=refused)
+        app = JobApp(job, read, keys=keys, at=rank, moment=at, refused=refused, note=note)
         chosen = _shown(app, picture)
         if chosen is None:
             return app.return_code or 0

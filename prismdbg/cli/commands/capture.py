@@ -8,6 +8,7 @@ import click
 
 from prismdbg.capsule.manifest import Origin
 from prismdbg.cli.options.param_types import seconds
+from prismdbg.cli.terminal import long_work
 from prismdbg.jobs.capture.awaited import Awaited
 from prismdbg.jobs.capture.capture import CaptureRequest, capture, require_new
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
@@ -78,7 +79,8 @@ def command(
         origin=Origin(origin) if origin else Origin.STATE if keeps_states else Origin.IMAGE,
         timeout_s=timeout,
     )
-    made = capture(request, console.announce)
+    with long_work.shown():
+        made = capture(request, console.announce)
     manifest = made.manifest
     console.say(
         f"capsule of rank {rank}, {manifest.moment_a} to {manifest.moment_b}, {console.size(manifest.size_bytes)}"

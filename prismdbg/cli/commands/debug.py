@@ -98,7 +98,8 @@ def command(
     commands. The exit code is 0, 5 if the replay diverged, 6 if the rank was lost, or 124 after the timeout.
     """
     told: list[str] = []
-    capsule = capsule_at(capsule, rank, told)
+    with long_work.shown():
+        capsule = capsule_at(capsule, rank, told)
     if at is not None:
         require_inside(read_manifest(capsule, keys), capsule.name, "--at", at)
     if picture is not None and (web or plain or dap is not None):

@@ -12,6 +12,7 @@ from prismdbg.api.recording import Rank, Recording, open_recording
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.user_code import USER_CODE
+from prismdbg.cli.terminal import long_work
 from prismdbg.diagnosis.rank_comparison import Comparison, Side, compare
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.storage.archive_crypto import Keys
@@ -55,7 +56,7 @@ def command(first: Path, second: Path | None, ranks: tuple[int, ...], as_json: b
         raise UsageError(
             "there is nothing to compare with", hint="give a second recording, or two ranks: --rank 0 --rank 1"
         )
-    with open_recording(first, keys) as one, open_recording(second or first, keys) as other:
+    with long_work.shown(), open_recording(first, keys) as one, open_recording(second or first, keys) as other:
         sides = _rank(one, ranks[:1]), _rank(other, ranks[-1:])
         compared = compare(*map(_side, sides))
     if as_json:

@@ -12,6 +12,7 @@ from prismdbg.cli.options import output_file
 from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.user_code import USER_CODE
+from prismdbg.cli.terminal import long_work
 from prismdbg.exporters import chakra, flight_recorder, perfetto
 from prismdbg.exporters.perfetto_packets import messages
 from prismdbg.exporters.source import Source, source_at
@@ -62,7 +63,7 @@ def command(path: Path, kind: str, output: Path, last: int, keys: Keys) -> None:
         messages()  # whether it is installed
     if kind == TIMELINE:
         require_writer(output)
-    with source_at(path, keys) as source:
+    with long_work.shown(), source_at(path, keys) as source:
         if kind == TIMELINE:
             lines = list(_write_timeline(source, output))
         elif kind == _PERFETTO:

@@ -13,6 +13,7 @@ from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.stacks import MAX_BYTES, JobStacks
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.capsule_or_run import CAPSULE_OR_RUN, RANK_OF_RUN, shown_capsule_at
+from prismdbg.cli.terminal import long_work
 from prismdbg.diagnosis.stack_positions import position_lines
 from prismdbg.jobs.capture.secret_search import report, to_json
 from prismdbg.jobs.storage.archive_crypto import Keys
@@ -38,7 +39,8 @@ def command(capsule: Path, rank: int | None, as_json: bool, files: bool, secrets
     It reads only the manifest and, for a hang, the stacks of all ranks; `verify` checks the rest. With --secrets, it
     searches the whole capsule: variables, arguments, files, notes, received objects and raw memory.
     """
-    found = shown_capsule_at(capsule, rank)
+    with long_work.shown():
+        found = shown_capsule_at(capsule, rank)
     if secrets:
         _show_secrets(found, keys, as_json=as_json)
         return
@@ -53,7 +55,7 @@ def command(capsule: Path, rank: int | None, as_json: bool, files: bool, secrets
 
 
 def _show_secrets(path: Path, keys: Keys, *, as_json: bool) -> None:
-    with opened(path, keys) as whole:
+    with long_work.shown(), opened(path, keys) as whole:
         if whole.manifest.contains_raw_memory:
             console.say(f"searching {console.size(whole.manifest.size_bytes)}, including the rank's raw memory")
         found = report(whole)

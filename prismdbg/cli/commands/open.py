@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,9 @@ from prismdbg.cli.options.param_types import moment
 from prismdbg.cli.options.picture_options import pictured
 from prismdbg.cli.options.place_options import PORT, WEB
 from prismdbg.cli.options.user_code import USER_CODE, tell_children
+from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
-from prismdbg.job_graph.job_view import is_job, job_view
+from prismdbg.job_graph.job_view import NoGraph, is_job, job_view
 from prismdbg.jobs.replay.replay import ReplayRequest
 from prismdbg.jobs.run_overview import is_recorded_job, read_overview
 from prismdbg.jobs.storage.archive_crypto import Keys
@@ -66,7 +68,8 @@ def command(
     that `prismdbg why` reads, open as such a table, too.
 
     An emulated RUN, or a GRAPH from `prismdbg graph build`, opens as a map of all ranks by mesh coordinates. From there
-    you can open each rank. With --rank, only that rank opens.
+    you can open each rank. With --rank, only that rank opens. If the logs do not suffice for a map, the ranks that ran
+    open as a table.
 
     A SWEEP, the folder of `prismdbg sweep`, opens as a table of its configurations. From there you can open each of
     their runs.
@@ -101,10 +104,12 @@ def command(
     if all_recorded:
         return _all_recorded(capsule, picture, at)
     told: list[str] = []
-    capsule = shown_capsule_at(capsule, rank, told)
     from prismdbg_tui import start
 
-    with opened(capsule, keys) as whole:
+    with ExitStack() as stack:
+        with long_work.shown():  # not beside the screen
+            capsule = shown_capsule_at(capsule, rank, told)
+            whole = stack.enter_context(opened(capsule, keys))
         name = capsule.name or str(capsule)
         return start.look(whole, name, at, path=capsule.absolute(), picture=picture, told=told)
 
@@ -121,7 +126,15 @@ def _compared(path: Path, cluster: Path | None, picture: StillPicture | None) ->
 def _all_ranks(path: Path, cluster: Path | None, picture: StillPicture | None = None) -> int:
     from prismdbg_tui import start
 
-    view = job_view(path, cluster, console.say)
+    try:
+        with long_work.shown():
+            view = job_view(path, cluster, console.say)
+    except NoGraph as error:
+        if cluster is not None:
+            raise
+        console.say(f"{error}")
+        console.say(f"the ranks that ran are shown; for all ranks {error.hint}")
+        return _all_recorded(path, picture, note=f"only the ranks that ran: {error.why}")
 
     def into(rank: int, runs: bool) -> None:
         _one_rank(path, rank, runs)
@@ -129,13 +142,16 @@ def _all_ranks(path: Path, cluster: Path | None, picture: StillPicture | None = 
     return start.overview(view, into, picture)
 
 
-def _all_recorded(path: Path, picture: StillPicture | None = None, at: Moment | None = None) -> int:
+def _all_recorded(path: Path, picture: StillPicture | None = None, at: Moment | None = None, note: str = "") -> int:
+    """`note`: what the table's status line says."""
     from prismdbg_tui import start
 
     def open_rank(rank: int, runs: bool, moment: Moment | None) -> None:
         _one_rank(path, rank, runs, moment)
 
-    return start.recorded_job(lambda: read_overview(path), open_rank, picture, at)
+    with long_work.shown():
+        first = [read_overview(path)]
+    return start.recorded_job(lambda: first.pop() if first else read_overview(path), open_rank, picture, at, note)
 
 
 def _one_rank(run: Path, rank: int, runs: bool, at: Moment | None = None) -> None:
@@ -143,7 +159,9 @@ def _one_rank(run: Path, rank: int, runs: bool, at: Moment | None = None) -> Non
     from prismdbg_tui import start
 
     told: list[str] = []
-    with opened((capsule_at if runs else shown_capsule_at)(run, rank, told)) as whole:
+    with ExitStack() as stack:
+        with long_work.shown():
+            whole = stack.enter_context(opened((capsule_at if runs else shown_capsule_at)(run, rank, told)))
         name, path = whole.path.name, whole.path
         if runs:
             request = ReplayRequest(capsule=whole)

@@ -11,6 +11,7 @@ from prismdbg.cli.options import output_file
 from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.user_code import USER_CODE
+from prismdbg.cli.terminal import long_work
 from prismdbg.exporters.about import about
 from prismdbg.exporters.incident_page import incident_page
 from prismdbg.exporters.source import source_at
@@ -38,7 +39,8 @@ def command(path: Path, output: Path, keys: Keys) -> None:
         with source_at(path, keys) as source:
             return incident_page(path, source, about(path, source), time.time_ns())
 
-    text = while_folded(page)
+    with long_work.shown():
+        text = while_folded(page)
     with output_file.whole(output) as temporary:
         temporary.write_text(text, encoding="utf-8")
     console.say(f"{output}: {console.size(output.stat().st_size)}, for any browser")

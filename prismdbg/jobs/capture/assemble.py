@@ -226,7 +226,7 @@ def _add_findings(
     in_manifest: Iterable[Finding],
 ) -> None:
     """Secrets that were found, masked or not, each once."""
-    hits = Search(writer.folder, files, logs, secrets.known).hits()
+    hits = Search(writer.folder, files, logs, secrets.known, tell=writer.tell).hits()
     found = [*secrets.findings, *in_manifest, *(hit.finding for hit in hits)]
     writer.add_json(layout.SECRETS, {"findings": to_json(dict.fromkeys(found))})
 

@@ -37,6 +37,7 @@ from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.log.columns import LAST_BYTES
 from prismdbg.log.folding import split_before
 from prismdbg.log.rank_log import read_log
+from prismdbg.model.meanwhile import Tell, unheard, working
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
 from prismdbg.protocol.client import AgentClient, AgentError, NotWaitedFor
@@ -153,7 +154,8 @@ def _capture_image(request: CaptureRequest, folder: Path, images: Path, incident
         taken = take_image(folder, images, say, request.patience, window_steps=request.window_steps, holder=holder)
         needs = min(taken.past_records, *taken.in_flight) if taken.in_flight else taken.past_records
         write_json(images.parent / _NEEDS, {"rank": folder.name, "from_record": needs})
-        end = _follow(folder, taken, request, say)
+        with working() as tell:
+            end = _follow(folder, taken, request, say, tell)
         return assemble(
             Ingredients(
                 run=request.run,
@@ -362,7 +364,8 @@ def _take_once(
             # Its answer may come too late: then it is parked all the same.
             lease_s = GPU_LEASE_S if is_used(pid) else LEASE_S
             agent.ask("park", given_up=given_up, lease_s=lease_s, **holder)
-            in_flight, is_parked = _wait_parked(agent, say, patience, given_up)
+            with working() as tell:
+                in_flight, is_parked = _wait_parked(agent, say, patience, given_up, tell)
             stands_since = time.monotonic_ns()
             where = agent.ask("close_log", given_up=given_up, **holder)
             moment = Moment(int(where["step"]), int(where["collective"]))
@@ -421,7 +424,7 @@ def new_holder() -> dict[str, Any]:
 
 
 def _wait_parked(
-    agent: AgentClient, say: Say, patience: Patience, given_up: GivenUp | None = None
+    agent: AgentClient, say: Say, patience: Patience, given_up: GivenUp | None = None, tell: Tell = unheard
 ) -> tuple[list[int], bool]:
     """Until a thread is parked, none is on its way into a collective and nothing is in flight; what does not drain is
     captured in flight, as a hang is.
@@ -436,6 +439,8 @@ def _wait_parked(
         now = time.monotonic()
         if status["parked"] and not in_flight and not on_its_way:
             return [], True
+        what = counted(len(in_flight), "collective") + " in flight" if in_flight else "the rank's next collective"
+        tell(f"waiting for {what}, at most {patience.park_s:g} s")
         if in_flight and not on_its_way:
             drained_by = drained_by or now + patience.drain_s
             if now > drained_by:
@@ -458,13 +463,14 @@ def step_after(moment: Moment, whole_steps: int) -> int:
     return moment.step + (moment.collective > 0) + whole_steps
 
 
-def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Moment | None:
+def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say, tell: Tell = unheard) -> Moment | None:
     """Waits until the window's steps are in the log, or the rank ends; gives the last moment that belongs to it."""
     if request.window_steps == 0 or (taken.in_flight and request.incident is not None):
         return None
     target = step_after(taken.moment, request.window_steps)
     say(f"rank {folder.name}: checkpoint taken after {taken.moment}; waiting for step {target}")
     began, moved, marked = time.monotonic(), False, taken.moment.step > 0
+    here = taken.moment.step
     (since, _), *_ = split_before(folder, taken.past_records)[1]
     reader, deadline = LogFollower(folder, since), began + request.timeout_s
     pid = int(read_json(folder / "rank.json")["pid"])
@@ -474,7 +480,9 @@ def _follow(folder: Path, taken: Taken, request: CaptureRequest, say: Say) -> Mo
         if not (marked := marked or bool(steps)) and time.monotonic() > began + UNMARKED_S:
             marked = True
             say(_unmarked(folder, target, request))
-        moved = moved or any(step > taken.moment.step for step in steps)
+        here = max(here, *steps) if steps else here
+        tell(f"rank {folder.name}: in step {here}, waiting for step {target}")
+        moved = moved or here > taken.moment.step
         if any(step >= target for step in steps):
             return Moment(target - 1, 1 << 60)
         if not alive and row_of(log := read_log(folder, LAST_BYTES), taken.past_records) == len(log.collectives):

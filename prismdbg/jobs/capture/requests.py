@@ -23,6 +23,7 @@ from prismdbg.errors import CapsuleError, FacilityError, PrismError, RankLost, U
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, file_system_now, node_of, node_states
 from prismdbg.jobs.storage.ranks_alive import pid_here
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
+from prismdbg.model.meanwhile import Tell, working
 
 TAKEN_BOUND_S = 20.0  # until a supervisor that is there has begun
 ASSEMBLY_BOUND_S = 600.0  # beyond what the request itself allows
@@ -115,7 +116,8 @@ def captured_elsewhere(run: RunFolder, folder: Path, output: Path, asked: Reques
     state = state_of(run, folder)
     refuse_lost(folder, state)
     with _published(run, asked) as request:
-        made = _awaited(run, folder, request, asked, say)
+        with working() as tell:
+            made = _awaited(run, folder, request, asked, say, tell)
         if made.resolve().parent != run.capsules:
             raise CapsuleError(f"{request.result}: {made} is not in {run.capsules}", hint="ask for the capture again")
         _move(made, output)
@@ -138,7 +140,7 @@ def _published(run: RunFolder, asked: RequestJson) -> Iterator[RequestFolder]:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _awaited(run: RunFolder, folder: Path, request: RequestFolder, asked: RequestJson, say: Say) -> Path:
+def _awaited(run: RunFolder, folder: Path, request: RequestFolder, asked: RequestJson, say: Say, tell: Tell) -> Path:
     node, began, looked, told = node_of(folder), time.monotonic(), time.monotonic(), 0
     bound_s, said = asked["timeout_s"] + ASSEMBLY_BOUND_S, False
     while True:
@@ -152,6 +154,7 @@ def _awaited(run: RunFolder, folder: Path, request: RequestFolder, asked: Reques
             kind = _ERRORS.get(result.get("exit_code", 0), PrismError)
             raise kind(f"node {node}: {result.get('error', 'the capture failed')}", hint=result.get("hint", ""))
         waited = time.monotonic() - began
+        tell(f"waiting for the supervisor of node {node} to capture rank {folder.name}")
         if not said and not lines and waited > PROGRESS_S:
             said = True
             say(f"rank {folder.name} runs on node {node}; waiting up to {TAKEN_BOUND_S:g} s for its supervisor")

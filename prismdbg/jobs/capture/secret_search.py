@@ -37,6 +37,7 @@ from prismdbg.jobs.capture.redacted_lines import read_part, reading, values_in_l
 from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective
+from prismdbg.model.meanwhile import Tell, by_bytes, unheard, working
 
 # While a capsule is made, of one text file; what lies behind is searched for tokens and known values only. And of all
 # of them, the small ones first: a program and its settings come before its data.
@@ -127,8 +128,11 @@ class Search:
         known: tuple[str, ...] = (),
         *,
         whole_texts: bool = False,
+        tell: Tell = unheard,
     ) -> None:
-        """`logs`: by their folder in the capsule. `whole_texts`: text files are searched to their end."""
+        """`logs`: by their folder in the capsule. `whole_texts`: text files are searched to their end. tell: how far
+        it is."""
+        self._searched = by_bytes(tell, "searching for secrets")
         self.folder, self._files, self._logs = folder, files, logs
         recovered = values_in_lines(folder, files, logs.values())
         self._known = worth_a_search([*known, *recovered.values])
@@ -156,6 +160,7 @@ class Search:
                 self.cut_texts += self.unsearched[-1:]  # it may be one
                 continue
             data = read_part(self.folder / part, 0, file.size_bytes)
+            self._searched(len(data))
             is_text = _is_text(data)
             most = min(self._left, self._text_bytes) if is_text else 0
             if most < len(data):
@@ -182,6 +187,7 @@ class Search:
                 self.unsearched.append(f"{place}: {ref.size_bytes} bytes")
                 continue
             data = read_part(self.folder / part, ref.offset, ref.size_bytes)
+            self._searched(len(data))
             left -= len(data)
             for start, stop, what in _received(data, self._known):
                 yield Hit(part=part, start=ref.offset + start, stop=ref.offset + stop, what=what, place=place)
@@ -192,11 +198,12 @@ def report(capsule: Capsule) -> Report:
     exactly the files of its manifest, before any of them is read."""
     require_named_files(capsule)
     logs = logs_of(capsule)
-    search = Search(capsule.path, read_files(capsule), logs, whole_texts=True)
-    hits = tuple(search.hits())
-    found = [*recorded(capsule), *(hit.finding for hit in hits), *_in_texts(capsule, logs.values())]
-    if capsule.manifest.contains_raw_memory:
-        found += _in_memory(capsule)
+    with working() as tell:
+        search = Search(capsule.path, read_files(capsule), logs, whole_texts=True, tell=tell)
+        hits = tuple(search.hits())
+        found = [*recorded(capsule), *(hit.finding for hit in hits), *_in_texts(capsule, logs.values())]
+        if capsule.manifest.contains_raw_memory:
+            found += _in_memory(capsule, tell)
     tensors = [STATE_TENSORS] if _has_state(capsule) else []
     return Report(
         findings=tuple(dict.fromkeys(found)),
@@ -309,21 +316,27 @@ def _lists(value: object) -> Iterator[list[Any]]:
             yield from _lists(inner)
 
 
-def _in_memory(capsule: Capsule) -> Iterator[Finding]:
+def _in_memory(capsule: Capsule, tell: Tell) -> Iterator[Finding]:
     """Pages that hold what the environment block or a token looks like; each kind once a file."""
     yield Finding(place=layout.CHECKPOINT, what=RAW_MEMORY, state=State.KEPT)
     redacted = capsule.rank().get("redacted")
     variables = _Variables(str(name) for name in (redacted if isinstance(redacted, list) else ()) if name)
-    for part in sorted(capsule.manifest.files):
-        if not (part.startswith(f"{layout.CHECKPOINT}/") and part.endswith(".img")):
-            continue
+    images = [part for part in sorted(capsule.manifest.files) if _is_image(part)]
+    total_bytes = sum(capsule.manifest.files[part].size_bytes for part in images)
+    read = by_bytes(tell, "searching the raw memory", total_bytes)
+    for part in images:
         found: set[str] = set()
         for chunk in _chunks(capsule.path / part):
+            read(len(chunk))
             found |= {f"variable {name[:200]}" for name in variables.found_in(chunk)}
             windows = (chunk[begin:end].decode("latin-1") for begin, end in _windows(chunk))
             found |= {item.what for window in windows for item in find(window)}
         for what in sorted(found):
             yield Finding(place=part, what=what, state=State.KEPT)
+
+
+def _is_image(part: str) -> bool:
+    return part.startswith(f"{layout.CHECKPOINT}/") and part.endswith(".img")
 
 
 class _Variables:

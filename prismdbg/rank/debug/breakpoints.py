@@ -265,7 +265,7 @@ class Breakpoints:
     def _failed(self, one: Watched, error: PrismError) -> None:
         if not one.failed:
             one.failed = True
-            self.fail(one.number, f"{error}\n{error.hint}".strip())
+            self.fail(one.number, f"{error.bare}\n{error.hint}".strip())
 
     def of_kind(self, kind: BreakpointKind, lookup: Callable[[str], Any], frame: FrameType | None) -> tuple[int, ...]:
         """Numbers of the stops of a kind at which the rank stands in any case: an exception, a divergence."""

@@ -13,6 +13,7 @@ import torch
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.expr.evaluator import evaluate
 from prismdbg.expr.parser import Expression, parse
+from prismdbg.expr.place import ExpressionError
 from prismdbg.rank.debug.breakpoints import HELD
 from prismdbg.rank.debug.digest import digest_of
 from prismdbg.rank.debug.gate import Stop
@@ -131,6 +132,8 @@ def _answered(action: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 def _attempt(action: Callable[[], dict[str, Any]]) -> dict[str, Any] | PrismError:
     try:
         return action()
+    except ExpressionError as error:
+        return error.again()
     except PrismError as error:
         return type(error)(str(error), hint=error.hint)
     except Exception as error:

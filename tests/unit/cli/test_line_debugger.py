@@ -126,6 +126,33 @@ def test_a_walk_to_the_end() -> None:
     assert rank.asked[-1][0] != "quit"
 
 
+class NamelessRank(PlayedRank):
+    """Knows no name `foo`. `says`: the column that it tells instead of the right one."""
+
+    def __init__(self, *batches: list[dict[str, Any] | None], says: int | None = -2) -> None:
+        super().__init__(*batches)
+        self.answers["evaluate"] = self.answers["difference"] = self._unknown
+        self._says = says
+
+    def _unknown(self, asked: dict[str, Any]) -> dict[str, Any]:
+        column = asked["expression"].index("foo") if self._says == -2 else self._says
+        raise AgentError("unknown name 'foo'", hint="name another", kind="ExpressionError", column=column)
+
+
+@pytest.mark.parametrize("verb", ["print", "diff"])
+def test_an_error_that_the_rank_finds_in_an_expression_has_its_caret(verb: str) -> None:
+    _, text = drive(NamelessRank([stopped("0.1")]), "next", f"{verb} max(out, foo)")
+    said = text[text.index("error:") :].splitlines()
+    assert said[:4] == ["error: unknown name 'foo'", "    max(out, foo)", "             ^", "  try: name another"]
+    assert said[1].index("foo") == said[2].index("^")
+
+
+@pytest.mark.parametrize("says", [None, -1, 14, 1 << 40])
+def test_an_error_without_a_place_in_the_expression_has_no_caret(says: int | None) -> None:
+    _, text = drive(NamelessRank([stopped("0.1")], says=says), "next", "print max(out, foo)")
+    assert text[text.index("error:") :].splitlines()[:2] == ["error: unknown name 'foo'", "  try: name another"]
+
+
 def test_a_stop_that_is_told_twice_is_one() -> None:
     told_again = {**stopped("0.0", "start"), "number": 1}
     code, text = drive(PlayedRank([told_again, stopped("0.1")]), "next", "p x")

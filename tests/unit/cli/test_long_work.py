@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from capsules import IMAGE, make_capsule
 from incident_run import write_run
+from tiny_log import write_training
 
 from prismdbg.cli import main
 from prismdbg.cli.terminal import long_work
@@ -105,3 +107,40 @@ def test_commands_show_it(command: str, first: str, tmp_path: Path, monkeypatch:
     (made / "stray").touch()  # of a capsule that is not whole nothing is started
     main.run([command, str(made)])
     assert told[0].startswith(first)
+
+
+LOGS, PART = "reading the logs of ranks: 1 of ", "writing the capsule: "
+
+
+@pytest.mark.parametrize(
+    ("line", "first", "then"),
+    [
+        ("diff KEPT KEPT --rank 0", LOGS, "comparing what was received: 6 of 6"),
+        ("report RUN -o NEW.html", LOGS, "writing the sections of the page: 1 of 7"),
+        ("export RUN --format timeline -o NEW.csv", LOGS, "writing the calls of ranks: 1 of "),
+        ("export RUN --format chakra -o NEW", LOGS, "writing the traces of ranks: 1 of "),
+        ("export RUN --format flight-recorder -o NEW", LOGS, "writing the dumps of ranks: 1 of "),
+        ("inspect RUN --rank 0", PART, PART),
+        ("inspect CAPSULE --secrets", "searching the raw memory: ", "searching the raw memory: "),
+        ("open RUN --rank 0", PART, PART),
+        ("open RUN", LOGS, LOGS),
+        ("debug KEPT --rank 0 --plain --runtime plain", PART, PART),
+        ("capture KEPT --rank 0 --origin start -o NEW", PART, PART),
+    ],
+)
+def test_commands_that_read_or_write_much_show_it(
+    line: str, first: str, then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(long_work, "LongWork", lambda *_: SimpleNamespace(show=told.append, over=lambda: None))
+    for name in ("RUN", "KEPT"):
+        write_run(tmp_path / name)
+    shutil.rmtree(tmp_path / "KEPT" / "ranks" / "0" / "memory")
+    for segment in (tmp_path / "KEPT" / "ranks" / "0").glob("events.*"):
+        segment.unlink()
+    write_training(tmp_path / "KEPT" / "ranks" / "0")
+    make_capsule(tmp_path / "CAPSULE", IMAGE)
+    monkeypatch.chdir(tmp_path)
+    main.run(line.split())
+    assert told[0].startswith(first)
+    assert any(text.startswith(then) for text in told)

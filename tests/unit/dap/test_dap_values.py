@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from dap_client import validator
 
+from prismdbg.dap.client import with_hint
 from prismdbg.dap.handles import Handles
 from prismdbg.dap.values import Held, Piece, Variables
 from prismdbg.errors import UsageError
+from prismdbg.expr.place import complaint
 
 TENSOR = {
     "kind": "tensor", "shape": [2], "dtype": "float32", "device": "cpu", "requires_grad": False, "slice": "",
@@ -109,3 +111,9 @@ def test_a_number_of_an_earlier_stop_is_refused() -> None:
     assert handles.add("y") != number
     with pytest.raises(UsageError, match=f"no variable {number} here"):
         handles.get(number)
+
+
+def test_an_error_in_an_expression_is_one_line_in_an_editor() -> None:
+    error = complaint("max(out, foo)", 9, "unknown name 'foo'", hint="name another")
+    assert with_hint(error) == "unknown name 'foo'\ntry: name another"
+    assert with_hint(complaint("foo", 0, "unknown name 'foo'")) == "unknown name 'foo'"

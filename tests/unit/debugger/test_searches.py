@@ -33,7 +33,7 @@ class Named(SimulatedRank):
 
     def ask(self, verb: str, *, timeout_s: float = 30.0, **arguments: Any) -> dict[str, Any]:
         if verb == "evaluate" and "nosuch" in arguments["expression"]:
-            raise AgentError("unknown name 'nosuch'")
+            raise AgentError("unknown name 'nosuch'", column=arguments["expression"].index("nosuch"))
         if verb == "stops":  # a search's are not hit by anything here
             arguments["stops"] = []
         return SOURCE if verb == "source" else super().ask(verb, timeout_s=timeout_s, **arguments)

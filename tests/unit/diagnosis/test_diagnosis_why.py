@@ -42,7 +42,8 @@ def evidence(
 
 def only(diagnosis: Diagnosis, kind: type[V]) -> V:
     (verdict,) = (verdict for verdict in diagnosis.verdicts if isinstance(verdict, kind))
-    assert words(verdict.brief, verdict.aside) <= words(verdict.text, *verdict.lines), "a line says no more than why"
+    shown = words(verdict.brief, verdict.aside, verdict.short_aside)
+    assert shown <= words(verdict.text, *verdict.lines), "a line says no more than why"
     return verdict
 
 

@@ -23,7 +23,7 @@ from prismdbg.errors import CapsuleError, RankLost, UsageError
 from prismdbg.job_graph.job_view import is_job
 from prismdbg.jobs.capture.assemble import kept_from_the_start
 from prismdbg.jobs.evidence import gather
-from prismdbg.jobs.rank_capsule import capsule_of, changed_since, incident_of
+from prismdbg.jobs.rank_capsule import capsule_of, changed_since, incident_of, shown_capsule_of
 from prismdbg.jobs.storage.classes_file import write_classes
 from prismdbg.jobs.storage.emulated_run import EmulatedRun, read_emulated
 from prismdbg.jobs.storage.inventory import describe, disk_bytes
@@ -77,6 +77,45 @@ def test_of_a_recorded_run_it_is_the_newest_capsule_of_the_rank(tmp_path: Path) 
     with pytest.raises(UsageError, match="more than one rank") as caught:
         of(run.path, None)
     assert caught.value.hint.endswith("0, 1")
+
+
+def test_a_run_names_all_ranks_that_can_be_replayed(tmp_path: Path) -> None:
+    """Rank 0 has no capsule, but one can be made; of rank 3 too little was kept."""
+    run = run_folder(tmp_path / "run", 0, 1, 2, 3)
+    for rank in (1, 2):
+        make_capsule(run.capsules / str(rank), replace(MANIFEST, rank=rank, world_size=4))
+    (run.ranks / "3" / fmt.payload_segment(0)).unlink()
+    with pytest.raises(UsageError, match="more than one rank") as caught:
+        of(run.path, None)
+    assert caught.value.hint == "choose one with --rank: 0, 1, 2"
+    with pytest.raises(UsageError, match="more than one rank") as caught:
+        shown_capsule_of(run.path, None, lambda _: None)
+    assert caught.value.hint == "choose one with --rank: 0, 1, 2, 3"
+
+
+def test_a_run_of_many_ranks_names_some(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run", *range(14))
+    with pytest.raises(UsageError) as caught:
+        of(run.path, None)
+    assert caught.value.hint == "choose one with --rank: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ..."
+
+
+def test_an_emulated_run_without_a_graph_of_all_ranks_opens_as_the_ranks_that_ran(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = emulated(tmp_path / "run", 0, 9).run
+    assert main.run(["open", str(run.path)]) == ExitCode.OK
+    said = capsys.readouterr()
+    assert [line.split("\t")[0] for line in said.out.splitlines()] == ["rank", "0", "9"]
+    assert "cannot build a graph of all ranks from the logs: " in said.err
+    assert "prismdbg graph build" in said.err and "--rank" not in said.err
+
+
+def test_a_cluster_that_was_asked_for_is_not_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = emulated(tmp_path / "run", 0, 9).run
+    assert main.run(["open", str(run.path), "--cluster", str(tmp_path / "c.yaml")]) == ExitCode.USAGE
+    said = capsys.readouterr()
+    assert not said.out and "try: emulate with --classes" in said.err and "--rank" not in said.err
 
 
 def test_that_a_capsule_is_created_is_said_before_and_then_how_large_it_is(tmp_path: Path) -> None:

@@ -15,10 +15,12 @@ import pytest
 from waiting import wait_for
 
 from prismdbg import errors
+from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient, AgentError, RankRuns, UnknownRequest, connect_when_ready
 from prismdbg.protocol.hello import Hello
 from prismdbg.rank.agent import MAX_CLIENTS, Agent
-from prismdbg.rank.debug.gate import Gate
+from prismdbg.rank.debug.gate import Gate, Stop
+from prismdbg.rank.debug.inspection import evaluate_at
 
 
 def raises(error: Exception) -> Any:
@@ -54,6 +56,22 @@ def test_the_words_are_the_agents_own(agent: Agent) -> None:
     with AgentClient(agent.path) as client, pytest.raises(AgentError, match=r"^the rank is parked already$") as caught:
         client.ask("usage")
     assert (caught.value.hint, caught.value.kind) == ("try again", "UsageError")
+
+
+def test_an_error_in_an_expression_is_told_with_its_column(agent: Agent) -> None:
+    agent.verbs["evaluate"] = lambda told: evaluate_at(Stop("next", Moment(1, 2), {}, None, {}), told["expression"])
+    with AgentClient(agent.path) as client, pytest.raises(AgentError, match=r"^unknown name 'foo'$") as caught:
+        client.ask("evaluate", expression="max(1, foo)")
+    assert (caught.value.column, caught.value.exit_code) == (7, 2)
+
+
+@pytest.mark.parametrize("told", [{}, {"column": "9"}, {"column": None}])
+def test_an_error_without_a_column_is_its_text(agent: Agent, told: dict[str, Any], monkeypatch: Any) -> None:
+    older = {"id": 1, "ok": False, "kind": "UsageError", "error": "unknown name 'foo'\n    foo\n    ^", **told}
+    monkeypatch.setattr("prismdbg.rank.agent._failure", lambda *_: older)
+    with AgentClient(agent.path) as client, pytest.raises(AgentError) as caught:
+        client.ask("usage")
+    assert caught.value.column is None and str(caught.value).startswith("unknown name 'foo'")
 
 
 def test_a_rank_that_runs_is_an_error_of_its_own(tmp_path: Path) -> None:

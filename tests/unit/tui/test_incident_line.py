@@ -48,7 +48,7 @@ def test_of_a_run_it_says_what_why_says(tmp_path: Path) -> None:
     found = leading_finding(run_around(tmp_path, sends=0))
     assert found is not None and str(found.moment) == "2.2", "where it is on this rank is the capsule's word"
     assert found.verdict.brief.startswith("rank 0 sent the first NaN or Inf · all_reduce")
-    assert found.verdict.aside == "only received by rank 1"
+    assert (found.verdict.aside, found.verdict.short_aside) == ("only received by rank 1", "received by 1")
 
 
 def test_a_run_of_another_process_is_not_asked(tmp_path: Path) -> None:
@@ -117,6 +117,37 @@ def test_at_80_columns_the_line_of_the_program_stays(tmp_path: Path) -> None:
         await until(lambda: app.cursor == 5, pilot)
 
     screen_of_app(app, part, (80, 24))
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (160, "   only received by ranks 0, 1 and 3   I show it   O find its origin"),
+        (120, "   received by 0 1 3   I show it   O find its origin"),
+        (113, "   received by 0 1 3   I show it   O origin"),
+        (100, "   I show it   O find its origin"),
+    ],
+)
+def test_who_only_received_it_is_shown_beside_the_keys(tmp_path: Path, width: int, expected: str) -> None:
+    """At 120 columns the one excluded the other."""
+    capsule = run_around(tmp_path, sends=0)
+    app = PrismApp(capsule, "capsule", live=live_over(capsule, PlayedRank([])))
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED and app.incident.finding, pilot)
+        finding = app.incident.finding
+        assert finding is not None and isinstance(finding.verdict, FirstNonfinite)
+        call = finding.verdict.call
+        known = replace(call.collective, frames=(Frame(filename="/job/train.py", line=61, name="main"),))
+        received = tuple(replace(call, rank=rank) for rank in (0, 1, 3))
+        verdict = replace(finding.verdict, call=replace(call, collective=known), received=received)
+        app.incident.found(replace(finding, verdict=verdict))
+        brief = " ✕ 2.2  rank 0 sent the first NaN or Inf · all_reduce · train.py:61"
+        await until(lambda: shown(app) == brief + expected, pilot)
+        await pilot.click(app.panes.incident, (shown(app).index("show it"), 0))
+        await until(lambda: app.cursor == 5, pilot)
+
+    screen_of_app(app, part, (width, 36))
 
 
 def test_a_low_terminal_keeps_the_table(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from prismdbg_tui.session.live import Tell
 from prismdbg_tui.session.messages import MemoryRead, StateChanged
 from prismdbg_tui.session.views import Phase, State
 from prismdbg_tui.widgets.timeline import LABEL_WIDTH
+from shown import on_screen as text_on
 from shown import told
 from test_memory_pane import curve
 from textual import events
@@ -440,6 +441,22 @@ def test_the_table_the_bar_of_keys_and_the_tabs_take_clicks(tmp_path: Path) -> N
         titles = str(app.panes.tabs.content)
         await pilot.click(app.panes.tabs, (titles.index("Stack"), 0))
         assert app.layout.pane == "stack" and app.panes.stack.display
+
+    on_screen(tmp_path, part)
+
+
+@pytest.mark.parametrize("width", [60, 40])
+def test_tabs_that_have_no_room_are_not_left_out_in_silence(tmp_path: Path, width: int) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        await pilot.resize_terminal(width, 24)
+        await until(lambda: app.panes.tabs.display and app.size.width == width, pilot)
+        await pilot.pause()
+        (line,) = (line for line in text_on(app).splitlines() if "Stack" in line and "Calls" in line)
+        assert line.rstrip().endswith("…")
+        await pilot.resize_terminal(80, 24)
+        await until(lambda: app.size.width == 80, pilot)
+        await pilot.pause()
+        assert "9 Out" in text_on(app) and "…" not in str(app.panes.tabs.content)
 
     on_screen(tmp_path, part)
 

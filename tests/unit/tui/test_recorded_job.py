@@ -322,11 +322,32 @@ def test_help_names_every_key() -> None:
         await until(lambda: isinstance(app.screen, JobHelp), pilot)
         cells = [str(cell) for column in app.screen.of_keys().columns for cell in column.cells]
         assert all(action.title in cells for action in JOB_ACTIONS)
-        assert "inside a collective" in on_screen(app), "what the columns are, beside them"
+        assert "inside a" in on_screen(app), "what the columns are, beside them"
         await pilot.press("escape")
         await until(lambda: not isinstance(app.screen, JobHelp), pilot)
 
     play(part)
+
+
+@pytest.mark.parametrize(("size", "has_two"), [((120, 36), True), ((100, 60), True), ((80, 60), False)])
+def test_what_columns_mean_is_wrapped_at_the_width_of_the_screen_alone(size: tuple[int, int], has_two: bool) -> None:
+    """Lines that were broken by hand were broken again, each after a word or two."""
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("question_mark")
+        await until(lambda: "inside a" in on_screen(app) and "awaited" in on_screen(app), pilot)
+        lines = [line.ljust(size[0]) for line in on_screen(app).splitlines()]
+        first = next(at for at, line in enumerate(lines) if "the last collective that" in line)
+        begins = lines[first].index("the last collective that")
+        last = next(at for at, line in enumerate(lines) if at > first and "they wait for it" in line)
+        meanings = [line[begins:] for line in lines[first : last + 1]]
+        assert all(text[0] != " " and lines[first + at][begins - 1] == " " for at, text in enumerate(meanings))
+        assert isinstance(app.screen, JobHelp)
+        cells = [str(cell) for column in app.screen._beside().columns for cell in column.cells]
+        assert not any("\n" in cell or "  " in cell for cell in cells)
+        assert has_two is ("open this rank" in lines[first - 1] + lines[first])
+
+    play(part, size=size)
 
 
 def test_what_a_rank_says_does_not_steer_the_terminal() -> None:
@@ -387,6 +408,45 @@ def test_what_the_sensors_read_has_columns_of_its_own() -> None:
         assert [str(cell) for cell in app.table.get_row("2")[8:10]] == ["100%", "-"]
 
     play(part, with_telemetry(), size=(160, 40))
+
+
+@pytest.mark.parametrize(
+    ("size", "last"), [((80, 24), "CPU"), ((87, 24), "queue"), ((60, 24), "waited"), ((40, 24), "last")]
+)
+def test_a_column_is_shown_whole_or_not_at_all(size: tuple[int, int], last: str) -> None:
+    """A share of 25 % of which only `2` was seen read as 2 %."""
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        titles = [str(column.label) for column in app.table.ordered_columns]
+        assert titles[-1] == last
+        (heading,) = (line for line in on_screen(app).splitlines() if line.lstrip().startswith("rank  state"))
+        assert heading.split() == titles
+        assert app.table.virtual_size.width <= size[0]
+
+    play(part, with_telemetry(), size=size)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_why_there_is_no_map_of_all_ranks_is_on_the_screen(size: tuple[int, int]) -> None:
+    why = "only the ranks that ran: 14 ranks have no class; the first is rank 1 (pp=0 tp=1)"
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        shown = on_screen(app)
+        assert why in " ".join(shown.split()) and " emulated " in shown and " recorded " not in shown
+
+    play(part, app=JobApp(job(), job, note=why), size=size)
+
+
+def test_columns_come_and_go_with_the_width() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.resize_terminal(160, 40)
+        await pilot.pause()
+        assert [str(column.label) for column in app.table.ordered_columns][-2:] == ["queue", "inside a collective"]
+        await pilot.resize_terminal(60, 24)
+        await pilot.pause()
+        assert str(app.table.ordered_columns[-1].label) == "waited"
+
+    play(part, with_telemetry(), size=(80, 24))
 
 
 def test_a_job_without_telemetry_has_no_columns_for_it() -> None:

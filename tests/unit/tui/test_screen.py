@@ -278,6 +278,31 @@ def test_in_a_browser_the_link_of_the_moment_is_copied(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 45)])
+def test_the_source_of_a_stop_below_the_help_is_at_its_line_when_the_help_closes(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    """What lies below another screen is laid out only when it is seen again, and then its size is the same."""
+
+    def view(lines: int, line: int) -> SourceView:
+        texts = tuple(f"line_{number}_of_{lines}()" for number in range(1, lines + 1))
+        return SourceView(filename=f"/job/f{lines}.py", function="step", line=line, first=1, lines=texts)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        source = app.panes.source
+        app.layout.choose("source")
+        source.show(view(3, 1))
+        await until(lambda: source.size.height > 0 and "line_1_of_3" in on_screen(app), pilot)
+        await pilot.press("question_mark")
+        await until(lambda: isinstance(app.screen, Help), pilot)
+        source.show(view(400, 390))
+        await pilot.pause(0.3)
+        await pilot.press("escape")
+        await until(lambda: "line_390_of_400" in on_screen(app), pilot)
+
+    play(looking(tmp_path), part, size)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 45)])
 def test_the_source_pane_shows_the_line_that_its_title_names(tmp_path: Path, size: tuple[int, int]) -> None:
     """One file after the other, shorter or longer than the pane: each is scrolled by its own length."""
 

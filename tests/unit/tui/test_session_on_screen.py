@@ -19,6 +19,7 @@ from textual.widgets import Input
 from prismdbg.capsule.stacks import FROM_OUTSIDE, HangPlace, JobStacks, RankStacks, ThreadStack
 from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
+from prismdbg.protocol.client import AgentError
 from prismdbg.session.outside_collective import OutsideCollective
 from prismdbg.session.recorded_hang import RecordedHang
 from prismdbg.session.watches import Watched
@@ -204,6 +205,27 @@ def test_completion_knows_verbs_names_and_what_was_typed(tmp_path: Path) -> None
         assert line.value == "print loss"
 
     screen_of(part, tmp_path, PlayedRank([stopped("0.1", 2)]))
+
+
+def test_an_error_that_the_rank_finds_in_an_expression_has_its_caret(tmp_path: Path) -> None:
+    rank = PlayedRank([stopped("0.1", 2)])
+
+    def unknown(asked: dict[str, object]) -> dict[str, object]:
+        raise AgentError("unknown name 'foo'", column=str(asked["expression"]).index("foo"))
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("n")
+        await stands(app, pilot, "0.1")
+        rank.answers["evaluate"] = unknown
+        await pilot.press("colon", *"print max(out, foo)", "enter")
+        await until(lambda: "unknown name" in said(app), pilot)
+        lines = said(app).splitlines()
+        at = next(number for number, line in enumerate(lines) if "unknown name 'foo'" in line)
+        assert lines[at].endswith("unknown name 'foo'") and lines[at + 1].endswith("max(out, foo)")
+        assert lines[at + 2].rstrip().endswith("^") and lines[at + 2].index("^") == lines[at + 1].index("foo")
+
+    screen_of(part, tmp_path, rank)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 45), (200, 60)])

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from capsules import MANIFEST, make_capsule
-from played import PlayedRank, resized, screen_of, screen_of_app, small_capsule, stopped, until
+from played import PlayedRank, live_over, resized, screen_of, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import Said, StateChanged
 from prismdbg_tui.session.views import Phase, State
 from textual.pilot import Pilot
 
 from prismdbg.model.moment import Moment
+from prismdbg.session.notices import Progress
 
 
 def status(app: PrismApp) -> str:
@@ -46,6 +47,32 @@ def test_what_runs_how_long_and_how_to_end_it(tmp_path: Path, size: tuple[int, i
         await until(lambda: status(app) == "paused", pilot)
 
     screen_of(part, tmp_path, rank, size=size)
+
+
+@pytest.mark.parametrize(("passes", "shown"), [(0, ""), (1, ""), (2, ", pass 2"), (3, ", pass 3")])
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_the_share_of_another_pass_says_that_it_is_another(
+    tmp_path: Path, passes: int, shown: str, size: tuple[int, int]
+) -> None:
+    """A search runs the rank again and again: 54 % became 32 %."""
+    capsule = small_capsule(tmp_path)
+    rank = PlayedRank([])
+    rank.answers["pause"] = lambda _: rank.tell(stopped("0.2", 2, "paused")) or {}
+    live = live_over(capsule, rank)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        messages = live._messages
+        assert messages is not None
+        await pilot.press("c")
+        await until(lambda: app.state.phase is Phase.RUNNING, pilot)
+        messages.notice(Progress(text="running", moment=Moment(3, 1), done=8, total=25, passes=passes))
+        await until(lambda: f"running{shown}, at 3.1  ▕" in status(app) and "32%" in status(app), pilot)
+        assert "esc cancels it" in status(app)
+        await pilot.press("escape")
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+
+    screen_of_app(PrismApp(capsule, "capsule", live=live), part, size=size)
 
 
 def test_why_it_stands_where_nothing_was_asked_for_yet(tmp_path: Path) -> None:

@@ -8,17 +8,20 @@ from prismdbg_tui.overview.keys import TABLE
 from prismdbg_tui.screens.help import HelpOfTable
 from prismdbg_tui.session.actions import Action
 
-_NUMBERS = """\
-  waiting     the time that a rank waits for others
-  late        the sum of its delays behind the first rank of its groups; others wait for late ranks
-  done        the time when its last work ends
-  computed    the time that it computes
-  exposed     the time of communication that no computation hides
-  memory      the peak of its own memory, if the graph has memory
-A cell of several ranks shows their maximum, or their mean or minimum (`fold`). A dot marks ranks that really ran.
-"""
+_NUMBERS = {
+    "waiting": "the time that a rank waits for others",
+    "late": "the sum of its delays behind the first rank of its groups; others wait for late ranks",
+    "done": "the time when its last work ends",
+    "computed": "the time that it computes",
+    "exposed": "the time of communication that no computation hides",
+    "memory": "the peak of its own memory, if the graph has memory",
+}
+_CELLS = (
+    "A cell of several ranks shows their maximum, or their mean or minimum (`fold`). A dot marks ranks that really "
+    "ran.",
+)
 
 
 class OverviewHelp(HelpOfTable):
     def __init__(self, keys: Mapping[str, str], actions: Sequence[Action]) -> None:
-        super().__init__(keys, actions, live=False, title="Numbers", meanings=_NUMBERS, table=TABLE)
+        super().__init__(keys, actions, live=False, title="Numbers", meanings=_NUMBERS, remarks=_CELLS, table=TABLE)

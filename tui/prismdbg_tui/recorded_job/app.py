@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import ClassVar
@@ -33,6 +33,8 @@ _LEAST_AGAIN_S = 5.0
 _AGAIN_SHARE = 10  # a run that takes long to read is read less often
 _MOST_FINDINGS = 10  # lines
 _LEAST_STRIP = 8
+_LEAST_COLUMNS = 3
+_PADDING, _SCROLLBAR = 2, 1  # of a column; of the table
 _TITLES = ("rank", "state", "moment", "last", "at", "waited", "awaited", "memory", "inside a collective")
 _ORDERS: tuple[tuple[str, Callable[[RankRow], int]], ...] = (
     ("rank", lambda row: row.rank),
@@ -67,9 +69,11 @@ class JobApp(ActionApp[OpenRank | None]):
         at: int = -1,
         moment: Moment | None = None,
         refused: str = "",
+        note: str = "",
     ) -> None:
         """`read`: the run again. at: the rank that has the cursor; else the one that the first finding is about.
-        moment: where ranks open, until another finding is chosen."""
+        moment: where ranks open, until another finding is chosen. note: of an emulated run, why there is no map of all
+        its ranks."""
         super().__init__(JOB_ACTIONS, keys, live=True, refused=refused)
         self.wanted = moment
         self.job, self._read = job, read
@@ -78,6 +82,8 @@ class JobApp(ActionApp[OpenRank | None]):
         self.rank = at if at >= 0 else self._suspect()
         self._findings = Static("", id="findings", classes="pane")
         self._waits = Static("", id="waits")
+        self._note = Static(Text(figures.clean(note)), id="note")
+        self._kind = "emulated" if note else "recorded"
         self.table = RowTable(id="ranks", cursor_type="row")
 
     def compose(self) -> ComposeResult:
@@ -85,11 +91,13 @@ class JobApp(ActionApp[OpenRank | None]):
         yield self._findings
         yield self.table
         yield self._waits
+        yield self._note
         yield self.keybar
 
     def on_mount(self) -> None:
         use_themes(self)
         self._findings.border_title = "Findings"
+        self._note.display = bool(str(self._note.content))
         self.table.focus()
         self.repaint()
         if self.job.is_running:
@@ -109,7 +117,7 @@ class JobApp(ActionApp[OpenRank | None]):
 
     def repaint(self) -> None:
         name = figures.clean(self.job.path.name or str(self.job.path))
-        self.show_head("recorded", "success", name, words.heading(self.job, self.wanted))
+        self.show_head(self._kind, "success", name, words.heading(self.job, self.wanted))
         self._show_findings()
         self._fill()
         self._show_waits()
@@ -129,15 +137,17 @@ class JobApp(ActionApp[OpenRank | None]):
         texts = [words.cells(row, sensors, error if row.rank in suspects else "") for row in rows]
         titles = [*_TITLES[:-1], *sensors]
         widths = [max([len(title), *(text[at].cell_len for text in texts)]) for at, title in enumerate(titles)]
-        strip = self.size.width - sum(widths) - 2 * (len(titles) + 1) - 2
+        shown = _fitting(widths, self.size.width - _SCROLLBAR)
+        left = self.size.width - sum(widths) - _PADDING * (len(titles) + 1) - 2 * _SCROLLBAR
+        strip = left if left >= _LEAST_STRIP else 0
         self.table.clear(columns=True)
-        for title, width in zip(titles, widths, strict=True):
+        for title, width in zip(titles[:shown], widths[:shown], strict=True):
             self.table.add_column(title, width=width, key=title)
-        if strip >= _LEAST_STRIP:
+        if strip:
             self.table.add_column(_TITLES[-1], width=strip, key=_TITLES[-1])
         for row, cells in zip(rows, texts, strict=True):
-            cells += [Text(words.strip_of(row.inside, strip), "dim")] if strip >= _LEAST_STRIP else []
-            self.table.add_row(*cells, key=str(row.rank))
+            inside = [Text(words.strip_of(row.inside, strip), "dim")] if strip else []
+            self.table.add_row(*cells[:shown], *inside, key=str(row.rank))
         self._place()
 
     def _show_waits(self) -> None:
@@ -224,3 +234,11 @@ class JobApp(ActionApp[OpenRank | None]):
 
     def _do_help(self) -> None:
         self.push_screen(JobHelp(self.keys_shown))
+
+
+def _fitting(widths: Sequence[int], room: int) -> int:
+    """How many columns are shown whole, from the left: a number that is cut reads as another number."""
+    shown = len(widths)
+    while shown > _LEAST_COLUMNS and sum(widths[:shown]) + _PADDING * shown > room:
+        shown -= 1
+    return shown

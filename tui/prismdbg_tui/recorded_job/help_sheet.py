@@ -7,21 +7,23 @@ from collections.abc import Mapping
 from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, TABLE
 from prismdbg_tui.screens.help import HelpOfTable
 
-_COLUMNS = """\
-  last        the last collective that the rank issued, and the program's line
-  waited      how long it waited in collectives for the rank that came last
-  awaited     how long the others waited for it, the median of them
-  memory      the peak of its process
-  CPU, queue, GPU   with record --telemetry: how much of the time its main thread ran, waited for a CPU, and its GPUs
-              were busy
-  inside a collective   its share of the time, from the begin of the job to its end: where one rank's strip is low and
-              the others' are high, they wait for it
-
-  The line below the table: the ranks that the rank under the cursor waited for, in collectives that completed, the
-  longest first: how long, when (the strip is the time of the job, too), and at which moment longest.
-"""
+_COLUMNS = {
+    "last": "the last collective that the rank issued, and the program's line",
+    "waited": "how long it waited in collectives for the rank that came last",
+    "awaited": "how long the others waited for it, the median of them",
+    "memory": "the peak of its process",
+    "CPU, queue, GPU": "with record --telemetry: how much of the time its main thread ran, waited for a CPU, and its "
+    "GPUs were busy",
+    "inside a collective": "its share of the time, from the begin of the job to its end: where one rank's strip is low "
+    "and the others' are high, they wait for it",
+}
+_BELOW = (
+    "The line below the table: the ranks that the rank under the cursor waited for, in collectives that completed, the "
+    "longest first: how long, when (the strip is the time of the job, too), and at which moment longest.",
+    "Columns for which the terminal is too narrow are left out.",
+)
 
 
 class JobHelp(HelpOfTable):
     def __init__(self, keys: Mapping[str, str]) -> None:
-        super().__init__(keys, JOB_ACTIONS, live=True, title="Columns", meanings=_COLUMNS, table=TABLE)
+        super().__init__(keys, JOB_ACTIONS, live=True, title="Columns", meanings=_COLUMNS, remarks=_BELOW, table=TABLE)

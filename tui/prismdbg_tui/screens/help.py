@@ -31,6 +31,7 @@ _SIGNS = (
     ("″", "as in the row above"),
     ("◉", "a watch expression"),
 )
+_MOST_NAME = 16  # cells of a column's name; a longer one has two lines
 _TWO_COLUMNS = 100  # cells of the terminal; with fewer the commands are below the keys
 
 
@@ -74,7 +75,7 @@ class Help(ModalScreen[None]):
             sheet.add_row("", "")
         return sheet
 
-    def _beside(self) -> Table | Text:
+    def _beside(self) -> Table:
         """The other column: the commands of the console."""
         accent, sheet = color(self.app, "accent"), _columns(21)
         sheet.add_row("", Text("Commands of the console", f"bold {accent}"))
@@ -96,20 +97,35 @@ class Help(ModalScreen[None]):
 
 
 class HelpOfTable(Help):
-    """Beside the keys: what the columns of a screen without a console mean. table: its keys' table in `keys.toml`."""
+    """Beside the keys: what the columns of a screen without a console mean, and remarks below them. table: its keys'
+    table in `keys.toml`."""
 
     def __init__(
-        self, keys: Mapping[str, str], actions: Sequence[Action], *, live: bool, title: str, meanings: str, table: str
+        self,
+        keys: Mapping[str, str],
+        actions: Sequence[Action],
+        *,
+        live: bool,
+        title: str,
+        meanings: Mapping[str, str],
+        remarks: Sequence[str] = (),
+        table: str,
     ) -> None:
         super().__init__(keys, live=live, actions=actions)
-        self._title, self._meanings, self._table = title, meanings, table
+        self._title, self._meanings, self._remarks, self._table = title, meanings, remarks, table
 
-    def _beside(self) -> Text:
-        text = Text()
-        text.append(f"{self._title}\n", f"bold {color(self.app, 'accent')}")
-        text.append(self._meanings)
-        text.append(f"\nTo change keys: ~/.config/prismdbg/keys.toml, below a line [{self._table}]\n", "dim")
-        return text
+    def _beside(self) -> Table:
+        sheet = _columns(min(max(map(len, self._meanings)) + 1, _MOST_NAME))
+        sheet.add_row("", Text(self._title, f"bold {color(self.app, 'accent')}"))
+        for name, meaning in self._meanings.items():
+            sheet.add_row(Text(name, "bold"), Text(meaning))
+        for remark in self._remarks:
+            sheet.add_row("", "")
+            sheet.add_row("", Text(remark))
+        sheet.add_row("", "")
+        keys = f"To change keys: ~/.config/prismdbg/keys.toml, below a line [{self._table}]"
+        sheet.add_row("", Text(keys, "dim"))
+        return sheet
 
 
 def _columns(width: int) -> Table:

@@ -50,25 +50,26 @@ class IncidentLine(Static):
             self.update(self._text())
 
     def _text(self) -> Text:
-        assert self._finding is not None
         text, ways = self._fitting()
         keys = self._keys(ways)
-        aside = figures.clean(self._finding.verdict.aside)
-        room = self.size.width - keys.cell_len
-        if aside and text.cell_len + len(_GAP) + len(aside) <= room:
-            text.append(f"{_GAP}{aside}", "dim")
-        text.truncate(max(room, self.size.width // 2), overflow="ellipsis")
+        text.truncate(max(self.size.width - keys.cell_len, self.size.width // 2), overflow="ellipsis")
         return text.append_text(keys)
 
     def _fitting(self) -> tuple[Text, tuple[_Way, ...]]:
-        """The sentence and the keys behind it. Where there is little room the collective gives way to the line of the
-        program, which the table does not show so well."""
+        """The sentence and the keys behind it. Where there is little room the aside is short, then the keys are, then
+        the aside gives way, then the collective, to the line of the program, which the table does not show so well."""
+        assert self._finding is not None
+        verdict = self._finding.verdict
         short = tuple((name, key, _SHORT.get(word, word)) for name, key, word in self._ways)
-        found = self._sentence(whole=False), short
-        for whole, ways in ((True, self._ways), (True, short), (False, self._ways)):
-            if (text := self._sentence(whole=whole)).cell_len + self._keys(ways).cell_len <= self.size.width:
+        asides = [f"{_GAP}{figures.clean(aside)}" for aside in (verdict.aside, verdict.short_aside) if aside]
+        tried = [(True, ways, aside) for ways in (self._ways, short) for aside in asides]
+        tried += [(True, self._ways, ""), (True, short, "")]
+        tried += [(False, self._ways, aside) for aside in (*asides, "")]
+        for whole, ways, aside in tried:
+            text = self._sentence(whole=whole).append(aside, "dim")
+            if text.cell_len + self._keys(ways).cell_len <= self.size.width:
                 return text, ways
-        return found
+        return self._sentence(whole=False), short
 
     def _keys(self, ways: Sequence[_Way]) -> Text:
         keys = Text(no_wrap=True)

@@ -24,7 +24,7 @@ class Tabs(Static):
     def show(self, chosen: str) -> None:
         self._chosen = chosen
         accent = color(self.app, "accent")
-        text = Text(no_wrap=True)
+        text = Text(no_wrap=True, overflow="ellipsis")
         for pane, title in self._titles():
             text.append(f"{key_of(pane)} {title}", f"bold reverse {accent}" if pane == chosen else "dim")
             text.append("  ")
