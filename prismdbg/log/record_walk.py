@@ -73,11 +73,12 @@ def _in_step(words: Words, starts: Ints, limits: Ints) -> tuple[Ints, Ints]:
     going = np.flatnonzero(at < limits)
     while len(going):
         head = words[at[going]]
-        good = _looks_right(head)
-        going, head = going[good], head[good]
+        after = at[going] + (head & _SIZE).astype(np.int64) // 8
+        good = _looks_right(head) & (after <= len(words))  # one that is cut off is none
+        going, after = going[good], after[good]
         slots = np.full(len(starts), -1, dtype=np.int64)
         slots[going] = at[going]
         steps.append(slots)
-        at[going] += (head & _SIZE).astype(np.int64) // 8
+        at[going] = after
         going = going[at[going] < limits[going]]
     return np.stack(steps, axis=1) if steps else np.zeros((len(starts), 0), dtype=np.int64), at

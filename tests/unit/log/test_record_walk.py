@@ -51,6 +51,12 @@ def test_places_that_look_like_records_do_not_end_it(seed: int) -> None:
     assert found.tolist() == slots and after == end
 
 
+def test_a_record_that_is_cut_off_is_none() -> None:
+    words, slots, _ = segment(2, 4 * LEAST_WORDS, misleading=False)
+    found, after = walk(words[: slots[-1] + 1], 8)
+    assert found.tolist() == slots[:-1] and after == slots[-1]
+
+
 def test_it_stops_where_the_log_is_damaged() -> None:
     words, slots, _ = segment(1, 4 * LEAST_WORDS, misleading=False)
     words[slots[700]] = 13
