@@ -164,7 +164,8 @@ class Recording:
     A packed capsule is unpacked into a temporary folder; `close`, or the end of a `with` block, removes it.
     """
 
-    def __init__(self, path: Path, keys: Keys = NO_KEYS) -> None:
+    def __init__(self, path: Path, keys: Keys = NO_KEYS, *, whole: bool = False, at_once: int = 1) -> None:
+        """`whole`, `at_once`: of a RUN, as for `gather`."""
         self.path = path
         self._open = ExitStack()
         try:
@@ -179,7 +180,7 @@ class Recording:
                 folders = {capsule.manifest.rank: capsule.log}
                 traces = {capsule.manifest.rank: capsule.path / layout.MEMORY}
             else:
-                self._evidence = gather(path)
+                self._evidence = gather(path, whole=whole, at_once=at_once)
                 if RunFolder(path).ranks.is_dir():
                     folders = {rank: RunFolder(path.resolve()).latest(rank) for rank in self._evidence.logs}
                     traces = {rank: folder / RANK_MEMORY for rank, folder in folders.items()}
@@ -266,10 +267,13 @@ def _array(data: bytes, meta: TensorMeta) -> Array:
         ) from None
 
 
-def open_recording(path: str | Path, keys: Keys = NO_KEYS) -> Recording:
-    """Opens a RUN, a capsule or another tool's files. Raises `UsageError` or `CapsuleError` if it is none of them."""
+def open_recording(path: str | Path, keys: Keys = NO_KEYS, *, whole: bool = False, at_once: int = 1) -> Recording:
+    """Opens a RUN, a capsule or another tool's files. Raises `UsageError` or `CapsuleError` if it is none of them.
+
+    Of long logs of a RUN it reads the ends, unless `whole`, and less of them if `at_once` recordings are open at once.
+    """
     if not (found := Path(path)).exists():
         raise UsageError(
             f"no such file or directory: {path}", hint="give a RUN, a capsule, or a folder of dumps or traces"
         )
-    return Recording(found, keys)
+    return Recording(found, keys, whole=whole, at_once=at_once)

@@ -85,8 +85,12 @@ def met(evidence: Evidence, rows: Picked) -> tuple[Ints, dict[int, Ints]]:
     """The sequence numbers that all of these ranks have, and by rank the row of each."""
     common: Ints | None = None
     for rank, picked in rows.items():
-        seqs = np.unique(evidence.columns[rank].seq[picked])
-        common = seqs if common is None else np.intersect1d(common, seqs, assume_unique=True)
+        seqs = evidence.columns[rank].seq[picked]
+        seqs = seqs if _is_ascending(seqs) else np.unique(seqs)
+        if common is None:
+            common = seqs
+        elif not np.array_equal(common, seqs):
+            common = np.intersect1d(common, seqs, assume_unique=True)
     if common is None:
         return np.zeros(0, dtype=np.int64), {}
     return common, {rank: at_seqs(evidence.columns[rank], picked, common) for rank, picked in rows.items()}
@@ -94,7 +98,15 @@ def met(evidence: Evidence, rows: Picked) -> tuple[Ints, dict[int, Ints]]:
 
 def at_seqs(log: LogColumns, rows: Ints, seqs: Ints) -> Ints:
     """For each sequence number the row that has it: all of them must be there."""
-    order = np.argsort(log.seq[rows], kind="stable")
-    last = np.searchsorted(log.seq[rows][order], seqs, side="right") - 1
-    found: Ints = rows[order[last]]
+    theirs = log.seq[rows]
+    if not _is_ascending(theirs):
+        order = np.argsort(theirs, kind="stable")
+        rows, theirs = rows[order], theirs[order]
+    found: Ints = rows[np.searchsorted(theirs, seqs, side="right") - 1]
     return found
+
+
+def _is_ascending(numbers: Ints) -> bool:
+    """As sequence numbers are, but where a group of one name was made again: in a long log a look at that is a tenth
+    of sorting them."""
+    return bool((np.diff(numbers) > 0).all())

@@ -17,6 +17,7 @@ from prismdbg.diagnosis.match import WRONG, match
 from prismdbg.log.columns import NOT_ENDED, LogColumns
 from prismdbg.model.collective import Collective, TensorMeta, group_title
 from prismdbg.model.meanwhile import one_by_one
+from prismdbg.model.moment import Moment
 from prismdbg.model.ops import Movement, ops_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -67,14 +68,36 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """From where on a log was compared: `moment`, None where nothing of it could be. earlier: how many collectives the
+    rank issued before. is_cut: of these some are in the log, but only the end of a long log was read."""
+
+    moment: Moment | None
+    earlier: int
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """calls, sent, received: how many were compared, up to the first difference."""
+    """calls, sent, received: how many were compared, up to the first difference. `begins`: of either side."""
 
     difference: Difference | None
     calls: int
     sent: int
     received: int
     timings: tuple[Timing, ...]
+    begins: tuple[Begin, Begin]
+
+    @property
+    def is_cut(self) -> bool:
+        return any(begin.is_cut for begin in self.begins)
+
+    @property
+    def is_equal(self) -> bool | None:
+        """None where it is not known: nothing was compared, or not all of what both logs have."""
+        if self.difference is not None:
+            return False
+        return True if self.calls and not self.is_cut else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +110,10 @@ class Side:
 
 
 def compare(a: Side, b: Side) -> Comparison:
-    """The same rank where both logs are of one number, else two ranks of one job."""
+    """The same rank where both logs are of one number, else two ranks of one job. From where on a log has every
+    collective: a single one of before, which a summary keeps, is alone there because the others were left out."""
+    begins = _begin(a.log), _begin(b.log)
+    a, b = (replace(side, log=side.log.without_single_ones()) for side in (a, b))
     same_rank = a.log.rank == b.log.rank
     pairs, alone = _by_moment(a.log, b.log) if same_rank else _by_sequence(a.log, b.log)
     differs = _differing_calls(a.log, b.log, pairs, _same_tensors if same_rank else _belong_together)
@@ -106,7 +132,15 @@ def compare(a: Side, b: Side) -> Comparison:
         sent=int(sent[: first + 1].sum()),
         received=compared,
         timings=tuple(_timings(a.log, b.log, pairs)),
+        begins=begins,
     )
+
+
+def _begin(log: LogColumns) -> Begin:
+    whole = log.without_single_ones()
+    if not len(whole):
+        return Begin(moment=None, earlier=log.issued, is_cut=log.read_from_later)
+    return Begin(moment=whole.moment(0), earlier=int(whole.record_id[0]), is_cut=log.read_from_later)
 
 
 Alone = tuple[int, int]  # the side, 0 or 1, and its row

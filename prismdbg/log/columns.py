@@ -214,6 +214,11 @@ class LogColumns:
         taken = {name: getattr(self, name)[rows] for name in _ARRAYS}
         return replace(self, **taken, bodies=self.bodies.of_rows(rows))
 
+    def without_single_ones(self) -> LogColumns:
+        """From where on every collective is here: without those few of before that a summary or a preface keeps."""
+        is_single = np.isin(self.bodies.issue_segment, list(self.bodies.kept)) | (self.record_id < self.whole_from)
+        return self.only(np.flatnonzero(~is_single)) if is_single.any() else self
+
     def collective(self, row: int) -> Collective:
         """In full. `CapsuleError` where the row's records are damaged, or their segment is gone meanwhile."""
         wait = (int(self.waited_ns[row]), int(self.waiting_thread[row])) if self.waited_ns[row] >= 0 else None

@@ -13,6 +13,7 @@ Ints = NDArray[np.int64]
 
 LANES = 512
 LEAST_WORDS = 1 << 14  # below that, walking one by one is as quick
+_ROUNDS = 8
 _AHEAD = 96  # words in which a lane looks for its first record
 _MOST_BYTES = 1 << 16
 _FIRST_KIND = int(fmt.Kind.TEXT)  # of an Enum, numpy asks for attributes with each comparison
@@ -27,9 +28,19 @@ def walk(words: Words, first: int) -> tuple[Ints, int]:
         return none, first
     starts = _starts(words, first)
     limits = np.append(starts[1:], len(words))
-    steps, ends = _in_step(words, starts, limits)
+    slots, ends = _in_step(words, starts, limits)
+    by_lane = list(slots)
+    for _ in range(_ROUNDS):
+        # What looked like a record was inside of one: such a lane walks again, from where the one before it came to.
+        again = 1 + np.flatnonzero((ends[:-1] != starts[1:]) & (ends[:-1] >= limits[:-1]))
+        if not len(again):
+            break
+        starts[again] = ends[again - 1]
+        slots, ends[again] = _in_step(words, starts[again], limits[again])
+        for lane, walked in zip(again.tolist(), slots, strict=True):
+            by_lane[lane] = walked
     certain = 1 + int(np.argmin(np.append(ends[:-1] == starts[1:], False)))  # a lane that is met by the one before
-    found = np.stack(steps)[:, :certain].T.ravel() if steps else none
+    found = np.concatenate(by_lane[:certain])
     return found[found >= 0], int(ends[certain - 1])
 
 
@@ -55,18 +66,19 @@ def _looks_right(head: Words) -> NDArray[np.bool_]:
     return right
 
 
-def _in_step(words: Words, starts: Ints, limits: Ints) -> tuple[list[Ints], Ints]:
-    """All lanes a record at a time: their slots (-1 where a lane has ended), and where each ended."""
+def _in_step(words: Words, starts: Ints, limits: Ints) -> tuple[Ints, Ints]:
+    """All lanes a record at a time: by lane its slots (-1 where it has ended), and where each ended."""
     at = starts.copy()
     steps: list[Ints] = []
     going = np.flatnonzero(at < limits)
     while len(going):
         head = words[at[going]]
-        good = _looks_right(head)
-        going, head = going[good], head[good]
+        after = at[going] + (head & _SIZE).astype(np.int64) // 8
+        good = _looks_right(head) & (after <= len(words))  # one that is cut off is none
+        going, after = going[good], after[good]
         slots = np.full(len(starts), -1, dtype=np.int64)
         slots[going] = at[going]
         steps.append(slots)
-        at[going] += (head & _SIZE).astype(np.int64) // 8
+        at[going] = after
         going = going[at[going] < limits[going]]
-    return steps, at
+    return np.stack(steps, axis=1) if steps else np.zeros((len(starts), 0), dtype=np.int64), at

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from prismdbg.diagnosis.rank_comparison import Aspect, Comparison, Difference, TensorDifference
 from prismdbg.model.collective import Collective, Group, group_title
@@ -22,15 +22,28 @@ def comparison_lines(compared: Comparison, groups: Sides, *, same_rank: bool) ->
         else (f"{counted(compared.calls, 'collective')} compared, ")
     )
     how += f"{compared.received} by what was received"
+    begins = list(_begin_lines(compared))
+    where = " in what was read of both" if compared.is_cut else ""
     if compared.difference is None:
         if not compared.calls:
-            return ["nothing to compare: A and B have no collective in common"]
-        return [f"no difference: {how}", *_timing_lines(compared)]
-    return [*_difference_lines(compared.difference, groups), how, *_timing_lines(compared)]
+            return [f"nothing to compare: A and B have no collective in common{where}", *begins]
+        verdict = "inconclusive: no difference" if compared.is_cut else "no difference"
+        return [f"{verdict}{where}: {how}", *begins, *_timing_lines(compared)]
+    return [*_difference_lines(compared.difference, groups, where), how, *begins, *_timing_lines(compared)]
 
 
-def _difference_lines(difference: Difference, groups: Sides) -> list[str]:
-    lines = [f"first difference: {difference.what}"]
+def _begin_lines(compared: Comparison) -> Iterator[str]:
+    for side, begin in zip("AB", compared.begins, strict=True):
+        before = f"{counted(begin.earlier, 'earlier collective')} of the rank"
+        if begin.is_cut:
+            at = f"from {begin.moment} on" if begin.moment is not None else "not at all"
+            yield f"{side} was read {at}, without {before}: `prismdbg diff --whole` reads all that is kept"
+        elif begin.earlier:
+            yield f"{side} does not contain {before}"
+
+
+def _difference_lines(difference: Difference, groups: Sides, where: str) -> list[str]:
+    lines = [f"first difference{where}: {difference.what}"]
     lines += [f"  {side}: {_call(call, of)}" for side, call, of in zip("AB", difference.calls, groups, strict=True)]
     lines += [f"  output[{each.number}] {each.meta}: {_tensor(each)}" for each in difference.tensors]
     if difference.aspect is Aspect.SENT:

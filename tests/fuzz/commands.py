@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from prismdbg.jobs.replay.later_files import later_files
 from prismdbg.runtime.environment import Environment
-from tests.fuzz.corpus import Corpus
+from tests.fuzz.corpus import NODE, Corpus
 from tests.fuzz.inputs import PACKED, Made
 from tests.fuzz.places import Places
 
@@ -101,6 +101,7 @@ def _of_run(path: str, out: str) -> list[list[str]]:
         ["export", path, "--format", "perfetto", "-o", f"{out}.pftrace"], ["report", path, "-o", f"{out}.html"],
         ["export", path, "--format", "chakra", "-o", f"{out}.nodes"],
         ["telemetry", path], ["telemetry", path, "--export", "csv", "-o", f"{out}.csv"],
+        ["doctor", "--job", path], ["doctor", "--job", path, "--json"],
     ]  # fmt: skip
 
 
@@ -122,6 +123,7 @@ def nothing_runs(scratch: Path, bait: Path | None = None) -> Iterator[None]:
         stack.enter_context(Places(scratch, bait or scratch / "bait").replaced())
         few = partial(later_files, most=LOOKED_THROUGH)  # a capsule may name all of this machine
         for name, value in {
+            "platform.node": lambda: NODE,  # a rank that is looked for is one of this machine
             "os.fsync": lambda _: None,  # most of the time, and nothing here outlives the machine
             "prismdbg.checkpoint.bundle.selftest.failure": lambda *_: "",
             "prismdbg.jobs.storage.run_environment.scan": lambda *_: Environment(()),

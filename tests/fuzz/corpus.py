@@ -44,6 +44,7 @@ from tests.fuzz.traced import write_executions, write_nodes, write_profiles
 from tests.fuzz.traps import Traps, make_traps
 
 ROOT = Path(__file__).parents[2]
+NODE = "n1"  # where the ranks run: this machine, for the commands
 CAPSULES = ("start", "image", "state")
 _FRAMES = (("/work/train.py", 12, "main"), ("/usr/lib/python3.11/runpy.py", 88, "run"))
 _TIMED = 1_000_000
@@ -96,7 +97,7 @@ def rank_json(cwd: Path, rank: int = 0, python: str = "/usr/bin/python3") -> dic
         "redacted": ["API_KEY"], "redacted_arguments": ["--token"], "socket": "/run/prismdbg/0.sock",
         "inject": "/work/RUN/inject", "recorder": "python", "torch_threads": 1, "cpu_capability": "AVX2",
         "versions": {"python": "3.11.7", "torch": "2.13.0", "prismdbg": "0.1.0"},
-        "hardware": {"machine": "x86_64", "cpus": 2, "node": "n1", "kernel": "6.1"}, "uid": 0,
+        "hardware": {"machine": "x86_64", "cpus": 2, "node": NODE, "kernel": "6.1"}, "uid": 0,
         "past_records": 0, "in_flight": [], "folders": ["/work/out"], "absent": ["/work/new"],
     }  # fmt: skip
 

@@ -264,7 +264,7 @@ def _misjudged(command: str, code: int, said: str) -> str:
         return ""
     if code == BAD_CAPSULE or (code == USAGE and command not in NO_USAGE):
         return "" if "error: " in said or "bad " in said else f"exit {code} without an error: {said[-200:]!r}"
-    if code == LACKING and any(text in said for text in MAY_LACK):
+    if code == LACKING and (command == "doctor" or any(text in said for text in MAY_LACK)):  # its verdict on a job
         return ""
     return f"exit code {code}: {said[-200:]!r}"
 

@@ -34,7 +34,8 @@ _COLORS = {Certainty.CERTAIN: "bold red", Certainty.LIKELY: "yellow", Certainty.
 @click.option(
     "--whole",
     is_flag=True,
-    help="Read long logs completely. By default, only their ends and a summary of earlier steps.",
+    help="Read long logs completely. Takes about 350 MiB of memory per million collectives of all ranks. By default, "
+    "only their ends and a summary of earlier steps are read.",
 )
 @click.option(
     "--nccl-log",

@@ -285,9 +285,9 @@ def _ends_now(folder: Path) -> bool:
 
 def _refuse_out_of_reach(folder: Path, rank: Mapping[str, Any]) -> None:
     """A rank on another node, in a container or of another user is named as such, with what works instead."""
-    name, node, here = folder.name, str(rank["hardware"]["node"]), platform.node()
+    name, node, here = folder.name, rank.get("hardware", {}).get("node"), platform.node()
     instead = f"or {_from_the_start(folder)}: this needs only the run folder"
-    if node != here:
+    if isinstance(node, str) and node != here:
         raise FacilityError(
             f"rank {name} runs on node {node}, this is {here}", hint=f"run the capture there, {instead}"
         )
@@ -296,6 +296,7 @@ def _refuse_out_of_reach(folder: Path, rank: Mapping[str, Any]) -> None:
             f"rank {name} runs on another machine, or ran before this one was started again",
             hint=f"run the capture there, {instead}",
         )
+    _refuse_incomplete(folder / "rank.json", rank)
     if rank["pid_namespace"] != Path("/proc/self/ns/pid").stat().st_ino:
         raise FacilityError(
             f"rank {name} runs in another PID namespace than this command: one of the two is in a container",
@@ -304,6 +305,19 @@ def _refuse_out_of_reach(folder: Path, rank: Mapping[str, Any]) -> None:
     if rank["uid"] != os.getuid() and os.getuid() != 0:
         hint = f"run the capture as that user or as root, {instead}"
         raise FacilityError(f"rank {name} runs as user {rank['uid']}", hint=hint)
+
+
+def _refuse_incomplete(path: Path, rank: Mapping[str, Any]) -> None:
+    """`CapsuleError` where a field is missing without which nobody can tell where the rank runs and who asks it. What
+    is there has its type: `read_json`."""
+    missing = [name for name in ("pid", "pid_namespace", "uid", "socket") if name not in rank]
+    if not isinstance(rank.get("hardware", {}).get("node"), str):
+        missing.append("hardware.node")
+    if missing:
+        raise CapsuleError(
+            f"{path} is incomplete: it lacks {', '.join(missing)}",
+            hint="run `prismdbg why RUN`, which reads the logs without it; if RUN is a copy, copy it again",
+        )
 
 
 def _from_the_start(folder: Path) -> str:

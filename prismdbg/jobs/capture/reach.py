@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.checkpoint import choice
-from prismdbg.errors import PrismError
+from prismdbg.errors import CapsuleError, PrismError
 from prismdbg.jobs.capture.assemble import kept_from_the_start
 from prismdbg.jobs.capture.capture import socket_of
 from prismdbg.jobs.capture.communicators import no_checkpoint
@@ -81,6 +81,8 @@ def _no_checkpoint_here(folder: Path) -> str:
     try:
         socket_of(folder)
         choice.find()
+    except CapsuleError:  # a damaged RUN is no reason of the rank's
+        raise
     except PrismError as error:
         return str(error)
     return ""

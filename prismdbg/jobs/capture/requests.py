@@ -102,7 +102,8 @@ def is_elsewhere(folder: Path, here: str = "") -> bool:
     node = node_of(folder)
     if node in ("", here):
         return False
-    return has_local_logs(folder) or pid_here(read_json(folder / "rank.json")) is None
+    described = folder / "rank.json"
+    return has_local_logs(folder) or pid_here(read_json(described), described) is None
 
 
 def has_local_logs(folder: Path) -> bool:

@@ -43,12 +43,12 @@ def _is_the_same(pid: int, rank: Mapping[str, Any]) -> bool:
     return ticks > 0 and int(rank.get("started_ticks", ticks)) == ticks
 
 
-def pid_here(described: Mapping[str, Any]) -> int | None:
+def pid_here(described: Mapping[str, Any], where: Path = Path("rank.json")) -> int | None:
     """The PID of a rank's process in our own namespace, by its rank.json. None where it cannot be seen from here: it
-    runs on another node, or in a PID namespace that is not below ours."""
+    runs on another node, or in a PID namespace that is not below ours. `where`: that file, for an error."""
     if "pid" not in described:
         raise CapsuleError(
-            "rank.json: pid is missing", hint="try again in a moment; if that does not help, the file is damaged"
+            f"{where}: pid is missing", hint="try again in a moment; if that does not help, the file is damaged"
         )
     pid, own = int(described["pid"]), Path("/proc/self/ns/pid").stat().st_ino
     namespace = int(described.get("pid_namespace", own))
@@ -100,7 +100,7 @@ class RankProcess:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._described = read_json(folder / "rank.json")
-        self.pid = pid_here(self._described)
+        self.pid = pid_here(self._described, folder / "rank.json")
         self._last_words: frozenset[str] | None = None
         self._has_failed: bool | None = None
 

@@ -15,6 +15,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=20)
 parser.add_argument("--unregistered", default="")
 parser.add_argument("--raise-at", type=int, default=-1)
+parser.add_argument("--nan-at", type=int, default=-1, help="a step: the last rank's data contain NaN in it")
 parser.add_argument("--rest-s", type=float, default=0.0, help="after each step: what is tested meanwhile has the CPUs")
 parser.add_argument(
     "--coarse", default="", help="a file: while it is there, the program rounds as other hardware might"
@@ -42,6 +43,8 @@ for step in range(start, arguments.steps):
     data = torch.randn(8, width)
     if arguments.coarse and Path(arguments.coarse).exists():
         data *= 1 + 2**-20
+    if step == arguments.nan_at and rank == dist.get_world_size() - 1:
+        data[0, 0] = float("nan")
     loss = (model(data) - data.flip(0)).square().mean()
     if step == arguments.raise_at and rank == 1:
         raise ValueError(f"the loss is {loss.item():.6f}")

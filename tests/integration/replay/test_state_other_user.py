@@ -8,7 +8,6 @@ import pwd
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from chain import CLI, prismdbg
 from counting import short_folder
 from jobs import ROOT, forked, plain_environment, recorded_by_command_line
+from other_user import readable
 
 from prismdbg.jobs.injection import cache_dir
 
@@ -23,7 +23,6 @@ pytestmark = pytest.mark.job
 
 PROGRAM = Path(__file__).parent.parent / "programs" / "stateful_mlp.py"
 HOOKS = ROOT / "examples" / "vendored"
-PRIVATE = Path("/root")
 BOUND_S = 240
 
 
@@ -39,16 +38,6 @@ def user() -> Iterator[pwd.struct_passwd]:
     finally:
         subprocess.run(["userdel", name], check=True)
         shutil.rmtree(f"/tmp/prismdbg-replays-{made.pw_uid}", ignore_errors=True)  # where its sessions were
-
-
-def readable(keep: Path) -> str:
-    """A shell command for a mount namespace: of root's home it shows the interpreter and this tree."""
-    shown = sorted({Path(sys.base_prefix), Path(sys.prefix), ROOT})
-    hidden = [path for path in shown if path.is_relative_to(PRIVATE)]
-    lines = [f"mkdir {keep}", f"mount --rbind {PRIVATE} {keep}", f"mount -t tmpfs -o mode=755 none {PRIVATE}"]
-    for path in hidden:
-        lines.append(f"mkdir -p {path} && mount --rbind {keep}/{path.relative_to(PRIVATE)} {path}")
-    return " && ".join(lines) if hidden else "true"
 
 
 def test_another_user_without_criu_replays_what_root_recorded(user: pwd.struct_passwd, tmp_path: Path) -> None:

@@ -9,8 +9,15 @@ import pytest
 from capsules import make_capsule
 from tiny_log import TinyLog, write_training
 
+from prismdbg.capsule.log import format as fmt
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.jobs import evidence
+from prismdbg.log.columns import LogColumns
+from prismdbg.log.folding import fold
+from prismdbg.log.summary import summarize
+
+SEGMENT_BYTES = 1 << 13
 
 
 def run_of(path: Path, *, received: bytes = b"\0" * 16, op: str = "allreduce_") -> Path:
@@ -55,6 +62,93 @@ def test_nothing_in_common(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     log.complete(log.issue(99, 1))
     assert main.run(["diff", str(tmp_path / "capsule"), str(tmp_path / "run")]) == ExitCode.INCONCLUSIVE
     assert "nothing to compare" in capsys.readouterr().out
+
+
+def long_run(path: Path, *, nan_at: int, op_at_1: str = "allreduce_", op_at_9: str = "allreduce_") -> Path:
+    """10 steps of one rank, each in a segment of its own, of which all but the last are also in a summary."""
+    log = TinyLog(path / "ranks" / "0", segment_bytes=SEGMENT_BYTES)
+    log.group("0", (0, 1), "default_pg")
+    for step in range(10):
+        log.step(step)
+        for number in (1, 2):
+            op = {1: op_at_1, 9: op_at_9}.get(step, "allreduce_") if number == 1 else "allreduce_"
+            is_nan = (step, number) == (nan_at, 1)
+            log.complete(log.issue(step, number, op=op, flags=fmt.IssueFlag.SENT_NONFINITE if is_nan else 0))
+        if step < 9:
+            log.next_segment()
+    summarize(log.folder)
+    return path
+
+
+@pytest.fixture
+def only_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with logs that are larger than what is read of them."""
+    monkeypatch.setattr(evidence, "LAST_BYTES", 2 * SEGMENT_BYTES)
+    monkeypatch.setattr(evidence, "READ_BYTES", 0)
+
+
+@pytest.mark.usefixtures("only_the_end")
+def test_what_was_not_read_is_not_called_equal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They differ in step 1. The first NaN of each, which the summary keeps, is no difference either."""
+    a, b = long_run(tmp_path / "a", nan_at=2), long_run(tmp_path / "b", nan_at=3, op_at_1="broadcast_")
+    assert main.run(["diff", str(a), str(b)]) == ExitCode.INCONCLUSIVE
+    printed = capsys.readouterr().out
+    assert printed.startswith("inconclusive: no difference in what was read of both: 4 collectives compared"), printed
+    assert "B was read from 8.1 on, without 16 earlier collectives of the rank: `prismdbg diff --whole`" in printed
+    assert main.run(["diff", str(a), str(b), "--json"]) == ExitCode.INCONCLUSIVE
+    found = json.loads(capsys.readouterr().out)
+    assert found["difference"] is None and found["calls"] == 4
+    assert found["begins"] == [{"moment": "8.1", "earlier": 16, "is_cut": True}] * 2
+    assert main.run(["diff", str(a), str(b), "--whole"]) == ExitCode.DIVERGED
+    assert "first difference: operator all_reduce and broadcast" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("only_the_end")
+def test_a_difference_in_the_end_of_long_logs_is_the_first_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = long_run(tmp_path / "a", nan_at=-1), long_run(tmp_path / "b", nan_at=-1, op_at_9="broadcast_")
+    assert main.run(["diff", str(a), str(b)]) == ExitCode.DIVERGED
+    printed = capsys.readouterr().out
+    assert "first difference in what was read of both: operator all_reduce and broadcast" in printed, printed
+    assert "A was read from 8.1 on" in printed
+
+
+@pytest.mark.usefixtures("only_the_end")
+def test_ends_that_have_nothing_in_common_are_told_as_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, other = long_run(tmp_path / "a", nan_at=-1), run_of(tmp_path / "b")
+    assert main.run(["diff", str(a), str(other), "--rank", "0"]) == ExitCode.INCONCLUSIVE
+    printed = capsys.readouterr().out
+    assert "A and B have no collective in common in what was read of both" in printed, printed
+    assert main.run(["diff", str(a), str(other), "--rank", "0", "--whole"]) == ExitCode.OK
+
+
+def test_what_a_log_no_longer_has_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`record` dropped the oldest part of A; what it keeps of it is no difference."""
+    a, b = long_run(tmp_path / "a", nan_at=2), long_run(tmp_path / "b", nan_at=2)
+    assert fold(a / "ranks" / "0", 3 * SEGMENT_BYTES)
+    assert main.run(["diff", str(a), str(b), "--whole"]) == ExitCode.OK
+    printed = capsys.readouterr().out
+    assert printed.startswith("no difference: "), printed
+    assert "A does not contain " in printed and "B does not" not in printed, printed
+
+
+def test_two_recordings_share_what_is_read_of_long_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one recording is read once, though two of its ranks are compared."""
+    read: list[int | None] = []
+    real = evidence.read_columns
+
+    def noted(folder: Path, newest_bytes: int | None = None, newest_rows: int | None = None) -> LogColumns:
+        read.append(newest_bytes)
+        return real(folder, newest_bytes, newest_rows)
+
+    monkeypatch.setattr(evidence, "read_columns", noted)
+    a, b = str(run_of(tmp_path / "a")), str(run_of(tmp_path / "b"))
+    assert main.run(["diff", a, b, "--rank", "0"]) == ExitCode.OK
+    assert read == [evidence.READ_BYTES // 4] * 4
+    read.clear()
+    assert main.run(["diff", a, "--rank", "0", "--rank", "1"]) == ExitCode.OK
+    assert read == [evidence.READ_BYTES // 2] * 2
 
 
 @pytest.mark.parametrize(

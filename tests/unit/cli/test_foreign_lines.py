@@ -15,7 +15,7 @@ from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.cli import main
 from prismdbg.cli.commands import replay, verify
 from prismdbg.cli.terminal.replay_script import show
-from prismdbg.diagnosis.rank_comparison import Aspect, Comparison, Difference
+from prismdbg.diagnosis.rank_comparison import Aspect, Begin, Comparison, Difference
 from prismdbg.errors import CapsuleError, PrismError
 from prismdbg.jobs.replay.compare import Verdict
 from prismdbg.jobs.replay.verdict import Outcome, Recorded
@@ -142,7 +142,8 @@ def test_of_two_recordings(capsys: pytest.CaptureFixture[str]) -> None:
     job.call()
     call = replace(job.logs[0].collectives[0], op=TEXT, group=TEXT)
     difference = Difference(aspect=Aspect.CALL, calls=(call, None), what=TEXT)
-    compared = Comparison(difference=difference, calls=1, sent=0, received=0, timings=())
+    begin = Begin(moment=Moment(0, 1), earlier=0, is_cut=False)
+    compared = Comparison(difference=difference, calls=1, sent=0, received=0, timings=(), begins=(begin, begin))
     console.emit("\n".join(comparison_lines(compared, ({}, {}), same_rank=True)))
     begins_none(capsys.readouterr().out)
 

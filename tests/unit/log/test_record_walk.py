@@ -41,6 +41,22 @@ def test_what_it_finds_is_so(seed: int, misleading: bool) -> None:
         assert after == end
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_places_that_look_like_records_do_not_end_it(seed: int) -> None:
+    """In every tenth record the data look like records. Who starts there starts again where the one before came to."""
+    words, slots, end = segment(seed, 16 * LEAST_WORDS, misleading=False)
+    for slot, following in zip(slots[::10], slots[1::10], strict=False):
+        words[slot + 1 : following] = 24 | int(fmt.Kind.COMPLETE) << 32
+    found, after = walk(words, 8)
+    assert found.tolist() == slots and after == end
+
+
+def test_a_record_that_is_cut_off_is_none() -> None:
+    words, slots, _ = segment(2, 4 * LEAST_WORDS, misleading=False)
+    found, after = walk(words[: slots[-1] + 1], 8)
+    assert found.tolist() == slots[:-1] and after == slots[-1]
+
+
 def test_it_stops_where_the_log_is_damaged() -> None:
     words, slots, _ = segment(1, 4 * LEAST_WORDS, misleading=False)
     words[slots[700]] = 13

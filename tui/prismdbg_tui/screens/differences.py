@@ -22,7 +22,7 @@ class Differences(ModalScreen[Moment | None]):
     BINDINGS = [Binding("enter", "go", "go there"), Binding("escape,q", "dismiss", "close")]
 
     def __init__(self, title: str, lines: Sequence[str], equal: bool | None, moment: Moment | None) -> None:
-        """`equal`: None where nothing could be compared."""
+        """`equal`: None where nothing could be compared, or not all of long logs."""
         super().__init__()
         self._equal = equal
         self._title = title

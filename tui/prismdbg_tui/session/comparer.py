@@ -38,15 +38,14 @@ def _compared(capsule: Capsule, what: str) -> Compared:
     assert found is not None, "an empty path fits, too"
     path = typed_path(found["path"]) if found["path"] else _run_of(capsule)
     number = int(found["rank"]) if found["rank"] else capsule.manifest.rank
-    with open_recording(capsule.path) as own, open_recording(path) as other:
+    with open_recording(capsule.path) as own, open_recording(path, at_once=2) as other:
         a, b = own[capsule.manifest.rank], _rank(other, number)
         sides = [Side(log=columns_of(rank.log), payload=rank.payload, arrays=rank.received) for rank in (a, b)]
         result = compare(*sides)
         lines = comparison_lines(result, (a.groups, b.groups), same_rank=a.number == b.number)
     call = result.difference.calls[0] if result.difference is not None else None
     title = f"A: this capsule, rank {a.number}   B: {path}, rank {b.number}"
-    equal = result.difference is None if result.calls or result.difference is not None else None
-    return Compared(title, tuple(lines), equal=equal, moment=call.moment if call is not None else None)
+    return Compared(title, tuple(lines), equal=result.is_equal, moment=call.moment if call is not None else None)
 
 
 def _rank(recording: Recording, number: int) -> Rank:

@@ -57,8 +57,8 @@ class FindingRead(Message):
 
 
 class Compared(Message):
-    """This recording beside another one. `equal`: None where nothing could be compared. `moment`: of the first
-    difference on this side; None where there is none."""
+    """This recording beside another one. `equal`: None where nothing could be compared, or not all of long logs.
+    `moment`: of the first difference on this side; None where there is none."""
 
     def __init__(self, title: str, lines: tuple[str, ...], *, equal: bool | None, moment: Moment | None) -> None:
         self.title = title

@@ -14,7 +14,7 @@ from tiny_log import TinyLog
 from prismdbg.capsule.log.format import Kind
 from prismdbg.checkpoint import choice
 from prismdbg.cli.commands import doctor
-from prismdbg.errors import FacilityError, UsageError
+from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.capture.reach import Reach, reach_of_ranks
 from prismdbg.jobs.storage.job_nodes import SILENT_S
 from prismdbg.jobs.storage.run_folder import RunFolder
@@ -88,6 +88,32 @@ def test_what_no_checkpoint_can_be_taken_of(described: dict[str, Any], why: str,
 def test_a_rank_that_has_just_made_its_folder_is_told_as_that(run: RunFolder) -> None:
     (run.ranks / "0").mkdir(parents=True)
     assert "no rank.json" in only(run).checkpoint
+
+
+@pytest.mark.parametrize("field", ["pid", "pid_namespace", "uid", "socket", "hardware"])
+def test_a_damaged_rank_json_is_one_error_that_names_it(field: str, run: RunFolder) -> None:
+    rank(run, "0")
+    file = run.ranks / "0" / "rank.json"
+    whole = json.loads(file.read_text())
+    missing = f"{file} is incomplete: it lacks {'hardware.node' if field == 'hardware' else field}"
+    for damaged, said in (
+        ({name: value for name, value in whole.items() if name != field}, missing),
+        (whole | {field: ["x"]}, f"{file}: {field}"),
+        (whole | {"hardware": {"node": 5}}, "it lacks hardware.node"),
+    ):
+        file.write_text(json.dumps(damaged))
+        with pytest.raises(CapsuleError) as raised:
+            reach_of_ranks(run)
+        assert said in str(raised.value), str(raised.value)
+
+
+def test_a_rank_json_of_another_node_without_its_pid_is_named(run: RunFolder) -> None:
+    rank(run, "0", node="n2")
+    file = run.ranks / "0" / "rank.json"
+    file.write_text(json.dumps({name: value for name, value in json.loads(file.read_text()).items() if name != "pid"}))
+    with pytest.raises(CapsuleError) as raised:
+        reach_of_ranks(run)
+    assert str(raised.value).startswith(f"{file}: pid is missing")
 
 
 def test_a_run_without_ranks_is_an_error(run: RunFolder) -> None:
