@@ -15,6 +15,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=20)
 parser.add_argument("--unregistered", default="")
 parser.add_argument("--raise-at", type=int, default=-1)
+parser.add_argument("--nan-at", type=int, default=-1, help="rank 1 logs NaN in this step, and goes on")
 parser.add_argument("--rest-s", type=float, default=0.0, help="after each step: what is tested meanwhile has the CPUs")
 parser.add_argument(
     "--coarse", default="", help="a file: while it is there, the program rounds as other hardware might"
@@ -51,6 +52,8 @@ for step in range(start, arguments.steps):
     optimizer.step()
     schedule.step()
     total = loss.detach().clone()
+    if step == arguments.nan_at and rank == 1:
+        total.fill_(float("nan"))
     dist.all_reduce(total)
     if rank == 0:
         print(f"step {step} loss {total.item():.6f}", flush=True)
