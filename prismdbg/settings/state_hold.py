@@ -15,7 +15,7 @@ from pathlib import Path
 from prismdbg.settings.boot import boot_id
 from prismdbg.settings.process_stat import start_ticks
 
-LONGEST_S = 600.0  # of a supervisor that a rank cannot see: it may have been killed
+LONGEST_S = 600.0  # a supervisor that a rank cannot see may have been killed
 _NAME = ".hold"
 
 
