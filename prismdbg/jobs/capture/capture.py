@@ -44,6 +44,7 @@ from prismdbg.protocol.client import AgentClient, AgentError, NotWaitedFor
 from prismdbg.settings.boot import boot_id
 from prismdbg.settings.process_stat import start_ticks
 from prismdbg.settings.rank_config import RankConfig
+from prismdbg.settings.state_hold import remove_abandoned_holds
 
 LEASE_S = 120.0
 GPU_LEASE_S = 300.0  # the state of a GPU is moved to memory and back meanwhile; the rank gives no longer one
@@ -183,11 +184,12 @@ def needed_by_captures(run: RunFolder) -> dict[str, int]:
 
 
 def remove_leftovers(run: RunFolder) -> None:
-    """Images of captures, halves of checkpoints, and agents' sockets, whose process was killed.
+    """Images of captures, halves of checkpoints, holds on snapshots, and agents' sockets, whose process was killed.
 
     Who writes one holds its lock, which tells that it lives from wherever one looks: another container, say.
     """
     remove_dead_sockets()
+    remove_abandoned_holds(run.states)
     for folder in (run.path, *run.checkpoints.glob("*/")):
         remove_abandoned(folder)
 

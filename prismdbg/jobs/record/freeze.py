@@ -11,11 +11,11 @@ from typing import TypeVar
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident, Origin
-from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_start
 from prismdbg.jobs.capture.states import KeptState, last_complete, list_states, pinned
 from prismdbg.jobs.record.checkpoints import Checkpoint, list_checkpoints
 from prismdbg.jobs.record.incidents import Wanted
+from prismdbg.jobs.record.nothing_before import nothing_before
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.log.folding import bytes_since
 from prismdbg.log.rank_log import read_log
@@ -26,41 +26,44 @@ Kept = TypeVar("Kept", Checkpoint, KeptState)
 def freeze(run: RunFolder, wanted: Wanted) -> Capsule:
     """From the newest checkpoint or state snapshot that leads through a whole step; where none does, from the start, if
     that was kept, and else from the newest before the incident. `CapsuleError` says why nothing that was kept can
-    replay the incident, and what would have."""
+    replay the incident, and what would have; `NotReplayable` where the run was to keep something for it."""
     folder = run.ranks / wanted.folder
     checkpoint, leads = _newest_before(list_checkpoints(run, folder), wanted, folder)
     state = None
     if checkpoint is None:
         state, leads = _newest_before(list_states(run, folder), wanted, folder)
-    if not leads and kept_from_the_start(folder):
-        checkpoint = state = None
-    elif checkpoint is None and state is None:
-        raise CapsuleError(
-            f"no capsule of rank {wanted.folder}: no data from before the incident was kept",
-            hint="record with --checkpoint-every or --state-every STEPS" + _or_from_the_start(run),
-        )
     parts = Ingredients(
         run=run,
         folder=folder,
         output=_free_name(run.capsules, wanted),
-        origin=Origin.START if checkpoint is None else Origin.IMAGE,
+        origin=Origin.START,
         incident=wanted.incident,
-        past_records=0 if checkpoint is None else checkpoint.past_records,
-        in_flight=() if checkpoint is None else checkpoint.in_flight,
-        images=None if checkpoint is None else checkpoint.images,
-        keep_images=True,
         last_moment=wanted.last,
         died_with=wanted.died_with,
     )
+    if not leads and kept_from_the_start(folder):
+        return _made(parts)
+    if checkpoint is not None:
+        return _made(
+            replace(
+                parts,
+                origin=Origin.IMAGE,
+                past_records=checkpoint.past_records,
+                in_flight=checkpoint.in_flight,
+                images=checkpoint.images,
+                keep_images=True,
+            )
+        )
     if state is None:
-        return assemble(parts)
+        raise nothing_before(parts)
     with pinned(run, folder, state) as (pinned_log, snapshot):
         from_state = replace(parts, folder=pinned_log, origin=Origin.STATE, state=snapshot)
-        return assemble(replace(from_state, past_records=state.past_records))
+        return _made(replace(from_state, past_records=state.past_records))
 
 
-def _or_from_the_start(run: RunFolder) -> str:
-    return "" if run.keeps_all else ", or with --window all to replay from the program's start"
+def _made(parts: Ingredients) -> Capsule:
+    parts.run.capsules.mkdir(exist_ok=True, mode=0o700)
+    return assemble(parts)
 
 
 def has_past(run: RunFolder, folder: Path) -> bool:
@@ -94,7 +97,6 @@ def _newest_before(kept: Sequence[Kept], wanted: Wanted, folder: Path) -> tuple[
 
 
 def _free_name(capsules: Path, wanted: Wanted) -> Path:
-    capsules.mkdir(exist_ok=True, mode=0o700)
     moment = f"-{wanted.incident.moment}" if wanted.incident.moment is not None else ""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", f"{wanted.incident.kind}-rank{wanted.folder}{moment}")
     path, number = capsules / name, 1

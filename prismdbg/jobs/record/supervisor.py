@@ -40,6 +40,7 @@ from prismdbg.jobs.record.interruption import told_since, told_together
 from prismdbg.jobs.record.ledger import Entry, Ledger
 from prismdbg.jobs.record.nodes.among_nodes import AmongNodes, OnlyNode
 from prismdbg.jobs.record.nodes.membership import Member
+from prismdbg.jobs.record.snapshot_hold import SnapshotHold
 from prismdbg.jobs.record.stacks import take_stacks
 from prismdbg.jobs.record.steady_clock import monotonic_of, wall_ns
 from prismdbg.jobs.record.telemetry_sampler import TelemetrySampler
@@ -111,6 +112,7 @@ class Supervisor:
         self._only_writes = False  # the job has ended
         self._nodes = OnlyNode(run) if member is None else AmongNodes(member, lambda text: self._ledger.problem(text))
         self._ledger = Ledger(self._nodes.supervisor_json, job.pid, policy.keep, say, self._nodes.made_elsewhere)
+        self._snapshots = SnapshotHold(run, self._nodes.name)
         self._checkpoints = CheckpointRounds(run, policy.checkpoint_every, self._ledger, say)
         self._telemetry = TelemetrySampler(run.telemetry / self._nodes.name, policy.telemetry_ns, self._ledger.problem)
         self._on_incident = IncidentCommand(policy.on_incident, run.path, self._ledger.problem)
@@ -162,6 +164,7 @@ class Supervisor:
         while self._nodes.has_to_decide:
             self._guarded(self._nodes.settle)
             time.sleep(POLL_S)
+        self._guarded(lambda: self._snapshots.set(on=False))
         self._guarded(self._nodes.publish)
         self._ledger.note(
             exit_code=self._job.returncode,
@@ -205,6 +208,7 @@ class Supervisor:
         now_ns = time.monotonic_ns()
         self._folders = self._nodes.own(at_once=ended)
         self._read_events(now_ns)
+        self._guarded(self._hold_snapshots)
         if ended or now_ns - self._saw_peaks_ns >= PEAKS_NS:
             self._saw_peaks_ns = now_ns
             self._look_at_peaks()
@@ -235,6 +239,11 @@ class Supervisor:
             self._hangs.feed(name, event)
             if isinstance(event, StepMark):
                 self._checkpoints.came_to(name, event.step)
+
+    def _hold_snapshots(self) -> None:
+        """While something settles, is decided among nodes, or is captured, which is done before the next look."""
+        may_need = self._incidents.settling or self._nodes.has_to_decide or self._asked_by_signal
+        self._snapshots.set(on=may_need and not self._is_noted)
 
     def _ends_since_ns(self) -> int:
         """Of a job that was told to end, by CLOCK_MONOTONIC: how ranks end from then on is no incident."""
@@ -301,12 +310,13 @@ class Supervisor:
                     self._peaks.look(folder, process.pid)
 
     def _keep_logs_short(self) -> None:
-        """Of each rank that has begun another segment. A log that cannot be summarized or shortened stays as it is."""
+        """Of each rank that has begun another segment. A log that cannot be summarized or shortened stays as it is, and
+        so does one that an incident may need."""
         for folder in self._folders:
             follower = self._readers.get(folder.name)
             if follower is None or follower.segment == self._summarized.get(folder.name, 0):
                 continue
-            if self._policy.log_bytes and self._incidents.settling:  # it may need what is there now
+            if self._policy.log_bytes and (self._incidents.settling or self._nodes.has_to_decide):
                 return
             self._summarized[folder.name] = follower.segment
             try:
@@ -371,6 +381,7 @@ class Supervisor:
     def _freeze(self, entry: Entry, wanted: Wanted) -> None:
         if not self._ledger.has_room():
             return
+        self._guarded(lambda: self._snapshots.set(on=True))
         try:
             self._ledger.capsule(entry, freeze(self._run, wanted))
         except NotReplayable as error:

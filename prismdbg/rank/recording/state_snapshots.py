@@ -34,6 +34,7 @@ from prismdbg.rank.recording.state_staging import Staging
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.settings.file_system import bounded, is_local
 from prismdbg.settings.state_folders import KEPT, STATES, states_of
+from prismdbg.settings.state_hold import HoldWatch, hold_file
 
 if TYPE_CHECKING:
     from prismdbg.rank.recording.recorded_rank import Recording
@@ -59,6 +60,8 @@ class StateSnapshots:
         self._told_cost = False
         self._at_forward = True
         self._sharded = ShardedModules()
+        config = recording.config
+        self._hold = HoldWatch(hold_file(Path(config.home) / STATES, config.node))
 
     def watch(self) -> None:
         """Before the program makes its modules."""
@@ -176,7 +179,9 @@ class StateSnapshots:
         self._writer.start()
 
     def _write(self, snapshot: StateSnapshot, copied_ns: int) -> None:
-        """In a thread of ours: whole or not there."""
+        """In a thread of ours: whole or not there. Not while an incident may need those that it would drop."""
+        if self._hold.is_on():
+            return
         began, home = time.monotonic_ns(), self._home
         partial = home / f".{snapshot.step}.partial"
         shutil.rmtree(partial, ignore_errors=True)
@@ -185,10 +190,14 @@ class StateSnapshots:
         (partial / files.DESCRIPTION).write_bytes(snapshot.to_bytes())
         for path in partial.iterdir():
             path.chmod(0o600)
+        if self._hold.is_on():  # since it was begun
+            shutil.rmtree(partial, ignore_errors=True)
+            return
         partial.rename(home / str(snapshot.step))
         steps = states_of(home)
         for step in steps[:-KEPT]:
-            shutil.rmtree(home / str(step), ignore_errors=True)
+            dropped = (home / str(step)).rename(home / f".{step}.partial")  # nobody takes half of it for a whole one
+            shutil.rmtree(dropped, ignore_errors=True)
         self._recording.recorder.keep_from(steps[-KEPT:][0])
         written_ns, size = time.monotonic_ns() - began, self._staging.size_bytes
         cost = {"step": snapshot.step, "bytes": size, "copied_ns": copied_ns, "written_ns": written_ns}

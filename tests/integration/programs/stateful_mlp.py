@@ -15,7 +15,8 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=20)
 parser.add_argument("--unregistered", default="")
 parser.add_argument("--raise-at", type=int, default=-1)
-parser.add_argument("--nan-at", type=int, default=-1, help="a step: the last rank's data contain NaN in it")
+parser.add_argument("--nan-data-at", type=int, default=-1, help="a step: the last rank's data contain NaN in it")
+parser.add_argument("--nan-at", type=int, default=-1, help="rank 1 logs NaN in this step, and goes on")
 parser.add_argument("--rest-s", type=float, default=0.0, help="after each step: what is tested meanwhile has the CPUs")
 parser.add_argument(
     "--coarse", default="", help="a file: while it is there, the program rounds as other hardware might"
@@ -43,7 +44,7 @@ for step in range(start, arguments.steps):
     data = torch.randn(8, width)
     if arguments.coarse and Path(arguments.coarse).exists():
         data *= 1 + 2**-20
-    if step == arguments.nan_at and rank == dist.get_world_size() - 1:
+    if step == arguments.nan_data_at and rank == dist.get_world_size() - 1:
         data[0, 0] = float("nan")
     loss = (model(data) - data.flip(0)).square().mean()
     if step == arguments.raise_at and rank == 1:
@@ -54,6 +55,8 @@ for step in range(start, arguments.steps):
     optimizer.step()
     schedule.step()
     total = loss.detach().clone()
+    if step == arguments.nan_at and rank == 1:
+        total.fill_(float("nan"))
     dist.all_reduce(total)
     if rank == 0:
         print(f"step {step} loss {total.item():.6f}", flush=True)

@@ -19,6 +19,7 @@ from prismdbg.capsule.state_snapshot import StateSnapshot
 from prismdbg.rank.recording import restore_point
 from prismdbg.rank.recording.state_snapshots import StateSnapshots
 from prismdbg.settings.state_folders import states_of
+from prismdbg.settings.state_hold import hold, hold_file, release
 
 VENDORED = Path(__file__).parents[4] / "examples" / "vendored" / "prismdbg_hooks.py"
 
@@ -74,7 +75,7 @@ class Job:
         (home / "ranks" / "0").mkdir(parents=True)
         self.recording: Any = SimpleNamespace(
             recorder=self.recorder,
-            config=SimpleNamespace(home=str(home), run=str(home), window_steps=0, window_bytes=9),
+            config=SimpleNamespace(home=str(home), run=str(home), node="", window_steps=0, window_bytes=9),
             folder=home / "ranks" / "0",
             rank=0,
             lost="",
@@ -283,3 +284,40 @@ def test_a_disk_that_is_full_ends_the_snapshots(tmp_path: Path, capfd: pytest.Ca
     assert "No space left on device" in capfd.readouterr().err
     job.steps(2)
     assert states_of(job.home) == []
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_no_snapshot_is_dropped_while_an_incident_may_need_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Neither are payloads, and none is taken in its place. `meanwhile`: it is seen while one is written."""
+    job = Job(tmp_path, 1)
+    job.snapshots.reached(job.objects)
+    for step in (1, 2):
+        job.steps(1)
+        job.begin_step()
+        job.await_steps(*range(1, step + 1))
+    file, write = hold_file(job.home.parent, ""), job.snapshots._staging.write
+    kept_from, written = list(job.recorder.kept_from), []
+    if when == "before":
+        hold(file)
+
+    def and_then_it_is_held(path: Path) -> None:
+        written.append(path)
+        write(path)
+        hold(file)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(job.snapshots._staging, "write", and_then_it_is_held)
+        for _ in range(2):
+            job.end_step()
+            job.begin_step()
+            wait_for(lambda: not job.snapshots._is_busy, 20, "the snapshot not to be written")
+    assert len(written) == (1 if when == "meanwhile" else 0), "what would be discarded is not written"
+    assert {path.name for path in job.home.iterdir()} == {"1", "2", "prologue"}
+    assert job.recorder.kept_from == kept_from and not [kind for kind, _ in job.notes if kind == "no_state"]
+    release(file)
+    job.end_step()
+    job.begin_step()
+    job.await_steps(2, 5)
+    assert job.recorder.kept_from[-1] == 2

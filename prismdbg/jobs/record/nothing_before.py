@@ -1,0 +1,94 @@
+"""An incident before which nothing was kept that a replay can start at: why, what to change, the log as evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from prismdbg.errors import CapsuleError, NotReplayable
+from prismdbg.jobs.capture.assemble import CONTEXT_RECORDS, Ingredients, assemble
+from prismdbg.jobs.capture.states import list_states
+from prismdbg.jobs.record.checkpoints import list_checkpoints
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json
+from prismdbg.log.columns import LAST_BYTES, read_whole
+from prismdbg.model.moment import Moment
+
+
+def nothing_before(parts: Ingredients) -> CapsuleError:
+    """`NotReplayable`, and the log as evidence, where the run was recorded so that capsules can be made.
+
+    `parts`: of the capsule from the program's start, whose output is free.
+    """
+    run, moment = parts.run, parts.incident.moment
+    config = read_json(run.config)
+    what = f"no capsule of rank {parts.folder.name}"
+    why, hint = _why(run, parts.folder, moment)
+    if not any(config.get(name) for name in ("checkpoint_every", "state_every", "window_steps")):
+        return CapsuleError(f"{what}: {why}", hint=hint)
+    run.capsules.mkdir(exist_ok=True, mode=0o700)
+    try:
+        assemble(replace(parts, past_records=_context_from(parts.folder, moment), log_only=True))
+    except NotReplayable as made:
+        text = f"{what}: {why}; its log is kept as evidence in {made.evidence}"
+        return NotReplayable(text, hint=hint, evidence=made.evidence)
+    except CapsuleError as error:
+        return CapsuleError(f"{what}: {why}; its log is not kept as evidence: {error}", hint=hint)
+    raise AssertionError("a capsule of a log alone cannot be replayed")
+
+
+def _context_from(folder: Path, incident: Moment | None) -> int:
+    """The first collective of the evidence."""
+    log = read_whole(folder, LAST_BYTES)
+    row = len(log) if incident is None else log.row_at(incident)
+    number = int(log.record_id[row]) if row < len(log) else log.issued
+    return max(number - CONTEXT_RECORDS, 0)
+
+
+def _why(run: RunFolder, folder: Path, incident: Moment | None) -> tuple[str, str]:
+    """The reason, and what to do."""
+    config = read_json(run.config)
+    states, checkpoints = list_states(run, folder), list_checkpoints(run, folder)
+    if incident is not None and states:
+        steps = [state.moment.step for state in states]
+        return (
+            f"{_are('snapshot of step', 'snapshots of steps', steps)} after the incident",
+            f"take them less often: --state-every {less_often(config.get('state_every', 0), incident.step, steps[-1])}",
+        )
+    if incident is not None and checkpoints:
+        moments = [checkpoint.moment for checkpoint in checkpoints]
+        every = less_often(config.get("checkpoint_every", 0), incident.step, moments[-1].step)
+        return (
+            f"{_are('checkpoint at', 'checkpoints at', moments)} after the incident",
+            f"take them less often: --checkpoint-every {every}",
+        )
+    if config.get("state_every"):
+        return (
+            "it took no state snapshot before the incident",
+            "the program calls prismdbg.restore_point before its loop, or uses a framework that prismdbg knows; "
+            "`record` says if a state cannot be registered",
+        )
+    if config.get("checkpoint_every"):
+        return "no checkpoint was taken before the incident", "`prismdbg status RUN` shows problems with checkpoints"
+    from_start = "" if run.keeps_all else ", or with --window all to replay from the program's start"
+    return (
+        "no data from before the incident was kept",
+        f"record with --checkpoint-every or --state-every STEPS{from_start}",
+    )
+
+
+def less_often(every: int, incident: int, newest: int) -> int:
+    """A round number of steps so that of two one stays: the incident was seen up to `every` steps after `newest`."""
+    least, power = max(newest + every - incident, 2 * every), 1
+    while True:
+        for factor in (1, 2, 5):
+            if (steps := factor * power) >= least:
+                return steps
+        power *= 10
+
+
+def _are(one: str, several: str, values: Sequence[object]) -> str:
+    """`the snapshot of step 4 is`, `the snapshots of steps 4 and 8 are`."""
+    if len(values) == 1:
+        return f"the {one} {values[0]} is"
+    return f"the {several} {', '.join(map(str, values[:-1]))} and {values[-1]} are"

@@ -1,0 +1,131 @@
+"""Incidents before which nothing was kept: the log is evidence, and it is said why and what would have helped."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from capsules import RANK, STATE, make_capsule
+from tiny_log import TinyLog
+
+from prismdbg.capsule import layout
+from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.errors import CapsuleError, NotReplayable
+from prismdbg.jobs.record.freeze import freeze
+from prismdbg.jobs.record.incidents import Wanted
+from prismdbg.jobs.record.nothing_before import less_often
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.model.moment import Moment
+from prismdbg.runtime.environment import Environment
+
+INCIDENT = Moment(5, 1)
+
+
+def run_of(path: Path, **config: int) -> RunFolder:
+    """One rank, 12 steps of two collectives whose payloads are gone."""
+    run = RunFolder(path / "run")
+    log = TinyLog(run.ranks / "0")
+    log.group("0", (0, 1), "default_pg")
+    for step in range(12):
+        for number in (1, 2):
+            log.complete(log.issue(step, number))
+        log.step(step + 1)
+    write_json(log.folder / "rank.json", {**RANK, "versions": {}, "hardware": {}})
+    write_json(run.environment, Environment(()).to_json())
+    write_json(run.config, config)
+    return run
+
+
+def add_states(run: RunFolder, capsule: Path, *steps: int) -> None:
+    state = make_capsule(capsule, STATE).path / layout.STATE
+    for step in steps:
+        shutil.copytree(state, run.states / "0" / str(step), ignore=shutil.ignore_patterns("prologue"))
+        described = run.states / "0" / str(step) / "state.json"
+        told = json.loads(described.read_text()) | {"moment": f"{step}.0", "past_records": 2 * step}
+        described.write_text(json.dumps(told))
+
+
+def add_checkpoints(run: RunFolder, *moments: Moment) -> None:
+    for moment in moments:
+        folder = run.checkpoints / "0" / str(moment)
+        folder.mkdir(parents=True)
+        told = {"moment": str(moment), "past_records": 2 * moment.step, "in_flight": [], "paused_ns": 1}
+        write_json(folder / "checkpoint.json", {**told, "images_bytes": 1})
+
+
+def frozen(run: RunFolder) -> CapsuleError:
+    incident = Incident(kind=IncidentKind.NAN, text="a NaN", moment=INCIDENT)
+    with pytest.raises(CapsuleError) as caught:
+        freeze(run, Wanted(folder="0", incident=incident, last=INCIDENT))
+    return caught.value
+
+
+def test_snapshots_after_the_incident_are_named_and_the_log_is_evidence(tmp_path: Path) -> None:
+    run = run_of(tmp_path, state_every=2)
+    add_states(run, tmp_path / "capsule", 8, 10)
+    error = frozen(run)
+    assert isinstance(error, NotReplayable)
+    evidence = run.capsules / "nan-rank0-5.1.evidence"
+    assert str(error) == (
+        "no capsule of rank 0: the snapshots of steps 8 and 10 are after the incident; "
+        f"its log is kept as evidence in {evidence}"
+    )
+    assert error.hint == "take them less often: --state-every 10"
+    manifest = Capsule.open(error.evidence).manifest
+    assert (manifest.incident.kind, manifest.moment_b) == (IncidentKind.NAN, INCIDENT) and manifest.not_replayable
+
+
+def test_a_single_one(tmp_path: Path) -> None:
+    run = run_of(tmp_path, state_every=8)
+    add_states(run, tmp_path / "capsule", 8)
+    assert "rank 0: the snapshot of step 8 is after the incident; " in str(frozen(run))
+
+
+def test_checkpoints_after_the_incident(tmp_path: Path) -> None:
+    run = run_of(tmp_path, checkpoint_every=2)
+    add_checkpoints(run, Moment(8), Moment(10))
+    error = frozen(run)
+    assert isinstance(error, NotReplayable)
+    assert "rank 0: the checkpoints at 8.0 and 10.0 are after the incident; " in str(error)
+    assert error.hint == "take them less often: --checkpoint-every 10"
+
+
+@pytest.mark.parametrize(
+    ("config", "why", "hint"),
+    [
+        ({"state_every": 2}, "it took no state snapshot before the incident", "calls prismdbg.restore_point"),
+        ({"checkpoint_every": 2}, "no checkpoint was taken before the incident", "prismdbg status RUN"),
+        ({"window_steps": 3}, "no data from before the incident was kept", "or with --window all"),
+        ({"window_steps": -1}, "no data from before the incident was kept", "--state-every STEPS"),
+    ],
+)
+def test_what_was_asked_for_is_not_what_is_advised(tmp_path: Path, config: dict[str, int], why: str, hint: str) -> None:
+    error = frozen(run_of(tmp_path, **config))
+    assert isinstance(error, NotReplayable) and error.evidence.is_dir()
+    assert f"no capsule of rank 0: {why}; its log is kept" in str(error) and hint in error.hint
+
+
+def test_where_nothing_was_to_be_kept_there_is_no_evidence(tmp_path: Path) -> None:
+    run = run_of(tmp_path, state_every=0)
+    error = frozen(run)
+    assert not isinstance(error, NotReplayable) and not run.capsules.exists()
+    assert str(error) == "no capsule of rank 0: no data from before the incident was kept"
+
+
+def test_evidence_that_cannot_be_made_hides_no_reason(tmp_path: Path) -> None:
+    run = run_of(tmp_path, state_every=2)
+    (run.ranks / "0" / "rank.json").unlink()
+    error = frozen(run)
+    assert not isinstance(error, NotReplayable)
+    assert "it took no state snapshot before the incident; its log is not kept as evidence: " in str(error)
+
+
+@pytest.mark.parametrize(
+    ("every", "incident", "newest", "steps"),
+    [(10, 200, 220, 50), (2, 5, 10, 10), (1, 7, 9, 5), (50, 200, 210, 100), (10, 190, 300, 200)],
+)
+def test_a_round_number_of_steps_that_would_have_kept_one(every: int, incident: int, newest: int, steps: int) -> None:
+    assert less_often(every, incident, newest) == steps
