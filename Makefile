@@ -16,9 +16,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 # program=package: what must be there, and the Debian package that brings it
 PROGRAMS := g++=g++ dockerd=docker.io mmdebstrap=mmdebstrap ip=iproute2 nft=nftables tmux=tmux zstd=zstd \
 	rsvg-convert=librsvg2-bin ssh-keygen=openssh-client bindfs=bindfs rsync=rsync
-# Tests start an ssh server of their own; whoever does not want the package (it starts one, too) sees them skipped.
+# Some tests start an ssh server or a registry of their own, a browser, or podman. Whoever does not want these packages
+# (two start a server, too, and one has 350 MB) sees them skipped.
 ifdef CI
-PROGRAMS += sshd=openssh-server
+PROGRAMS += sshd=openssh-server chromium=chromium skopeo=skopeo podman=podman docker-registry=docker-registry
 endif
 
 help: ## List all targets.

@@ -98,6 +98,14 @@ def test_a_client_finds_the_nan_and_goes_back(nan_from_start: Taken, start: Star
     for name, expression in (("loss", "local.loss"), ("input[0]", "input[0]")):
         assert editor.ask("dataBreakpointInfo", name=name, variablesReference=reference)["dataId"] == expression
 
+    assert "Watch expressions" not in scopes
+    editor.ask("evaluate", expression="watch loss", context="repl")
+    (watches,) = [
+        scope for scope in editor.ask("scopes", frameId=frame["id"])["scopes"] if scope["name"] == "Watch expressions"
+    ]
+    (watched,) = editor.ask("variables", variablesReference=watches["variablesReference"])["variables"]
+    assert watched["name"] == "loss" and "nan 1" in watched["value"]
+
     editor.stopped_by("stepBack", threadId=1)
     before = value(editor, "moment")
     assert before != nan and "cannot" not in before

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from browser import browser, needs_browser
 from capsules import make_capsule
 from incident_run import write_run
 from spawning import Spawn
 from test_in_a_browser import BOUND_S, free_port
 from waiting import wait_for
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "headless_shell")
-BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason=f"no browser: none of {', '.join(BROWSERS)} is installed")
+pytestmark = needs_browser
 # What came over the connection until the terminal could be seen for the first time.
 WATCH = """
 let came = "";
@@ -68,30 +66,24 @@ class Page:
 
 
 @asynccontextmanager
-async def tab(folder: Path) -> AsyncIterator[Page]:
-    command = [
-        str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-        "--window-size=1600,1000", "--remote-debugging-port=0", f"--user-data-dir={folder}", "about:blank",
-    ]  # fmt: skip
-    browser = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    assert browser.stderr is not None
-    try:
-        while (line := (await browser.stderr.readline()).decode()) and "DevTools listening" not in line:
-            pass
-        port = re.search(r":(\d+)/", line)
+async def tab() -> AsyncIterator[Page]:
+    with browser("--window-size=1600,1000", "--remote-debugging-port=0", "about:blank") as started:
+        assert started.stderr is not None
+        port = re.search(r":(\d+)/", await asyncio.to_thread(where_it_listens, started.stderr))
         assert port is not None, "the browser has ended"
         async with aiohttp.ClientSession() as session:
             async with session.get(f"http://127.0.0.1:{port[1]}/json") as answer:
                 (address,) = [one["webSocketDebuggerUrl"] for one in await answer.json() if one["type"] == "page"]
             async with session.ws_connect(address) as connection:
                 yield Page(connection)
-    finally:
-        browser.kill()
-        await browser.wait()
 
 
-async def seen_at_first(address: str, folder: Path) -> str:
-    async with asyncio.timeout(BOUND_S), tab(folder) as page:
+def where_it_listens(said: Iterable[str]) -> str:
+    return next((line for line in said if "DevTools listening" in line), "")
+
+
+async def seen_at_first(address: str) -> str:
+    async with asyncio.timeout(BOUND_S), tab() as page:
         await page.ask("Page.enable")
         await page.ask("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
         await page.ask("Page.navigate", url=address)
@@ -120,7 +112,7 @@ def test_its_panes_are_filled_when_it_appears(
 ) -> None:
     what = write_run(tmp_path / "run").path if is_run else make_capsule(tmp_path / "capsule").path
     server, address = served(what, tmp_path / "talk", spawn, prismdbg_command)
-    seen = asyncio.run(seen_at_first(address, tmp_path / "profile"))
+    seen = asyncio.run(seen_at_first(address))
     server.send_signal(signal.SIGINT)
     assert server.wait(BOUND_S) in (0, 130)
     plain = re.sub(r"\x1b\[[0-9;:?]*[A-Za-z]", "", seen)

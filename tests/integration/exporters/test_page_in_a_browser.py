@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+from browser import browser, needs_browser, processes_of
 from chain import prismdbg
 from incident_run import HOSTILE, write_run
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "headless_shell")
-BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason=f"no browser: none of {', '.join(BROWSERS)} is installed")
+pytestmark = needs_browser
 SAID = re.compile(r":CONSOLE[:(].*")
 
 
 def seen(page: Path) -> tuple[str, list[str]]:
     """The document as the browser has it, and what its console says."""
-    command = [
-        str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-        "--host-resolver-rules=MAP * ~NOTFOUND", f"--user-data-dir={page.parent / 'profile'}",
-        "--enable-logging=stderr", "--dump-dom", page.as_uri(),
-    ]  # fmt: skip
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout, SAID.findall(ran.stderr)
+    asked = ("--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr", "--dump-dom", page.as_uri())
+    with browser(*asked) as ran:
+        shown, said = ran.communicate(timeout=240)
+    assert ran.returncode == 0, said
+    return shown, SAID.findall(said)
+
+
+def test_nothing_is_left_of_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    with browser("--remote-debugging-port=0", "about:blank") as started:
+        home = Path(str(started.args).partition("--user-data-dir=")[2].partition("'")[0]).parent
+        assert started.stderr is not None and any("DevTools listening" in line for line in started.stderr)
+        assert started.pid in processes_of(home)
+    assert not home.exists() and not processes_of(home) and not list(tmp_path.iterdir())
 
 
 def test_what_the_console_says_is_seen(tmp_path: Path) -> None:

@@ -55,6 +55,16 @@ def test_the_rank_that_never_came(hung: Path, tmp_path: Path) -> None:
     assert any("has no stacks" in line for line in without["missing"])
 
 
+def test_open_shows_all_ranks_of_dumps(hung: Path) -> None:
+    shown = prismdbg("open", hung)
+    assert shown.code == 0, shown.err
+    titles, *rows = (line.split("\t") for line in shown.out.splitlines())
+    found = [dict(zip(titles, row, strict=True)) for row in rows]
+    assert [row["rank"] for row in found] == ["0", "1", "2"]
+    assert found[0]["moment"] == found[1]["moment"] > found[2]["moment"]
+    assert all(row["source"].startswith(PROGRAM.name) for row in found)
+
+
 @pytest.mark.parametrize("options", [[], ["--as-recorded"]])
 def test_a_graph_is_built_of_what_came_before_the_hang(hung: Path, tmp_path: Path, options: list[str]) -> None:
     graph = tmp_path / "g.npz"

@@ -90,6 +90,30 @@ def test_a_rank_is_shown_whether_it_can_be_replayed_or_not(out_of_memory: Job) -
     assert prismdbg("replay", run, "--rank", 0, "--runtime", "local").code == (0 if is_replayable else 6)
 
 
+@pytest.mark.parametrize("command", [["inspect"], ["debug", "--runtime", "local"]])
+def test_a_capsule_that_a_command_creates_is_announced_with_its_size(out_of_memory: Job, command: list[str]) -> None:
+    """Of rank 1 there is one where it can be replayed: the one that the incident has triggered."""
+    run, is_replayable = out_of_memory.run, out_of_memory.is_replayable
+    said = prismdbg(*command, run, "--rank", 1, typed="quit\n").err.splitlines()
+    if is_replayable:
+        assert said[0] == f"prismdbg: rank 1: {out_of_memory.recording.capsules[0]}"
+        for path in capsules_of(run, 0):
+            assert prismdbg("rm", path).code == 0
+        said = prismdbg(*command, run, "--rank", 0, typed="quit\n").err.splitlines()
+        (made,) = capsules_of(run, 0)
+        assert said[0] == f"prismdbg: rank 0 has no capsule yet: creating one in {run / 'capsules'}"
+        assert said[1] == f"prismdbg: rank 0: {made}, {sizes(run)[made]} (`prismdbg rm` removes it)"
+    elif command == ["inspect"]:
+        assert "rank 1 cannot be replayed: creating a capsule of its log" in said[0]
+    else:
+        assert "rank 1 has ended, and the run contains too little data to replay it" in "\n".join(said)
+
+
+def capsules_of(run: Path, rank: int) -> list[str]:
+    listed = json.loads(prismdbg("list", run, "--json").out)
+    return [item["path"] for item in listed if item["kind"] == "capsule" and item["text"].startswith(f"rank {rank},")]
+
+
 def test_lines_from_a_pipe_leave_no_history(out_of_memory: Job, tmp_path: Path) -> None:
     environment = {**plain_environment(), "XDG_STATE_HOME": str(tmp_path)}
     said = prismdbg("debug", out_of_memory.run, "--rank", 1, "--runtime", "local", env=environment, typed="next\n")

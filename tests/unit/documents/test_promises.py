@@ -12,9 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from prismdbg.capsule.files import SMALL_FILE_BYTES
+from prismdbg.capsule.limits import MAX_BLOCKS, MAX_ENTRIES, MAX_SEGMENTS
 from prismdbg.capsule.log.format import EVENT_SEGMENT_BYTES
 from prismdbg.checkpoint import bundle
 from prismdbg.cli.commands import record as record_command
+from prismdbg.importers import json_stream, kineto, memory_snapshot
 from prismdbg.jobs.capture.assemble import CONTEXT_RECORDS
 from prismdbg.jobs.record.checkpoints import KEPT
 from prismdbg.jobs.record.record import RecordRequest
@@ -24,6 +26,7 @@ from prismdbg.settings.file_system import LONGEST_WAIT_S
 
 ROOT = Path(__file__).parents[3]
 TABLE = ROOT / "tests" / "promises.md"
+PLACES = ("unit", "integration", "frameworks")
 RESULTS = (ROOT / "tests" / "bench" / "RESULTS.md").read_text()
 NATIVE = ROOT / "prismdbg" / "rank" / "native"
 Row = tuple[str, str, str]
@@ -54,7 +57,7 @@ def rows() -> list[Row]:
 @cache
 def found_in(name: str) -> frozenset[str]:
     """The names of the tests in the file of that name, also those in a class; empty where there is none."""
-    files = [path for place in ("unit", "integration") for path in (ROOT / "tests" / place).rglob(f"test_{name}.py")]
+    files = [path for place in PLACES for path in (ROOT / "tests" / place).rglob(f"test_{name}.py")]
     nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text()))]
     return frozenset(
         node.name.removeprefix("test_")
@@ -123,6 +126,19 @@ def test_no_guarantee_is_without_a_row(name: str, heading: str, at_least: int) -
 )
 def test_figures_are_those_of_the_code(name: str, said: str, value: float) -> None:
     assert said.format(value) in document(name)
+
+
+@pytest.mark.parametrize(
+    ("said", "bounds"),
+    [
+        ("it may have {} GiB unpacked", (json_stream.MAX_FILE_BYTES >> 30,)),
+        ("{:,} calls a rank", (kineto.MOST_CALLS,)),
+        ("A snapshot may have {} MiB", (memory_snapshot.MAX_SNAPSHOT_BYTES >> 20,)),
+        ("{:,} entries, {:,} segments and {:,} blocks", (MAX_ENTRIES, MAX_SEGMENTS, MAX_BLOCKS)),
+    ],
+)
+def test_bounds_of_other_tools_files_are_those_of_the_code(said: str, bounds: tuple[int, ...]) -> None:
+    assert said.format(*bounds) in document("docs/other-tools.md")
 
 
 def test_figures_in_other_languages_are_those_of_the_code() -> None:

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from traces import TraceBuilder
 
+from prismdbg.capsule.memory_format import device_name
 from prismdbg.cli.main import cli
 from prismdbg.errors import CapsuleError, PrismError, UsageError
 from prismdbg.importers import memory_snapshot
@@ -187,6 +188,7 @@ class TestWhatItSays:
         told["segments"].append(segment(BASE, MIB, block(BASE, MIB, 40), device=2))
         trace = read(written(tmp_path, told))
         assert trace.devices == (1, 3)
+        assert [device_name(device) for device in trace.devices] == ["cuda:0", "cuda:2"]
         assert live_at(trace.on(3)).program_bytes == 40
 
     def test_a_lost_free_holds_nothing(self, tmp_path: Path) -> None:

@@ -236,7 +236,9 @@ def test_the_toolkits_own_keys_stay(tmp_path: Path) -> None:
     assert on_screen(tmp_path, part).lines == ["reverse-step"]
 
 
-@pytest.mark.parametrize(("typed", "verb"), [("reverse-continue", "reverse-continue"), ("origin", "origin")])
+@pytest.mark.parametrize(
+    ("typed", "verb"), [("continue", "continue"), ("reverse-continue", "reverse-continue"), ("origin", "origin")]
+)
 def test_the_palette_finds_an_action_by_its_verb(tmp_path: Path, typed: str, verb: str) -> None:
     async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
         await pilot.press("ctrl+p", *typed)

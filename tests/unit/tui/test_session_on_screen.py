@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from prismdbg_tui.session.views import Phase, State
 from shown import on_screen, told
 from textual.pilot import Pilot
 from textual.widgets import Input
+from tiny_log import TinyLog
 
 from prismdbg.capsule.stacks import FROM_OUTSIDE, HangPlace, JobStacks, RankStacks, ThreadStack
 from prismdbg.model.frame import Frame
@@ -307,14 +309,27 @@ def test_what_a_captured_rank_waits_in_is_no_past_yet(tmp_path: Path) -> None:
     screen_of(part, tmp_path, rank)
 
 
-def test_a_rank_that_was_captured_outside_of_a_collective_is_shown_where_it_stands(tmp_path: Path) -> None:
+def test_a_rank_that_was_captured_outside_of_a_collective_is_shown_where_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issue, called = TinyLog.issue, (("/v/site-packages/torch/c10d.py", 7, "all_reduce"), ("/job/train.py", 8, "main"))
+    monkeypatch.setattr(TinyLog, "issue", lambda log, *at, **more: issue(log, *at, **more, stack=log.stack(*called)))
     load, main = Frame("/job/data.py", 27, "load"), Frame("/job/train.py", 9, "main")
     rank = PlayedRank([stopped("0.1", 2)])
-    rank.answers["progress"] = lambda _: {"moment": "0.1", "stopped": "parked", "number": 1, "tally": {}}
+    is_seen = threading.Event()  # the stack of the call under the cursor, in which another frame is the program's own
+
+    def progress(_: dict) -> dict:
+        assert is_seen.wait(60)
+        return {"moment": "0.1", "stopped": "parked", "number": 1, "tally": {}}
+
+    rank.answers["progress"] = progress
     capsule = small_capsule(tmp_path)
     live = live_over(capsule, rank, standing=OutsideCollective(rank=1, frames=(load, main)))
 
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("g")
+        await until(lambda: app.cursor == 0 and "▶  1 main" in on_screen(app), pilot)
+        is_seen.set()
         await until(lambda: app.state.frames == (load, main), pilot)
         assert app.state.frame == 0 and not app.state.doing
         assert "captured outside a collective, at /job/data.py:27 in load" in said(app)

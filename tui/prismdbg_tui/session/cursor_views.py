@@ -23,6 +23,7 @@ from prismdbg_tui.session.views import Phase
 
 if TYPE_CHECKING:
     from prismdbg_tui.session.app import PrismApp
+    from prismdbg_tui.session.cursor import CursorPosition
 
 EXPORT_TIMELINE = f"{Verb.EXPORT} {TIMELINE} "
 LOOK_AFTER_S = 0.06  # a row that the cursor only passes is not looked at
@@ -34,6 +35,7 @@ class CursorViews:
         self._panes = panes
         self._reader = reader
         self._frame: int | None = None
+        self._frame_is_of: tuple[Frame, ...] = ()  # `_outside` when it was chosen
         self._timers: dict[str, Timer] = {}
         self.searches = 0  # under way
         self.memory = MemoryChoices(self.look_at_memory)
@@ -55,9 +57,13 @@ class CursorViews:
         """From which one looks."""
         return self._app.state.frame if self.at_rank else self._frame or 0
 
+    def _frames_of(self, position: CursorPosition) -> tuple[Frame, ...]:
+        return self._outside or position.recording.columns.collective(position.cursor).frames
+
     def again(self, *, elsewhere: bool) -> None:
-        """`elsewhere`: the cursor moved, so the program's own frame is looked from."""
-        self._frame = None if elsewhere else self._frame
+        """`elsewhere`: the cursor moved, so the program's own frame is looked from; so it is in a stack that is new."""
+        if elsewhere or self._outside != self._frame_is_of:
+            self._frame, self._frame_is_of = None, self._outside
         if self.at_rank:
             self._panes.show_stop(self._app.state, self._app.position)
         else:
@@ -69,7 +75,7 @@ class CursorViews:
         if self.at_rank and live is not None:
             live.choose_frame(by)
         elif position is not None and len(position.recording):
-            frames = self._outside or position.recording.columns.collective(position.cursor).frames
+            frames = self._frames_of(position)
             chosen = self.frame + by
             if not 0 <= chosen < len(frames):
                 self._app.refuse("this is the outermost frame" if by > 0 else "this is the innermost frame")
@@ -80,6 +86,8 @@ class CursorViews:
     def looked(self, message: RecordedRead) -> None:
         position = self._app.position
         if position is not None and message.row == position.cursor and not self.at_rank:
+            if message.frames != self._frames_of(position):  # asked for before the rank came to be there
+                return
             self._frame = message.frame
             self._panes.show_recorded(message, position.recording)
 
