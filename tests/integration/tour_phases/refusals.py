@@ -2,15 +2,17 @@
 
 import torch
 
-SPLIT_WITHOUT_DEVICE = "No device associated with the default pg, not safe to split any process groups"
-NO_LISTS_IN_ALL_TO_ALL = "Backend gloo does not support alltoall"  # gloo has it since torch 2.12
+SPLIT_WITHOUT_DEVICE = "No device associated with the default pg, not safe to split any process groups"  # up to 2.14
+NO_LISTS_IN_ALL_TO_ALL = "Backend gloo does not support alltoall"  # up to 2.11
 
 
 def expected_refusals() -> dict[str, str]:
     """The phases that this torch refuses, by name, and what it says. It must make the calls of all other phases."""
-    refused = {"split_group": SPLIT_WITHOUT_DEVICE}
+    refused = {}
     if torch.__version__ < (2, 12):
         refused["all_to_all"] = NO_LISTS_IN_ALL_TO_ALL
+    if torch.__version__ < (2, 15):
+        refused["split_group"] = SPLIT_WITHOUT_DEVICE
     return refused
 
 
