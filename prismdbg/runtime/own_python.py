@@ -25,15 +25,24 @@ from prismdbg.runtime.environment_scan import library_path
 from prismdbg.runtime.starter_spec import starter_file
 
 _BOUND_S = 60.0
-_FORMAT = 1
-# Imports what the starter imports, and says where it came from. The starter's own files lie elsewhere.
+_FORMAT = 2
+# Imports what the starter imports, and says where it came from. The starter's own files lie elsewhere. A module may put
+# another one in its place, as collections.abc does from Python 3.13 on: its own file is found by its name.
 _LIST = """
 import json, sys
+from _frozen_importlib_external import PathFinder
 sys.path.append(sys.argv[1])
 import starter
 for name in ("ascii", "idna", "latin_1", "unicode_escape", "utf_8"):
     "".encode(name)
-print(json.dumps([m.__file__ for m in list(sys.modules.values()) if getattr(m, "__file__", None)]))
+files = set()
+for name, module in list(sys.modules.items()):
+    files.add(getattr(module, "__file__", None))
+    package = sys.modules.get(name.rpartition(".")[0])
+    if hasattr(package, "__path__"):
+        spec = PathFinder.find_spec(name, package.__path__)
+        files.add(spec.origin if spec and spec.has_location else None)
+print(json.dumps(sorted(files - {None})))
 """
 
 

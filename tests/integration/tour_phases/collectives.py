@@ -8,6 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from tour_phases.place import Place
+from tour_phases.refusals import NO_LISTS_IN_ALL_TO_ALL, refusal
 
 
 def all_reduce(at: Place) -> Tensor:
@@ -147,8 +148,8 @@ def all_to_all(at: Place) -> list[Tensor] | str:
     outputs = [torch.zeros(2) for _ in range(at.world)]
     try:
         dist.all_to_all(outputs, [at.filled(2, at.rank + i) for i in range(at.world)])
-    except RuntimeError as error:  # gloo has none
-        return str(error).splitlines()[0]
+    except RuntimeError as error:
+        return refusal(error, NO_LISTS_IN_ALL_TO_ALL)
     return outputs
 
 

@@ -8,6 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from tour_phases.place import Place
+from tour_phases.refusals import SPLIT_WITHOUT_DEVICE, refusal
 
 
 def new_group(at: Place) -> Tensor:
@@ -52,8 +53,8 @@ def split_group(at: Place) -> Tensor | str:
     x = at.filled()
     try:
         half = dist.split_group(split_ranks=[[0, 1], [2, 3]])
-    except (RuntimeError, ValueError) as error:  # gloo has none
-        return type(error).__name__
+    except RuntimeError as error:
+        return refusal(error, SPLIT_WITHOUT_DEVICE)
     dist.all_reduce(x, group=half)
     return x
 
