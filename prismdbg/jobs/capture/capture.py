@@ -401,7 +401,7 @@ def _take_once(
     if not was_held:
         shutil.rmtree(images)
         raise CheckpointError(
-            f"the checkpoint of rank {folder.name} took longer than the rank may be held, and it went on meanwhile",
+            f"the checkpoint of rank {folder.name} took longer than the rank may be held, and it continued meanwhile",
             hint="capture it again when the machine is less busy",
         )
     paused = time.monotonic_ns() - stands_since

@@ -49,7 +49,9 @@ def test_a_nan_of_one_node_becomes_a_state_capsule_that_the_other_node_replays(t
     with two_nodes(shared) as nodes:
         for node in nodes:
             subprocess.run(node.line(["sh", "-c", readable(Path("/tmp/of-root"))]), check=True, timeout=30)
-        line = record_line(shared / "run", job_line(PROGRAM, "--steps", 26, "--nan-data-at", NAN_AT), "--state-every", 8)
+        line = record_line(
+            shared / "run", job_line(PROGRAM, "--steps", 26, "--nan-data-at", NAN_AT), "--state-every", 8
+        )
         parts = [node.start(as_nobody(shared, line), shared / f"{node.name}.txt") for node in nodes]
         ended = [part.wait(180) for part in parts]
         assert [one.code for one in ended] == [0, 0], "\n".join(one.output for one in ended)

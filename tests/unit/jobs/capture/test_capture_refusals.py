@@ -121,6 +121,26 @@ def test_a_name_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert taken.read_text() == "mine"
 
 
+def test_an_image_of_a_rank_that_its_lease_let_go_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was dumped while it ran: its agent would not change over to a replay."""
+    images = tmp_path / "images"
+    answers = {
+        "park": {},
+        "status": {"parked": True, "in_flight": []},
+        "close_log": {"step": 1, "collective": 2, "record_id": 3},
+        "release": {"was_held": False},
+    }
+    agent = SimpleNamespace(ask=lambda verb, **_: answers[verb], leave=lambda: None)
+    monkeypatch.setattr(capture.choice, "find", lambda: SimpleNamespace(dump=lambda *_, **__: images.mkdir()))
+    monkeypatch.setattr(capture, "AgentClient", lambda _: nullcontext(agent))
+    monkeypatch.setattr(capture, "socket_of", lambda folder: folder)
+    monkeypatch.setattr(capture, "alone_with_rank", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(capture, "read_json", lambda _: {"pid": ALIVE})
+    with pytest.raises(CheckpointError, match="took longer than the rank may be held"):
+        capture.take_image(tmp_path / "3", images, lambda _: None)
+    assert not images.exists()
+
+
 @pytest.mark.parametrize(
     ("unrestorable", "is_taken"), [([()], True), ([("a",), ()], True), ([("a",), ("a", "b")], False)]
 )
