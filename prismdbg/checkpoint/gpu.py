@@ -77,8 +77,8 @@ def require_room(pid: int) -> int:
     held = held_bytes(pid)
     if held is None:
         raise FacilityError(
-            f"prismdbg cannot tell how much process {pid} has on its GPU, and its machine's memory must hold that for the "
-            "time of a checkpoint: nvidia-smi is missing or fails",
+            f"cannot determine how much process {pid} has on its GPU (nvidia-smi is missing or fails); its machine's "
+            "memory must hold that for the time of a checkpoint",
             hint=f"install NVIDIA's driver with nvidia-smi, or {_INSTEAD}",
         )
     if (needed := int(held * _HEADROOM)) > (room := room_bytes(pid)):

@@ -112,18 +112,22 @@ def killed_capture(jobs: Jobs) -> Rows:
 
 
 def incident_image(jobs: Jobs) -> Rows:
-    """Rank 1 of two sends NaN from step 6 on, with checkpoints every 3 steps; its capsule is replayed"""
+    """Rank 1 of two sends NaN from step 60 on, with checkpoints every 20 steps; its capsule is replayed"""
     require_criu()
     run, done = jobs.record(
-        2, "gpt_steps.py", *jobs.sized, "--steps", "9", "--nan-at", "6", options=("--checkpoint-every", "3")
+        2, "gpt_steps.py", *jobs.sized, "--steps", "80", "--nan-at", "60", options=("--checkpoint-every", "20")
     )
     capsules = sorted((run / "capsules").glob("*rank1*")) or sorted((run / "capsules").iterdir())
     if not capsules:
         raise Failed(f"no capsule was made: {done.errors[-800:]}")
+    saved = sorted(path.name for path in (run / "checkpoints" / "1").glob("[0-9]*"))
+    if not saved:
+        raise Failed(f"no checkpoint was taken: {done.errors[-800:]}")
     said = jobs.prismdbg("inspect", capsules[0]).output
     origin = next((line.strip() for line in said.splitlines() if "origin" in line.lower()), "")
     said = jobs.prismdbg("replay", capsules[0], "--runtime", "local").output
-    return [("capsule", f"{capsules[0].name}: {origin}"), ("replay, runtime local", verdict(said))]
+    kept = ("checkpoints of rank 1 that were kept, by their moments", ", ".join(saved))
+    return [kept, ("capsule", f"{capsules[0].name}: {origin}"), ("replay, runtime local", verdict(said))]
 
 
 def time_travel(jobs: Jobs) -> Rows:
