@@ -124,7 +124,7 @@ def incident_image(jobs: Jobs) -> Rows:
     if not saved:
         raise Failed(f"no checkpoint was taken: {done.errors[-800:]}")
     said = jobs.prismdbg("inspect", capsules[0]).output
-    origin = next((line.strip() for line in said.splitlines() if "origin" in line.lower()), "")
+    origin = next((" ".join(line.split()) for line in said.splitlines() if "origin" in line.lower()), "")
     said = jobs.prismdbg("replay", capsules[0], "--runtime", "local").output
     kept = ("checkpoints of rank 1 that were kept, by their moments", ", ".join(saved))
     return [kept, ("capsule", f"{capsules[0].name}: {origin}"), ("replay, runtime local", verdict(said))]
@@ -161,7 +161,7 @@ def time_travel(jobs: Jobs) -> Rows:
     ):
         raise Failed(f"the debugger showed {shown}: {said.output[-1500:]} {said.errors[-800:]}")
     return [
-        ("checkpoint", kept),
+        ("checkpoint", kept.splitlines()[0]),
         ("loss at 5.1, at 7.1, after the return to 5.1, at 7.1 again", " | ".join(shown)[:400]),
     ]
 
