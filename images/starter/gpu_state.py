@@ -93,15 +93,15 @@ class Driver:
         elif state != CHECKPOINTED:
             raise GpuError(f"process {pid} is in state {state} of CUDA's")
 
-    def resume(self, pid: int) -> None:
-        """The process goes on where it stood, with its state on the GPU. Of one that has ended, or never had a state,
-        nothing is left."""
+    def resume(self, pid: int, *, is_held: bool = True) -> None:
+        """The process goes on where it stood, with its state on the GPU. Of one that has ended nothing is left.
+        is_held: it has a state."""
         state = self.state(pid)
         if state == CHECKPOINTED:
             self._call("Restore", pid, None)
         if state in (LOCKED, CHECKPOINTED):
             self._call("Unlock", pid, None)
-        elif state not in (RUNNING, None):
+        elif state not in (RUNNING, None) or (state is None and is_held and _lives(pid)):
             raise GpuError(f"process {pid} is in state {state} of CUDA's", is_stuck=True)
 
     def _call(self, what: str, pid: int, argument: Any) -> None:
@@ -169,12 +169,12 @@ def suspend_all(driver: Driver, pids: Iterable[int], bound_ms: int) -> None:
         raise
 
 
-def resume_all(driver: Driver, pids: Iterable[int]) -> None:
+def resume_all(driver: Driver, pids: Iterable[int], *, are_held: bool = True) -> None:
     """Tried with each, whatever becomes of the others."""
     failed: list[GpuError] = []
     for pid in pids:
         try:
-            driver.resume(pid)
+            driver.resume(pid, is_held=are_held)
         except GpuError as error:
             failed.append(error)
     if failed:
@@ -194,8 +194,8 @@ class Gpus:
         self._view: int | None = None
         if has_devices and Path(f"{DEVICES}ctl").exists():
             try:
-                self._driver = Driver()
-                self._view = kept_view()
+                driver, self._view = Driver(), kept_view()
+                self._driver = driver  # not without the view
             except (GpuError, PlaceError) as error:
                 self._why_not = str(error)
 
@@ -296,7 +296,10 @@ def main(verb: str, bound_ms: str, hold_ms: str, *words: str) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends when what it holds is given back
     pids = [int(word) for word in words]
-    alone = os.open(f"/proc/{pids[0]}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        alone = os.open(f"/proc/{pids[0]}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return said(error=f"process {pids[0]} has ended")
     if not locked(alone, int(bound_ms)):
         return said(error=f"another process still moves the state of process {pids[0]}")
     driver: Driver | None = None
@@ -321,12 +324,19 @@ def main(verb: str, bound_ms: str, hold_ms: str, *words: str) -> int:
         return said(error=type(error).__name__, stuck=not given_back(driver, held))
     try:
         if driver is not None:
-            resume_all(driver, held)
+            resume_all(driver, held, are_held=verb == "hold")
     except GpuError as error:
         return said(error=str(error), stuck=True)
     with contextlib.suppress(BrokenPipeError):
         said(returned=held)
     return 0
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except (OSError, IndexError):
+        return False
 
 
 def said(**facts: object) -> int:

@@ -33,7 +33,7 @@ from prismdbg.errors import CapsuleError, CheckpointError, FacilityError
 from prismdbg.model.sizes import size
 
 PART = "gpu.json"
-_EARLIER_S = 10.0
+_EARLIER_S, _REAP_S = 10.0, 5.0
 _MOVE_S = 120.0  # back, of a whole GPU: it has been some 10 GB/s there
 _HEADROOM = 1.1
 _MAX_PART_BYTES, _MOST_PIDS, _MOST_GPUS = 1 << 20, 10_000, 64
@@ -65,6 +65,11 @@ def in_memory(pid: int, *, timeout_s: float) -> Iterator[GpuPart | None]:
             )
         held = tuple(int(one) for one in said["held"])
         yield GpuPart(pids=held, driver=driver_version(), gpus=gpus) if held else None
+        if holder.poll() is not None:
+            raise CheckpointError(
+                f"the state of process {pid} was moved back to its GPU before its checkpoint was complete",
+                hint="capture it again: this command was stopped for too long, or its helper process was ended",
+            )
     finally:
         last = _ended(holder)
         if "error" not in said or said.get("stuck"):  # a refusal moved nothing, or moved it back
@@ -213,7 +218,10 @@ def _ended(holder: subprocess.Popen[bytes]) -> dict[str, Any]:
         output, _ = holder.communicate(timeout=_MOVE_S)
     except subprocess.TimeoutExpired:
         holder.kill()
-        output, _ = holder.communicate()
+        try:
+            output, _ = holder.communicate(timeout=_REAP_S)
+        except subprocess.TimeoutExpired:  # the kernel does not let it go
+            return {}
     return _object(output.splitlines()[-1] if output.splitlines() else b"")
 
 

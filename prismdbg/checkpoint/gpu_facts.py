@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
-
 from prismdbg.checkpoint.bounded import run_bounded
 from prismdbg.errors import PrismError
 
@@ -28,6 +26,8 @@ def loads_driver(pid: int) -> bool:
 
 def tree_of(pid: int) -> list[int]:
     """The process and what it has started."""
+    import psutil  # not where images are only read
+
     with suppress(psutil.Error):
         return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
     return [pid]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
-
 ROOT = Path("/sys/fs/cgroup")
 # the limit, what is taken, and which line of memory.stat is a cache that the kernel gives up first
 _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
@@ -14,6 +12,8 @@ _V2 = ("memory.max", "memory.current", "inactive_file")
 
 
 def room_bytes(pid: int, root: Path = ROOT) -> int:
+    import psutil  # not where images are only read
+
     return min([int(psutil.virtual_memory().available), *_rooms(pid, root)])
 
 

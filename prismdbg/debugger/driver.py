@@ -423,7 +423,7 @@ def _pointing(ask: Ask) -> Iterator[None]:
         yield
     except AgentError as error:
         text = str(ask.arguments.get("expression", ""))
-        if error.column is None or not 0 <= error.column <= len(text):
+        if error.column is None or "expression" not in ask.arguments or not 0 <= error.column <= len(text):
             raise
         raise complaint(text, error.column, error.bare, hint=error.hint) from None
 

@@ -138,9 +138,10 @@ def compare(a: Side, b: Side) -> Comparison:
 
 def _begin(log: LogColumns) -> Begin:
     whole = log.without_single_ones()
+    is_cut = log.read_from_later or log.whole_from > 0  # by bytes or, of many ranks, by rows
     if not len(whole):
-        return Begin(moment=None, earlier=log.issued, is_cut=log.read_from_later)
-    return Begin(moment=whole.moment(0), earlier=int(whole.record_id[0]), is_cut=log.read_from_later)
+        return Begin(moment=None, earlier=log.issued, is_cut=is_cut)
+    return Begin(moment=whole.moment(0), earlier=int(whole.record_id[0]), is_cut=is_cut)
 
 
 Alone = tuple[int, int]  # the side, 0 or 1, and its row

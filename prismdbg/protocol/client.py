@@ -162,9 +162,7 @@ class AgentClient:
             text = f"the recorder in the rank is {self.hello.age} than this prismdbg: it has no {verb!r}"
             hint = "use other commands, or capture the job again with this version"
         column = message.get("column")
-        return kind(
-            text, hint=hint, kind=str(message.get("kind", "")), column=column if isinstance(column, int) else None
-        )
+        return kind(text, hint=hint, kind=str(message.get("kind", "")), column=column if type(column) is int else None)
 
     def next_event(self, timeout_s: float | None, what: str) -> Message:
         """The next event, oldest first. `timeout_s` bounds the whole wait, whatever else the rank sends."""

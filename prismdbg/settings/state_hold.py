@@ -27,8 +27,13 @@ def hold_file(states: Path, node: str) -> Path:
 def hold(file: Path) -> None:
     """From now on until `release`, or until this process ends."""
     new = file.with_name(f"{file.name}.new")
-    new.write_text(json.dumps(_this_process()))
-    new.replace(file)
+    try:
+        new.write_text(json.dumps(_this_process()))
+        new.replace(file)
+    except OSError:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+        raise
 
 
 def release(file: Path) -> None:
@@ -37,8 +42,8 @@ def release(file: Path) -> None:
 
 def remove_abandoned_holds(states: Path) -> None:
     """Those of supervisors that were killed."""
-    for file in states.glob(f"{_NAME}*"):
-        if not file.name.endswith(".new"):
+    with suppress(OSError):
+        for file in states.glob(f"{_NAME}*"):
             _is_abandoned(file)
 
 
@@ -52,14 +57,19 @@ class HoldWatch:
         self._since_s = 0.0
 
     def is_on(self) -> bool:
-        """False also where its supervisor has ended, and once it has lasted too long."""
+        """False also where its supervisor has ended, and once it has lasted too long. A file that cannot be looked at
+        may be there."""
+        one = (0, 0)
         try:
             status = self._file.stat()
+            one = (status.st_ino, status.st_mtime_ns)
         except FileNotFoundError:
             return False
-        if _is_abandoned(self._file):
+        except OSError:  # of a file server
+            pass
+        if one[0] and _is_abandoned(self._file):
             return False
-        if self._seen != (one := (status.st_ino, status.st_mtime_ns)):
+        if self._seen != one:
             self._seen, self._since_s = one, self._now_s()
         return self._now_s() - self._since_s < LONGEST_S
 
@@ -73,7 +83,7 @@ def _is_abandoned(file: Path) -> bool:
             return False
     except FileNotFoundError:  # released
         return True
-    except (ValueError, TypeError, KeyError):  # not ours: it holds for a while
+    except (OSError, ValueError, TypeError, KeyError):  # not ours, or of a file server: it holds for a while
         return False
     with suppress(OSError):
         file.unlink(missing_ok=True)

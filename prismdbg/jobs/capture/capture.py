@@ -375,10 +375,12 @@ def _take_once(
     given_up: GivenUp | None,
 ) -> Taken:
     pid = int(read_json(folder / "rank.json")["pid"])
+    on_gpu = is_used(pid)
+    lease_s = GPU_LEASE_S if on_gpu else LEASE_S
     with AgentClient(socket_of(folder)) as agent:
         try:
+            lease_ends = time.monotonic() + lease_s
             # Its answer may come too late: then it is parked all the same.
-            lease_s = GPU_LEASE_S if is_used(pid) else LEASE_S
             agent.ask("park", given_up=given_up, lease_s=lease_s, **holder)
             with working() as tell:
                 in_flight, is_parked = _wait_parked(agent, say, patience, given_up, tell)
@@ -394,11 +396,12 @@ def _take_once(
             raise
         agent.leave()  # nothing of this connection is in the image
     was_held = True
+    frozen_by = time.monotonic() + (DUMP_BOUND_S if on_gpu else 0.0)  # then the rank stands, whatever its lease says
     try:
         report = engine.dump(pid, images, timeout_s=DUMP_BOUND_S)
     finally:
         was_held = _release(folder, holder, given_up)
-    if not was_held:
+    if not was_held and frozen_by > lease_ends:
         shutil.rmtree(images)
         raise CheckpointError(
             f"the checkpoint of rank {folder.name} took longer than the rank may be held, and it continued meanwhile",
@@ -455,8 +458,9 @@ def _wait_parked(
         now = time.monotonic()
         if status["parked"] and not in_flight and not on_its_way:
             return [], True
-        what = counted(len(in_flight), "collective") + " in flight" if in_flight else "the rank's next collective"
-        tell(f"waiting for {what}, at most {patience.park_s:g} s")
+        if not status["parked"]:  # a terminal that takes no output may hold this command: not while it holds the rank
+            what = counted(len(in_flight), "collective") + " in flight" if in_flight else "the rank's next collective"
+            tell(f"waiting for {what}, at most {patience.park_s:g} s")
         if in_flight and not on_its_way:
             drained_by = drained_by or now + patience.drain_s
             if now > drained_by:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from prismdbg.errors import CapsuleError, NotReplayable
+from prismdbg.errors import CapsuleError, NotReplayable, PrismError
 from prismdbg.jobs.capture.assemble import CONTEXT_RECORDS, Ingredients, assemble
 from prismdbg.jobs.capture.states import list_states
 from prismdbg.jobs.record.checkpoints import list_checkpoints
@@ -26,13 +26,13 @@ def nothing_before(parts: Ingredients) -> CapsuleError:
     why, hint = _why(run, parts.folder, moment)
     if not any(config.get(name) for name in ("checkpoint_every", "state_every", "window_steps")):
         return CapsuleError(f"{what}: {why}", hint=hint)
-    run.capsules.mkdir(exist_ok=True, mode=0o700)
     try:
+        run.capsules.mkdir(exist_ok=True, mode=0o700)
         assemble(replace(parts, past_records=_context_from(parts.folder, moment), log_only=True))
     except NotReplayable as made:
         text = f"{what}: {why}; its log is kept as evidence in {made.evidence}"
         return NotReplayable(text, hint=hint, evidence=made.evidence)
-    except CapsuleError as error:
+    except (PrismError, OSError) as error:  # a full disk, say; the reason is still told
         return CapsuleError(f"{what}: {why}; its log is not kept as evidence: {error}", hint=hint)
     raise AssertionError("a capsule of a log alone cannot be replayed")
 
@@ -53,14 +53,18 @@ def _why(run: RunFolder, folder: Path, incident: Moment | None) -> tuple[str, st
         steps = [state.moment.step for state in states]
         return (
             f"{_are('snapshot of step', 'snapshots of steps', steps)} after the incident",
-            f"take them less often: --state-every {less_often(config.get('state_every', 0), incident.step, steps[-1])}",
+            _advice("--state-every", config.get("state_every", 0), incident.step, steps[-1]),
         )
     if incident is not None and checkpoints:
         moments = [checkpoint.moment for checkpoint in checkpoints]
-        every = less_often(config.get("checkpoint_every", 0), incident.step, moments[-1].step)
         return (
             f"{_are('checkpoint at', 'checkpoints at', moments)} after the incident",
-            f"take them less often: --checkpoint-every {every}",
+            _advice("--checkpoint-every", config.get("checkpoint_every", 0), incident.step, moments[-1].step),
+        )
+    if incident is not None and incident.step < (every := config.get("state_every") or 0):
+        return (
+            f"it was in step {incident.step}, before the first state snapshot (--state-every {every})",
+            "record with --window all, too, to replay from the program's start, or take snapshots more often",
         )
     if config.get("state_every"):
         return (
@@ -75,6 +79,13 @@ def _why(run: RunFolder, folder: Path, incident: Moment | None) -> tuple[str, st
         "no data from before the incident was kept",
         f"record with --checkpoint-every or --state-every STEPS{from_start}",
     )
+
+
+def _advice(option: str, every: int, incident: int, newest: int) -> str:
+    """Of snapshots or checkpoints that are all too late. With more steps between them the first one might be, too."""
+    if (steps := less_often(every, incident, newest)) > incident:
+        return "record with --window all, too, to replay from the program's start"
+    return f"take them less often: {option} {steps}"
 
 
 def less_often(every: int, incident: int, newest: int) -> int:

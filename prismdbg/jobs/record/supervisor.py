@@ -53,6 +53,7 @@ from prismdbg.log.summary import summarize
 from prismdbg.model.durations import duration
 from prismdbg.model.exit_code import as_shell
 from prismdbg.model.sizes import size
+from prismdbg.settings.state_hold import LONGEST_S
 
 POLL_S = 0.2
 POLL_NS = int(POLL_S * 1e9)
@@ -105,6 +106,7 @@ class Supervisor:
         self._summarized: dict[str, int] = {}  # the segment that was written to when a log was summarized
         self._told_span = False
         self._asked_by_signal = False
+        self._needed_since_s = 0.0
         self._told_to_end = Flag()
         self._interrupted: dict[str, int] = {}
         self._is_noted = False  # that the job was told to end
@@ -242,8 +244,17 @@ class Supervisor:
 
     def _hold_snapshots(self) -> None:
         """While something settles, is decided among nodes, or is captured, which is done before the next look."""
-        may_need = self._incidents.settling or self._nodes.has_to_decide or self._asked_by_signal
-        self._snapshots.set(on=may_need and not self._is_noted)
+        try:
+            self._snapshots.set(on=self._may_need_what_was or (self._asked_by_signal and not self._is_noted))
+        except OSError as error:
+            self._ledger.problem(f"state snapshots are not kept for an incident: {error}")
+
+    @property
+    def _may_need_what_was(self) -> bool:
+        """An incident that settles or is decided among nodes, for a bounded time: a decision may never come."""
+        needs = (self._incidents.settling or self._nodes.has_to_decide) and not self._is_noted
+        self._needed_since_s = (self._needed_since_s or time.monotonic()) if needs else 0.0
+        return needs and time.monotonic() - self._needed_since_s < LONGEST_S
 
     def _ends_since_ns(self) -> int:
         """Of a job that was told to end, by CLOCK_MONOTONIC: how ranks end from then on is no incident."""
@@ -316,7 +327,7 @@ class Supervisor:
             follower = self._readers.get(folder.name)
             if follower is None or follower.segment == self._summarized.get(folder.name, 0):
                 continue
-            if self._policy.log_bytes and (self._incidents.settling or self._nodes.has_to_decide):
+            if self._policy.log_bytes and self._may_need_what_was:
                 return
             self._summarized[folder.name] = follower.segment
             try:

@@ -53,6 +53,7 @@ class StateSnapshots:
         self._objects: Registered = {}
         self._ended = ""
         self._taken_at = 0
+        self._is_discarded = False
         self._prologue_records = 0
         self._staging = Staging()
         self._writer: threading.Thread | None = None
@@ -128,6 +129,8 @@ class StateSnapshots:
             self._pending.cancel()
             self._pending, self._at_forward = None, False
             self._taken_at = 0
+        if self._is_discarded and not self._is_busy and not self._is_held():  # made up for as soon as it may be
+            self._taken_at = self._taken_at // self._every * self._every - 1
         if step // self._every <= self._taken_at // self._every or self._is_busy:
             return
         orders = [ddp_buckets.order_of(module) for module in ddp_buckets.modules_of(self._objects.values())]
@@ -180,9 +183,9 @@ class StateSnapshots:
 
     def _write(self, snapshot: StateSnapshot, copied_ns: int) -> None:
         """In a thread of ours: whole or not there. Not while an incident may need those that it would drop."""
-        if self._hold.is_on():
-            return
         began, home = time.monotonic_ns(), self._home
+        if self._is_held():
+            return
         partial = home / f".{snapshot.step}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(mode=0o700)
@@ -190,7 +193,7 @@ class StateSnapshots:
         (partial / files.DESCRIPTION).write_bytes(snapshot.to_bytes())
         for path in partial.iterdir():
             path.chmod(0o600)
-        if self._hold.is_on():  # since it was begun
+        if self._is_held():  # since it was begun
             shutil.rmtree(partial, ignore_errors=True)
             return
         partial.rename(home / str(snapshot.step))
@@ -208,6 +211,12 @@ class StateSnapshots:
                 f"the state snapshot of step {snapshot.step} has {_mib(size)}: copied in {copied_ns / 1e6:.1f} ms, "
                 f"then written in {written_ns / 1e6:.0f} ms in the background"
             )
+
+    def _is_held(self) -> bool:
+        """Whether the new snapshot must go. While fewer than `KEPT` are there it drops none, and an incident may need
+        it: it may be the only one from before."""
+        self._is_discarded = len(states_of(self._home)) >= KEPT and self._hold.is_on()
+        return self._is_discarded
 
     @property
     def _folder(self) -> Path:

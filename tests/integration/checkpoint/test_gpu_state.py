@@ -266,8 +266,11 @@ def test_a_refusal_that_leaves_it_locked_is_told_with_both_reasons(lone: Lone, d
 
 
 def test_who_is_stopped_holds_it_for_a_bounded_time(lone: Lone, driver: Path) -> None:
-    """As a capture that Ctrl-Z stopped."""
-    with gpu.in_memory(lone.pid, timeout_s=2):
+    """As a capture that Ctrl-Z stopped. What it saved then is no checkpoint."""
+    with (
+        pytest.raises(CheckpointError, match="before its checkpoint was complete"),
+        gpu.in_memory(lone.pid, timeout_s=2),
+    ):
         assert state(driver, lone.pid) == CHECKPOINTED
         wait_for(lambda: state(driver, lone.pid) == RUNNING, 20, "the state to come back without being asked")
 
@@ -335,3 +338,34 @@ sys.stdin.read()
         with gpu.in_memory(process.pid, timeout_s=30) as part:
             assert part is None
         process.kill()
+
+
+VIEW = """
+import os, sys
+from pathlib import Path
+sys.path.append(sys.argv[1])
+import gpu_state
+from syscalls import mount
+folder = Path(sys.argv[2])
+view = gpu_state.kept_view()
+mount("prismdbg", str(folder), "tmpfs", 0)
+(folder / "library").write_text("the rank's")
+def look():
+    raise gpu_state.GpuError((folder / "library").read_text() + ", " + Path("/proc/self/stat").read_text().split()[0])
+for seen in (view, None):
+    try:
+        gpu_state.in_child(look, 10, seen)
+    except gpu_state.GpuError as error:
+        print(error)
+"""
+
+
+def test_what_the_library_opens_is_this_machines(tmp_path: Path) -> None:
+    """Also what it finds in /proc is of the rank's PID namespace, whose second process it is."""
+    (tmp_path / "library").write_text("this machine's")
+    line = ["unshare", "--pid", "--fork", "--mount", sys.executable, "-I", "-S", "-c", VIEW]
+    said = subprocess.run(
+        [*line, str(gpu.program().parent), str(tmp_path)], capture_output=True, text=True, timeout=30, check=True
+    )
+    first, second = said.stdout.splitlines()
+    assert first == "this machine's, 2" and second.startswith("the rank's, "), said.stdout

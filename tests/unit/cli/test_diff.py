@@ -103,6 +103,17 @@ def test_what_was_not_read_is_not_called_equal(tmp_path: Path, capsys: pytest.Ca
     assert "first difference: operator all_reduce and broadcast" in capsys.readouterr().out
 
 
+def test_what_was_not_read_of_many_ranks_is_not_called_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of whom so many rows are read instead of so many bytes."""
+    for name, value in (("MANY", 0), ("READ_ROWS", 0), ("LEAST_ROWS", 4)):
+        monkeypatch.setattr(evidence, name, value)
+    a, b = long_run(tmp_path / "a", nan_at=-1), long_run(tmp_path / "b", nan_at=-1, op_at_1="broadcast_")
+    assert main.run(["diff", str(a), str(b)]) == ExitCode.INCONCLUSIVE
+    assert "B was read from 8.1 on" in capsys.readouterr().out
+
+
 @pytest.mark.usefixtures("only_the_end")
 def test_a_difference_in_the_end_of_long_logs_is_the_first_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -121,8 +122,12 @@ def test_a_name_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert taken.read_text() == "mine"
 
 
-def test_an_image_of_a_rank_that_its_lease_let_go_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was dumped while it ran: its agent would not change over to a replay."""
+@pytest.mark.parametrize("is_late", [True, False])
+def test_an_image_of_a_rank_that_its_lease_let_go_is_none(
+    is_late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was dumped while it ran: its agent would not change over to a replay. A lease that ends while the rank is
+    frozen harms nothing."""
     images = tmp_path / "images"
     answers = {
         "park": {},
@@ -131,14 +136,24 @@ def test_an_image_of_a_rank_that_its_lease_let_go_is_none(tmp_path: Path, monkey
         "release": {"was_held": False},
     }
     agent = SimpleNamespace(ask=lambda verb, **_: answers[verb], leave=lambda: None)
-    monkeypatch.setattr(capture.choice, "find", lambda: SimpleNamespace(dump=lambda *_, **__: images.mkdir()))
+    cost = SimpleNamespace(unrestorable=(), images_bytes=1)
+
+    def dump(*_: object, **__: object) -> Callable[[], object]:
+        images.mkdir()
+        return lambda: cost
+
+    monkeypatch.setattr(capture, "LEASE_S", -1.0 if is_late else 120.0)
+    monkeypatch.setattr(capture.choice, "find", lambda: SimpleNamespace(dump=dump))
     monkeypatch.setattr(capture, "AgentClient", lambda _: nullcontext(agent))
     monkeypatch.setattr(capture, "socket_of", lambda folder: folder)
     monkeypatch.setattr(capture, "alone_with_rank", lambda *_, **__: nullcontext())
     monkeypatch.setattr(capture, "read_json", lambda _: {"pid": ALIVE})
-    with pytest.raises(CheckpointError, match="took longer than the rank may be held"):
-        capture.take_image(tmp_path / "3", images, lambda _: None)
-    assert not images.exists()
+    if is_late:
+        with pytest.raises(CheckpointError, match="took longer than the rank may be held"):
+            capture.take_image(tmp_path / "3", images, lambda _: None)
+    else:
+        assert capture.take_image(tmp_path / "3", images, lambda _: None).images == images
+    assert images.exists() is not is_late
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.errors import CapsuleError, NotReplayable
+from prismdbg.jobs.record import nothing_before
 from prismdbg.jobs.record.freeze import freeze
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.record.nothing_before import less_often
@@ -73,7 +74,7 @@ def test_snapshots_after_the_incident_are_named_and_the_log_is_evidence(tmp_path
         "no capsule of rank 0: the snapshots of steps 8 and 10 are after the incident; "
         f"its log is kept as evidence in {evidence}"
     )
-    assert error.hint == "take them less often: --state-every 10"
+    assert error.hint == "record with --window all, too, to replay from the program's start", "10 is after step 5"
     manifest = Capsule.open(error.evidence).manifest
     assert (manifest.incident.kind, manifest.moment_b) == (IncidentKind.NAN, INCIDENT) and manifest.not_replayable
 
@@ -90,7 +91,7 @@ def test_checkpoints_after_the_incident(tmp_path: Path) -> None:
     error = frozen(run)
     assert isinstance(error, NotReplayable)
     assert "rank 0: the checkpoints at 8.0 and 10.0 are after the incident; " in str(error)
-    assert error.hint == "take them less often: --checkpoint-every 10"
+    assert error.hint == "record with --window all, too, to replay from the program's start"
 
 
 @pytest.mark.parametrize(
@@ -129,3 +130,25 @@ def test_evidence_that_cannot_be_made_hides_no_reason(tmp_path: Path) -> None:
 )
 def test_a_round_number_of_steps_that_would_have_kept_one(every: int, incident: int, newest: int, steps: int) -> None:
     assert less_often(every, incident, newest) == steps
+
+
+def test_of_later_steps_a_round_number_is_advised(tmp_path: Path) -> None:
+    run = run_of(tmp_path, state_every=1)
+    add_states(run, tmp_path / "capsule", 6, 7)
+    assert frozen(run).hint == "take them less often: --state-every 5"
+
+
+def test_before_the_first_snapshot_there_can_be_none(tmp_path: Path) -> None:
+    error = frozen(run_of(tmp_path, state_every=50))
+    assert "rank 0: it was in step 5, before the first state snapshot (--state-every 50); its log" in str(error)
+    assert "--window all" in error.hint
+
+
+def test_a_full_disk_hides_no_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of(tmp_path, state_every=2)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(nothing_before, "assemble", full)
+    assert "its log is not kept as evidence: [Errno 28] No space left on device" in str(frozen(run))

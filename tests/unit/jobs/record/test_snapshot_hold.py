@@ -22,7 +22,7 @@ from prismdbg.jobs.record.nodes.among_nodes import OnlyNode
 from prismdbg.jobs.record.record import RecordRequest, prepare
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.settings.state_hold import LONGEST_S, HoldWatch, hold, hold_file, release
+from prismdbg.settings.state_hold import LONGEST_S, HoldWatch, hold, hold_file, release, remove_abandoned_holds
 
 HOLDS = """
 import sys
@@ -197,3 +197,58 @@ def test_where_no_rank_keeps_snapshots_nothing_is_written(watched: Watched) -> N
     assert not watched.look(1.0) and not watched.run.states.exists()
     watched.run.states.mkdir()
     assert watched.look(1.2), "a rank has registered its state since"
+
+
+def test_a_hold_that_cannot_be_written_costs_no_incident(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    watched.sends_nan()
+    watched.look(1.0)
+    assert not watched.is_held and not list(watched.run.states.iterdir()), "nothing half is left"
+    monkeypatch.undo()
+    watched.look(2.2)
+    assert watched.while_captured
+    problems = watched.supervisor._ledger._state["problems"]
+    assert [text for text in problems if text.startswith("state snapshots are not kept for an incident: ")]
+
+
+def test_a_decision_that_never_comes_holds_logs_and_snapshots_for_a_bounded_time(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(supervisor_module.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(OnlyNode, "has_to_decide", True)
+    assert watched.look(1.0) and watched.supervisor._may_need_what_was
+    now_s += LONGEST_S
+    assert not watched.look(1.2) and not watched.supervisor._may_need_what_was
+
+
+def test_a_job_that_was_told_to_end_has_its_logs_shortened_again(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OnlyNode, "has_to_decide", True)
+    watched.look(1.0)
+    assert watched.supervisor._may_need_what_was
+    watched.supervisor._forward(signal.SIGTERM, None)
+    watched.look(1.2)
+    assert not watched.supervisor._may_need_what_was
+
+
+@pytest.mark.parametrize("name", ["", ".new"])
+def test_an_error_of_the_file_server_is_no_end_of_snapshots(
+    file: Path, seen: HoldWatch, monkeypatch: pytest.MonkeyPatch, clock: Clock, name: str
+) -> None:
+    file.with_name(f"{file.name}{name}").write_text("{}")
+
+    def stale(*_: object, **__: object) -> None:
+        raise OSError(116, "Stale file handle")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "stat", stale)
+        patched.setattr(Path, "read_text", stale)
+        assert seen.is_on()
+        clock.now_s = LONGEST_S
+        assert not seen.is_on()
+        remove_abandoned_holds(file.parent)

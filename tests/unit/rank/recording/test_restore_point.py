@@ -321,3 +321,38 @@ def test_no_snapshot_is_dropped_while_an_incident_may_need_it(
     job.begin_step()
     job.await_steps(2, 5)
     assert job.recorder.kept_from[-1] == 2
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_snapshot_that_drops_none_is_kept_while_an_incident_may_need_one(tmp_path: Path, before: int) -> None:
+    """It may be the only one from before the incident, still being written when that is seen."""
+    job = Job(tmp_path, 1)
+    job.snapshots.reached(job.objects)
+    for step in range(before):
+        job.steps(1)
+        job.begin_step()
+        job.await_steps(*range(1, step + 2))
+    hold(hold_file(job.home.parent, ""))
+    job.steps(1)
+    job.begin_step()
+    job.await_steps(*range(1, before + 2))
+
+
+def test_a_discarded_snapshot_is_made_up_for(tmp_path: Path) -> None:
+    job = Job(tmp_path, 5)
+    job.snapshots.reached(job.objects)
+    for steps in ((5,), (5, 10)):
+        job.steps(5)
+        job.begin_step()
+        job.await_steps(*steps)
+    file = hold_file(job.home.parent, "")
+    hold(file)
+    job.steps(5)
+    job.begin_step()
+    wait_for(lambda: not job.snapshots._is_busy, 20, "the snapshot not to be written")
+    job.steps(1)
+    assert states_of(job.home) == [5, 10]
+    release(file)
+    job.steps(1)
+    job.begin_step()
+    job.await_steps(10, 17)
