@@ -310,6 +310,17 @@ def test_the_console_keeps_the_keys_until_escape(tmp_path: Path, size: tuple[int
     assert on_screen(tmp_path, part, size).lines == ["print a", "print scenf", "next"]
 
 
+def test_a_colon_typed_in_the_console_is_no_part_of_the_command(tmp_path: Path) -> None:
+    """The walkthroughs say so before each command, and the console keeps the keys."""
+
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        await pilot.press("colon", *"print a", "enter", "colon", *"print scenf", "enter")
+        await until(lambda: len(heard.lines) == 2, pilot)
+        assert app.panes.console.line.value == ""
+
+    assert on_screen(tmp_path, part).lines == ["print a", "print scenf"]
+
+
 def test_tab_comes_to_the_console_and_keys_stay_keys(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
         while app.layout.pane != "console":

@@ -14,7 +14,7 @@ _COLUMNS = {
     "memory": "the peak of its process",
     "CPU, queue, GPU": "with record --telemetry: how much of the time its main thread ran, waited for a CPU, and its "
     "GPUs were busy",
-    "inside a collective": "its share of the time, from the begin of the job to its end: where one rank's strip is low "
+    "inside a collective": "its share of the time, from the start of the job to its end: where one rank's strip is low "
     "and the others' are high, they wait for it",
 }
 _BELOW = (

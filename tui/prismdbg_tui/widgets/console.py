@@ -94,6 +94,6 @@ class Console(Vertical):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        text = event.value.strip()
+        text = event.value.strip().removeprefix(":").lstrip()  # the key that leads here, typed again
         self.line.remember(text)
         self.post_message(LineTyped(text))
