@@ -317,7 +317,8 @@ def main(verb: str, bound_ms: str, hold_ms: str, *words: str) -> int:
                 suspend_all(driver, held, int(bound_ms))
             with contextlib.suppress(BrokenPipeError):  # nobody is there to hear it
                 said(held=held)
-                end_of_input(int(hold_ms))
+                if not input_ended(int(hold_ms)):
+                    said(returning=held)  # before it happens: who asked may go on in between
     except GpuError as error:
         return said(error=str(error), stuck=error.is_stuck)
     except BaseException as error:
@@ -366,14 +367,15 @@ def locked(folder: int, bound_ms: int) -> bool:
     return False
 
 
-def end_of_input(bound_ms: int) -> None:
-    """Or the end of the bound: who started this may be stopped."""
+def input_ended(bound_ms: int) -> bool:
+    """False at the end of the bound: who started this may be stopped."""
     deadline = time.monotonic() + bound_ms / 1000
     poll = select.poll()
     poll.register(0, select.POLLIN | select.POLLHUP)
     while (left := deadline - time.monotonic()) > 0:
         if poll.poll(left * 1000) and not os.read(0, 4096):
-            return
+            return True
+    return False
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def in_memory(pid: int, *, timeout_s: float) -> Iterator[GpuPart | None]:
             )
         held = tuple(int(one) for one in said["held"])
         yield GpuPart(pids=held, driver=driver_version(), gpus=gpus) if held else None
-        if holder.poll() is not None:
+        if _has_said_more(holder) or holder.poll() is not None:
             raise CheckpointError(
                 f"the state of process {pid} was moved back to its GPU before its checkpoint was complete",
                 hint="capture it again: this command was stopped for too long, or its helper process was ended",
@@ -210,6 +210,13 @@ def _line(holder: subprocess.Popen[bytes], deadline: float) -> dict[str, Any]:
                 break
             line += part
     return _object(line)
+
+
+def _has_said_more(holder: subprocess.Popen[bytes]) -> bool:
+    poll = select.poll()
+    assert holder.stdout is not None
+    poll.register(holder.stdout, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _ended(holder: subprocess.Popen[bytes]) -> dict[str, Any]:

@@ -176,7 +176,9 @@ def test_the_debugger_begins_at_the_restore_point_and_comes_back_to_it(failed: P
     assert said.code == 0, said.err
     assert said.out.count("at the restore point, where the program gets the state of the snapshot") == 2
     at_restore, *_ = said.out.partition("(prismdbg) next")
-    assert "stateful_mlp.py:40 in <module>" in at_restore
+    source = PROGRAM.read_text().splitlines()
+    number = next(number for number, line in enumerate(source, 1) if "restore_point(" in line)
+    assert f"stateful_mlp.py:{number} in <module>" in at_restore
     stopped, _, raised = said.out.partition("(prismdbg) continue")
     assert "print local.step\n8\n" in stopped
     assert "print local.step\n10\n" in raised and "ValueError: the loss is" in raised
