@@ -103,7 +103,12 @@ class Job:
             self.end_step()
 
     def await_steps(self, *steps: int) -> None:
-        wait_for(lambda: states_of(self.home) == list(steps), 20, f"the snapshots of steps {steps}")
+        """And until their writer is done."""
+        wait_for(
+            lambda: states_of(self.home) == list(steps) and not self.snapshots._is_busy,
+            20,
+            f"the snapshots of steps {steps}",
+        )
 
     def snapshot(self, step: int) -> StateSnapshot:
         return StateSnapshot.read(self.home / str(step))
@@ -320,7 +325,7 @@ def test_no_snapshot_is_dropped_while_an_incident_may_need_it(
     job.end_step()
     job.begin_step()
     job.await_steps(2, 5)
-    assert job.recorder.kept_from[-1] == 2
+    wait_for(lambda: job.recorder.kept_from[-1] == 2, 20, "what is older to be let go")
 
 
 @pytest.mark.parametrize("before", [0, 1])
