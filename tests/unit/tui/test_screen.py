@@ -290,8 +290,9 @@ def test_the_source_of_a_stop_below_the_help_is_at_its_line_when_the_help_closes
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         source = app.panes.source
         app.layout.choose("source")
+        await until(lambda: source.size.height > 0, pilot)  # by then it has shown the rank's own
         source.show(view(3, 1))
-        await until(lambda: source.size.height > 0 and "line_1_of_3" in on_screen(app), pilot)
+        await until(lambda: "line_1_of_3" in on_screen(app), pilot)
         await pilot.press("question_mark")
         await until(lambda: isinstance(app.screen, Help), pilot)
         source.show(view(400, 390))
