@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from prismdbg.rank.recording.recorder import Recorder
 
 _TRIED_BYTES = 8 << 20
+_HOLD_LOOK_S = 0.5
 _ADAM = 3  # the parameters, and two more of each
 
 
@@ -53,7 +54,6 @@ class StateSnapshots:
         self._objects: Registered = {}
         self._ended = ""
         self._taken_at = 0
-        self._is_discarded = False
         self._prologue_records = 0
         self._staging = Staging()
         self._writer: threading.Thread | None = None
@@ -129,8 +129,6 @@ class StateSnapshots:
             self._pending.cancel()
             self._pending, self._at_forward = None, False
             self._taken_at = 0
-        if self._is_discarded and not self._is_busy and not self._is_held():  # made up for as soon as it may be
-            self._taken_at = self._taken_at // self._every * self._every - 1
         if step // self._every <= self._taken_at // self._every or self._is_busy:
             return
         orders = [ddp_buckets.order_of(module) for module in ddp_buckets.modules_of(self._objects.values())]
@@ -185,6 +183,7 @@ class StateSnapshots:
         """In a thread of ours: whole or not there. Not while an incident may need those that it would drop."""
         began, home = time.monotonic_ns(), self._home
         if self._is_held():
+            self._discarded()
             return
         partial = home / f".{snapshot.step}.partial"
         shutil.rmtree(partial, ignore_errors=True)
@@ -195,6 +194,7 @@ class StateSnapshots:
             path.chmod(0o600)
         if self._is_held():  # since it was begun
             shutil.rmtree(partial, ignore_errors=True)
+            self._discarded()
             return
         partial.rename(home / str(snapshot.step))
         steps = states_of(home)
@@ -215,8 +215,14 @@ class StateSnapshots:
     def _is_held(self) -> bool:
         """Whether the new snapshot must go. While fewer than `KEPT` are there it drops none, and an incident may need
         it: it may be the only one from before."""
-        self._is_discarded = len(states_of(self._home)) >= KEPT and self._hold.is_on()
-        return self._is_discarded
+        return len(states_of(self._home)) >= KEPT and self._hold.is_on()
+
+    def _discarded(self) -> None:
+        """This thread lasts as long as the hold, so that no other snapshot is copied in vain; the program's own thread
+        looks at no file for it. Then the next step makes up for this one."""
+        while self._hold.is_on() and not self._ended:
+            time.sleep(_HOLD_LOOK_S)
+        self._taken_at = self._taken_at // self._every * self._every - 1
 
     @property
     def _folder(self) -> Path:

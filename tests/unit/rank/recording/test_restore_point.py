@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from prismdbg.capsule.state_snapshot import StateSnapshot
 from prismdbg.rank.recording import restore_point
 from prismdbg.rank.recording.state_snapshots import StateSnapshots
 from prismdbg.settings.state_folders import states_of
-from prismdbg.settings.state_hold import hold, hold_file, release
+from prismdbg.settings.state_hold import HoldWatch, hold, hold_file, release
 
 VENDORED = Path(__file__).parents[4] / "examples" / "vendored" / "prismdbg_hooks.py"
 
@@ -291,6 +292,10 @@ def test_a_disk_that_is_full_ends_the_snapshots(tmp_path: Path, capfd: pytest.Ca
     assert states_of(job.home) == []
 
 
+def _names(job: Job) -> set[str]:
+    return {path.name for path in job.home.iterdir()}
+
+
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_no_snapshot_is_dropped_while_an_incident_may_need_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
@@ -312,16 +317,31 @@ def test_no_snapshot_is_dropped_while_an_incident_may_need_it(
         write(path)
         hold(file)
 
+    copy, copied, asked_by = job.snapshots._staging.copy, [], set[str]()
+    is_on = HoldWatch.is_on
+
+    def on(watch: HoldWatch) -> bool:
+        asked_by.add(threading.current_thread().name)
+        return is_on(watch)
+
+    def copies(tensors: Any) -> None:
+        copied.append(tensors)
+        copy(tensors)
+
     with monkeypatch.context() as patched:
         patched.setattr(job.snapshots._staging, "write", and_then_it_is_held)
+        patched.setattr(job.snapshots._staging, "copy", copies)
+        patched.setattr(HoldWatch, "is_on", on)
         for _ in range(2):
             job.end_step()
             job.begin_step()
-            wait_for(lambda: not job.snapshots._is_busy, 20, "the snapshot not to be written")
+            wait_for(lambda: asked_by and _names(job) == {"1", "2", "prologue"}, 20, "the snapshot to be discarded")
     assert len(written) == (1 if when == "meanwhile" else 0), "what would be discarded is not written"
-    assert {path.name for path in job.home.iterdir()} == {"1", "2", "prologue"}
+    assert len(copied) == 1, "nor copied again as long as it is held"
+    assert asked_by == {"prismdbg-state"}, "a file server may not answer: the program's thread does not ask"
     assert job.recorder.kept_from == kept_from and not [kind for kind, _ in job.notes if kind == "no_state"]
     release(file)
+    wait_for(lambda: not job.snapshots._is_busy, 20, "the release to be seen")
     job.end_step()
     job.begin_step()
     job.await_steps(2, 5)
@@ -343,7 +363,9 @@ def test_a_snapshot_that_drops_none_is_kept_while_an_incident_may_need_one(tmp_p
     job.await_steps(*range(1, before + 2))
 
 
-def test_a_discarded_snapshot_is_made_up_for(tmp_path: Path) -> None:
+def test_a_discarded_snapshot_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, is_on = list[bool](), HoldWatch.is_on
+    monkeypatch.setattr(HoldWatch, "is_on", lambda watch: seen.append(is_on(watch)) or seen[-1])
     job = Job(tmp_path, 5)
     job.snapshots.reached(job.objects)
     for steps in ((5,), (5, 10)):
@@ -354,10 +376,11 @@ def test_a_discarded_snapshot_is_made_up_for(tmp_path: Path) -> None:
     hold(file)
     job.steps(5)
     job.begin_step()
-    wait_for(lambda: not job.snapshots._is_busy, 20, "the snapshot not to be written")
     job.steps(1)
-    assert states_of(job.home) == [5, 10]
+    wait_for(lambda: any(seen), 20, "the hold to be seen")
     release(file)
+    wait_for(lambda: not job.snapshots._is_busy, 20, "the release to be seen")
+    assert states_of(job.home) == [5, 10]
     job.steps(1)
     job.begin_step()
     job.await_steps(10, 17)
