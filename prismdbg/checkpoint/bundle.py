@@ -12,6 +12,7 @@ from prismdbg.checkpoint import selftest
 from prismdbg.checkpoint.bounded import run_bounded
 from prismdbg.checkpoint.cache import cache_folder, made_cache_folder
 from prismdbg.errors import FacilityError
+from prismdbg.model.shipped import shipped
 
 OLDEST = (4, 2)
 BUILD_BOUND_S = 600.0
@@ -103,7 +104,7 @@ def _from_path() -> Path | None:
     folder = cache_folder() / "criu" / f"{version}.installed"
     if not (folder / "bundle.json").exists():
         ran = run_bounded(
-            ["sh", str(_sources() / "collect"), str(folder)], timeout_s=60, what="copying the installed CRIU"
+            ["sh", str(shipped("criu") / "collect"), str(folder)], timeout_s=60, what="copying the installed CRIU"
         )
         if ran.returncode != 0:
             shutil.rmtree(folder, ignore_errors=True)
@@ -113,7 +114,7 @@ def _from_path() -> Path | None:
 
 def _build_in_cache() -> Criu:
     made = cache_folder() / "criu" / f"building.{os.getpid()}"
-    ran = run_bounded([str(_sources() / "build"), str(made)], timeout_s=BUILD_BOUND_S, what="images/criu/build")
+    ran = run_bounded([str(shipped("criu") / "build"), str(made)], timeout_s=BUILD_BOUND_S, what="images/criu/build")
     criu = _read(made)
     if ran.returncode != 0 or criu is None:
         shutil.rmtree(made, ignore_errors=True)
@@ -141,10 +142,3 @@ def _read(folder: Path) -> Criu | None:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
-
-
-def _sources() -> Path:
-    """`images/criu`, in a checkout or in an installed package."""
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "_images" / "criu"
-    return installed if installed.is_dir() else package.parent / "images" / "criu"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from prismdbg.checkpoint import bundle, criu, gpu
+from prismdbg.checkpoint import bundle, criu, gpu, gpu_part
 from prismdbg.checkpoint import images as process_images
 from prismdbg.checkpoint.bundle import Criu
 from prismdbg.checkpoint.criu_log import explain, explain_foreign
@@ -40,7 +40,7 @@ class CriuEngine:
         with gpu.in_memory(pid, timeout_s=timeout_s) as part:
             criu.dump_only(self._criu, pid, images, leave_running=True, timeout_s=timeout_s)
         if part is not None:
-            gpu.save_part(images, part)
+            gpu_part.save_part(images, part)
         return partial(self._report, images)
 
     def _report(self, images: Path) -> DumpReport:
@@ -49,7 +49,7 @@ class CriuEngine:
 
     def read(self, images: Path) -> ProcessImage:
         image = process_images.read(self._criu, images)
-        return replace(image, gpu=gpu.read_part(images, image.pids))
+        return replace(image, gpu=gpu_part.read_part(images, image.pids))
 
     def require_restorable(self, images: Path) -> None:
         self.read(images)

@@ -10,6 +10,7 @@ from pathlib import Path
 from prismdbg.checkpoint.bounded import run_bounded
 from prismdbg.errors import PrismError
 
+INSTEAD = "capture it with --origin start or --origin state"  # of a checkpoint with the state of a GPU
 _LIBRARY, _DEVICES = "libcuda.so", "/dev/nvidia"
 _DRIVER = Path("/proc/driver/nvidia")
 _ASK_S = 5.0  # a rank may stand meanwhile

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.exact_file import Known
+from prismdbg.model.shipped import shipped
 from prismdbg.runtime.cgroup import Group
 from prismdbg.runtime.foreign_files import read_regular
 from prismdbg.runtime.limits import OPTIONS
@@ -54,10 +55,8 @@ class Isolation(StrEnum):
 
 
 def starter_file() -> Path:
-    """The starter, in a checkout or in an installed package; what it imports lies beside it."""
-    package = Path(__file__).resolve().parents[1]
-    installed = package / "_images" / "starter" / "starter.py"
-    return installed if installed.is_file() else package.parent / "images" / "starter" / "starter.py"
+    """What it imports lies beside it."""
+    return shipped("starter/starter.py")
 
 
 def copy_starter(into: Path) -> Path:

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from tests import c_library
 
 SOURCE = Path(__file__).with_name("libnvidia-ml.c")
 NAME = "libnvidia-ml.so.1"
 Script = Mapping[str, Sequence[tuple[int, int]]]  # by reading: milliseconds after nvmlInit, and the value from then on
 
 
-def compiler() -> str | None:
-    return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-
-
 def build(folder: Path) -> Path:
     """The folder with the library, for LD_LIBRARY_PATH."""
-    program = compiler()
-    assert program is not None
-    folder.mkdir(parents=True, exist_ok=True)
-    flags = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC"]
-    subprocess.run([program, *flags, "-o", str(folder / NAME), str(SOURCE)], check=True)
+    c_library.build(SOURCE, folder, NAME)
     return folder
 
 

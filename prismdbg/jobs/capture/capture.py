@@ -395,7 +395,6 @@ def _take_once(
                 agent.ask("release", timeout_s=LEAVE_S, **holder)
             raise
         agent.leave()  # nothing of this connection is in the image
-    was_held = True
     frozen_by = time.monotonic() + (DUMP_BOUND_S if on_gpu else 0.0)  # then the rank stands, whatever its lease says
     try:
         report = engine.dump(pid, images, timeout_s=DUMP_BOUND_S)

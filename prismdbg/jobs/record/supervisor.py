@@ -106,7 +106,7 @@ class Supervisor:
         self._summarized: dict[str, int] = {}  # the segment that was written to when a log was summarized
         self._told_span = False
         self._asked_by_signal = False
-        self._needed_since_s = 0.0
+        self._needs_since_s: float | None = None
         self._told_to_end = Flag()
         self._interrupted: dict[str, int] = {}
         self._is_noted = False  # that the job was told to end
@@ -114,7 +114,7 @@ class Supervisor:
         self._only_writes = False  # the job has ended
         self._nodes = OnlyNode(run) if member is None else AmongNodes(member, lambda text: self._ledger.problem(text))
         self._ledger = Ledger(self._nodes.supervisor_json, job.pid, policy.keep, say, self._nodes.made_elsewhere)
-        self._snapshots = SnapshotHold(run, self._nodes.name)
+        self._snapshots = SnapshotHold(run, self._nodes.name, self._ledger.problem)
         self._checkpoints = CheckpointRounds(run, policy.checkpoint_every, self._ledger, say)
         self._telemetry = TelemetrySampler(run.telemetry / self._nodes.name, policy.telemetry_ns, self._ledger.problem)
         self._on_incident = IncidentCommand(policy.on_incident, run.path, self._ledger.problem)
@@ -166,7 +166,7 @@ class Supervisor:
         while self._nodes.has_to_decide:
             self._guarded(self._nodes.settle)
             time.sleep(POLL_S)
-        self._guarded(lambda: self._snapshots.set(on=False))
+        self._snapshots.set(on=False)
         self._guarded(self._nodes.publish)
         self._ledger.note(
             exit_code=self._job.returncode,
@@ -210,7 +210,7 @@ class Supervisor:
         now_ns = time.monotonic_ns()
         self._folders = self._nodes.own(at_once=ended)
         self._read_events(now_ns)
-        self._guarded(self._hold_snapshots)
+        self._hold_snapshots()
         if ended or now_ns - self._saw_peaks_ns >= PEAKS_NS:
             self._saw_peaks_ns = now_ns
             self._look_at_peaks()
@@ -244,17 +244,16 @@ class Supervisor:
 
     def _hold_snapshots(self) -> None:
         """While something settles, is decided among nodes, or is captured, which is done before the next look."""
-        try:
-            self._snapshots.set(on=self._may_need_what_was or (self._asked_by_signal and not self._is_noted))
-        except OSError as error:
-            self._ledger.problem(f"state snapshots are not kept for an incident: {error}")
+        self._snapshots.set(on=self._may_need_the_past() or (self._asked_by_signal and not self._is_noted))
 
-    @property
-    def _may_need_what_was(self) -> bool:
+    def _may_need_the_past(self) -> bool:
         """An incident that settles or is decided among nodes, for a bounded time: a decision may never come."""
-        needs = (self._incidents.settling or self._nodes.has_to_decide) and not self._is_noted
-        self._needed_since_s = (self._needed_since_s or time.monotonic()) if needs else 0.0
-        return needs and time.monotonic() - self._needed_since_s < LONGEST_S
+        if self._is_noted or not (self._incidents.settling or self._nodes.has_to_decide):
+            self._needs_since_s = None
+            return False
+        if self._needs_since_s is None:
+            self._needs_since_s = time.monotonic()
+        return time.monotonic() - self._needs_since_s < LONGEST_S
 
     def _ends_since_ns(self) -> int:
         """Of a job that was told to end, by CLOCK_MONOTONIC: how ranks end from then on is no incident."""
@@ -327,7 +326,7 @@ class Supervisor:
             follower = self._readers.get(folder.name)
             if follower is None or follower.segment == self._summarized.get(folder.name, 0):
                 continue
-            if self._policy.log_bytes and self._may_need_what_was:
+            if self._policy.log_bytes and self._may_need_the_past():
                 return
             self._summarized[folder.name] = follower.segment
             try:
@@ -392,7 +391,7 @@ class Supervisor:
     def _freeze(self, entry: Entry, wanted: Wanted) -> None:
         if not self._ledger.has_room():
             return
-        self._guarded(lambda: self._snapshots.set(on=True))
+        self._snapshots.set(on=True)
         try:
             self._ledger.capsule(entry, freeze(self._run, wanted))
         except NotReplayable as error:

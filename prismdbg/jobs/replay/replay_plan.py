@@ -20,7 +20,7 @@ from prismdbg.capsule.rank_json import RankJson, is_environment, start_bytes, st
 from prismdbg.capsule.verify import check_manifest
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import OpenFile, Program
-from prismdbg.checkpoint.gpu import require_gpus
+from prismdbg.checkpoint.gpu_part import require_gpus
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.capture import rank_package
 from prismdbg.jobs.capture.rank_paths import written_into

@@ -8,7 +8,7 @@ from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Origin
 from prismdbg.checkpoint.cache import made_cache_folder
-from prismdbg.checkpoint.gpu import PART
+from prismdbg.checkpoint.gpu_part import PART
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.runtime.local_runtime import LocalRuntime
 from prismdbg.runtime.names import DOCKER, LOCAL, PLAIN, RUNTIMES

@@ -14,7 +14,7 @@ from prismdbg.diagnosis.stragglers import Straggler
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.jobs.evidence import gather
 from prismdbg.telemetry.sensor import CPU_TIME, SAMPLER
-from tests import fake_nvml
+from tests import c_library, fake_nvml
 from tests.bench.jobs import PROGRAMS, BenchError, recorded, remove_run, run, torchrun
 from tests.bench.settings import Settings
 from tests.bench.table import Measured, Row
@@ -63,7 +63,7 @@ class Outcome:
 
 
 def measure(settings: Settings, folder: Path) -> Measured:
-    library = fake_nvml.build(folder / "library") if fake_nvml.compiler() else None
+    library = fake_nvml.build(folder / "library") if c_library.compiler() else None
     notes: list[str] = []
     outcomes: dict[str, list[Outcome]] = {scenario.title: [] for scenario in SCENARIOS}
     bare_s: list[float] = []

@@ -30,8 +30,10 @@ from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import FileEntry
 from prismdbg.checkpoint import gpu
-from prismdbg.checkpoint.gpu import PART
+from prismdbg.checkpoint.gpu_holder import PROGRAM as HOLDS
+from prismdbg.checkpoint.gpu_part import PART
 from prismdbg.errors import CheckpointError, FacilityError
+from prismdbg.model.shipped import shipped
 from tests import fake_driver
 
 pytestmark = [
@@ -114,7 +116,7 @@ def test_containers_are_refused_before_anything_starts(captured: Path, driver: P
 def test_the_debugger_goes_back_to_its_own_checkpoints(captured: Path, driver: Path) -> None:
     lines = ("next 2", "print loss", "checkpoint", "next 2", "print loss", "reverse-next 2", "print loss", "quit")
     typed = "".join(f"{line}\n" for line in lines)
-    said = prismdbg("debug", captured, "--runtime", "local", typed=typed, env=environment(driver))
+    said = prismdbg("debug", captured, typed=typed, env=environment(driver))  # in the default runtime
     assert said.code == 0, said.out + said.err
     answers = [part.partition("\n") for part in said.out.split("(prismdbg) ")[1:]]
     shown = [text for line, _, text in answers if line == "print loss"]
@@ -189,17 +191,29 @@ def test_it_is_not_tried_where_the_memory_might_not_do(
         job.stop()
 
 
-def test_an_altered_capsule_names_no_other_process(captured: Path, driver: Path, tmp_path: Path) -> None:
-    copy = altered(captured, tmp_path / "copy")
-    data = b'{"pids": [1], "driver": "", "gpus": []}'
+def with_part(captured: Path, copy: Path, **part: object) -> Path:
+    """A copy whose part is another one; its manifest agrees, as if it had been captured so."""
+    altered(captured, copy)
     name = f"{layout.CHECKPOINT}/{PART}"
+    data = json.dumps(json.loads((copy / name).read_text()) | part).encode()
+    (copy / name).unlink()
     (copy / name).write_bytes(data)
-    manifest = Capsule.open(copy).manifest  # which agrees, as if it had been captured so
+    manifest = Capsule.open(copy).manifest
     files = {**manifest.files, name: FileEntry(len(data), hashlib.sha256(data).hexdigest())}
     (copy / layout.MANIFEST).write_bytes(replace(manifest, files=files).to_bytes())
+    return copy
+
+
+def test_an_altered_capsule_names_no_other_process(captured: Path, driver: Path, tmp_path: Path) -> None:
+    copy = with_part(captured, tmp_path / "copy", pids=[1])
     for command in ("replay", "verify"):
         said = prismdbg(command, copy, env=environment(driver))
         assert said.code == 3 and "names processes that are not in it" in said.out + said.err, said.out + said.err
+
+
+def test_another_driver_is_named_before_anything_starts(captured: Path, driver: Path, tmp_path: Path) -> None:
+    said = prismdbg("replay", with_part(captured, tmp_path / "copy", driver="580.1"), env=environment(driver))
+    assert said.code == 4 and "saved with NVIDIA's driver 580.1; this machine has none" in said.err
 
 
 @pytest.fixture
@@ -365,7 +379,7 @@ def test_what_the_library_opens_is_this_machines(tmp_path: Path) -> None:
     (tmp_path / "library").write_text("this machine's")
     line = ["unshare", "--pid", "--fork", "--mount", sys.executable, "-I", "-S", "-c", VIEW]
     said = subprocess.run(
-        [*line, str(gpu.program().parent), str(tmp_path)], capture_output=True, text=True, timeout=30, check=True
+        [*line, str(shipped(HOLDS).parent), str(tmp_path)], capture_output=True, text=True, timeout=30, check=True
     )
     first, second = said.stdout.splitlines()
     assert first == "this machine's, 2" and second.startswith("the rank's, "), said.stdout

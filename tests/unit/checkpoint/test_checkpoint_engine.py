@@ -16,7 +16,7 @@ from prismdbg.errors import FacilityError
 
 ROOT = Path(__file__).parents[3]
 OF_THE_ENGINE = ("prismdbg/checkpoint/", "images/starter/criu.py", "images/criu/")
-SEAM = {"engine", "choice", "bounded", "cache", "gpu"}
+SEAM = {"engine", "choice", "bounded", "cache", "gpu", "gpu_part"}
 # Why a text names the program. Names of variables, functions and modules never do.
 NAMED_IN_TEXTS = {
     "prismdbg/runtime/facilities.py": "`doctor` says which program is missing, and how to get it",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.checkpoint import gpu, gpu_facts, memory_room
+from prismdbg.checkpoint import gpu_facts, gpu_part, memory_room
 from prismdbg.checkpoint.engine import GpuPart
 from prismdbg.errors import CapsuleError, FacilityError
 
@@ -49,16 +49,16 @@ def test_a_machine_without_the_driver_has_none(tmp_path: Path, monkeypatch: pyte
     ],
 )
 def test_the_state_of_a_gpu_needs_that_gpu(of_driver: Path, part: tuple[str, tuple[str, ...]], said: str) -> None:
-    gpu.require_gpus(GpuPart(pids=(7,), driver="580.159.04", gpus=(UUID,)))
+    gpu_part.require_gpus(GpuPart(pids=(7,), driver="580.159.04", gpus=(UUID,)))
     with pytest.raises(FacilityError, match=said):
-        gpu.require_gpus(GpuPart(pids=(7,), driver=part[0], gpus=part[1]))
+        gpu_part.require_gpus(GpuPart(pids=(7,), driver=part[0], gpus=part[1]))
 
 
 def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
     part = GpuPart(pids=(7, 9), driver="580.159.04", gpus=(UUID,))
-    assert gpu.read_part(tmp_path, [7]) is None
-    gpu.save_part(tmp_path, part)
-    assert gpu.read_part(tmp_path, [7, 8, 9]) == part
+    assert gpu_part.read_part(tmp_path, [7]) is None
+    gpu_part.save_part(tmp_path, part)
+    assert gpu_part.read_part(tmp_path, [7, 8, 9]) == part
 
 
 @pytest.mark.parametrize(
@@ -80,20 +80,20 @@ def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
     ],
 )
 def test_an_altered_part_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / gpu.PART).write_text(text)
+    (tmp_path / gpu_part.PART).write_text(text)
     with pytest.raises(CapsuleError):
-        gpu.read_part(tmp_path, [1, 7])
+        gpu_part.read_part(tmp_path, [1, 7])
 
 
 def test_a_link_or_a_pipe_in_its_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("{}")
-    (tmp_path / gpu.PART).symlink_to("elsewhere")
+    (tmp_path / gpu_part.PART).symlink_to("elsewhere")
     with pytest.raises(CapsuleError):
-        gpu.read_part(tmp_path, [7])
-    (tmp_path / gpu.PART).unlink()
-    os.mkfifo(tmp_path / gpu.PART)
+        gpu_part.read_part(tmp_path, [7])
+    (tmp_path / gpu_part.PART).unlink()
+    os.mkfifo(tmp_path / gpu_part.PART)
     with pytest.raises(CapsuleError):
-        gpu.read_part(tmp_path, [7])
+        gpu_part.read_part(tmp_path, [7])
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests import fake_nvml
+from tests import c_library, fake_nvml
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("pynvml") is None, reason="nvidia-ml-py is not installed (extra telemetry)"
@@ -23,7 +23,7 @@ PROGRAM = Path(__file__).with_name("nvml_conformance.py")
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if fake_nvml.compiler() is None:
+    if c_library.compiler() is None:
         pytest.skip("no C compiler builds the library that stands in for the driver")
     return fake_nvml.build(tmp_path_factory.mktemp("nvml"))
 

@@ -97,6 +97,18 @@ def test_it_leads_to_the_incident_and_on(tmp_path: Path, size: tuple[int, int]) 
     screen_of_app(app, part, size)
 
 
+def found_at(app: PrismApp, line: int, received_by: tuple[int, ...] = ()) -> None:
+    """As if the log had this line of the program, and these ranks had received the NaN."""
+    finding = app.incident.finding
+    assert finding is not None and isinstance(finding.verdict, FirstNonfinite)
+    call = finding.verdict.call
+    known = replace(call.collective, frames=(Frame(filename="/job/train.py", line=line, name="main"),))
+    received = tuple(replace(call, rank=rank) for rank in received_by) or finding.verdict.received
+    app.incident.found(
+        replace(finding, verdict=replace(finding.verdict, call=replace(call, collective=known), received=received))
+    )
+
+
 def test_at_80_columns_the_line_of_the_program_stays(tmp_path: Path) -> None:
     """With both keys behind it, of which the second one says less."""
     capsule = run_around(tmp_path, sends=0)
@@ -104,11 +116,7 @@ def test_at_80_columns_the_line_of_the_program_stays(tmp_path: Path) -> None:
 
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await until(lambda: app.state.phase is Phase.STOPPED and app.incident.finding, pilot)
-        finding = app.incident.finding
-        assert finding is not None and isinstance(finding.verdict, FirstNonfinite)
-        call = finding.verdict.call
-        known = replace(call.collective, frames=(Frame(filename="/job/train.py", line=7, name="main"),))
-        app.incident.found(replace(finding, verdict=replace(finding.verdict, call=replace(call, collective=known))))
+        found_at(app, line=7)
         brief = " ✕ 2.2  rank 0 sent the first NaN or Inf · {}train.py:7   I show it   O {}"
         await until(lambda: shown(app) == brief.format("", "origin"), pilot)
         await resized(app, pilot, (100, 30))
@@ -135,13 +143,7 @@ def test_who_only_received_it_is_shown_beside_the_keys(tmp_path: Path, width: in
 
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await until(lambda: app.state.phase is Phase.STOPPED and app.incident.finding, pilot)
-        finding = app.incident.finding
-        assert finding is not None and isinstance(finding.verdict, FirstNonfinite)
-        call = finding.verdict.call
-        known = replace(call.collective, frames=(Frame(filename="/job/train.py", line=61, name="main"),))
-        received = tuple(replace(call, rank=rank) for rank in (0, 1, 3))
-        verdict = replace(finding.verdict, call=replace(call, collective=known), received=received)
-        app.incident.found(replace(finding, verdict=verdict))
+        found_at(app, line=61, received_by=(0, 1, 3))
         brief = " ✕ 2.2  rank 0 sent the first NaN or Inf · all_reduce · train.py:61"
         await until(lambda: shown(app) == brief + expected, pilot)
         await pilot.click(app.panes.incident, (shown(app).index("show it"), 0))

@@ -19,6 +19,7 @@ from prismdbg.errors import CheckpointError
 from prismdbg.jobs.capture import capture
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.model.moment import Moment
+from prismdbg.rank.recording_verbs import LONGEST_LEASE_S
 
 ALIVE = os.getpid()
 NO_SUCH_PID = 2**22 + 1  # beyond what Linux gives
@@ -135,7 +136,13 @@ def test_an_image_of_a_rank_that_its_lease_let_go_is_none(
         "close_log": {"step": 1, "collective": 2, "record_id": 3},
         "release": {"was_held": False},
     }
-    agent = SimpleNamespace(ask=lambda verb, **_: answers[verb], leave=lambda: None)
+    asked: dict[str, object] = {}
+
+    def ask(verb: str, **told: object) -> object:
+        asked.update(told)
+        return answers[verb]
+
+    agent = SimpleNamespace(ask=ask, leave=lambda: None)
     cost = SimpleNamespace(unrestorable=(), images_bytes=1)
 
     def dump(*_: object, **__: object) -> Callable[[], object]:
@@ -153,7 +160,26 @@ def test_an_image_of_a_rank_that_its_lease_let_go_is_none(
             capture.take_image(tmp_path / "3", images, lambda _: None)
     else:
         assert capture.take_image(tmp_path / "3", images, lambda _: None).images == images
-    assert images.exists() is not is_late
+    assert images.exists() is not is_late and asked["lease_s"] == capture.LEASE_S
+
+
+def test_a_rank_on_a_gpu_is_held_for_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its state is moved to memory before it is dumped. What it asks for must be what a rank gives."""
+    asked: dict[str, object] = {}
+
+    def ask(verb: str, **told: object) -> object:
+        asked.update(told)
+        raise CheckpointError(f"{verb} is enough", hint="")
+
+    monkeypatch.setattr(capture.choice, "find", lambda: None)
+    monkeypatch.setattr(capture, "is_used", lambda pid: pid == ALIVE)
+    monkeypatch.setattr(capture, "AgentClient", lambda _: nullcontext(SimpleNamespace(ask=ask)))
+    monkeypatch.setattr(capture, "socket_of", lambda folder: folder)
+    monkeypatch.setattr(capture, "alone_with_rank", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(capture, "read_json", lambda _: {"pid": ALIVE})
+    with pytest.raises(CheckpointError, match="park is enough"):
+        capture.take_image(tmp_path / "3", tmp_path / "images", lambda _: None)
+    assert asked["lease_s"] == capture.GPU_LEASE_S <= LONGEST_LEASE_S
 
 
 @pytest.mark.parametrize(

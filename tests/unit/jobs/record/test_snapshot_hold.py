@@ -220,9 +220,9 @@ def test_a_decision_that_never_comes_holds_logs_and_snapshots_for_a_bounded_time
     now_s = 100.0
     monkeypatch.setattr(supervisor_module.time, "monotonic", lambda: now_s)
     monkeypatch.setattr(OnlyNode, "has_to_decide", True)
-    assert watched.look(1.0) and watched.supervisor._may_need_what_was
+    assert watched.look(1.0) and watched.supervisor._may_need_the_past()
     now_s += LONGEST_S
-    assert not watched.look(1.2) and not watched.supervisor._may_need_what_was
+    assert not watched.look(1.2) and not watched.supervisor._may_need_the_past()
 
 
 def test_a_job_that_was_told_to_end_has_its_logs_shortened_again(
@@ -230,10 +230,10 @@ def test_a_job_that_was_told_to_end_has_its_logs_shortened_again(
 ) -> None:
     monkeypatch.setattr(OnlyNode, "has_to_decide", True)
     watched.look(1.0)
-    assert watched.supervisor._may_need_what_was
+    assert watched.supervisor._may_need_the_past()
     watched.supervisor._forward(signal.SIGTERM, None)
     watched.look(1.2)
-    assert not watched.supervisor._may_need_what_was
+    assert not watched.supervisor._may_need_the_past()
 
 
 @pytest.mark.parametrize("name", ["", ".new"])
