@@ -9,7 +9,8 @@ when it is made. All numbers are little-endian. A segment is a 64-byte header an
     body
 
 A record of kind END closes a segment: the next one goes on. Texts and stacks are numbered once per log and
-referred to by number; number 0 is the empty text and the empty stack.
+referred to by number; number 0 is the empty text and the empty stack. Of a log that has ended, neighbours may have
+been joined into one file, `events.00004-00011.seg`, with the number of the first in its header (`log/joining.py`).
 
 Payload files `payload.00000.seg`, ... hold raw bytes only; COMPLETE records point into them.
 """
@@ -100,6 +101,10 @@ SUMMARY = "summary.seg"  # beside the segments: `log/summary.py`
 
 def event_segment(index: int) -> str:
     return f"events.{index:05d}.seg"
+
+
+def joined_segment(first: int, last: int) -> str:
+    return f"events.{first:05d}-{last:05d}.seg"
 
 
 def payload_segment(index: int) -> str:

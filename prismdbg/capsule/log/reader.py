@@ -18,7 +18,7 @@ from prismdbg.model.collective import Collective, Group, PayloadRef
 
 DAMAGED = "record or fetch it again: the log is damaged"
 _CHUNK_BYTES = 64 << 10  # of a segment, read at once
-_SEGMENT = re.compile(r"events\.([0-9]{5,9})\.seg")
+_SEGMENT = re.compile(r"events\.([0-9]{5,9})(?:-([0-9]{5,9}))?\.seg")
 
 ATTEMPT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")  # a rank's folder: its number, and that of its attempt
 
@@ -74,7 +74,7 @@ class LogReader:
                 raise
             if newest is None:
                 newest = max((number for number, _ in event_segments(self.folder)), default=0)
-            self._segment += 1
+            self._segment = _numbers(path)[1] + 1
             self._offset = 0
         return events
 
@@ -83,7 +83,7 @@ class LogReader:
         path = self.folder / fmt.event_segment(self._segment)
         if path.exists():
             return path
-        later = [(number, there) for number, there in event_segments(self.folder) if number > self._segment]
+        later = [(number, there) for number, there in event_segments(self.folder) if number >= self._segment]
         if not later:
             return None
         self._segment, self._offset = later[0][0], 0
@@ -188,9 +188,23 @@ def read_header(header: bytes, number: int, path: Path) -> tuple[int, int, int] 
 
 
 def event_segments(folder: Path) -> list[tuple[int, Path]]:
-    """With their numbers, in order; what only looks like one is passed over."""
-    found = [(int(match[1]), path) for path in folder.glob("events.*.seg") if (match := _SEGMENT.fullmatch(path.name))]
-    return sorted(found)
+    """With their numbers, in order; what only looks like one is passed over. A joined one has the number of its first
+    part, and stands for parts that are still there."""
+    paths = [path for path in folder.glob("events.*.seg") if _SEGMENT.fullmatch(path.name)]
+    spans = {path: _numbers(path) for path in paths}
+    joined = [span for span in spans.values() if span[0] < span[1]]
+    return sorted(
+        (first, path)
+        for path, (first, last) in spans.items()
+        if first < last or not any(begin <= first <= end for begin, end in joined)
+    )
+
+
+def _numbers(path: Path) -> tuple[int, int]:
+    """Of the first and the last segment in this file."""
+    match = _SEGMENT.fullmatch(path.name)
+    assert match is not None, path
+    return int(match[1]), int(match[2] or match[1])
 
 
 def read_log(folder: Path) -> RankLog:

@@ -21,6 +21,7 @@ from prismdbg.capsule.transfer import CHUNK_BYTES, FILE_MODE, open_plain, write_
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.peak import FILE as PEAK
 from prismdbg.jobs.storage.run_folder import TELEMETRY, read_json, write_json
+from prismdbg.log.joining import join
 from prismdbg.settings.overwritten_copies import FOLDER as OVERWRITTEN
 from prismdbg.settings.rank_config import RANK_MEMORY
 from prismdbg.settings.state_folders import STATES
@@ -74,6 +75,9 @@ def publish_logs(local: LocalFolder, run: Path) -> None:
 
 def publish_all(local: LocalFolder, run: Path) -> None:
     """Everything, of ranks that have ended."""
+    for folder in _rank_folders(local):
+        with suppress(OSError, CapsuleError):  # a full disk, or a damaged log: it comes along as it is, in more files
+            join(folder)
     publish_logs(local, run)
     for folder in _rank_folders(local):
         target = run / "ranks" / folder.name
@@ -111,7 +115,7 @@ def _publish_log(folder: Path, target: Path) -> None:
     there = {path.name for _, path in event_segments(folder)}
     with suppress(FileNotFoundError):
         _publish(folder / fmt.event_segment(0), target / fmt.event_segment(0))
-    for _, path in event_segments(target):
+    for path in target.glob("events.*.seg"):  # dropped, or joined into a longer one
         if path.name not in there:
             path.unlink()
 

@@ -40,7 +40,9 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
 
 @pytest.mark.docker
 def test_killed_in_a_container_at_random_moments(tmp_path: Path, own_engine: Daemon) -> None:
-    with kills.world_of(tmp_path, SEED, in_docker=True) as world:
+    home = tmp_path / "home"  # beside the engine's own data: what names it is left over
+    home.mkdir()
+    with kills.world_of(home, SEED, in_docker=True) as world:
         for name, kill in kills.DOCKER_KILLS.items():
             print(f"killing: {name}")
             kill(world)

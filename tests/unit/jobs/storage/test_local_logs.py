@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from prismdbg.jobs.storage.inventory import remove
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, node_states
 from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_logs
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.log import joining
 from prismdbg.log.columns import read_columns
 from prismdbg.log.folding import fold
 from prismdbg.log.summary import summarize
@@ -111,6 +114,27 @@ def test_everything_of_a_rank_that_has_ended_comes_along(run: RunFolder, local: 
     assert (found / "memory" / "memory.00000.seg").read_bytes() == b"5"
     assert not (run.path / "memory" / "13.35").exists(), "of a process that is no rank"
     assert (run.states / "0" / "7" / "state.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_long_log_that_has_ended_comes_along_in_few_files(
+    run: RunFolder, local: LocalFolder, monkeypatch: pytest.MonkeyPatch, is_full: bool
+) -> None:
+    log = TinyLog(local.ranks / "0")
+    for _ in range(30):
+        issue(log, 5)
+        log.next_segment()
+    publish_logs(local, run.path)  # at an incident: it goes on
+    before = read_log(run.ranks / "0")
+    if is_full:
+        monkeypatch.setattr(joining, "put", full)
+    publish_all(local, run.path)
+    assert read_log(run.ranks / "0") == before
+    assert len(list((run.ranks / "0").glob("events.*"))) == (31 if is_full else 5)
+
+
+def full(_path: Path, _data: bytes) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_readings_of_the_node_come_along_and_what_was_dropped_goes(run: RunFolder, local: LocalFolder) -> None:

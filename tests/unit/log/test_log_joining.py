@@ -1,0 +1,108 @@
+"""A log in fewer files says what it said before, at any moment of their joining."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from test_log_folding import SEGMENT_BYTES, long_log
+from tiny_log import TinyLog
+
+from prismdbg.capsule.log.follower import LogFollower
+from prismdbg.capsule.log.reader import event_segments, read_log
+from prismdbg.log import joining
+from prismdbg.log.columns import LogColumns, read_columns
+from prismdbg.log.folding import fold, split_before
+from prismdbg.log.joining import APART, join
+from prismdbg.log.summary import preface_of_capsule, summarize
+
+PARTS = 4
+
+
+def numbers(folder: Path) -> list[int]:
+    return [number for number, _ in event_segments(folder)]
+
+
+def said(columns: LogColumns) -> object:
+    """All that columns say but where it lies."""
+    rows = [columns.record_id, columns.begun_ns, columns.ended_ns, columns.step, columns.stack]
+    return [row.tolist() for row in rows], columns.issued, columns.groups, columns.notes, columns.steps
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_it_says_what_it_said(tmp_path: Path, folded: bool) -> None:
+    long_log(tmp_path, 14, open_at=5)
+    if folded:
+        summarize(tmp_path)
+        assert fold(tmp_path, 12 * SEGMENT_BYTES)
+    whole, columns = read_log(tmp_path), read_columns(tmp_path)
+    newest, before = said(read_columns(tmp_path, 1)), numbers(tmp_path)
+    join(tmp_path, PARTS * SEGMENT_BYTES)
+    left = numbers(tmp_path)
+    assert left == [before[0], *before[1:-APART][::PARTS], *before[-APART:]]
+    assert read_log(tmp_path) == whole and said(read_columns(tmp_path)) == said(columns)
+    assert said(read_columns(tmp_path, 1)) == newest
+    for number in (*range(1, 14),):
+        began, rest = split_before(tmp_path, 4 * number)
+        assert [n for n, _ in (*began, *rest)] == left
+
+
+def test_a_capsule_of_it_has_its_slice_and_what_that_refers_to(tmp_path: Path) -> None:
+    long_log(tmp_path / "log", 14)
+    summarize(tmp_path / "log")
+    join(tmp_path / "log", PARTS * SEGMENT_BYTES)
+    before, rest = split_before(tmp_path / "log", 30)
+    (tmp_path / "slice").mkdir()
+    preface = preface_of_capsule(tmp_path / "log", before, rest[0][0])
+    (tmp_path / "slice" / "events.00000.seg").write_bytes(preface)
+    for _, path in rest:
+        shutil.copy(path, tmp_path / "slice")
+    of_all, of_slice = read_columns(tmp_path / "log"), read_columns(tmp_path / "slice")
+    assert of_slice.issued == of_all.issued and of_slice.groups == of_all.groups
+    ids = of_slice.record_id.tolist()
+    assert ids[0] <= 30 and ids == list(range(ids[0], of_all.issued))
+
+
+def test_a_reader_finds_each_record_once_whenever_it_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long_log(tmp_path, 14)
+    whole = read_log(tmp_path)
+    left = []
+    unlink = Path.unlink
+
+    def seen(path: Path, missing_ok: bool = False) -> None:
+        """A joined file and its parts are there at once, as after a kill."""
+        assert read_log(tmp_path) == whole
+        left.append(path)
+        unlink(path, missing_ok=missing_ok)
+        assert read_log(tmp_path) == whole
+
+    monkeypatch.setattr(joining.Path, "unlink", seen)
+    join(tmp_path, PARTS * SEGMENT_BYTES)
+    assert len(left) == 10
+
+
+def test_whoever_follows_goes_on_behind_what_was_joined(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path, segment_bytes=SEGMENT_BYTES)
+    follower = LogFollower(tmp_path)
+    for number in range(14):
+        log.complete(log.issue(number, 1))
+        log.next_segment()
+        if number == 4:
+            follower.poll()
+    join(tmp_path, PARTS * SEGMENT_BYTES)
+    reached = [batch.reached for batch in follower.poll()]  # type: ignore[union-attr]
+    assert reached[-1] == {("0",): 13}
+
+
+def test_what_is_damaged_or_joined_already_stays(tmp_path: Path) -> None:
+    log = long_log(tmp_path, 14)
+    path = log.folder / "events.00006.seg"
+    data = bytearray(path.read_bytes())
+    data[64:68] = (12).to_bytes(4, "little")
+    path.write_bytes(data)
+    join(tmp_path, PARTS * SEGMENT_BYTES)
+    assert numbers(tmp_path) == [0, 1, 5, 6, 7, 8, 9, 11, 12, 13]
+    files = sorted(tmp_path.iterdir())
+    join(tmp_path, PARTS * SEGMENT_BYTES)
+    assert sorted(tmp_path.iterdir()) == files
