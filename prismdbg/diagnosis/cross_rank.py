@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.log.columns import LogColumns
+from prismdbg.log.distinct import distinct
 from prismdbg.log.segment import Ints
 from prismdbg.model.frame import source_of
 
@@ -29,7 +30,7 @@ class Numbers:
 
     def of(self, column: Ints, meaning: Callable[[int], Hashable]) -> Ints:
         """`meaning` is asked once for each value that the column has."""
-        values, place = np.unique(column, return_inverse=True)
+        values, _, place = distinct(column)
         common = [self.known.setdefault(meaning(int(value)), len(self.known)) for value in values]
         return np.array(common, dtype=np.int64)[place]
 
@@ -53,7 +54,7 @@ def groups(evidence: Evidence) -> list[str]:
     """Those in which something was issued, in the order of ranks and of their logs."""
     found: dict[str, None] = {}
     for log in evidence.columns.values():
-        numbers, first = np.unique(log.group, return_index=True)
+        numbers, first, _ = distinct(log.group)
         found |= dict.fromkeys(log.texts.get(int(number), "") for number in numbers[np.argsort(first)])
     return list(found)
 
@@ -86,7 +87,7 @@ def met(evidence: Evidence, rows: Picked) -> tuple[Ints, dict[int, Ints]]:
     common: Ints | None = None
     for rank, picked in rows.items():
         seqs = evidence.columns[rank].seq[picked]
-        seqs = seqs if _is_ascending(seqs) else np.unique(seqs)
+        seqs = seqs if is_ascending(seqs) else np.unique(seqs)
         if common is None:
             common = seqs
         elif not np.array_equal(common, seqs):
@@ -99,14 +100,14 @@ def met(evidence: Evidence, rows: Picked) -> tuple[Ints, dict[int, Ints]]:
 def at_seqs(log: LogColumns, rows: Ints, seqs: Ints) -> Ints:
     """For each sequence number the row that has it: all of them must be there."""
     theirs = log.seq[rows]
-    if not _is_ascending(theirs):
+    if not is_ascending(theirs):
         order = np.argsort(theirs, kind="stable")
         rows, theirs = rows[order], theirs[order]
     found: Ints = rows[np.searchsorted(theirs, seqs, side="right") - 1]
     return found
 
 
-def _is_ascending(numbers: Ints) -> bool:
+def is_ascending(numbers: Ints) -> bool:
     """As sequence numbers are, but where a group of one name was made again: in a long log a look at that is a tenth
     of sorting them."""
     return bool((np.diff(numbers) > 0).all())

@@ -18,7 +18,7 @@ from prismdbg.diagnosis.cross_rank import is_op
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import place, rank_list
-from prismdbg.log.columns import kinds_of
+from prismdbg.log.distinct import kinds_of
 from prismdbg.log.segment import Ints
 from prismdbg.model import dtypes
 from prismdbg.model.collective import Collective, Group, TensorMeta

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.diagnosis.cross_rank import groups, met, rows_of
+from prismdbg.diagnosis.cross_rank import groups, is_ascending, met, rows_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.lateness.cause import LateCause, lines_of
 from prismdbg.diagnosis.verdict import Certainty, Verdict
@@ -140,7 +140,8 @@ def unknown_waits(evidence: Evidence, known: Mapping[str, Waits]) -> Counter[int
             told = len(known[name].seqs) if name in known else 0
             for rank, rows in rows_of(evidence, name).items():
                 log = evidence.columns[rank]
-                found[rank] += len(np.unique(log.seq[_ended(log, rows, parked)])) - told
+                seqs = log.seq[_ended(log, rows, parked)]
+                found[rank] += len(seqs if is_ascending(seqs) else np.unique(seqs)) - told
     return found
 
 

@@ -14,6 +14,7 @@ from prismdbg.diagnosis.failures import is_of_backend
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.diagnosis.stalls import Wait
 from prismdbg.log.columns import NOT_ENDED, LogColumns
+from prismdbg.log.distinct import distinct
 from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Collective, Group, State
 from prismdbg.model.ops import FOR_ALL
@@ -95,7 +96,7 @@ class _Joined:
 
 def _highest(keys: Ints, values: Ints) -> dict[int, int]:
     """By key the highest of its values."""
-    found, place = np.unique(keys, return_inverse=True)
+    found, _, place = distinct(keys)
     highest = np.full(len(found), -1, dtype=np.int64)
     np.maximum.at(highest, place, values)
     return dict(zip(found.tolist(), highest.tolist(), strict=True))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from prismdbg.capsule.log.batch import Batch, Key
-from prismdbg.log.columns import NOT_ENDED, LogColumns, kinds_of
+from prismdbg.log.columns import NOT_ENDED, LogColumns
+from prismdbg.log.distinct import kinds_of
 
 
 def whole_batch(log: LogColumns) -> Batch:
