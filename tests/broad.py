@@ -7,6 +7,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 BROAD = {
+    "test_gpu_state.py": [
+        "test_who_takes_it_is_killed_and_the_job_goes_on[15]",
+    ],
+    "test_runtime_saves.py": [
+        "test_its_place_can_be_made_anew[docker-start]",
+        "test_it_stands_where_it_was_saved_as_often_as_one_likes[docker-start]",
+        "test_it_stands_where_it_was_saved_as_often_as_one_likes[local-image]",
+    ],
+    "test_failed_collectives.py": [
+        "test_what_it_raised_is_in_the_capsule_without_secrets_and_still_the_same[python]",
+    ],
+    "test_newer_operator.py": [
+        "test_the_job_is_as_bare_and_the_call_is_noted[python]",
+    ],
+    "test_two_nodes.py": [
+        "test_telemetry_of_each_node_says_why_its_rank_was_late[none]",
+    ],
+    "test_replay_tolerance.py": [
+        "test_values_that_are_close_are_within_the_tolerance_and_never_identical[python]",
+    ],
+    "test_state_kept_for_incidents.py": [
+        "test_two_nodes_take_longer_to_agree_and_it_is_still_there[shared]",
+    ],
+    "test_gathered_state.py": [
+        "test_a_state_that_is_gathered_is_asked_of_no_rank[loader-python]",
+        "test_a_state_that_is_gathered_is_asked_of_no_rank[frozen-python]",
+        "test_a_state_that_is_gathered_is_asked_of_no_rank[fsdp1-python]",
+        "test_a_state_that_is_gathered_is_asked_of_no_rank[handled-python]",
+    ],
     "test_chain_capture.py": [
         "test_the_job_goes_on_to_the_same_end[python]",
     ],
@@ -55,6 +84,7 @@ BROAD = {
         "test_the_workers_that_a_rank_starts_are_no_ranks[forkserver]",
     ],
     "test_emulated_as_real.py": [
+        "test_the_log_is_that_of_the_real_rank[ddp-4-ranks0]",
         "test_the_log_is_that_of_the_real_rank[fsdp-tp-8-ranks1]",
         "test_the_log_is_that_of_the_real_rank[pipeline-4-ranks2]",
         "test_two_real_runs_have_the_same_peaks",
@@ -79,6 +109,7 @@ BROAD = {
         "test_a_graph_of_it_simulates_the_same[pipeline]",
     ],
     "test_seen_from_outside.py": [
+        "test_the_line_debugger_outlives_its_rank[docker]",
         "test_back_to_where_the_nan_was_born_by_lines[docker]",
         "test_back_to_where_the_nan_was_born_by_keys[docker]",
         "test_back_to_where_the_nan_was_born_by_script[local]",
@@ -106,10 +137,13 @@ BROAD = {
         "test_a_restored_rank[local]",
     ],
     "test_unseeded.py": [
+        "test_what_seeds_nothing_runs_again_as_it_ran[unseeded_shards-docker]",
         "test_what_seeds_nothing_runs_again_as_it_ran[unseeded_parallel-docker]",
         "test_what_seeds_nothing_runs_again_as_it_ran[unseeded_blocks-docker]",
     ],
     "test_faults.py": [
+        "test_a_job_that_is_started_again_more_often_than_bare_is_seen[False-restart-killed]",
+        "test_a_job_that_is_started_again_more_often_than_bare_is_seen[True-restart]",
         "test_a_job_with_faults_ends_as_bare[restart-killed]",
     ],
     "test_kills.py": [
