@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.reader import event_segments
 from prismdbg.log import segment as seg
@@ -13,6 +15,7 @@ from prismdbg.log.summary import put
 JOINED_BYTES = 32 << 20
 APART = 3  # of the newest: who asks how far a rank came reads the last two, and they are short
 _END = fmt.RECORD.pack(fmt.RECORD.size, fmt.Kind.END, 0)
+_END_WORD = np.frombuffer(_END, dtype="<u8")[0]
 
 Numbered = tuple[int, Path]
 
@@ -25,7 +28,7 @@ def join(folder: Path, most_bytes: int = JOINED_BYTES) -> None:
     """
     for group in _groups(event_segments(folder)[1:-APART], most_bytes):
         data = _joined(group)
-        if data is None:  # damaged: it stays as it is, and whoever reads it says so
+        if data is None:  # cut: it stays as it is, and whoever reads it says so
             continue
         put(folder / fmt.joined_segment(group[0][0], group[-1][0]), data)
         for _, path in group:
@@ -50,14 +53,14 @@ def _groups(segments: Sequence[Numbered], most_bytes: int) -> list[list[Numbered
 
 
 def _joined(group: Sequence[Numbered]) -> bytes | None:
-    """The records of all under the first one's header; None where one is damaged, or was not filled."""
+    """The records of all under the first one's header; None where one was not filled."""
     bodies = []
     for _, path in group:
         words = seg.read_words(path)
-        places = seg.find_records(words, path)
-        if places.damage is not None or not places.closed:
+        end = _end(words)
+        if end is None:
             return None
-        bodies.append(words[fmt.HEADER.size // seg.SLOT_BYTES : _end(words, places)].tobytes())
+        bodies.append(words[fmt.HEADER.size // seg.SLOT_BYTES : end].tobytes())
     with group[0][1].open("rb") as file:
         magic, version, number, rank, pid, wall_ns, monotonic_ns, _ = fmt.HEADER.unpack(file.read(fmt.HEADER.size))
     size_bytes = fmt.HEADER.size + sum(map(len, bodies)) + len(_END)
@@ -65,11 +68,8 @@ def _joined(group: Sequence[Numbered]) -> bytes | None:
     return b"".join([header, *bodies, _END])
 
 
-def _end(words: seg.Words, places: seg.Places) -> int:
-    """The slot after the last record but END."""
-    slots = [int(some[-1]) for some in (places.issues, places.completions, places.waits) if len(some)]
-    slots += [slot for _, slot in places.others[-1:]]
-    last = max(slots, default=None)
-    if last is None:
-        return fmt.HEADER.size // seg.SLOT_BYTES
-    return last + (int(words[last]) & 0xFFFFFFFF) // seg.SLOT_BYTES
+def _end(words: seg.Words) -> int | None:
+    """The slot of END. Behind it there are only zeros, so no record is walked over."""
+    written = np.flatnonzero(words)
+    last = int(written[-1]) if len(written) else 0
+    return last if last * seg.SLOT_BYTES >= fmt.HEADER.size and words[last] == _END_WORD else None

@@ -11,7 +11,6 @@ from tiny_log import TinyLog
 
 from prismdbg.capsule.log.follower import LogFollower
 from prismdbg.capsule.log.reader import event_segments, read_log
-from prismdbg.log import joining
 from prismdbg.log.columns import LogColumns, read_columns
 from prismdbg.log.folding import fold, split_before
 from prismdbg.log.joining import APART, join
@@ -77,7 +76,7 @@ def test_a_reader_finds_each_record_once_whenever_it_looks(tmp_path: Path, monke
         unlink(path, missing_ok=missing_ok)
         assert read_log(tmp_path) == whole
 
-    monkeypatch.setattr(joining.Path, "unlink", seen)
+    monkeypatch.setattr(Path, "unlink", seen)
     join(tmp_path, PARTS * SEGMENT_BYTES)
     assert len(left) == 10
 
@@ -95,14 +94,25 @@ def test_whoever_follows_goes_on_behind_what_was_joined(tmp_path: Path) -> None:
     assert reached[-1] == {("0",): 13}
 
 
-def test_what_is_damaged_or_joined_already_stays(tmp_path: Path) -> None:
+def test_what_was_cut_or_joined_already_stays(tmp_path: Path) -> None:
     log = long_log(tmp_path, 14)
     path = log.folder / "events.00006.seg"
-    data = bytearray(path.read_bytes())
-    data[64:68] = (12).to_bytes(4, "little")
-    path.write_bytes(data)
+    path.write_bytes(path.read_bytes()[:200])
     join(tmp_path, PARTS * SEGMENT_BYTES)
     assert numbers(tmp_path) == [0, 1, 5, 6, 7, 8, 9, 11, 12, 13]
     files = sorted(tmp_path.iterdir())
     join(tmp_path, PARTS * SEGMENT_BYTES)
     assert sorted(tmp_path.iterdir()) == files
+
+
+def test_damage_is_told_where_it_was(tmp_path: Path) -> None:
+    log = long_log(tmp_path, 14)
+    path = log.folder / "events.00006.seg"
+    data = bytearray(path.read_bytes())
+    data[64:68] = (12).to_bytes(4, "little")
+    path.write_bytes(data)
+    before = read_columns(tmp_path)
+    join(tmp_path, PARTS * SEGMENT_BYTES)
+    after = read_columns(tmp_path)
+    assert after.damage is not None and before.damage is not None and "of 12 bytes" in str(after.damage)
+    assert after.record_id.tolist() == before.record_id.tolist()
