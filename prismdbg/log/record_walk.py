@@ -6,8 +6,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.capsule.log import format as fmt
-
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
 
@@ -15,10 +13,10 @@ LANES = 512
 LEAST_WORDS = 1 << 14  # below that, walking one by one is as quick
 _ROUNDS = 8
 _AHEAD = 96  # words in which a lane looks for its first record
-_MOST_BYTES = 1 << 16
-_FIRST_KIND = int(fmt.Kind.TEXT)  # of an Enum, numpy asks for attributes with each comparison
-_BEYOND_KINDS = 64  # a newer writer's kinds are walked over, too
+_MOST_BYTES = (1 << 17) - 8
+_MOST_KIND = (1 << 6) - 1  # a newer writer's kinds are walked over, too
 _SIZE = np.uint64(0xFFFFFFFF)
+_ELSEWHERE = ~np.uint64(_MOST_KIND << 32 | _MOST_BYTES)  # where the head of a record has zeros
 
 
 def walk(words: Words, first: int) -> tuple[Ints, int]:
@@ -60,9 +58,8 @@ def _starts(words: Words, first: int) -> Ints:
 
 
 def _looks_right(head: Words) -> NDArray[np.bool_]:
-    size, kind, rest = head & _SIZE, (head >> np.uint64(32)) & np.uint64(0xFFFF), head >> np.uint64(48)
-    sized = (size >= fmt.RECORD.size) & (size <= _MOST_BYTES) & (size & np.uint64(7) == 0)
-    right: NDArray[np.bool_] = sized & (kind >= _FIRST_KIND) & (kind < _BEYOND_KINDS) & (rest == 0)
+    """A size that is a multiple of 8 and not large, a kind, and zeros: few operations, for this is what a walk costs."""
+    right: NDArray[np.bool_] = (head & _ELSEWHERE == 0) & (head & _SIZE != 0) & (head > _SIZE)
     return right
 
 
