@@ -58,7 +58,7 @@ def _starts(words: Words, first: int) -> Ints:
 
 
 def _looks_right(head: Words) -> NDArray[np.bool_]:
-    """A size that is a multiple of 8 and not large, a kind, and zeros: few operations, for this is what a walk costs."""
+    """A size that is a multiple of 8 and not large, a kind, zeros. Few operations: they are what a walk costs."""
     right: NDArray[np.bool_] = (head & _ELSEWHERE == 0) & (head & _SIZE != 0) & (head > _SIZE)
     return right
 

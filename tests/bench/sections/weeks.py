@@ -11,13 +11,27 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import psutil
+
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.errors import NotReplayable
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
 from prismdbg.jobs.record.incidents import DEFAULT_TRIGGERS, parse_triggers
 from prismdbg.jobs.record.supervisor import POLL_S, Policy, Supervisor
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
-from tests.bench.jobs import PROGRAMS, READY_BOUND_S, ROOT, BenchError, prismdbg, run, started, torchrun, wait_for
+from tests.bench.jobs import (
+    JOB_BOUND_S,
+    PROGRAMS,
+    READY_BOUND_S,
+    ROOT,
+    BenchError,
+    prismdbg,
+    remove_run,
+    run,
+    started,
+    torchrun,
+    wait_for,
+)
 from tests.bench.long_run import PER_STEP, STEPS_PER_SEGMENT, LongRun
 from tests.bench.settings import Settings
 from tests.bench.table import Measured, Row
@@ -35,6 +49,9 @@ pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.P
 _, status, used = os.wait4(pid, 0)
 print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss)
 """
+FAST_JOB = 300_000  # collectives of a job that issues as fast as it can
+FEW = 10_000  # collectives of a young job
+GROWN_GOAL_MIB = 8.0
 RATES = {200: 1.0, 10_000: None}  # collectives per second and rank; goals in percent of a processor
 
 
@@ -49,9 +66,12 @@ def measure(settings: Settings, folder: Path) -> Measured:
     for command, goal in COMMANDS.items():
         rows += _read([command, str(old)], f"`{command}`, {what}", goal, settings)
     rows.append(_captured({old: settings.long_log, young: few}, what, settings))
+    rows.append(_captured_live(settings, folder))
     capsule = next(old.parent.glob("old-capsule*"))
     rows += _read(["open", str(capsule)], f"`open` of a capsule to a pipe, {what}", 2.0, settings)
+    rows += _read(["open", str(old)], f"`open` of the RUN to a pipe, {what}", 2.0, settings)
     rows += [_followed(rate, goal, folder, settings) for rate, goal in RATES.items()]
+    rows.append(_grown(folder, settings))
     return Measured(
         rows=rows,
         notes=[
@@ -62,8 +82,8 @@ def measure(settings: Settings, folder: Path) -> Measured:
 
 
 def _returned(settings: Settings, folder: Path) -> Row:
-    count, values = settings.long_log // 5, []
-    for number in range(settings.cold_starts):
+    count, values = min(settings.long_log // 5, FAST_JOB), []
+    for number in range(settings.job_rounds):
         line = shlex.join(torchrun(1, PROGRAMS / "many_collectives.py", count))
         job = ["sh", "-c", f"{line}; date +left\\ %s.%N"]
         said = run(prismdbg("record", "-o", folder / f"returned-{number}", "--", *job), folder / "returned.txt")
@@ -75,8 +95,8 @@ def _returned(settings: Settings, folder: Path) -> Row:
 
 def _seen(settings: Settings, folder: Path) -> Row:
     """A rank that sends NaN and goes on as fast as before; an incident settles for a second before it is told."""
-    count, values = settings.long_log // 5, []
-    for number in range(settings.cold_starts):
+    count, values = min(settings.long_log // 5, FAST_JOB), []
+    for number in range(settings.job_rounds):
         path, output = folder / f"seen-{number}", folder / f"seen-{number}.txt"
         job = torchrun(1, PROGRAMS / "many_collectives.py", 4 * count, count)
         with started(prismdbg("record", "-o", path, "--", *job), output):
@@ -121,6 +141,46 @@ def _captured(runs: Mapping[Path, int], what: str, settings: Settings) -> Row:
         digits=3,
         goal=1.1,
     )
+
+
+def _captured_live(settings: Settings, folder: Path) -> Row:
+    """`prismdbg capture` of a real rank, from its start to its end, with park and dump."""
+    few, many = FEW, settings.long_log // PER_STEP * PER_STEP
+    path, output = folder / "live", folder / "live.txt"
+
+    def reached(count: int) -> bool:
+        return f"at {count}\n" in output.read_text()
+
+    def captures() -> list[float]:
+        return [_capture_s(path, folder / "live-capsule") for _ in range(settings.captures)]
+
+    job = torchrun(1, PROGRAMS / "long_job.py", folder, few, many)
+    try:
+        with started(prismdbg("record", "-o", path, "--", *job), output):
+            wait_for(lambda: reached(few), READY_BOUND_S, f"{few:,} collectives")
+            young = captures()
+            (folder / "go").touch()
+            wait_for(lambda: reached(many), JOB_BOUND_S, f"{many:,} collectives")
+            old = captures()
+    finally:
+        remove_run(path)
+    return Row(
+        what=f"`capture` of a live rank after {many:,} collectives, all of it",
+        against=f"after {few:,}",
+        values=old,
+        ratios=[after / before for after, before in zip(old, young, strict=True)],
+        unit="s",
+        digits=2,
+        goal=1.1,
+    )
+
+
+def _capture_s(path: Path, capsule: Path) -> float:
+    began = time.monotonic()
+    run(prismdbg("capture", path, "--rank", 0, "--window", 1, "-o", capsule), capsule.with_suffix(".txt"))
+    took_s = time.monotonic() - began
+    shutil.rmtree(capsule)
+    return took_s
 
 
 def _seconds(action: Callable[[], None]) -> float:
@@ -170,4 +230,25 @@ def _followed(rate: int, goal: float | None, folder: Path, settings: Settings) -
         unit="%",
         goal=goal,
         digits=2,
+    )
+
+
+def _grown(folder: Path, settings: Settings) -> Row:
+    """What the supervisor keeps of a whole job, above what it kept after the first tenth."""
+    steps_per_look = 50
+    long_run = LongRun(folder / "grown", 2, pid=os.getpid())
+    policy = Policy(triggers=parse_triggers(DEFAULT_TRIGGERS), log_bytes=LOG_BYTES // 16)
+    used_mib = []
+    with subprocess.Popen([sys.executable, "-c", ""]) as job:
+        supervisor = Supervisor(long_run.run, policy, job, lambda _: None)
+        for number, _ in enumerate(long_run.grow(settings.long_log // PER_STEP, 1)):
+            if number % steps_per_look == 0:
+                supervisor._look(False)
+                used_mib.append(psutil.Process().memory_info().rss / (1 << 20))
+    return Row(
+        what=f"the supervisor's memory: what {settings.long_log:,} collectives of 2 ranks add to the first tenth",
+        values=[used_mib[-1] - used_mib[len(used_mib) // 10]],
+        unit="MiB",
+        goal=GROWN_GOAL_MIB,
+        digits=1,
     )
