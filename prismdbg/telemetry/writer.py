@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import sys
 import time
@@ -108,10 +109,12 @@ class TelemetryWriter:
 
     def _values_record(self) -> bytes:
         columns = []
+        packed: dict[tuple[int, ...], bytes] = {}  # times: most sensors are read at the same ones
         for sensor, values in self._values.items():
-            columns.append(fmt.COLUMN.pack(self._numbers[sensor], len(values)))
-            columns.append(_differences(self._times[sensor]))
-            columns.append(_differences(values))
+            times = tuple(self._times[sensor])
+            if times not in packed:
+                packed[times] = _differences(self._times[sensor])
+            columns += (fmt.COLUMN.pack(self._numbers[sensor], len(values)), packed[times], _differences(values))
         raw = b"".join(columns)
         return _record(Record.VALUES, fmt.UNPACKED.pack(len(raw)) + zlib.compress(raw, _LEVEL))
 
@@ -134,8 +137,11 @@ def about(period_ns: int) -> dict[str, Any]:
 
 def _differences(values: list[int]) -> bytes:
     """Modulo 2 to the 64, as the reader adds them up."""
-    steps = (after - before for before, after in zip([0, *values], values, strict=False))
-    column = array("q", ((step + _HALF) % (2 * _HALF) - _HALF for step in steps))
+    steps = list(map(operator.sub, values, [0, *values]))
+    try:
+        column = array("q", steps)
+    except OverflowError:
+        column = array("q", ((step + _HALF) % (2 * _HALF) - _HALF for step in steps))
     if sys.byteorder == "big":
         column.byteswap()
     return column.tobytes()
