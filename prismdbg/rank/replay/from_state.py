@@ -43,6 +43,7 @@ def begin_prologue(config: RankConfig, folder: Path) -> None:
     kernels.install(prologue)
     unknown_ops.install(unknown_ops.refuse)
     os.register_at_fork(after_in_child=lambda: kernels.install(None))
+    COUNTER.listen(restorer.on_step)
     restore_point.answer_with(restorer.reached, recorded=restorer.recorded, step=snapshot.step)
 
 
@@ -53,6 +54,15 @@ class _Restorer:
         self._snapshot = snapshot
         self._prologue = prologue
         self._done = False
+        self._pid = os.getpid()
+
+    def on_step(self, *_: Any) -> None:
+        """Refuses a step before the restore point: a recorded program would get no snapshot, an edited one no state."""
+        if not self._done and os.getpid() == self._pid:
+            raise UsageError(
+                "the program did not call prismdbg.restore_point before its first step",
+                hint="keep the call in the edited program (--source), before its loop",
+            )
 
     def reached(self, objects: restore_point.Registered) -> int | None:
         """Holds the program in its call of `restore_point` until a client resumes it."""
