@@ -135,13 +135,13 @@ def test_a_state_that_was_made_to_mislead_ends_the_replay(
 
 def test_what_was_not_registered_shows_and_is_named(tmp_path: Path) -> None:
     made = recorded_by_command_line(
-        job("--unregistered", "schedule"), tmp_path / "run", "--state-every", "4", env=HOOKS
+        job("--unregistered", "schedule", "--ahead"), tmp_path / "run", "--state-every", "4", env=HOOKS
     )
     capsule = captured(made, 1, tmp_path, "--window", 4)  # from step 8, where the schedule is between two changes
     said = prismdbg("replay", capsule, "--runtime", "local")
     assert said.code == 5, said.out + said.err
     assert "sends other values than it did" in said.out
-    assert "possible: state that was not registered: schedule (StepLR)" in said.out
+    assert "possible: state that was not registered: schedule (StepLR), data (Tensor)" in said.out
 
 
 @pytest.fixture(scope="module")
