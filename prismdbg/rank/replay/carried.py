@@ -1,10 +1,11 @@
-"""Variables that a training loop carries from one step to the next: a batch that it drew ahead, a count."""
+"""Variables that a training loop carries from one step to the next: a batch drawn ahead, a count, an iterator."""
 
 from __future__ import annotations
 
 import dis
+import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
@@ -20,11 +21,15 @@ _LOOKED_AT = 100  # of the items of a list
 class CarriedVariables:
     """Those of the frame that calls `restore_point`, which had a value before the training state was loaded."""
 
-    def __init__(self, frame: FrameType | None) -> None:
+    def __init__(self, frame: FrameType | None, registered: Iterable[Any] = ()) -> None:
         self._frame = frame
-        names = _read_and_assigned(frame) if frame is not None else []
-        values = _values(frame, names)
-        self._before = {name: id(value) for name, value in values.items() if _is_data(value)}
+        loads = {id(thing) for thing in registered}  # in place
+        used = _used(frame) if frame is not None else {}
+        self._before = {
+            name: id(value)
+            for name, value in _values(frame, used).items()
+            if id(value) not in loads and (_is_iterator(value) or (used[name] and _is_data(value)))
+        }
 
     def not_loaded(self) -> list[str]:
         """`X (Tensor)`: variables that still have the value from before, so no registered object has loaded them."""
@@ -32,7 +37,7 @@ class CarriedVariables:
         return [f"{name} ({type(v).__name__})" for name, v in values.items() if id(v) == self._before[name]]
 
 
-def _values(frame: FrameType | None, names: Mapping[str, int] | list[str]) -> dict[str, Any]:
+def _values(frame: FrameType | None, names: Iterable[str]) -> dict[str, Any]:
     if frame is None:
         return {}
     own = locals_of(frame)
@@ -47,8 +52,14 @@ def _is_data(value: Any) -> bool:
     return isinstance(value, torch.Tensor | int | float)
 
 
-def _read_and_assigned(frame: FrameType) -> list[str]:
-    """Names that the code after the call reads, and assigns only later, as a loop does with what it carries."""
+def _is_iterator(value: Any) -> bool:
+    """Whether it knows how far it is, apart from an open file."""
+    return hasattr(type(value), "__next__") and not isinstance(value, io.IOBase)
+
+
+def _used(frame: FrameType) -> dict[str, bool]:
+    """Names that the code after the call reads, and whether it assigns them only later, as a loop does with what it
+    carries."""
     read: set[str] = set()
     assigned: dict[str, bool] = {}  # whether it was read before, and is not what gets the step that the call gives
     for is_read, name, line in _uses(frame.f_code, frame.f_lasti):
@@ -56,7 +67,7 @@ def _read_and_assigned(frame: FrameType) -> list[str]:
             read.add(name)
         else:
             assigned.setdefault(name, name in read and line > frame.f_lineno)
-    return [name for name, is_carried in assigned.items() if is_carried]
+    return {name: assigned.get(name, False) for name in sorted(read)}
 
 
 def _uses(code: CodeType, after: int) -> Iterator[tuple[bool, str, int]]:

@@ -71,7 +71,7 @@ class _Restorer:
             return None
         self._done = True
         self._require_same(objects)
-        snapshot, carried = self._snapshot, CarriedVariables(_caller())
+        snapshot, carried = self._snapshot, CarriedVariables(_caller(), objects.values())
         with ours(), torch.no_grad():
             self._load(objects)
         _order_buckets(objects, snapshot, self._prologue)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import IO
 
 import torch
 
@@ -62,6 +65,28 @@ def of_globals(restore_point: Callable[[], int]) -> None:
     global X, Y
     for _ in range(restore_point(), 9):
         X, Y = Y, X
+
+
+class Endless:
+    """A loader that is its own iterator."""
+
+    def __next__(self) -> int:
+        return 0
+
+
+def test_an_iterator_that_was_made_before_is_named_and_a_registered_one_is_not() -> None:
+    """A loader that gets its place later begins from it only in a new iterator."""
+    batches, loader, unused = iter([1, 2]), Endless(), iter([3])
+    told: list[str] = []
+
+    def loop(log: IO[str]) -> None:
+        mine, own, _ = batches, loader, unused
+        told.extend(CarriedVariables(sys._getframe(), [loader]).not_loaded())
+        log.write(f"{next(mine)} {next(own)}")
+
+    with Path(os.devnull).open("w") as log:
+        loop(log)
+    assert told == ["mine (list_iterator)"]
 
 
 def test_a_frame_without_a_loop_and_no_frame_have_none() -> None:
