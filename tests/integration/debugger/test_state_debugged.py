@@ -20,7 +20,7 @@ pytestmark = pytest.mark.job
 
 PROGRAM = Path(__file__).parent.parent / "programs" / "stateful_mlp.py"
 LOOKED_AT = ("out", "model.module[0].weight", "optimizer.state", "schedule.last_epoch")
-STARTED = "local: starting the program, which loads the state snapshot at its restore point"
+STARTED = "starting the program, which loads the state snapshot at its restore point"
 CHECKS = """
 time_limit: 300
 expect:
@@ -63,14 +63,14 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return live.capsules[0]
 
 
-def walk(one: Seat) -> None:
-    """Forwards, then back and forth: each place has the bits it had, wherever it is come from."""
+def walk(one: Seat, *back: tuple[str, int]) -> None:
+    """Forwards, then `back` and forth: each place has the bits it had, wherever it is come from."""
     first: dict[str, tuple[str, ...]] = {}
     for _ in range(4):
         moment = one.at("next")
         first[moment] = one.bits()
     places = list(first)
-    for line, place in [("rn", 2), ("rn 2", 0), ("next 3", 3), (f"goto {places[1]}", 1)]:
+    for line, place in [*back, (f"goto {places[1]}", 1)]:
         assert one.at(line) == places[place], line
         assert one.bits() == first[places[place]], line
     one.debugger.do("restart")
@@ -80,19 +80,20 @@ def walk(one: Seat) -> None:
 
 
 @pytest.mark.criu
-def test_it_goes_back_by_checkpoints_of_the_replay(failed: Path) -> None:
-    with seat(failed, "local", spacing_s=0.0, looked_at=LOOKED_AT) as one:
-        walk(one)
+@pytest.mark.parametrize("runtime", ["local", pytest.param("docker", marks=pytest.mark.docker)])
+def test_it_goes_back_by_checkpoints_of_the_replay(failed: Path, runtime: str) -> None:
+    with seat(failed, runtime, spacing_s=0.0, looked_at=LOOKED_AT) as one:
+        walk(one, ("rn", 2), ("rn 2", 0), ("next 3", 3))
         assert len(one.travel.checkpoints) > 1
         assert one.at("continue") == "10.1"
         assert [notice.kind for notice in one.told if isinstance(notice, notices.ProgramRaised)] == ["ValueError"]
-        assert one.spoken.count(STARTED) == 1
+        assert one.spoken.count(f"{runtime}: {STARTED}") == 1
 
 
 def test_without_criu_it_goes_back_by_starting_again(failed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRISMDBG_CRIU", "/nowhere")
     with seat(failed, "local", spacing_s=0.0, looked_at=LOOKED_AT) as one:
-        walk(one)
+        walk(one, ("rn", 2))
         assert "/nowhere" in one.travel.why_no_checkpoints and len(one.travel.checkpoints) == 1
 
 
