@@ -45,6 +45,7 @@ def tell_what_a_step_rests_on(batch):
     dist.all_reduce(total(optimizer.param_groups[0]["lr"]))  # the schedule
     dist.all_reduce(sum(map(total, model.parameters())))  # the weights
     dist.all_reduce(sum(map(total, moments), torch.zeros(()).double()))  # the optimizer
+    dist.all_reduce(total(place.epoch))  # a count of the loop
 
 
 dist.init_process_group("gloo")
