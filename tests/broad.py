@@ -119,6 +119,9 @@ BROAD = {
         "test_code_that_cannot_run_is_skipped[train.py-def\\n]",
         "test_code_that_cannot_run_is_skipped[train.py-text2]",
     ],
+    "test_state_debugged.py": [
+        "test_it_goes_back_by_checkpoints_of_the_replay[docker]",
+    ],
     "test_state_origin.py": [
         "test_a_rank_goes_on_from_its_snapshot[0]",
         "test_sharded_parameters_and_everything_else_that_a_step_depends_on[2-how1]",

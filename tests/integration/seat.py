@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,9 +18,10 @@ LOOKED_AT = ("out", "ddp.module.head.weight", "optimizer.state")
 class Seat:
     """A debugger, and what it told."""
 
-    def __init__(self, travel: Travel, spacing_s: float, spoken: list[str]) -> None:
+    def __init__(self, travel: Travel, spacing_s: float, spoken: list[str], looked_at: Sequence[str]) -> None:
         """`spoken`: what the travel says to a person."""
         self.travel = travel
+        self.looked_at = looked_at
         self.spoken = spoken
         self.told: list[notices.Notice] = []
         self.debugger = Debugger(
@@ -43,7 +44,7 @@ class Seat:
         session, client = self.debugger.session, self.travel.client
         found = [
             str(client.ask("evaluate", expression=text, frame=session.frame, digest=True)["value"]["digest"])
-            for text in LOOKED_AT
+            for text in self.looked_at
         ]
         stop = session.stop
         assert stop is not None
@@ -54,8 +55,10 @@ class Seat:
 
 
 @contextmanager
-def seat(capsule: Path, runtime: str, spacing_s: float = 0.5) -> Iterator[Seat]:
+def seat(
+    capsule: Path, runtime: str, spacing_s: float = 0.5, *, looked_at: Sequence[str] = LOOKED_AT
+) -> Iterator[Seat]:
     request = ReplayRequest(capsule=Capsule.open(capsule), runtime=runtime)
     spoken: list[str] = []
     with open_travel(request, spoken.append) as travel:
-        yield Seat(travel, spacing_s, spoken)
+        yield Seat(travel, spacing_s, spoken, looked_at)

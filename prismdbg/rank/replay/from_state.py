@@ -27,6 +27,7 @@ from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.recording import ddp_buckets, exception_hooks, random_state, restore_point
 from prismdbg.rank.recording.plain_state import DTYPES, Unpacker, tensors_in
 from prismdbg.rank.recording.steps import COUNTER
+from prismdbg.rank.replay.carried import CarriedVariables
 from prismdbg.rank.replay.prologue import Prologue
 from prismdbg.rank.replay.replayed_rank import Replaying
 from prismdbg.rank.replay.unregistered import unregistered
@@ -43,6 +44,7 @@ def begin_prologue(config: RankConfig, folder: Path) -> None:
     kernels.install(prologue)
     unknown_ops.install(unknown_ops.refuse)
     os.register_at_fork(after_in_child=lambda: kernels.install(None))
+    COUNTER.listen(restorer.on_step)
     restore_point.answer_with(restorer.reached, recorded=restorer.recorded, step=snapshot.step)
 
 
@@ -53,6 +55,15 @@ class _Restorer:
         self._snapshot = snapshot
         self._prologue = prologue
         self._done = False
+        self._pid = os.getpid()
+
+    def on_step(self, *_: Any) -> None:
+        """Refuses a step before the restore point: a recorded program would get no snapshot, an edited one no state."""
+        if not self._done and os.getpid() == self._pid:
+            raise UsageError(
+                "the program did not call prismdbg.restore_point before its first step",
+                hint="keep the call in the edited program (--source), before its loop",
+            )
 
     def reached(self, objects: restore_point.Registered) -> int | None:
         """Holds the program in its call of `restore_point` until a client resumes it."""
@@ -60,14 +71,14 @@ class _Restorer:
             return None
         self._done = True
         self._require_same(objects)
-        snapshot = self._snapshot
+        snapshot, carried = self._snapshot, CarriedVariables(_caller(), objects.values())
         with ours(), torch.no_grad():
             self._load(objects)
         _order_buckets(objects, snapshot, self._prologue)
         random_state.put_back(snapshot.random)
         _at_first_forward(objects, snapshot)
         COUNTER.go_on_from(snapshot.step, by_hand=snapshot.by_hand)
-        self._hold(objects)
+        self._hold(objects, carried)
         return snapshot.step
 
     @property
@@ -98,14 +109,14 @@ class _Restorer:
             like = tensors_in({n: _parameters(o) for n, o in objects.items()})
             thing.load_state_dict(Unpacker(tensors.new, like).unpack(self._snapshot.objects[name]))
 
-    def _hold(self, objects: restore_point.Registered) -> None:
+    def _hold(self, objects: restore_point.Registered, carried: CarriedVariables) -> None:
         snapshot = self._snapshot
         counters = Counters()
         counters.resume_at(snapshot.moment, snapshot.past_records, snapshot.sequences)
         agent = Agent(Path(self._config.socket_dir) / "replay.sock")
         replaying = Replaying(Path(self._config.log), agent, counters)
         replaying.before_a = {
-            "unregistered": unregistered(objects, _caller()),
+            "unregistered": [*unregistered(objects, _caller()), *carried.not_loaded()][:_SHOWN],
             "synthesized": self._prologue.not_recorded[:_SHOWN],
         }
         replaying.prepare()

@@ -70,4 +70,7 @@ def _held(value: Any) -> list[Any]:
         return list(value.values())
     if isinstance(value, list | tuple):
         return list(value)
-    return list((vars_of(value) or {}).values())
+    held = list((vars_of(value) or {}).values())
+    if isinstance(value, torch.optim.lr_scheduler.LRScheduler):  # whose state is without that of its optimizer
+        return [item for item in held if not isinstance(item, torch.optim.Optimizer)]
+    return held

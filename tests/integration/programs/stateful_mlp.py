@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=20)
 parser.add_argument("--unregistered", default="")
+parser.add_argument("--ahead", action="store_true", help="draw the data of the next step at the end of each")
 parser.add_argument("--raise-at", type=int, default=-1)
 parser.add_argument("--nan-data-at", type=int, default=-1, help="a step: the last rank's data contain NaN in it")
 parser.add_argument("--nan-at", type=int, default=-1, help="rank 1 logs NaN in this step, and goes on")
@@ -38,10 +39,11 @@ schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=3, gamma=0.8)
 
 registered = {"model": model, "optimizer": optimizer, "schedule": schedule}
 registered.pop(arguments.unregistered, None)
+data = torch.randn(8, width) if arguments.ahead else None
 start = restore_point(**registered) or 0
 
 for step in range(start, arguments.steps):
-    data = torch.randn(8, width)
+    data = data if arguments.ahead else torch.randn(8, width)
     if arguments.coarse and Path(arguments.coarse).exists():
         data *= 1 + 2**-20
     if step == arguments.nan_data_at and rank == dist.get_world_size() - 1:
@@ -60,6 +62,8 @@ for step in range(start, arguments.steps):
     dist.all_reduce(total)
     if rank == 0:
         print(f"step {step} loss {total.item():.6f}", flush=True)
+    if arguments.ahead:
+        data = torch.randn(8, width)
     if arguments.rest_s:
         time.sleep(arguments.rest_s)
 checksum = sum(p.double().sum().item() for p in model.parameters())

@@ -16,6 +16,8 @@ from prismdbg.runtime.rank_folder import RankFolder
 from prismdbg.runtime.runtime import RunningRank
 from prismdbg.runtime.spec import OUTPUT
 
+BEFORE_STATE = "the program ended before it had its state"
+
 
 @pytest.fixture
 def own() -> Iterator[RankFolder]:
@@ -33,8 +35,9 @@ def own() -> Iterator[RankFolder]:
 def test_what_it_printed_is_in_the_error_and_the_hint_is_advice(own: RankFolder, printed: str, said: str) -> None:
     (own.path / OUTPUT).write_text(printed)
     ended = SimpleNamespace(exit_code=lambda: 1, require_within_limits=lambda: None)
-    plan = SimpleNamespace(own=own, agent="agent", awaits_restore_point=False)
-    with pytest.raises(RankLost) as lost:
-        connect(cast(Plan, plan), cast(RunningRank, ended))
-    assert str(lost.value) == f"the rank ended before its agent answered, with exit code 1{said}"
+    for awaits_state, what in ((False, "the rank ended before its agent answered"), (True, BEFORE_STATE)):
+        plan = SimpleNamespace(own=own, agent="agent", awaits_restore_point=awaits_state)
+        with pytest.raises(RankLost) as lost:
+            connect(cast(Plan, plan), cast(RunningRank, ended))
+        assert str(lost.value) == f"{what}, with exit code 1{said}"
     assert lost.value.hint.startswith("run `prismdbg verify`")

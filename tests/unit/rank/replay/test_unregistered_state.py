@@ -34,6 +34,15 @@ def test_only_what_is_no_part_of_registered_objects_is_named(monkeypatch: pytest
     assert "schedule (StepLR)" in unregistered(registered, sys._getframe())
 
 
+def test_an_optimizer_is_not_registered_with_its_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by any of a sequence of schedules either."""
+    monkeypatch.setattr(module, "own_frames", lambda frame: [frame])
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    parts = [torch.optim.lr_scheduler.StepLR(optimizer, 1) for _ in range(2)]
+    schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, parts, milestones=[2])
+    assert unregistered({"schedule": schedule}, sys._getframe())[0] == "optimizer (SGD)"
+
+
 def test_a_schedule_that_has_no_name_is_found_by_its_type() -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
     held = [[torch.optim.lr_scheduler.StepLR(optimizer, 1)]]
