@@ -11,6 +11,7 @@ from played import PlayedRank, live_over, resized, screen_of, screen_of_app, sma
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import Said, StateChanged
 from prismdbg_tui.session.views import Phase, State
+from shown import told
 from textual.pilot import Pilot
 
 from prismdbg.model.moment import Moment
@@ -144,18 +145,45 @@ def test_what_a_search_found_is_told_where_it_came_to(tmp_path: Path) -> None:
     screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
 
 
-def test_the_last_error_stays_until_something_else_is_asked_for(tmp_path: Path) -> None:
+def test_the_last_error_stays_until_something_else_could_be_done(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await until(lambda: app.state.phase is Phase.STOPPED, pilot)
         await pilot.press("colon", *"unwatch 3", "enter", "escape")
         await until(lambda: status(app) == "✕ no watch expression number 3", pilot)
-        await pilot.press("g", "G")
         await resized(app, pilot, (80, 24))
-        await until(lambda: status(app) == "✕ no watch expression number 3", pilot)
+        app.act("next_hit")
+        await until(lambda: any("no matches" in note for note in told(app)), pilot)
+        assert status(app) == "✕ no watch expression number 3", "that could not be done either"
         await pilot.press("n")
         await until(lambda: status(app) == "stopped at 0.1", pilot)
 
     screen_of(part, tmp_path, PlayedRank([stopped("0.1", 2)]))
+
+
+@pytest.mark.parametrize("key", ["d", "G", "down", "2", "y", "l"])
+def test_an_error_goes_with_the_next_key_that_succeeds(tmp_path: Path, key: str) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("n")
+        await until(lambda: status(app) == "stopped at 0.1" and len(app.state.frames) == 3, pilot)
+        await pilot.press("u")
+        await until(lambda: app.state.frame == 2, pilot)
+        await pilot.press("colon", *"unwatch 3", "enter", "escape")
+        await until(lambda: status(app) == "✕ no watch expression number 3", pilot)
+        await pilot.press(key)
+        await until(lambda: status(app) == "stopped at 0.1", pilot)
+
+    screen_of(part, tmp_path, PlayedRank([stopped("0.1", 2)]))
+
+
+def test_a_line_that_is_refused_is_no_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prismdbg_tui.session.notes.MAX_NOTES", 0)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("a", *"one too many", "enter")
+        await until(lambda: told(app) == ["there are already 0 notes and bookmarks"], pilot)
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
 
 
 def test_a_lost_rank_is_told_for_good(tmp_path: Path) -> None:

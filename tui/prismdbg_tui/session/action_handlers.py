@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from prismdbg.errors import UsageError
@@ -29,19 +30,27 @@ class ActionHandlers:
         self._app = app
 
     def do(self, name: str) -> None:
-        """Says why where it cannot be done."""
-        action, app = BY_NAME[name], self._app
+        self.carry_out(lambda: self._do(name))
+
+    def carry_out(self, deed: Callable[[], None]) -> None:
+        """Says why where it cannot be done. An error of before is over once something else could be done."""
         try:
-            if reason := unavailable(action, live=app.live is not None):
-                app.refuse(reason)
-            elif hasattr(self, name):
-                getattr(self, name)()
-            elif name.startswith("pane_"):
-                self._numbered(int(name.removeprefix("pane_")))
-            else:
-                app.type_line(action.verb)
+            deed()
         except UsageError as error:
-            app.refuse(str(error))
+            self._app.refuse(str(error))
+        else:
+            self._app.panes.status.forget_error()
+
+    def _do(self, name: str) -> None:
+        action, app = BY_NAME[name], self._app
+        if reason := unavailable(action, live=app.live is not None):
+            raise UsageError(reason)
+        if hasattr(self, name):
+            getattr(self, name)()
+        elif name.startswith("pane_"):
+            self._numbered(int(name.removeprefix("pane_")))
+        else:
+            app.type_line(action.verb)
 
     @property
     def _position(self) -> CursorPosition:

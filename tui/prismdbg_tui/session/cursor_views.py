@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 from textual.timer import Timer
 
+from prismdbg.errors import UsageError
 from prismdbg.log.timeline_file import TIMELINE
 from prismdbg.model.frame import Frame
 from prismdbg.model.typed_path import typed_path
@@ -78,8 +79,7 @@ class CursorViews:
             frames = self._frames_of(position)
             chosen = self.frame + by
             if not 0 <= chosen < len(frames):
-                self._app.refuse("this is the outermost frame" if by > 0 else "this is the innermost frame")
-                return
+                raise UsageError("this is the outermost frame" if by > 0 else "this is the innermost frame")
             self._frame = chosen
             self._look()
 

@@ -35,9 +35,15 @@ class StatusLine(Static):
         self.again()
 
     def fail(self, error: str) -> None:
-        """It stays until something else is asked for, then `error` is empty."""
+        """It stays until something else could be done; `error` is empty where something is asked for."""
         self._error, self._told = error, ""
         self.again()
+
+    def forget_error(self) -> None:
+        """Something else was done."""
+        if self._error:
+            self._error = ""
+            self.again()
 
     def again(self) -> None:
         self.update(self._text())
