@@ -380,11 +380,15 @@ def test_the_bar_of_keys_grows_with_the_terminal(tmp_path: Path) -> None:
     on_screen(tmp_path, part)
 
 
-def test_a_header_that_is_too_long_ends_in_an_ellipsis(tmp_path: Path) -> None:
+def test_a_header_that_is_too_long_says_less_and_ends_in_an_ellipsis(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int], _heard: Heard) -> None:
-        await pilot.resize_terminal(50, 24)
-        await until(lambda: app.panes.header.size.width == 50, pilot)
-        await until(lambda: app.panes.header.render_line(0).text.rstrip().endswith("…"), pilot)
+        for width, ends in ((50, "· rank 0"), (30, "…")):
+            await pilot.resize_terminal(width, 24)
+            await until(lambda width=width: app.panes.header.size.width == width, pilot)  # type: ignore[misc]
+            await until(
+                lambda ends=ends: app.panes.header.render_line(0).text.rstrip().endswith(ends),  # type: ignore[misc]
+                pilot,
+            )
 
     on_screen(tmp_path, part)
 

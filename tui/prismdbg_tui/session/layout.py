@@ -75,6 +75,7 @@ class Layout:
         screen.set_class(size is Room.AMPLE, "-ample")
         screen.set_class(size is not Room.NARROW and not self._visible_panes.maximised, "-folds")
         self._panes.incident.display = self._panes.incident.found and height >= LEAST_FOR_TIMELINE
+        self._panes.incident.again()  # its lines depend on those of the terminal
         hidden = not self._panes.memory.display
         timeline = self._panes.timeline
         arrange(screen, shown, timeline_height(timeline.lanes, size, height) + timeline.has_sensor)
