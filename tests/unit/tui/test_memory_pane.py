@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from played import PlayedRank, screen_of, until
+from prismdbg_tui.memory.bars_drawing import bar_at, draw_bars
 from prismdbg_tui.memory.curve_drawing import CurveInk, cell_of, draw_curve, point_of
 from prismdbg_tui.memory.reader import MemoryReader, MemoryRequest
 from prismdbg_tui.memory.squares import squares
@@ -124,6 +126,65 @@ def test_a_treemap_names_its_areas_also_without_colour() -> None:
     assert node_at(NODES, 78, 12, 3, 3) in LEAVES
     gone = draw_map((replace(NODES[1], size_bytes=-300), NODES[0]), 60, 8, MAP_INK, signed=True).plain
     assert "+600 B layers.0" in gone and "-300 B head" in gone
+
+
+def test_a_small_area_has_a_whole_size_or_none() -> None:
+    nodes = tuple(MemoryNode(label="aten::mm at m.py:4", size_bytes=size, blocks=1) for size in (9000, 900, 300, 20, 5))
+    for width, height in ((90, 12), (40, 6), (30, 30)):
+        shown = draw_map(nodes, width, height, MAP_INK, signed=False, chosen=nodes[4]).plain
+        assert [len(line) for line in shown.split("\n")] == [width] * height
+        assert re.findall(r"\d+(?:\.\d)? ?…|(?<!\S)…", shown) == []
+
+
+@pytest.mark.parametrize("height", [1, 3, 10])
+def test_bars_have_one_line_each_and_show_the_chosen_one(height: int) -> None:
+    for chosen in NODES:
+        shown = draw_bars(NODES, 60, height, MAP_INK, signed=False, chosen=chosen).plain.split("\n")
+        assert len(shown) == min(height, len(NODES)) and all(len(line) == 60 for line in shown)
+        (marked,) = [at for at, line in enumerate(shown) if line.startswith("▶")]
+        assert chosen.label in shown[marked] and bar_at(NODES, height, marked, chosen) is chosen
+    assert bar_at(NODES, 10, 4, None) is None
+    whole = draw_bars(NODES, 60, 10, MAP_INK, signed=False).plain.split("\n")
+    assert whole[0] == "       600 B  61%  layers.0".ljust(58) + " ›" and whole[1].rstrip() == "       300 B  30%  head"
+    gone = draw_bars((replace(NODES[1], size_bytes=-300), NODES[0]), 60, 8, MAP_INK, signed=True).plain
+    assert "+600 B  layers.0" in gone and "-300 B  head" in gone
+
+
+@pytest.mark.parametrize(("size", "has_areas"), [((80, 24), False), ((120, 36), False), ((160, 45), True)])
+def test_in_a_small_pane_areas_are_bars(tmp_path: Path, size: tuple[int, int], has_areas: bool) -> None:
+    """At 80x24 a treemap was a row of cut numbers."""
+    view = MemoryView(at=Moment(1, 1), curve=curve(), program_bytes=1000, nodes=NODES)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        memory = app.panes.memory
+
+        async def says(text: str) -> None:
+            await until(lambda: str(memory.border_subtitle) == text, pilot)
+
+        await pilot.press("v")
+        await until(lambda: "trace on" in memory.shown.note, pilot)
+        app.post_message(MemoryRead(view))
+        await until(lambda: memory.shown is view, pilot)
+        await pilot.press("e")
+        await until(lambda: "▶" in str(memory.map.visual) and memory.map.has_areas is has_areas, pilot)
+        if has_areas:
+            return
+        assert "600 B  61%  layers.0" in str(memory.map.visual)
+        memory.map.focus()
+        await pilot.press("down")
+        await says("300 B head")
+        await pilot.press("up", "up", "right")
+        await says("layers.0 › 400 B aten::mm at m.py:4")
+        await pilot.press("down", "down")
+        await says("layers.0 › 200 B aten::mm at m.py:2")
+        await pilot.press("left")
+        await says("600 B layers.0")
+        await pilot.click(memory.map, offset=(2, 1))
+        await says("300 B head")
+        await pilot.click(memory.map, offset=(2, 0), times=2)
+        await says("layers.0 › 400 B aten::mm at m.py:4")
+
+    screen_of(part, tmp_path, PlayedRank(), size=size)
 
 
 def test_a_key_shows_areas_and_another_what_leaked_over_a_step(tmp_path: Path) -> None:
