@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from played import PlayedRank, screen_of, until
+from played import PlayedRank, screen_of, screen_of_app, small_capsule, until
 from prismdbg_tui.memory.bars_drawing import bar_at, draw_bars
 from prismdbg_tui.memory.curve_drawing import CurveInk, cell_of, draw_curve, point_of
 from prismdbg_tui.memory.reader import MemoryReader, MemoryRequest
@@ -20,6 +20,7 @@ from prismdbg_tui.memory.treemap_walk import Areas, Side
 from prismdbg_tui.memory.view import CurveView, GroupBy, MemoryNode, MemoryView
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import MemoryRead
+from prismdbg_tui.session.views import Phase
 from shown import told
 from textual.pilot import Pilot
 from traces import TraceBuilder
@@ -75,10 +76,67 @@ def test_a_view_is_shown_as_a_tree_and_keys_change_it(tmp_path: Path) -> None:
         assert "model.layers.0" in str(branch.label) and "aten::mm" in str(branch.children[0].label)
         await pilot.press("i")
         assert app.views.memory.by is GroupBy.MODULE
-        await pilot.press("g", "x", "G")
-        assert app.views.memory.since == Moment(0, 1)
+
+    screen_of(part, tmp_path, PlayedRank())
+
+
+def test_both_ends_of_a_difference_stay_where_they_were_chosen(tmp_path: Path) -> None:
+    """The other end was wherever the cursor went: to move on changed what was compared."""
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        memory = app.views.memory
+
+        def asked() -> MemoryRequest:
+            return memory.request(tmp_path, app.views.memory_place)
+
+        await pilot.press("1", "g", "x")
+        assert memory.marked == Moment(0, 1) and "0.1 is marked; x at another collective" in told(app)[-1]
+        await pilot.press("down")
+        assert (asked().since, asked().marked) == (None, Moment(0, 1)), "nothing is compared yet"
         await pilot.press("x")
-        assert app.views.memory.since is None
+        between = asked()
+        assert (between.since, between.at, between.marked) == (Moment(0, 1), Moment(0, 2), None)
+        assert told(app)[-1] == "memory: difference between 0.1 and 0.2"
+        await pilot.press("G")
+        assert asked() == between, "that the cursor goes on changes nothing"
+        await pilot.press("x")
+        assert (asked().since, asked().marked, asked().at) == (None, None, app.position.moment)
+        await pilot.press("X")
+        last = app.position.moment
+        assert (asked().since, asked().at) == (Moment(last.step - 1, last.collective), last)
+        await pilot.press("g")
+        assert (asked().since, asked().at) == (Moment(last.step - 1, last.collective), last)
+        await pilot.press("x", "x", "x")
+        assert asked().since is None and memory.marked is None, "twice at the same place: none"
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
+
+
+def test_an_end_of_a_difference_is_where_the_rank_stands(tmp_path: Path) -> None:
+    """Which may be before the collective under the cursor."""
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED and app.cursor == app.here, pilot)
+        await pilot.press("x")
+        assert app.views.memory.marked == app.state.moment != app.position.moment
+
+    screen_of(part, tmp_path, PlayedRank())
+
+
+def test_the_pane_says_which_two_moments_are_compared(tmp_path: Path, trace: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        note = lambda: str(app.panes.memory.note.render())  # noqa: E731
+        await pilot.press("v")
+        await until(lambda: "trace on" in app.panes.memory.shown.note, pilot)
+        app.panes.memory.show(looked(trace, Moment(1, 1), since=Moment(2, 3)))
+        assert note() == "difference between 1.1 and 2.3: at most +200 B · x: all live memory"
+        request = MemoryRequest(
+            folder=trace, at=Moment(1, 1), look=Moment(1, 1), since=None, by=GroupBy.OP, marked=Moment(0, 2)
+        )
+        view = MemoryReader().look(request)
+        assert view.curve is not None and view.curve.mark is not None
+        app.panes.memory.show(view)
+        assert "live at 1.1 · 0.2 is marked: x at another collective compares with it" in note()
 
     screen_of(part, tmp_path, PlayedRank())
 
@@ -203,9 +261,9 @@ def test_a_key_shows_areas_and_another_what_leaked_over_a_step(tmp_path: Path) -
         await pilot.press("e")
         assert memory.blocks.display and not memory.map.display
         await pilot.press("G", "X")
-        assert app.views.memory.since == Moment(app.position.moment.step - 1, app.position.moment.collective)
+        assert app.views.memory.compared is not None
         await pilot.press("x", "g", "X")
-        assert app.views.memory.since is None, "the first step has none before it"
+        assert app.views.memory.compared is None, "the first step has none before it"
 
     screen_of(part, tmp_path, PlayedRank())
 
