@@ -166,7 +166,7 @@ def test_a_finding_that_is_too_long_for_a_line_has_two(tmp_path: Path) -> None:
     text = (
         "OutOfMemoryError: tried to allocate 524288 bytes of memory with a cap of 67108864, in the step after this one"
     )
-    raised = replace(MANIFEST, incident=replace(MANIFEST.incident, text=text))
+    raised = replace(MANIFEST, incident=replace(MANIFEST.incident, text=f"{text} at 2.2"))
     capsule = make_capsule(tmp_path / "capsule", raised)
     app = PrismApp(capsule, "capsule", live=live_over(capsule, PlayedRank([])))
 
@@ -174,6 +174,7 @@ def test_a_finding_that_is_too_long_for_a_line_has_two(tmp_path: Path) -> None:
         await until(lambda: app.state.phase is Phase.STOPPED and app.incident.finding, pilot)
         line = app.panes.incident
         assert line.size.height == 2 and text.split()[-1] in shown(app).splitlines()[1] and "…" not in shown(app)
+        assert shown(app).count("2.2") == 1, "its moment is said once"
         await pilot.click(line, (shown(app).splitlines()[1].index("show it"), 1))
         await until(lambda: app.cursor == 5, pilot)
         await resized(app, pilot, (80, 20))

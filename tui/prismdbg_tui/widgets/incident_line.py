@@ -106,6 +106,7 @@ class IncidentLine(Static):
         if verdict.certainty is not Certainty.CERTAIN:
             text.append(f"{verdict.certainty}: ", color(self.app, ink))
         what, *parts = figures.clean(verdict.brief).replace("\n", " ").split(_PARTS)
+        what = what.removesuffix(f" at {moment}")  # it stands before the sentence
         return text.append(_PARTS.join([what, *(parts if whole else parts[-1:])]), "bold")
 
     def on_resize(self) -> None:
