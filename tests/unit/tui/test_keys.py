@@ -507,3 +507,17 @@ def test_the_tree_of_blocks_takes_the_mouse_and_stays_open(tmp_path: Path) -> No
         assert blocks.cursor_node is blocks.root.children[1]
 
     on_screen(tmp_path, part)
+
+
+@pytest.mark.parametrize("left", [("enter",), ("escape",)])
+def test_a_line_is_left_to_the_pane_where_it_was_begun(tmp_path: Path, left: tuple[str, ...]) -> None:
+    """At 80 columns the keys went to the table, which was not on the screen, and its tab was marked."""
+
+    async def part(app: PrismApp, pilot: Pilot[int], _heard: Heard) -> None:
+        await pilot.resize_terminal(80, 24)
+        await until(lambda: app.screen.size.width == 80, pilot)
+        await pilot.press("7", "a", *"odd", *left)
+        await until(lambda: app.panes.stops.has_focus, pilot)
+        assert app.layout.pane == "stops" and app.panes.stops.display and not app.panes.collectives.display
+
+    on_screen(tmp_path, part)

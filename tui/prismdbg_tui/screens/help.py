@@ -31,7 +31,8 @@ _SIGNS = (
     ("″", "as in the row above"),
     ("◉", "a watch expression"),
 )
-_MOST_NAME = 15  # cells of a column's name; a longer one has two lines
+_MOST_KEYS, _MOST_COMMAND = 11, 21  # cells
+_MOST_NAME = 16  # cells of a column's name; a longer one has two lines
 _TWO_COLUMNS = 100  # cells of the terminal; with fewer the commands are below the keys
 
 
@@ -66,7 +67,7 @@ class Help(ModalScreen[None]):
         self.set_class(self.app.size.width < _TWO_COLUMNS, "-one")
 
     def of_keys(self) -> Table:
-        accent, sheet = color(self.app, "accent"), _columns(self._keys[action.name] for action in self._actions)
+        accent, sheet = color(self.app, "accent"), _columns([self._keys[a.name] for a in self._actions], _MOST_KEYS)
         for section in dict.fromkeys(action.section for action in self._actions):
             sheet.add_row("", Text(section, f"bold {accent}"))
             for action in (a for a in self._actions if a.section is section):
@@ -83,7 +84,7 @@ class Help(ModalScreen[None]):
         named = {
             f"{verb} ({usage.short})" if usage.short else str(verb): usage.meaning for verb, usage in VERBS.items()
         }
-        accent, sheet = color(self.app, "accent"), _columns(named)
+        accent, sheet = color(self.app, "accent"), _columns(named, _MOST_COMMAND)
         sheet.add_row("", Text("Commands of the console", f"bold {accent}"))
         for name, meaning in named.items():
             sheet.add_row(Text(name, "bold"), Text(meaning))
@@ -135,9 +136,9 @@ class HelpOfTable(Help):
         return Text("\n\n").join([*map(Text, self._remarks), Text(keys, "dim")])
 
 
-def _columns(explained: Iterable[str], most: int = 1000) -> Table:
+def _columns(explained: Iterable[str], most: int) -> Table:
     """No wider for what is explained than that needs, so that lines of text need not wrap; at most `most` cells."""
-    table = Table.grid(padding=(0, 2, 0, 0), expand=True)
-    table.add_column(width=min(max(map(len, explained)), most))
+    table = Table.grid(padding=(0, 1, 0, 0), expand=True)
+    table.add_column(width=min(max(map(len, explained)) + 1, most))
     table.add_column(ratio=1)
     return table

@@ -259,14 +259,14 @@ class PrismApp(PicturedApp[int]):
             self.type_line(message.text)
 
     def on_asked(self, message: messages.Asked) -> None:
-        self.panes.collectives.focus()
+        self.layout.leave_line()
         self._handlers.carry_out(lambda: self._handlers.asked(message))
 
     def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
         self.act(message.action_name)
 
     def on_prompt_left(self) -> None:
-        self.panes.collectives.focus()
+        self.layout.leave_line()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         for widget in event.widget.ancestors_with_self:

@@ -60,6 +60,10 @@ class Layout:
         """Back to the pane where the command was begun."""
         self.choose(self._came_from or "collectives")
 
+    def leave_line(self) -> None:
+        """Back to the pane that is chosen: another one may not be seen."""
+        self._app.screen.set_focus(self._panes.focus_of(self.pane))
+
     def maximise(self) -> None:
         self._visible_panes = self._visible_panes.maximising()
         self.apply()
