@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prismdbg_tui.drawing.figures import cut_words, first_fitting
+from prismdbg_tui.drawing.figures import clauses, cut_words, first_fitting
 from prismdbg_tui.drawing.wrapping import cut_words as cut_text
 from prismdbg_tui.drawing.wrapping import wrapped
 from rich.text import Text
@@ -51,3 +51,12 @@ def test_words_are_left_out_in_their_colours() -> None:
         shown = cut_text(text, width)
         assert shown.plain == cut_words(text.plain, width)
         assert shown.plain[:1] in ("r", "…") and (width < 9 or shown.spans[0].style == "bold")
+
+
+def test_a_clause_is_left_out_before_a_word() -> None:
+    text = "the first NaN was produced by aten::log; first sent at 11.1; at train.py:7"
+    assert [len(each) for each in clauses(text)] == [74, 59, 39]
+    assert first_fitting(clauses(text), 60).endswith("; first sent at 11.1")
+    assert first_fitting(clauses(text), 50) == "the first NaN was produced by aten::log"
+    assert first_fitting(clauses(text), 30) == "the first NaN was produced …"
+    assert list(clauses("")) == []

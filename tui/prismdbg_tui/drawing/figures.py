@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from rich.cells import cell_len
@@ -66,11 +66,18 @@ def cut_words(text: str, width: int) -> str:
 
 def first_fitting(texts: Iterable[str], width: int) -> str:
     """The first one that fits; else the whole words of the last one that do."""
-    text = ""
-    for text in texts:
-        if cell_len(text) <= width:
-            return text
-    return cut_words(text, width)
+    last = ""
+    for last in texts:
+        if cell_len(last) <= width:
+            return last
+    return cut_words(last, width)
+
+
+def clauses(text: str) -> Iterator[str]:
+    """All of it, then without what follows its last `;`, and so on."""
+    while text:
+        yield text
+        text = text.rpartition("; ")[0]
 
 
 def ranks(members: tuple[int, ...]) -> str:

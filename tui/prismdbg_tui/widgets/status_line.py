@@ -69,10 +69,11 @@ class StatusLine(Static):
             return text.append(f"✕ {shown}", color(self.app, "error"))
         if self._error:
             error, hint = _line(self._error), _hint(self._error)
-            tried = (f"{error} · {hint}", error) if hint else (error,)
+            tried = (*((f"{error} · {hint}",) if hint else ()), *figures.clauses(error))
             return text.append(f"✕ {figures.first_fitting(tried, room)}", color(self.app, "error"))
         standing, told = _line(self._standing()), _line(self._told)
-        tried = (f"{standing} · {told}", standing) if standing and told else (standing or told,)
+        both = (f"{standing} · {told}",) if standing and told else ()
+        tried = (*both, *figures.clauses(standing or told))
         return text.append(figures.first_fitting(tried, room + 2), "dim")
 
     @property
