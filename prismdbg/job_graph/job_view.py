@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.capsule import layout
-from prismdbg.errors import UsageError
+from prismdbg.capsule.transfer import open_plain
+from prismdbg.errors import PrismError, UsageError
 from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.storage.emulated_run import EmulatedRun, read_emulated
@@ -19,6 +20,8 @@ from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.simulate.graph.mesh import Ints
 
 ASSUMED_CLUSTER = "no --cluster: nodes of eight, 450 GB/s inside and 50 GB/s per rank between them are assumed"
+
+_BEGINS = b"PK\x03\x04"  # numpy writes a ZIP archive; a packed capsule begins otherwise
 
 
 class NoGraph(UsageError):
@@ -44,12 +47,22 @@ class JobView:
 
 
 def is_job(path: Path) -> bool:
-    """A saved graph, a folder with one, or an emulated run; a capsule is none, nor is a recorded run."""
+    """A saved graph, whatever it is called, a folder with one, or an emulated run; a capsule is none, nor is a recorded
+    run."""
     if path.is_file():
-        return path.suffix == ".npz"
+        return path.suffix == ".npz" or _begins_as_graph(path)
     if not path.is_dir() or (path / layout.MANIFEST).is_file():
         return False
     return (path / graph_file.FILE_NAME).is_file() or _emulated(path) is not None
+
+
+def _begins_as_graph(path: Path) -> bool:
+    """What is wrong with it is said when it is read."""
+    try:
+        with open_plain(path) as file:
+            return file.read(len(_BEGINS)) == _BEGINS
+    except (OSError, PrismError):
+        return False
 
 
 def job_view(path: Path, cluster: Path | None, say: Say) -> JobView:

@@ -179,11 +179,15 @@ def notice_text(notice: Notice) -> str:
         case HangsAgain():
             return hang_text(notice)
         case CheckpointMade(asked=True):
-            return f"checkpoint {notice.number} at {notice.moment} in {notice.cost_s:.2f} s"
+            return checkpoint_text(notice)
         case Said():
             return one_line(notice.text)
         case _:
             return ""
+
+
+def checkpoint_text(made: CheckpointMade) -> str:
+    return f"checkpoint {made.number} at {made.moment}: {size(made.size_bytes)} in {made.cost_s:.2f} s"
 
 
 def hang_text(found: HangsAgain) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -144,7 +145,10 @@ def _on_lines(request: ReplayRequest, bound_s: float, at: Moment | None) -> int:
         console.announce(text)
 
     manifest = request.capsule.manifest
-    with long_work.shown(), open_travel(request, say) as travel:
+    with ExitStack() as stack:
+        with long_work.shown():
+            travel = stack.enter_context(open_travel(request, say))
+        stack.enter_context(long_work.shown(each=True))  # of each command
         console.say(f"recorded as: {manifest.incident.text}")
         for note in manifest.notes if manifest.emulated else ():
             console.say(note)

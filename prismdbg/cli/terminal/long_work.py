@@ -17,37 +17,52 @@ RARELY_S = 30.0  # after that twice as long each time
 
 
 class LongWork:
-    """An `Onlooker`. Work that takes less than `FIRST_S` shows nothing."""
+    """An `Onlooker`. A wait of less than `FIRST_S` shows nothing. A wait begins now and has all stages of a command;
+    `each`: it begins and ends with each stage, because somebody is asked for a command in between."""
 
     def __init__(
-        self, line: ProgressLine, say: Callable[[str], None], now: Callable[[], float] = time.monotonic
+        self,
+        line: ProgressLine,
+        say: Callable[[str], None],
+        now: Callable[[], float] = time.monotonic,
+        *,
+        each: bool = False,
     ) -> None:
-        self._line, self._say, self._now = line, say, now
+        self._line, self._say, self._now, self._each = line, say, now, each
         self._began: float | None = None
         self._next = 0.0
+        if not each:
+            self._begin()
+
+    def _begin(self) -> float:
+        self._began = now = self._now()
+        self._next = now + (FIRST_S if self._line.is_usable else RARELY_S)
+        return now
 
     def show(self, text: str) -> None:
+        began = self._begin() if self._began is None else self._began
         now = self._now()
-        if self._began is None:
-            self._began = now
-            self._next = now + (FIRST_S if self._line.is_usable else RARELY_S)
         if now < self._next:
             return
         if self._line.is_usable:
-            self._line.show(f"{text} ... {now - self._began:.0f} s")
+            self._line.show(f"{text} ... {now - began:.0f} s")
             self._next = now + AGAIN_S
         else:
-            self._say(f"{text}, after {duration(now - self._began)}")
-            self._next = now + (now - self._began)
+            self._say(f"{text}, after {duration(now - began)}")
+            self._next = now + (now - began)
 
     def over(self) -> None:
+        """What the next stage tells is shown at once, if the wait is long already."""
         self._line.clear()
-        self._began = None
+        if self._each:
+            self._began = None
+        elif self._began is not None and self._line.is_usable:
+            self._next = max(self._now(), self._began + FIRST_S)
 
 
 @contextmanager
-def shown() -> Iterator[None]:
-    """Long work inside tells how far it is."""
+def shown(*, each: bool = False) -> Iterator[None]:
+    """Long work inside tells how far it is. `each`: see `LongWork`."""
     line = ProgressLine(sys.stderr, wanted=True)
-    with console.giving_way(line.clear), looked_on_by(LongWork(line, console.announce)):
+    with console.giving_way(line.clear), looked_on_by(LongWork(line, console.announce, each=each)):
         yield

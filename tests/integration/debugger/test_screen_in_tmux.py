@@ -105,7 +105,7 @@ def test_a_rank_goes_back_dies_and_comes_back_by_keys(
     terminal.until(f"stopped   {incident} ")
     terminal.until("✕ first NaN")
     terminal.keys("m")
-    terminal.until(f"at {incident} in ")
+    terminal.until(f"at {incident}: ")
     terminal.kill_rank("train.py")
     terminal.until("the rank is lost")
     terminal.keys("R")

@@ -36,8 +36,8 @@ def clock() -> Clock:
     return Clock()
 
 
-def on(output: io.StringIO, clock: Clock, said: list[str]) -> LongWork:
-    return LongWork(ProgressLine(output, wanted=True), said.append, clock)
+def on(output: io.StringIO, clock: Clock, said: list[str], *, each: bool = False) -> LongWork:
+    return LongWork(ProgressLine(output, wanted=True), said.append, clock, each=each)
 
 
 def test_on_a_terminal_it_begins_after_a_second_and_is_taken_back(
@@ -52,9 +52,37 @@ def test_on_a_terminal_it_begins_after_a_second_and_is_taken_back(
         work.show(text)
     assert terminal.getvalue() == "\r\x1b[2Kc ... 1 s\r\x1b[2Ke ... 1 s"
     work.over()
-    assert terminal.getvalue().endswith("e ... 1 s\r\x1b[2K")
+    assert terminal.getvalue().endswith("e ... 1 s\r\x1b[2K") and said == []
+
+
+def test_short_stages_of_a_long_wait_are_one_wait(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    said: list[str] = []
+    terminal, pipe = Terminal(), io.StringIO()
+    on_terminal, in_pipe = on(terminal, clock, said), on(pipe, clock, said)
+    for second in range(80):
+        for work in (on_terminal, in_pipe):
+            work.show(f"stage {second}")
+        clock.now_s += 0.5
+        for work in (on_terminal, in_pipe):
+            work.over()
+    shown = terminal.getvalue().split("\r\x1b[2K")
+    assert shown[:6] == ["", "stage 2 ... 1 s", "", "stage 3 ... 2 s", "", "stage 4 ... 2 s"]
+    assert shown[-2:] == ["stage 79 ... 40 s", ""], "it is taken back at the end"
+    assert said == ["stage 60, after 30 seconds"] and pipe.getvalue() == ""
+
+
+def test_between_commands_that_are_typed_nobody_waits(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    work = on(terminal, clock, [], each=True)
+    for at_s, text in ((0.0, "a"), (1.0, "b")):
+        clock.now_s = 100.0 + at_s
+        work.show(text)
+    work.over()
+    clock.now_s += 10
     work.show("another work, which has only begun")
-    assert terminal.getvalue().endswith("\r\x1b[2K") and said == []
+    assert terminal.getvalue() == "\r\x1b[2Kb ... 1 s\r\x1b[2K"
 
 
 def test_elsewhere_it_is_a_line_ever_more_rarely(clock: Clock) -> None:
@@ -102,7 +130,7 @@ def test_what_is_printed_meanwhile_comes_after_the_line_is_taken_back(
 def test_commands_show_it(command: str, first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     onlooker = SimpleNamespace(show=told.append, over=lambda: None)
-    monkeypatch.setattr(long_work, "LongWork", lambda *_: onlooker)
+    monkeypatch.setattr(long_work, "LongWork", lambda *_, **__: onlooker)
     made = write_run(tmp_path / "run").path if command == "why" else make_capsule(tmp_path / "capsule", IMAGE).path
     (made / "stray").touch()  # of a capsule that is not whole nothing is started
     main.run([command, str(made)])
@@ -132,7 +160,7 @@ def test_commands_that_read_or_write_much_show_it(
     line: str, first: str, then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(long_work, "LongWork", lambda *_: SimpleNamespace(show=told.append, over=lambda: None))
+    monkeypatch.setattr(long_work, "LongWork", lambda *_, **__: SimpleNamespace(show=told.append, over=lambda: None))
     for name in ("RUN", "KEPT"):
         write_run(tmp_path / name)
     shutil.rmtree(tmp_path / "KEPT" / "ranks" / "0" / "memory")

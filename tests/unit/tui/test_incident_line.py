@@ -159,3 +159,28 @@ def test_a_low_terminal_keeps_the_table(tmp_path: Path) -> None:
         assert not app.panes.incident.display and app.panes.collectives.size.height > 3
 
     screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part, (40, 10))
+
+
+def test_a_finding_that_is_too_long_for_a_line_has_two(tmp_path: Path) -> None:
+    """With the keys at the end of the second one; a low terminal has one line, which ends with a whole word."""
+    text = (
+        "OutOfMemoryError: tried to allocate 524288 bytes of memory with a cap of 67108864, in the step after this one"
+    )
+    raised = replace(MANIFEST, incident=replace(MANIFEST.incident, text=f"{text} at 2.2"))
+    capsule = make_capsule(tmp_path / "capsule", raised)
+    app = PrismApp(capsule, "capsule", live=live_over(capsule, PlayedRank([])))
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED and app.incident.finding, pilot)
+        line = app.panes.incident
+        assert line.size.height == 2 and text.split()[-1] in shown(app).splitlines()[1] and "…" not in shown(app)
+        assert shown(app).count("2.2") == 1, "its moment is said once"
+        await pilot.click(line, (shown(app).splitlines()[1].index("show it"), 1))
+        await until(lambda: app.cursor == 5, pilot)
+        await resized(app, pilot, (80, 20))
+        await until(lambda: line.size.height == 1 and " …   " in shown(app), pilot)
+        assert shown(app).partition(" …")[0].rpartition(" ")[2] in text.split()
+        await resized(app, pilot, (160, 45))
+        await until(lambda: text in shown(app) and "\n" not in shown(app), pilot)
+
+    screen_of_app(app, part, (80, 24))

@@ -380,11 +380,15 @@ def test_the_bar_of_keys_grows_with_the_terminal(tmp_path: Path) -> None:
     on_screen(tmp_path, part)
 
 
-def test_a_header_that_is_too_long_ends_in_an_ellipsis(tmp_path: Path) -> None:
+def test_a_header_that_is_too_long_says_less_and_ends_in_an_ellipsis(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int], _heard: Heard) -> None:
-        await pilot.resize_terminal(50, 24)
-        await until(lambda: app.panes.header.size.width == 50, pilot)
-        await until(lambda: app.panes.header.render_line(0).text.rstrip().endswith("…"), pilot)
+        for width, ends in ((50, "· rank 0"), (30, "…")):
+            await pilot.resize_terminal(width, 24)
+            await until(lambda width=width: app.panes.header.size.width == width, pilot)  # type: ignore[misc]
+            await until(
+                lambda ends=ends: app.panes.header.render_line(0).text.rstrip().endswith(ends),  # type: ignore[misc]
+                pilot,
+            )
 
     on_screen(tmp_path, part)
 
@@ -501,5 +505,19 @@ def test_the_tree_of_blocks_takes_the_mouse_and_stays_open(tmp_path: Path) -> No
         )
         assert [node.is_expanded for node in blocks.root.children] == [False, True, True, True, False, False]
         assert blocks.cursor_node is blocks.root.children[1]
+
+    on_screen(tmp_path, part)
+
+
+@pytest.mark.parametrize("left", [("enter",), ("escape",)])
+def test_a_line_is_left_to_the_pane_where_it_was_begun(tmp_path: Path, left: tuple[str, ...]) -> None:
+    """At 80 columns the keys went to the table, which was not on the screen, and its tab was marked."""
+
+    async def part(app: PrismApp, pilot: Pilot[int], _heard: Heard) -> None:
+        await pilot.resize_terminal(80, 24)
+        await until(lambda: app.screen.size.width == 80, pilot)
+        await pilot.press("7", "a", *"odd", *left)
+        await until(lambda: app.panes.stops.has_focus, pilot)
+        assert app.layout.pane == "stops" and app.panes.stops.display and not app.panes.collectives.display
 
     on_screen(tmp_path, part)

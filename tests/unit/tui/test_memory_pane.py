@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from played import PlayedRank, screen_of, until
+from played import PlayedRank, screen_of, screen_of_app, small_capsule, until
+from prismdbg_tui.memory.bars_drawing import bar_at, draw_bars
 from prismdbg_tui.memory.curve_drawing import CurveInk, cell_of, draw_curve, point_of
 from prismdbg_tui.memory.reader import MemoryReader, MemoryRequest
 from prismdbg_tui.memory.squares import squares
@@ -18,6 +20,7 @@ from prismdbg_tui.memory.treemap_walk import Areas, Side
 from prismdbg_tui.memory.view import CurveView, GroupBy, MemoryNode, MemoryView
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import MemoryRead
+from prismdbg_tui.session.views import Phase
 from shown import told
 from textual.pilot import Pilot
 from traces import TraceBuilder
@@ -73,10 +76,67 @@ def test_a_view_is_shown_as_a_tree_and_keys_change_it(tmp_path: Path) -> None:
         assert "model.layers.0" in str(branch.label) and "aten::mm" in str(branch.children[0].label)
         await pilot.press("i")
         assert app.views.memory.by is GroupBy.MODULE
-        await pilot.press("g", "x", "G")
-        assert app.views.memory.since == Moment(0, 1)
+
+    screen_of(part, tmp_path, PlayedRank())
+
+
+def test_both_ends_of_a_difference_stay_where_they_were_chosen(tmp_path: Path) -> None:
+    """The other end was wherever the cursor went: to move on changed what was compared."""
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        memory = app.views.memory
+
+        def asked() -> MemoryRequest:
+            return memory.request(tmp_path, app.views.memory_place)
+
+        await pilot.press("1", "g", "x")
+        assert memory.marked == Moment(0, 1) and "0.1 is marked; x at another collective" in told(app)[-1]
+        await pilot.press("down")
+        assert (asked().since, asked().marked) == (None, Moment(0, 1)), "nothing is compared yet"
         await pilot.press("x")
-        assert app.views.memory.since is None
+        between = asked()
+        assert (between.since, between.at, between.marked) == (Moment(0, 1), Moment(0, 2), None)
+        assert told(app)[-1] == "memory: difference between 0.1 and 0.2"
+        await pilot.press("G")
+        assert asked() == between, "that the cursor goes on changes nothing"
+        await pilot.press("x")
+        assert (asked().since, asked().marked, asked().at) == (None, None, app.position.moment)
+        await pilot.press("X")
+        last = app.position.moment
+        assert (asked().since, asked().at) == (Moment(last.step - 1, last.collective), last)
+        await pilot.press("g")
+        assert (asked().since, asked().at) == (Moment(last.step - 1, last.collective), last)
+        await pilot.press("x", "x", "x")
+        assert asked().since is None and memory.marked is None, "twice at the same place: none"
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
+
+
+def test_an_end_of_a_difference_is_where_the_rank_stands(tmp_path: Path) -> None:
+    """Which may be before the collective under the cursor."""
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED and app.cursor == app.here, pilot)
+        await pilot.press("x")
+        assert app.views.memory.marked == app.state.moment != app.position.moment
+
+    screen_of(part, tmp_path, PlayedRank())
+
+
+def test_the_pane_says_which_two_moments_are_compared(tmp_path: Path, trace: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        note = lambda: str(app.panes.memory.note.render())  # noqa: E731
+        await pilot.press("v")
+        await until(lambda: "trace on" in app.panes.memory.shown.note, pilot)
+        app.panes.memory.show(looked(trace, Moment(1, 1), since=Moment(2, 3)))
+        assert note() == "difference between 1.1 and 2.3: at most +200 B · x: all live memory"
+        request = MemoryRequest(
+            folder=trace, at=Moment(1, 1), look=Moment(1, 1), since=None, by=GroupBy.OP, marked=Moment(0, 2)
+        )
+        view = MemoryReader().look(request)
+        assert view.curve is not None and view.curve.mark is not None
+        app.panes.memory.show(view)
+        assert "live at 1.1 · 0.2 is marked: x at another collective compares with it" in note()
 
     screen_of(part, tmp_path, PlayedRank())
 
@@ -126,6 +186,65 @@ def test_a_treemap_names_its_areas_also_without_colour() -> None:
     assert "+600 B layers.0" in gone and "-300 B head" in gone
 
 
+def test_a_small_area_has_a_whole_size_or_none() -> None:
+    nodes = tuple(MemoryNode(label="aten::mm at m.py:4", size_bytes=size, blocks=1) for size in (9000, 900, 300, 20, 5))
+    for width, height in ((90, 12), (40, 6), (30, 30)):
+        shown = draw_map(nodes, width, height, MAP_INK, signed=False, chosen=nodes[4]).plain
+        assert [len(line) for line in shown.split("\n")] == [width] * height
+        assert re.findall(r"\d+(?:\.\d)? ?…|(?<!\S)…", shown) == []
+
+
+@pytest.mark.parametrize("height", [1, 3, 10])
+def test_bars_have_one_line_each_and_show_the_chosen_one(height: int) -> None:
+    for chosen in NODES:
+        shown = draw_bars(NODES, 60, height, MAP_INK, signed=False, chosen=chosen).plain.split("\n")
+        assert len(shown) == min(height, len(NODES)) and all(len(line) == 60 for line in shown)
+        (marked,) = [at for at, line in enumerate(shown) if line.startswith("▶")]
+        assert chosen.label in shown[marked] and bar_at(NODES, height, marked, chosen) is chosen
+    assert bar_at(NODES, 10, 4, None) is None
+    whole = draw_bars(NODES, 60, 10, MAP_INK, signed=False).plain.split("\n")
+    assert whole[0] == "       600 B  61%  layers.0".ljust(58) + " ›" and whole[1].rstrip() == "       300 B  30%  head"
+    gone = draw_bars((replace(NODES[1], size_bytes=-300), NODES[0]), 60, 8, MAP_INK, signed=True).plain
+    assert "+600 B  layers.0" in gone and "-300 B  head" in gone
+
+
+@pytest.mark.parametrize(("size", "has_areas"), [((80, 24), False), ((120, 36), False), ((160, 45), True)])
+def test_in_a_small_pane_areas_are_bars(tmp_path: Path, size: tuple[int, int], has_areas: bool) -> None:
+    """At 80x24 a treemap was a row of cut numbers."""
+    view = MemoryView(at=Moment(1, 1), curve=curve(), program_bytes=1000, nodes=NODES)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        memory = app.panes.memory
+
+        async def says(text: str) -> None:
+            await until(lambda: str(memory.border_subtitle) == text, pilot)
+
+        await pilot.press("v")
+        await until(lambda: "trace on" in memory.shown.note, pilot)
+        app.post_message(MemoryRead(view))
+        await until(lambda: memory.shown is view, pilot)
+        await pilot.press("e")
+        await until(lambda: "▶" in str(memory.map.visual) and memory.map.has_areas is has_areas, pilot)
+        if has_areas:
+            return
+        assert "600 B  61%  layers.0" in str(memory.map.visual)
+        memory.map.focus()
+        await pilot.press("down")
+        await says("300 B head")
+        await pilot.press("up", "up", "right")
+        await says("layers.0 › 400 B aten::mm at m.py:4")
+        await pilot.press("down", "down")
+        await says("layers.0 › 200 B aten::mm at m.py:2")
+        await pilot.press("left")
+        await says("600 B layers.0")
+        await pilot.click(memory.map, offset=(2, 1))
+        await says("300 B head")
+        await pilot.click(memory.map, offset=(2, 0), times=2)
+        await says("layers.0 › 400 B aten::mm at m.py:4")
+
+    screen_of(part, tmp_path, PlayedRank(), size=size)
+
+
 def test_a_key_shows_areas_and_another_what_leaked_over_a_step(tmp_path: Path) -> None:
     view = MemoryView(at=Moment(1, 1), curve=curve(), program_bytes=1000, nodes=NODES)
 
@@ -142,9 +261,9 @@ def test_a_key_shows_areas_and_another_what_leaked_over_a_step(tmp_path: Path) -
         await pilot.press("e")
         assert memory.blocks.display and not memory.map.display
         await pilot.press("G", "X")
-        assert app.views.memory.since == Moment(app.position.moment.step - 1, app.position.moment.collective)
+        assert app.views.memory.compared is not None
         await pilot.press("x", "g", "X")
-        assert app.views.memory.since is None, "the first step has none before it"
+        assert app.views.memory.compared is None, "the first step has none before it"
 
     screen_of(part, tmp_path, PlayedRank())
 

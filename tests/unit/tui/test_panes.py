@@ -91,6 +91,7 @@ def test_a_click_opens_a_fold(tmp_path: Path) -> None:
         stack.show([Frame(LIBRARY, 1, "a"), Frame(LIBRARY, 2, "b"), Frame("/job/train.py", 3, "c")], 2)
         await pilot.pause()
         await until(lambda: stack.outer_size.height > 3, pilot)
+        assert str(stack.body.content).endswith("   ⋯ 2 library frames to a"), "it fits where frames do"
         chosen: list[int] = []
         app.views.choose_frame = lambda by: chosen.append(app.views.frame + by)  # type: ignore[method-assign]
         await pilot.click(stack, (5, 2))

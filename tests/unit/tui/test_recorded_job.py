@@ -7,11 +7,14 @@ import io
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from logs import MILLISECOND_NS, Job, put_on_device
 from played import until
+from prismdbg_tui.drawing.finding_signs import SIGNS
 from prismdbg_tui.recorded_job import words
 from prismdbg_tui.recorded_job.app import JobApp, OpenRank
 from prismdbg_tui.recorded_job.help_sheet import JobHelp
@@ -24,6 +27,7 @@ from textual.pilot import Pilot
 from textual.worker import WorkerFailed
 
 from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.errors import CapsuleError, RankLost
 from prismdbg.jobs.run_overview import RunOverview, overview_of
 from prismdbg.jobs.storage.run_report import RankState
@@ -81,6 +85,30 @@ def test_findings_and_ranks(size: tuple[int, int]) -> None:
         assert ("inside a collective" in text) == (size[0] > 80)
 
     play(part, size=size)
+
+
+def test_a_finding_is_shown_whole_where_there_is_room() -> None:
+    """Each was one line that ended with an ellipsis, above lines that were empty."""
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        text = on_screen(app)
+        assert "…" not in text.partition("rank  state")[0]
+        assert "train.py:42 in main" in " ".join(text.split())
+
+    play(part, size=(80, 24))
+
+
+def test_where_the_ranks_need_the_room_only_the_chosen_finding_is_whole() -> None:
+    texts = [f"{'rank 0 waits ' * 8}{word}" for word in ("first", "second", "third")]
+    found = [SimpleNamespace(certainty=Certainty.CERTAIN, text=text, lines=("in a line",)) for text in texts]
+    shown: Any = SimpleNamespace(diagnosis=SimpleNamespace(verdicts=found))
+    colors = {ink: "red" for _, ink in SIGNS.values()}
+    lines = words.findings(shown, 1, colors, 6, 60).plain.splitlines()
+    assert len(lines) == 6 and all(len(line) <= 60 for line in lines)
+    assert all(lines[at].startswith("  ✕ certain rank 0 waits") and lines[at].endswith("rank …") for at in (0, 5))
+    assert lines[1].startswith("▸ ✕ certain ") and lines[3].endswith("second") and lines[4] == "      in a line"
+    roomy = words.findings(shown, 1, colors, 80, 60).plain
+    assert "…" not in roomy and all(word in roomy for word in ("first", "second", "third"))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)])
@@ -147,7 +175,7 @@ def test_a_group_on_a_device_does_not_say_that_nobody_waited_in_it() -> None:
 def without_waits(evidence: Evidence) -> list[str]:
     """By rank what its line says of its waits."""
     shown = overview_of(Path("run"), evidence, {rank: state_of(rank) for rank in evidence.logs}, {})
-    lines = [words.waits(row, shown, 100).plain for row in shown.ranks]
+    lines = [words.waits(row, shown, 120).plain for row in shown.ranks]
     said = {
         "waits are unknown: no collective on CPUs": "unknown",
         "no wait for another rank in 1 collective; unknown in 1 on a device": "no wait in 1, 1 unknown",
@@ -327,6 +355,21 @@ def test_help_names_every_key() -> None:
         await until(lambda: not isinstance(app.screen, JobHelp), pilot)
 
     play(part)
+
+
+def test_at_80_columns_help_has_one_column_whose_keys_do_not_wrap() -> None:
+    """Two text columns were as wide as each other and nearly every line of both was broken."""
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("question_mark")
+        await until(lambda: "next theme" in on_screen(app), pilot)
+        lines = on_screen(app).splitlines()
+        whole = [action.title for action in JOB_ACTIONS if any(action.title in line for line in lines)]
+        assert len(whole) == len(JOB_ACTIONS) - 1, "all but the longest one"
+        assert "ctrl+p" not in on_screen(app), "there is no palette here"
+        assert "Columns" in on_screen(app)
+
+    play(part, size=(80, 24))
 
 
 @pytest.mark.parametrize(("size", "has_two"), [((120, 36), True), ((100, 60), True), ((80, 60), False)])

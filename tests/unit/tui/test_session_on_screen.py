@@ -62,6 +62,24 @@ def test_a_breakpoint_by_key_its_mark_and_its_end(tmp_path: Path) -> None:
     screen_of(part, tmp_path, rank)
 
 
+def test_a_checkpoint_has_one_line_in_the_console(tmp_path: Path) -> None:
+    """It had two, and a table that said it once more; and what is shown elsewhere left an empty line."""
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("n")
+        await stands(app, pilot, "0.1")
+        await pilot.press("m")
+        await until(lambda: len(app.state.checkpoints) == 2 and app.state.phase is Phase.STOPPED, pilot)
+        lines = app.panes.console.log_pane.lines_said
+        assert lines[lines.index("› checkpoint") :] == ["› checkpoint", "checkpoint 1 at 0.1: 1.0 MiB in 0.20 s"]
+        assert "" not in lines
+        await pilot.press("colon", *"checkpoints", "enter", "escape")
+        await until(lambda: re.search(r"1  0\.1 +1\.0 MiB +0\.20 s", said(app)), pilot)
+
+    screen_of(part, tmp_path, PlayedRank([stopped("0.1", 2)]))
+
+
 def test_a_condition_is_of_the_breakpoint_here_else_of_all_such_collectives(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await stands(app, pilot, "0.0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,13 @@ from played import PlayedRank, live_over, resized, screen_of, screen_of_app, sma
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import Said, StateChanged
 from prismdbg_tui.session.views import Phase, State
+from shown import told
 from textual.pilot import Pilot
 
 from prismdbg.model.moment import Moment
 from prismdbg.session.notices import Progress
+
+NO_WATCH = "✕ no watch expression number 3 · try: type `watch` to list them"
 
 
 def status(app: PrismApp) -> str:
@@ -144,18 +148,45 @@ def test_what_a_search_found_is_told_where_it_came_to(tmp_path: Path) -> None:
     screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
 
 
-def test_the_last_error_stays_until_something_else_is_asked_for(tmp_path: Path) -> None:
+def test_the_last_error_stays_until_something_else_could_be_done(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await until(lambda: app.state.phase is Phase.STOPPED, pilot)
         await pilot.press("colon", *"unwatch 3", "enter", "escape")
-        await until(lambda: status(app) == "✕ no watch expression number 3", pilot)
-        await pilot.press("g", "G")
+        await until(lambda: status(app) == NO_WATCH, pilot)
         await resized(app, pilot, (80, 24))
-        await until(lambda: status(app) == "✕ no watch expression number 3", pilot)
+        app.act("next_hit")
+        await until(lambda: any("no matches" in note for note in told(app)), pilot)
+        assert status(app) == NO_WATCH, "that could not be done either"
         await pilot.press("n")
         await until(lambda: status(app) == "stopped at 0.1", pilot)
 
     screen_of(part, tmp_path, PlayedRank([stopped("0.1", 2)]))
+
+
+@pytest.mark.parametrize("key", ["d", "G", "down", "2", "y", "l"])
+def test_an_error_goes_with_the_next_key_that_succeeds(tmp_path: Path, key: str) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("n")
+        await until(lambda: status(app) == "stopped at 0.1" and len(app.state.frames) == 3, pilot)
+        await pilot.press("u")
+        await until(lambda: app.state.frame == 2, pilot)
+        await pilot.press("colon", *"unwatch 3", "enter", "escape")
+        await until(lambda: status(app) == NO_WATCH, pilot)
+        await pilot.press(key)
+        await until(lambda: status(app) == "stopped at 0.1", pilot)
+
+    screen_of(part, tmp_path, PlayedRank([stopped("0.1", 2)]))
+
+
+def test_a_line_that_is_refused_is_no_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prismdbg_tui.session.notes.MAX_NOTES", 0)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("a", *"one too many", "enter")
+        await until(lambda: told(app) == ["there are already 0 notes and bookmarks"], pilot)
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
 
 
 def test_a_lost_rank_is_told_for_good(tmp_path: Path) -> None:
@@ -175,3 +206,54 @@ def test_control_characters_of_a_rank_do_not_steer_the_terminal(tmp_path: Path) 
         assert "\x1b" not in status(app) and "second" not in status(app)
 
     screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (120, "✕ capsule nan-rank2 ends at 11.1, but --until is 12.9 · try: --until 11.1, or leave it out"),
+        (80, "✕ capsule nan-rank2 ends at 11.1, but --until is 12.9"),
+        (50, "✕ capsule nan-rank2 ends at 11.1, but --until …"),
+    ],
+)
+def test_where_it_is_too_long_whole_words_of_the_least_important_part_go(
+    tmp_path: Path, width: int, shown: str
+) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        app.post_message(
+            Said("capsule nan-rank2 ends at 11.1, but --until is 12.9\n  try: --until 11.1, or leave it out", "error")
+        )
+        await until(lambda: status(app) == shown, pilot)
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part, size=(width, 24))
+
+
+def test_what_runs_keeps_its_share_and_its_key_where_there_is_little_room(tmp_path: Path) -> None:
+    running = State(phase=Phase.RUNNING, doing="origin: running, pass 2, at 1234.56", done=1, total=4)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        app.post_message(StateChanged(replace(running, since_s=time.monotonic())))
+        for width, ends in (
+            (100, "at 1234.56  ▕███         ▏  25%   esc cancels it"),
+            (70, "at 1234.56  25%   esc cancels it"),
+            (55, "at 1234.56  25%   esc"),
+            (40, "origin: running …  25%   esc"),
+        ):
+            await resized(app, pilot, (width, 24))
+            await until(lambda ends=ends: status(app).endswith(ends), pilot)  # type: ignore[misc]
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
+
+
+def test_of_a_long_name_the_header_keeps_where_the_rank_is(tmp_path: Path) -> None:
+    emulated = make_capsule(tmp_path / "capsule", replace(MANIFEST, emulated="dp=4"))
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        header = lambda: app.panes.header.render_line(0).text.rstrip()  # noqa: E731
+        assert header().endswith(" of 2 · emulated, peers synthesized")
+        for width, ends in ((84, " of 2 · emulated"), (70, "rank 0 · emulated")):
+            await resized(app, pilot, (width, 24))
+            await until(lambda ends=ends: header().endswith(ends), pilot)  # type: ignore[misc]
+        assert header().startswith(" ◣ ") and "prismdbg" not in header()
+
+    screen_of_app(PrismApp(emulated, "a-capsule-of-rank-2"), part)

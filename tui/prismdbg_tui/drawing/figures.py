@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+
+from rich.cells import cell_len
 
 from prismdbg.model.sizes import size as size
 
@@ -46,6 +50,34 @@ def clean(text: str) -> str:
 
 def cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def cut_words(text: str, width: int) -> str:
+    """Its first words, then `…` where some are left out. Only a first word that is too long itself is cut."""
+    if cell_len(text) <= width:
+        return text
+    shown = ""
+    for word in re.findall(r"\s*\S+", text):
+        if cell_len(shown + word) > width - 2:
+            break
+        shown += word
+    return f"{shown.rstrip(' ,;:·(')} …" if shown.strip() else cut(text, width)
+
+
+def first_fitting(texts: Iterable[str], width: int) -> str:
+    """The first one that fits; else the whole words of the last one that do."""
+    last = ""
+    for last in texts:
+        if cell_len(last) <= width:
+            return last
+    return cut_words(last, width)
+
+
+def clauses(text: str) -> Iterator[str]:
+    """All of it, then without what follows its last `;`, and so on."""
+    while text:
+        yield text
+        text = text.rpartition("; ")[0]
 
 
 def ranks(members: tuple[int, ...]) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 
 from rich.cells import cell_len
+from rich.text import Text
+
+from prismdbg_tui.drawing import figures
 
 _WORD, _FIELD = re.compile(r"\s*\S+"), re.compile(r"\s*\S+(?: \S+)*")
 _HAS_FIELDS = re.compile(r"\S {2,}\S")  # such as `nan 1  inf 0`
@@ -30,3 +33,12 @@ def wrapped(line: str, width: int) -> list[str]:
         else:
             lines[-1] += piece
     return lines
+
+
+def cut_words(text: Text, width: int) -> Text:
+    """As `figures.cut_words`, in its colours."""
+    shown = figures.cut_words(text.plain, width)
+    if shown == text.plain:
+        return text
+    kept = len(shown.removesuffix("…"))
+    return text[:kept] + Text("…") if text.plain.startswith(shown[:kept]) else text[: kept - 1] + Text(" …")

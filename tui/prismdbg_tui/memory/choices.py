@@ -1,8 +1,9 @@
-"""How one looks at memory: grouped by what, and since when. Asks for a view; knows no widget."""
+"""How one looks at memory: grouped by what, and as a difference between which moments. Knows no widget."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.errors import UsageError
@@ -11,28 +12,58 @@ from prismdbg_tui.memory.reader import MemoryRequest
 from prismdbg_tui.memory.view import GroupBy
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryPlace:
+    """`look`: where in the trace `at` is; None: at its end."""
+
+    at: Moment
+    look: Moment | None
+
+
 class MemoryChoices:
-    """`ask` is called when another view is wanted."""
+    """`ask` is called when another view is wanted. `marked`: one end of a difference whose other end is still to be
+    chosen. compared: both ends, which stay where they were chosen, wherever one looks since."""
 
     def __init__(self, ask: Callable[[], None]) -> None:
         self.by = GroupBy.STACK
-        self.since: Moment | None = None
+        self.marked: Moment | None = None
+        self.compared: tuple[Moment, MemoryPlace] | None = None
         self._ask = ask
 
     def change_grouping(self) -> None:
         self.by = self.by.following
         self._ask()
 
-    def change_mark(self, moment: Moment) -> None:
-        self.since = moment if self.since is None else None
+    def mark(self, here: MemoryPlace) -> None:
+        """One end, then the other, then none."""
+        if self.compared is not None or self.marked == here.at:
+            self.marked = self.compared = None
+        elif self.marked is None:
+            self.marked = here.at
+        else:
+            self.compared = self.marked, here
+            self.marked = None
         self._ask()
 
-    def mark_a_step_before(self, moment: Moment) -> None:
+    def compare_with_a_step_before(self, here: MemoryPlace) -> None:
         """What is more at the same place than it was a step ago has leaked."""
-        if not moment.step:
+        if not here.at.step:
             raise UsageError("no step before this one")
-        self.since = Moment(moment.step - 1, moment.collective)
+        self.marked, self.compared = None, (Moment(here.at.step - 1, here.at.collective), here)
         self._ask()
 
-    def request(self, folder: Path | None, at: Moment | None) -> MemoryRequest:
-        return MemoryRequest(folder=folder, at=at, look=at, since=self.since, by=self.by)
+    def in_words(self, key: str) -> str:
+        """What `mark`, which is on `key`, led to."""
+        if self.compared is not None:
+            since, here = self.compared
+            return f"memory: difference between {since} and {here.at}"
+        if self.marked is not None:
+            return f"memory: {self.marked} is marked; {key} at another collective compares with it"
+        return "memory: all live memory at the cursor"
+
+    def request(self, folder: Path | None, here: MemoryPlace | None) -> MemoryRequest:
+        since = None
+        if self.compared is not None:
+            since, here = self.compared
+        at, look = (here.at, here.look) if here is not None else (None, None)
+        return MemoryRequest(folder=folder, at=at, look=look, since=since, by=self.by, marked=self.marked)

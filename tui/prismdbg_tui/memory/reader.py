@@ -34,13 +34,15 @@ NO_TRACE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRequest:
-    """`folder` None: there is no trace. look: where in it `at` is; None: at its end. since: changes since."""
+    """`folder` None: there is no trace. look: where in it `at` is; None: at its end. since: changes since. marked: one
+    end of a difference that has no other end yet."""
 
     folder: Path | None
     at: Moment | None
     look: Moment | None
     since: Moment | None
     by: GroupBy
+    marked: Moment | None = None
 
 
 class MemoryReader:
@@ -81,6 +83,7 @@ class MemoryReader:
             at=at,
             device=trace.device_name if trace.is_of_several else "",
             by=request.by,
+            marked=request.marked,
             curve=_curve(trace, request, highest.moment),
             peak_bytes=highest.size_bytes,
             peak_text=_origin(trace, highest.row) if highest.allocation is not None else "",
@@ -141,7 +144,7 @@ def _curve(trace: MemoryTrace, request: MemoryRequest, peak: Moment) -> CurveVie
         moments=tuple(moments),
         peak=found.peak_point,
         here=len(found) - 1 if request.look is None else found.point_at(request.look),
-        mark=None if request.since is None else found.point_at(request.since),
+        mark=None if (mark := request.since or request.marked) is None else found.point_at(mark),
     )
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import faded, readable
+from prismdbg_tui.drawing.wrapping import wrapped
 from prismdbg_tui.memory.squares import Box, squares
 from prismdbg_tui.memory.view import MemoryNode
 
@@ -53,9 +54,10 @@ def draw_map(
     cells = [[(" ", Style())] * width for _ in range(height)]
     for number, placed in enumerate(placed_groups(nodes, width, height)):
         is_chosen = placed.node is chosen
-        color = ink.chosen if is_chosen else _color(placed.node, ink, number, signed=signed)
-        _fill(cells, placed, color, signed=signed, sign=CHOSEN if is_chosen else "")
-        for place, part in enumerate(placed_parts(placed)):
+        color = ink.chosen if is_chosen else color_of(placed.node, ink, number, signed=signed)
+        parts = placed_parts(placed)
+        _fill(cells, placed, color, signed=signed, sign=CHOSEN if is_chosen else "", is_whole=not parts)
+        for place, part in enumerate(parts):
             shade = faded(color, ink.background, _CHILD + _STEPS[place % len(_STEPS)] / 2)
             _fill(cells, part, shade, signed=signed)
     lines = []
@@ -100,18 +102,44 @@ def label_of(node: MemoryNode, *, signed: bool) -> str:
     return f"{sign}{figures.size(abs(node.size_bytes))} {figures.clean(node.label)}"
 
 
-def _color(node: MemoryNode, ink: MapInk, number: int, *, signed: bool) -> str:
+def color_of(node: MemoryNode, ink: MapInk, number: int = 0, *, signed: bool) -> str:
+    """`number`: of a neighbour that it is told apart from."""
     plain = ink.quiet if node.quiet else ink.block
     chosen = (ink.more if node.size_bytes >= 0 else ink.less) if signed else plain
     return faded(chosen, ink.background, _STEPS[number % len(_STEPS)])
 
 
-def _fill(cells: list[list[tuple[str, Style]]], placed: Placed, color: str, *, signed: bool, sign: str = "") -> None:
-    """All but the last column and line, where there are more."""
+def _fill(
+    cells: list[list[tuple[str, Style]]],
+    placed: Placed,
+    color: str,
+    *,
+    signed: bool,
+    sign: str = "",
+    is_whole: bool = True,
+) -> None:
+    """All but the last column and line, where there are more. `is_whole`: all its lines are its own."""
     box = placed.box
     wide, high = max(box.width - 1, 1), max(box.height - 1, 1)
-    label = figures.cut(sign + label_of(placed.node, signed=signed), wide).ljust(wide)
+    labels = _labels(sign + label_of(placed.node, signed=signed), wide, high if is_whole else 1)
     style = Style(color=readable(color), bgcolor=color)
     for row in range(high):
-        shown = label if row == 0 else " " * wide
+        shown = labels[row].ljust(wide) if row < len(labels) else " " * wide
         cells[box.y + row][box.x : box.x + wide] = [(character, style) for character in shown]
+
+
+def _labels(label: str, wide: int, high: int) -> list[str]:
+    """The name in as many lines as there are; where not even a size has room there is nothing but the sign of the
+    chosen one, because half a number reads as another one."""
+    if len(label) <= wide:
+        return [label]
+    sign = CHOSEN if label.startswith(CHOSEN) else ""
+    if wide < len(sign + " ".join(label.removeprefix(sign).split()[:2])):
+        return [sign.strip()[:wide]]
+    return [figures.cut(line, wide) for line in _lines(label, wide, high)]
+
+
+def _lines(label: str, wide: int, high: int) -> list[str]:
+    """At most `high`; what is left is in the last one, however long."""
+    pieces = wrapped(label, wide)
+    return pieces if len(pieces) <= high else [*pieces[: high - 1], " ".join(map(str.strip, pieces[high - 1 :]))]

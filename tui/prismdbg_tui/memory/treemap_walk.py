@@ -53,6 +53,12 @@ class Areas:
             return replace(self, at=placed[0].node if placed else None)
         return self.pointed(width, height, *_beyond(here, side))
 
+    def next_by_size(self, by: int) -> Areas:
+        """On a larger or a smaller one, as they stand below each other in a list; at its ends on the same one."""
+        order = sorted(self.shown, key=lambda node: -abs(node.size_bytes))
+        at = next((at for at, node in enumerate(order) if node is self.chosen), 0) + by
+        return replace(self, at=order[at]) if 0 <= at < len(order) else self
+
     def pointed(self, width: int, height: int, x: int, y: int) -> Areas:
         """On the area that is drawn in that cell, if one is."""
         placed = placed_groups(self.shown, width, height)

@@ -49,7 +49,8 @@ class CurveView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryView:
-    """`at` None: the end of the trace. `since`: the nodes are a difference from there. `note`: why there is nothing.
+    """`at` None: the end of the trace. `since`: the nodes are a difference from there. marked: one end of a difference
+    that has no other end yet. `note`: why there is nothing.
 
     device: of which all this is; empty where there is only the CPU. reserved_bytes: what the GPU's allocator holds.
 
@@ -60,6 +61,7 @@ class MemoryView:
     device: str = ""
     at: Moment | None = None
     since: Moment | None = None
+    marked: Moment | None = None
     by: GroupBy = GroupBy.STACK
     curve: CurveView | None = None
     peak_bytes: int = 0

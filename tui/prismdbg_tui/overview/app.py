@@ -100,7 +100,8 @@ class OverviewApp(ActionApp[Drop | None]):
         most = self.size.height - _LEAST_ITERATION
         self.map.styles.height = min(self.map_view.rows_needed + _FRAME, most) if wide else "1fr"
         accent = color(self, "accent")
-        self.show_head("simulated", "warning", self.job.name, words.heading(self.job))
+        heading = words.heading(self.job)
+        self.show_head("simulated", "warning", self.job.name, heading, dropped_first=words.DROPPED_FIRST)
         self._text.update(words.of_iteration(self.job, self.path, self.size.width - 6, accent))
 
     def repaint(self) -> None:

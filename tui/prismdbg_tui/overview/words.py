@@ -21,13 +21,17 @@ _MOST_PATH = 12
 _SIDE_BY_SIDE = 130  # characters
 
 
-def heading(job: OverviewJob) -> str:
+DROPPED_FIRST = (1,)  # of `heading`, where there is little room: "Fidelity" says it, too
+
+
+def heading(job: OverviewJob) -> tuple[str, ...]:
     """Of the whole job, in one line: what it takes, and what that is worth."""
     timeline = job.timeline
     return (
-        f"{figures.duration(timeline.iteration_ns)} per iteration, {timeline.fidelity.summary()} · "
-        f"{timeline.bubble_share:.1%} idle · "
-        f"{figures.plural(job.mesh.world, 'rank')}, {job.mesh}"
+        f"{figures.duration(timeline.iteration_ns)} per iteration",
+        timeline.fidelity.summary(),
+        f"{timeline.bubble_share:.1%} idle",
+        f"{figures.plural(job.mesh.world, 'rank')}, {job.mesh}",
     )
 
 

@@ -31,7 +31,9 @@ from prismdbg_tui.widgets.row_table import RowTable
 
 _LEAST_AGAIN_S = 5.0
 _AGAIN_SHARE = 10  # a run that takes long to read is read less often
-_MOST_FINDINGS = 10  # lines
+_MOST_FINDINGS = 10  # lines, where the ranks need the others
+_BESIDE = 6  # lines that are neither a finding nor a rank: header, frame of the findings, titles, waits, keys
+_BORDER = 4  # columns
 _LEAST_STRIP = 8
 _LEAST_COLUMNS = 3
 _PADDING, _SCROLLBAR = 2, 1  # of a column; of the table
@@ -117,7 +119,8 @@ class JobApp(ActionApp[OpenRank | None]):
 
     def repaint(self) -> None:
         name = figures.clean(self.job.path.name or str(self.job.path))
-        self.show_head(self._kind, "success", name, words.heading(self.job, self.wanted))
+        heading = words.heading(self.job, self.wanted)
+        self.show_head(self._kind, "success", name, heading, dropped_first=words.DROPPED_FIRST)
         self._show_findings()
         self._fill()
         self._show_waits()
@@ -125,8 +128,9 @@ class JobApp(ActionApp[OpenRank | None]):
 
     def _show_findings(self) -> None:
         colors = {name: color(self, name) for _, name in SIGNS.values()}
-        room = min(_MOST_FINDINGS, max(self.size.height // 3, 3))
-        text = words.findings(self.job, self.finding, colors, room)
+        beside = _BESIDE + len(self.job.ranks) + 2 * self._note.display
+        room = max(min(_MOST_FINDINGS, max(self.size.height // 3, 3)), self.size.height - beside)
+        text = words.findings(self.job, self.finding, colors, room, self.size.width - _BORDER)
         self._findings.styles.height = min(len(text.split()), room) + 2
         self._findings.update(text)
 

@@ -13,55 +13,76 @@ from prismdbg.jobs.run_overview import Floats, RankRow, RunOverview, WaitedFor
 from prismdbg.model.moment import Moment
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.finding_signs import SIGNS
+from prismdbg_tui.drawing.wrapping import wrapped
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
+_INDENT, _HANG = "      ", "    "  # of what belongs to a finding; of a finding's second and later lines
 _WIDE = 110  # columns
 _STRIPS = (6, 16)  # of a rank that was waited for; where it is wide
 
 
-def heading(job: RunOverview, at: Moment | None = None) -> str:
+DROPPED_FIRST = (1, 2)  # of `heading`, where there is little room
+
+
+def heading(job: RunOverview, at: Moment | None = None) -> tuple[str, ...]:
     """`at`: where ranks open."""
     ranks = figures.plural(len(job.ranks), "rank")
     calls = figures.plural(sum(row.collectives for row in job.ranks), "collective")
     state = "running" if job.is_running else "ended"
-    opens = f" · opens ranks at {at}" if at is not None else ""
-    return f"{ranks} · {calls} · {figures.duration(job.lasted_ns)} · {state}{opens}"
+    opens = (f"opens ranks at {at}",) if at is not None else ()
+    return (ranks, calls, figures.duration(job.lasted_ns), state, *opens)
 
 
-def findings(job: RunOverview, chosen: int, colors: dict[str, str], room: int) -> Text:
-    """The chosen one with all its lines, the others with one each, as far as there is room."""
+def findings(job: RunOverview, chosen: int, colors: dict[str, str], room: int, width: int) -> Text:
+    """The chosen one with all its lines. The others wrap too, or have one line each where all together have more lines
+    than there is `room` for."""
     text = Text(no_wrap=True, overflow="ellipsis")
     verdicts = job.diagnosis.verdicts
     if not verdicts:
-        text.append(figures.clean(job.diagnosis.summary))
-        return text
-    lines: list[Text] = []
-    for number, verdict in enumerate(verdicts):
-        lines.append(_finding(verdict, number == chosen, colors))
-        if number == chosen:
-            lines += [Text(f"      {_brief(line)}", "dim") for line in verdict.lines]
-    first = _first_line(verdicts, chosen, len(lines), room)
+        return text.append("\n".join(wrapped(figures.clean(job.diagnosis.summary), width)))
+    blocks = _blocks(verdicts, chosen, colors, width, whole=True)
+    if sum(map(len, blocks)) > room:
+        blocks = _blocks(verdicts, chosen, colors, width, whole=False)
+    lines = [line for block in blocks for line in block]
+    start = sum(map(len, blocks[:chosen]))
+    first = _first_line(start, start + len(blocks[chosen]), len(lines), room)
     shown = lines[first : first + room]
     if len(lines) - first > room:
         shown[-1:] = [Text(f"  … {len(lines) - first - room + 1} more lines: prismdbg why", "dim")]
     return Text("\n").join(shown)
 
 
-def _first_line(verdicts: Sequence[Verdict], chosen: int, lines: int, room: int) -> int:
-    """So that the chosen one, and what belongs to it, is to be seen."""
-    last = chosen + len(verdicts[chosen].lines)
-    return min(chosen, max(last + 1 - room, 0), max(lines - room, 0)) if last + 1 > room else 0
+def _first_line(start: int, end: int, lines: int, room: int) -> int:
+    """So that the chosen one, from `start` to `end`, is to be seen."""
+    return min(start, max(end - room, 0), max(lines - room, 0)) if end > room else 0
 
 
-def _finding(verdict: Verdict, is_chosen: bool, colors: dict[str, str]) -> Text:
+def _blocks(
+    verdicts: Sequence[Verdict], chosen: int, colors: dict[str, str], width: int, *, whole: bool
+) -> list[list[Text]]:
+    blocks = []
+    for number, verdict in enumerate(verdicts):
+        is_chosen = number == chosen
+        block = _finding(verdict, colors, width, is_chosen=is_chosen, whole=whole or is_chosen)
+        details = [f"{_INDENT}{_brief(line)}" for line in verdict.lines] if is_chosen else []
+        blocks.append([*block, *(Text(piece, "dim") for line in details for piece in wrapped(line, width))])
+    return blocks
+
+
+def _finding(verdict: Verdict, colors: dict[str, str], width: int, *, is_chosen: bool, whole: bool) -> list[Text]:
     sign, color = SIGNS[verdict.certainty]
-    text = Text("▸ " if is_chosen else "  ")
-    text.append(f"{sign} {verdict.certainty} ", f"bold {colors[color]}")
-    return text.append(_brief(verdict.text), "bold" if is_chosen else "")
+    lead = f"{sign} {verdict.certainty} "
+    text = lead + _brief(verdict.text)
+    pieces = wrapped(text, width - len(_HANG)) if whole else [figures.cut_words(text, width - len(_HANG))]
+    lines = [Text((_HANG if at else "▸ " if is_chosen else "  ") + piece) for at, piece in enumerate(pieces)]
+    for line in lines:
+        line.stylize("bold" if is_chosen else "")
+    lines[0].stylize(f"bold {colors[color]}", 2, 2 + len(lead))
+    return lines
 
 
 def _brief(text: str) -> str:
-    return without_folders(figures.clean(text))
+    return without_folders(figures.clean(text)).replace("\n", " ")
 
 
 def cells(row: RankRow, sensors: Sequence[str], marked: str) -> list[Text]:
@@ -84,7 +105,8 @@ def waits(row: RankRow, job: RunOverview, width: int) -> Text:
     """The ranks that this one waited for, and when: as many as there is room for."""
     text = Text(f" rank {row.rank} ", "bold", no_wrap=True, overflow="ellipsis")
     if not row.waited_for:
-        return text.append(_without_waits(row, job), "dim")
+        tried = _without_waits(row, job)
+        return text.append(figures.first_fitting(tried, width - text.cell_len), "dim")
     text.append("waited for", "dim")
     first, *others = [_wait(wait, _STRIPS[width >= _WIDE]) for wait in row.waited_for]
     unknown = f" · unknown in {figures.plural(row.unknown_waits, 'collective')}" if row.unknown_waits else ""
@@ -96,16 +118,17 @@ def waits(row: RankRow, job: RunOverview, width: int) -> Text:
     return text.append(unknown, "dim")
 
 
-def _without_waits(row: RankRow, job: RunOverview) -> str:
+def _without_waits(row: RankRow, job: RunOverview) -> tuple[str, ...]:
+    """The whole sentence, then a shorter one."""
     if not job.clocks_agree:
-        return "waits are unknown: the ranks' clocks differ"
+        return ("waits are unknown: the ranks' clocks differ",)
     if not row.known_waits:
-        return "waits are unknown: no collective on CPUs ended in all ranks' logs"
+        return ("waits are unknown: no collective on CPUs ended in all ranks' logs", "waits are unknown")
     if not row.unknown_waits:
-        return "no wait for another rank in collectives that completed"
+        return ("no wait for another rank in collectives that completed",)
     known = figures.plural(row.known_waits, "collective")
-    unknown = f"unknown in {figures.count(row.unknown_waits)} on a device or not ended in all ranks' logs"
-    return f"no wait for another rank in {known}; {unknown}"
+    short = f"no wait for another rank in {known}; unknown in {figures.count(row.unknown_waits)}"
+    return f"{short} on a device or not ended in all ranks' logs", short
 
 
 def _wait(wait: WaitedFor, strip: int) -> Text:

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.widgets import Static
 
@@ -40,13 +41,21 @@ class ActionApp(PicturedApp[Returned]):
     def repaint(self) -> None:
         """Draws all of it anew: its size or its theme is another one."""
 
-    def show_head(self, kind: str, tone: str, name: str, heading: str) -> None:
-        """kind: what the job is, in the theme's colour `tone`."""
+    def show_head(
+        self, kind: str, tone: str, name: str, heading: Sequence[str], dropped_first: Sequence[int] = ()
+    ) -> None:
+        """kind: what the job is, in the theme's colour `tone`. Where the parts of `heading` do not fit, those of
+        `dropped_first` are left out first, then the last ones."""
         head = Text(no_wrap=True, overflow="ellipsis")
         head.append(" ◣ prismdbg ", f"bold {color(self, 'accent')}")
         head.append(f" {kind} ", f"bold reverse {color(self, tone)}")
         head.append(f"  {name}", "bold")
-        head.append(f" · {heading}", "dim")
+        left = dict(enumerate(f" · {part}" for part in heading))
+        for number in (*dropped_first, *reversed(range(len(heading)))):
+            if head.cell_len + cell_len("".join(left.values())) <= self.size.width:
+                break
+            left.pop(number, None)
+        head.append("".join(left.values()), "dim")
         self.head.update(head)
 
     def watch_theme(self, _name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.table import Table
 from rich.text import Text
@@ -31,6 +31,7 @@ _SIGNS = (
     ("″", "as in the row above"),
     ("◉", "a watch expression"),
 )
+_MOST_KEYS, _MOST_COMMAND = 11, 21  # cells
 _MOST_NAME = 16  # cells of a column's name; a longer one has two lines
 _TWO_COLUMNS = 100  # cells of the terminal; with fewer the commands are below the keys
 
@@ -48,10 +49,12 @@ class Help(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="sheet") as sheet:
             sheet.border_title = "Help"
-            sheet.border_subtitle = "esc closes · ctrl+p: every action by name"
+            palette = " · ctrl+p: every action by name" if self.app.ENABLE_COMMAND_PALETTE else ""
+            sheet.border_subtitle = f"esc closes{palette}"
             with Horizontal(id="help-columns"):
                 yield self._left
                 yield self._right
+            yield Static(self._below(), id="help-below")
 
     def on_mount(self) -> None:
         self.query_one("#sheet").focus()
@@ -60,10 +63,11 @@ class Help(ModalScreen[None]):
         self.on_resize()
 
     def on_resize(self) -> None:
-        self.query_one("#help-columns").set_class(self.app.size.width < _TWO_COLUMNS, "-one")
+        """In one column the sheet fills the screen."""
+        self.set_class(self.app.size.width < _TWO_COLUMNS, "-one")
 
     def of_keys(self) -> Table:
-        accent, sheet = color(self.app, "accent"), _columns(11)
+        accent, sheet = color(self.app, "accent"), _columns([self._keys[a.name] for a in self._actions], _MOST_KEYS)
         for section in dict.fromkeys(action.section for action in self._actions):
             sheet.add_row("", Text(section, f"bold {accent}"))
             for action in (a for a in self._actions if a.section is section):
@@ -77,11 +81,13 @@ class Help(ModalScreen[None]):
 
     def _beside(self) -> Table:
         """The other column: the commands of the console."""
-        accent, sheet = color(self.app, "accent"), _columns(21)
+        named = {
+            f"{verb} ({usage.short})" if usage.short else str(verb): usage.meaning for verb, usage in VERBS.items()
+        }
+        accent, sheet = color(self.app, "accent"), _columns(named, _MOST_COMMAND)
         sheet.add_row("", Text("Commands of the console", f"bold {accent}"))
-        for verb, usage in VERBS.items():
-            name = f"{verb} ({usage.short})" if usage.short else str(verb)
-            sheet.add_row(Text(name, "bold"), Text(usage.meaning))
+        for name, meaning in named.items():
+            sheet.add_row(Text(name, "bold"), Text(meaning))
         sheet.add_row("", "")
         sheet.add_row("", Text("Signs", f"bold {accent}"))
         for sign, meaning in _SIGNS:
@@ -91,13 +97,16 @@ class Help(ModalScreen[None]):
         for line in (pattern.__doc__ or "").split("\n\n", 1)[1].strip("\n").splitlines():
             sheet.add_row("", line)
         sheet.add_row("", "")
-        sheet.add_row("", Text('To change keys: ~/.config/prismdbg/keys.toml, lines like  next = "f10"', "dim"))
-        sheet.add_row("", Text("actions: " + " ".join(a.name for a in ACTIONS), "dim"))
         return sheet
+
+    def _below(self) -> Text:
+        """Of all the width."""
+        keys = Text('To change keys: ~/.config/prismdbg/keys.toml, lines like  next = "f10"\n', "dim")
+        return keys.append("actions: " + " ".join(a.name for a in ACTIONS))
 
 
 class HelpOfTable(Help):
-    """Beside the keys: what the columns of a screen without a console mean, and remarks below them. table: its keys'
+    """Beside the keys: what the columns of a screen without a console mean, and remarks below both. table: its keys'
     table in `keys.toml`."""
 
     def __init__(
@@ -115,22 +124,21 @@ class HelpOfTable(Help):
         self._title, self._meanings, self._remarks, self._table = title, meanings, remarks, table
 
     def _beside(self) -> Table:
-        sheet = _columns(min(max(map(len, self._meanings)) + 1, _MOST_NAME))
+        sheet = _columns(self._meanings, _MOST_NAME)
         sheet.add_row("", Text(self._title, f"bold {color(self.app, 'accent')}"))
         for name, meaning in self._meanings.items():
             sheet.add_row(Text(name, "bold"), Text(meaning))
-        for remark in self._remarks:
-            sheet.add_row("", "")
-            sheet.add_row("", Text(remark))
         sheet.add_row("", "")
-        keys = f"To change keys: ~/.config/prismdbg/keys.toml, below a line [{self._table}]"
-        sheet.add_row("", Text(keys, "dim"))
         return sheet
 
+    def _below(self) -> Text:
+        keys = f"To change keys: ~/.config/prismdbg/keys.toml, below a line [{self._table}]"
+        return Text("\n\n").join([*map(Text, self._remarks), Text(keys, "dim")])
 
-def _columns(width: int) -> Table:
-    """`width`: of what is explained, in cells."""
+
+def _columns(explained: Iterable[str], most: int) -> Table:
+    """No wider for what is explained than that needs, so that lines of text need not wrap; at most `most` cells."""
     table = Table.grid(padding=(0, 1, 0, 0), expand=True)
-    table.add_column(width=width)
+    table.add_column(width=min(max(map(len, explained)) + 1, most))
     table.add_column(ratio=1)
     return table

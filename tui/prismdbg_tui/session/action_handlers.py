@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from prismdbg.errors import UsageError
+from prismdbg_tui.memory.choices import MemoryPlace
 from prismdbg_tui.memory.treemap_walk import Side
 from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session.actions import BY_NAME, unavailable
@@ -29,19 +31,27 @@ class ActionHandlers:
         self._app = app
 
     def do(self, name: str) -> None:
-        """Says why where it cannot be done."""
-        action, app = BY_NAME[name], self._app
+        self.carry_out(lambda: self._do(name))
+
+    def carry_out(self, deed: Callable[[], None]) -> None:
+        """Says why where it cannot be done. An error of before is over once something else could be done."""
         try:
-            if reason := unavailable(action, live=app.live is not None):
-                app.refuse(reason)
-            elif hasattr(self, name):
-                getattr(self, name)()
-            elif name.startswith("pane_"):
-                self._numbered(int(name.removeprefix("pane_")))
-            else:
-                app.type_line(action.verb)
+            deed()
         except UsageError as error:
-            app.refuse(str(error))
+            self._app.refuse(str(error))
+        else:
+            self._app.panes.status.forget_error()
+
+    def _do(self, name: str) -> None:
+        action, app = BY_NAME[name], self._app
+        if reason := unavailable(action, live=app.live is not None):
+            raise UsageError(reason)
+        if hasattr(self, name):
+            getattr(self, name)()
+        elif name.startswith("pane_"):
+            self._numbered(int(name.removeprefix("pane_")))
+        else:
+            app.type_line(action.verb)
 
     @property
     def _position(self) -> CursorPosition:
@@ -150,10 +160,23 @@ class ActionHandlers:
         self._app.views.memory.change_grouping()
 
     def memory_mark(self) -> None:
-        self._app.views.memory.change_mark(self._position.moment)
+        self._app.views.memory.mark(self._memory_place)
+        self._tell_of_difference()
 
     def memory_step(self) -> None:
-        self._app.views.memory.mark_a_step_before(self._position.moment)
+        self._app.views.memory.compare_with_a_step_before(self._memory_place)
+        self._tell_of_difference()
+
+    @property
+    def _memory_place(self) -> MemoryPlace:
+        place = self._app.views.memory_place
+        assert self._position is not None and place is not None, "there is a row"
+        return place
+
+    def _tell_of_difference(self) -> None:
+        """The pane says it where it is seen."""
+        if not self._app.panes.memory.display:
+            self._app.notify(self._app.views.memory.in_words(self._app.keys_shown["memory_mark"]), timeout=3)
 
     def memory_shape(self) -> None:
         self._app.panes.memory.change_shape()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from prismdbg.render.answer_text import answer_text
-from prismdbg.render.stop_text import notice_text, stop_line
+from prismdbg.render.stop_text import checkpoint_text, notice_text, stop_line
 from prismdbg.session import answers as told
 from prismdbg.session import notices
-from prismdbg_tui.drawing import figures
 from prismdbg_tui.session.views import Json, ValueView
 
 
@@ -19,7 +18,7 @@ def answer(found: told.Answer, asked: str = "") -> str:
 
 def notice(found: notices.Notice) -> str:
     if isinstance(found, notices.CheckpointMade) and not found.asked:
-        return f"checkpoint {found.number} at {found.moment}: {figures.size(found.size_bytes)} in {found.cost_s:.2f} s"
+        return checkpoint_text(found)
     return notice_text(found)
 
 

@@ -176,6 +176,7 @@ class PrismApp(PicturedApp[int]):
         self.layout.apply()
 
     def on_compared(self, message: messages.Compared) -> None:
+        self.panes.status.forget_error()
         shown = Differences(message.title, message.lines, message.equal, message.moment)
         self.push_screen(shown, self._go_to_difference)
 
@@ -238,34 +239,34 @@ class PrismApp(PicturedApp[int]):
     # what widgets tell
 
     def on_cursor_moved(self, message: messages.CursorMoved) -> None:
-        self.navigation.move(message.row)
+        self._handlers.carry_out(lambda: self.navigation.move(message.row))
 
     def on_moment_chosen(self, message: messages.MomentChosen) -> None:
-        self.navigation.go_to(message.moment)
+        self._handlers.carry_out(lambda: self.navigation.go_to(message.moment))
 
     def on_frame_chosen(self, message: messages.FrameChosen) -> None:
-        self.views.choose_frame(by=message.frame - self.views.frame)
+        self._handlers.carry_out(lambda: self.views.choose_frame(by=message.frame - self.views.frame))
 
     def on_pane_chosen(self, message: messages.PaneChosen) -> None:
-        self.layout.choose(message.pane)
+        self._handlers.carry_out(lambda: self.layout.choose(message.pane))
 
     def on_line_typed(self, message: messages.LineTyped) -> None:
         """Where nothing runs a moment moves the cursor; a rank goes there itself."""
         if self.live is None and (moment := moment_of(message.text)):
             self.panes.console.say(f"cursor to {moment}", "asked")
-            self.navigation.go_to(moment)
+            self._handlers.carry_out(lambda: self.navigation.go_to(moment))
         else:
             self.type_line(message.text)
 
     def on_asked(self, message: messages.Asked) -> None:
-        self.panes.collectives.focus()
-        self._handlers.asked(message)
+        self.layout.leave_line()
+        self._handlers.carry_out(lambda: self._handlers.asked(message))
 
     def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
         self.act(message.action_name)
 
     def on_prompt_left(self) -> None:
-        self.panes.collectives.focus()
+        self.layout.leave_line()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         for widget in event.widget.ancestors_with_self:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.message import Message
 from textual.timer import Timer
 
+from prismdbg.errors import UsageError
 from prismdbg.log.timeline_file import TIMELINE
 from prismdbg.model.frame import Frame
 from prismdbg.model.typed_path import typed_path
 from prismdbg.session.line import Verb
-from prismdbg_tui.memory.choices import MemoryChoices
+from prismdbg_tui.memory.choices import MemoryChoices, MemoryPlace
 from prismdbg_tui.session.comparer import compared
 from prismdbg_tui.session.messages import RecordedRead, SearchEnded
 from prismdbg_tui.session.panes import Panes
@@ -78,8 +78,7 @@ class CursorViews:
             frames = self._frames_of(position)
             chosen = self.frame + by
             if not 0 <= chosen < len(frames):
-                self._app.refuse("this is the outermost frame" if by > 0 else "this is the innermost frame")
-                return
+                raise UsageError("this is the outermost frame" if by > 0 else "this is the innermost frame")
             self._frame = chosen
             self._look()
 
@@ -90,6 +89,17 @@ class CursorViews:
                 return
             self._frame = message.frame
             self._panes.show_recorded(message, position.recording)
+
+    @property
+    def memory_place(self) -> MemoryPlace | None:
+        """Where the cursor is; of a rank that stands there also between two collectives."""
+        position, trace = self._app.position, self._app.state.trace
+        if self.at_rank:
+            here = self._app.state.moment
+            return MemoryPlace(here, trace.at if trace.folder is not None else here)
+        if position is None or not len(position.recording):
+            return None
+        return MemoryPlace(position.moment, position.moment)
 
     def look_at_memory(self) -> None:
         """Once the cursor rests, and only where somebody sees it."""
@@ -128,12 +138,7 @@ class CursorViews:
             self._work(look, "look", exclusive=True)
 
     def _look_at_trace(self) -> None:
-        position, trace = self._app.position, self._app.state.trace
-        at = position.moment if position is not None and len(position.recording) else None
-        request = self.memory.request(trace.folder or self._reader.trace, at)
-        if self.at_rank:  # also between two collectives
-            here = self._app.state.moment
-            request = replace(request, at=here, look=trace.at if trace.folder is not None else here)
+        request = self.memory.request(self._app.state.trace.folder or self._reader.trace, self.memory_place)
         self._work(partial(self._reader.memory, request), "memory", exclusive=True)
 
     def _later(self, name: str, action: Callable[[], None]) -> None:

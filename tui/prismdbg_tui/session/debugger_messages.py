@@ -93,7 +93,8 @@ class DebuggerMessages:
             case notices.Returned():
                 self._show(moment=notice.moment)
             case _:
-                self._say(answers.notice(notice), "error" if answers.is_bad(notice) else "event")
+                if text := answers.notice(notice):  # what has none is shown otherwise
+                    self._say(text, "error" if answers.is_bad(notice) else "event")
 
     def _doing(self, notice: notices.Progress) -> str:
         """With what was asked for, which may run the rank several times: `origin: running, at 3.1`."""

@@ -60,6 +60,10 @@ class Layout:
         """Back to the pane where the command was begun."""
         self.choose(self._came_from or "collectives")
 
+    def leave_line(self) -> None:
+        """Back to the pane that is chosen: another one may not be seen."""
+        self._app.screen.set_focus(self._panes.focus_of(self.pane))
+
     def maximise(self) -> None:
         self._visible_panes = self._visible_panes.maximising()
         self.apply()
@@ -75,6 +79,7 @@ class Layout:
         screen.set_class(size is Room.AMPLE, "-ample")
         screen.set_class(size is not Room.NARROW and not self._visible_panes.maximised, "-folds")
         self._panes.incident.display = self._panes.incident.found and height >= LEAST_FOR_TIMELINE
+        self._panes.incident.again()  # its lines depend on those of the terminal
         hidden = not self._panes.memory.display
         timeline = self._panes.timeline
         arrange(screen, shown, timeline_height(timeline.lanes, size, height) + timeline.has_sensor)

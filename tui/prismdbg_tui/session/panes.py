@@ -42,7 +42,7 @@ class Panes:
         self, name: str, manifest: Manifest, keys: Mapping[str, str], *, live: bool, told: Sequence[str] = ()
     ) -> None:
         self.header, self.incident = Header(name, manifest), IncidentLine(manifest.incident)
-        self.timeline, self.collectives, self.memory = Timeline(), Collectives(), Memory()
+        self.timeline, self.collectives, self.memory = Timeline(), Collectives(), Memory(keys["memory_mark"])
         self.source, self.stack, self.values = Source(), Stack(), Values()
         self.peers, self.stops = Peers(), Breakpoints()
         self.console, self.output = Console(), Output()

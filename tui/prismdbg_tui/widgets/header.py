@@ -35,19 +35,32 @@ class Header(Static):
         self._state = state
         self.update(self._text())
 
+    def on_resize(self) -> None:
+        self.show(self._state)
+
     def _text(self) -> Text:
+        """Where there is little room, less is said of peers, then of the job, then of us."""
+        of, emulated = f" of {self._manifest.world_size}", self._manifest.emulated
+        notes = (" · emulated, peers synthesized", " · emulated") if emulated else ("",)
+        tried = [(" ◣ prismdbg ", of, note) for note in notes]
+        tried += [(" ◣ prismdbg ", "", notes[-1]), (" ◣ ", "", notes[-1])]
+        for parts in tried:
+            text = self._with(*parts)
+            if text.cell_len <= self.size.width:
+                break
+        return text
+
+    def _with(self, brand: str, of: str, note: str) -> Text:
         state = self._state
         phase = color(self.app, _COLORS[state.phase])
         text = Text(no_wrap=True, overflow="ellipsis")
-        text.append(" ◣ prismdbg ", f"bold {color(self.app, 'accent')}")
+        text.append(brand, f"bold {color(self.app, 'accent')}")
         text.append(f" {state.phase} ", f"bold reverse {phase}")
         if where := self._where():
             text.append(f"  {where}")
         text.append(f"   {figures.clean(self._capsule)}", "bold")
-        text.append(f" · rank {self._manifest.rank} of {self._manifest.world_size}", "dim")
-        if self._manifest.emulated:
-            text.append(" · emulated, peers synthesized", color(self.app, "warning"))
-        return text
+        text.append(f" · rank {self._manifest.rank}{of}", "dim")
+        return text.append(note, color(self.app, "warning") if note else "")
 
     def _where(self) -> str:
         state = self._state

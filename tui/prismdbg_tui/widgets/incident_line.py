@@ -1,4 +1,5 @@
-"""The line below the header: what `why` finds about this capsule, and the keys that lead on from it."""
+"""The line below the header: what `why` finds about this capsule, and the keys that lead on from it. A finding that is
+too long for one line has two."""
 
 from __future__ import annotations
 
@@ -15,9 +16,11 @@ from prismdbg.jobs.leading_finding import LeadingFinding
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.drawing.finding_signs import SIGNS
+from prismdbg_tui.drawing.wrapping import cut_words
 from prismdbg_tui.widgets.key_bar import KeyBar
 
-_GAP = "   "
+_GAP = _INDENT = "   "
+_LEAST_FOR_TWO = 24  # lines of the terminal
 _PARTS = " · "  # of a finding: what, in which collective, at which line
 _SHORT = {"find its origin": "origin"}
 
@@ -37,7 +40,7 @@ class IncidentLine(Static):
 
     def on_mount(self) -> None:
         if self.found:
-            self.update(Text(f"   {without_folders(figures.clean(self._incident.text))}", "dim", overflow="ellipsis"))
+            self._draw()
 
     def show(self, finding: LeadingFinding | None, ways: Sequence[_Way]) -> None:
         """`ways` lead on from here."""
@@ -46,19 +49,33 @@ class IncidentLine(Static):
         self.again()
 
     def again(self) -> None:
-        if self._finding is not None:
-            self.update(self._text())
+        if self.found:
+            self._draw()
 
-    def _text(self) -> Text:
+    def _draw(self) -> None:
+        lines, _ = self._lines()
+        self.styles.height = len(lines)
+        self.update(Text("\n", no_wrap=True).join(lines))
+
+    def _lines(self) -> tuple[list[Text], tuple[_Way, ...]]:
+        """With the keys at the end of the last one. There is a second one where one is too short for what matters most
+        and the terminal is high enough."""
+        width = self.size.width
         text, ways = self._fitting()
         keys = self._keys(ways)
-        text.truncate(max(self.size.width - keys.cell_len, self.size.width // 2), overflow="ellipsis")
-        return text.append_text(keys)
+        room = width - keys.cell_len
+        if text.cell_len <= room or not width or self.app.size.height < _LEAST_FOR_TWO:
+            return [cut_words(text, max(room, width // 2)).append_text(keys)], ways
+        keys = self._keys(self._ways)
+        first, *more = self._sentence(whole=True).wrap(self.app.console, width - len(_INDENT), no_wrap=False)
+        second = cut_words(Text(" ").join(more), max(width - len(_INDENT) - keys.cell_len, 1))
+        return [first, Text(_INDENT).append_text(second).append_text(keys)], self._ways
 
     def _fitting(self) -> tuple[Text, tuple[_Way, ...]]:
         """The sentence and the keys behind it. Where there is little room the aside is short, then the keys are, then
         the aside gives way, then the collective, to the line of the program, which the table does not show so well."""
-        assert self._finding is not None
+        if self._finding is None:
+            return self._sentence(whole=True), ()
         verdict = self._finding.verdict
         short = tuple((name, key, _SHORT.get(word, word)) for name, key, word in self._ways)
         asides = [f"{_GAP}{figures.clean(aside)}" for aside in (verdict.aside, verdict.short_aside) if aside]
@@ -78,7 +95,8 @@ class IncidentLine(Static):
         return keys
 
     def _sentence(self, *, whole: bool) -> Text:
-        assert self._finding is not None
+        if self._finding is None:
+            return Text(f"   {without_folders(figures.clean(self._incident.text))}", "dim", no_wrap=True)
         verdict, moment = self._finding.verdict, self._finding.moment
         sign, ink = SIGNS[verdict.certainty]
         text = Text(no_wrap=True)
@@ -88,6 +106,7 @@ class IncidentLine(Static):
         if verdict.certainty is not Certainty.CERTAIN:
             text.append(f"{verdict.certainty}: ", color(self.app, ink))
         what, *parts = figures.clean(verdict.brief).replace("\n", " ").split(_PARTS)
+        what = what.removesuffix(f" at {moment}")  # it stands before the sentence
         return text.append(_PARTS.join([what, *(parts if whole else parts[-1:])]), "bold")
 
     def on_resize(self) -> None:
@@ -95,8 +114,8 @@ class IncidentLine(Static):
 
     def on_click(self, event: events.Click) -> None:
         """A key's word does what the key does; the sentence leads to its moment."""
-        column = self._text().cell_len if self._finding is not None else 0
-        ways = self._fitting()[1] if self._finding is not None else ()
+        lines, ways = self._lines()
+        column, ways = lines[-1].cell_len, ways if event.y == len(lines) - 1 else ()
         for name, key, word in reversed(ways):
             column -= len(_GAP) + len(key) + 1 + len(word)
             if event.x >= column + len(_GAP):

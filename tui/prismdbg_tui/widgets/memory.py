@@ -141,8 +141,10 @@ class Blocks(Tree[_Path]):
 
 
 class Memory(Vertical):
-    def __init__(self) -> None:
+    def __init__(self, mark_key: str) -> None:
+        """`mark_key`: of the ends of a difference."""
         super().__init__(id="memory", classes="pane")
+        self._mark_key = mark_key
         self.border_title = "Memory"
         self.curve, self.note, self.blocks = CurvePane(), Static("", id="memory-note"), Blocks()
         self.map = Treemap()
@@ -211,12 +213,14 @@ class Memory(Vertical):
         where = "at the end" if view.at is None else f"at {view.at}"
         if view.since is not None:
             sign = "+" if view.growth_bytes >= 0 else "-"
-            text.append(f"{view.since} to {view.at}{on}: ", "bold")
+            text.append(f"difference between {view.since} and {view.at}{on}: ", "bold")
             growth = f"{'at most ' if view.is_least else ''}{sign}{figures.size(abs(view.growth_bytes))}"
             text.append(growth, f"bold {color(self.app, 'accent')}")
-            return text
+            return text.append(f" · {self._mark_key}: all live memory", "dim")
         least = "at least " if view.is_least else ""
         text.append(f"{least}{figures.size(view.program_bytes)} live{on} {where}", "bold")
+        if view.marked is not None:
+            text.append(f" · {view.marked} is marked: {self._mark_key} at another collective compares with it", "bold")
         if view.before_bytes or view.is_least:
             text.append(f" · {figures.size(view.before_bytes)} before the start moment", "dim")
         if view.is_least:

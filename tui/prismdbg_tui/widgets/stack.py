@@ -67,6 +67,5 @@ def folds(frames: Sequence[Frame], chosen: int) -> Iterator[Fold]:
 
 
 def _folded(frames: Sequence[Frame], fold: Fold) -> Text:
-    inner = frames[fold[-1]]
-    place = f"{inner.filename.rsplit('/', 1)[-1]}:{inner.line}"
-    return Text(f"   ⋯ {len(fold)} frames of libraries, to {figures.clean(f'{inner.name} {place}')}", "dim")
+    """Without files: the line is as long as those of frames, and whoever opens it sees them."""
+    return Text(f"   ⋯ {len(fold)} library frames to {figures.clean(frames[fold[-1]].name)}", "dim")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.widgets import Static
 
@@ -16,6 +17,8 @@ from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.session.views import BUSY, Phase, State
 
 _BAR = 12  # cells
+_ESC = "   esc"
+_UNKNOWN = 1000  # cells, until it is laid out
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -35,9 +38,15 @@ class StatusLine(Static):
         self.again()
 
     def fail(self, error: str) -> None:
-        """It stays until something else is asked for, then `error` is empty."""
+        """It stays until something else could be done; `error` is empty where something is asked for."""
         self._error, self._told = error, ""
         self.again()
+
+    def forget_error(self) -> None:
+        """Something else was done."""
+        if self._error:
+            self._error = ""
+            self.again()
 
     def again(self) -> None:
         self.update(self._text())
@@ -46,32 +55,60 @@ class StatusLine(Static):
         if self._state.phase in BUSY:
             self.again()
 
+    def on_resize(self) -> None:
+        self.again()
+
     def _text(self) -> Text:
         text = Text(" ", no_wrap=True, overflow="ellipsis")
+        room = self._room - 2
         if self._state.phase in BUSY:
             return text.append_text(self._doing())
         if self._state.phase is Phase.LOST:
-            return text.append(f"✕ the rank is lost: {_line(self._state.lost_because)}", color(self.app, "error"))
+            lost = _line(self._state.lost_because)
+            shown = figures.first_fitting((f"the rank is lost: {lost}", f"lost: {lost}"), room)
+            return text.append(f"✕ {shown}", color(self.app, "error"))
         if self._error:
-            return text.append(f"✕ {_line(self._error)}", color(self.app, "error"))
-        return text.append(" · ".join(filter(None, (_line(self._standing()), _line(self._told)))), "dim")
+            error, hint = _line(self._error), _hint(self._error)
+            tried = (*((f"{error} · {hint}",) if hint else ()), *figures.clauses(error))
+            return text.append(f"✕ {figures.first_fitting(tried, room)}", color(self.app, "error"))
+        standing, told = _line(self._standing()), _line(self._told)
+        both = (f"{standing} · {told}",) if standing and told else ()
+        tried = (*both, *figures.clauses(standing or told))
+        return text.append(figures.first_fitting(tried, room + 2), "dim")
+
+    @property
+    def _room(self) -> int:
+        """Cells behind the first one, which is empty."""
+        return max(self.size.width - 1, 0) or _UNKNOWN
 
     def _doing(self) -> Text:
+        """What runs, how far it is and how to end it. Where there is little room the bar goes first, then words of how
+        to end it, then words of what runs."""
         state, since_s = self._state, time.monotonic() - self._state.since_s
         turn = _SPIN[int(time.monotonic() * 8) % len(_SPIN)]
-        what = _line(state.doing or str(state.phase))
-        text = Text.assemble((f"{turn} {since_s:.0f} s  ", f"bold {color(self.app, 'warning')}"), what, self._share())
-        return text.append_text(Text.assemble(("   esc", f"bold {color(self.app, 'accent')}"), (" cancels it", "dim")))
+        what, begin = _line(state.doing or str(state.phase)), f"{turn} {since_s:.0f} s  "
+        share, bar = self._share(), self._bar()
+        for shown, ends in ((f"{bar}{share}", " cancels it"), (share, " cancels it"), (share, "")):
+            left = self._room - cell_len(begin + what + shown + _ESC + ends)
+            if left >= 0:
+                break
+        else:
+            what = figures.cut_words(what, max(cell_len(what) + left, 0))
+        text = Text.assemble((begin, f"bold {color(self.app, 'warning')}"), what, shown)
+        return text.append_text(Text.assemble((_ESC, f"bold {color(self.app, 'accent')}"), (ends, "dim")))
+
+    def _bar(self) -> str:
+        state = self._state
+        if not state.total:
+            return ""
+        full = round(min(state.done / state.total, 1.0) * _BAR * 8)
+        bar = "█" * (full // 8) + ("▏▎▍▌▋▊▉"[full % 8 - 1] if full % 8 else "")
+        return f"  ▕{bar:<{_BAR}}▏"
 
     def _share(self) -> str:
         """How far it came, where that is known."""
         state = self._state
-        if not state.total:
-            return ""
-        share = min(state.done / state.total, 1.0)
-        full = round(share * _BAR * 8)
-        bar = "█" * (full // 8) + ("▏▎▍▌▋▊▉"[full % 8 - 1] if full % 8 else "")
-        return f"  ▕{bar:<{_BAR}}▏ {share:.0%}"
+        return f"  {min(state.done / state.total, 1.0):.0%}" if state.total else ""
 
     def _standing(self) -> str:
         """Why it stands there, where that is not simply what was asked for."""
@@ -95,3 +132,8 @@ def _line(text: str) -> str:
     first, *more = figures.clean(text).strip().split("\n")
     raised = [line for line in more if line.strip() and not line.startswith(" ")]
     return raised[0] if first.startswith("Traceback ") and raised else first
+
+
+def _hint(text: str) -> str:
+    """`try: ...`, where an error says what to do."""
+    return next((line.strip() for line in figures.clean(text).split("\n") if line.strip().startswith("try: ")), "")
