@@ -1,4 +1,4 @@
-"""Compiles one C file into a library that stands in for one of NVIDIA's."""
+"""Compiles one C file into a library that stands in for one of NVIDIA's, or in front of the C library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A folder on a file system with a server, as NFS and sshfs have one: bindfs, a process that can be stopped."""
+"""A folder on a file system with a server, as NFS and sshfs have one: bindfs, a process that can be stopped, and whose
+replies can be slow."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+from c_library import build, compiler
 from waiting import wait_for
 
 STOP_BOUND_S = 20.0
@@ -24,11 +26,27 @@ def missing() -> str:
     return "mounting needs root" if os.geteuid() != 0 else ""
 
 
+def no_slow_one() -> str:
+    """Empty, or why none can be slow here."""
+    return missing() or ("" if compiler() else "a slow file server needs a C compiler (apt-get install gcc)")
+
+
 class FileServer:
-    def __init__(self, process: psutil.Popen, connection: int) -> None:
-        """`connection`: a descriptor of the folder in which the kernel says how many requests have no answer."""
+    def __init__(self, process: psutil.Popen, connection: int, sign: Path) -> None:
+        """`connection`: a descriptor of the folder in which the kernel says how many requests have no answer. `sign`:
+        while it is there, replies are slow."""
         self.process = process
         self._connection = connection
+        self._sign = sign
+
+    @contextmanager
+    def slow(self) -> Iterator[None]:
+        """Each reply comes `reply_s` later."""
+        self._sign.touch()
+        try:
+            yield
+        finally:
+            self._sign.unlink()
 
     def _waiting(self) -> int:
         descriptor = os.open("waiting", os.O_RDONLY, dir_fd=self._connection)
@@ -52,16 +70,21 @@ class FileServer:
 
 
 @contextmanager
-def served(folder: Path, base: Path, *, cached: bool = False) -> Iterator[FileServer]:
-    """`folder` is there. What is written into it lies in a folder in `base`. `cached`: as it is by default, faster."""
+def served(folder: Path, base: Path, *, cached: bool = False, reply_s: float = 0.0) -> Iterator[FileServer]:
+    """`folder` is there. What is written into it lies in a folder in `base`. `cached`: as it is by default, faster.
+    `reply_s`: it can be slow, and how long a reply takes then."""
     behind = base / "behind"
     behind.mkdir()
-    process = psutil.Popen(["bindfs", "-f", *(() if cached else _UNCACHED), str(behind), str(folder)])
+    sign = base / "is slow"
+    # Without these, who waits for one reply waits for all of them, and each page that is written has one of its own.
+    many = ("--multithreaded", "-o", "big_writes") if reply_s else ()
+    command = ["bindfs", "-f", *many, *(() if cached else _UNCACHED), str(behind), str(folder)]
+    process = psutil.Popen(command, env={**os.environ, **(_slow_replies(base, sign, reply_s) if reply_s else {})})
     try:
         wait_for(folder.is_mount, 20, "the file system to be there")
         connection = _connection(folder, base / "control")
         try:
-            yield FileServer(process, connection)
+            yield FileServer(process, connection, sign)
         finally:
             os.close(connection)
     finally:
@@ -72,6 +95,11 @@ def served(folder: Path, base: Path, *, cached: bool = False) -> Iterator[FileSe
         with suppress(psutil.NoSuchProcess):
             process.kill()
         process.wait(20)
+
+
+def _slow_replies(base: Path, sign: Path, reply_s: float) -> dict[str, str]:
+    library = build(Path(__file__).with_name("slow_replies.c"), base / "slow", "libslow.so") / "libslow.so"
+    return {"LD_PRELOAD": str(library), "SLOW_WHILE": str(sign), "SLOW_MS": str(round(reply_s * 1000))}
 
 
 def _connection(folder: Path, control: Path) -> int:

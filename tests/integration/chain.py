@@ -134,7 +134,7 @@ class Recording:
 
         def are_watched() -> bool:
             files = [self.run.ranks / str(rank) / "rank.json" for rank in ranks]
-            return all(file.exists() for file in files) and {*map(self.pid, ranks)} <= _held(self.job.process.pid)
+            return all(file.exists() for file in files) and {*map(self.pid, ranks)} <= watched_by(self.job.process.pid)
 
         self.wait_for(are_watched, 60, f"the supervisor to watch ranks {ranks}")
 
@@ -158,7 +158,7 @@ class Recording:
         return self.job.wait(60)
 
 
-def _held(pid: int) -> set[int]:
+def watched_by(pid: int) -> set[int]:
     """The processes of which a process has a pidfd."""
     found = set()
     for info in Path(f"/proc/{pid}/fdinfo").iterdir():

@@ -27,13 +27,13 @@ _PLACE = """
 set -e
 mount --make-rprivate /
 hostname "$1"
-mount --bind "$2" /mnt
+mount --rbind "$2" /mnt
 mount -t tmpfs tmpfs /tmp
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /dev/shm
 mkdir -p "$2"
-mount --bind /mnt "$2"
-umount /mnt
+mount --rbind /mnt "$2"
+umount --recursive /mnt
 printf '127.0.0.1 localhost\\n10.77.0.1 n1\\n10.77.0.2 n2\\n' > /tmp/hosts
 mount --bind /tmp/hosts /etc/hosts
 ip link set lo up

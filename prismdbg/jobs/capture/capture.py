@@ -30,9 +30,10 @@ from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_
 from prismdbg.jobs.capture.capture_state import capture_state
 from prismdbg.jobs.capture.communicators import require_saveable
 from prismdbg.jobs.capture.costs import predict_image
+from prismdbg.jobs.capture.namespaces import other_namespace
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
 from prismdbg.jobs.capture.requests import RequestJson, captured_elsewhere, has_local_logs, is_elsewhere
-from prismdbg.jobs.storage.ranks_alive import is_alive, still_runs, stopped_pid
+from prismdbg.jobs.storage.ranks_alive import is_alive, is_beside_us, still_runs, stopped_pid
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.log.columns import LAST_BYTES
 from prismdbg.log.folding import split_before
@@ -289,7 +290,7 @@ def _refuse_out_of_reach(folder: Path, rank: Mapping[str, Any]) -> None:
     """A rank on another node, in a container or of another user is named as such, with what works instead."""
     name, node, here = folder.name, rank.get("hardware", {}).get("node"), platform.node()
     instead = f"or {_from_the_start(folder)}: this needs only the run folder"
-    if isinstance(node, str) and node != here:
+    if isinstance(node, str) and node != here and not is_beside_us(rank):
         raise FacilityError(
             f"rank {name} runs on node {node}, this is {here}", hint=f"run the capture there, {instead}"
         )
@@ -307,6 +308,11 @@ def _refuse_out_of_reach(folder: Path, rank: Mapping[str, Any]) -> None:
     if rank["uid"] != os.getuid() and os.getuid() != 0:
         hint = f"run the capture as that user or as root, {instead}"
         raise FacilityError(f"rank {name} runs as user {rank['uid']}", hint=hint)
+    if still_runs(rank) and (other := other_namespace(int(rank["pid"]))):
+        raise FacilityError(
+            f"rank {name} runs in another {other} namespace than this command: no replay could restore its checkpoint",
+            hint=f"run the capture where the rank runs, {instead}",
+        )
 
 
 def _refuse_incomplete(path: Path, rank: Mapping[str, Any]) -> None:

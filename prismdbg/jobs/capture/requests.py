@@ -21,7 +21,7 @@ from prismdbg.capsule.checked_json import Count, Word, between
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, file_system_now, node_of, node_states
-from prismdbg.jobs.storage.ranks_alive import pid_here
+from prismdbg.jobs.storage.ranks_alive import is_beside_us, pid_here
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.model.meanwhile import Tell, working
 
@@ -97,13 +97,14 @@ def requests_in(run: RunFolder) -> list[RequestFolder]:
 
 
 def is_elsewhere(folder: Path, here: str = "") -> bool:
-    """Whether the rank of this log folder belongs to a supervisor, and cannot be seen from here, or its log is not in
-    RUN so far. `here`: the node whose supervisor wants to know it."""
+    """Whether the rank of this log folder belongs to a supervisor, and cannot be captured from here, or its log is not
+    in RUN so far. `here`: the node whose supervisor wants to know it."""
     node = node_of(folder)
     if node in ("", here):
         return False
-    described = folder / "rank.json"
-    return has_local_logs(folder) or pid_here(read_json(described), described) is None
+    path = folder / "rank.json"
+    described = read_json(path)
+    return has_local_logs(folder) or is_beside_us(described) or pid_here(described, path) is None
 
 
 def has_local_logs(folder: Path) -> bool:

@@ -2,7 +2,8 @@
 
 Each that sees one puts down how near to the cause it is. After a while all read the same and choose alike. The chosen
 one decides it with a folder that is renamed to its place, which only one can do. Where the chosen one is gone, the next
-takes its place. No times of two nodes are compared.
+takes its place. No times of two nodes are compared. What cannot be put down, in a folder that is full or gone, is tried
+again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prismdbg.errors import CapsuleError
@@ -32,19 +33,26 @@ Key = Sequence[int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Open:
+    """`since_s`: since when the others can see that it was seen; None while they cannot."""
+
     key: tuple[int, ...]
-    since_s: float
+    since_s: float | None
     act: Callable[[], None]
 
 
 class Decisions:
-    """`propose` what was seen; `settle` carries out what falls to this node."""
+    """`propose` what was seen; `settle` carries out what falls to this node. `tell`: what the ledger keeps as a
+    problem."""
 
-    def __init__(self, run: RunFolder, node: str, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, run: RunFolder, node: str, tell: Callable[[str], None], now_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._run = run
         self._node = node
+        self._tell = tell
         self._now_s = now_s
         self._open: dict[str, _Open] = {}
+        self._fails_since_s: float | None = None
 
     @property
     def is_open(self) -> bool:
@@ -52,12 +60,20 @@ class Decisions:
 
     def propose(self, incident: str, key: Key, act: Callable[[], None]) -> None:
         """`incident`: by what all nodes call it. The smallest key is nearest to the cause; `act` captures it."""
-        folder = self._folder(incident)
-        if incident in self._open or _is_decided(folder):
-            return
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_json(folder / f"{self._node}{_SAW}", {"key": list(key)})
-        self._open[incident] = _Open(key=tuple(key), since_s=self._now_s(), act=act)
+        if incident not in self._open:
+            self._open[incident] = _Open(key=tuple(key), since_s=None, act=act)
+            self._tried(self._note, incident)
+
+    @property
+    def failing_s(self) -> float:
+        """For how long nothing could be put down or decided; 0 where the last try succeeded."""
+        return self._now_s() - self._fails_since_s if self._fails_since_s is not None else 0.0
+
+    def act_alone(self) -> None:
+        """On all that is open: where nothing can be agreed upon with others."""
+        for incident, one in list(self._open.items()):
+            del self._open[incident]
+            one.act()
 
     def drop(self) -> None:
         """What was not decided so far is no incident."""
@@ -65,17 +81,45 @@ class Decisions:
 
     def settle(self) -> None:
         for incident, one in list(self._open.items()):
-            waited_s = self._now_s() - one.since_s
-            if waited_s < SETTLE_S:
-                continue
-            folder = self._folder(incident)
-            file_system_now(folder)
-            if _is_decided(folder):
-                del self._open[incident]
-            elif waited_s > SETTLE_S + PATIENCE_S or self._is_nearest(folder, one.key):
-                del self._open[incident]
-                if self._decide(folder):
-                    one.act()
+            if self._tried(self._note if one.since_s is None else self._settle, incident):
+                one.act()
+
+    def _tried(self, step: Callable[[str], bool], incident: str) -> bool:
+        """What `step` answers. Where it fails, the incident stays open."""
+        try:
+            answer = step(incident)
+        except OSError as error:
+            self._fails_since_s = self._now_s() if self._fails_since_s is None else self._fails_since_s
+            why = error.strerror or str(error)
+            self._tell(f"{self._run.path} cannot be written to: {why}; an incident is captured when it can be again")
+            return False
+        self._fails_since_s = None
+        return answer
+
+    def _note(self, incident: str) -> bool:
+        folder, one = self._folder(incident), self._open[incident]
+        if _is_decided(folder):
+            del self._open[incident]
+        else:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_json(folder / f"{self._node}{_SAW}", {"key": list(one.key)})
+            self._open[incident] = replace(one, since_s=self._now_s())
+        return False
+
+    def _settle(self, incident: str) -> bool:
+        """Whether it was this node that decided it now."""
+        folder, one = self._folder(incident), self._open[incident]
+        waited_s = self._now_s() - (one.since_s or 0.0)
+        if waited_s < SETTLE_S:
+            return False
+        file_system_now(folder)
+        is_mine = False
+        if not _is_decided(folder):
+            if waited_s <= SETTLE_S + PATIENCE_S and not self._is_nearest(folder, one.key):
+                return False
+            is_mine = self._decide(folder)
+        del self._open[incident]
+        return is_mine
 
     def _folder(self, incident: str) -> Path:
         """Readable, and short: a text may be in it that the program chose."""

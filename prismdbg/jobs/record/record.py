@@ -17,7 +17,7 @@ from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.injection import cache_dir, job_environment, make_inject_folder
 from prismdbg.jobs.record.nodes import local_storage
 from prismdbg.jobs.record.nodes.membership import Member, enter
-from prismdbg.jobs.record.nodes.shared_job import SharedJob, shared_job
+from prismdbg.jobs.record.nodes.shared_job import SharedJob, processes_without_id, shared_job
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
 from prismdbg.jobs.storage.job_nodes import NodeFolder, node_states
 from prismdbg.jobs.storage.run_folder import RunFolder, cannot_be_made, describe_run, write_json
@@ -224,7 +224,7 @@ def prepare(request: RecordRequest) -> RunFolder:
     """Makes the run folder. `UsageError` where one is there already: nothing recorded is ever overwritten; and where
     it cannot be written, in a full file system say: then nothing of it is left."""
     was_there = request.output.exists()
-    run = RunFolder.new(request.output)
+    run = _new(request.output)
     sockets = make_socket_dir()
     try:
         _fill(run, request, str(sockets))
@@ -233,6 +233,18 @@ def prepare(request: RecordRequest) -> RunFolder:
         _take_back(run, was_there)
         raise cannot_be_made(request.output, error) from error
     return run
+
+
+def _new(output: Path) -> RunFolder:
+    try:
+        return RunFolder.new(output)
+    except UsageError as error:
+        if (processes := processes_without_id(os.environ)) < 2:
+            raise
+        raise UsageError(
+            f"{error}; this is one of {processes} processes that an MPI launcher has started",
+            hint="choose a new folder, and give all of them the same --job-id ID to record them into it together",
+        ) from error
 
 
 def _take_back(run: RunFolder, was_there: bool) -> None:

@@ -164,7 +164,7 @@ class Supervisor:
             self._guarded(lambda ended=ended: self._look(ended))  # type: ignore[misc]
         self._guarded(self._telemetry.stop)
         while self._nodes.has_to_decide:
-            self._guarded(self._nodes.settle)
+            self._guarded(self._nodes.settle_at_the_end)
             time.sleep(POLL_S)
         self._snapshots.set(on=False)
         self._guarded(self._nodes.publish)

@@ -52,13 +52,20 @@ def pid_here(described: Mapping[str, Any], where: Path = Path("rank.json")) -> i
         )
     pid, own = int(described["pid"]), Path("/proc/self/ns/pid").stat().st_ino
     namespace = int(described.get("pid_namespace", own))
-    if described.get("hardware", {}).get("node", platform.node()) != platform.node():
+    if described.get("hardware", {}).get("node", platform.node()) != platform.node() and not is_beside_us(described):
         return None
     if described.get("boot_id", boot_id()) != boot_id():  # another machine of the same name, or an earlier boot
         return None
     if namespace == own:
         return pid
     return next((at for at in _processes() if _is_it(at, pid, namespace)), None)
+
+
+def is_beside_us(described: Mapping[str, Any]) -> bool:
+    """Whether a rank runs on this machine, by the same boot, in another PID namespace, as in a container, which has a
+    host name of its own. Of machines that were copied while they ran, more than the name must differ."""
+    own, boot = Path("/proc/self/ns/pid").stat().st_ino, boot_id()
+    return boot != "" and described.get("boot_id") == boot and described.get("pid_namespace", own) != own
 
 
 def _processes() -> Iterator[int]:

@@ -157,6 +157,8 @@ class RunFolder:
         try:
             run.make()
             run.ranks.mkdir()
+        except FileExistsError as error:  # made by another command since it was looked at
+            raise not_empty(path) from error
         except OSError as error:
             raise cannot_be_made(path, error) from error
         return run

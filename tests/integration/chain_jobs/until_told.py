@@ -1,6 +1,7 @@
-"""Trains until FOLDER/last names a step that is reached; only that step decides its end. `until_told.py FOLDER [PAUSE]`
+"""Trains until FOLDER/last names a step that is reached; only that step decides its end.
 
-After each step it rests for PAUSE seconds, so that what is tested meanwhile has the processors.
+`until_told.py FOLDER [PAUSE [RANK]]`. After each step it rests for PAUSE seconds, so that what is tested meanwhile has
+the processors. Once FOLDER/nan is there, RANK sends NaNs.
 """
 
 import hashlib
@@ -27,10 +28,14 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     torch.manual_seed(1 + dist.get_rank())
     pause_s = float(sys.argv[2]) if len(sys.argv) > 2 else 0.002
+    wrong = len(sys.argv) > 3 and dist.get_rank() == int(sys.argv[3])
     step, told = 0, torch.zeros(1)
     while not told.item():
         optimizer.zero_grad(set_to_none=False)
-        model(torch.randn(16, 64)).square().mean().backward()
+        data = torch.randn(16, 64)
+        if wrong and (Path(sys.argv[1]) / "nan").exists():
+            data[0, 0] = float("nan")
+        model(data).square().mean().backward()
         optimizer.step()
         step += 1
         told.fill_(float(dist.get_rank() == 0 and is_told(Path(sys.argv[1]) / "last", step)))

@@ -35,6 +35,7 @@ class OnTwo:
     """A job on both nodes, each part under its own `record`."""
 
     run: RunFolder
+    home: Path
     nodes: tuple[Node, Node]
     parts: tuple[Job, Job]
     _readers: dict[int, LogReader] = field(default_factory=dict)
@@ -65,8 +66,16 @@ class OnTwo:
     def part(self, node: Node) -> Job:
         return self.parts[self.nodes.index(node)]
 
+    @property
+    def told(self) -> Path:
+        return self.home / "told"
+
     def end_at(self, last: int) -> None:
-        (self.run.path.parent / "told" / "last").write_text(str(last))
+        (self.told / "last").write_text(str(last))
+
+    def kill_supervisor(self, node: Node) -> None:
+        (supervisor,) = [process for process in node.processes("prismdbg.cli.main", "record") if _is_python(process)]
+        os.kill(supervisor.pid, signal.SIGKILL)
 
     def end(self) -> tuple[int, ...]:
         wait_for(lambda: all(not part.alive for part in self.parts) or self._is_lost(), BOUND_S, "the job to end")
@@ -78,13 +87,14 @@ class OnTwo:
 
 
 @contextmanager
-def on_two_nodes(home: Path, job: list[str], *options: object) -> Iterator[OnTwo]:
+def on_two_nodes(home: Path, job: list[str], *options: object, run: str = "run") -> Iterator[OnTwo]:
+    """`run`: below `home / "shared"`, which both nodes see."""
     shared = home / "shared"
     with two_nodes(shared) as nodes:
-        line = record_line(shared / "run", job, *options)
+        line = record_line(shared / run, job, *options)
         parts = tuple(node.start(line, shared / f"{node.name}.txt") for node in nodes)
         try:
-            yield OnTwo(run=RunFolder(shared / "run"), nodes=nodes, parts=(parts[0], parts[1]))
+            yield OnTwo(run=RunFolder(shared / run), home=shared, nodes=nodes, parts=(parts[0], parts[1]))
         finally:
             for part in parts:
                 part.kill()
@@ -209,9 +219,7 @@ def test_a_rank_is_captured_from_the_other_node(two: OnTwo, tmp_path: Path) -> N
 
 def test_a_supervisor_that_is_killed_harms_no_job_and_is_named(two: OnTwo) -> None:
     lost, other = two.of_rank(3)
-    supervisors = [process for process in lost.processes("prismdbg.cli.main", "record") if _is_python(process)]
-    (supervisor,) = supervisors
-    os.kill(supervisor.pid, signal.SIGKILL)
+    two.kill_supervisor(lost)
     name = lost.name
     two.wait_for(lambda: f"node {name}" in other_problems(two, other), f"node {name} to be named", 60)
     status = other.prismdbg("status", two.run.path, "--json").json
@@ -231,6 +239,40 @@ def test_a_supervisor_that_is_killed_harms_no_job_and_is_named(two: OnTwo) -> No
     why = other.prismdbg("why", two.run.path)
     assert why.code == 0 and "is lost: no heartbeat" not in why.out, why.out
     assert f"missing: the supervisor of node {name} is lost" in why.out, why.out
+
+
+@pytest.mark.parametrize("is_seen_first", [False, True])
+def test_what_a_killed_supervisor_cannot_capture_the_other_one_does(is_seen_first: bool, tmp_path: Path) -> None:
+    """Rank 0 sends a NaN, so its supervisor is the nearest to the cause: it is killed before, or once it has said that
+    it saw the incident."""
+    told = tmp_path / "shared" / "told"
+    told.mkdir(parents=True)
+    line = job_line(JOBS.with_name("chain_jobs") / "until_told.py", told, 0.05, 0)
+    with on_two_nodes(tmp_path, line, "--window", "all") as two:
+        two.wait_for(lambda: two.step(0) > 3 and two.step(3) > 3, "four steps")
+        lost, other = two.of_rank(0)
+        if not is_seen_first:
+            two.kill_supervisor(lost)
+        (told / "nan").touch()
+        if is_seen_first:
+            two.wait_for((two.run.decisions / "0-nan" / f"{lost.name}.saw.json").is_file, "the note of an incident")
+            two.kill_supervisor(lost)
+        two.wait_for(lambda: supervisor_report(two.run)["capsules"], "a capsule", 60)
+        (incident,) = supervisor_report(two.run)["incidents"]
+        assert (incident["kind"], incident["node"]) == ("nan", other.name), incident
+        last = two.step(3) + 20
+        two.end_at(last)
+        assert two.part(other).wait(BOUND_S).code == 0, two.output
+        two.wait_for(lambda: two.step(0) >= last, "rank 0 to come to the end")
+        (capsule,) = two.run.capsules.iterdir()
+        assert Capsule.open(capsule).manifest.rank in (2, 3) and supervisor_report(two.run)["capsules"] == [
+            str(capsule)
+        ]
+        why = other.prismdbg("why", two.run.path)
+        assert why.out.startswith("certain: rank 0 sent the first NaN") and f"node {lost.name}: rank 0" in why.out, (
+            why.out
+        )
+        assert f"missing: the supervisor of node {lost.name} is lost" in why.out, why.out
 
 
 def other_problems(two: OnTwo, node: Node) -> str:

@@ -16,7 +16,7 @@ from prismdbg.jobs.record.decisions import Decisions
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.record.nodes.heartbeat import NeighbourWatch
 from prismdbg.jobs.record.nodes.membership import Member
-from prismdbg.jobs.record.nodes.publisher import Publisher
+from prismdbg.jobs.record.nodes.publisher import LAST_TRIES_S, Publisher
 from prismdbg.jobs.record.rank_progress import RankProgress
 from prismdbg.jobs.record.request_answers import RequestAnswers
 from prismdbg.jobs.storage.job_nodes import NodeFolder, node_folders
@@ -53,6 +53,9 @@ class OnlyNode:
     def settle(self) -> None:
         """Nothing is left open."""
 
+    def settle_at_the_end(self) -> None:
+        """Nor then."""
+
     def share(self, wanted: Wanted, raised_inside: bool | None, act: Callable[[], None]) -> None:
         act()
 
@@ -75,7 +78,7 @@ class AmongNodes:
         self._heart = member.heart
         self._known: dict[str, bool] = {}  # whether a log folder is of this node
         self._looked_s = 0.0
-        self._decisions = Decisions(member.run, member.node.name)
+        self._decisions = Decisions(member.run, member.node.name, tell)
         self._neighbours = NeighbourWatch(RunFolder(member.run.path), member.node, tell)
         self._requests = RequestAnswers(member.run, member.node, tell)
         self._publisher = None if member.run.local is None else Publisher(member.run, member.node, member.heart, tell)
@@ -130,9 +133,16 @@ class AmongNodes:
 
     def settle(self) -> None:
         """How ranks end once a supervisor was told to end is no incident, on whichever node."""
-        if self._decisions.is_open and any(self._was_told(node) for node in self._peers()):
-            self._decisions.drop()
+        with suppress(OSError):  # what is wrong with RUN is told by what is done next
+            if self._decisions.is_open and any(self._was_told(node) for node in self._peers()):
+                self._decisions.drop()
         self._decisions.settle()
+
+    def settle_at_the_end(self) -> None:
+        """As `settle`; alone, where RUN could not be written to for long."""
+        self.settle()
+        if self._decisions.failing_s > LAST_TRIES_S:
+            self._decisions.act_alone()
 
     def _peers(self) -> list[NodeFolder]:
         return node_folders(self._run, self._restart)

@@ -29,7 +29,25 @@ def shared_job(command: Sequence[str], environment: Mapping[str, str], given: st
     if given:
         supervisors = launched.supervisors if launched else 0
         return SharedJob(id=f"given {given}", supervisors=supervisors, restart=_restart(environment))
-    return _step(environment) or launched
+    return _mpi_job(environment) or _step(environment) or launched
+
+
+def processes_without_id(environment: Mapping[str, str]) -> int:
+    """How many processes an MPI launcher has started together without a name for them that all of them know: MPICH's
+    and Intel's (PMI_SIZE), and Open MPI before PMIx. 0 where that is not so."""
+    if _mpi_job(environment) is not None:
+        return 0
+    return max(_number(environment.get(name, "")) for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE"))
+
+
+def _mpi_job(environment: Mapping[str, str]) -> SharedJob | None:
+    """Of Open MPI, where `mpirun` starts one supervisor for each of several processes. It counts jobs of a host in 16
+    bits, and some versions add a random key. Before Slurm: its variables are those of mpirun's daemon on each node."""
+    processes, namespace = _number(environment.get("OMPI_COMM_WORLD_SIZE", "")), environment.get("PMIX_NAMESPACE", "")
+    if processes < 2 or not namespace:
+        return None
+    key = environment.get("OMPI_MCA_orte_precondition_transports", "")
+    return SharedJob(id=" ".join(filter(None, ("mpi", namespace, key))), supervisors=processes)
 
 
 def _step(environment: Mapping[str, str]) -> SharedJob | None:

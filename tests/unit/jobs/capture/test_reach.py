@@ -18,6 +18,7 @@ from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.capture.reach import Reach, reach_of_ranks
 from prismdbg.jobs.storage.job_nodes import SILENT_S
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.settings.boot import boot_id
 from prismdbg.settings.process_stat import start_ticks
 
 
@@ -76,6 +77,10 @@ def test_without_an_engine_the_reason_is_its_own(run: RunFolder, monkeypatch: py
     [
         ({"backend": "nccl"}, "it has an NCCL communicator"),
         ({"pid_namespace": 7}, "rank 0 runs in another PID namespace than this command"),
+        (
+            {"pid_namespace": 7, "hardware": {"node": "a container's"}, "boot_id": boot_id()},
+            "rank 0 runs in another PID namespace than this command",
+        ),
         ({"started_ticks": 3}, "rank 0 has ended"),
         ({"hardware": {"node": "elsewhere"}}, "rank 0 runs on node elsewhere"),
     ],

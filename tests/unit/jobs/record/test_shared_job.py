@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prismdbg.jobs.record.nodes.shared_job import shared_job
+from prismdbg.jobs.record.nodes.shared_job import processes_without_id, shared_job
 
 TWO = ("torchrun", "--nnodes", "2", "--nproc-per-node", "2", "--rdzv-endpoint", "a:1", "train.py")
 
@@ -61,3 +61,42 @@ def test_a_step_of_slurm_is_a_job_and_goes_on_when_it_is_requeued() -> None:
 def test_an_id_that_was_given_comes_first() -> None:
     given = shared_job(("bash", "launch.sh"), {}, "mine")
     assert given is not None and given.id == "given mine"
+
+
+def test_what_mpirun_starts_is_a_job() -> None:
+    """Its variables as Open MPI 4.1.4 and 5 set them. Within Slurm, its daemons are a step, but not the first node."""
+    old = {
+        "OMPI_COMM_WORLD_SIZE": "4",
+        "PMIX_NAMESPACE": "1104347137",
+        "OMPI_MCA_orte_precondition_transports": "b122754fb55a1146-5845075033fd5838",
+    }
+    new = {"OMPI_COMM_WORLD_SIZE": "4", "PMIX_NAMESPACE": "prterun-n1-4711@1"}
+    step = {"SLURM_STEP_NUM_TASKS": "3", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}
+    command = ("python", "train.py")
+    one, other = shared_job(command, {**old, "OMPI_COMM_WORLD_RANK": "0"}), shared_job(command, {**old, **step})
+    assert one is not None and one == other and one.supervisors == 4
+    assert one.id == "mpi 1104347137 b122754fb55a1146-5845075033fd5838"
+    later = shared_job(command, new)
+    assert later is not None and later.id == "mpi prterun-n1-4711@1"
+    given = shared_job(command, new, "mine")
+    assert given is not None and given.id == "given mine"
+
+
+def test_srun_with_pmix_is_a_step_of_slurm() -> None:
+    step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"}
+    told = shared_job(("python", "train.py"), {**step, "PMIX_NAMESPACE": "slurm.pmix.7.0", "PMI_SIZE": "2"})
+    assert told is not None and told.id == "slurm 7.0"
+
+
+@pytest.mark.parametrize(
+    ("environment", "processes"),
+    [
+        ({"PMI_SIZE": "2", "PMI_RANK": "0"}, 2),  # MPICH 4.0.2
+        ({"OMPI_COMM_WORLD_SIZE": "3"}, 3),
+        ({"OMPI_COMM_WORLD_SIZE": "1", "PMIX_NAMESPACE": "5"}, 1),
+        ({}, 0),
+    ],
+)
+def test_what_an_mpi_launcher_gives_no_name_is_no_job(environment: dict[str, str], processes: int) -> None:
+    assert shared_job(("python", "train.py"), environment) is None
+    assert processes_without_id(environment) == processes
