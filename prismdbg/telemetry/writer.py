@@ -108,7 +108,7 @@ class TelemetryWriter:
         )
 
     def _values_record(self) -> bytes:
-        columns = []
+        columns: list[bytes] = []
         packed: dict[tuple[int, ...], bytes] = {}  # times: most sensors are read at the same ones
         for sensor, values in self._values.items():
             times = tuple(self._times[sensor])
