@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from prismdbg_tui.memory.choices import MemoryChoices
+from prismdbg_tui.memory.choices import MemoryChoices, MemoryPlace
 from prismdbg_tui.memory.reader import MemoryReader
 from traces import TraceBuilder
 
@@ -15,7 +15,7 @@ def test_what_a_rank_allocates_later_is_seen(tmp_path: Path) -> None:
     made = TraceBuilder(tmp_path / "trace", now=Moment(0, 1, 2))
     made.allocate(500)
     position, reader = MemoryChoices(lambda: None), MemoryReader()
-    request = position.request(made.write(), Moment(5))
+    request = position.request(made.write(), MemoryPlace(Moment(5), None))
     assert reader.look(request).program_bytes == 500
     made.allocate(70)
     made.write()

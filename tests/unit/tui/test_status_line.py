@@ -70,8 +70,13 @@ def test_the_share_of_another_pass_says_that_it_is_another(
         assert messages is not None
         await pilot.press("c")
         await until(lambda: app.state.phase is Phase.RUNNING, pilot)
-        messages.notice(Progress(text="running", moment=Moment(3, 1), done=8, total=25, passes=passes))
-        await until(lambda: f"running{shown}, at 3.1  ▕" in status(app) and "32%" in status(app), pilot)
+
+        def is_shown() -> bool:
+            """The debugger tells how far its played rank is, too."""
+            messages.notice(Progress(text="running", moment=Moment(3, 1), done=8, total=25, passes=passes))
+            return f"running{shown}, at 3.1  ▕" in status(app) and "32%" in status(app)
+
+        await until(is_shown, pilot)
         assert "esc cancels it" in status(app)
         await pilot.press("escape")
         await until(lambda: app.state.phase is Phase.STOPPED, pilot)
