@@ -19,7 +19,7 @@ PROGRAMS := g++=g++ dockerd=docker.io mmdebstrap=mmdebstrap ip=iproute2 nft=nfta
 # Some tests start an ssh server or a registry of their own, a browser, or podman. Whoever does not want these packages
 # (two start a server, too, and one has 350 MB) sees them skipped.
 ifdef CI
-PROGRAMS += sshd=openssh-server chromium=chromium skopeo=skopeo podman=podman docker-registry=docker-registry
+PROGRAMS += sshd=openssh-server chromium=chromium skopeo=skopeo podman=podman docker-registry=docker-registry mpirun=openmpi-bin
 endif
 
 help: ## List all targets.
