@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from prismdbg.capsule.log.format import SUMMARY, payload_segment
+from prismdbg.capsule.log.reader import event_segments
 from prismdbg.errors import CapsuleError, shortened
 from prismdbg.jobs.storage.emulated_run import OWN_NAME, EmulatedRun, read_emulated
 from prismdbg.jobs.storage.inventory import disk_bytes
@@ -63,7 +64,10 @@ def _state(folder: Path, node: NodeState | None, has_ended: Callable[[], bool], 
     """`has_ended`: whether all of the job has. are_many: to read all of their logs takes long."""
     if node is not None and folder.name in node.progress and (are_many or (node.local and not node.visible)):
         return _told(folder, node, node.progress[folder.name])
-    return _read(folder if node is None else node.logs_of(folder), node, has_ended)
+    logs = folder if node is None else node.logs_of(folder)
+    if node is not None and node.local and not event_segments(logs):
+        return _untold(folder, node)
+    return _read(logs, node, has_ended)
 
 
 def _told(folder: Path, node: NodeState, told: Mapping[str, Any]) -> RankState:
@@ -80,6 +84,23 @@ def _told(folder: Path, node: NodeState, told: Mapping[str, Any]) -> RankState:
         log_bytes=told["log_bytes"],
         payload_bytes=told["payload_bytes"],
         lost=str(told["lost"]),
+    )
+
+
+def _untold(folder: Path, node: NodeState) -> RankState:
+    """Its log is on its node, and no heartbeat says how far it came: RUN was full, say."""
+    return RankState(
+        name=folder.name,
+        node=node.name,
+        state=_word_told(folder, node, ""),
+        moment="?",
+        collectives=0,
+        in_flight=0,
+        steps=0,
+        window="?",
+        log_bytes=0,
+        payload_bytes=0,
+        lost=f"how far it came is not in RUN: its log is on node {node.name}",
     )
 
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tiny_log import write_training
 
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.storage import run_report
@@ -176,6 +177,26 @@ def test_of_many_ranks_the_status_is_what_their_supervisors_told(tmp_path: Path)
         ("7.3", 31, 1, "-")
     }
     assert states[0].node == "n1" and len(states) == most
+
+
+def test_a_rank_of_which_nothing_is_in_run_hides_no_other(tmp_path: Path) -> None:
+    """Its log is on its node, and RUN was full when its supervisor wanted to tell how far it came."""
+    run = RunFolder(tmp_path / "run")
+    (run.path / "nodes").mkdir(parents=True)
+    (run.path / "run.json").write_text("{}")
+    node(run, "n1", silent_s=1)
+    about = json.loads((run.nodes / "n1" / "node.json").read_text())
+    (run.nodes / "n1" / "node.json").write_text(json.dumps({**about, "local": str(tmp_path / "prismdbg-elsewhere")}))
+    (run.nodes / "n1.beat.json").write_text('{"beat": 3}')
+    write_training(run.ranks / "0")
+    for number in ("0", "1"):
+        (run.ranks / number).mkdir(parents=True, exist_ok=True)
+        (run.ranks / number / "rank.json").write_text(json.dumps({"rank": int(number), "pid": 1 << 22, "node": "n1"}))
+    first, second = run_report.rank_states(run, node_states(run))
+    assert first.collectives > 0 and not first.lost
+    assert (second.moment, second.state) == ("?", "running")
+    assert second.lost == "how far it came is not in RUN: its log is on node n1"
+    assert "rank 1: how far it came is not in RUN" in "\n".join(run_report.report(run.path))
 
 
 @pytest.mark.parametrize("progress", [[], {"0": {}}, {"0": {"moment": "x"}}])
