@@ -24,6 +24,7 @@ from tests.bench.sections import (
     emulation,
     initialisation,
     many_ranks,
+    old_job,
     overview,
     pause,
     predict,
@@ -59,6 +60,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Settings, Path], Measured]]] = {
     "simulate": (simulate.TITLE, simulate.measure),
     "telemetry": (telemetry.TITLE, telemetry.measure),
     "weeks": (weeks.TITLE, weeks.measure),
+    "old": (old_job.TITLE, old_job.measure),
     "many": (many_ranks.TITLE, many_ranks.measure),
     "overview": (overview.TITLE, overview.measure),
     "initialisation": (initialisation.TITLE, initialisation.measure),
@@ -79,7 +81,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--only", choices=SECTIONS, action="append", help="this section; may be given again")
     parser.add_argument("--quick", action="store_true", help="a small model and few runs: shows that it works, no more")
     parser.add_argument(
-        "--collectives", type=int, help="of each rank of the generated logs of `weeks`; its goals are for 10000000"
+        "--collectives", type=int, help="of each rank, in `weeks` and `old`; their goals are for 10000000"
     )
     parser.add_argument(
         "--kind", choices=emulated_kinds.KINDS, action="append", help="of `emulated_kinds`; may be given again"

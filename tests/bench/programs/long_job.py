@@ -1,9 +1,8 @@
-"""A rank that issues tiny all_reduces, 200 a step, as fast as it can, and slowly where it is waited for: behind the
-first FEW until FOLDER/go exists, and behind MANY until it is ended. `long_job.py FOLDER FEW MANY`"""
+"""A rank that issues tiny all_reduces, 200 a step: the first COUNT as fast as it can, then slowly until it is ended.
+`long_job.py COUNT`"""
 
 import sys
 import time
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -14,22 +13,21 @@ PAUSE_S = 0.2  # a step
 
 def main() -> None:
     dist.init_process_group("gloo")
-    folder, (few, many) = Path(sys.argv[1]), map(int, sys.argv[2:])
+    count = int(sys.argv[1])
     value = torch.ones(4)
     weight = torch.ones(1, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.0)
-    issued, goes_on = 0, False
+    issued = 0
     while True:
         for _ in range(PER_STEP):
             dist.all_reduce(value)
         weight.sum().backward()
         optimizer.step()
         issued += PER_STEP
-        if issued in (few, many):
+        if issued == count:
             print(f"at {issued}", flush=True)
-        if issued >= many or (issued >= few and not goes_on):
+        if issued >= count:
             time.sleep(PAUSE_S)
-            goes_on = goes_on or (folder / "go").exists()
 
 
 main()

@@ -20,13 +20,11 @@ from prismdbg.jobs.record.incidents import DEFAULT_TRIGGERS, parse_triggers
 from prismdbg.jobs.record.supervisor import POLL_S, Policy, Supervisor
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from tests.bench.jobs import (
-    JOB_BOUND_S,
     PROGRAMS,
     READY_BOUND_S,
     ROOT,
     BenchError,
     prismdbg,
-    remove_run,
     run,
     started,
     torchrun,
@@ -50,7 +48,6 @@ _, status, used = os.wait4(pid, 0)
 print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss)
 """
 FAST_JOB = 300_000  # collectives of a job that issues as fast as it can
-FEW = 10_000  # collectives of a young job
 GROWN_GOAL_MIB = 8.0
 RATES = {200: 1.0, 10_000: None}  # collectives per second and rank; goals in percent of a processor
 
@@ -66,7 +63,6 @@ def measure(settings: Settings, folder: Path) -> Measured:
     for command, goal in COMMANDS.items():
         rows += _read([command, str(old)], f"`{command}`, {what}", goal, settings)
     rows.append(_captured({old: settings.long_log, young: few}, what, settings))
-    rows.append(_captured_live(settings, folder))
     capsule = next(old.parent.glob("old-capsule*"))
     rows += _read(["open", str(capsule)], f"`open` of a capsule to a pipe, {what}", 2.0, settings)
     rows += _read(["open", str(old)], f"`open` of the RUN to a pipe, {what}", 2.0, settings)
@@ -107,10 +103,10 @@ def _seen(settings: Settings, folder: Path) -> Row:
 
 
 def _read(command: Sequence[str], what: str, goal: float, settings: Settings) -> list[Row]:
-    used = [used(command) for _ in range(settings.replays)]
+    found = [used(command) for _ in range(settings.replays)]
     return [
-        Row(what=what, values=[seconds for seconds, _ in used], unit="s", goal=goal, digits=2),
-        Row(what=f"{what}: memory", values=[mib for _, mib in used], unit="MiB", goal=MEMORY_GOAL_MIB, digits=0),
+        Row(what=what, values=[seconds for seconds, _ in found], unit="s", goal=goal, digits=2),
+        Row(what=f"{what}: memory", values=[mib for _, mib in found], unit="MiB", goal=MEMORY_GOAL_MIB, digits=0),
     ]
 
 
@@ -141,46 +137,6 @@ def _captured(runs: Mapping[Path, int], what: str, settings: Settings) -> Row:
         digits=3,
         goal=1.1,
     )
-
-
-def _captured_live(settings: Settings, folder: Path) -> Row:
-    """`prismdbg capture` of a real rank, from its start to its end, with park and dump."""
-    few, many = FEW, settings.long_log // PER_STEP * PER_STEP
-    path, output = folder / "live", folder / "live.txt"
-
-    def reached(count: int) -> bool:
-        return f"at {count}\n" in output.read_text()
-
-    def captures() -> list[float]:
-        return [_capture_s(path, folder / "live-capsule") for _ in range(settings.captures)]
-
-    job = torchrun(1, PROGRAMS / "long_job.py", folder, few, many)
-    try:
-        with started(prismdbg("record", "-o", path, "--", *job), output):
-            wait_for(lambda: reached(few), READY_BOUND_S, f"{few:,} collectives")
-            young = captures()
-            (folder / "go").touch()
-            wait_for(lambda: reached(many), JOB_BOUND_S, f"{many:,} collectives")
-            old = captures()
-    finally:
-        remove_run(path)
-    return Row(
-        what=f"`capture` of a live rank after {many:,} collectives, all of it",
-        against=f"after {few:,}",
-        values=old,
-        ratios=[after / before for after, before in zip(old, young, strict=True)],
-        unit="s",
-        digits=2,
-        goal=1.1,
-    )
-
-
-def _capture_s(path: Path, capsule: Path) -> float:
-    began = time.monotonic()
-    run(prismdbg("capture", path, "--rank", 0, "--window", 1, "-o", capsule), capsule.with_suffix(".txt"))
-    took_s = time.monotonic() - began
-    shutil.rmtree(capsule)
-    return took_s
 
 
 def _seconds(action: Callable[[], None]) -> float:
