@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 from capsules import MANIFEST, make_capsule
-from played import TALLY, PlayedRank, PlayedTravel, live_over, screen_of, screen_of_app, small_capsule, stopped, until
+from played import (
+    TALLY,
+    Json,
+    PlayedRank,
+    PlayedTravel,
+    live_over,
+    screen_of,
+    screen_of_app,
+    small_capsule,
+    stopped,
+    until,
+)
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import OutputCut, OutputGrew
 from prismdbg_tui.session.views import Phase, State
@@ -19,6 +30,7 @@ from textual.widgets import Input
 from tiny_log import TinyLog
 
 from prismdbg.capsule.stacks import FROM_OUTSIDE, HangPlace, JobStacks, RankStacks, ThreadStack
+from prismdbg.errors import RankLost
 from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentError
@@ -179,6 +191,32 @@ def test_a_lost_rank_comes_back_at_an_image(tmp_path: Path) -> None:
         await pilot.press("R")
         await stands(app, pilot, "1.1")
         assert app.state.exit_code == 0
+
+    rank = PlayedRank([stopped("1.1", 2)])
+    assert screen_of(part, tmp_path, rank).returned == [1]
+
+
+def test_a_rank_that_dies_while_it_is_looked_at_comes_back(tmp_path: Path) -> None:
+    """The screen asks for frames and values once it stands at a checkpoint, or as soon as it stops."""
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("n")
+        await stands(app, pilot, "1.1")
+        alive = dict(rank.answers)
+
+        def dies(_: Json) -> Json:
+            if rank.answers["stack"] is not dies:
+                rank.tell(None)
+            rank.answers.update(dict.fromkeys(("stack", "locals", "evaluate", "peers"), dies))
+            raise RankLost("the connection closed while waiting for the agent's answer")
+
+        rank.answers["locals"] = dies
+        await pilot.press("m")
+        await until(lambda: app.state.phase is Phase.LOST, pilot)
+        rank.answers.update(alive)
+        await pilot.press("R")
+        await stands(app, pilot, "1.1")
 
     rank = PlayedRank([stopped("1.1", 2)])
     assert screen_of(part, tmp_path, rank).returned == [1]

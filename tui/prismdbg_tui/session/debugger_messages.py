@@ -12,7 +12,7 @@ from typing import Any
 
 from textual.message import Message
 
-from prismdbg.errors import Defect, PrismError, UsageError
+from prismdbg.errors import Defect, PrismError, RankLost, UsageError
 from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
 from prismdbg.render.stop_text import hang_headline, standing_text, why
@@ -111,6 +111,10 @@ class DebuggerMessages:
             return
         try:
             self._arrived(phase)
+        except (
+            RankLost
+        ):  # while it was looked at: the next look at what it tells finds it dead, and it can be brought back
+            self._show(phase=phase, moment=self._debugger.session.moment, doing="", can_look=False)
         except PrismError:
             raise
         except Exception as error:  # of showing it; where the rank is can always be said

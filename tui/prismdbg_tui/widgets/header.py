@@ -46,7 +46,7 @@ class Header(Static):
         tried += [(" ◣ prismdbg ", "", notes[-1]), (" ◣ ", "", notes[-1])]
         for parts in tried:
             text = self._with(*parts)
-            if text.cell_len <= self.size.width:
+            if text.cell_len <= (self.size.width or text.cell_len):  # 0 until it is laid out
                 break
         return text
 
