@@ -77,7 +77,8 @@ def test_all_ranks_of_a_run_and_back_to_them(
     terminal.keys("Escape")
     terminal.until("open rank")
     terminal.keys("D")
-    assert "open rank" in terminal.until("no capsule of rank 1")
+    terminal.until("no capsule of rank 1")
+    terminal.until("open rank")
     terminal.keys("q")
     terminal.until("ended with 0")
 
