@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
-_MOST = 1 << 22  # of numbers from 0 on: one byte and eight for each
+_MOST = 1 << 22  # values from 0 on that are counted: the two tables have 16 bytes for each
 
 
 def distinct(column: Ints) -> tuple[Ints, Ints, Ints]:

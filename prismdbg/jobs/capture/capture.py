@@ -33,7 +33,7 @@ from prismdbg.jobs.capture.costs import predict_image
 from prismdbg.jobs.capture.namespaces import other_namespace
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
 from prismdbg.jobs.capture.requests import RequestJson, captured_elsewhere, has_local_logs, is_elsewhere
-from prismdbg.jobs.storage.ranks_alive import is_alive, is_beside_us, still_runs, stopped_pid
+from prismdbg.jobs.storage.ranks_alive import is_alive, is_in_a_container_here, still_runs, stopped_pid
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.log.columns import LAST_BYTES
 from prismdbg.log.folding import split_before
@@ -290,7 +290,7 @@ def _refuse_out_of_reach(folder: Path, rank: Mapping[str, Any]) -> None:
     """A rank on another node, in a container or of another user is named as such, with what works instead."""
     name, node, here = folder.name, rank.get("hardware", {}).get("node"), platform.node()
     instead = f"or {_from_the_start(folder)}: this needs only the run folder"
-    if isinstance(node, str) and node != here and not is_beside_us(rank):
+    if isinstance(node, str) and node != here and not is_in_a_container_here(rank):
         raise FacilityError(
             f"rank {name} runs on node {node}, this is {here}", hint=f"run the capture there, {instead}"
         )

@@ -21,7 +21,7 @@ from prismdbg.capsule.checked_json import Count, Word, between
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, file_system_now, node_of, node_states
-from prismdbg.jobs.storage.ranks_alive import is_beside_us, pid_here
+from prismdbg.jobs.storage.ranks_alive import is_in_a_container_here, pid_here
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.model.meanwhile import Tell, working
 
@@ -104,7 +104,7 @@ def is_elsewhere(folder: Path, here: str = "") -> bool:
         return False
     path = folder / "rank.json"
     described = read_json(path)
-    return has_local_logs(folder) or is_beside_us(described) or pid_here(described, path) is None
+    return has_local_logs(folder) or is_in_a_container_here(described) or pid_here(described, path) is None
 
 
 def has_local_logs(folder: Path) -> bool:

@@ -52,7 +52,8 @@ def pid_here(described: Mapping[str, Any], where: Path = Path("rank.json")) -> i
         )
     pid, own = int(described["pid"]), Path("/proc/self/ns/pid").stat().st_ino
     namespace = int(described.get("pid_namespace", own))
-    if described.get("hardware", {}).get("node", platform.node()) != platform.node() and not is_beside_us(described):
+    node = described.get("hardware", {}).get("node", platform.node())
+    if node != platform.node() and not is_in_a_container_here(described):
         return None
     if described.get("boot_id", boot_id()) != boot_id():  # another machine of the same name, or an earlier boot
         return None
@@ -61,9 +62,9 @@ def pid_here(described: Mapping[str, Any], where: Path = Path("rank.json")) -> i
     return next((at for at in _processes() if _is_it(at, pid, namespace)), None)
 
 
-def is_beside_us(described: Mapping[str, Any]) -> bool:
-    """Whether a rank runs on this machine, by the same boot, in another PID namespace, as in a container, which has a
-    host name of its own. Of machines that were copied while they ran, more than the name must differ."""
+def is_in_a_container_here(described: Mapping[str, Any]) -> bool:
+    """Whether a rank runs in another PID namespace of this machine, where it may have another host name. The boot tells
+    which machine it is; machines that were copied while they ran have the same boot, but no other namespace."""
     own, boot = Path("/proc/self/ns/pid").stat().st_ino, boot_id()
     return boot != "" and described.get("boot_id") == boot and described.get("pid_namespace", own) != own
 

@@ -65,16 +65,16 @@ def test_a_capsule_of_it_has_its_slice_and_what_that_refers_to(tmp_path: Path) -
 
 def test_a_reader_finds_each_record_once_whenever_it_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long_log(tmp_path, 14)
-    whole = read_log(tmp_path)
+    whole, columns = read_log(tmp_path), said(read_columns(tmp_path))
     left = []
     unlink = Path.unlink
 
     def seen(path: Path, missing_ok: bool = False) -> None:
         """A joined file and its parts are there at once, as after a kill."""
-        assert read_log(tmp_path) == whole
+        assert read_log(tmp_path) == whole and said(read_columns(tmp_path)) == columns
         left.append(path)
         unlink(path, missing_ok=missing_ok)
-        assert read_log(tmp_path) == whole
+        assert read_log(tmp_path) == whole and said(read_columns(tmp_path)) == columns
 
     monkeypatch.setattr(Path, "unlink", seen)
     join(tmp_path, PARTS * SEGMENT_BYTES)

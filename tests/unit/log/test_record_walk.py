@@ -57,9 +57,11 @@ def test_a_record_that_is_cut_off_is_none() -> None:
     assert found.tolist() == slots[:-1] and after == slots[-1]
 
 
-def test_it_stops_where_the_log_is_damaged() -> None:
+@pytest.mark.parametrize("damage", [13, 0, int(fmt.Kind.COMPLETE) << 32, 24, 24 | 99 << 32, (1 << 20) | 3 << 32])
+def test_it_stops_where_the_log_is_damaged(damage: int) -> None:
+    """By an odd size, by none, also of a record with a kind, by no kind, an impossible one, or a size beyond all."""
     words, slots, _ = segment(1, 4 * LEAST_WORDS, misleading=False)
-    words[slots[700]] = 13
+    words[slots[700]] = damage
     found, after = walk(words, 8)
     assert found.tolist() == slots[: len(found)] and after == slots[len(found)] and len(found) <= 700
 

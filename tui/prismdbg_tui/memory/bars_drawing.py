@@ -11,7 +11,7 @@ from rich.text import Text
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import faded, readable
 from prismdbg_tui.memory.treemap_drawing import CHOSEN, MapInk, color_of
-from prismdbg_tui.memory.view import MemoryNode
+from prismdbg_tui.memory.view import MemoryNode, largest_first
 
 LEAST_FOR_AREAS = (84, 11)  # cells: in a smaller pane most names of a treemap are cut to nothing
 _SHADE = 0.35  # names are read over a bar
@@ -32,7 +32,7 @@ def draw_bars(
 ) -> Text:
     """At most `height` lines, the largest first: size, share of all of them, name, over a bar that is as long as the
     share of the largest. The chosen one is seen and has a sign."""
-    shown = sorted_by_size(nodes)
+    shown = largest_first(nodes)
     first = _first(shown, chosen, height)
     most = max((abs(node.size_bytes) for node in shown), default=0) or 1
     total = sum(abs(node.size_bytes) for node in shown) or 1
@@ -53,13 +53,9 @@ def draw_bars(
     return Text("\n").join(lines)
 
 
-def sorted_by_size(nodes: Sequence[MemoryNode]) -> list[MemoryNode]:
-    return sorted(nodes, key=lambda node: -abs(node.size_bytes))
-
-
 def bar_at(nodes: Sequence[MemoryNode], height: int, y: int, chosen: MemoryNode | None) -> MemoryNode | None:
     """What is drawn in that line."""
-    shown = sorted_by_size(nodes)
+    shown = largest_first(nodes)
     at = _first(shown, chosen, height) + y
     return shown[at] if 0 <= y < height and at < len(shown) else None
 

@@ -14,7 +14,7 @@ from prismdbg.errors import PrismError
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.session.frames import own_frame
-from prismdbg_tui.memory.view import CurveView, GroupBy, MemoryNode, MemoryView
+from prismdbg_tui.memory.view import CurveView, GroupBy, MemoryNode, MemoryView, largest_first
 
 if TYPE_CHECKING:  # most capsules have no trace
     from prismdbg.memory.grouping import Entry
@@ -123,7 +123,7 @@ def _heads(folder: Path) -> tuple[bytes, ...]:
 
 
 def _largest(nodes: Sequence[MemoryNode]) -> tuple[MemoryNode, ...]:
-    return tuple(sorted(nodes, key=lambda node: -abs(node.size_bytes))[:MOST_NODES])
+    return tuple(largest_first(nodes)[:MOST_NODES])
 
 
 def _negative(node: MemoryNode) -> MemoryNode:
@@ -185,7 +185,7 @@ def _places(trace: MemoryTrace, rows: Sequence[int], by: GroupBy) -> tuple[Memor
         known = found.get(label, (0, 0))
         found[label] = known[0] + size, known[1] + count
     nodes = [MemoryNode(label=label, size_bytes=size, blocks=count) for label, (size, count) in found.items()]
-    return tuple(sorted(nodes, key=lambda node: -node.size_bytes)[:MOST_CHILDREN])
+    return tuple(largest_first(nodes)[:MOST_CHILDREN])
 
 
 def _op(trace: MemoryTrace, row: int) -> str:

@@ -12,7 +12,7 @@ from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import faded, readable
 from prismdbg_tui.drawing.wrapping import wrapped
 from prismdbg_tui.memory.squares import Box, squares
-from prismdbg_tui.memory.view import MemoryNode
+from prismdbg_tui.memory.view import MemoryNode, largest_first
 
 _INSIDE = (16, 4)  # cells from which on a box shows what it is made of
 _STEPS = (0.0, 0.18, 0.36)  # neighbours are told apart
@@ -71,7 +71,7 @@ def draw_map(
 
 def placed_groups(nodes: Sequence[MemoryNode], width: int, height: int) -> list[Placed]:
     """Those that can be seen."""
-    largest = sorted(nodes, key=lambda node: -abs(node.size_bytes))
+    largest = largest_first(nodes)
     boxes = squares([abs(node.size_bytes) for node in largest], width, height)
     return [Placed(node, box) for node, box in zip(largest, boxes, strict=True) if not box.is_empty]
 

@@ -9,7 +9,7 @@ from enum import Enum
 from prismdbg.errors import UsageError
 from prismdbg_tui.memory.squares import Box
 from prismdbg_tui.memory.treemap_drawing import placed_groups
-from prismdbg_tui.memory.view import MemoryNode
+from prismdbg_tui.memory.view import MemoryNode, largest_first
 
 
 class Side(Enum):
@@ -55,7 +55,7 @@ class Areas:
 
     def next_by_size(self, by: int) -> Areas:
         """On a larger or a smaller one, as they stand below each other in a list; at its ends on the same one."""
-        order = sorted(self.shown, key=lambda node: -abs(node.size_bytes))
+        order = largest_first(self.shown)
         at = next((at for at, node in enumerate(order) if node is self.chosen), 0) + by
         return replace(self, at=order[at]) if 0 <= at < len(order) else self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -32,6 +33,11 @@ class MemoryNode:
     blocks: int
     children: tuple[MemoryNode, ...] = ()
     quiet: bool = False
+
+
+def largest_first(nodes: Iterable[MemoryNode]) -> list[MemoryNode]:
+    """Of a difference, what it gained or lost most."""
+    return sorted(nodes, key=lambda node: -abs(node.size_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

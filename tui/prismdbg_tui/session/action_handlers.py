@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from prismdbg_tui.session.cursor import CursorPosition
     from prismdbg_tui.widgets.treemap import Treemap
 
+_NO_ROW = "no collective here, or the log is still being read"
 _NEXT_ZOOM = 0.5
 _PAN = 0.25
 
@@ -56,7 +57,7 @@ class ActionHandlers:
     @property
     def _position(self) -> CursorPosition:
         if self._app.position is None or not len(self._app.position.recording):
-            raise UsageError("no collective here, or the log is still being read")
+            raise UsageError(_NO_ROW)
         return self._app.position
 
     def until(self) -> None:
@@ -169,8 +170,8 @@ class ActionHandlers:
 
     @property
     def _memory_place(self) -> MemoryPlace:
-        place = self._app.views.memory_place
-        assert self._position is not None and place is not None, "there is a row"
+        if (place := self._app.views.memory_place) is None:
+            raise UsageError(_NO_ROW)
         return place
 
     def _tell_of_difference(self) -> None:

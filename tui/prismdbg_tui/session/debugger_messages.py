@@ -111,9 +111,7 @@ class DebuggerMessages:
             return
         try:
             self._arrived(phase)
-        except (
-            RankLost
-        ):  # while it was looked at: the next look at what it tells finds it dead, and it can be brought back
+        except RankLost:  # while it was looked at: the next poll finds it dead, and then it can be brought back
             self._show(phase=phase, moment=self._debugger.session.moment, doing="", can_look=False)
         except PrismError:
             raise

@@ -18,9 +18,16 @@ import pytest
 from tiny_log import write_training
 from waiting import wait_for
 
-from prismdbg.jobs.storage.ranks_alive import RankProcess, is_alive, was_replaced
+from prismdbg.jobs.storage.ranks_alive import (
+    RankProcess,
+    is_alive,
+    is_in_a_container_here,
+    pid_here,
+    was_replaced,
+)
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.jobs.storage.run_report import rank_states
+from prismdbg.settings.boot import boot_id
 
 
 def namespace_of(pid: int) -> int:
@@ -47,6 +54,23 @@ def in_a_namespace() -> Iterator[psutil.Popen]:
         if process.poll() is None:
             process.kill()
         process.wait(20)
+
+
+@pytest.mark.parametrize(
+    ("boot", "namespace", "is_here"),
+    [("", 1, True), ("another", 1, False), ("", 0, False), (None, 1, False)],
+    ids=["another namespace", "another machine", "a copy of this machine", "of an older version"],
+)
+def test_a_container_with_a_host_name_of_its_own_is_known_by_the_boot(
+    boot: str | None, namespace: int, is_here: bool
+) -> None:
+    """`boot` empty: that of this machine. `namespace` 0: this one."""
+    rank: dict[str, Any] = {"pid": os.getpid(), "hardware": {"node": "box"}}
+    rank["pid_namespace"] = namespace or namespace_of(os.getpid())
+    if boot is not None:
+        rank["boot_id"] = boot or boot_id()
+    assert is_in_a_container_here(rank) is is_here
+    assert pid_here(rank) is None, "no process of that namespace is there"
 
 
 def test_a_zombie_has_ended(tmp_path: Path) -> None:
