@@ -73,6 +73,24 @@ def test_it_follows_the_ranks_of_its_own_node(run: RunFolder, monkeypatch: pytes
     assert [folder.name for folder in one.own(at_once=False)] == ["0", "1"]
 
 
+def test_at_the_end_it_acts_alone_where_run_cannot_be_written_to_for_long(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the supervisor of a full folder would never end."""
+    one, problems = supervisor(run, "n1")
+    run.decisions.write_text("in the way")
+    captured: list[str] = []
+    one.share(wanted(IncidentKind.NAN, "3", Moment(5, 2)), None, lambda: captured.append("nan"))
+    one.settle()
+    one.settle_at_the_end()
+    assert one.has_to_decide and not captured and "cannot be written to" in problems[-1]
+    monkeypatch.setattr(among_nodes, "LAST_TRIES_S", 0.0)
+    one.settle()
+    assert one.has_to_decide and not captured, "the job goes on, and the folder may come back"
+    one.settle_at_the_end()
+    assert not one.has_to_decide and captured == ["nan"]
+
+
 @pytest.mark.parametrize(
     ("nearer", "farther"),
     [
