@@ -14,6 +14,7 @@ from prismdbg.importers.formats import is_imported
 from prismdbg.job_graph import rank_end, synthesized
 from prismdbg.job_graph.as_recorded import as_recorded
 from prismdbg.job_graph.cpu_waits import displaced
+from prismdbg.job_graph.earlier_steps import check_kept, unusual
 from prismdbg.job_graph.one_iteration import check_told, one_iteration
 from prismdbg.job_graph.origin import origin_of
 from prismdbg.job_graph.recorded_step import check_computed, last_whole_step, near, recorded_step, traced_in
@@ -109,6 +110,7 @@ def build_graph(request: GraphRequest) -> JobGraph:
     step = last_whole_step(logs.values()) if request.step is None else request.step
     if not emulated:
         whole = {rank: _reaching(log, folders[rank], step) if folders else log for rank, log in logs.items()}
+        check_kept(mesh, whole, step)
         logs = {rank: near(log, range(step, step + 1)) for rank, log in whole.items()}
     if folders:
         rank_end.check_whole(mesh, logs, step)
@@ -118,6 +120,8 @@ def build_graph(request: GraphRequest) -> JobGraph:
         for log in logs.values():
             check_computed(log, step)
     doubts = job.gaps or rank_end.doubts_of(mesh, logs, step)
+    if folders and not emulated:
+        doubts += unusual(mesh, logs, step)
     if request.as_recorded:
         recorded_graph = as_recorded(mesh, logs, step, folders or None)
         return replace(recorded_graph, origin=replace(recorded_graph.origin, doubts=doubts))
