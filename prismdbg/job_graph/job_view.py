@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.storage.emulated_run import EmulatedRun, read_emulated
-from prismdbg.jobs.storage.pass_errors import Passed
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.simulate.cluster import cluster_file
-from prismdbg.simulate.cluster.cluster import ClusterModel, example
 from prismdbg.simulate.graph import graph_file
-from prismdbg.simulate.graph.job_graph import JobGraph
-from prismdbg.simulate.graph.mesh import Ints
+
+if TYPE_CHECKING:
+    from prismdbg.jobs.storage.pass_errors import Passed
+    from prismdbg.simulate.cluster.cluster import ClusterModel
+    from prismdbg.simulate.graph.job_graph import JobGraph
+    from prismdbg.simulate.graph.mesh import Ints
 
 ASSUMED_CLUSTER = "no --cluster: nodes of eight, 450 GB/s inside and 50 GB/s per rank between them are assumed"
 
@@ -66,6 +68,9 @@ def _begins_as_graph(path: Path) -> bool:
 
 def job_view(path: Path, cluster: Path | None, say: Callable[[str], None]) -> JobView:
     """Of what `is_job`. Where no graph was built it is made of the logs, and not kept; `NoGraph` where it cannot be."""
+    from prismdbg.simulate.cluster import cluster_file
+    from prismdbg.simulate.cluster.cluster import example
+
     emulated = _emulated(path) if path.is_dir() else None
     saved = path if path.is_file() else path / graph_file.FILE_NAME
     if saved.is_file():
