@@ -3,8 +3,8 @@ there is one, a GPU."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +16,7 @@ from prismdbg.capsule.log.notes import DEVICE_WAITS
 from prismdbg.errors import FacilityError
 from prismdbg.model.ops import OPS
 from prismdbg.rank.c10d.watched_work import WatchedWork
-from prismdbg.rank.emulation import device_calls, open_calls
+from prismdbg.rank.emulation import cuda_device, device_calls, open_calls
 from prismdbg.rank.emulation.clocks import WallClock
 from prismdbg.rank.emulation.cuda_device import CudaDevice
 from prismdbg.rank.emulation.device_waits import CHECKED_NS, ROUNDS, DeviceWaits, StreamWait, calibrated
@@ -37,22 +37,89 @@ class Clock:
         self.now_ns += length_ns
 
 
+class FakeCuda:
+    """A fake of what CudaDevice uses of torch.cuda, in virtual time: two cycles a nanosecond, 4 us for any kernel."""
+
+    def __init__(self) -> None:
+        self.clock, self.current, self.made = Clock(), "main", 0
+        self.free_ns: dict[str, int] = {}
+
+    def Stream(self, device: torch.device, priority: int = 0) -> Any:  # noqa: N802
+        self.made += 1
+        return self._named(f"stream {self.made}")
+
+    def _named(self, name: str) -> Any:
+        return SimpleNamespace(name=name, wait_event=lambda event: self._wait(name, event))
+
+    def _wait(self, name: str, event: FakeEvent) -> None:
+        self.free_ns[name] = max(self.at(name), event.at_ns)
+
+    def at(self, name: str) -> int:
+        return max(self.free_ns.get(name, 0), self.clock.now_ns)
+
+    def Event(self, *, enable_timing: bool) -> Any:  # noqa: N802
+        assert enable_timing
+        return FakeEvent(self)
+
+    def current_stream(self, device: torch.device) -> Any:
+        return self._named(self.current)
+
+    @contextmanager
+    def stream(self, stream: Any) -> Iterator[None]:
+        before, self.current = self.current, stream.name
+        yield
+        self.current = before
+
+    def _sleep(self, cycles: int) -> None:
+        self.free_ns[self.current] = self.at(self.current) + 4_000 + cycles // 2
+
+    def synchronize(self) -> None:
+        self.clock.now_ns = max(self.clock.now_ns, *self.free_ns.values())
+
+    def is_current_stream_capturing(self) -> bool:
+        return False
+
+
+class FakeEvent:
+    def __init__(self, cuda: FakeCuda) -> None:
+        self.cuda, self.at_ns = cuda, -1
+
+    def record(self, stream: Any) -> None:
+        self.at_ns = self.cuda.at(stream.name)
+
+    def query(self) -> bool:
+        return self.cuda.clock.now_ns >= self.at_ns
+
+    def synchronize(self) -> None:
+        self.cuda.clock.now_ns = max(self.cuda.clock.now_ns, self.at_ns)
+
+    def elapsed_time(self, later: FakeEvent) -> float:
+        assert self.query() and later.query(), "CUDA refuses events that are not over"
+        return (later.at_ns - self.at_ns) / 1e6
+
+
 class Gpu(CudaDevice):
     def __init__(self) -> None:
         super().__init__("cuda:0")
 
     def compute(self, length_ns: int) -> None:
-        torch.cuda._sleep(self._calibration.cycles(length_ns))
+        cuda_device.torch.cuda._sleep(self._calibration.cycles(length_ns))
 
     def finish(self) -> None:
-        torch.cuda.synchronize()
+        cuda_device.torch.cuda.synchronize()
 
 
-@pytest.fixture(params=["fake", "cuda"])
-def device(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """What holds of the fake is to hold of the hardware: to a tenth there, whose clocks change."""
+@pytest.fixture(params=["fake", "fake torch.cuda", "cuda"])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """What holds of the fakes is to hold of the hardware: to a tenth there, whose clocks change."""
     if request.param == "fake":
         yield Clock().device()
+        return
+    if request.param == "fake torch.cuda":
+        cuda = FakeCuda()
+        monkeypatch.setattr(cuda_device, "torch", SimpleNamespace(cuda=cuda, device=torch.device))
+        monkeypatch.setattr(cuda_device, "time", SimpleNamespace(monotonic_ns=lambda: cuda.clock.now_ns))
+        yield Gpu()
         return
     if not torch.cuda.is_available():
         pytest.skip(f"torch {torch.__version__} finds no GPU here")
@@ -113,10 +180,27 @@ class TestDevice:
     def test_its_times_are_those_of_the_host(self, device: Any) -> None:
         if isinstance(device, FakeDevice):
             pytest.skip("the fake has a clock of its own")
-        before_ns = time.monotonic_ns()
+        before_ns = cuda_device.time.monotonic_ns()
         mark = device.mark()
         device.finish()
-        assert before_ns - MS <= device.at_ns(mark) <= time.monotonic_ns() + MS
+        assert before_ns - MS <= device.at_ns(mark) <= cuda_device.time.monotonic_ns() + MS
+
+    def test_how_far_its_calibration_was_off_is_known(self, device: Any) -> None:
+        assert 0 <= device.residual < 0.1
+
+
+def test_the_anchor_of_a_device_s_times_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events give 32-bit floats."""
+    cuda = FakeCuda()
+    monkeypatch.setattr(cuda_device, "torch", SimpleNamespace(cuda=cuda, device=torch.device))
+    monkeypatch.setattr(cuda_device, "time", SimpleNamespace(monotonic_ns=lambda: cuda.clock.now_ns))
+    device = Gpu()
+    early = device.mark()
+    cuda.clock.now_ns += 3600 * 1000 * MS
+    late = device.mark()
+    device.finish()
+    assert late.anchor is not early.anchor
+    assert device.at_ns(late) - device.at_ns(early) == 3600 * 1000 * MS
 
 
 class TestCalibration:
