@@ -14,7 +14,8 @@ from prismdbg.simulate.report.rank_parts import RankParts
 
 def emulated_parts(log: RankLog, schedule: Schedule) -> RankParts | None:
     """The median of each part over the paced steps, so that they need not add up. None where threads issue in an order
-    in which the main one's calls cannot be told."""
+    in which the main one's calls cannot be told, and where calls ran on a stream of a device: the log does not tell
+    how long that stream stood."""
     steps = (recorded_step(log, step) for step in schedule.steps)
     found = [parts for step in steps if step is not None and (parts := _parts(step, schedule)) is not None]
     if not found:
@@ -29,7 +30,7 @@ def emulated_parts(log: RankLog, schedule: Schedule) -> RankParts | None:
 def _parts(step: RecordedStep, schedule: Schedule) -> RankParts | None:
     main = [node for node in step.graph.nodes if node.thread == 0]
     rows = _rows_of(main, schedule)
-    if rows is None:
+    if rows is None or any(node.on_stream for node in step.graph.nodes):
         return None
     shown_ns = waited_ns = 0
     clock_ns = step.from_ns

@@ -17,7 +17,14 @@ from prismdbg.job_graph.cpu_waits import displaced
 from prismdbg.job_graph.earlier_steps import check_kept, unusual
 from prismdbg.job_graph.one_iteration import check_told, one_iteration
 from prismdbg.job_graph.origin import origin_of
-from prismdbg.job_graph.recorded_step import check_computed, last_whole_step, near, recorded_step, traced_in
+from prismdbg.job_graph.recorded_step import (
+    check_computed,
+    doubts_of_devices,
+    last_whole_step,
+    near,
+    recorded_step,
+    traced_in,
+)
 from prismdbg.job_graph.replicated_ranks import replicate
 from prismdbg.job_graph.slice_entries import Source, entries_of
 from prismdbg.jobs.evidence import gather
@@ -120,8 +127,10 @@ def build_graph(request: GraphRequest) -> JobGraph:
         for log in logs.values():
             check_computed(log, step)
     doubts = job.gaps or rank_end.doubts_of(mesh, logs, step)
-    if folders and not emulated:
-        doubts += unusual(mesh, logs, step)
+    if emulated:
+        doubts = (*doubts, *doubts_of_devices(logs, step))
+    elif folders:
+        doubts = (*doubts, *unusual(mesh, logs, step))
     if request.as_recorded:
         recorded_graph = as_recorded(mesh, logs, step, folders or None)
         return replace(recorded_graph, origin=replace(recorded_graph.origin, doubts=doubts))

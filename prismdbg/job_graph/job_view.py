@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import PrismError, UsageError
-from prismdbg.job_graph.builder import GraphRequest, build_graph
-from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.storage.emulated_run import EmulatedRun, read_emulated
-from prismdbg.jobs.storage.pass_errors import Passed
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.simulate.cluster import cluster_file
-from prismdbg.simulate.cluster.cluster import ClusterModel, example
 from prismdbg.simulate.graph import graph_file
-from prismdbg.simulate.graph.job_graph import JobGraph
-from prismdbg.simulate.graph.mesh import Ints
+
+if TYPE_CHECKING:
+    from prismdbg.jobs.storage.pass_errors import Passed
+    from prismdbg.simulate.cluster.cluster import ClusterModel
+    from prismdbg.simulate.graph.job_graph import JobGraph
+    from prismdbg.simulate.graph.mesh import Ints
 
 ASSUMED_CLUSTER = "no --cluster: nodes of eight, 450 GB/s inside and 50 GB/s per rank between them are assumed"
 
@@ -65,8 +66,11 @@ def _begins_as_graph(path: Path) -> bool:
         return False
 
 
-def job_view(path: Path, cluster: Path | None, say: Say) -> JobView:
+def job_view(path: Path, cluster: Path | None, say: Callable[[str], None]) -> JobView:
     """Of what `is_job`. Where no graph was built it is made of the logs, and not kept; `NoGraph` where it cannot be."""
+    from prismdbg.simulate.cluster import cluster_file
+    from prismdbg.simulate.cluster.cluster import example
+
     emulated = _emulated(path) if path.is_dir() else None
     saved = path if path.is_file() else path / graph_file.FILE_NAME
     if saved.is_file():
@@ -89,6 +93,8 @@ def job_view(path: Path, cluster: Path | None, say: Say) -> JobView:
 
 
 def _built(path: Path) -> JobGraph:
+    from prismdbg.job_graph.builder import GraphRequest, build_graph  # `is_job` is asked of every path, and needs none
+
     try:
         return build_graph(GraphRequest(run=path))
     except UsageError as error:

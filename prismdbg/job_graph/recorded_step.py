@@ -11,6 +11,7 @@ import numpy as np
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.memory_reader import is_trace
 from prismdbg.errors import UsageError
+from prismdbg.log.columns import LogColumns
 from prismdbg.log.rank_log import columns_of, rank_log
 from prismdbg.memory.trace import open_trace
 from prismdbg.memory.traced_step import Border, TracedStep, traced_step
@@ -85,6 +86,22 @@ def check_computed(log: RankLog, step: int) -> None:
                 f"rank {log.rank} ran step {step} on {device}: the log does not show how long it computed",
                 hint="build the graph of an emulated job; export --format perfetto shows the times of this one",
             )
+
+
+def doubts_of_devices(logs: Mapping[int, RankLog], step: int) -> tuple[str, ...]:
+    """Of an emulated job, where calls of that step are on a device."""
+    found = [rank for rank, log in sorted(logs.items()) if _is_on_device(columns_of(log), step)]
+    if not found:
+        return ()
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return (
+        f"how long ranks computed: tensors of rank {found[0]}{more} were on a device, and a log has only the time that "
+        "the host took to issue the work",
+    )
+
+
+def _is_on_device(log: LogColumns, step: int) -> bool:
+    return bool((log.on_device & (log.step == step)).any())
 
 
 def near(log: RankLog, steps: range) -> RankLog:

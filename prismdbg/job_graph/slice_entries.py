@@ -124,15 +124,14 @@ class _Translation:
                 stream=channel if duration_ns == MODELLED_NS else FREE_NAME, detail=_detail(node),
                 splits=splits_text(node.parts_sent, node.parts_received),
             )  # fmt: skip
+        done_ns = node.issued_ns if node.on_stream else node.completed_ns  # for its thread, which stood for nothing
         self._ahead[node.thread] = self._traced(node.moment.collective)
         if holds:
-            self._clocks[node.thread] = node.issued_ns if node.completed_ns is None else node.completed_ns
+            self._clocks[node.thread] = node.issued_ns if done_ns is None else done_ns
         else:
             self._clocks[node.thread] = max(self._clock(node.thread), node.issued_ns)
-            if node.completed_ns is not None:
-                self._open.setdefault(node.thread, []).append(
-                    _Open(node.completed_ns, node.record_id, entry, node.waited_ns)
-                )
+            if done_ns is not None:
+                self._open.setdefault(node.thread, []).append(_Open(done_ns, node.record_id, entry, node.waited_ns))
 
     def _traced(self, collective: int) -> Sequence[Item]:
         traced = self._source.traced

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -32,7 +32,7 @@ from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_files import whole_incidents
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_if_whole
 from prismdbg.jobs.storage.run_report import MANY
-from prismdbg.log.columns import LAST_BYTES, read_columns
+from prismdbg.log.columns import LAST_BYTES, LogColumns, read_columns
 from prismdbg.log.rank_log import columns_of, decoded, rank_log
 from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.moment import Moment
@@ -46,17 +46,30 @@ def _unsaid(_text: str) -> None:
     return None
 
 
-def gather(path: Path, keys: Keys = NO_KEYS, *, whole: bool = False, at_once: int = 1, say: Say = _unsaid) -> Evidence:
+def _unseen(_folder: Path, _log: LogColumns) -> None:
+    return None
+
+
+def gather(
+    path: Path,
+    keys: Keys = NO_KEYS,
+    *,
+    whole: bool = False,
+    at_once: int = 1,
+    say: Say = _unsaid,
+    each: Callable[[Path, LogColumns], None] = _unseen,
+) -> Evidence:
     """Of a run folder, of a folder with logs, of a capsule, or of another tool's files. `CapsuleError` where no log is
     there. whole: read all of long logs, not their ends and the summaries of what is before. at_once: how many
-    recordings are in memory together, which share what is read of each. say: of long waits."""
+    recordings are in memory together, which share what is read of each. say: of long waits. each: told of
+    every log of a run folder as it is read, whatever part of it counts."""
     if not RunFolder(path).run_json.exists() and (job := read_job(path)) is not None:
         return _of_import(job)
     if path.is_file() or (path / layout.MANIFEST).is_file():
         with opened(path, keys) as capsule:
             found = of_capsule(capsule)  # what was unpacked for it goes with it
             return replace(found, logs={rank: decoded(log) for rank, log in found.logs.items()})
-    return _of_run(path, None if whole else READ_BYTES // at_once, say)
+    return _of_run(path, None if whole else READ_BYTES // at_once, say, each)
 
 
 def _of_import(job: ImportedJob) -> Evidence:
@@ -99,13 +112,13 @@ def of_capsule(capsule: Capsule) -> Evidence:
     )
 
 
-def _of_run(path: Path, most_bytes: int | None, say: Say) -> Evidence:
+def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, LogColumns], None]) -> Evidence:
     run = RunFolder(path.resolve())
     nodes = _nodes(run)
     unanswered = ask_for_logs(run, nodes, say)
     found = log_folders(run, nodes)
     folders = _of_one_job(_last_attempt(found), found)
-    logs, damaged = _logs(folders, most_bytes)
+    logs, damaged = _logs(folders, most_bytes, each)
     places = {name: node for node in nodes for name in node.ranks}
     on_nodes = {rank_of(folder): places[folder.name].name for folder in folders if folder.name in places}
     clocks = clock_offsets({rank: columns_of(log) for rank, log in logs.items()}, on_nodes) if on_nodes else {}
@@ -147,15 +160,23 @@ def _of_run(path: Path, most_bytes: int | None, say: Say) -> Evidence:
     )
 
 
-def _logs(folders: Sequence[Path], most_bytes: int | None) -> tuple[dict[int, RankLog], dict[int, str]]:
+def _logs(
+    folders: Sequence[Path], most_bytes: int | None, each_read: Callable[[Path, LogColumns], None]
+) -> tuple[dict[int, RankLog], dict[int, str]]:
     """Of each rank what can be read, and why that is not all. most_bytes: of all together; None: all of it."""
     is_whole = most_bytes is None
     newest_bytes = None if most_bytes is None else max(most_bytes // max(len(folders), 1), LAST_BYTES)
     newest_rows = max(READ_ROWS // len(folders), LEAST_ROWS) if len(folders) > MANY and not is_whole else None
     each = one_by_one(folders, "reading the logs of ranks")
-    read = {rank_of(folder): _read(folder, newest_bytes, newest_rows) for folder in each}
-    logs = {rank: log for rank, (log, _) in read.items() if log is not None}
-    return logs, {rank: damage for rank, (_, damage) in read.items() if damage}
+    logs, damaged = {}, {}
+    for folder in each:
+        log, damage = _read(folder, newest_bytes, newest_rows)
+        if log is not None:
+            each_read(folder, columns_of(log))
+            logs[rank_of(folder)] = log
+        if damage:
+            damaged[rank_of(folder)] = damage
+    return logs, damaged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

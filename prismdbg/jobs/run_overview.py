@@ -20,7 +20,7 @@ from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.job_telemetry import AT_ONCE
 from prismdbg.jobs.storage.peak import peak_of
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
-from prismdbg.jobs.storage.run_report import RankState, rank_states
+from prismdbg.jobs.storage.run_report import RankState, StatesSeen, rank_states
 from prismdbg.log.columns import NOT_ENDED, LogColumns, while_folded
 from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Frame
@@ -102,22 +102,29 @@ def is_recorded_job(path: Path) -> bool:
 
 def read_overview(path: Path) -> RunOverview:
     """While the job runs, or afterwards. `CapsuleError` where no log is there."""
-    return while_folded(lambda: _read(path))
+    return while_folded(lambda: replace(overview_of(path, *_read(path)), is_imported=_is_of_another_tool(path)))
 
 
-def _read(path: Path) -> RunOverview:
-    if not RunFolder(path).run_json.is_file():
-        return _of_import(path)
+def read_rows(path: Path) -> tuple[RankRow, ...]:
+    """The ranks of `read_overview`, for whoever shows no finding: none is searched for, which takes long."""
+    return while_folded(lambda: tuple(rows_of(*_read(path))))
+
+
+def _is_of_another_tool(path: Path) -> bool:
+    return not RunFolder(path).run_json.is_file()
+
+
+def _read(path: Path) -> tuple[Evidence, Mapping[int, RankState], Mapping[int, int]]:
+    """The logs; then by rank its state, and its peak of memory as far as it is known."""
+    if _is_of_another_tool(path):
+        evidence = gather(path)
+        return evidence, {rank: _traced(rank, log) for rank, log in evidence.columns.items()}, {}
     run = RunFolder.existing(path)
-    evidence = gather(path)
-    states = {rank_of(Path(state.name)): state for state in rank_states(run)}  # the last attempt of a rank comes last
-    return overview_of(path, evidence, states, {rank: peak_of(run.latest(rank)) for rank in states})
-
-
-def _of_import(path: Path) -> RunOverview:
-    evidence = gather(path)
-    states = {rank: _traced(rank, log) for rank, log in evidence.columns.items()}
-    return replace(overview_of(path, evidence, states, {}), is_imported=True)
+    seen = StatesSeen(run)
+    evidence = gather(path, each=seen.add)
+    found = rank_states(run, seen=seen.states)
+    states = {rank_of(Path(state.name)): state for state in found}  # the last attempt of a rank comes last
+    return evidence, states, {rank: peak_of(run.latest(rank)) for rank in states}
 
 
 def _traced(rank: int, log: LogColumns) -> RankState:
@@ -140,23 +147,28 @@ def overview_of(
 ) -> RunOverview:
     """`states`, and peaks of memory in bytes, by rank; a rank without a state has no row."""
     begun_ns, ended_ns = _span(evidence)
-    edges = np.linspace(begun_ns, ended_ns, PARTS + 1)
-    waits = {rank: Wait() for rank in evidence.columns}
-    if evidence.clocks_agree:
-        _add_waits(evidence, waits, edges)
-    rows = [
-        replace(_row(rank, log, states[rank], waits[rank], peaks.get(rank, 0), edges), sensors=_sensors(evidence, rank))
-        for rank, log in sorted(evidence.columns.items())
-        if rank in states
-    ]
     return RunOverview(
         path=path,
-        ranks=tuple(rows),
+        ranks=tuple(rows_of(evidence, states, peaks)),
         diagnosis=diagnose(evidence),
         is_running=evidence.is_running,
         lasted_ns=ended_ns - begun_ns,
         clocks_agree=evidence.clocks_agree,
     )
+
+
+def rows_of(evidence: Evidence, states: Mapping[int, RankState], peaks: Mapping[int, int]) -> list[RankRow]:
+    """As `overview_of`, without what is found."""
+    begun_ns, ended_ns = _span(evidence)
+    edges = np.linspace(begun_ns, ended_ns, PARTS + 1)
+    waits = {rank: Wait() for rank in evidence.columns}
+    if evidence.clocks_agree:
+        _add_waits(evidence, waits, edges)
+    return [
+        replace(_row(rank, log, states[rank], waits[rank], peaks.get(rank, 0), edges), sensors=_sensors(evidence, rank))
+        for rank, log in sorted(evidence.columns.items())
+        if rank in states
+    ]
 
 
 @dataclass(slots=True)
@@ -178,12 +190,12 @@ def _add_waits(evidence: Evidence, waits: Mapping[int, Wait], edges: Floats) -> 
     for rank, unknown in unknown_waits(evidence, known).items():
         waits[rank].unknown = unknown
     for group in known.values():
-        longer_ns = _longer_ns(group)
+        longer_ns, last = _longer_ns(group), group.last
         for place, rank in enumerate(group.ranks):
-            member = _Member(group=group, rows=group.rows[place], longer_ns=longer_ns[:, place])
+            member = _Member(group=group, rows=group.rows[place], last=last, longer_ns=longer_ns[:, place])
             members.setdefault(rank, []).append(member)
             waits[rank].by_rank.update(member.sums_ns())
-            late_ns = group.lateness_ns(place)[group.last == place]
+            late_ns = group.lateness_ns(place)[last == place]
             waits[rank].awaited_ns += int(np.maximum(late_ns, 0).sum())
     for rank, of_rank in members.items():
         log = evidence.columns[rank]
@@ -200,21 +212,23 @@ def _longer_ns(group: Waits) -> Ints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Member:
-    """A rank in one of its groups: by collective the row of its log, and how much longer it waited than the last."""
+    """A rank in one of its groups: by collective the row of its log, the position of the rank that came last, and how
+    much longer than that one it waited."""
 
     group: Waits
     rows: Ints
+    last: Ints
     longer_ns: Ints
 
     def sums_ns(self) -> dict[int, int]:
         """By the rank that came last."""
         sums = np.zeros(len(self.group.ranks), dtype=np.int64)
-        np.add.at(sums, self.group.last, self.longer_ns)
+        np.add.at(sums, self.last, self.longer_ns)
         return {self.group.ranks[place]: int(sums[place]) for place in np.flatnonzero(sums)}
 
     def after(self, last: int) -> tuple[Ints, Ints]:
         """Rows and waits of the collectives to which the rank `last` came last."""
-        is_last = self.group.last == self.group.ranks.index(last)
+        is_last = self.last == self.group.ranks.index(last)
         return self.rows[is_last], self.longer_ns[is_last]
 
 
@@ -293,7 +307,10 @@ def _inside(log: LogColumns, edges: Floats) -> Floats:
 
 def _shares(begun: NDArray[np.generic], ended: NDArray[np.generic], edges: Floats) -> Floats:
     """Of each part between two edges, the share that these intervals fill."""
-    spent: Floats = np.diff(_since(np.sort(begun), edges) - _since(np.sort(ended), edges))
+    in_order = [
+        np.sort(times, kind="stable") for times in (begun, ended)
+    ]  # they nearly are, which `stable` makes use of
+    spent: Floats = np.diff(_since(in_order[0], edges) - _since(in_order[1], edges))
     parts = np.diff(edges)
     return np.clip(np.divide(spent, parts, out=np.zeros_like(spent), where=parts > 0), 0.0, 1.0)
 

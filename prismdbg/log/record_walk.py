@@ -12,6 +12,7 @@ Ints = NDArray[np.int64]
 LANES = 512
 LEAST_WORDS = 1 << 14  # below that, walking one by one is as quick
 _ROUNDS = 8
+_FEW_LANES = 32  # walked one after the other: numpy takes as long for one lane as for hundreds
 _AHEAD = 96  # words in which a lane looks for its first record
 _MOST_BYTES = (1 << 17) - 8
 _MOST_KIND = (1 << 6) - 1  # a newer writer's kinds are walked over, too
@@ -34,9 +35,13 @@ def walk(words: Words, first: int) -> tuple[Ints, int]:
         if not len(again):
             break
         starts[again] = ends[again - 1]
-        slots, ends[again] = _in_step(words, starts[again], limits[again])
-        for lane, walked in zip(again.tolist(), slots, strict=True):
-            by_lane[lane] = walked
+        if len(again) > _FEW_LANES:
+            slots, ends[again] = _in_step(words, starts[again], limits[again])
+            for lane, walked in zip(again.tolist(), slots, strict=True):
+                by_lane[lane] = walked
+        else:
+            for lane in again.tolist():
+                by_lane[lane], ends[lane] = _one_lane(words, int(starts[lane]), int(limits[lane]))
     certain = 1 + int(np.argmin(np.append(ends[:-1] == starts[1:], False)))  # a lane that is met by the one before
     found = np.concatenate(by_lane[:certain])
     return found[found >= 0], int(ends[certain - 1])
@@ -79,3 +84,18 @@ def _in_step(words: Words, starts: Ints, limits: Ints) -> tuple[Ints, Ints]:
         at[going] = after
         going = going[at[going] < limits[going]]
     return np.stack(steps, axis=1) if steps else np.zeros((len(starts), 0), dtype=np.int64), at
+
+
+def _one_lane(words: Words, start: int, limit: int) -> tuple[Ints, int]:
+    """As `_in_step`, of a single one."""
+    heads, elsewhere, end = words.data.cast("B").cast("Q"), int(_ELSEWHERE), len(words)
+    slots, at = [], start
+    while at < limit:
+        head = heads[at]
+        size_bytes = head & 0xFFFFFFFF
+        after = at + size_bytes // 8
+        if head & elsewhere or not size_bytes or head >> 32 == 0 or after > end:
+            break
+        slots.append(at)
+        at = after
+    return np.array(slots, dtype=np.int64), at

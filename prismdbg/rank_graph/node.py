@@ -18,7 +18,8 @@ class Node:
     as in the log. sent_bytes, received_bytes: what of this rank reaches others, and of others this rank.
     waited_ns: when its own thread began to wait for it; None where that is not known, or where it held its issuer.
     parts_sent, parts_received: of an all-to-all, bytes to and from each member in group order; empty if not known.
-    synthesized: no real peer answered it: what was received is made up.
+    synthesized: no real peer answered it: what was received is made up. on_stream: it was issued and left, so that
+    its thread went on at once; it completed on a stream of a device.
     """
 
     record_id: int
@@ -39,6 +40,7 @@ class Node:
     frames: tuple[Frame, ...]
     waited_ns: int | None = None
     synthesized: bool = False
+    on_stream: bool = False
     parts_sent: tuple[int, ...] = ()
     parts_received: tuple[int, ...] = ()
 

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from prismdbg.capsule.log.events import RankLog
-from prismdbg.capsule.log.notes import PARTS, SHAPING
+from prismdbg.capsule.log.notes import DEVICE_WAITS, PARTS, SHAPING
 from prismdbg.model import dtypes, ops, synthesis
 from prismdbg.model.collective import Collective, Group, TensorMeta, runs_of
 from prismdbg.model.moment import Moment
@@ -46,6 +46,7 @@ def build_slice(log: RankLog, first: Moment, last: Moment) -> GraphSlice:
     for collective in issued:
         threads.setdefault(collective.thread_id, len(threads))
     parts = {str(n.data["identity"]): n.data for n in log.notes if n.kind == PARTS}
+    on_streams = {n.data.get("group") for n in log.notes if n.kind == DEVICE_WAITS}
     has_parts = not _has_synthesized_counts(log)
     groups = {c.group: log.groups.get(c.group, Group(name=c.group, ranks=())) for c in issued}
     return GraphSlice(
@@ -62,10 +63,16 @@ def build_slice(log: RankLog, first: Moment, last: Moment) -> GraphSlice:
                 begins_ns,
                 threads[c.thread_id],
                 _parts(c, groups[c.group], parts) if has_parts else ((), ()),
+                on_stream=c.group in on_streams and c.is_on_device and not _is_barrier(c),
             )
             for c in issued
         ),
     )
+
+
+def _is_barrier(collective: Collective) -> bool:
+    spec = OPS.get(collective.op)
+    return spec is not None and spec.movement is Movement.BARRIER
 
 
 def _has_synthesized_counts(log: RankLog) -> bool:
@@ -90,7 +97,9 @@ def _parts(collective: Collective, group: Group, noted: Mapping[str, Mapping[str
     return (sent,) * group.size, (received,) * group.size
 
 
-def _node(collective: Collective, rank: int, group: Group, begins_ns: int, thread: int, parts: Parts) -> Node:
+def _node(
+    collective: Collective, rank: int, group: Group, begins_ns: int, thread: int, parts: Parts, *, on_stream: bool
+) -> Node:
     role = (collective.op, collective.root, group, rank)
     tensors = collective.inputs or collective.outputs
     done = collective.time_completed_ns
@@ -114,6 +123,7 @@ def _node(collective: Collective, rank: int, group: Group, begins_ns: int, threa
         frames=collective.frames,
         waited_ns=None if waited is None else waited - begins_ns,
         synthesized=collective.synthesized,
+        on_stream=on_stream,
         parts_sent=parts[0],
         parts_received=parts[1],
     )

@@ -13,12 +13,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from prismdbg.capsule.log.notes import DEVICE_WAITS
 from prismdbg.capsule.log.reader import read_log
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.gpu_facts import open_devices
 from prismdbg.errors import PrismError
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.replay.memory_trace import recorded_trace
+from prismdbg.model.schedule import Schedule
 from prismdbg.model.sizes import size as size_text
 from prismdbg.rank.native import build
 from tests.gpu.jobs import CLI, PROGRAMS, ROOT, Done, Failed, Jobs, launched
@@ -336,6 +338,55 @@ def emulated(jobs: Jobs) -> Rows:
     ]
 
 
+def paced_overlap(jobs: Jobs) -> Rows:
+    """A paced rank of two computes beside an asynchronous all_reduce, and after one: a step takes the longer of both,
+    and the sum"""
+    device = ("--device", "cpu") if jobs.sized else ()
+    rows, wrong = [], []
+    for mode in ("overlap", "serial"):
+        run, cluster = jobs.new("run"), jobs.new("cluster.yaml")
+        jobs.folder.mkdir(parents=True, exist_ok=True)
+        cluster.write_text("ranks_per_node: 2\ntiers:\n  link: {spans: job, latency: 8 ms, bandwidth: 100 GB/s}\n")
+        jobs.prismdbg(
+            "emulate", "-o", run, "--world", "2", "--mesh", "dp=2", "--ranks", "0", "--alike", "dp", "--pace", "wall",
+            "--passes", "1", "--cluster", cluster, "--", sys.executable, PROGRAMS / "paced_overlap.py", mode, *device,
+            expect=None,
+        )  # fmt: skip
+        found = Done(0, (run / "output" / "0.txt").read_text(), "").objects()[-1]
+        schedule = Schedule.load(run / "passes" / "1" / "schedule.0.json")
+        transfer_s = sum(row.transfer_ns for row in schedule.rows if row.is_call) / 1e9
+        compute_s, paced = found["compute_s"], [found["steps"][step] for step in schedule.steps]
+        step_s, issued_s = (median(step[name] for step in paced) for name in ("step_s", "issued_s"))
+        expected_s = max(compute_s, transfer_s) if mode == "overlap" else compute_s + transfer_s
+        log = read_log(run / "ranks" / "0")
+        took_s = median(
+            ((call.time_completed_ns or 0) - call.time_created_ns) / 1e9
+            for call in log.collectives
+            if call.moment.step in schedule.steps
+        )
+        (note,) = (note.data for note in log.notes if note.kind == DEVICE_WAITS and "calls" in note.data)
+        off = abs(note["took_ns"] - note["asked_ns"]) / note["asked_ns"]
+        rows += [
+            (
+                f"{mode}: computing alone, transfer as modelled, expected, step",
+                ", ".join(f"{1e3 * s:.1f} ms" for s in (compute_s, transfer_s, expected_s, step_s)),
+            ),
+            (
+                f"{mode}: the host issued a step in, the log says of a transfer",
+                f"{1e3 * issued_s:.1f} ms, {1e3 * took_s:.1f} ms",
+            ),
+            (
+                f"{mode}: {note['calls']} waits, all of them off by; in the calibration",
+                f"{off:.1%}; {note['residual']:.1%}",
+            ),
+        ]
+        if abs(step_s / expected_s - 1) > 0.15 or issued_s > transfer_s / 2 or abs(took_s / transfer_s - 1) > 0.15:
+            wrong.append(mode)
+    if wrong:
+        raise Failed(f"{', '.join(wrong)}: {'; '.join(f'{name}: {value}' for name, value in rows)}")
+    return rows
+
+
 def require_criu() -> None:
     try:
         choice.find()
@@ -383,7 +434,8 @@ CHECKS: list[Callable[[Jobs], Rows]] = [
     memory_trace,
     memory_cap,
     emulated,
+    paced_overlap,
     nccl_calls,
     steps,
 ]
-TIMED = (emulated, nccl_calls, steps)  # alone on the machine, after all others
+TIMED = (emulated, paced_overlap, nccl_calls, steps)  # alone on the machine, after all others

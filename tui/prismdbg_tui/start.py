@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from prismdbg.debugger.time_travel import Travel
     from prismdbg.job_graph.job_view import JobView
     from prismdbg.jobs.replay.replay_plan import ReplayRequest
-    from prismdbg.jobs.run_overview import RunOverview
+    from prismdbg.jobs.run_overview import RankRow, RunOverview
     from prismdbg.session.trace_place import TracePlace
     from prismdbg.sweep.stored import StoredSweep
     from prismdbg_tui.screens.pictured_app import PicturedApp
@@ -100,6 +100,14 @@ def overview(view: JobView, into: Callable[[int, bool], None], picture: StillPic
         refused = why_refused(partial(into, drop.rank, drop.runs))
 
 
+def listed_job(ranks: Sequence[RankRow]) -> int:
+    """All ranks of a recorded run as a plain table, where there is no terminal. The exit code."""
+    from prismdbg_tui.recorded_job.plain_job import write_job
+
+    write_job(ranks, sys.stdout)
+    return 0
+
+
 def recorded_job(
     read: Callable[[], RunOverview],
     open_rank: Callable[[int, bool, Moment | None], None],
@@ -107,15 +115,10 @@ def recorded_job(
     at: Moment | None = None,
     note: str = "",
 ) -> int:
-    """All ranks of a run, again and again after a rank that was opened. `read`: the run, also while its job runs.
-    `open_rank`: shows a rank, or lets it run again, at a moment of it. at: that moment, in place of the finding's.
-    note: of an emulated run, why there is no map of all its ranks."""
+    """All ranks of a run, again and again after a rank that was opened; `listed_job` needs no terminal. `read`: the
+    run, also while its job runs. `open_rank`: shows a rank, or lets it run again, at a moment of it. at: that moment,
+    in place of that of the finding. note: of an emulated run, why there is no map of all its ranks."""
     job = read()
-    if picture is None and not on_terminal():
-        from prismdbg_tui.recorded_job.plain_job import write_job
-
-        write_job(job, sys.stdout)
-        return 0
     from prismdbg_tui.recorded_job.app import JobApp
     from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, TABLE
     from prismdbg_tui.session.keymap import own_keys

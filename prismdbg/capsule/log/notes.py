@@ -22,6 +22,7 @@ DECISIONS = "decisions"  # of an emulated rank: lines that decide by what may re
 SKIPPED = "skipped"  # another optimizer than the first, by a gradient scaler, of whose step's mark it is not told
 TAKEN = "taken"  # a step of such an optimizer, the first since
 SHAPING = "shaping"  # counts that an emulated rank was given and no peer computed from the job's own values
+DEVICE_WAITS = "device_waits"  # of a paced rank: a group whose calls run on streams; at the end, how long waits took
 
 
 class NoteFields(TypedDict, total=False):
@@ -46,6 +47,7 @@ class NoteFields(TypedDict, total=False):
     nth: int | None
     optimizer: Count | None
     op: Word
+    group: Word | None
     identity: str | None
     sent: dict[str, int]
     rows: list[dict[str, Any]]

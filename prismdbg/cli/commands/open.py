@@ -19,8 +19,7 @@ from prismdbg.cli.options.user_code import USER_CODE, tell_children
 from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.job_view import NoGraph, is_job, job_view
-from prismdbg.jobs.replay.replay import ReplayRequest
-from prismdbg.jobs.run_overview import is_recorded_job, read_overview
+from prismdbg.jobs.run_overview import is_recorded_job, read_overview, read_rows
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.model.moment import Moment
@@ -149,6 +148,10 @@ def _all_recorded(path: Path, picture: StillPicture | None = None, at: Moment | 
     def open_rank(rank: int, runs: bool, moment: Moment | None) -> None:
         _one_rank(path, rank, runs, moment)
 
+    if picture is None and not start.on_terminal():
+        with long_work.shown():
+            rows = read_rows(path)
+        return start.listed_job(rows)
     with long_work.shown():
         first = [read_overview(path)]
     return start.recorded_job(lambda: first.pop() if first else read_overview(path), open_rank, picture, at, note)
@@ -164,6 +167,8 @@ def _one_rank(run: Path, rank: int, runs: bool, at: Moment | None = None) -> Non
             whole = stack.enter_context(opened((capsule_at if runs else shown_capsule_at)(run, rank, told)))
         name, path = whole.path.name, whole.path
         if runs:
+            from prismdbg.jobs.replay.replay_plan import ReplayRequest
+
             request = ReplayRequest(capsule=whole)
             start.debug(request, name, sys.stderr, LONGEST_S, at, above=True, path=path, told=told)
         else:

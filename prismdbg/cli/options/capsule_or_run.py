@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from prismdbg.cli.options.addresses import Fetched
-from prismdbg.jobs.rank_capsule import capsule_of, shown_capsule_of
 from prismdbg.render import console
 
 CAPSULE_OR_RUN = click.argument("capsule", type=Fetched(), metavar="CAPSULE|RUN")
@@ -22,11 +21,15 @@ RANK_OF_RUN = click.option(
 
 def capsule_at(path: Path, rank: int | None, said: list[str] | None = None) -> Path:
     """What was chosen, or made, is said, and added to `said`."""
+    from prismdbg.jobs.rank_capsule import capsule_of  # all that makes a capsule: `open` of a run needs none of it
+
     return capsule_of(path, rank, _telling(said))
 
 
 def shown_capsule_at(path: Path, rank: int | None, said: list[str] | None = None) -> Path:
     """As `capsule_at`, for whoever only looks: of a rank that cannot be replayed, its log."""
+    from prismdbg.jobs.rank_capsule import shown_capsule_of
+
     return shown_capsule_of(path, rank, _telling(said))
 
 

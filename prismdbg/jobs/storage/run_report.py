@@ -8,6 +8,7 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 from shlex import quote
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -51,13 +52,36 @@ class RankState:
         return known if self.node else {name: value for name, value in known.items() if name != "node"}
 
 
-def rank_states(run: RunFolder, nodes: Sequence[NodeState] = ()) -> list[RankState]:
-    """`nodes`: of a job with several supervisors, else none."""
+class StatesSeen:
+    """States of ranks whose logs somebody else reads, so that nobody reads them twice."""
+
+    def __init__(self, run: RunFolder) -> None:
+        self.states: dict[Path, RankState] = {}
+        self._has_ended = _end_of(run)
+
+    def add(self, folder: Path, log: LogColumns) -> None:
+        """`log`: at least what `rank_states` reads of it. A damaged one it shall read itself, and refuse."""
+        if log.damage is None and (folder / "rank.json").exists():
+            self.states[folder.resolve()] = _of_log(folder, log, None, self._has_ended)
+
+
+def _end_of(run: RunFolder) -> Callable[[], bool]:
+    return cache(lambda: "exit_code" in supervisor_report(run))
+
+
+def rank_states(
+    run: RunFolder, nodes: Sequence[NodeState] = (), seen: Mapping[Path, RankState] = MappingProxyType({})
+) -> list[RankState]:
+    """`nodes`: of a job with several supervisors, else none. seen: by folder, what is known, of `StatesSeen`; the logs
+    of these ranks are not read again."""
     places = dict(chain.from_iterable(((name, node) for name in node.ranks) for node in nodes))
     folders = [folder for folder in run.rank_folders() if (folder / "rank.json").exists()]
-    has_ended = cache(lambda: "exit_code" in supervisor_report(run))
+    has_ended = _end_of(run)
     are_many = len(folders) > MANY
-    return [_state(folder, places.get(folder.name), has_ended, are_many=are_many) for folder in folders]
+    return [
+        seen.get(folder.resolve()) or _state(folder, places.get(folder.name), has_ended, are_many=are_many)
+        for folder in folders
+    ]
 
 
 def _state(folder: Path, node: NodeState | None, has_ended: Callable[[], bool], *, are_many: bool) -> RankState:
@@ -113,7 +137,10 @@ def _word_told(folder: Path, node: NodeState, word: str) -> str:
 
 
 def _read(folder: Path, node: NodeState | None, has_ended: Callable[[], bool]) -> RankState:
-    log = read_whole(folder, LAST_BYTES)
+    return _of_log(folder, read_whole(folder, LAST_BYTES), node, has_ended)
+
+
+def _of_log(folder: Path, log: LogColumns, node: NodeState | None, has_ended: Callable[[], bool]) -> RankState:
     return RankState(
         name=folder.name,
         node="" if node is None else node.name,

@@ -35,23 +35,30 @@ class Watcher(Protocol):
 class WatchedWork(dist.Work):  # type: ignore[misc]
     """Kept alive until it was waited for, or its future was completed: C++ does not keep this half of it alive.
 
-    held: tensors that live at least as long as it does, as those of a backend's work.
+    held: tensors that live at least as long as it does, as those of a backend's work. devices: whose streams wait for
+    its future.
     """
 
     def __init__(
-        self, watcher: Watcher, outputs: list[torch.Tensor], source: int = -1, held: Sequence[torch.Tensor] = ()
+        self,
+        watcher: Watcher,
+        outputs: list[torch.Tensor],
+        source: int = -1,
+        held: Sequence[torch.Tensor] = (),
+        devices: Sequence[torch.device] = (),
     ) -> None:
         super().__init__()
         self._watcher = watcher
         self._outputs = outputs
         self._held = held
+        self._devices = list(devices)
         self._source = source
         self._is_waited_for = False
         self._future: Any = None
         _alive.add(self)
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        if not self._is_waited_for:
+        if self._devices or not self._is_waited_for:  # each stream of a device waits for itself
             self._is_waited_for = True
             self._watcher.wait()
         _alive.discard(self)
@@ -68,7 +75,7 @@ class WatchedWork(dist.Work):  # type: ignore[misc]
 
     def get_future(self) -> Any:
         if self._future is None:
-            self._future = torch.futures.Future()
+            self._future = torch.futures.Future(devices=self._devices)
             self._watcher.promise(self._keep)
         return self._future
 

@@ -66,6 +66,12 @@ class Completion:
             self._call.outputs = []
         self.done()
 
+    def keep_values(self, are_wanted: bool) -> None:
+        """It is told later that it is complete, when the program may have overwritten what was received: copies, on
+        its device, or nothing."""
+        if self._call is not None:
+            self._call.outputs = [tensor.detach().clone() for tensor in self._call.outputs] if are_wanted else []
+
     @property
     def is_async(self) -> bool:
         """Whether the calling thread's stream is not behind it when it returns."""

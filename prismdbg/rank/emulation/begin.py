@@ -14,6 +14,8 @@ from prismdbg.model.schedule import Schedule
 from prismdbg.rank.c10d import unknown_ops
 from prismdbg.rank.emulation import checkpoints
 from prismdbg.rank.emulation.clocks import WallClock
+from prismdbg.rank.emulation.cuda_device import CudaDevice
+from prismdbg.rank.emulation.device_waits import DeviceWaits
 from prismdbg.rank.emulation.notes import StoreNotes
 from prismdbg.rank.emulation.open_calls import PacedClock
 from prismdbg.rank.emulation.operator_calls import OperatorCalls
@@ -60,6 +62,8 @@ def _begin(config: RankConfig, serve: Serve) -> None:
     recorder = EmulatedRecorder(peers, beat, real)
     recording = Recording(config, recorder, "emulated", serve)
     recording.now_ns = beat.now_ns
+    if beat.wall is not None and beat.pace is not None:
+        beat.devices = DeviceWaits(CudaDevice, recording.note)
     if config.memory_cap and recording.memory is not None and recording.memory.missing:
         raise FacilityError(recording.memory.missing)
     recorder.on_group(recording.on_group)
@@ -81,7 +85,7 @@ def _begin(config: RankConfig, serve: Serve) -> None:
     COUNTER.install()
     reads = Reads(lambda: peers.rests_on_assumptions)
     reads.install()
-    exception_hooks.install(_Witness(recording, peers, reads))
+    exception_hooks.install(_Witness(recording, peers, reads, recorder))
     os.register_at_fork(after_in_child=lambda: _in_child(recording))
     if settings.together:
         atexit.register(real.settle)  # after all that the program has registered
@@ -102,8 +106,9 @@ def _in_child(recording: Recording) -> None:
 
 
 class _Witness:
-    def __init__(self, recording: Recording, peers: EmulatedPeers, reads: Reads) -> None:
+    def __init__(self, recording: Recording, peers: EmulatedPeers, reads: Reads, recorder: EmulatedRecorder) -> None:
         self._recording = recording
+        self._recorder = recorder
         self._peers = peers
         self._reads = reads
 
@@ -113,6 +118,7 @@ class _Witness:
 
     def end(self, code: int) -> None:
         if self._recording.is_open:
+            self._recorder.settle()
             sent = self._peers.outbox.tally()
             self._recording.note("synthesized", rows=self._peers.summary(), sent=sent)
             if shaping := self._peers.shaping():

@@ -22,6 +22,10 @@ class WallClock:
     def now_ns(self) -> int:
         return time.monotonic_ns() - self._stood_ns
 
+    @property
+    def stood_ns(self) -> int:
+        return self._stood_ns
+
     def leave_out(self, taken_ns: int) -> None:
         self._stood_ns += taken_ns
 

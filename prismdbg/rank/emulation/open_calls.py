@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -27,7 +27,10 @@ from prismdbg.rank.c10d.watched_work import WatchedWork, Watcher
 from prismdbg.rank.c10d.works import Completion
 from prismdbg.rank.emulation.backend_load import Carrier
 from prismdbg.rank.emulation.clocks import SharedProcessor, Timer, WallClock
+from prismdbg.rank.emulation.device_calls import BLOCKING_WAIT, runs_on_stream
+from prismdbg.rank.emulation.device_waits import DeviceWaits, StreamWait
 from prismdbg.rank.emulation.pace import Due, Issued, Pace
+from prismdbg.rank.program.isolation import unseen
 from prismdbg.rank.recording.python_recorder import PythonRecorder
 from prismdbg.rank.tracing import tracer
 
@@ -52,9 +55,12 @@ class PacedClock:
         is_shared = pace is not None and pace.slower_ppm > 10**6
         self._processor = SharedProcessor(wall, pace.slower_ppm) if pace and wall and is_shared else None
         self._refuse = refuse
+        self.devices: DeviceWaits | None = None  # for collectives of tensors there
 
     def begin_step(self, step: int, _: StepSource) -> None:
         self.stops_computing()
+        if self.devices is not None:
+            self.devices.settle()
         self._guarded(lambda pace: pace.begin_step(step))
 
     def stops_computing(self) -> None:
@@ -73,6 +79,8 @@ class PacedClock:
 
     def issue(self, call: Issued) -> Due | None:
         self.stops_computing()
+        if self.devices is not None:
+            self.devices.settle()
         return self._guarded(lambda pace: pace.issue(call))
 
     def _guarded(self, action: Callable[[Pace], T]) -> T | None:
@@ -96,6 +104,20 @@ class PacedClock:
         if due is not None and self.wall is not None:
             self.wall.sleep_until(due.ends_ns)
         return began_ns
+
+    def runs_on_stream(self, call: Call) -> bool:
+        return self.devices is not None and runs_on_stream(call)
+
+    def on_device(self, call: Call, due: Due | None, over: Callable[[int], None]) -> StreamWait | None:
+        """The call as a wait on its device, which begins now; None where the host waits, or nobody. `over`: told later
+        when it was, on this clock."""
+        if due is None or self.wall is None or self.devices is None or not self.runs_on_stream(call):
+            return None
+        stood_ns = self.wall.stood_ns
+        pair = str(call.root) if call.spec.is_p2p else ""  # NCCL has a communicator for each pair
+        return self.devices.begin(
+            call.device, call.group_name, pair, due.length_ns, lambda at_ns: over(at_ns - stood_ns)
+        )
 
     def is_there(self, due: Due | None) -> bool:
         return due is None or self.wall is None or self.wall.now_ns() >= due.ends_ns
@@ -121,7 +143,14 @@ class OpenCall:
         self._is_told = False
         self._kept: list[Callable[[], None]] = []  # promises
         self._over = threading.Event()
-        self._is_carried = due is not None and due.busy_ns > 0 and beat.carrier is not None
+        self._ended_ns: int | None = None
+        self._is_filled = fill is None
+        self._was_waited_for = False
+        self._stream = beat.on_device(call, due, self._ended)
+        self._wants_values = self._stream is not None and recorder.wants_values(call)
+        self.devices = [] if self._stream is None else [torch.device(call.device)]
+        is_busy = due is not None and due.busy_ns > 0 and beat.carrier is not None
+        self._is_carried = is_busy and self._stream is None
         if self._is_carried and due is not None and beat.carrier is not None:
             beat.carrier.carry(due, later, self._carried)
 
@@ -135,22 +164,52 @@ class OpenCall:
         for keep in kept:
             keep()
 
+    def _ended(self, at_ns: int) -> None:
+        """On the device, as was measured; told when the next call is made, or a step begins."""
+        with self._lock:
+            self._ended_ns = at_ns
+        self._told_of_device()
+
+    def _told_of_device(self) -> None:
+        """Writes the end, when it is known and the values are there."""
+        with self._lock:
+            completion, ended_ns = self._completion, self._ended_ns
+        if completion is not None and ended_ns is not None and self._is_filled:
+            completion.done(self._source, ended_ns)
+
+    def _keep_values(self, completion: Completion) -> None:
+        """Before the program overwrites them."""
+        with unseen():
+            completion.keep_values(self._wants_values)
+        self._told_of_device()
+
     def opened(self, completion: Completion, source: int) -> None:
-        """It is in the log. That it is complete is written ahead, where it is known when."""
+        """It is in the log. That it is complete is written ahead, where it is known when. Of a wait on a device it is
+        not, so that it is written later; but what a replay needs of the values is kept now."""
         with self._lock:
             self._completion, self._source = completion, source
             is_over = self._over.is_set()
-        if self._fill is None and (not self._is_carried or is_over):
+        if self._stream is not None:
+            if self._is_filled:
+                self._keep_values(completion)
+        elif self._fill is None and (not self._is_carried or is_over):
             completion.done(source, None if self._due is None else self._due.ends_ns)
 
     def wait(self) -> None:
+        if self._stream is not None and self._was_waited_for:
+            self._stream.stand()
+            return
+        self._was_waited_for = True
         self._clock.stops_computing()
         began_ns = time.monotonic_ns()
         waited_ns = self._hold()
         if self._fill is not None:
             fill, self._fill = self._fill, None
             fill()
-            if self._completion is not None:
+            self._is_filled = True
+            if self._completion is not None and self._stream is not None:
+                self._keep_values(self._completion)
+            elif self._completion is not None:
                 ends_ns = self._clock.now_ns() if self._due is None else max(self._due.ends_ns, self._clock.now_ns())
                 self._completion.done(self._source, ends_ns)
         self._tell(waited_ns)
@@ -173,9 +232,17 @@ class OpenCall:
     def is_there(self) -> bool:
         if self._fill is not None:
             self.wait()
+        if self._stream is not None:
+            return self._stream.is_over()
         return self._over.is_set() if self._is_carried else self._clock.is_there(self._due)
 
     def _hold(self) -> int:
+        if self._stream is not None:
+            began_ns = self._clock.now_ns()
+            self._stream.stand()
+            if BLOCKING_WAIT:
+                self._stream.block()
+            return began_ns
         if not self._is_carried or self._due is None:
             return self._clock.hold(self._due)
         began_ns = self._clock.now_ns()
@@ -183,6 +250,9 @@ class OpenCall:
         return began_ns
 
     def promise(self, keep: Callable[[], None]) -> None:
+        if self._stream is not None:
+            self._stream.keep(keep)
+            return
         if self._is_carried:
             with self._lock:
                 if not self._over.is_set():
@@ -202,14 +272,16 @@ class OpenCall:
             self._recorder.waited(self._completion.record_id, began_ns)
 
 
-def work_for(open_call: Watcher, call: Call, source: int, *, has_python_half: bool) -> Any:
-    """Boxed. `has_python_half`: nothing but a work in Python can stand for it."""
+def work_for(
+    open_call: Watcher, call: Call, source: int, *, has_python_half: bool, devices: Sequence[torch.device] = ()
+) -> Any:
+    """Boxed. `has_python_half`: nothing but a work in Python can stand for it. devices: whose streams wait for it."""
     caller = _caller()
     if has_python_half or caller.endswith(_PYTHON_CALLERS):
-        return WatchedWork(open_call, call.outputs, source, call.held).boxed()
+        return WatchedWork(open_call, call.outputs, source, call.held, devices).boxed()
     if caller.endswith(_FUNCTIONAL_CALLERS):
-        return PythonCallbackWork(_Waiting(open_call, call.held)).boxed()
-    future: Any = torch.futures.Future()
+        return PythonCallbackWork(_Waiting(open_call, call.held, each_time=bool(devices))).boxed()
+    future: Any = torch.futures.Future(devices=list(devices))
     outputs = call.outputs
     open_call.promise(lambda: future.set_result(outputs))
     if torch._C._current_graph_task_id() >= 0:
@@ -218,15 +290,16 @@ def work_for(open_call: Watcher, call: Call, source: int, *, has_python_half: bo
 
 
 class _Waiting:
-    """What C++ calls to wait. Holds the tensors, as a backend's work would."""
+    """What C++ calls to wait. Holds the tensors, as a backend's work would. each_time: streams of a device wait."""
 
-    def __init__(self, open_call: Watcher, held: list[torch.Tensor]) -> None:
+    def __init__(self, open_call: Watcher, held: list[torch.Tensor], *, each_time: bool) -> None:
+        self._each_time = each_time
         self._open_call = open_call
         self._held = held
         self._is_waited_for = False
 
     def __call__(self, _: object) -> bool:
-        if not self._is_waited_for:
+        if self._each_time or not self._is_waited_for:
             self._is_waited_for = True
             self._open_call.wait()
         return True

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.notes import DEVICE_WAITS
 from prismdbg.model.collective import Identity
 from prismdbg.rank.c10d.call import Call, Redispatch, identity_key
 from prismdbg.rank.c10d.works import Completion
@@ -38,9 +39,18 @@ class EmulatedRecorder(PythonRecorder):
 
     def leave(self) -> None:
         """What the program does from here on is answered, and not recorded."""
+        self.settle()
         self.mode(0)
         self._real.leave()
         self._is_leaving = True
+
+    def settle(self) -> None:
+        """Writes the ends of what is under way on devices; waits for it."""
+        if self._clock.devices is not None:
+            try:
+                self._clock.devices.drain()
+            except RuntimeError as error:  # of CUDA: the ends stay unknown
+                self.note(DEVICE_WAITS, f"CUDA did not say when the last collectives ended: {error}")
 
     def _is_real(self, call: Call) -> bool:
         return self._real.is_real(call.group_name) and not self._is_leaving
@@ -65,7 +75,7 @@ class EmulatedRecorder(PythonRecorder):
 
     def _answered(self, call: Call, due: Due | None) -> Any:
         identity = self._identity(call)
-        is_carried = due is not None and due.busy_ns > 0
+        is_carried = due is not None and due.busy_ns > 0 and not self._clock.runs_on_stream(call)
         answered = self._peers.answer(call, identity, can_be_later=is_carried)
         call.synthesized, call.made = True, answered.how
         if answered.like is not None:
@@ -80,7 +90,9 @@ class EmulatedRecorder(PythonRecorder):
             opened.wait()
             return None
         needs_python = answered.fill is not None or call.spec.is_from_any
-        return call.result(work_for(opened, call, answered.source, has_python_half=needs_python))
+        return call.result(
+            work_for(opened, call, answered.source, has_python_half=needs_python, devices=opened.devices)
+        )
 
     def _arrived_ns(self) -> int:
         arrived_ns: int = self._answering.arrived_ns

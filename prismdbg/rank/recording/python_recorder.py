@@ -306,13 +306,16 @@ class PythonRecorder:
         if self._mode == 1 and record_id >= 0:
             self.append(fmt.Kind.WAIT, fmt.WAIT.pack(record_id, began_ns, threading.get_native_id()))
 
+    def wants_values(self, call: Call) -> bool:
+        """Whether what the call receives is kept: what was synthesized can be made again."""
+        return self._window_on and call.made in synthesis.FROM_OTHERS
+
     def _write_completion(self, call: Call, record_id: int, source: int, failure: Failure | None, now: int) -> None:
         segment = offset = size = flags = 0
         received = [] if failure is not None else dense_parts(call.received)
         if received and self._nan_check and fingerprint.nonfinite(received):
             flags |= fmt.CompleteFlag.RECEIVED_NONFINITE
-        wanted = self._window_on and call.made in synthesis.FROM_OTHERS  # the rest can be made again
-        if received and wanted and (place := self._keep(received)) is not None:
+        if received and self.wants_values(call) and (place := self._keep(received)) is not None:
             segment, offset, size = place
             flags |= fmt.CompleteFlag.PAYLOAD
         if call.synthesized:

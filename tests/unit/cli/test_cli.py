@@ -557,3 +557,13 @@ def test_what_is_no_time_to_wait_is_wrong_usage(
 def test_a_mistyped_command_gets_a_suggestion(typed: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([typed, "run"]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_open_imports_nothing_that_makes_capsules_or_graphs(child_environment: dict[str, str]) -> None:
+    """A third of the time that the table of a run took was theirs."""
+    code = "import prismdbg.cli.commands.open, sys; print(sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], env=child_environment, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    heavy = ("jobs.rank_capsule", "jobs.capture.assemble", "job_graph.builder", "jobs.replay.replay", "checkpoint.criu")
+    assert not [name for name in heavy if f"'prismdbg.{name}'" in loaded]

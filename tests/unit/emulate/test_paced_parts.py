@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logs import MILLISECOND_NS, Job, Tensors
+from logs import MILLISECOND_NS, Job, Tensors, put_on_device
 
-from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.events import Note, RankLog
+from prismdbg.capsule.log.notes import DEVICE_WAITS
 from prismdbg.emulate.paced_parts import emulated_parts
 from prismdbg.emulate.pacing import RankPass
 from prismdbg.model.schedule import Row, RowKind, Schedule
@@ -77,6 +78,15 @@ class TestEmulated:
         assert found is not None
         assert found.shown_ns == shown_ms * MILLISECOND_NS
         assert sum(found.by_component.values()) == 10 * MILLISECOND_NS
+
+    def test_of_a_device_the_log_does_not_tell_how_long_its_stream_stood(self) -> None:
+        job = Job(1)
+        job.logs[0] = log_of(*[3 * MILLISECOND_NS] * 3)
+        put_on_device(job)
+        log = job.logs[0]
+        assert emulated_parts(log, schedule(row())) is not None, "over gloo the host stands, as paced ranks do"
+        log.notes.append(Note(DEVICE_WAITS, 0, {"device": "cuda:0", "group": log.collectives[0].group}))
+        assert emulated_parts(log, schedule(row())) is None
 
     def test_calls_that_are_not_those_of_the_schedule(self) -> None:
         assert emulated_parts(log_of(MILLISECOND_NS), schedule(row(17))) is None

@@ -42,7 +42,10 @@ def test_no_graph_claims_that_nothing_was_computed(tmp_path: Path, as_recorded: 
 def test_on_the_host_and_emulated_a_thread_stands_in_its_call(
     tmp_path: Path, device: str, about: dict[str, object]
 ) -> None:
-    assert build_graph(run(tmp_path, device, **about)).mesh == MESH
+    graph = build_graph(run(tmp_path, device, **about))
+    assert graph.mesh == MESH
+    doubted = any("tensors of rank 0 and 1 more were on a device" in doubt for doubt in graph.origin.doubts)
+    assert doubted is (device != "cpu"), "the host's time is no time of the device"
 
 
 def test_nor_does_one_of_a_captured_rank(tmp_path: Path) -> None:

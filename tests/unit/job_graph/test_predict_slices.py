@@ -70,6 +70,20 @@ class TestOneSlice:
 
         assert entries.duration_ns[entries.kind == Kind.COMPUTE].tolist() == between_ns
 
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_a_call_on_a_stream_holds_no_thread(self, is_async: bool) -> None:
+        """Its end is the device's, which may come to it when the host has issued much more."""
+        graph = recorded()[0]
+        late_ns = graph.nodes[-1].issued_ns
+        waited_ns = graph.nodes[0].issued_ns + MILLISECOND_NS if is_async else None
+        first = replace(graph.nodes[0], is_async=is_async, completed_ns=late_ns, waited_ns=waited_ns, on_stream=True)
+        entries = entries_of(replace(graph, nodes=(first, *graph.nodes[1:])), MESH)
+
+        computed_ns = entries.duration_ns[entries.kind == Kind.COMPUTE]
+        until_next_ns = graph.nodes[1].issued_ns - first.issued_ns
+        before_last_ns = sum(computed_ns[: 2 if is_async else 1].tolist())
+        assert before_last_ns == until_next_ns > 0
+
     def test_an_asynchronous_call_is_waited_for_where_it_completed(self) -> None:
         graph = recorded()[0]
         first = replace(graph.nodes[0], is_async=True, completed_ns=5 * MILLISECOND_NS)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +12,22 @@ import pytest
 from logs import MILLISECOND_NS, Job, put_on_device
 from tiny_log import TinyLog
 
+from prismdbg.capsule.log import format as fmt
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.errors import CapsuleError, UsageError
-from prismdbg.jobs.run_overview import PARTS, SHOWN_RANKS, RunOverview, is_recorded_job, overview_of, read_overview
-from prismdbg.jobs.storage.run_report import RankState
+from prismdbg.jobs import run_overview
+from prismdbg.jobs.run_overview import (
+    PARTS,
+    SHOWN_RANKS,
+    RunOverview,
+    is_recorded_job,
+    overview_of,
+    read_overview,
+    read_rows,
+)
+from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.run_report import RankState, rank_states
+from prismdbg.log import segment
 from prismdbg.telemetry.sensor import Kind, Sensor
 from prismdbg.telemetry.series import Series, Telemetry
 
@@ -116,6 +130,56 @@ def test_a_run_folder(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     assert is_recorded_job(tmp_path)
     assert [row.rank for row in read_overview(tmp_path).ranks] == [0, 1]
+
+
+def recorded(path: Path) -> Path:
+    """Two ranks, the second of which has ended."""
+    for rank in range(2):
+        log = TinyLog(path / "ranks" / str(rank), rank)
+        log.group("0", (0, 1), "default_pg")
+        for seq in range(3):
+            log.complete(log.issue(seq, 1, seq=seq))
+        if rank:
+            log.note("exit", code=0)
+        (log.folder / "rank.json").write_text(json.dumps({"pid": 2**22 + 1, "world_size": 2}))
+    (path / "run.json").write_text("{}")
+    return path
+
+
+def test_a_log_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, read = recorded(tmp_path), Counter[str]()
+    states = {state.name: state for state in rank_states(RunFolder(run))}
+
+    def counted(path: Path) -> segment.Words:
+        read[path.parent.name] += 1
+        return read_words(path)
+
+    read_words = segment.read_words
+    monkeypatch.setattr(segment, "read_words", counted)
+    rows = read_overview(run).ranks
+    assert read == {"0": 1, "1": 1}
+    assert {row.folder: (row.state, row.moment, row.collectives) for row in rows} == {
+        name: (state.state, state.moment, state.collectives) for name, state in states.items()
+    }
+    assert [row.state for row in rows] == ["died", "ended"]
+
+
+def test_a_damaged_log_is_refused_as_before(tmp_path: Path) -> None:
+    run = recorded(tmp_path)
+    path = run / "ranks" / "1" / fmt.event_segment(0)
+    data = bytearray(path.read_bytes())
+    data[fmt.HEADER.size : fmt.HEADER.size + 4] = (12).to_bytes(4, "little")
+    path.write_bytes(data)
+    for read in (read_overview, read_rows):
+        with pytest.raises(CapsuleError, match="is damaged at offset"):
+            read(run)
+
+
+def test_rows_alone_need_no_diagnosis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = recorded(tmp_path)
+    whole = read_overview(run).ranks
+    monkeypatch.setattr(run_overview, "diagnose", None)
+    assert [replace(row, inside=None) for row in read_rows(run)] == [replace(row, inside=None) for row in whole]  # type: ignore[arg-type]
 
 
 def counter(subject: str, name: str, rate: float, until_ns: int) -> Series:

@@ -402,13 +402,13 @@ def test_what_a_rank_says_does_not_steer_the_terminal() -> None:
 
     play(part, shown)
     out = io.StringIO()
-    write_job(shown, out)
+    write_job(shown.ranks, out)
     assert "\x1b" not in out.getvalue()
 
 
 def test_as_lines_of_text() -> None:
     out = io.StringIO()
-    write_job(job(), out)
+    write_job(job().ranks, out)
     header, *rows = [line.split("\t") for line in out.getvalue().splitlines()]
     assert len(rows) == 4 and {len(row) for row in rows} == {len(header)}
     assert dict(zip(header, rows[2], strict=True))["awaited_ns"] == str(50 * MILLISECOND_NS)
@@ -421,7 +421,7 @@ def test_as_lines_waits_on_a_device_are_empty() -> None:
     put_on_device(logs)
     evidence = Evidence(logs=logs.logs, world_size=2)
     out = io.StringIO()
-    write_job(overview_of(Path("run"), evidence, {rank: state_of(rank) for rank in range(2)}, {}), out)
+    write_job(overview_of(Path("run"), evidence, {rank: state_of(rank) for rank in range(2)}, {}).ranks, out)
     header, *rows = [line.split("\t") for line in out.getvalue().splitlines()]
     assert [dict(zip(header, row, strict=True))[name] for row in rows for name in ("waited_ns", "awaited_ns")] == [
         ""
@@ -502,7 +502,7 @@ def test_a_job_without_telemetry_has_no_columns_for_it() -> None:
 
 def test_as_lines_shares_that_were_not_read_are_empty() -> None:
     output = io.StringIO()
-    write_job(with_telemetry(), output)
+    write_job(with_telemetry().ranks, output)
     header, *rows = (line.split("\t") for line in output.getvalue().splitlines())
     assert header[-3:] == ["CPU", "queue", "GPU"]
     assert [row[-3:] for row in rows][:3] == [["", "", ""], ["0.613", "0.270", ""], ["1.000", "", ""]]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TextIO
 
-from prismdbg.jobs.run_overview import SENSORS, RankRow, RunOverview
+from prismdbg.jobs.run_overview import SENSORS, RankRow
 from prismdbg_tui.drawing import figures
 
 _HEADER = (
@@ -21,11 +22,11 @@ _HEADER = (
 )
 
 
-def write_job(job: RunOverview, output: TextIO) -> None:
+def write_job(ranks: Iterable[RankRow], output: TextIO) -> None:
     """Tab-separated, numbers as they are: nanoseconds and bytes. A peak that is not known is empty, as are waits where
     no wait is known, and shares of the time of sensors that were not read."""
     output.write("\t".join(_HEADER) + "\n")
-    for row in job.ranks:
+    for row in ranks:
         output.write("\t".join(_cells(row)) + "\n")
 
 

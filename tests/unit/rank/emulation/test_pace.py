@@ -205,7 +205,11 @@ class TestWallClock:
         due = pace.issue(call_of(mesh[0], 0, mesh[1]))
 
         began_ns = 5000 + max(40, arrives_ns)
-        assert due == Due(step=0, row=0, arrived_ns=5000 + arrives_ns, began_ns=began_ns, ends_ns=5000 + ends_ns)
+        assert due == Due(
+            step=0, row=0, arrived_ns=5000 + arrives_ns, began_ns=began_ns, ends_ns=5000 + ends_ns,
+            free_ns=5000 + arrives_ns,
+        )  # fmt: skip
+        assert due.length_ns == max(40 - arrives_ns, 0) + 30, "what is left of the others' way, and the transfer"
 
     def test_transfers_of_one_communicator_queue(self) -> None:
         now = [0]
