@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 from rich.cells import cell_len
 
+from prismdbg.model.durations import brief
 from prismdbg.model.sizes import size as size
 
-_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -19,11 +19,7 @@ def duration(time_ns: float) -> str:
     if time_ns >= 60e9:
         minutes, seconds = divmod(int(time_ns / 1e9), 60)
         return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-    for factor, unit in _TIMES:
-        if time_ns >= factor:
-            value = time_ns / factor
-            return f"{value:.0f} {unit}" if value >= 100 or unit == "ns" else f"{value:.1f} {unit}"
-    return "0 ns"
+    return brief(time_ns)
 
 
 def count(number: int) -> str:
