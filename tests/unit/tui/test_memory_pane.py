@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from played import PlayedRank, screen_of, screen_of_app, small_capsule, until
+from played import PlayedRank, screen_of, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.memory.bars_drawing import bar_at, draw_bars
 from prismdbg_tui.memory.curve_drawing import CurveInk, cell_of, draw_curve, point_of
 from prismdbg_tui.memory.reader import MemoryReader, MemoryRequest
@@ -130,8 +130,8 @@ def test_both_ends_of_a_difference_stay_where_they_were_chosen(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("live", "says"),
     [
-        (True, "no memory trace at 1.1, so nothing can be compared · try: press M to trace it"),
-        (False, "no memory trace at 1.1, so nothing can be compared"),
+        (True, "✕ no memory trace at 1.1 · try: press M to trace it"),
+        (False, "✕ no memory trace at 1.1 · try: record with --memory, or `prismdbg debug`"),
     ],
 )
 @pytest.mark.parametrize("key", ["x", "X"])
@@ -153,9 +153,26 @@ def test_without_a_trace_nothing_is_marked_and_the_status_line_says_what_to_do(
             await until(lambda: "`prismdbg debug`" in app.panes.memory.shown.note, pilot)
 
     if live:
-        screen_of(part, tmp_path, PlayedRank())
+        screen_of(part, tmp_path, PlayedRank(), size=(80, 24))
     else:
-        screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
+        screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part, size=(80, 24))
+
+
+def test_while_the_rank_runs_a_refusal_is_no_error_that_is_shown_afterwards(tmp_path: Path) -> None:
+    rank = PlayedRank([])
+    rank.answers["pause"] = lambda _: rank.tell(stopped("0.2", 2, "paused")) or {}
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("c")
+        await until(lambda: app.state.phase is Phase.RUNNING, pilot)
+        await pilot.press("x")
+        await until(lambda: "".join(told(app)[-1:]).endswith("\ntry: press M to trace it"), pilot)
+        await pilot.press("escape")
+        await until(lambda: app.state.phase is Phase.STOPPED and "paused" in on_screen(app), pilot)
+        assert app.views.memory.marked is None
+
+    screen_of(part, tmp_path, rank)
 
 
 @pytest.mark.parametrize("is_seen", [True, False])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # most capsules have no trace
 POINTS = 800
 MOST_NODES = 200
 MOST_CHILDREN = 50
-NO_TRACE_HINT = "record the job with --memory, or trace a replay: prismdbg debug"
+NO_TRACE_HINT = "record with --memory, or `prismdbg debug`"
 NO_TRACE_RECORDED = (
     "No memory trace.\n\n"
     "`prismdbg debug` replays the rank and traces its memory: key  M  or the command  memory.\n\n"

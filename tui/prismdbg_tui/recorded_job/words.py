@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,6 +18,7 @@ from prismdbg_tui.drawing.finding_signs import SIGNS
 from prismdbg_tui.drawing.wrapping import wrapped
 
 _INSTALLED = re.compile(r'File "[^"]*/(?:site|dist)-packages/')
+_FOLDERS = re.compile(r'File "[^"]*/(?=[^/"]+", line)')
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _INDENT, _HANG = "      ", "    "  # of what belongs to a finding; of a finding's second and later lines
 _LEAST_DETAILS = 2  # lines of the chosen finding, even if others are not seen then
@@ -72,7 +73,7 @@ def findings(job: RunOverview, chosen: int, colors: dict[str, str], room: int, w
 def whole_finding(verdict: Verdict, colors: dict[str, str], width: int) -> Text:
     """With all that belongs to it."""
     heading = _finding(verdict, colors, width, is_chosen=True, whole=True)
-    return Text("\n").join([*heading, *_details(verdict.lines, width, indent="")])
+    return Text("\n").join([*heading, *_lines(map(_brief, verdict.lines), width)])
 
 
 def _first_line(start: int, end: int, lines: int, room: int) -> int:
@@ -89,8 +90,12 @@ def _headings(
     ]
 
 
-def _details(lines: Sequence[str], width: int, indent: str = _INDENT) -> list[Text]:
-    return [Text(piece, "dim") for line in lines for piece in wrapped(f"{indent}{_brief(line)}", width)]
+def _details(lines: Sequence[str], width: int) -> list[Text]:
+    return _lines((_INDENT + _FOLDERS.sub('File "', _brief(line)) for line in lines), width)
+
+
+def _lines(lines: Iterable[str], width: int) -> list[Text]:
+    return [Text(piece, "dim") for line in lines for piece in wrapped(line, width)]
 
 
 def _cut(details: list[Text], room: int) -> list[Text]:

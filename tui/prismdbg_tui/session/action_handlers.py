@@ -15,7 +15,7 @@ from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session.actions import BY_NAME, unavailable
 from prismdbg_tui.session.breakpoint_rows import breakpoint_at, rows_of_breakpoint
 from prismdbg_tui.session.messages import Asked, Purpose
-from prismdbg_tui.session.views import Phase
+from prismdbg_tui.session.views import BUSY, Phase
 from prismdbg_tui.session.visible_panes import NUMBERED, behind, panes
 from prismdbg_tui.start import WEB_PAGE
 
@@ -42,10 +42,10 @@ class ActionHandlers:
         try:
             deed()
         except UsageError as error:
-            if error.hint:
+            if error.hint and self._app.state.phase not in (*BUSY, Phase.LOST):
                 self._app.panes.status.fail(with_hint(error))
-            else:
-                self._app.refuse(str(error))
+            else:  # the status line says what runs
+                self._app.refuse(with_hint(error))
         else:
             self._app.panes.status.forget_error()
 
@@ -181,7 +181,7 @@ class ActionHandlers:
             raise UsageError(_NO_ROW)
         if app.views.memory_trace is None:
             to_trace = f"press {app.keys_shown['memory']} to trace it" if app.live is not None else NO_TRACE_HINT
-            raise UsageError(f"no memory trace at {place.at}, so nothing can be compared", hint=to_trace)
+            raise UsageError(f"no memory trace at {place.at}", hint=to_trace)
         return place
 
     def memory_shape(self) -> None:
