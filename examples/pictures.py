@@ -13,12 +13,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
+import psutil
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.start import live_rank
 from prismdbg_tui.still_picture import settled
@@ -33,6 +37,8 @@ NEUTRAL = Path("/opt/train")  # where the examples are recorded: pictures show p
 OURS = NEUTRAL / ".copied-for-pictures"
 SIZE = (120, 36)
 RECORD_BOUND_S, STEP_BOUND_S = 300.0, 120.0
+JOB_ENDS_S = 60.0  # so long may a job take that is interrupted because it hangs
+CTRL_C_S, CTRL_C_AT_MOST_S = 5.0, 9.0  # what it may take to end the job, and all, once Ctrl-C was pressed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,16 +170,73 @@ def record(name: str, run: Path, examples: Path) -> None:
     job = [str(binaries / "torchrun"), "--nproc-per-node", "4", str(examples / "incidents" / name / "train.py")]
     command = [str(binaries / "prismdbg"), "record", "-o", str(run), *incident.options, "--", *job]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, env=environment, cwd=examples, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + RECORD_BOUND_S
-    try:
+    with child(command, env=environment, cwd=examples, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None and time.monotonic() < deadline:
             if incident.hangs and all(find(run, walk) for walk in incident.walks):
                 break
             time.sleep(0.2)
+
+
+_children: set[int] = set()
+
+
+@contextmanager
+def child(command: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Is interrupted at the end. What does not end then is killed with all that it started: at once after Ctrl-C, which
+    reaches only us, so that it is interrupted once and not twice."""
+    process = subprocess.Popen(command, start_new_session=True, **options)
+    _children.add(process.pid)
+    bound_s = JOB_ENDS_S
+    try:
+        yield process
+    except KeyboardInterrupt:
+        bound_s = CTRL_C_S
+        raise
     finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(60)
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        try:
+            process.wait(bound_s)
+        except subprocess.TimeoutExpired:
+            print(f"the job does not end within {bound_s:g} s: killed", file=sys.stderr)
+            kill(process.pid)
+            process.wait()
+        _children.discard(process.pid)
+
+
+def kill(pid: int) -> None:
+    """With all below it: torchrun gives each rank a process group of its own."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for one in (process, *process.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+
+
+def ended_by_ctrl_c() -> None:
+    """Ctrl-C ends this program in time, also where a screen, a replay or a thread does not let go. A replay ends when
+    the process that started it does."""
+
+    def give_up() -> None:
+        for pid in list(_children):
+            kill(pid)
+        remove_copy()
+        os._exit(128 + signal.SIGINT)
+
+    def pressed(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # no second one in the middle of cleaning up
+        watch = threading.Timer(CTRL_C_AT_MOST_S, give_up)
+        watch.daemon = True
+        watch.start()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, pressed)
+
+
+def remove_copy() -> None:
+    if OURS.exists():
+        shutil.rmtree(NEUTRAL, ignore_errors=True)
 
 
 def find(run: Path, walk: Walk) -> Path | None:
@@ -226,6 +289,14 @@ def require_neutral(drawn: str, name: str) -> None:
 
 
 def main() -> None:
+    ended_by_ctrl_c()
+    try:
+        draw()
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+
+
+def draw() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("incidents", nargs="*", metavar="INCIDENT", help=f"of {', '.join(WALKS)}; all without")
     parser.add_argument("--run", type=Path, help="Use this run's capsules instead of recording anew.")

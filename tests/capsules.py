@@ -13,6 +13,7 @@ from prismdbg.capsule import layout, safetensors
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.manifest import OLDEST_WITH_STATE, Incident, IncidentKind, Manifest, Origin
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, TENSORS, StateSnapshot
+from prismdbg.checkpoint.gpu_part import PART
 from prismdbg.model.collective import Group
 from prismdbg.model.moment import Moment
 
@@ -50,10 +51,10 @@ IMAGE = replace(MANIFEST, origin=Origin.IMAGE, contains_raw_memory=True)
 
 
 def make_capsule(
-    path: Path, manifest: Manifest = MANIFEST, *, steps: int = 3, device: str = "cpu", **parts: Any
+    path: Path, manifest: Manifest = MANIFEST, *, steps: int = 3, device: str = "cpu", gpu: str = "", **parts: Any
 ) -> Capsule:
-    """`steps` in the log, `device` of its tensors; `parts`: further files, by what stands behind `prismdbg/` up to the
-    dot."""
+    """`steps` in the log, `device` of its tensors; gpu: what its checkpoint says of the state of GPUs; `parts`: further
+    files, by what stands behind `prismdbg/` up to the dot."""
     with tempfile.TemporaryDirectory() as folder, CapsuleWriter(path) as writer:
         write_training(Path(folder) / "log", steps, rank=manifest.rank, device=device)
         writer.add_tree(layout.LOG, Path(folder) / "log")
@@ -65,6 +66,8 @@ def make_capsule(
             images.mkdir()
             (images / "pages-1.img").write_bytes(b"memory" * 1000)
             (images / "stats-dump").write_bytes(b"statistics")
+            if gpu:
+                (images / PART).write_text(gpu)
             writer.add_checkpoint(images)
         if manifest.origin is Origin.STATE:
             add_state(writer, Path(folder), manifest.rank)

@@ -15,7 +15,8 @@ from prismdbg.checkpoint.gpu_facts import INSTEAD, driver_version, uuids
 from prismdbg.errors import CapsuleError, FacilityError
 
 PART = "gpu.json"
-_MAX_PART_BYTES, _MOST_PIDS, _MOST_GPUS = 1 << 20, 10_000, 64
+MAX_PART_BYTES = 1 << 20
+_MOST_PIDS, _MOST_GPUS = 10_000, 64
 _HINT = "fetch the capsule again: this copy is damaged or was altered"
 _NAME = re.compile(r"[\w.-]{1,80}")
 
@@ -31,25 +32,37 @@ def read_part(images: Path, pids: Iterable[int]) -> GpuPart | None:
         return None
     try:
         with open_plain(path) as file:
-            data = file.read(_MAX_PART_BYTES + 1)
-        if len(data) > _MAX_PART_BYTES:
+            data = file.read(MAX_PART_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    part = parse_part(data, path)
+    if not part.pids or len(set(part.pids)) < len(part.pids) or not set(part.pids) <= set(pids):
+        raise CapsuleError(f"the checkpoint {path} names processes that are not in it", hint=_HINT)
+    return part
+
+
+def parse_part(data: bytes, path: Path) -> GpuPart:
+    """Foreign input, of the file `path`."""
+    try:
+        if len(data) > MAX_PART_BYTES:
             raise ValueError("it is too long")
         told = json.loads(data)
         gpus = tuple(map(_named, _listed(told["gpus"], _MOST_GPUS)))
         numbers = tuple(map(_number, _listed(told["pids"], _MOST_PIDS)))
-        part = GpuPart(pids=numbers, driver=_named(told["driver"]), gpus=gpus)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CapsuleError(f"the checkpoint {path} cannot be read: {str(error)[:200]}", hint=_HINT) from error
-    if not part.pids or len(set(part.pids)) < len(part.pids) or not set(part.pids) <= set(pids):
-        raise CapsuleError(f"the checkpoint {path} names processes that are not in it", hint=_HINT)
-    return part
+        return GpuPart(pids=numbers, driver=_named(told["driver"]), gpus=gpus)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> CapsuleError:
+    return CapsuleError(f"the checkpoint {path} cannot be read: {str(error)[:200]}", hint=_HINT)
 
 
 def require_gpus(part: GpuPart) -> None:
     """`FacilityError` where this machine cannot give the state back."""
     if part.driver != (here := driver_version()):
         raise FacilityError(
-            f"the checkpoint has the state of a GPU, saved with NVIDIA's driver {part.driver}; "
+            f"the checkpoint has the state of a GPU, {driver_text(part.driver)}; "
             + (f"this machine has {here}" if here else "this machine has none"),
             hint=f"replay it where the rank ran, or {INSTEAD}",
         )
@@ -59,6 +72,11 @@ def require_gpus(part: GpuPart) -> None:
             f"the checkpoint has the state of {', '.join(missing)}, which this machine lacks",
             hint=f"replay it where the rank ran, or {INSTEAD}",
         )
+
+
+def driver_text(driver: str) -> str:
+    """`saved with NVIDIA's driver 580.159.04`."""
+    return f"saved with NVIDIA's driver {driver}" if driver else "saved with an unknown version of NVIDIA's driver"
 
 
 def _named(text: Any) -> str:

@@ -14,9 +14,9 @@ from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.lateness.cause import LateCause, lines_of
 from prismdbg.diagnosis.stragglers import FEWEST_COLLECTIVES, LEAST_LATENESS_NS, waits_by_group
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
-from prismdbg.diagnosis.wording import duration
 from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Collective, Group
+from prismdbg.model.durations import brief
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
 
@@ -48,7 +48,7 @@ class Delay(Verdict):
     @property
     def text(self) -> str:
         where = f"in {counted(self.times, 'collective')} of group {self.group.title} from {self.moment} on"
-        much = f"{duration(self.waited_ns)} (of {duration(self.within_ns)})"
+        much = f"{brief(self.waited_ns)} (of {brief(self.within_ns)})"
         return f"the others waited {much} for rank {self.ranks[0]}, {where}"
 
     @property

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.stragglers import FEWEST_COLLECTIVES, LEAST_LATENESS_NS, LEAST_OF_THE_TIME, LEAST_SHARE
 from prismdbg.diagnosis.verdict import Certainty, Verdict
-from prismdbg.diagnosis.wording import duration
 from prismdbg.log.segment import Ints
 from prismdbg.log.step_rows import Rows, by_step
+from prismdbg.model.durations import brief
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class EarlierStraggler(Verdict):
     def text(self) -> str:
         where = f"in most steps from {self.first} to {self.last}"
         return (
-            f"the others waited for rank {self.ranks[0]} {where}, by {duration(self.lateness_ns)} a step: "
+            f"the others waited for rank {self.ranks[0]} {where}, by {brief(self.lateness_ns)} a step: "
             f"{self.share:.0%} of the time"
         )
 

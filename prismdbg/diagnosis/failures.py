@@ -10,6 +10,7 @@ import numpy as np
 from prismdbg.capsule.log.events import Note, RankLog
 from prismdbg.capsule.log.notes import moment_of
 from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.folded_traceback import folded
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import headline, how_it_died, rank_list
 from prismdbg.errors import shortened
@@ -48,7 +49,19 @@ class Raised(Verdict):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        lines = [shortened(line, _MOST_OF_LINE) for line in self.traceback.splitlines() if line.strip()]
+        return (*self._traceback, *self._besides)
+
+    @property
+    def folded_lines(self) -> tuple[str, ...]:
+        return (*folded(self._traceback), *self._besides)
+
+    @property
+    def _traceback(self) -> list[str]:
+        return [shortened(line, _MOST_OF_LINE) for line in self.traceback.splitlines() if line.strip()]
+
+    @property
+    def _besides(self) -> tuple[str, ...]:
+        lines = []
         if self.inside is not None:
             lines.append(f"inside a collective: {self.inside.text}")
         elif self.last is not None:

@@ -17,8 +17,9 @@ from prismdbg.diagnosis.stack_positions import stack_line, stack_position
 from prismdbg.diagnosis.stalls import Stall, causes, find_stalls
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict, without_folders
 from prismdbg.diagnosis.waits import find_waits
-from prismdbg.diagnosis.wording import and_list, duration, exit_code, headline, how_it_died, rank_list
+from prismdbg.diagnosis.wording import and_list, exit_code, headline, how_it_died, rank_list
 from prismdbg.model.collective import State
+from prismdbg.model.durations import brief
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.values import frame_to_json
 
@@ -102,7 +103,7 @@ class Stopped(Verdict):
     @property
     def _for_long(self) -> str:
         return (
-            f" {'after' if self._failed and not self.circle else 'for'} {duration(self.waited_ns)}"
+            f" {'after' if self._failed and not self.circle else 'for'} {brief(self.waited_ns)}"
             if self.waited_ns is not None
             else ""
         )

@@ -14,10 +14,10 @@ from prismdbg.diagnosis.cross_rank import groups, is_ascending, met, rows_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.lateness.cause import LateCause, lines_of
 from prismdbg.diagnosis.verdict import Certainty, Verdict
-from prismdbg.diagnosis.wording import duration
 from prismdbg.log.columns import NOT_ENDED, LogColumns
 from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Group
+from prismdbg.model.durations import brief
 from prismdbg.model.plurals import counted
 
 FEWEST_COLLECTIVES = 8
@@ -43,9 +43,7 @@ class Straggler(Verdict):
     @property
     def text(self) -> str:
         where = f"{self.times} of {counted(self.of, 'collective')} of group {self.group.title}"
-        return (
-            f"rank {self.ranks[0]} came last in {where}, by {duration(self.lateness_ns)}: {self.share:.0%} of the time"
-        )
+        return f"rank {self.ranks[0]} came last in {where}, by {brief(self.lateness_ns)}: {self.share:.0%} of the time"
 
     @property
     def lines(self) -> tuple[str, ...]:

@@ -96,6 +96,11 @@ class Verdict:
         return ()
 
     @property
+    def folded_lines(self) -> tuple[str, ...]:
+        """The same for little room: a long traceback in a few lines."""
+        return self.lines
+
+    @property
     def brief(self) -> str:
         """The sentence for one line of a screen. Like `aside`, it says nothing that `text` and `lines` do not say."""
         return without_folders(self.text)

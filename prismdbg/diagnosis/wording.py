@@ -62,12 +62,3 @@ def how_it_died(number: int | None, code: int | None) -> str:
 def exit_code(code: int) -> str:
     """Of a program that said it: `exit code 3`. That of an uncaught KeyboardInterrupt is named."""
     return f"exit code {code}" + (" (KeyboardInterrupt, as after SIGINT)" if code == INTERRUPTED else "")
-
-
-def duration(time_ns: int) -> str:
-    """`640 us`, `12.3 ms`, `4.2 s`, `310 s`."""
-    for unit_ns, unit in ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")):
-        if time_ns >= unit_ns:
-            value = time_ns / unit_ns
-            return f"{value:.1f} {unit}" if value < 100 else f"{value:.0f} {unit}"
-    return f"{time_ns} ns"

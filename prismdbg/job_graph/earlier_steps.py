@@ -12,8 +12,8 @@ from prismdbg.job_graph.recorded_step import recorded_step
 from prismdbg.log.rank_log import columns_of
 from prismdbg.log.segment import Ints
 from prismdbg.log.step_rows import Rows, by_step
+from prismdbg.model.durations import four_digits
 from prismdbg.simulate.graph.mesh import Mesh
-from prismdbg.simulate.report.charts import duration
 
 FEW = 20  # steps do not say what is usual
 _PERCENT = (5, 95)
@@ -55,8 +55,8 @@ def unusual(mesh: Mesh, logs: Mapping[int, RankLog], step: int) -> tuple[str, ..
         apart = float(took / max(np.median(usual), 1.0)) - 1
         if abs(apart) > _TENTH and not low <= took <= high:
             text = (
-                f"that other steps take as long: step {step} of {mesh.say(rank)} took {duration(took)}, 90 % "
-                f"of {len(usual):,} steps before took {duration(int(low))} to {duration(int(high))}"
+                f"that other steps take as long: step {step} of {mesh.say(rank)} took {four_digits(took)}, 90 % "
+                f"of {len(usual):,} steps before took {four_digits(int(low))} to {four_digits(int(high))}"
             )
             found.append((abs(apart), text))
     return (max(found)[1],) if found else ()
@@ -71,7 +71,7 @@ def _left_of(log: RankLog, step: int) -> str:
     took_ns = int(row["ended_ns"]) - int(row["begun_ns"])
     of = "a summary" if first == last else f"a summary of steps {first} to {last}"
     return f"{of} is left: {int(row['collectives']):,} collectives" + (
-        f" in {duration(took_ns)}" if took_ns > 0 else ""
+        f" in {four_digits(took_ns)}" if took_ns > 0 else ""
     )
 
 

@@ -6,13 +6,13 @@ from statistics import median
 from typing import Any
 
 from prismdbg.jobs.record.calibrate import Measurement
+from prismdbg.model.durations import four_digits
 from prismdbg.render import console
 from prismdbg.simulate import quantities
 from prismdbg.simulate.cluster.calibration import Compared
 from prismdbg.simulate.cluster.cluster import Factor
 from prismdbg.simulate.cluster.factor_fit import FittedFactor
 from prismdbg.simulate.quantities import MILLION
-from prismdbg.simulate.report.charts import duration
 
 MOST_ROWS = 8
 _RIGHT = ("median", "largest", "repeat", "measured", "model", "error", "ranks", "size", "slowdown", "cases")
@@ -141,7 +141,7 @@ def _row(compared: Compared) -> tuple[str, ...]:
         sample.op,
         str(sample.where.members),
         quantities.say_size(sample.size_bytes),
-        duration(round(sample.time_ns)),
-        duration(known),
+        four_digits(round(sample.time_ns)),
+        four_digits(known),
         f"{compared.error:+.1%}",
     )

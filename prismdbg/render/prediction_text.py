@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from prismdbg.model.durations import four_digits
 from prismdbg.model.plurals import counted
 from prismdbg.predict.job.modelled_job import ModelledJob
 from prismdbg.predict.model.model import Model
@@ -20,7 +21,7 @@ def lines(model: Model, training: Training, job: ModelledJob, timeline: Timeline
     mesh = training.mesh
     return [
         f"{model.parameters / 1e9:.2f} billion parameters on {counted(mesh.world, 'rank')}, {mesh}: "
-        f"{charts.duration(timeline.iteration_ns)} per iteration, {_tokens_a_second(model, training, timeline):,.0f} "
+        f"{four_digits(timeline.iteration_ns)} per iteration, {_tokens_a_second(model, training, timeline):,.0f} "
         f"tokens/s, {timeline.bubble_share:.1%} of the ranks' time idle",
         "",
         *charts.waits(report.by_axis(timeline)),

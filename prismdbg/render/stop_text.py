@@ -209,13 +209,20 @@ def hang_headline(found: HangsAgain) -> str:
     return f"hangs again, as recorded: no further collective within {hang.bound_s:.3g} s after {found.moment}{grounds}"
 
 
-def progress_text(progress: Progress) -> str:
-    """`running, pass 2, at 12.3, 40 of 120 collectives ...`"""
+def progress_texts(progress: Progress) -> tuple[str, ...]:
+    """`running, pass 2, at 12.3, 40 of 120 collectives`, then shorter ones that keep how far it is."""
     which = f", pass {progress.passes}" if progress.passes > 1 else ""
     at = "" if str(progress.moment) in progress.text else f", at {progress.moment}"
     total = counted(progress.total, "collective")
+    number = f", {min(progress.done, progress.total)} of {progress.total}" if progress.total else ""
     done = f", {min(progress.done, progress.total)} of {total}" if progress.total else ""
-    return f"{progress.text}{which}{at}{done} ..."
+    text = progress.text
+    return f"{text}{which}{at}{done}", f"{text}{which}{done}", f"{text}{which}{number}", f"{text}{number}", text
+
+
+def progress_text(progress: Progress) -> str:
+    """`running, pass 2, at 12.3, 40 of 120 collectives ...`"""
+    return f"{progress_texts(progress)[0]} ..."
 
 
 def finished_text(end: Finished) -> str:

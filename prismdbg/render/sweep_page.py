@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from prismdbg.model.durations import four_digits
 from prismdbg.model.sizes import size
 from prismdbg.render import sweep_text
-from prismdbg.simulate.report.charts import duration
 from prismdbg.simulate.report.page.heat_map import palette
 from prismdbg.simulate.report.page.markup import Markup, table, tag
 from prismdbg.simulate.report.page.style import STYLE
@@ -54,7 +54,7 @@ def _time_against_memory(results: Sequence[Result], cap_bytes: int) -> list[Mark
     marks: list[Markup] = []
     for each in known:
         at_y = y(each.peak_bytes or 0)
-        title = f"{each.name}: {duration(each.time.middle)}, {size(each.peak_bytes or 0)}"
+        title = f"{each.name}: {four_digits(each.time.middle)}, {size(each.peak_bytes or 0)}"
         fill = "currentColor" if each.name in best else "none"
         dot = tag("circle", tag("title", title), cx=x(each.time.middle), cy=at_y, r=5, fill=fill, stroke="currentColor")
         line = tag("line", x1=x(each.time.low), x2=x(each.time.high), y1=at_y, y2=at_y, stroke="currentColor")
@@ -65,7 +65,7 @@ def _time_against_memory(results: Sequence[Result], cap_bytes: int) -> list[Mark
     axes = [
         tag("line", x1=_EDGE, x2=_WIDTH - _EDGE, y1=_HEIGHT - _EDGE, y2=_HEIGHT - _EDGE, stroke="currentColor"),
         tag("line", x1=_EDGE, x2=_EDGE, y1=_EDGE, y2=_HEIGHT - _EDGE, stroke="currentColor"),
-        tag("text", f"iteration, up to {duration(most_ns)}", x=_EDGE, y=_HEIGHT - 12, fill="currentColor"),
+        tag("text", f"iteration, up to {four_digits(most_ns)}", x=_EDGE, y=_HEIGHT - 12, fill="currentColor"),
         tag("text", f"peak memory, up to {size(most_bytes)}", x=_EDGE, y=20, fill="currentColor"),
     ]
     about = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from prismdbg.model.durations import four_digits
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
-from prismdbg.simulate.report.charts import duration
 from prismdbg.sweep.result import Result, State, fastest, pareto
 from prismdbg.sweep.search import Regret
 
@@ -33,8 +33,8 @@ def _row(result: Result, mark: str, cap_bytes: int) -> tuple[str, ...]:
     return (
         result.name,
         result.mesh,
-        duration(time.middle),
-        f"{duration(time.low)} to {duration(time.high)}",
+        four_digits(time.middle),
+        f"{four_digits(time.low)} to {four_digits(time.high)}",
         f"{result.idle_share:.1%}",
         exposed(result),
         messages(result),
@@ -87,7 +87,7 @@ def conclusion(results: Sequence[Result], cap_bytes: int) -> list[str]:
         return ["no configuration has a time that fits" if cap_bytes else "no configuration has a time"]
     best, *others = first
     if not others:
-        return [f"fastest: {best.name}, {duration(best.time.middle)} per iteration"]
+        return [f"fastest: {best.name}, {four_digits(best.time.middle)} per iteration"]
     names = ", ".join(each.name for each in others)
     lines = [
         f"no winner: {best.name} has the shortest time, and the intervals of "

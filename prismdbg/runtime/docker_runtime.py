@@ -12,7 +12,7 @@ from typing import Any
 
 from prismdbg.errors import FacilityError, RuntimeFailure
 from prismdbg.runtime.docker.daemon import Daemon
-from prismdbg.runtime.docker.engine import LABEL, Engine, connect, unavailable
+from prismdbg.runtime.docker.engine import LABEL, Attached, Engine, connect, unavailable
 from prismdbg.runtime.docker.image import ensure_environment_image
 from prismdbg.runtime.docker.image_layers import add_rank_files
 from prismdbg.runtime.docker.tar_stream import stream
@@ -79,6 +79,7 @@ class DockerRuntime:
             raise
         place = ContainerPlace(engine, container)
         try:
+            place.listen()
             engine.put(container, _rank_layer(spec, [bind.target for bind in options["binds"]]))
             lifeline = ParentDeathFifo(spec.control, owner=_user(spec))
             status = StatusSocket(spec.control, _user(spec)) if spec.engine is None else None
@@ -102,6 +103,20 @@ class ContainerPlace:
         self._container = container
         self._code: int | None = None
         self._removed = False
+        self._attached: Attached | None = None
+
+    def listen(self) -> None:
+        """To what the starter writes before it has a log of its own. The container removes itself when it ends, and its
+        output with it."""
+        self._attached = self._engine.attach(self._container)
+
+    def last_words(self) -> str:
+        return self._attached.said() if self._attached is not None else ""
+
+    def runs(self) -> None:
+        if self._attached is not None:
+            self._attached.close()
+            self._attached = None
 
     def outer_pid(self) -> int | None:
         state = None if self._removed else self._engine.state(self._container)
@@ -111,7 +126,8 @@ class ContainerPlace:
         if self._code is None and not self._removed:
             state = self._engine.state(self._container)
             if state is None:
-                self._code = KILLED
+                told = self._engine.exit_code(self._container)
+                self._code = KILLED if told is None else told
             elif state["Status"] in ("exited", "dead"):
                 self._code = int(state["ExitCode"])
         return self._code
@@ -123,6 +139,7 @@ class ContainerPlace:
 
     def remove(self) -> None:
         if not self._removed:
+            self.runs()
             try:
                 self._engine.remove(self._container)
             finally:

@@ -16,6 +16,7 @@ from prismdbg.runtime.status_socket import StatusSocket
 
 _POLL_S = 0.01
 _END_S = 10.0
+_LAST_LINES = 5  # of what a starter wrote that ended without a message
 
 
 class Place(Protocol):
@@ -29,6 +30,12 @@ class Place(Protocol):
 
     def limits_met(self) -> tuple[str, ...]:
         """As this machine counted them, once the starter has ended; before `remove`."""
+
+    def last_words(self) -> str:
+        """What the starter wrote elsewhere than into its log, once it has ended; before `remove` and `runs`."""
+
+    def runs(self) -> None:
+        """The rank runs: what the starter wrote is no longer asked for."""
 
     def remove(self) -> None:
         """Kills what runs and removes what was made. Harmless when called again."""
@@ -54,6 +61,7 @@ class StartedRank:
         """Returns itself when the rank runs (or has run and ended); otherwise removes the place and raises."""
         try:
             self._wait_for_rank()
+            self._place.runs()
         except BaseException:
             self.kill()
             raise
@@ -152,10 +160,12 @@ class StartedRank:
                 f"{self._spec.name} could not be started in {where}: {progress.failure}",
                 hint="run `prismdbg doctor` to see what this machine lacks",
             )
-        said = _read(self._spec.control / STARTER_LOG).strip().splitlines()[-1:]
+        said = _read(self._spec.control / STARTER_LOG).strip() or self._place.last_words().strip()
+        lines = said.splitlines()[-_LAST_LINES:]
+        words = "".join(f": {line}" for line in lines) if len(lines) < 2 else "\n".join((":", *lines))
         return RuntimeFailure(
-            f"the starter in {where} ended with {code} and no message" + "".join(f": {line}" for line in said),
-            hint=f"see {self._spec.session}",
+            f"the starter in {where} ended with {code} and no message{words}",
+            hint="run `prismdbg doctor` to see what this machine lacks, or use another --runtime",
         )
 
     def _unfit(self, progress: Progress) -> CapsuleError | None:

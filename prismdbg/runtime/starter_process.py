@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from prismdbg.runtime.cgroup import Group, group_name, make_group
 from prismdbg.runtime.parent_death_fifo import ParentDeathFifo
 from prismdbg.runtime.spec import Bind, LaidFile, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
-from prismdbg.runtime.starter_spec import SPEC, Isolation, starter_command, starter_file, write_spec
+from prismdbg.runtime.starter_spec import SPEC, STARTER_LOG, Isolation, starter_command, starter_file, write_spec
 from prismdbg.runtime.visible import NOTHING, Visible
 
 _END_S = 10.0
@@ -34,6 +35,12 @@ class StarterProcess:
 
     def limits_met(self) -> tuple[str, ...]:
         return self._group.limits_met() if self._group is not None else ()
+
+    def last_words(self) -> str:
+        return ""  # its log has all
+
+    def runs(self) -> None:
+        pass
 
     def remove(self) -> None:
         """The starter is asked first: it ends what it started and reaps it; the kernel does if it is killed."""
@@ -76,14 +83,19 @@ def _started(spec: ReplaySpec, kind: str, group: Group | None) -> StartedRank:
     command = starter_command([sys.executable], starter_file(), spec.control / SPEC)
     lifeline = ParentDeathFifo(spec.control)
     try:
-        process = subprocess.Popen(
-            command if group is None else group.command(command),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with open(spec.control / STARTER_LOG, "ab", opener=_private) as log:  # of what fails before it opens that
+            process = subprocess.Popen(
+                command if group is None else group.command(command),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
     except BaseException:
         lifeline.let_go()
         raise
     return StartedRank(spec, StarterProcess(process, kind, group), lifeline).until_running()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)

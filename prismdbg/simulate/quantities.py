@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 
+from prismdbg.model.durations import MICROSECONDS, unit_of
 from prismdbg.model.sizes import UNITS
 
-TIMES_NS: Mapping[str, int] = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
+TIMES_NS: Mapping[str, int] = {"ns": 1, "us": 10**3, MICROSECONDS: 10**3, "ms": 10**6, "s": 10**9}
 SIZES: Mapping[str, int] = {**UNITS, "KB": UNITS["kB"]}
 RATES: Mapping[str, Fraction] = {
     **{f"{unit}/s": Fraction(size) for unit, size in SIZES.items()},
@@ -55,8 +56,13 @@ def percent_ppm(text: str) -> int:
 
 def say_time(time_ns: int) -> str:
     """Exact."""
-    unit = next((u for u in ("s", "ms", "us") if time_ns >= TIMES_NS[u]), "ns")
-    return f"{_decimal(time_ns, TIMES_NS[unit])} {unit}"
+    unit, unit_ns = unit_of(time_ns)
+    return f"{_decimal(time_ns, unit_ns)} {unit}"
+
+
+def write_time(time_ns: int) -> str:
+    """Exact, for a file, where people type `us`."""
+    return say_time(time_ns).replace(MICROSECONDS, "us")
 
 
 def say_size(size_bytes: int) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from prismdbg.errors import UsageError
 from prismdbg.jobs.capture.capture import Say
-from prismdbg.simulate.report.charts import duration
+from prismdbg.model.durations import four_digits
 from prismdbg.sweep.predictor import Predictor
 from prismdbg.sweep.request import SweepRequest
 from prismdbg.sweep.result import Result, State
@@ -76,7 +76,7 @@ def left_out(predicted: Result, cap_bytes: int) -> Result:
     if predicted.state is not State.DONE:
         return predicted
     more = ", and it does not fit" if predicted.fits(cap_bytes) is False else ""
-    why = f"predicted {duration(predicted.middle_ns)}{more}"
+    why = f"predicted {four_digits(predicted.middle_ns)}{more}"
     return Result(name=predicted.name, values=predicted.values, state=State.LEFT_OUT, mesh=predicted.mesh, why=why)
 
 

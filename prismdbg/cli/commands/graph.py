@@ -17,6 +17,7 @@ from prismdbg.errors import UsageError
 from prismdbg.exporters.chakra_graph import write_graph
 from prismdbg.job_graph.job_view import ASSUMED_CLUSTER
 from prismdbg.jobs.storage.pass_errors import with_passes
+from prismdbg.model.durations import four_digits
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
 from prismdbg.simulate.cluster import cluster_file
@@ -107,7 +108,7 @@ def critical_path_command(graph: Path, cluster_path: Path | None, as_json: bool,
     _emit(["", *charts.path(rows[:most], timeline.iteration_ns)])
     if len(rows) > most:
         rest_ns = sum(row.taken_ns for row in rows[most:])
-        console.emit(f"{len(rows) - most} more, together {charts.duration(rest_ns)}")
+        console.emit(f"{len(rows) - most} more, together {four_digits(rest_ns)}")
     _emit(["", *timeline.fidelity.lines()])
 
 
@@ -162,8 +163,8 @@ def what_if_command(
     difference_ns = after.iteration_ns - before.iteration_ns
     sign = "-" if difference_ns < 0 else "+"
     console.emit(
-        f"{charts.duration(before.iteration_ns)} becomes {charts.duration(after.iteration_ns)}: "
-        f"{sign}{charts.duration(abs(difference_ns))} ({difference_ns / max(before.iteration_ns, 1):+.2%})\n"
+        f"{four_digits(before.iteration_ns)} becomes {four_digits(after.iteration_ns)}: "
+        f"{sign}{four_digits(abs(difference_ns))} ({difference_ns / max(before.iteration_ns, 1):+.2%})\n"
         f"fidelity: before, {before.fidelity.summary()}; "
         f"after, {after.fidelity.summary()}; details at the end"
     )
@@ -248,7 +249,7 @@ def _simulated(graph: Path, cluster_path: Path | None, *, keep: Keep = Keep.FIRS
 def _heading(timeline: Timeline) -> list[str]:
     mesh = timeline.graph.mesh
     return [
-        f"{counted(mesh.world, 'rank')}, {mesh}: {charts.duration(timeline.iteration_ns)} per iteration, "
+        f"{counted(mesh.world, 'rank')}, {mesh}: {four_digits(timeline.iteration_ns)} per iteration, "
         f"{timeline.bubble_share:.1%} of the ranks' time idle",
         f"fidelity: {timeline.fidelity.summary()}; details at the end",
     ]

@@ -9,8 +9,9 @@ import click
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.checked_json import parse
-from prismdbg.capsule.manifest import Manifest
+from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.capsule.stacks import MAX_BYTES, JobStacks
+from prismdbg.checkpoint.gpu_part import MAX_PART_BYTES, PART, driver_text, parse_part
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.capsule_or_run import CAPSULE_OR_RUN, RANK_OF_RUN, shown_capsule_at
 from prismdbg.cli.terminal import long_work
@@ -19,6 +20,7 @@ from prismdbg.jobs.capture.secret_search import report, to_json
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.inventory import disk_bytes
 from prismdbg.jobs.storage.pack import opened, read_manifest, read_part
+from prismdbg.model.plurals import counted
 from prismdbg.render import console
 
 UNSEARCHED_SHOWN = 20
@@ -48,7 +50,9 @@ def command(capsule: Path, rank: int | None, as_json: bool, files: bool, secrets
     if as_json:
         console.emit_json(manifest.to_json())
         return
-    console.emit(console.pairs([*_rows(manifest, found), *_stacks(found, manifest, keys)]))
+    quiet = replace(keys, say=lambda _: None)  # who signed was said
+    rows = [*_rows(manifest, found), *_gpu_state(found, manifest, quiet), *_stacks(found, manifest, quiet)]
+    console.emit(console.pairs(rows))
     if files:
         rows = [(console.size(entry.size_bytes), name) for name, entry in sorted(manifest.files.items())]
         console.emit("\n" + console.columns(("size", "file"), rows, right=("size",)))
@@ -94,10 +98,23 @@ def _rows(manifest: Manifest, path: Path) -> list[tuple[str, str]]:
     ]
 
 
+def _gpu_state(capsule: Path, manifest: Manifest, keys: Keys) -> list[tuple[str, str]]:
+    """With what a restore needs, where the checkpoint has the state of a GPU."""
+    name = f"{layout.CHECKPOINT}/{PART}"
+    data = read_part(capsule, name, MAX_PART_BYTES, keys) if name in manifest.files else None
+    if data is None:
+        is_on_gpu = manifest.origin is Origin.IMAGE and "cuda" in manifest.device_kinds
+        return [("GPU state", "unknown: the checkpoint does not name the driver and the GPUs")] if is_on_gpu else []
+    part = parse_part(data, capsule / name)
+    gpus = ", ".join(part.gpus) or "unknown GPUs"
+    processes = counted(len(part.pids), "process", "processes")
+    driver = driver_text(part.driver)
+    return [("GPU state", f"of {processes}, on {gpus}, {driver}\na replay needs the same driver and GPUs")]
+
+
 def _stacks(capsule: Path, manifest: Manifest, keys: Keys) -> list[tuple[str, str]]:
     """Where each rank stood at the hang."""
-    quiet = replace(keys, say=lambda _: None)  # who signed was said
-    data = read_part(capsule, layout.STACKS, MAX_BYTES, quiet) if layout.STACKS in manifest.files else None
+    data = read_part(capsule, layout.STACKS, MAX_BYTES, keys) if layout.STACKS in manifest.files else None
     if data is None:
         return []
     taken = JobStacks.from_fields(parse(data, f"{capsule}: {layout.STACKS}"))

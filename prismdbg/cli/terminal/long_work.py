@@ -45,7 +45,7 @@ class LongWork:
         if now < self._next:
             return
         if self._line.is_usable:
-            self._line.show(f"{text} ... {now - began:.0f} s")
+            self._line.show(text, end=f" ... {now - began:.0f} s")
             self._next = now + AGAIN_S
         else:
             self._say(f"{text}, after {duration(now - began)}")

@@ -23,10 +23,15 @@ class ProgressLine:
     def is_usable(self) -> bool:
         return self._wanted
 
-    def show(self, text: str) -> None:
+    def show(self, *texts: str, end: str = "") -> None:
+        """The first one that fits before `end`, which is always there; else as many parts of the last one as do."""
         if self._wanted:
+            from prismdbg.render.fitting import cut, first_fitting, parts  # not where nothing is shown
+
             room = max(shutil.get_terminal_size().columns - 1, 1)
-            self._output.write(_ANEW + plain(text)[:room])
+            *longer, shortest = map(plain, texts)
+            shown = first_fitting((*longer, *parts(shortest)), max(room - len(end), 1))
+            self._output.write(_ANEW + cut(shown + end, room))
             self._output.flush()
             self._is_shown = True
 

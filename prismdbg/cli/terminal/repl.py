@@ -114,7 +114,7 @@ class Repl:
         if isinstance(notice, notices.Stopped):
             return
         if isinstance(notice, notices.Progress):
-            self._passing.show(stop_text.progress_text(notice))
+            self._passing.show(*stop_text.progress_texts(notice), end=" ...")
         if text := stop_text.notice_text(notice):
             self.show(_as_programs(text) if isinstance(notice, notices.ProgramRaised) else text)
         self._differs |= isinstance(notice, notices.StateCompared) and not notice.equal

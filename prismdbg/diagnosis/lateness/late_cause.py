@@ -17,7 +17,8 @@ from prismdbg.diagnosis.lateness.device_cause import Device, device_throttle, de
 from prismdbg.diagnosis.lateness.late_span import LateSpan, in_collectives_ns, late_span
 from prismdbg.diagnosis.lateness.rank_shares import NotAvailable, RankTimes, times_of
 from prismdbg.diagnosis.lateness.rivals import clock_ratio, rivals, why_no_clock
-from prismdbg.diagnosis.wording import and_list, duration
+from prismdbg.diagnosis.wording import and_list
+from prismdbg.model.durations import brief
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.sensor import rank_subject
 from prismdbg.telemetry.series import Telemetry
@@ -195,13 +196,13 @@ def _say(
     cpus = ", ".join(map(str, mine.cpus[:4])) + (", ..." if len(mine.cpus) > 4 else "")
     match why:
         case Why.QUOTA:
-            return f"the CPU quota of its control group held it for {duration(round(mine.quota_ns))}", ()
+            return f"the CPU quota of its control group held it for {brief(round(mine.quota_ns))}", ()
         case Why.STOLEN:
-            return f"the hypervisor gave CPU {cpus} to others for {duration(round(mine.stolen_ns))}", ()
+            return f"the hypervisor gave CPU {cpus} to others for {brief(round(mine.stolen_ns))}", ()
         case Why.RUN_QUEUE:
             ran = rivals(evidence, telemetry, span, mine) or ["not known: no process was seen to use as much of it"]
             lines = tuple(f"who ran there instead: {one}" for one in ran)
-            return f"it waited {duration(round(mine.waited_ns))} in the run queue of CPU {cpus}", lines
+            return f"it waited {brief(round(mine.waited_ns))} in the run queue of CPU {cpus}", lines
         case Why.DISK:
             seen = f"{mine.disk_share:.0%} of the readings"
             return f"it slept for a disk or a file server ({seen}), {_where(span)}", ()
@@ -214,8 +215,8 @@ def _where(span: LateSpan) -> str:
 
 def _parts(span: LateSpan, explained: Mapping[Why, float]) -> str:
     said = [
-        f"{_TITLES[why]} {duration(round(share * span.late_ns))}"
+        f"{_TITLES[why]} {brief(round(share * span.late_ns))}"
         for why, share in explained.items()
         if share >= _SHOWN_SHARE
     ]
-    return f"of {duration(span.late_ns)} that it was late: {and_list(said) if said else 'nothing is explained'}"
+    return f"of {brief(span.late_ns)} that it was late: {and_list(said) if said else 'nothing is explained'}"

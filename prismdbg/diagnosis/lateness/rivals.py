@@ -10,7 +10,7 @@ import numpy as np
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.lateness.late_span import LateSpan
 from prismdbg.diagnosis.lateness.rank_shares import RankTimes
-from prismdbg.diagnosis.wording import duration
+from prismdbg.model.durations import brief
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.sensor import HOST, rank_subject
 from prismdbg.telemetry.series import Telemetry
@@ -24,7 +24,7 @@ def rivals(evidence: Evidence, telemetry: Telemetry, span: LateSpan, late: RankT
     own = rank_subject(evidence.folder_name(span.rank))
     found = [(ran_ns, subject) for subject, ran_ns in _ran(telemetry, span, late, own)]
     found = [one for one in sorted(found, reverse=True) if one[0] >= _LEAST_SHARE * span.lasted_ns]
-    return [f"{subject}, {duration(round(ran_ns))}" for ran_ns, subject in found[:_SHOWN]]
+    return [f"{subject}, {brief(round(ran_ns))}" for ran_ns, subject in found[:_SHOWN]]
 
 
 def _ran(telemetry: Telemetry, span: LateSpan, late: RankTimes, own: str) -> Iterator[tuple[str, float]]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import select
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +30,8 @@ _OF_ITS_PROCESS = {"hostname", "working_dir", "environment", "user"}  # all else
 # Docker's own list, which one that is given takes the place of.
 _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 _CALL_S, _IMPORT_S = 60, 1800
+_FRAME = struct.Struct(">B3xL")  # of an output: which one, how many bytes follow
+_MOST_SAID_BYTES = 64 << 10
 _TOLD_S = 3.0  # from the death of a process until Docker tells of it
 _ENDS_S = 120.0  # so long a container may take to end: the kernel ends tens of thousands of processes one by one
 _STILL_ENDS = "did not receive an exit event"  # Docker's words after its own ten seconds
@@ -174,6 +178,12 @@ class Engine:
         self._client.containers.get(container).start()
 
     @_ours
+    def attach(self, container: str) -> Attached:
+        """What its first process will write, where it has not started yet."""
+        wanted = {"stdout": 1, "stderr": 1, "stream": 1}
+        return Attached(self._api.attach_socket(container, params=wanted))
+
+    @_ours
     def commit(self, container: str, repository: str, tag: str, labels: Mapping[str, str]) -> None:
         self._client.containers.get(container).commit(repository=repository, tag=tag, changes=_changes(labels))
 
@@ -194,6 +204,15 @@ class Engine:
             if any(self._client.events(since=0, until=int(time.time()) + 1, filters=wanted, decode=True)):
                 return True
         return False
+
+    @_ours
+    def exit_code(self, container: str) -> int | None:
+        """Of one that has ended, and removed itself: Docker's events still tell of it. None where they do not."""
+        wanted = {"container": container, "event": "die"}
+        for event in self._client.events(since=0, until=int(time.time()) + 1, filters=wanted, decode=True):
+            code = str(event.get("Actor", {}).get("Attributes", {}).get("exitCode", ""))
+            return int(code) if code.isdecimal() else None
+        return None
 
     @_ours
     def inspect(self, container: str) -> Mapping[str, Any]:
@@ -237,6 +256,42 @@ class Engine:
 
     def close(self) -> None:
         self._client.close()
+
+
+class Attached:
+    """What the first process of a container writes. Nothing of it is read before `said`: it may say little."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def said(self) -> str:
+        """Of a container that has ended."""
+        data, until = b"", time.monotonic() + _TOLD_S
+        poll = select.poll()
+        poll.register(self._stream.fileno(), select.POLLIN)
+        with contextlib.suppress(OSError):
+            while len(data) < _MOST_SAID_BYTES and poll.poll(max(until - time.monotonic(), 0) * 1000):
+                if not (more := os.read(self._stream.fileno(), _MOST_SAID_BYTES)):
+                    break
+                data += more
+        return _without_frames(data).decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """The SDK gives the stream of a socket, which stays open without it, and a response that holds both."""
+        own = self._stream._sock
+        self._stream._response.close()
+        self._stream.close()
+        own.close()
+
+
+def _without_frames(data: bytes) -> bytes:
+    """Docker sends both outputs in one stream, in frames of its own."""
+    said = b""
+    while len(data) >= _FRAME.size:
+        _, size_bytes = _FRAME.unpack_from(data)
+        said += data[_FRAME.size : _FRAME.size + size_bytes]
+        data = data[_FRAME.size + size_bytes :]
+    return said
 
 
 class _Chunks(io.RawIOBase):

@@ -49,7 +49,7 @@ def _lines(cluster: ClusterModel) -> Iterator[str]:
 def _tier(tier: Tier, ranks_per_node: int) -> str:
     spans = {0: "job", ranks_per_node: "node"}.get(tier.spans, str(tier.spans))
     shared = f", node_bandwidth: {quantities.say_rate(tier.node_rate)}" if tier.node_rate else ""
-    latency, rate = quantities.say_time(tier.latency_ns), quantities.say_rate(tier.rate)
+    latency, rate = quantities.write_time(tier.latency_ns), quantities.say_rate(tier.rate)
     return f"{{spans: {spans}, latency: {latency}, bandwidth: {rate}{shared}}}"
 
 
@@ -78,7 +78,7 @@ def _times(tiers: Sequence[Tier]) -> Iterator[str]:
 
 def _points(curve: Curve) -> str:
     points = zip(curve.sizes_bytes, curve.times_ns, strict=True)
-    return ", ".join(f"{quantities.say_size(size)}: {quantities.say_time(time)}" for size, time in points)
+    return ", ".join(f"{quantities.say_size(size)}: {quantities.write_time(time)}" for size, time in points)
 
 
 def _calibration(calibration: Calibration) -> Iterator[str]:

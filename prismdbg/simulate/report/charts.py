@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from prismdbg.model.durations import four_digits
 from prismdbg.model.sizes import size
 from prismdbg.simulate.report.report import AxisRow, PathRow, StageRow, StragglerRow
 
@@ -29,7 +30,7 @@ def pipeline(rows: Sequence[StageRow], iteration_ns: int, columns: int = 100) ->
         + (f"{size(row.peak_bytes):>{MEMORY_WIDTH}}" if knows_memory else "")
         for row in shown
     ]
-    scale = f"{'':<{name_width}} 0{duration(iteration_ns):>{max(width - 1, 1)}} computes exposed waits"
+    scale = f"{'':<{name_width}} 0{four_digits(iteration_ns):>{max(width - 1, 1)}} computes exposed waits"
     scale += f"{'memory':>{MEMORY_WIDTH}}" if knows_memory else ""
     odd = ", lower case where it is odd" if is_fine else ", several of them in a column"
     more = [f"{len(rows) - MOST_STAGES} more classes of ranks"] if len(rows) > MOST_STAGES else []
@@ -83,8 +84,8 @@ def _mark(label: str) -> str:
 def waits(rows: Sequence[AxisRow]) -> list[str]:
     header = f"{'channel':<14} {'waiting':>10} {'longest':>10} {'of rank':>8} {'exposed':>10} {'hidden':>10}"
     return [header] + [
-        f"{row.channel:<14} {duration(row.late_ns):>10} {duration(row.most_late_ns):>10} {row.most_late_rank:>8} "
-        f"{duration(row.shown_ns):>10} {duration(row.hidden_ns):>10}"
+        f"{row.channel:<14} {four_digits(row.late_ns):>10} {four_digits(row.most_late_ns):>10} {row.most_late_rank:>8} "
+        f"{four_digits(row.shown_ns):>10} {four_digits(row.hidden_ns):>10}"
         for row in rows
     ]
 
@@ -101,14 +102,14 @@ def compared_waits(before: Sequence[AxisRow], after: Sequence[AxisRow]) -> list[
 
 
 def _cell(row: AxisRow | None, name: str) -> str:
-    return "-" if row is None else duration(getattr(row, name))
+    return "-" if row is None else four_digits(getattr(row, name))
 
 
 def slowest(rows: Sequence[StragglerRow]) -> list[str]:
     header = f"{'rank':>7} {'where':<24} {'class':<12} {'computes':>10} {'beyond':>10} {'waits':>10}"
     return [header] + [
-        f"{row.rank:>7} {row.coordinates:<24} {row.class_name:<12} {duration(row.computed_ns):>10} "
-        f"{'+' + duration(row.excess_ns):>10} {duration(row.waited_ns):>10}"
+        f"{row.rank:>7} {row.coordinates:<24} {row.class_name:<12} {four_digits(row.computed_ns):>10} "
+        f"{'+' + four_digits(row.excess_ns):>10} {four_digits(row.waited_ns):>10}"
         for row in rows
     ]
 
@@ -116,15 +117,7 @@ def slowest(rows: Sequence[StragglerRow]) -> list[str]:
 def path(rows: Sequence[PathRow], iteration_ns: int) -> list[str]:
     header = f"{'share':>6} {'taken':>10} {'times':>6} {'rank':>7} what"
     return [header] + [
-        f"{row.taken_ns / max(iteration_ns, 1):>6.1%} {duration(row.taken_ns):>10} {row.times:>6} {row.rank:>7} "
+        f"{row.taken_ns / max(iteration_ns, 1):>6.1%} {four_digits(row.taken_ns):>10} {row.times:>6} {row.rank:>7} "
         f"{row.name}{' on ' + row.channel if row.channel else ''}"
         for row in rows
     ]
-
-
-def duration(taken_ns: int) -> str:
-    """Four digits with a unit that fits."""
-    for unit, size_ns in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
-        if taken_ns >= size_ns:
-            return f"{taken_ns / size_ns:.4g} {unit}"
-    return f"{taken_ns} ns"

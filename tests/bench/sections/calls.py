@@ -30,7 +30,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
     for part in ("stacks", "fingerprints", "nan_check"):
         taken, _ = _run(folder, settings, "--without", part)
         saved = median(whole["recorded"]) - median(taken["recorded"])
-        notes.append(f"Of a native record of 1 KiB, {part.replace('_', ' ')}: about {saved:.2f} us.")
+        notes.append(f"Of a native record of 1 KiB, {part.replace('_', ' ')}: about {saved:.2f} µs.")
     notes += [_of_sketches(settings, folder, size, calls) for size, calls in _SIZES[:2]]
     taken, _ = _run(folder, settings, "--kind", "python", "--calls", 300)
     rows += _rows("Python, 1 KiB", taken)
@@ -49,20 +49,20 @@ def _of_sketches(settings: Settings, folder: Path, size: int, calls: int) -> str
     without, _ = _run(folder, settings, *options)
     sketched, _ = _run(folder, settings, *options, "--sketches")
     more = median(sketched["recorded"]) - median(without["recorded"])
-    return f"--sketches adds to a native record of {_name(size)}: about {more:.2f} us of CPU time."
+    return f"--sketches adds to a native record of {_name(size)}: about {more:.2f} µs of CPU time."
 
 
 def _rows(name: str, taken: dict[str, list[float]]) -> list[Row]:
     bare = taken["bare"]
-    rows = [Row(what=f"{name}: bare", values=bare, unit="us", digits=2)]
+    rows = [Row(what=f"{name}: bare", values=bare, unit="µs", digits=2)]
     for mode in ("off", "recorded", "window"):
-        against = f"bare, {median(taken[mode]) - median(bare):+.2f} us"
+        against = f"bare, {median(taken[mode]) - median(bare):+.2f} µs"
         rows.append(
             Row(
                 what=f"{name}: {mode}",
                 against=against,
                 values=taken[mode],
-                unit="us",
+                unit="µs",
                 ratios=ratios(taken[mode], bare),
                 digits=2,
             )

@@ -37,7 +37,7 @@ def _selene(data: Path) -> Measured:
         ],
         notes=[
             "Selene: operators are those of the A100 samples, links of a node are fitted to all-reduces of four GPUs "
-            f"there ({link.latency_ns / 1000:.1f} us, {link.rate / 1e9:.0f} GB/s), links between nodes are assumed. "
+            f"there ({link.latency_ns / 1000:.1f} µs, {link.rate / 1e9:.0f} GB/s), links between nodes are assumed. "
             "Nothing is fitted to Selene.",
             *(
                 f"Selene, {step.name}: measured {step.measured_s:.2f} s, predicted {step.predicted_s:.2f} s, "

@@ -22,7 +22,8 @@ from runtime_places import Case, walled
 from waiting import wait_for
 
 from prismdbg.checkpoint.cache import cache_folder
-from prismdbg.errors import CapsuleError, CheckpointError, WaitTimeout
+from prismdbg.errors import CapsuleError, CheckpointError, RuntimeFailure, WaitTimeout
+from prismdbg.runtime import docker_runtime, starter_process
 from prismdbg.runtime.docker.daemon import Daemon
 from prismdbg.runtime.docker.engine import engine
 from prismdbg.runtime.docker_runtime import DockerRuntime
@@ -178,6 +179,19 @@ def test_a_start_that_fails_leaves_nothing(case: Case, daemon: Daemon) -> None:
     if case.runtime.name == "docker":
         with engine(daemon, may_start=False) as docker:
             wait_for(lambda: not docker.labelled(spec.session.name), 20, "the container to be removed")
+
+
+@pytest.mark.parametrize("case", ["local-start", "plain-start", "docker-start"], indirect=True)
+def test_a_starter_that_cannot_begin_is_told_with_its_exit_code_and_what_it_wrote(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container that removes itself takes its output along: it ended `with 137 and no message`, whatever it said."""
+    fails = "import os; os.write(2, b'Fatal Python error\\nno encodings\\n'); os._exit(3)"
+    for module in (docker_runtime, starter_process):
+        monkeypatch.setattr(module, "starter_command", lambda python, *_: [*python, "-ISc", fails])
+    with pytest.raises(RuntimeFailure) as failed:
+        case.start()
+    assert str(failed.value).endswith("ended with 3 and no message:\nFatal Python error\nno encodings")
 
 
 @pytest.mark.parametrize("case", ["local-image", "docker-image"], indirect=True)

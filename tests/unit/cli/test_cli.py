@@ -17,7 +17,7 @@ import pytest
 from capsules import IMAGE, MANIFEST, make_capsule
 
 from prismdbg import errors
-from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.capsule.manifest import IncidentKind, Manifest
 from prismdbg.capsule.verify import verify
 from prismdbg.cli import main, registry
 from prismdbg.cli.click_errors import WrongValue
@@ -385,6 +385,45 @@ def test_inspect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "checkpoint/pages-1.img",
     ):
         assert text in said
+
+
+GPU = "GPU-5f0e5f0e-0000-1111-2222-333344445555"
+
+
+@pytest.mark.parametrize(
+    ("part", "shown"),
+    [
+        (
+            {"pids": [1], "driver": "580.159.04", "gpus": [GPU]},
+            f"GPU state  of 1 process, on {GPU}, saved with NVIDIA's driver 580.159.04\n"
+            "           a replay needs the same driver and GPUs",
+        ),
+        (
+            {"pids": [1, 2], "driver": "", "gpus": []},
+            "GPU state  of 2 processes, on unknown GPUs, saved with an unknown version of NVIDIA's driver\n"
+            "           a replay needs the same driver and GPUs",
+        ),
+        (None, "GPU state  unknown: the checkpoint does not name the driver and the GPUs"),
+    ],
+)
+@pytest.mark.parametrize("name", ["capsule", "capsule.tar.zst"])
+def test_inspect_names_the_driver_and_the_gpus_that_a_checkpoint_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], part: dict[str, object] | None, shown: str, name: str
+) -> None:
+    on_gpu = replace(IMAGE, device_kinds=("cuda",))
+    capsule = make_capsule(tmp_path / "capsule", on_gpu, device="cuda:0", gpu=json.dumps(part) if part else "")
+    pack(capsule.path, tmp_path / "capsule.tar.zst")
+    assert main.run(["inspect", str(tmp_path / name)]) == 0
+    assert f"\n{shown}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("manifest", [MANIFEST, IMAGE, replace(MANIFEST, device_kinds=("cuda",))])
+def test_without_the_state_of_a_gpu_inspect_does_not_speak_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], manifest: Manifest
+) -> None:
+    make_capsule(tmp_path / "capsule", manifest)
+    assert main.run(["inspect", str(tmp_path / "capsule")]) == 0
+    assert "GPU" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["capsule", "capsule.tar.zst"])

@@ -7,9 +7,10 @@ import os
 
 import pytest
 
+from prismdbg.cli.terminal.long_work import LongWork
 from prismdbg.cli.terminal.progress_line import ProgressLine
 from prismdbg.model.moment import Moment
-from prismdbg.render.stop_text import progress_text
+from prismdbg.render.stop_text import progress_text, progress_texts
 from prismdbg.session.notices import Progress
 
 
@@ -35,6 +36,44 @@ def test_it_gives_way_and_never_fills_the_line() -> None:
     line.clear()
     parts = screen.getvalue().split("\r\x1b[2K")
     assert parts == ["", "returning to 12.345", "there\ufffd[31m", ""]
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (80, "origin: running, pass 2, at 12.345, 40 of 120 collectives ..."),
+        (60, "origin: running, pass 2, 40 of 120 collectives ..."),
+        (50, "origin: running, pass 2, 40 of 120 ..."),
+        (35, "origin: running, 40 of 120 ..."),
+        (25, "origin: running ..."),
+        (16, "origin … ..."),
+    ],
+)
+def test_whole_parts_are_left_out_the_least_important_first(
+    monkeypatch: pytest.MonkeyPatch, columns: int, shown: str
+) -> None:
+    """It was cut where the terminal ends, so that how far it is went first, or half of it."""
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((columns, 5)))
+    screen = Screen()
+    again = Progress(text="origin: running", moment=Moment(12, 345), done=40, total=120, passes=2)
+    ProgressLine(screen, wanted=True).show(*progress_texts(again), end=" ...")
+    assert screen.getvalue() == f"\r\x1b[2K{shown}"
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (80, "waiting for 2 collectives in flight, at most 60 s ... 12 s"),
+        (45, "waiting for 2 collectives in flight ... 12 s"),
+        (40, "waiting for 2 collectives in … ... 12 s"),
+    ],
+)
+def test_how_long_it_takes_already_is_always_there(monkeypatch: pytest.MonkeyPatch, columns: int, shown: str) -> None:
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((columns, 5)))
+    screen, now = Screen(), iter((0.0, 12.0, 12.0))
+    work = LongWork(ProgressLine(screen, wanted=True), lambda _: None, lambda: next(now))
+    work.show("waiting for 2 collectives in flight, at most 60 s")
+    assert screen.getvalue() == f"\r\x1b[2K{shown}"
 
 
 @pytest.mark.parametrize("term", ["dumb", ""])

@@ -30,6 +30,7 @@ class FakePlace:
     def __init__(self, code: int | None = None, met: tuple[str, ...] = ()) -> None:
         self.code = code
         self.met = met
+        self.said = ""
         self.removed = 0
 
     def outer_pid(self) -> int | None:
@@ -41,6 +42,13 @@ class FakePlace:
     def limits_met(self) -> tuple[str, ...]:
         assert not self.removed, "the counters go with the place"
         return self.met
+
+    def last_words(self) -> str:
+        assert not self.removed, "its output goes with the place"
+        return self.said
+
+    def runs(self) -> None:
+        pass
 
     def remove(self) -> None:
         self.removed += 1
@@ -190,10 +198,25 @@ def test_an_image_of_the_replay_itself_is_not_the_capsules(tmp_path: Path) -> No
         StartedRank(own, FakePlace(), ParentDeathFifo(control(tmp_path))).until_running()
 
 
-def test_a_starter_that_ends_without_a_word_is_told_with_its_last_line(tmp_path: Path) -> None:
-    (control(tmp_path) / "starter.log").write_text("Traceback\nSyntaxError: old python\n")
-    with pytest.raises(RuntimeFailure, match="ended with 1 and no message: SyntaxError: old python"):
-        started(tmp_path, FakePlace(code=1)).until_running()
+@pytest.mark.parametrize(
+    ("log", "said", "told"),
+    [
+        ("Traceback\nSyntaxError: old python\n", "", ":\nTraceback\nSyntaxError: old python"),
+        ("", "exec /own/python: no such file\n", ": exec /own/python: no such file"),
+        ("of the log", "of the place", ": of the log"),
+        ("", "\n".join("abcdefgh"), ":\nd\ne\nf\ng\nh"),
+        ("", "", ""),
+    ],
+)
+def test_a_starter_that_ends_without_a_message_is_told_with_its_last_lines(
+    tmp_path: Path, log: str, said: str, told: str
+) -> None:
+    (control(tmp_path) / "starter.log").write_text(log)
+    place = FakePlace(code=1)
+    place.said = said
+    with pytest.raises(RuntimeFailure) as failed:
+        started(tmp_path, place).until_running()
+    assert str(failed.value) == f"the starter in a fake place ended with 1 and no message{told}"
 
 
 def test_a_line_that_is_only_half_written_is_not_read(tmp_path: Path) -> None:

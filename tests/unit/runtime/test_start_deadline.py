@@ -37,6 +37,12 @@ class SlowPlace:
     def limits_met(self) -> tuple[str, ...]:
         return ()
 
+    def last_words(self) -> str:
+        return ""
+
+    def runs(self) -> None:
+        pass
+
     def remove(self) -> None:
         self.removed += 1
 

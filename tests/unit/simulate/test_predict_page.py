@@ -165,7 +165,7 @@ class TestThePipeline:
 
     def test_a_box_says_what_it_is(self) -> None:
         text = pipeline([self.row(Span(label="B3", start_ns=500, end_ns=1000))], 1000)
-        assert "<title>B3: 500 ns to 1 us</title>" in text
+        assert "<title>B3: 500 ns to 1 µs</title>" in text
         assert 'x="690.00"' in text and 'width="500.00"' in text and 'class="backward odd"' in text
 
     def test_more_rows_than_anybody_reads(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from prismdbg.model.durations import four_digits
 from prismdbg.simulate.cluster.cluster import example, ideal
 from prismdbg.simulate.engine.changes import Changes
 from prismdbg.simulate.engine.critical_path import critical_path
@@ -88,7 +89,7 @@ class TestCharts:
         assert second.startswith(f"stage 1 {charts.IDLE * 3}")
         assert len(first) == len(second) == columns
         beside = ["computes", "exposed", "waits", "memory"]
-        assert scale.split() == ["0", *charts.duration(timeline.iteration_ns).split(), *beside]
+        assert scale.split() == ["0", *four_digits(timeline.iteration_ns).split(), *beside]
         assert first.endswith(" 8.0 MiB") and timeline.graph.classes[0].entries.peak_bytes() == 8_388_608
         assert "lower case where it is odd" in legend
 
@@ -128,10 +129,10 @@ class TestCharts:
 
     @pytest.mark.parametrize(
         ("taken_ns", "text"),
-        [(0, "0 ns"), (999, "999 ns"), (1500, "1.5 us"), (2 * 10**9, "2 s"), (123456789, "123.5 ms")],
+        [(0, "0 ns"), (999, "999 ns"), (1500, "1.5 µs"), (2 * 10**9, "2 s"), (123456789, "123.5 ms")],
     )
     def test_durations(self, taken_ns: int, text: str) -> None:
-        assert charts.duration(taken_ns) == text
+        assert four_digits(taken_ns) == text
 
 
 class TestPerfetto:

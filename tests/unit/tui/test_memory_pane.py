@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from played import PlayedRank, screen_of, screen_of_app, small_capsule, until
+from played import PlayedRank, screen_of, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.memory.bars_drawing import bar_at, draw_bars
 from prismdbg_tui.memory.curve_drawing import CurveInk, cell_of, draw_curve, point_of
 from prismdbg_tui.memory.reader import MemoryReader, MemoryRequest
@@ -20,8 +20,9 @@ from prismdbg_tui.memory.treemap_walk import Areas, Side
 from prismdbg_tui.memory.view import CurveView, GroupBy, MemoryNode, MemoryView
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import MemoryRead
+from prismdbg_tui.session.reader import CapsuleReader
 from prismdbg_tui.session.views import Phase
-from shown import told
+from shown import on_screen, told
 from textual.pilot import Pilot
 from traces import TraceBuilder
 
@@ -80,6 +81,19 @@ def test_a_view_is_shown_as_a_tree_and_keys_change_it(tmp_path: Path) -> None:
     screen_of(part, tmp_path, PlayedRank())
 
 
+@pytest.fixture
+def whole_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """That `record --memory` left: of all collectives of a small capsule."""
+    made = TraceBuilder(tmp_path / "whole-trace")
+    for step in range(30):
+        made.now = Moment(step, 1, 1)
+        made.allocate(100, "aten::clone")
+    folder = made.write()
+    monkeypatch.setattr(CapsuleReader, "trace", folder)
+    return folder
+
+
+@pytest.mark.usefixtures("whole_trace")
 def test_both_ends_of_a_difference_stay_where_they_were_chosen(tmp_path: Path) -> None:
     """The other end was wherever the cursor went: to move on changed what was compared."""
 
@@ -90,13 +104,14 @@ def test_both_ends_of_a_difference_stay_where_they_were_chosen(tmp_path: Path) -
             return memory.request(tmp_path, app.views.memory_place)
 
         await pilot.press("1", "g", "x")
-        assert memory.marked == Moment(0, 1) and "0.1 is marked; x at another collective" in told(app)[-1]
+        assert memory.marked == Moment(0, 1)
+        await until(lambda: "0.1 is marked; x at another collective" in "".join(told(app)[-1:]), pilot)
         await pilot.press("down")
         assert (asked().since, asked().marked) == (None, Moment(0, 1)), "nothing is compared yet"
         await pilot.press("x")
         between = asked()
         assert (between.since, between.at, between.marked) == (Moment(0, 1), Moment(0, 2), None)
-        assert told(app)[-1] == "memory: difference between 0.1 and 0.2"
+        await until(lambda: told(app)[-1] == "memory: difference between 0.1 and 0.2", pilot)
         await pilot.press("G")
         assert asked() == between, "that the cursor goes on changes nothing"
         await pilot.press("x")
@@ -112,6 +127,80 @@ def test_both_ends_of_a_difference_stay_where_they_were_chosen(tmp_path: Path) -
     screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
 
 
+@pytest.mark.parametrize(
+    ("live", "says"),
+    [
+        (True, "✕ no memory trace at 1.1 · try: press M to trace it"),
+        (False, "✕ no memory trace at 1.1 · try: record with --memory, or `prismdbg debug`"),
+    ],
+)
+@pytest.mark.parametrize("key", ["x", "X"])
+def test_without_a_trace_nothing_is_marked_and_the_status_line_says_what_to_do(
+    tmp_path: Path, live: bool, says: str, key: str
+) -> None:
+    """It said that the moment was marked, and compared nothing with nothing."""
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.recording is not None and app.is_settled, pilot)
+        await pilot.press("1")
+        app.navigation.go_to(Moment(1, 1))
+        await pilot.press(key)
+        await until(lambda: says in " ".join(on_screen(app).split()), pilot)
+        assert (app.views.memory.marked, app.views.memory.compared) == (None, None) and told(app) == []
+        await pilot.press("down")
+        if not live:
+            await pilot.press("v")
+            await until(lambda: "`prismdbg debug`" in app.panes.memory.shown.note, pilot)
+
+    if live:
+        screen_of(part, tmp_path, PlayedRank(), size=(80, 24))
+    else:
+        screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part, size=(80, 24))
+
+
+def test_while_the_rank_runs_a_refusal_is_no_error_that_is_shown_afterwards(tmp_path: Path) -> None:
+    rank = PlayedRank([])
+    rank.answers["pause"] = lambda _: rank.tell(stopped("0.2", 2, "paused")) or {}
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("c")
+        await until(lambda: app.state.phase is Phase.RUNNING, pilot)
+        await pilot.press("x")
+        await until(lambda: "".join(told(app)[-1:]).endswith("\ntry: press M to trace it"), pilot)
+        await pilot.press("escape")
+        await until(lambda: app.state.phase is Phase.STOPPED and "paused" in on_screen(app), pilot)
+        assert app.views.memory.marked is None
+
+    screen_of(part, tmp_path, rank)
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_moment_that_the_trace_lacks_is_no_end_of_a_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_seen: bool
+) -> None:
+    made = TraceBuilder(tmp_path / "late-trace", now=Moment(1, 1))
+    made.before(1000)
+    monkeypatch.setattr(CapsuleReader, "trace", made.write())
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press(*(["v"] if is_seen else ["1"]))
+        if is_seen:
+            await until(lambda: app.panes.memory.shown.curve is not None, pilot)
+        app.navigation.go_to(Moment(0, 1))
+        await pilot.press("x")
+        says = "memory: 0.1 is outside the trace, which goes from 1.1 to 1.1 · try: give a moment of the trace"
+        await until(lambda: says in on_screen(app), pilot)
+        assert app.views.memory.marked is None and app.panes.memory.shown.marked is None and told(app) == []
+        app.navigation.go_to(Moment(1, 1))
+        await pilot.press("x")
+        await until(lambda: app.panes.memory.shown.marked == Moment(1, 1), pilot)
+        assert says not in on_screen(app) and app.views.memory.marked == Moment(1, 1)
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
+
+
+@pytest.mark.usefixtures("whole_trace")
 def test_an_end_of_a_difference_is_where_the_rank_stands(tmp_path: Path) -> None:
     """Which may be before the collective under the cursor."""
 
@@ -245,6 +334,7 @@ def test_in_a_small_pane_areas_are_bars(tmp_path: Path, size: tuple[int, int], h
     screen_of(part, tmp_path, PlayedRank(), size=size)
 
 
+@pytest.mark.usefixtures("whole_trace")
 def test_a_key_shows_areas_and_another_what_leaked_over_a_step(tmp_path: Path) -> None:
     view = MemoryView(at=Moment(1, 1), curve=curve(), program_bytes=1000, nodes=NODES)
 

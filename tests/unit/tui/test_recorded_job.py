@@ -100,15 +100,58 @@ def test_a_finding_is_shown_whole_where_there_is_room() -> None:
 
 def test_where_the_ranks_need_the_room_only_the_chosen_finding_is_whole() -> None:
     texts = [f"{'rank 0 waits ' * 8}{word}" for word in ("first", "second", "third")]
-    found = [SimpleNamespace(certainty=Certainty.CERTAIN, text=text, lines=("in a line",)) for text in texts]
+    below = ("in a line",)
+    found = [SimpleNamespace(certainty=Certainty.CERTAIN, text=t, lines=below, folded_lines=below) for t in texts]
     shown: Any = SimpleNamespace(diagnosis=SimpleNamespace(verdicts=found))
     colors = {ink: "red" for _, ink in SIGNS.values()}
-    lines = words.findings(shown, 1, colors, 6, 60).plain.splitlines()
+    lines = words.findings(shown, 1, colors, 6, 60).text.plain.splitlines()
     assert len(lines) == 6 and all(len(line) <= 60 for line in lines)
     assert all(lines[at].startswith("  ✕ certain rank 0 waits") and lines[at].endswith("rank …") for at in (0, 5))
     assert lines[1].startswith("▸ ✕ certain ") and lines[3].endswith("second") and lines[4] == "      in a line"
-    roomy = words.findings(shown, 1, colors, 80, 60).plain
+    roomy = words.findings(shown, 1, colors, 80, 60).text.plain
     assert "…" not in roomy and all(word in roomy for word in ("first", "second", "third"))
+
+
+def long_traceback(frames: int) -> list[str]:
+    """The program's own line is the third one, above `frames` of libraries."""
+    library = "/opt/venv/lib/python3.11/site-packages/torch/nn/modules/module.py"
+    places = [("/usr/lib/python3.11/runpy.py", 88, "_run"), ("/usr/lib/python3.11/runpy.py", 196, "_run_code")]
+    places += [("/job/train.py", 42, "main"), *((library, 100 + at, "_call_impl") for at in range(frames))]
+    lines = [f'  File "{file}", line {line}, in {name}\n    self.call({line})\n' for file, line, name in places]
+    return ["Traceback (most recent call last):\n", *lines, "ValueError: no\n"]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+@pytest.mark.parametrize("world", [4, 40])
+def test_a_long_traceback_leaves_all_findings_on_the_screen_and_a_key_shows_it_whole(
+    size: tuple[int, int], world: int
+) -> None:
+    """Its frames filled the pane, and other findings, the exception itself and the ranks were beyond it."""
+    logs = Job(world)
+    logs.steps(1)
+    logs.call(sends_nan={2}, receives_nan=set(range(world)), late_ns={2: 50 * MILLISECOND_NS})
+    logs.note(3, "incident", incident="exception", type="ValueError", text="no", traceback=long_traceback(23))
+    states = {rank: state_of(rank) for rank in range(world)}
+    shown = overview_of(Path("run"), Evidence(logs=logs.logs, world_size=world), states, {})
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        while app.job.diagnosis.verdicts[app.finding].kind != "raised":
+            await pilot.press("n")
+        await until(lambda: "… 2 frames" in on_screen(app), pilot)
+        text = on_screen(app)
+        assert "raised ValueError: no" in text and "rank 2 sent the first NaN" in text and "in _call_impl" not in text
+        assert 'File "train.py", line 42, in main' in text and "f: the whole finding" in text
+        assert len([line for line in text.splitlines() if line.split()[1:2] == ["ended"]]) >= 4
+        if world == 4:
+            assert "… 23 frames" in text and "  ValueError: no" in text
+        await pilot.press("f")
+        await until(lambda: 'File "/usr/lib/python3.11/runpy.py", line 88, in _run' in on_screen(app), pilot)
+        await pilot.press("end")
+        await until(lambda: "line 122, in _call_impl" in on_screen(app), pilot)
+        await pilot.press("escape")
+        await until(lambda: "line 122" not in on_screen(app), pilot)
+
+    play(part, shown, size=size)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)])

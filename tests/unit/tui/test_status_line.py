@@ -242,7 +242,9 @@ def test_what_runs_keeps_its_share_and_its_key_where_there_is_little_room(tmp_pa
             (100, "at 1234.56  ▕███         ▏  25%   esc cancels it"),
             (70, "at 1234.56  25%   esc cancels it"),
             (55, "at 1234.56  25%   esc"),
-            (40, "origin: running …  25%   esc"),
+            (45, "origin: running, pass 2  25%   esc"),
+            (40, "origin: running  25%   esc"),
+            (30, "origin …  25%   esc"),
         ):
             await resized(app, pilot, (width, 24))
             await until(lambda ends=ends: status(app).endswith(ends), pilot)  # type: ignore[misc]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from prismdbg.model.durations import four_digits
 from prismdbg.model.sizes import size
 from prismdbg.render import sweep_text
-from prismdbg.simulate.report.charts import duration
 from prismdbg.sweep.result import Result, State
 from prismdbg.sweep.stored import StoredSweep
 from prismdbg_tui.drawing import figures
@@ -41,8 +41,8 @@ def cells(result: Result, cap_bytes: int, *, is_best: bool, bad: str) -> list[Te
     time, peak = result.time, result.peak_bytes
     texts = (
         f"{'*' if is_best else ' '} {figures.clean(result.name)}",
-        duration(time.middle) if is_done else str(result.state),
-        f"{duration(time.low)} to {duration(time.high)}" if is_done else "",
+        four_digits(time.middle) if is_done else str(result.state),
+        f"{four_digits(time.low)} to {four_digits(time.high)}" if is_done else "",
         size(peak) if peak is not None else "-",
         "-" if fits is None else "yes" if fits else "no",
         f"{result.idle_share:.1%}" if is_done else "-",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
-from rich.cells import cell_len
-
+from prismdbg.model.durations import brief
 from prismdbg.model.sizes import size as size
+from prismdbg.render.fitting import clauses as clauses
+from prismdbg.render.fitting import cut as cut
+from prismdbg.render.fitting import cut_words as cut_words
+from prismdbg.render.fitting import first_fitting as first_fitting
+from prismdbg.render.fitting import parts as parts
 
-_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -19,11 +20,7 @@ def duration(time_ns: float) -> str:
     if time_ns >= 60e9:
         minutes, seconds = divmod(int(time_ns / 1e9), 60)
         return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-    for factor, unit in _TIMES:
-        if time_ns >= factor:
-            value = time_ns / factor
-            return f"{value:.0f} {unit}" if value >= 100 or unit == "ns" else f"{value:.1f} {unit}"
-    return "0 ns"
+    return brief(time_ns)
 
 
 def count(number: int) -> str:
@@ -46,38 +43,6 @@ def bar(fraction: float) -> str:
 def clean(text: str) -> str:
     """What came from a capsule or a rank may not steer the terminal."""
     return "".join(c if c.isprintable() or c == "\n" else " " if c == "\t" else "\ufffd" for c in text)
-
-
-def cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
-
-
-def cut_words(text: str, width: int) -> str:
-    """Its first words, then `…` where some are left out. Only a first word that is too long itself is cut."""
-    if cell_len(text) <= width:
-        return text
-    shown = ""
-    for word in re.findall(r"\s*\S+", text):
-        if cell_len(shown + word) > width - 2:
-            break
-        shown += word
-    return f"{shown.rstrip(' ,;:·(')} …" if shown.strip() else cut(text, width)
-
-
-def first_fitting(texts: Iterable[str], width: int) -> str:
-    """The first one that fits; else the whole words of the last one that do."""
-    last = ""
-    for last in texts:
-        if cell_len(last) <= width:
-            return last
-    return cut_words(last, width)
-
-
-def clauses(text: str) -> Iterator[str]:
-    """All of it, then without what follows its last `;`, and so on."""
-    while text:
-        yield text
-        text = text.rpartition("; ")[0]
 
 
 def ranks(members: tuple[int, ...]) -> str:

@@ -52,6 +52,10 @@ class MemoryChoices:
         self.marked, self.compared = None, (Moment(here.at.step - 1, here.at.collective), here)
         self._ask()
 
+    def forget(self) -> None:
+        """Both ends."""
+        self.marked = self.compared = None
+
     def in_words(self, key: str) -> str:
         """What `mark`, which is on `key`, led to."""
         if self.compared is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from prismdbg.capsule.memory_format import HEADER
 from prismdbg.capsule.transfer import open_plain
-from prismdbg.errors import PrismError
+from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.session.frames import own_frame
@@ -24,6 +24,12 @@ if TYPE_CHECKING:  # most capsules have no trace
 POINTS = 800
 MOST_NODES = 200
 MOST_CHILDREN = 50
+NO_TRACE_HINT = "record with --memory, or `prismdbg debug`"
+NO_TRACE_RECORDED = (
+    "No memory trace.\n\n"
+    "`prismdbg debug` replays the rank and traces its memory: key  M  or the command  memory.\n\n"
+    "From the start of a job:  prismdbg record --memory ..."
+)
 NO_TRACE = (
     "No memory trace.\n\n"
     "While the rank is stopped, type  memory  at the console: the rank is replayed from the start moment to here, and "
@@ -35,7 +41,7 @@ NO_TRACE = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRequest:
     """`folder` None: there is no trace. look: where in it `at` is; None: at its end. since: changes since. marked: one
-    end of a difference that has no other end yet."""
+    end of a difference that has no other end yet. is_live: the rank runs here, so that it can be traced."""
 
     folder: Path | None
     at: Moment | None
@@ -43,6 +49,7 @@ class MemoryRequest:
     since: Moment | None
     by: GroupBy
     marked: Moment | None = None
+    is_live: bool = True
 
 
 class MemoryReader:
@@ -54,9 +61,12 @@ class MemoryReader:
 
     def look(self, request: MemoryRequest) -> MemoryView:
         if request.folder is None:
-            return MemoryView(note=NO_TRACE)
+            return MemoryView(note=NO_TRACE if request.is_live else NO_TRACE_RECORDED)
         try:
-            return self._view(self._open(request.folder), request)
+            trace = self._open(request.folder)
+            if not (refused := _refusal(trace, request)):
+                return self._view(trace, request)
+            return replace(self._view(trace, replace(request, since=None, marked=None)), refused=refused)
         except PrismError as error:
             return MemoryView(note=f"{error}\n{error.hint}")
 
@@ -106,6 +116,20 @@ class MemoryReader:
             reserved_bytes=live.reserved_bytes,
             nodes=_largest(_nodes(live, request.by)),
         )
+
+
+def _refusal(trace: MemoryTrace, request: MemoryRequest) -> str:
+    """Why the trace has no such difference, and what to do; empty where it has."""
+    ends = [end for end in (request.since, request.marked) if end is not None]
+    if request.since is not None and request.look is not None:
+        ends.append(request.look)
+    if not len(trace) or not ends:
+        return ""
+    try:
+        trace.require(*ends, here=request.at if request.look is None else None)
+    except UsageError as error:
+        return f"memory: {error}\ntry: {error.hint}"
+    return ""
 
 
 def _behind(moment: Moment) -> Moment:

@@ -56,7 +56,7 @@ class CurveView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryView:
     """`at` None: the end of the trace. `since`: the nodes are a difference from there. marked: one end of a difference
-    that has no other end yet. `note`: why there is nothing.
+    that has no other end yet. `note`: why there is nothing. refused: why there is no difference, and what to do.
 
     device: of which all this is; empty where there is only the CPU. reserved_bytes: what the GPU's allocator holds.
 
@@ -64,6 +64,7 @@ class MemoryView:
     """
 
     note: str = ""
+    refused: str = ""
     device: str = ""
     at: Moment | None = None
     since: Moment | None = None

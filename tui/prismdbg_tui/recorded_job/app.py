@@ -25,6 +25,7 @@ from prismdbg_tui.overview.keys import bindings
 from prismdbg_tui.recorded_job import words
 from prismdbg_tui.recorded_job.help_sheet import JobHelp
 from prismdbg_tui.recorded_job.keys import JOB_ACTIONS
+from prismdbg_tui.recorded_job.whole_finding import WholeFinding
 from prismdbg_tui.refusals import of_reading, with_hint
 from prismdbg_tui.screens.action_app import REASON_S, ActionApp
 from prismdbg_tui.widgets.row_table import RowTable
@@ -127,12 +128,16 @@ class JobApp(ActionApp[OpenRank | None]):
         self.keybar.paint()
 
     def _show_findings(self) -> None:
-        colors = {name: color(self, name) for _, name in SIGNS.values()}
         beside = _BESIDE + len(self.job.ranks) + 2 * self._note.display
         room = max(min(_MOST_FINDINGS, max(self.size.height // 3, 3)), self.size.height - beside)
-        text = words.findings(self.job, self.finding, colors, room, self.size.width - _BORDER)
-        self._findings.styles.height = min(len(text.split()), room) + 2
-        self._findings.update(text)
+        shown = words.findings(self.job, self.finding, self._colors, room, self.size.width - _BORDER)
+        self._findings.styles.height = min(len(shown.text.split()), room) + 2
+        self._findings.border_subtitle = "" if shown.is_whole else f"{self.keys_shown['whole']}: the whole finding"
+        self._findings.update(shown.text)
+
+    @property
+    def _colors(self) -> dict[str, str]:
+        return {name: color(self, name) for _, name in SIGNS.values()}
 
     def _fill(self) -> None:
         suspects = {rank for verdict in self.job.diagnosis.verdicts for rank in verdict.ranks[:1]}
@@ -227,6 +232,13 @@ class JobApp(ActionApp[OpenRank | None]):
             self.finding, self.wanted = (self.finding + step) % count, None
             self.rank = self._suspect()
             self.repaint()
+
+    def _do_whole(self) -> None:
+        verdicts = self.job.diagnosis.verdicts
+        if self.finding >= len(verdicts):
+            self.refuse("no finding to show")
+            return
+        self.push_screen(WholeFinding(verdicts[self.finding], self._colors))
 
     def _do_next_order(self) -> None:
         self._order = (self._order + 1) % len(_ORDERS)

@@ -20,6 +20,7 @@ JOB_ACTIONS: tuple[Action, ...] = (
     _rank("debug", "D", "debug this rank: its program runs again", "debug"),
     _rank("next_finding", "n,full_stop", "next finding; the cursor moves to its rank", "next finding"),
     _rank("previous_finding", "N,comma", "previous finding"),
+    _rank("whole", "f", "the whole finding, with its traceback", "whole finding"),
     _rank(
         "next_order", "s", "sort by rank, by time waited for others, by time others waited for it, by memory", "sort"
     ),

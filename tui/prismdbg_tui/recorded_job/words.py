@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -15,8 +17,11 @@ from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.finding_signs import SIGNS
 from prismdbg_tui.drawing.wrapping import wrapped
 
+_INSTALLED = re.compile(r'File "[^"]*/(?:site|dist)-packages/')
+_FOLDERS = re.compile(r'File "[^"]*/(?=[^/"]+", line)')
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _INDENT, _HANG = "      ", "    "  # of what belongs to a finding; of a finding's second and later lines
+_LEAST_DETAILS = 2  # lines of the chosen finding, even if others are not seen then
 _WIDE = 110  # columns
 _STRIPS = (6, 16)  # of a rank that was waited for; where it is wide
 
@@ -33,23 +38,42 @@ def heading(job: RunOverview, at: Moment | None = None) -> tuple[str, ...]:
     return (ranks, calls, figures.duration(job.lasted_ns), state, *opens)
 
 
-def findings(job: RunOverview, chosen: int, colors: dict[str, str], room: int, width: int) -> Text:
-    """The chosen one with all its lines. The others wrap too, or have one line each where all together have more lines
-    than there is `room` for."""
-    text = Text(no_wrap=True, overflow="ellipsis")
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """`is_whole`: the chosen one has all its lines, and nothing of its traceback is folded."""
+
+    text: Text
+    is_whole: bool
+
+
+def findings(job: RunOverview, chosen: int, colors: dict[str, str], room: int, width: int) -> Findings:
+    """The chosen one with what belongs to it. Where all together have more lines than there is `room` for, a long
+    traceback is folded, then the others have one line each, then the chosen one lacks its last lines."""
     verdicts = job.diagnosis.verdicts
     if not verdicts:
-        return text.append("\n".join(wrapped(figures.clean(job.diagnosis.summary), width)))
-    blocks = _blocks(verdicts, chosen, colors, width, whole=True)
-    if sum(map(len, blocks)) > room:
-        blocks = _blocks(verdicts, chosen, colors, width, whole=False)
+        text = Text("\n".join(wrapped(figures.clean(job.diagnosis.summary), width)), no_wrap=True, overflow="ellipsis")
+        return Findings(text, is_whole=True)
+    every, folded = (_details(lines, width) for lines in (verdicts[chosen].lines, verdicts[chosen].folded_lines))
+    for details, whole in ((every, True), (folded, True), (folded, False)):
+        blocks = _headings(verdicts, chosen, colors, width, whole=whole)
+        if (left := room - sum(map(len, blocks))) >= len(details):
+            break
+    else:
+        details = _cut(details, max(left, _LEAST_DETAILS))
+    start, end = sum(map(len, blocks[:chosen])), sum(map(len, blocks[: chosen + 1])) + len(details)
+    blocks[chosen] += details
     lines = [line for block in blocks for line in block]
-    start = sum(map(len, blocks[:chosen]))
-    first = _first_line(start, start + len(blocks[chosen]), len(lines), room)
+    first = _first_line(start, end, len(lines), room)
     shown = lines[first : first + room]
     if len(lines) - first > room:
         shown[-1:] = [Text(f"  … {len(lines) - first - room + 1} more lines: prismdbg why", "dim")]
-    return Text("\n").join(shown)
+    return Findings(Text("\n", no_wrap=True, overflow="ellipsis").join(shown), is_whole=details == every)
+
+
+def whole_finding(verdict: Verdict, colors: dict[str, str], width: int) -> Text:
+    """With all that belongs to it."""
+    heading = _finding(verdict, colors, width, is_chosen=True, whole=True)
+    return Text("\n").join([*heading, *_lines(map(_brief, verdict.lines), width)])
 
 
 def _first_line(start: int, end: int, lines: int, room: int) -> int:
@@ -57,16 +81,27 @@ def _first_line(start: int, end: int, lines: int, room: int) -> int:
     return min(start, max(end - room, 0), max(lines - room, 0)) if end > room else 0
 
 
-def _blocks(
+def _headings(
     verdicts: Sequence[Verdict], chosen: int, colors: dict[str, str], width: int, *, whole: bool
 ) -> list[list[Text]]:
-    blocks = []
-    for number, verdict in enumerate(verdicts):
-        is_chosen = number == chosen
-        block = _finding(verdict, colors, width, is_chosen=is_chosen, whole=whole or is_chosen)
-        details = [f"{_INDENT}{_brief(line)}" for line in verdict.lines] if is_chosen else []
-        blocks.append([*block, *(Text(piece, "dim") for line in details for piece in wrapped(line, width))])
-    return blocks
+    return [
+        _finding(verdict, colors, width, is_chosen=number == chosen, whole=whole or number == chosen)
+        for number, verdict in enumerate(verdicts)
+    ]
+
+
+def _details(lines: Sequence[str], width: int) -> list[Text]:
+    return _lines((_INDENT + _FOLDERS.sub('File "', _brief(line)) for line in lines), width)
+
+
+def _lines(lines: Iterable[str], width: int) -> list[Text]:
+    return [Text(piece, "dim") for line in lines for piece in wrapped(line, width)]
+
+
+def _cut(details: list[Text], room: int) -> list[Text]:
+    if len(details) <= room:
+        return details
+    return [*details[: room - 1], Text(f"{_INDENT}… {figures.plural(len(details) - room + 1, 'line')}", "dim")]
 
 
 def _finding(verdict: Verdict, colors: dict[str, str], width: int, *, is_chosen: bool, whole: bool) -> list[Text]:
@@ -82,7 +117,7 @@ def _finding(verdict: Verdict, colors: dict[str, str], width: int, *, is_chosen:
 
 
 def _brief(text: str) -> str:
-    return without_folders(figures.clean(text)).replace("\n", " ")
+    return _INSTALLED.sub('File "', without_folders(figures.clean(text))).replace("\n", " ")
 
 
 def cells(row: RankRow, sensors: Sequence[str], marked: str) -> list[Text]:

@@ -33,7 +33,7 @@ _SIGNS = (
 )
 _MOST_KEYS, _MOST_COMMAND = 11, 21  # cells
 _MOST_NAME = 16  # cells of a column's name; a longer one has two lines
-_TWO_COLUMNS = 100  # cells of the terminal; with fewer the commands are below the keys
+TWO_COLUMNS = 100  # cells of the terminal; with fewer the commands are below the keys
 
 
 class Help(ModalScreen[None]):
@@ -64,7 +64,7 @@ class Help(ModalScreen[None]):
 
     def on_resize(self) -> None:
         """In one column the sheet fills the screen."""
-        self.set_class(self.app.size.width < _TWO_COLUMNS, "-one")
+        self.set_class(self.app.size.width < TWO_COLUMNS, "-one")
 
     def of_keys(self) -> Table:
         accent, sheet = color(self.app, "accent"), _columns([self._keys[a.name] for a in self._actions], _MOST_KEYS)

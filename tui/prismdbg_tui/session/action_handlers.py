@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from prismdbg.errors import UsageError
 from prismdbg_tui.memory.choices import MemoryPlace
+from prismdbg_tui.memory.reader import NO_TRACE_HINT
 from prismdbg_tui.memory.treemap_walk import Side
+from prismdbg_tui.refusals import with_hint
 from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session.actions import BY_NAME, unavailable
 from prismdbg_tui.session.breakpoint_rows import breakpoint_at, rows_of_breakpoint
 from prismdbg_tui.session.messages import Asked, Purpose
-from prismdbg_tui.session.views import Phase
+from prismdbg_tui.session.views import BUSY, Phase
 from prismdbg_tui.session.visible_panes import NUMBERED, behind, panes
 from prismdbg_tui.start import WEB_PAGE
 
@@ -35,11 +37,15 @@ class ActionHandlers:
         self.carry_out(lambda: self._do(name))
 
     def carry_out(self, deed: Callable[[], None]) -> None:
-        """Says why where it cannot be done. An error of before is over once something else could be done."""
+        """Says why where it cannot be done, and what to do instead where an error says that. An error of before is over
+        once something else could be done."""
         try:
             deed()
         except UsageError as error:
-            self._app.refuse(str(error))
+            if error.hint and self._app.state.phase not in (*BUSY, Phase.LOST):
+                self._app.panes.status.fail(with_hint(error))
+            else:  # the status line says what runs
+                self._app.refuse(with_hint(error))
         else:
             self._app.panes.status.forget_error()
 
@@ -162,22 +168,21 @@ class ActionHandlers:
 
     def memory_mark(self) -> None:
         self._app.views.memory.mark(self._memory_place)
-        self._tell_of_difference()
+        self._app.views.look_at_difference()
 
     def memory_step(self) -> None:
         self._app.views.memory.compare_with_a_step_before(self._memory_place)
-        self._tell_of_difference()
+        self._app.views.look_at_difference()
 
     @property
     def _memory_place(self) -> MemoryPlace:
-        if (place := self._app.views.memory_place) is None:
+        app = self._app
+        if (place := app.views.memory_place) is None:
             raise UsageError(_NO_ROW)
+        if app.views.memory_trace is None:
+            to_trace = f"press {app.keys_shown['memory']} to trace it" if app.live is not None else NO_TRACE_HINT
+            raise UsageError(f"no memory trace at {place.at}", hint=to_trace)
         return place
-
-    def _tell_of_difference(self) -> None:
-        """The pane says it where it is seen."""
-        if not self._app.panes.memory.display:
-            self._app.notify(self._app.views.memory.in_words(self._app.keys_shown["memory_mark"]), timeout=3)
 
     def memory_shape(self) -> None:
         self._app.panes.memory.change_shape()

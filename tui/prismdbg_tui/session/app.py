@@ -207,7 +207,7 @@ class PrismApp(PicturedApp[int]):
         self.filled()
 
     def on_memory_read(self, message: messages.MemoryRead) -> None:
-        self.panes.memory.show(message.view)
+        self.views.memory_read(message.view)
 
     def on_state_changed(self, message: messages.StateChanged) -> None:
         before, self.state = self.state, message.state

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.message import Message
@@ -15,6 +17,7 @@ from prismdbg.model.frame import Frame
 from prismdbg.model.typed_path import typed_path
 from prismdbg.session.line import Verb
 from prismdbg_tui.memory.choices import MemoryChoices, MemoryPlace
+from prismdbg_tui.memory.view import MemoryView
 from prismdbg_tui.session.comparer import compared
 from prismdbg_tui.session.messages import RecordedRead, SearchEnded
 from prismdbg_tui.session.panes import Panes
@@ -38,6 +41,7 @@ class CursorViews:
         self._frame_is_of: tuple[Frame, ...] = ()  # `_outside` when it was chosen
         self._timers: dict[str, Timer] = {}
         self.searches = 0  # under way
+        self._untold = False  # which ends of a difference were chosen
         self.memory = MemoryChoices(self.look_at_memory)
 
     @property
@@ -106,6 +110,27 @@ class CursorViews:
         if self._panes.memory.display:
             self._later("memory", self._look_at_trace)
 
+    def look_at_difference(self) -> None:
+        """One of its ends was chosen. Whether the trace contains that is known when it was read, seen or not."""
+        self._untold = True
+        self._later("memory", self._look_at_trace)
+
+    def memory_read(self, view: MemoryView) -> None:
+        """Where the trace lacks an end of a difference, there is none. The pane says which ends there are where it is
+        seen."""
+        untold, self._untold = self._untold, False
+        if view.refused:
+            self.memory.forget()
+            self._panes.status.fail(view.refused)
+        elif untold and not self._panes.memory.display:
+            self._app.notify(self.memory.in_words(self._app.keys_shown["memory_mark"]), timeout=3)
+        self._panes.memory.show(view)
+
+    @property
+    def memory_trace(self) -> Path | None:
+        """Of the replayed rank, or what the recorded one left."""
+        return self._app.state.trace.folder or self._reader.trace
+
     def read(self) -> None:
         self._work(self._reader.read, "read")
 
@@ -138,7 +163,8 @@ class CursorViews:
             self._work(look, "look", exclusive=True)
 
     def _look_at_trace(self) -> None:
-        request = self.memory.request(self._app.state.trace.folder or self._reader.trace, self.memory_place)
+        request = self.memory.request(self.memory_trace, self.memory_place)
+        request = replace(request, is_live=self._app.live is not None)
         self._work(partial(self._reader.memory, request), "memory", exclusive=True)
 
     def _later(self, name: str, action: Callable[[], None]) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.errors import UsageError
+from prismdbg.model.durations import MICROSECONDS
 from prismdbg.model.sizes import unit_bytes
 from prismdbg_tui.timeline.recording import Recording
 
@@ -23,7 +24,7 @@ Bools = NDArray[np.bool_]
 
 _LIMIT = re.compile(r"([<>])([0-9]+(?:\.[0-9]+)?)([a-zµ]+)", re.IGNORECASE)
 _MOMENT = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})?")
-_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9}
+_NS = {"ns": 1, "us": 10**3, MICROSECONDS: 10**3, "ms": 10**6, "s": 10**9}
 MAX_PATTERN = 500
 
 

@@ -93,7 +93,7 @@ class StatusLine(Static):
             if left >= 0:
                 break
         else:
-            what = figures.cut_words(what, max(cell_len(what) + left, 0))
+            what = figures.first_fitting(figures.parts(what), max(cell_len(what) + left, 0))
         text = Text.assemble((begin, f"bold {color(self.app, 'warning')}"), what, shown)
         return text.append_text(Text.assemble((_ESC, f"bold {color(self.app, 'accent')}"), (ends, "dim")))
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from prismdbg.model.durations import four_digits
 from prismdbg.model.sizes import size
 from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.graph.mesh import Ints
 from prismdbg.simulate.report import heat
-from prismdbg.simulate.report.charts import duration
 from prismdbg.simulate.report.heat import Grid, Measure
 from prismdbg.simulate.report.page.markup import Markup, joined, picture, tag
 
@@ -44,7 +44,7 @@ def heat_map(timeline: Timeline) -> Markup:
     choices, maps = [], []
     for measure in Measure:
         values = heat.values(timeline, measure)
-        say = size if measure is Measure.MEMORY else duration
+        say = size if measure is Measure.MEMORY else four_digits
         name = f"measure-{measure.name.lower()}"
         checked = "checked" if measure is Measure.WAIT else None
         choices.append(tag("input", type="radio", name="measure", id=name, checked=checked))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from prismdbg.model.durations import four_digits
 from prismdbg.model.plurals import counted
 from prismdbg.simulate.assessment.fidelity import Fidelity
 from prismdbg.simulate.engine.critical_path import Part
 from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.graph.entries import PROVENANCES
 from prismdbg.simulate.report import report
-from prismdbg.simulate.report.charts import duration
 from prismdbg.simulate.report.page.heat_map import heat_map
 from prismdbg.simulate.report.page.markup import Markup, bar, joined, table, tag
 from prismdbg.simulate.report.page.pipeline import pipeline
@@ -51,7 +51,7 @@ def page(timeline: Timeline, path: Sequence[Part]) -> str:
 def _cards(timeline: Timeline) -> Markup:
     whole = max(timeline.iteration_ns * len(timeline.computed_ns), 1)
     cards = (
-        (duration(timeline.iteration_ns), "an iteration"),
+        (four_digits(timeline.iteration_ns), "an iteration"),
         (f"{float(timeline.computed_ns.sum()) / whole:.1%}", "of the ranks' time computing"),
         (f"{float(timeline.exposed_ns.sum()) / whole:.1%}", "exposed communication"),
         (f"{timeline.bubble_share:.1%}", "idle"),
@@ -86,11 +86,11 @@ def _waits(timeline: Timeline) -> Markup:
     rows = [
         (
             row.channel,
-            duration(row.late_ns),
-            duration(row.most_late_ns),
+            four_digits(row.late_ns),
+            four_digits(row.most_late_ns),
             f"{row.most_late_rank:,}",
-            duration(row.shown_ns),
-            duration(row.hidden_ns),
+            four_digits(row.shown_ns),
+            four_digits(row.hidden_ns),
         )
         for row in report.by_axis(timeline)
     ]
@@ -111,9 +111,9 @@ def _stragglers(timeline: Timeline) -> list[Markup]:
             f"{row.rank:,}",
             row.coordinates,
             row.class_name,
-            duration(row.computed_ns),
-            f"+{duration(row.excess_ns)}",
-            duration(row.waited_ns),
+            four_digits(row.computed_ns),
+            f"+{four_digits(row.excess_ns)}",
+            four_digits(row.waited_ns),
         )
         for row in report.stragglers(timeline)
     ]
@@ -130,7 +130,7 @@ def _path(timeline: Timeline, path: Sequence[Part]) -> Markup:
         (
             f"{row.taken_ns / iteration_ns:.1%}",
             bar(row.taken_ns / largest, "path"),
-            duration(row.taken_ns),
+            four_digits(row.taken_ns),
             f"{row.times:,}",
             timeline.graph.mesh.say(row.rank),
             f"{row.name}{' on ' + row.channel if row.channel else ''}",
@@ -138,7 +138,7 @@ def _path(timeline: Timeline, path: Sequence[Part]) -> Markup:
         for row in rows[:MOST_PATH_ROWS]
     ]
     rest_ns = sum(row.taken_ns for row in rows[MOST_PATH_ROWS:])
-    left = f"{len(rows) - MOST_PATH_ROWS} more, together {duration(rest_ns)}."
+    left = f"{len(rows) - MOST_PATH_ROWS} more, together {four_digits(rest_ns)}."
     more = [tag("p", left, class_="soft")] if rest_ns else []
     header = ("share", "", "taken", "times", "rank", "what")
     return joined(table(header, shown, right=("share", "taken", "times")), *more)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from prismdbg.simulate.report.charts import duration
+from prismdbg.model.durations import four_digits
 from prismdbg.simulate.report.page.markup import Markup, joined, tag
 from prismdbg.simulate.report.report import Span, StageRow
 
@@ -52,7 +52,7 @@ def _row(row: StageRow, number: int, iteration_ns: int) -> Markup:
 
 def _box(span: Span, top: int, iteration_ns: int) -> Markup:
     x, width = _place(span, iteration_ns)
-    title = f"{span.label}: {duration(span.start_ns)} to {duration(span.end_ns)}"
+    title = f"{span.label}: {four_digits(span.start_ns)} to {four_digits(span.end_ns)}"
     odd = span.label[1:].isdecimal() and int(span.label[1:]) % 2
     return tag(
         "rect",
@@ -106,7 +106,7 @@ def _scale(iteration_ns: int, top: int) -> Markup:
     for tick in range(_TICKS + 1):
         x = LABELS + WIDTH * tick / _TICKS
         anchor = {0: "start", _TICKS: "end"}.get(tick, "middle")
-        text = duration(iteration_ns * tick // _TICKS) if tick else "0"
+        text = four_digits(iteration_ns * tick // _TICKS) if tick else "0"
         parts.append(tag("line", x1=x, x2=x, y1=top, y2=top + 5, class_="tick"))
         parts.append(tag("text", text, x=x, y=top + 18, text_anchor=anchor, class_="figures"))
     return tag("g", *parts)

@@ -56,7 +56,7 @@ ul { margin: .3rem 0; padding-left: 1.2rem; }
 SCRIPT = """
 const heat = document.getElementById("heat"), pointed = document.getElementById("pointed");
 const axes = JSON.parse(heat.dataset.axes), world = axes.reduce((n, a) => n * a.size, 1);
-const units = { ns: [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]],
+const units = { ns: [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]],
   bytes: [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]] };
 function say(value, unit) {
   const [size, name] = units[unit].find(([size]) => value >= size) || units[unit].at(-1);
