@@ -36,7 +36,7 @@ def read_part(images: Path, pids: Iterable[int]) -> GpuPart | None:
     except OSError as error:
         raise _unreadable(path, error) from error
     part = parse_part(data, path)
-    if not part.pids or len(set(part.pids)) < len(part.pids) or not set(part.pids) <= set(pids):
+    if not set(part.pids) <= set(pids):
         raise CapsuleError(f"the checkpoint {path} names processes that are not in it", hint=_HINT)
     return part
 
@@ -49,6 +49,8 @@ def parse_part(data: bytes, path: Path) -> GpuPart:
         told = json.loads(data)
         gpus = tuple(map(_named, _listed(told["gpus"], _MOST_GPUS)))
         numbers = tuple(map(_number, _listed(told["pids"], _MOST_PIDS)))
+        if not numbers or len(set(numbers)) < len(numbers):
+            raise ValueError("it names no processes, or one twice")
         return GpuPart(pids=numbers, driver=_named(told["driver"]), gpus=gpus)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _unreadable(path, error) from error

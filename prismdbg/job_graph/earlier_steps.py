@@ -24,10 +24,12 @@ def check_kept(mesh: Mesh, logs: Mapping[int, RankLog], step: int) -> None:
     """UsageError where a rank's log no longer has every call of the step."""
     for rank, log in sorted(logs.items()):
         if step < (first := first_whole_step(log)):
+            is_there = first <= int(columns_of(log).step.max(initial=-1))
+            has = f"has the calls from step {first} on" if is_there else "has every call of no step"
+            choose = f"choose --step {first} or a later one; " if is_there else ""
             raise UsageError(
-                f"step {step} is no longer in the log of {mesh.say(rank)}, which has the calls from step {first} on; "
-                f"{_left_of(log, step)}",
-                hint=f"choose --step {first} or a later one; `record --log-bytes` sets how much of a log is kept",
+                f"step {step} is no longer whole in the log of {mesh.say(rank)}, which {has}; {_left_of(log, step)}",
+                hint=f"{choose}`record --log-bytes` sets how much of a log is kept",
             )
 
 
@@ -69,7 +71,15 @@ def _left_of(log: RankLog, step: int) -> str:
         return "nothing else is left of it"
     row, first, last = rows[0], int(rows[0]["first_step"]), int(rows[0]["last_step"])
     took_ns = int(row["ended_ns"]) - int(row["begun_ns"])
-    of = "a summary" if first == last else f"a summary of steps {first} to {last}"
+    whole_from = columns_of(log).without_single_ones()
+    is_cut = bool(len(whole_from)) and whole_from.moment(0).step == step
+    of = (
+        f"a summary of steps {first} to {last}"
+        if first != last
+        else "of its begin a summary"
+        if is_cut
+        else "a summary"
+    )
     return f"{of} is left: {int(row['collectives']):,} collectives" + (
         f" in {four_digits(took_ns)}" if took_ns > 0 else ""
     )

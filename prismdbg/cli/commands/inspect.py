@@ -16,6 +16,7 @@ from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.capsule_or_run import CAPSULE_OR_RUN, RANK_OF_RUN, shown_capsule_at
 from prismdbg.cli.terminal import long_work
 from prismdbg.diagnosis.stack_positions import position_lines
+from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture.secret_search import report, to_json
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.inventory import disk_bytes
@@ -105,8 +106,11 @@ def _gpu_state(capsule: Path, manifest: Manifest, keys: Keys) -> list[tuple[str,
     if data is None:
         is_on_gpu = manifest.origin is Origin.IMAGE and "cuda" in manifest.device_kinds
         return [("GPU state", "unknown: the checkpoint does not name the driver and the GPUs")] if is_on_gpu else []
-    part = parse_part(data, capsule / name)
-    gpus = ", ".join(part.gpus) or "unknown GPUs"
+    try:
+        part = parse_part(data, capsule / name)
+    except CapsuleError as error:  # all else that the capsule has is to be seen all the same
+        return [("GPU state", f"{error}\ntry: {error.hint}")]
+    gpus = ", ".join(dict.fromkeys(part.gpus)) or "unknown GPUs"
     processes = counted(len(part.pids), "process", "processes")
     driver = driver_text(part.driver)
     return [("GPU state", f"of {processes}, on {gpus}, {driver}\na replay needs the same driver and GPUs")]

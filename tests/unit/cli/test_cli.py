@@ -404,6 +404,11 @@ GPU = "GPU-5f0e5f0e-0000-1111-2222-333344445555"
             "           a replay needs the same driver and GPUs",
         ),
         (None, "GPU state  unknown: the checkpoint does not name the driver and the GPUs"),
+        (
+            {"pids": [1], "driver": "580.159.04", "gpus": [GPU, GPU]},
+            f"GPU state  of 1 process, on {GPU}, saved with NVIDIA's driver 580.159.04\n"
+            "           a replay needs the same driver and GPUs",
+        ),
     ],
 )
 @pytest.mark.parametrize("name", ["capsule", "capsule.tar.zst"])
@@ -415,6 +420,18 @@ def test_inspect_names_the_driver_and_the_gpus_that_a_checkpoint_needs(
     pack(capsule.path, tmp_path / "capsule.tar.zst")
     assert main.run(["inspect", str(tmp_path / name)]) == 0
     assert f"\n{shown}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "part", [{"x": 1}, {"pids": [], "driver": "1", "gpus": []}, {"pids": [1, 1], "driver": "1", "gpus": []}]
+)
+def test_inspect_shows_the_rest_where_the_state_of_a_gpu_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], part: dict[str, object]
+) -> None:
+    make_capsule(tmp_path / "capsule", replace(IMAGE, device_kinds=("cuda",)), device="cuda:0", gpu=json.dumps(part))
+    assert main.run(["inspect", str(tmp_path / "capsule")]) == 0
+    said = capsys.readouterr().out
+    assert "GPU state  the checkpoint" in said and "cannot be read" in said and "\norigin " in said
 
 
 @pytest.mark.parametrize("manifest", [MANIFEST, IMAGE, replace(MANIFEST, device_kinds=("cuda",))])

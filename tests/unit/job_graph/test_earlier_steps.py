@@ -11,7 +11,7 @@ from tiny_log import TinyLog
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.builder import GraphRequest, build_graph
-from prismdbg.job_graph.earlier_steps import FEW, first_whole_step, unusual
+from prismdbg.job_graph.earlier_steps import FEW, check_kept, first_whole_step, unusual
 from prismdbg.log.folding import fold
 from prismdbg.log.rank_log import columns_of, rank_log, read_log
 from prismdbg.simulate.graph.mesh import Mesh
@@ -34,7 +34,9 @@ def test_a_step_that_was_dropped_is_an_error_that_says_what_is_left(long_run: Pa
     with pytest.raises(UsageError) as raised:
         build_graph(GraphRequest(run=long_run, mesh=MESH, step=5))
     said = str(raised.value)
-    assert f"step 5 is no longer in the log of rank 0 (dp=0), which has the calls from step {FIRST_KEPT} on" in said
+    assert (
+        f"step 5 is no longer whole in the log of rank 0 (dp=0), which has the calls from step {FIRST_KEPT} on" in said
+    )
     assert f"a summary is left: {PER_STEP} collectives in 99" in said  # of 5 ms each, the last shorter
     assert f"--step {FIRST_KEPT} or a later one" in raised.value.hint
 
@@ -42,7 +44,7 @@ def test_a_step_that_was_dropped_is_an_error_that_says_what_is_left(long_run: Pa
 def test_the_first_step_that_is_kept_makes_a_graph(long_run: Path) -> None:
     graph = build_graph(GraphRequest(run=long_run, mesh=MESH, step=FIRST_KEPT))
     assert graph.origin is not None and not any("other steps" in doubt for doubt in graph.origin.doubts)
-    with pytest.raises(UsageError, match="is no longer in the log"):
+    with pytest.raises(UsageError, match="is no longer whole in the log"):
         build_graph(GraphRequest(run=long_run, mesh=MESH, step=FIRST_KEPT - 1))
 
 
@@ -89,3 +91,17 @@ def test_a_step_of_which_a_part_was_dropped_is_not_whole(tmp_path: Path, calls_o
     whole = read_log(tmp_path)
     assert whole.dropped == 12
     assert first_whole_step(whole) == first
+
+
+def test_a_log_that_has_no_step_whole_names_none_to_choose(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path, segment_bytes=1 << 11)
+    for number in range(24):
+        log.complete(log.issue(0, number + 1))
+        if number % 4 == 3 and number < 23:
+            log.next_segment()
+    fold(tmp_path, 3 << 11)
+    with pytest.raises(
+        UsageError, match="has every call of no step; of its begin a summary is left: 12 coll"
+    ) as raised:
+        check_kept(MESH, {0: read_log(tmp_path)}, 0)
+    assert "choose" not in raised.value.hint

@@ -112,6 +112,21 @@ def test_where_the_ranks_need_the_room_only_the_chosen_finding_is_whole() -> Non
     assert "…" not in roomy and all(word in roomy for word in ("first", "second", "third"))
 
 
+@pytest.mark.parametrize(
+    ("below", "room", "is_whole"),
+    [
+        (["one", "two", "three"], 10, True),
+        (["one", "two", "three"], 3, False),  # its last line is cut
+        (['  File "/job/train.py", line 3, in main'], 10, False),  # shown without the folder
+        (['  File "train.py", line 3, in main'], 10, True),
+    ],
+)
+def test_what_is_not_seen_of_a_finding_is_said_to_be_there(below: list[str], room: int, is_whole: bool) -> None:
+    found = [SimpleNamespace(certainty=Certainty.CERTAIN, text="it failed", lines=below, folded_lines=below)]
+    shown: Any = SimpleNamespace(diagnosis=SimpleNamespace(verdicts=found))
+    assert words.findings(shown, 0, {ink: "red" for _, ink in SIGNS.values()}, room, 60).is_whole is is_whole
+
+
 def long_traceback(frames: int) -> list[str]:
     """The program's own line is the third one, above `frames` of libraries."""
     library = "/opt/venv/lib/python3.11/site-packages/torch/nn/modules/module.py"

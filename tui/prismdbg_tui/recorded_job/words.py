@@ -40,7 +40,7 @@ def heading(job: RunOverview, at: Moment | None = None) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """`is_whole`: the chosen one has all its lines, and nothing of its traceback is folded."""
+    """`is_whole`: the chosen one is seen with all its lines; no traceback is folded, and files have their folders."""
 
     text: Text
     is_whole: bool
@@ -65,9 +65,12 @@ def findings(job: RunOverview, chosen: int, colors: dict[str, str], room: int, w
     lines = [line for block in blocks for line in block]
     first = _first_line(start, end, len(lines), room)
     shown = lines[first : first + room]
-    if len(lines) - first > room:
+    is_cut = len(lines) - first > room
+    if is_cut:
         shown[-1:] = [Text(f"  … {len(lines) - first - room + 1} more lines: prismdbg why", "dim")]
-    return Findings(Text("\n", no_wrap=True, overflow="ellipsis").join(shown), is_whole=details == every)
+    has_folders = any(_FOLDERS.search(_brief(line)) for line in verdicts[chosen].lines)
+    is_whole = details == every and not has_folders and not (is_cut and end > first + room - 1)
+    return Findings(Text("\n", no_wrap=True, overflow="ellipsis").join(shown), is_whole=is_whole)
 
 
 def whole_finding(verdict: Verdict, colors: dict[str, str], width: int) -> Text:
