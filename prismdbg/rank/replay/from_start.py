@@ -26,7 +26,8 @@ def begin_replay(config: RankConfig) -> None:
     """
     disk_limit.end_there()
     try:
-        (Path(config.socket_dir) / "replay.pid").open("x").write(str(os.getpid()))
+        with (Path(config.socket_dir) / "replay.pid").open("x") as file:
+            file.write(str(os.getpid()))
     except FileExistsError:
         return
     if "state" in config.extra:
