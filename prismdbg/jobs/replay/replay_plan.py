@@ -234,7 +234,7 @@ def _require_startable(rank: RankJson, environment: dict[str, str]) -> None:
     if given := given_through_a_pipe(rank):
         raise CapsuleError(
             f"{given}, which is not in a capsule from the program's start",
-            hint="start a script with torchrun, or replay a checkpoint (`capture --origin image`, --checkpoint-every)",
+            hint="use torchrun, or replay a checkpoint (`capture --origin image`, --checkpoint-every)",
         )
     size, most = start_bytes(rank["orig_argv"], environment), os.sysconf("SC_ARG_MAX")
     if size > most:
