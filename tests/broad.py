@@ -7,6 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 BROAD = {
+    "test_compiled_program.py": [
+        "test_dynamo_compiles_nothing_of_prismdbg[native]",
+    ],
+    "test_lone_stores.py": [
+        "test_what_the_rank_has_set_is_there",
+    ],
     "test_gpu_state.py": [
         "test_who_takes_it_is_killed_and_the_job_goes_on[15]",
     ],

@@ -135,6 +135,7 @@ class RankJson(TypedDict, total=False):
     # of a capsule
     peak_bytes: Annotated[int, between(0, MAX_PEAK_BYTES)]
     changed: Annotated[list[AbsolutePath], few]
+    gone: Annotated[list[AbsolutePath], few]
     redacted: Annotated[list[Word], few, make_a_variable]
     redacted_arguments: Annotated[list[Word], few]
     past_records: Count

@@ -31,11 +31,11 @@ class Facts:
     """What is known of a replay that diverged.
 
     values_only: the call is the recorded one, what it sends is not. changed_files: written to after the rank had read
-    them. unhidden: what the replay may see although it is younger than its start. missing: names of what was taken out
-    of the capsule. recorded, now: what the rank ran on, by title. unknown_seeds: random generators of
-    which the capsule does not hold what they began with. calls: in the program's source. from_state: it begins at a
-    restore point; unregistered: what the program holds there and did not register; synthesized_before: calls before it
-    that had no recorded answer.
+    them. gone_files: opened by the rank, and not there when the capsule was made. unhidden: what the replay may see
+    although it is younger than its start. missing: names of what was taken out of the capsule. recorded, now: what the
+    rank ran on, by title. unknown_seeds: random generators of which the capsule does not hold what they began with.
+    calls: in the program's source. from_state: it begins at a restore point; unregistered: what the program holds there
+    and did not register; synthesized_before: calls before it that had no recorded answer.
     """
 
     values_only: bool = False
@@ -44,6 +44,7 @@ class Facts:
     unregistered: tuple[str, ...] = ()
     synthesized_before: tuple[str, ...] = ()
     changed_files: tuple[str, ...] = ()
+    gone_files: tuple[str, ...] = ()
     unhidden: Unhidden = ALL_HIDDEN
     missing: tuple[str, ...] = ()
     recorded: Mapping[str, str] = field(default_factory=dict)
@@ -88,6 +89,11 @@ def _state(facts: Facts) -> Iterator[str]:
 def _files(facts: Facts) -> Iterator[str]:
     if facts.changed_files:
         yield f"files were changed after the rank read them: {_some(facts.changed_files)}"
+    if facts.gone_files:
+        yield (
+            f"{_POSSIBLE}the program opened files that did not exist at the capture, so a replay lacks "
+            f"them: {_some(facts.gone_files)}"
+        )
     yield from (f"{_POSSIBLE}{text}" for text in not_hidden(facts.unhidden))
     if undated := facts.unhidden.undated:
         yield f"{_POSSIBLE}files were created after the start moment, but have an older time: {_some(undated)}"

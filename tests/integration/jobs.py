@@ -247,6 +247,7 @@ class Replayed:
     synthesized: list[dict[str, Any]] = field(default_factory=list)
     tally: dict[str, Any] = field(default_factory=dict)
     exceptions: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     past_the_end: dict[str, Any] | None = None
 
     def hear(self, event: dict[str, Any]) -> bool:
@@ -264,6 +265,8 @@ class Replayed:
                 self.synthesized.append(event)
             case "exception":
                 self.exceptions.append(event)
+            case "note":
+                self.notes.append(event["text"])
             case "finished":
                 self.tally = event["tally"]
                 return True

@@ -38,7 +38,13 @@ from prismdbg.jobs.capture.listed_folders import listed
 from prismdbg.jobs.capture.packed_memory import add_trace
 from prismdbg.jobs.capture.packed_telemetry import add_telemetry
 from prismdbg.jobs.capture.payload_parts import add_payloads
-from prismdbg.jobs.capture.rank_paths import COARSE_NS, changed_after_read, copies_as_read, rank_paths
+from prismdbg.jobs.capture.rank_paths import (
+    COARSE_NS,
+    changed_after_read,
+    copies_as_read,
+    opened_and_gone,
+    rank_paths,
+)
 from prismdbg.jobs.capture.redaction import Redaction, homes_of
 from prismdbg.jobs.capture.secret_search import Finding, Search, to_json
 from prismdbg.jobs.capture.states import add_state
@@ -167,6 +173,7 @@ def _add_files(
             filter(None, [note, f"the program made so many files that a replay does not hide {left_out:,}"])
         )
     about = {"folders": folders, "listed": seen.names, "absent": absent, "changed": changed[:MAX_NAMED]}
+    about["gone"] = opened_and_gone(log, rank)[:MAX_NAMED] if parts.origin.starts_program else []
     return files, {**about, "seeds": _seeds(rank, log)}, note
 
 

@@ -75,6 +75,13 @@ def changed_after_read(log: RankLog, rank: Mapping[str, Any], began_ns: int, sla
             yield path
 
 
+def opened_and_gone(log: RankLog, rank: Mapping[str, Any]) -> list[str]:
+    """Files that the program opened to read them, did not make, and that are not there: they were removed since, or it
+    found none."""
+    made = {rank_path.usual(str(note.data["path"])) for note in log.notes if note.kind == "made"}
+    return [path for path in dict.fromkeys(files_read(log, rank)) if path not in made and not Path(path).exists()]
+
+
 def copies_as_read(log: RankLog, copies: Path, changed: Iterable[str], a_ns: int | None) -> dict[str, Path]:
     """Of the files in `changed`, those of which the run kept what they were at the start moment. `a_ns`: when that was;
     None for the program's start, where a file must be what it was when it was read."""

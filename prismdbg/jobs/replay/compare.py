@@ -16,7 +16,7 @@ from prismdbg.capsule.manifest import IncidentKind, Origin
 from prismdbg.errors import PrismError, RankLost, WaitTimeout
 from prismdbg.jobs.replay.bounded_messages import Received, Said, Shown
 from prismdbg.jobs.replay.divergence import with_causes
-from prismdbg.jobs.replay.exceptions import as_redacted, raised_at, recorded_text, redaction_note, text_of
+from prismdbg.jobs.replay.exceptions import as_recorded, raised_at, recorded_text, redaction_note, text_of
 from prismdbg.jobs.replay.replay import LiveReplay, redacted_arguments
 from prismdbg.jobs.replay.replay_progress import ReplayProgress
 from prismdbg.jobs.replay.silence import BOUNDED, recorded_silence
@@ -291,7 +291,7 @@ def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> No
     _require_possible(verdict.tally, row_of(log, span.end_record + 1) - row_of(log, span.past_records))
     stopped = Moment.parse(verdict.moment) if verdict.end is End.UNTIL else None
     there = recorded(capsule, log, span, stopped)
-    seen = as_redacted(there, _seen(verdict, span))
+    seen = as_recorded(there, _seen(verdict, span))
     decision = decide(there, seen)
     if decision.outcome in AS_RECORDED and verdict.end is not End.UNTIL and until and until > manifest.moment_b:
         decision = Decision(Outcome.INCONCLUSIVE, f"{until}, an operator after the last collective, was not reached")

@@ -56,6 +56,7 @@ def facts_of(story: Message, capsule: Capsule, now: Mapping[str, str], runtime: 
         from_state=capsule.manifest.origin is Origin.STATE,
         from_start=capsule.manifest.origin.starts_program,
         changed_files=(*_names(rank, "changed"), *theirs),
+        gone_files=_names(rank, "gone"),
         missing=tuple(taken_out) if capsule.manifest.origin.starts_program else (),
         recorded=recorded_surroundings(capsule),
         now=now,

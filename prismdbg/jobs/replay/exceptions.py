@@ -18,6 +18,7 @@ from prismdbg.settings.rank_config import CAP_DETAILS
 
 _FRAME = re.compile(r'  File "(.+?)", line (\d+), in (.+)')
 _OURS = "/prismdbg/rank/"  # other frames of a recorded than of a replayed rank
+_ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]{6,16}\b")  # in the text that Python gives an object without one of its own
 _ASTERISKS = re.compile(rf"\*{{{LEAST_WORD},}}")
 
 
@@ -44,15 +45,20 @@ def raised_at(told: Mapping[str, Any] | None) -> str:
     return "" if REDACTED in text or _ASTERISKS.search(text) else text
 
 
-def as_redacted(there: Recorded, seen: Seen) -> Seen:
-    """What was raised, as it is recorded where the recorded text is the same but for what was redacted in it: the
-    replayed rank may not know that it was a secret."""
-    known = [text for text in _texts(there) if REDACTED in text]
+def as_recorded(there: Recorded, seen: Seen) -> Seen:
+    """What was raised, as it is recorded where the recorded text is the same but for what was redacted in it, which the
+    replayed rank may not know to be a secret, or for addresses of objects, which no two processes have in common."""
+    known = _texts(there)
 
-    def redacted(text: str) -> str:
-        return next((one for one in known if is_redacted_of(one, text)), text)
+    def recorded(text: str) -> str:
+        return next((one for one in known if _is_same(one, text)), text)
 
-    return replace(seen, raised=redacted(seen.raised), also_raised=tuple(map(redacted, seen.also_raised)))
+    return replace(seen, raised=recorded(seen.raised), also_raised=tuple(map(recorded, seen.also_raised)))
+
+
+def _is_same(recorded: str, text: str) -> bool:
+    there, here = (_ADDRESS.sub("0x", one) for one in (recorded, text))
+    return there == here or (REDACTED in there and is_redacted_of(there, here))
 
 
 def _texts(there: Recorded) -> tuple[str, ...]:

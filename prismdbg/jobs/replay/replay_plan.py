@@ -231,12 +231,25 @@ def _require_startable(rank: RankJson, environment: dict[str, str]) -> None:
     """With what this program adds, and on this machine."""
     if problem := is_environment(environment):
         raise CapsuleError(f"rank.json: environment {problem}", hint="fetch the capsule again: this copy was altered")
+    if given := given_through_a_pipe(rank):
+        raise CapsuleError(
+            f"{given}, which is not in a capsule from the program's start",
+            hint="use torchrun, or replay a checkpoint (`capture --origin image`, --checkpoint-every)",
+        )
     size, most = start_bytes(rank["orig_argv"], environment), os.sysconf("SC_ARG_MAX")
     if size > most:
         raise FacilityError(
             f"the program's arguments and environment have {size:,} bytes; the limit of this machine is {most:,}",
             hint="run `ulimit -s unlimited` first",
         )
+
+
+def given_through_a_pipe(rank: RankJson) -> str:
+    """What the rank ran that its command does not name; empty where a start of the command starts the rank."""
+    if any(word.startswith("from multiprocessing.") for word in rank["orig_argv"]):
+        return "multiprocessing (torch.multiprocessing.spawn, for example) started the rank and gave it its function"
+    has_none = len(rank["orig_argv"]) == 1 or "-" in rank["orig_argv"]
+    return "the rank read its program from standard input" if has_none and rank["argv"][:1] in ([""], ["-"]) else ""
 
 
 def _limits(request: ReplayRequest, session: Path) -> Limits:

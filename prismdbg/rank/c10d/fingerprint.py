@@ -36,10 +36,13 @@ def _flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def host_elements(tensor: torch.Tensor) -> torch.Tensor:
-    """Contiguous, in the host's memory, complex numbers as pairs."""
+    """Contiguous, in the host's memory, complex numbers as pairs, a quantized tensor as its integers."""
     tensor = tensor.detach()
     if hasattr(tensor, "to_local"):
         tensor = tensor.to_local()
+    if tensor.is_quantized:
+        tensor = tensor.int_repr()
+    tensor = tensor.resolve_conj().resolve_neg()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
     return tensor.to("cpu").contiguous()

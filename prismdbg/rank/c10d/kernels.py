@@ -16,6 +16,7 @@ from prismdbg.model.ops import OpSpec
 from prismdbg.rank.c10d import schemas
 from prismdbg.rank.c10d.call import Call, Redispatch, is_meta
 from prismdbg.rank.c10d.works import amend_wait
+from prismdbg.rank.program.not_compiled import not_compiled
 
 BELOW = torch._C._dispatch_keyset_full_after(DispatchKey.BackendSelect)
 
@@ -52,6 +53,7 @@ def install(interceptor: Interceptor | None) -> None:
 def _kernel(spec: OpSpec) -> Callable[..., Any]:
     operator = getattr(torch.ops.c10d, spec.name).default
 
+    @not_compiled
     def kernel(keyset: Any, *args: Any) -> Any:
         interceptor = _interceptor
 

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
+from prismdbg.rank.program.not_compiled import not_compiled
+
 
 class Watcher(Protocol):
     """What stands behind one work."""
@@ -57,6 +59,7 @@ class WatchedWork(dist.Work):  # type: ignore[misc]
         self._future: Any = None
         _alive.add(self)
 
+    @not_compiled
     def wait(self, timeout: timedelta | None = None) -> bool:
         if self._devices or not self._is_waited_for:  # each stream of a device waits for itself
             self._is_waited_for = True
@@ -64,6 +67,7 @@ class WatchedWork(dist.Work):  # type: ignore[misc]
         _alive.discard(self)
         return True
 
+    @not_compiled
     def is_completed(self) -> bool:
         return self._watcher.is_there()
 
@@ -73,6 +77,7 @@ class WatchedWork(dist.Work):  # type: ignore[misc]
     def result(self) -> list[torch.Tensor]:
         return self._outputs
 
+    @not_compiled
     def get_future(self) -> Any:
         if self._future is None:
             self._future = torch.futures.Future(devices=self._devices)

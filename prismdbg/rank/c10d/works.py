@@ -26,6 +26,7 @@ from prismdbg.model.collective import Failure
 from prismdbg.rank.c10d import together
 from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.c10d.callback_error import error_of, meant
+from prismdbg.rank.program.not_compiled import not_compiled
 
 _alive: set[Any] = set()
 _NO_TIMEOUT = timedelta(0)
@@ -150,6 +151,7 @@ def wrap(call: Call, result: Any, completion: Completion) -> Any:
 
 
 def _callback_work(inner: Any, completion: Completion) -> Any:
+    @not_compiled
     def wait(timeout: timedelta) -> bool:
         try:
             inner.wait(timeout)
@@ -167,6 +169,7 @@ def _callback_work(inner: Any, completion: Completion) -> Any:
 def _future_work(future: Any, completion: Completion, group: Any) -> Any:
     outputs = completion._call.outputs if completion._call is not None else []
 
+    @not_compiled
     def settle(done: Any) -> Any:
         try:
             value = done.value()
@@ -192,6 +195,7 @@ class AnySourceWork(dist.Work):  # type: ignore[misc]
         self._source = source
         _alive.add(self)
 
+    @not_compiled
     def wait(self, timeout: timedelta | None = None) -> bool:
         if self._inner is not None and self._completion is not None:
             try:
@@ -224,6 +228,7 @@ def amend_wait() -> None:
     Only for who waits in Python: C++ that calls `wait` of such a work learns of a failure at its next collective.
     """
 
+    @not_compiled
     def wait(self: Any, timeout: timedelta = _NO_TIMEOUT) -> bool:
         try:
             done = bool(_bare_wait(self, timeout))

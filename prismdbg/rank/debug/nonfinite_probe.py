@@ -28,7 +28,21 @@ class NonfiniteProbe(TorchDispatchMode):  # type: ignore[misc]
         self._nan_only = nan_only
         self._moment = moment
         self._unfilled = UnfilledMemory()
+        self._resize = torch.UntypedStorage.resize_
         self.found: dict[str, Any] | None = None
+
+    def __enter__(self) -> Any:
+        def resize_(storage: torch.UntypedStorage, size: int) -> Any:
+            result = self._resize(storage, size)
+            self._unfilled.resized(storage)
+            return result
+
+        torch.UntypedStorage.resize_ = resize_
+        return super().__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        torch.UntypedStorage.resize_ = self._resize
+        super().__exit__(*raised)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -60,4 +74,16 @@ class NonfiniteProbe(TorchDispatchMode):  # type: ignore[misc]
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    """Those that have values here: of a DTensor its local part, and none that stand for shapes, as those that
+    torch.compile and DTensor work out shapes with."""
+    found = [_local(leaf) for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    return [tensor for tensor in found if not tensor.is_meta and not _dispatches_to_python(tensor)]
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    """Without a call of torch: the operator of a DTensor is looked at, not what looks at it."""
+    return getattr(tensor, "_local_tensor", tensor)
+
+
+def _dispatches_to_python(tensor: torch.Tensor) -> bool:
+    return bool(torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Python))

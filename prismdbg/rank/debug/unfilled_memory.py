@@ -23,6 +23,11 @@ class UnfilledMemory:
     def __init__(self) -> None:
         self._left: dict[int, int] = {}
 
+    def resized(self, storage: torch.UntypedStorage) -> None:
+        """Without an operator, as FSDP makes its buffers anew, whose content comes with a collective."""
+        if storage.nbytes() and storage.device.type != "meta":
+            self._left[storage.data_ptr()] = storage.nbytes()
+
     def after(self, func: Any, given: list[torch.Tensor], made: list[torch.Tensor]) -> bool:
         """What an operator has done to it; whether what it gives is only a view of such memory."""
         if func.name().removeprefix("aten::").startswith(_ALLOCATE):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -60,6 +61,19 @@ def _rendezvous(store: Callable[[], Any]) -> Callable[..., Iterator[tuple[Any, i
     return rendezvous
 
 
+@contextmanager
+def _unwrapped() -> Iterator[None]:
+    """Where TORCH_DISTRIBUTED_DEBUG is DETAIL, torch wraps each group in one that compares the calls of its ranks over
+    sockets of gloo."""
+    level = dist.get_debug_level()
+    if level == dist.DebugLevel.DETAIL:
+        dist.set_debug_level(dist.DebugLevel.INFO)
+    try:
+        yield
+    finally:
+        dist.set_debug_level(level)
+
+
 def _without_sockets(
     original: Callable[..., Any], store_of: Callable[[], Any], real: Real | None
 ) -> Callable[..., Any]:
@@ -78,7 +92,8 @@ def _without_sockets(
         def build(meeting: Any) -> Any:
             kind = dist.Backend("fake" if meeting is None else "gloo")
             given = lone if meeting is None else meeting
-            return original(group_size, group_rank, ranks, kind, given, *args, **kwargs)[0]
+            with _unwrapped():
+                return original(group_size, group_rank, ranks, kind, given, *args, **kwargs)[0]
 
         is_member = group_rank is not None and group_rank >= 0
         if real is None or not is_member:

@@ -23,8 +23,6 @@ def install_world(state: StoreState, real: fake_world.Real | None = None) -> Non
 
     for module in (dist, c10d):
         module.TCPStore = lone_store
-    if dist.get_debug_level() is dist.DebugLevel.DETAIL:  # it would open gloo's sockets to compare the ranks' calls
-        dist.set_debug_level(dist.DebugLevel.INFO)
     os.environ.pop("TORCH_DIST_INIT_BARRIER", None)
 
 

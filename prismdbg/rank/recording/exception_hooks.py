@@ -34,6 +34,7 @@ from prismdbg.capsule.secrets.rules import found_in
 from prismdbg.capsule.secrets.several_lines import parts_in
 from prismdbg.capsule.secrets.shapes import Found
 from prismdbg.rank.c10d.callback_error import meant
+from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.recording.program_exit import ExitCode
 
 # Of an exception as it is noted: a record of the log has 2 MiB, JSON makes up to six bytes of a character, and the
@@ -235,6 +236,7 @@ def install(witness: Witness) -> None:
         if not isinstance(error, KeyboardInterrupt):
             _tell(witness, error, **({} if _is_main() else {"thread": True}))
 
+    @not_compiled
     def audit(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "sys.excepthook" and isinstance(arguments[2], BaseException):
             told[:] = [arguments[2]]

@@ -15,6 +15,7 @@ from enum import StrEnum
 from types import FrameType
 from typing import Any
 
+from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.recording.overwritten import Overwritten, watch_torch_save
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/run/")
@@ -76,6 +77,7 @@ class OpenedFiles:
         """For what opens its file in native code."""
         self._quietly(lambda: self._keep_if_read(os.path.abspath(os.fsdecode(path))))
 
+    @not_compiled
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in _EVENTS and not (event in _LISTS and _is_import(sys._getframe(1))):
             self._quietly(lambda: self._note(event, arguments))

@@ -27,6 +27,7 @@ import prismdbg
 from prismdbg.capsule import json_text
 from prismdbg.capsule.limits import MAX_STRING_BYTES
 from prismdbg.capsule.log.format import Kind, StepSource
+from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.recording import seeds, started_in, state_hash
 from prismdbg.rank.recording.opened_files import OpenedFiles
 from prismdbg.rank.recording.own_process import own_start_ticks
@@ -172,6 +173,7 @@ class Recording:
         stats = self.recorder.stats()
         return f"{stats['step']}.{stats['collective']}"
 
+    @not_compiled
     def on_group(self, group: Any) -> None:
         """Before the first record of a group: opens the log, then says who is in the group."""
         try:

@@ -15,6 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from prismdbg.capsule.log.format import StepSource
 from prismdbg.rank.program.isolation import ours
+from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.recording.scaler_notes import Nobody, ScalerListener
 
 Listener = Callable[[int, StepSource], None]
@@ -96,6 +97,7 @@ class StepCounter:
             with contextlib.suppress(OSError, ValueError):  # a stream that is closed
                 print(f"prismdbg: {text}", file=sys.stderr)
 
+    @not_compiled
     def _after_optimizer(self, optimizer: Any, *_: Any) -> None:
         if self._in_scaler:  # it, or what it wraps
             self._stepped = not _was_told_to_skip(optimizer)
@@ -163,6 +165,7 @@ class StepCounter:
             self._skipped_last.remove(number)
             self._scaler_listener.taken(number)
 
+    @not_compiled
     def _count(self, source: StepSource) -> None:
         if not self.by_hand:
             self._begin(self.step + 1, source)

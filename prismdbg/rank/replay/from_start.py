@@ -13,6 +13,7 @@ from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.emulation import fake_world
 from prismdbg.rank.recording import disk_limit, exception_hooks
 from prismdbg.rank.recording.steps import COUNTER
+from prismdbg.rank.replay import lone_stores
 from prismdbg.rank.replay.from_state import begin_prologue
 from prismdbg.rank.replay.replayed_rank import Replaying
 from prismdbg.rank.tracing import tracer
@@ -26,7 +27,8 @@ def begin_replay(config: RankConfig) -> None:
     """
     disk_limit.end_there()
     try:
-        (Path(config.socket_dir) / "replay.pid").open("x").write(str(os.getpid()))
+        with (Path(config.socket_dir) / "replay.pid").open("x") as file:
+            file.write(str(os.getpid()))
     except FileExistsError:
         return
     if "state" in config.extra:
@@ -63,6 +65,7 @@ def _hold_cap(config: RankConfig) -> None:
 def _install_world(config: RankConfig, replaying: Replaying) -> None:
     if "emulation" not in config.extra:
         fake_world.install()
+        lone_stores.install(lambda text: replaying.agent.publish("note", text=text))
         return
     from prismdbg.rank.replay.emulated import begin_again
     from prismdbg.settings.emulation import Emulation

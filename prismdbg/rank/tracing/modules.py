@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from prismdbg.rank.program.frames import locals_of, outwards
+from prismdbg.rank.program.not_compiled import not_compiled
 
 # its first argument is the module; `_call_impl` keeps that in a cell
 CALL: CodeType = nn.Module._wrapped_call_impl.__code__
@@ -23,6 +24,7 @@ class ModuleNames:
         self._forget = forget
         self._roots: weakref.WeakKeyDictionary[Any, dict[int, str]] = weakref.WeakKeyDictionary()
 
+    @not_compiled
     def name(self, module: Any) -> str:
         weakref.finalize(module, self._forget, id(module)).atexit = False
         root = _outermost() or module

@@ -19,6 +19,7 @@ from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.rank.native import build as native_build
 from prismdbg.rank.program import isolation
+from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.tracing import cuda
 from prismdbg.rank.tracing.events import Allocation, Armed, Event, EventKind, Filter
 from prismdbg.settings.file_system import is_local
@@ -222,6 +223,7 @@ def on_event(callback: Callable[[Event], None] | None, filters: Sequence[Filter]
 
 
 def _adapted(callback: Callable[[Event], None]) -> Callable[..., None]:
+    @not_compiled
     def call(kind: int, at: tuple[int, int, int], op: str, outer_op: str, module: str, *rest: Any) -> None:
         address, size_bytes, total_bytes, block, is_backend, device, matched = rest
         callback(

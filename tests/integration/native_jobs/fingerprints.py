@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 
 import torch
 from rank import native
@@ -44,3 +45,9 @@ for dtype, size in itertools.product(FLOATING + OTHERS, SIZES):
             assert native.fingerprint([bad.to(dtype)])[1]
 compare(torch.randn(30, 40).t(), torch.randn(5, 6, 7).permute(2, 0, 1), torch.tensor(3.0))
 compare(torch.tensor([3.4e38, 3.4e38]))
+conjugate = torch.randn(30, 40, dtype=torch.complex64).conj()
+compare(conjugate.t(), conjugate.imag, conjugate[:, ::2].imag)  # torch has not computed these signs yet
+with warnings.catch_warnings():  # torch is about to drop them
+    warnings.simplefilter("ignore")
+    for kind in (torch.qint8, torch.quint8, torch.qint32):
+        compare(torch.quantize_per_tensor(torch.randn(30, 40), 0.1, 0, kind))

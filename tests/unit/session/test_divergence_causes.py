@@ -23,6 +23,11 @@ def call(name: str, kind: Kind) -> tuple[SourceCall, ...]:
     [
         (replace(QUIET, changed_files=("/job/snapshot.pt",)), "files were changed after the rank read them: /job/snap"),
         (
+            replace(QUIET, gone_files=("/job/ckpt/.metadata",)),
+            "possible: the program opened files that did not exist at the capture, so a replay lacks them: "
+            "/job/ckpt/.metadata",
+        ),
+        (
             replace(QUIET, unhidden=Unhidden(unsearched=("/data",))),
             "possible: the replay may see files that were created or changed after the start moment: too many entries "
             "to check in /data",

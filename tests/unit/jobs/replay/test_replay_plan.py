@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from prismdbg.capsule.rank_json import RankJson
 from prismdbg.errors import CapsuleError
-from prismdbg.jobs.replay.replay_plan import bind_target
+from prismdbg.jobs.replay.replay_plan import bind_target, given_through_a_pipe
 
 TRUSTED = Path("/home/user/.cache/prismdbg")
 
@@ -37,3 +39,26 @@ def test_nor_by_another_name(tmp_path: Path) -> None:
 def test_nor_the_kernels(path: str) -> None:
     with pytest.raises(CapsuleError):
         bind_target(path, [])
+
+
+SPAWNED = "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=6, pipe_handle=8)"
+
+
+@pytest.mark.parametrize(
+    ("command", "argv", "given"),
+    [
+        (["python", "-u", "train.py", "-"], ["train.py", "-"], ""),
+        (["python", "-m", "kit.train"], ["/job/kit/train.py"], ""),
+        (["python", "-c", "import train"], ["-c"], ""),
+        (["/usr/bin/train", "--steps=3"], ["/usr/bin/train", "--steps=3"], ""),
+        (["python", "-"], ["-"], "from standard input"),
+        (["python"], [""], "from standard input"),
+        (["python", "-B", "-c", SPAWNED, "--multiprocessing-fork"], ["train.py"], "multiprocessing"),
+        (["python", "-c", "from multiprocessing.forkserver import main; main(5)"], ["train.py"], "multiprocessing"),
+    ],
+)
+def test_what_a_command_does_not_name_cannot_be_started_again(command: list[str], argv: list[str], given: str) -> None:
+    rank = cast(RankJson, {"orig_argv": command, "argv": argv})
+    found = given_through_a_pipe(rank)
+    assert bool(found) is bool(given)
+    assert given in found

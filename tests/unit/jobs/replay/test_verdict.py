@@ -8,6 +8,8 @@ from itertools import product
 import pytest
 
 from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.capsule.secrets.masking import REDACTED
+from prismdbg.jobs.replay.exceptions import as_recorded
 from prismdbg.jobs.replay.verdict import End, Outcome, Recorded, Seen, decide
 
 SAME, OTHER_RUN, OPEN, GONE = Outcome.IDENTICAL, Outcome.DIVERGED, Outcome.INCONCLUSIVE, Outcome.RANK_LOST
@@ -242,3 +244,17 @@ def test_identical_rests_on_everything_that_it_promises(kind: IncidentKind) -> N
             assert record.died_with in (None, replay.exit_code)
         if replay.end is End.FINISHED and record.exit_code is not None and not record.goes_on:
             assert replay.exit_code == record.exit_code
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "outcome"),
+    [
+        ("KeyError: <Batch object at 0x7f8760aa>", "KeyError: <Batch object at 0x7fa00dcf8370>", SAME),
+        ("KeyError: <Batch object at 0x7f8760aa>", "KeyError: <Row object at 0x7fa00dcf8370>", OTHER_RUN),
+        ("ValueError: mask 0xdeadbeef", "ValueError: mask 0xdeadbeee", OTHER_RUN),
+        ("OSError: password *** of <A at 0x7f8760aa>", "OSError: password hunter2 of <A at 0x7f8760bb>", SAME),
+    ],
+)
+def test_two_processes_have_no_address_of_an_object_in_common(text: str, other: str, outcome: Outcome) -> None:
+    there = recorded(RAISED, raised=text.replace("***", REDACTED))
+    assert decide(there, as_recorded(there, seen(End.FINISHED, raised=other, exit_code=1))).outcome is outcome

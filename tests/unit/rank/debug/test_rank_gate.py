@@ -8,6 +8,10 @@ from typing import Any, cast
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 from waiting import wait_for
 
 from prismdbg.errors import UsageError
@@ -165,6 +169,17 @@ def test_what_lay_in_memory_is_nobodys_value_until_somebody_computes_with_it() -
         return whole
 
     assert looked_at(lambda: bucket().sum()) is None
+    buffer = torch.ones(4)
+
+    def resized() -> torch.Tensor:
+        """As FSDP makes its buffers, without an operator."""
+        buffer.untyped_storage().resize_(0)
+        buffer.untyped_storage().resize_(16)
+        with quiet():
+            buffer.fill_(float("nan"))
+        return buffer.view(2, 2)
+
+    assert looked_at(resized) is None
     found = looked_at(lambda: unfilled(4)[1:] * 2)
     assert found is not None and (found["op"], found["born"]) == ("aten::mul.Tensor", False)
 
@@ -210,3 +225,21 @@ def test_it_sees_the_backward_pass_and_draws_nothing() -> None:
     found = looked_at(lambda: (weight.sqrt() * 0).sum().backward())
     assert found is not None and found["born"] and "Backward" not in found["op"]
     assert torch.equal(state, torch.get_rng_state())
+
+
+def test_an_operator_of_a_dtensor_is_looked_at_by_its_local_part() -> None:
+    """FSDP2's parameters and gradients; the shapes that DTensor and torch.compile work with have no values."""
+    probe = NonfiniteProbe(False, lambda: Moment(1))
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        whole = distribute_tensor(torch.ones(2, 2), init_device_mesh("cpu", (1,)), [Shard(0)])
+        with FakeTensorMode() as mode:
+            shape = mode.from_tensor(torch.ones(2))
+        with probe:
+            _ = shape / 0, whole.sum()
+            assert probe.found is None
+            _ = whole / 0
+    finally:
+        dist.destroy_process_group()
+    assert probe.found is not None
+    assert (probe.found["op"], probe.found["born"]) == ("aten::div.Tensor", True)

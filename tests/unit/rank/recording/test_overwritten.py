@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from prismdbg.capsule.log.events import Note, RankLog
-from prismdbg.jobs.capture.rank_paths import changed_after_read, copies_as_read
+from prismdbg.jobs.capture.rank_paths import changed_after_read, copies_as_read, opened_and_gone
 from prismdbg.rank.recording import overwritten
 from prismdbg.rank.recording.overwritten import Overwritten, watch_torch_save
 from prismdbg.settings.overwritten_copies import FOLDER, prefix
@@ -162,6 +162,15 @@ def test_a_file_that_was_written_to_after_it_was_read_is_named(
     log.notes.append(Note("file", NOW_NS, {"path": str(file), "seen_ns": NOW_NS}))
     found = changed_after_read(log, {"cwd": str(file.parent), "argv": []}, NOW_NS)
     assert list(found) == [str(file)] * is_changed
+
+
+def test_a_file_of_another_rank_that_was_removed_is_named(file: Path) -> None:
+    """What the rank makes itself it makes again in a replay."""
+    own, gone = file.with_name("own"), file.with_name("theirs")
+    log = RankLog(0, 1, 0)
+    log.notes += [Note("file", NOW_NS, {"path": str(path), "seen_ns": NOW_NS}) for path in (file, own, gone, gone)]
+    log.notes.append(Note("made", NOW_NS, {"path": str(own), "moment": "0.1"}))
+    assert opened_and_gone(log, {"cwd": str(file.parent), "argv": []}) == [str(gone)]
 
 
 def test_what_another_rank_writes_meanwhile_is_no_copy(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

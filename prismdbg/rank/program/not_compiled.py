@@ -1,0 +1,23 @@
+"""Functions of ours that a compiled program calls, kept from TorchDynamo.
+
+In a call that torch.compile left to Python, dynamo looks at every Python frame that begins, also below C++. It would
+compile ours, slowly, and sometimes fail at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from torch._C._dynamo import eval_frame
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def not_compiled(function: Function) -> Function:
+    """The same function; dynamo passes over its frames and over those of all that it calls, and does not inline it.
+    torch._dynamo is not imported for it."""
+    skip = eval_frame._FrameAction.SKIP
+    eval_frame.set_code_exec_strategy(function.__code__, eval_frame._FrameExecStrategy(skip, skip))
+    function._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return function

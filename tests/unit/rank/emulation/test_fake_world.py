@@ -1,0 +1,29 @@
+"""A world with nobody else in it, whatever torch is told to check."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import torch.distributed as dist
+from prismdbg.rank.emulation import fake_world
+fake_world.install()
+dist.init_process_group("gloo", rank=1, world_size=4)
+dist.new_group([1, 2])
+dist.new_subgroups(2)
+print(dist.get_debug_level().name)
+"""
+
+
+@pytest.mark.parametrize("level", ["DETAIL", "OFF"])
+def test_no_group_waits_for_ranks_and_the_level_stays(level: str) -> None:
+    """At DETAIL torch compares what the ranks of a group call, over sockets of gloo."""
+    environment = {**os.environ, "TORCH_DISTRIBUTED_DEBUG": level}
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.returncode, ran.stdout.split()) == (0, [level]), ran.stderr
