@@ -14,10 +14,23 @@ from torch._C._dynamo import eval_frame
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+def _strategy() -> Any:
+    """That dynamo passes over a frame and those that it calls; None in a torch that has no such names: these are its
+    own, and a recording must not end for them."""
+    try:
+        skip = eval_frame._FrameAction.SKIP
+        return eval_frame._FrameExecStrategy(skip, skip)
+    except AttributeError:
+        return None
+
+
+_SKIPPED = _strategy()
+
+
 def not_compiled(function: Function) -> Function:
     """The same function; dynamo passes over its frames and over those of all that it calls, and does not inline it.
     torch._dynamo is not imported for it."""
-    skip = eval_frame._FrameAction.SKIP
-    eval_frame.set_code_exec_strategy(function.__code__, eval_frame._FrameExecStrategy(skip, skip))
+    if _SKIPPED is not None:
+        eval_frame.set_code_exec_strategy(function.__code__, _SKIPPED)
     function._torchdynamo_disable = True  # type: ignore[attr-defined]
     return function
