@@ -173,6 +173,20 @@ class TestStopped:
         assert stopped.certainty is Certainty.HINT
         assert "waited here only because the job ended" in stopped.lines[-1]
 
+    def test_a_call_that_failed_at_once_did_not_wait_for_the_end_of_the_job(self) -> None:
+        job = Job(2)
+        job.steps(5)
+        job.call(done=False)
+        for rank in (0, 1):
+            call = job.logs[rank].collectives[-1]
+            failed = replace(call, state=State.FAILED, time_completed_ns=call.time_created_ns + MILLISECOND_NS)
+            job.logs[rank].collectives[-1] = failed
+
+        stopped = only(diagnose(evidence(job, ended_after_ns=2 * MILLISECOND_NS)), Stopped)
+
+        assert stopped.certainty is Certainty.HINT and "failed in" in stopped.text
+        assert "the program may have caught its error" in stopped.lines[-1]
+
     def test_while_the_job_runs_a_short_wait_is_nothing(self) -> None:
         job = Job(4)
         job.steps(5)
