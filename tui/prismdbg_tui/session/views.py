@@ -49,6 +49,7 @@ class Phase(StrEnum):
     LOOKING = "read-only"
     STARTING = "starting"
     RUNNING = "running"
+    RUNS_ON = "still running"  # and nobody waits for it
     STOPPED = "stopped"
     FINISHED = "finished"
     LOST = "lost"
@@ -101,7 +102,7 @@ class State:
     @property
     def is_outside(self) -> bool:
         """The rank is outside of its collectives, and `frames` says where: it hangs there, or was captured there."""
-        is_captured = self.phase in (Phase.RUNNING, Phase.STOPPED) and self.reason != StopReason.PARKED
+        is_captured = self.phase in (Phase.RUNNING, Phase.RUNS_ON, Phase.STOPPED) and self.reason != StopReason.PARKED
         return not self.can_look and not self.doing and (self.phase is Phase.HUNG or is_captured)
 
     @property
