@@ -24,6 +24,7 @@ from played import (
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import OutputCut, OutputGrew
 from prismdbg_tui.session.views import Phase, State
+from prismdbg_tui.widgets.timeline import LABEL_WIDTH
 from shown import on_screen, told
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -537,5 +538,44 @@ def test_behind_the_end_of_the_program_no_stop_is_told_any_more(tmp_path: Path) 
         await pilot.press("n")
         await until(lambda: app.state.phase is Phase.FINISHED, pilot)
         assert app.panes.status.render_line(0).text.strip() == "the program ended with 1"
+
+    screen_of(part, tmp_path, rank)
+
+
+def green_rows(app: PrismApp) -> list[str]:
+    """The collectives above which the ruler is green."""
+    timeline, recording = app.panes.timeline, app.recording
+    assert timeline.range is not None and recording is not None
+    looks = [(segment.style, text) for segment in timeline.render_line(0) for text in segment.text][LABEL_WIDTH:]
+    cells = [style is not None and style.color is not None and style.color.name for style, _ in looks]
+    begins = [timeline.range.begin(row) for row in range(len(recording))]
+    return [
+        str(recording.columns.moment(row))
+        for row, begin in enumerate(begins)
+        if timeline.paint().good.lower() in cells[begin : timeline.range.end(row) + 1]
+    ]
+
+
+def test_the_ruler_is_green_only_where_the_replay_was_compared_and_is_identical(tmp_path: Path) -> None:
+    rank = PlayedRank(
+        [stopped("0.1", 2)],
+        [
+            {"event": "synthesized", "moment": "0.2", "collective": {"op": "allreduce_"}},
+            {"event": "diverged", "moment": "1.1", "story": {"kind": "payload", "moment": "1.1"}},
+            stopped("1.2", 3),
+        ],
+    )
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("o")  # equal widths
+        await until(lambda: app.panes.timeline.range is not None and not app.panes.timeline.range.axis.by_time, pilot)
+        assert green_rows(app) == [], "nothing ran yet"
+        await pilot.press("n")
+        await stands(app, pilot, "0.1")
+        assert green_rows(app) == ["0.1"]
+        await pilot.press("n")
+        await stands(app, pilot, "1.2")
+        assert green_rows(app) == ["0.1", "1.2"]
 
     screen_of(part, tmp_path, rank)
