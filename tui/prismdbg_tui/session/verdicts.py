@@ -41,7 +41,7 @@ class Verdicts:
         return replay if replay.bad or not record.text else Verdict(f"{replay.text[0]} {record.text}", record.bad)
 
     def compared(self, recording: Recording) -> range:
-        """The rows of which the replay says something: that they are identical, but for `diverged` and `synthesized`."""
+        """The rows that the replay compared: identical but for those in `diverged` and `synthesized`."""
         if self.here is None:
             return range(0)
         return range(self.replayed_from, min(self.reached, recording.beyond - 1) + 1)

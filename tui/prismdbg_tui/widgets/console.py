@@ -34,8 +34,8 @@ class Completion(Suggester):
 
 
 class Line(Input, can_focus=False):
-    """One line with history; tab takes the suggestion. Only `begin` and the mouse give it the keys: else one that is next
-    in line for the focus would take them from a pane that is hidden."""
+    """One line with history; tab takes the suggestion. Only `begin` and the mouse give it the keys: else it
+    would take them from a pane that is hidden."""
 
     def __init__(self) -> None:
         self.completion = Completion()
