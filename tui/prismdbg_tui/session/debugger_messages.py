@@ -226,6 +226,7 @@ class DebuggerMessages:
             reason=stop.reason,
             hit_here=stop.stops,
             why=why(stop),
+            before=session.visits.before,
             collective=stop.collective,
             tally=self._debugger.tally(),
             can_look=can_look,

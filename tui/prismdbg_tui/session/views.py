@@ -64,7 +64,7 @@ class State:
     """Where the rank is and everything that was asked of it there. `since`: monotonic seconds of the phase's begin.
 
     doing: what takes its time, `done` of `total` of it where that is known. hit_here: the stops that were hit here,
-    why: what these are. found: what the search that came here found.
+    why: what these are. found: what the search that came here found. before: where it stood before it came here.
     """
 
     phase: Phase = Phase.LOOKING
@@ -90,6 +90,7 @@ class State:
     hits: dict[int, int] = field(default_factory=dict)
     hit_here: tuple[int, ...] = ()
     why: str = ""
+    before: Moment | None = None
     watches: tuple[Watched, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     trace: TracePlace = field(default_factory=TracePlace)

@@ -86,8 +86,8 @@ class Blocks(Tree[_Path]):
         return label
 
     def fill(self, nodes: tuple[MemoryNode, ...], total_bytes: int = 0, *, anew: bool = False) -> None:
-        """`total_bytes`: what all of it is; 0 for a difference, whose parts are no shares of anything. anew: it is about
-        something else than before, and begins at the top."""
+        """`total_bytes`: what all of it is; 0 for a difference, whose parts are no shares of anything. anew: it is
+        about something else than before, and begins at the top."""
         self._filled = (nodes, total_bytes)
         known = {node.data: node.is_expanded for node in self.root.children}
         chosen = self.cursor_node.data if self.cursor_node is not None and not anew else None

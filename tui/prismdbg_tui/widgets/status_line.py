@@ -10,7 +10,7 @@ from rich.text import Text
 from textual.widgets import Static
 
 from prismdbg.diagnosis.verdict import without_folders
-from prismdbg.model.breakpoints import ON_THE_WAY
+from prismdbg.model.breakpoints import ON_THE_WAY, StopReason
 from prismdbg.model.frame import source_of
 from prismdbg.render.stop_text import reason_text
 from prismdbg.session.line import Verb
@@ -131,11 +131,14 @@ class StatusLine(Static):
         if state.phase is Phase.LOOKING:
             return "" if self._told else f"read-only view of the recording; {self._looking}"
         if state.story or state.found:
-            return without_folders(state.story or state.found)
+            return state.story or state.found
         if state.phase is Phase.HUNG:
             return state.reason
         if state.hit_here:
             return f"stopped at {state.why}"
+        if state.reason == StopReason.PAUSED:
+            back = f"; {self._keys['back'].split()[0]} goes back to {state.before}" if state.before is not None else ""
+            return f"paused at {state.moment}{back}"
         if state.reason in (*Verb, *ON_THE_WAY):
             return f"stopped at {state.moment}"
         text = reason_text(state.reason)
@@ -143,8 +146,8 @@ class StatusLine(Static):
 
 
 def _line(text: str) -> str:
-    """The first line of it; of a traceback the exception."""
-    first, *more = figures.clean(text).strip().split("\n")
+    """The first line of it; of a traceback the exception. Places are named without folders."""
+    first, *more = without_folders(figures.clean(text)).strip().split("\n")
     raised = [line for line in more if line.strip() and not line.startswith(" ")]
     return raised[0] if first.startswith("Traceback ") and raised else first
 
