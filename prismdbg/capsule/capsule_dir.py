@@ -240,4 +240,6 @@ def _capsules_in(folder: Path) -> str:
     except OSError:
         return ""
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"{folder} has {', '.join(map(one_line, names[:MOST_NAMED]))}{more}" if names else ""
+    return (
+        f"give one of the capsules in {folder}: {', '.join(map(one_line, names[:MOST_NAMED]))}{more}" if names else ""
+    )

@@ -47,8 +47,8 @@ class LaterFiles(NamedTuple):
 class _Search:
     """`known`: paths that are as they were, or are laid as they were. `cut`: folders not read to their end. `undated`:
     made since, with an older time of modification. `shared`: those of the folders in which every user may write, as in
-    /tmp: what lies deeper there is other programs', unless one of `own` is around it. `kernels`: where file systems of the kernel
-    lie, below a folder, too."""
+    /tmp: what lies deeper there is other programs', unless one of `own` is around it. `kernels`: where
+    the kernel's own file systems lie, below a folder, too."""
 
     since_ns: int
     known: set[str]

@@ -215,7 +215,7 @@ def test_in_place_of_a_capsule_that_is_not_there_those_beside_it_are_named(tmp_p
     (tmp_path / "other").mkdir()
     with pytest.raises(CapsuleError, match="no such file or directory") as missing:
         Capsule.open(tmp_path / "hang-rank1-??????")
-    assert missing.value.hint == f"{tmp_path} has hang-rank0-20.1, hang-rank2-20.1"
+    assert missing.value.hint == f"give one of the capsules in {tmp_path}: hang-rank0-20.1, hang-rank2-20.1"
     with pytest.raises(CapsuleError) as missing:
         Capsule.open(tmp_path / "other" / "hang")
     assert "give a capsule" in missing.value.hint

@@ -123,8 +123,11 @@ def test_a_watch_is_shown_at_each_stop(tmp_path: Path) -> None:
         await stands(app, pilot, "0.0")
         await pilot.press("w", *"loss", "enter")
         await until(lambda: app.state.watches, pilot)
+        await until(lambda: "loss" in app.panes.status.render_line(0).text, pilot)
+        assert "42" in app.panes.status.render_line(0).text
         await pilot.press("n")
         await stands(app, pilot, "0.1")
+        assert "loss" not in app.panes.status.render_line(0).text
         (watch,) = app.state.watches
         assert watch.text == "loss" and watch.value == {"kind": "scalar", "type": "int", "value": 42}
 

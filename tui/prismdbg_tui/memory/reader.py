@@ -32,7 +32,7 @@ NO_TRACE_RECORDED = (
 )
 NO_TRACE = (
     "No memory trace.\n\n"
-    "While the rank is stopped, type  memory  at the console: the rank is replayed from the start moment to here, and "
+    "While the rank is stopped, press  M  or type  memory : the rank is replayed from the start moment to here, and "
     "operators, allocations and frees are traced.  trace on  traces from here on.\n\n"
     "From the start of a job:  prismdbg record --memory ..."
 )

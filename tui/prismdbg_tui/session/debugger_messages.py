@@ -62,13 +62,15 @@ class DebuggerMessages:
         self._trace = trace
         self.state = state
         self._asked = ""
+        self._is_kept = False
         self._kept: tuple[str, ...] = ()  # expressions printed, shown again at each stop
 
     def begin(self) -> None:
         self._carry_out(lambda: self._answer(self._debugger.begin()))
 
-    def line(self, text: str) -> None:
-        """What goes wrong is said."""
+    def line(self, text: str, *, is_kept: bool = False) -> None:
+        """What goes wrong is said. is_kept: it was typed in an earlier session."""
+        self._is_kept = is_kept
         self._carry_out(lambda: self._do(text))
 
     def choose_frame(self, by: int) -> None:
@@ -169,7 +171,10 @@ class DebuggerMessages:
 
     def _watched(self, table: told.WatchTable) -> None:
         known = {watch.number: watch for watch in self.state.watches} | {w.number: w for w in table.watched}
-        self._show(watches=tuple(known.values()))
+        shown = {watch.number for watch in self.state.watches}
+        added = tuple(watch for watch in table.watched if watch.number not in shown)
+        found = {"found": answers.answer(told.WatchTable(watched=added))} if added and not self._is_kept else {}
+        self._show(watches=tuple(known.values()), **found)
 
     def _moved(self, by: int) -> None:
         self._debugger.choose_frame(by)

@@ -64,7 +64,8 @@ class State:
     """Where the rank is and everything that was asked of it there. `since`: monotonic seconds of the phase's begin.
 
     doing: what takes its time, `done` of `total` of it where that is known. hit_here: the stops that were hit here,
-    why: what these are. found: what the search that came here found. before: where it stood before it came here.
+    why: what these are. found: what the search that came here found, or the watch
+    that was added. before: where it stood before it came here.
     """
 
     phase: Phase = Phase.LOOKING
