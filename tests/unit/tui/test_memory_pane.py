@@ -573,6 +573,7 @@ def test_blocks_of_a_line_that_came_and_others_that_went_say_which_they_are(tmp_
         (92, "model.py:53 in forward < model.py:67 < model.py:84 < train.py:34 < train.py:67 < train.py:76"),
         (60, "model.py:53 in forward < … < train.py:67 < train.py:76"),
         (44, "model.py:53 < … < train.py:67 < train.py:76"),
+        (40, "model.py:53 … train.py:67 < train.py:76"),
         (30, "model.py:53 in forward < model…"),
     ],
 )

@@ -45,9 +45,9 @@ def called(stack: str, width: int) -> str:
     program's own ones are at its end."""
     first, *callers = stack.split(" < ")
     short = first.partition(" in ")[0]
-    fewer = [
-        " < ".join((begin, "…", *callers[skip:])) for begin in (first, short) for skip in range(1, len(callers) - 1)
-    ]
+    ends = [" < ".join(callers[skip:]) for skip in range(1, len(callers) - 1)]
+    fewer = [f"{begin} < … < {end}" for begin in (first, short) for end in ends]
+    fewer += [f"{short} … {end}" for end in ends]
     fits = next((text for text in (stack, *fewer) if len(text) <= width), "")
     return fits or cut(stack, width)
 
