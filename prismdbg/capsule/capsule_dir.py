@@ -11,6 +11,7 @@ import stat
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 
@@ -23,6 +24,10 @@ from prismdbg.capsule.rank_json import RankJson, read_rank, startable
 from prismdbg.capsule.transfer import Transfer
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.model.meanwhile import Tell, by_bytes, unheard, working
+from prismdbg.model.plain_text import one_line
+
+MOST_NAMED = 8  # of the capsules beside one that is not there
+MOST_LOOKED_AT = 1000
 
 
 class CapsuleWriter:
@@ -167,7 +172,8 @@ class Capsule:
         """`CapsuleError` where `path` is no capsule, is damaged, or needs a newer prismdbg."""
         if not path.is_dir():
             what = f"{path} is not a folder" if path.exists() else f"no such file or directory: {path}"
-            raise CapsuleError(what, hint="give a capsule: a folder, or a file written by `prismdbg pack`")
+            beside = "" if path.exists() else _capsules_in(path.parent)
+            raise CapsuleError(what, hint=beside or "give a capsule: a folder, or a file written by `prismdbg pack`")
         file = path / layout.MANIFEST
         if not file.is_symlink() and not file.exists():
             raise CapsuleError(
@@ -223,3 +229,17 @@ def _fault(path: Path) -> str:
         return "" if stat.S_ISREG(path.lstat().st_mode) else "is not a regular file"
     except OSError as error:
         return "is missing" if error.errno == errno.ENOENT else f"cannot be read: {error.strerror}"
+
+
+def _capsules_in(folder: Path) -> str:
+    """A hint that names capsules that are there, in place of one that is not."""
+    try:
+        names = sorted(
+            entry.name for entry in islice(folder.iterdir(), MOST_LOOKED_AT) if (entry / layout.MANIFEST).exists()
+        )
+    except OSError:
+        return ""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return (
+        f"give one of the capsules in {folder}: {', '.join(map(one_line, names[:MOST_NAMED]))}{more}" if names else ""
+    )

@@ -113,6 +113,7 @@ class Debugger:
         """Takes in what the rank tells while nothing is asked of it: also a stopped one may die."""
         try:
             self.driver.pause_if_asked()
+            self.driver.look_on()
             self.driver.take(self.driver.travel.client.next_event(timeout_s, "an event of the rank"))
         except WaitTimeout:
             return

@@ -23,9 +23,10 @@ from prismdbg.protocol.wire import InvalidMessage
 from prismdbg.session import notices
 from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.frames import frames_of
+from prismdbg.session.interrupted import Interrupted
 from prismdbg.session.notices import Notice, Stopped
 from prismdbg.session.recorded_hang import RecordedHang
-from prismdbg.session.session import Ask, Phase, Session
+from prismdbg.session.session import RUNS_ON_HINT, Ask, Phase, Session
 
 __all__ = ["Driver", "Interrupted", "Settings", "Tell", "Travel"]
 
@@ -62,10 +63,6 @@ class Settings:
     checkpoints: bool = True
 
 
-class Interrupted(PrismError):
-    """Somebody did not want to wait; the rank stands where it came to, or runs on."""
-
-
 @dataclass(slots=True)
 class Run:
     """What one run to a stop is about. silent: it goes over places that were told about already. checkpoints: some may
@@ -76,6 +73,7 @@ class Run:
     checkpoints: bool = True
     noted: list[Json] = field(default_factory=list)
     said_that_it_waits: bool = False
+    pauses: bool = False  # at its next collective, as was asked for
 
     def note(self, hits: Sequence[Json]) -> None:
         if len(self.noted) + len(hits) > MAX_NOTED:
@@ -101,6 +99,7 @@ class Driver:
         self._interrupts = 0
         self._put_back = 0  # how often the rank was put back for this command
         self._end: tuple[Moment, object] | None = None  # of the program, as it was told last
+        self._left: _Patience | None = None  # with the rank that is waited for, or that runs on without that
         self.checkpoints = CheckpointKeeper(
             travel,
             tell,
@@ -183,17 +182,15 @@ class Driver:
     def wait(self, run: Run | None = None) -> list[Json]:
         """Until the rank stands, has ended or is gone. Interrupted once, it is asked to stop; twice, it runs on."""
         run = run or Run()
-        watch = _Patience(self._settings.bound_s, self.session.moment)
-        paused = False
+        watch = self._left = _Patience(self._settings.bound_s, self.session.moment)
         while self.session.phase is Phase.RUNNING:
             if self._interrupts > 1 or (self._interrupts and self.session.astray is not None):
-                raise Interrupted(
-                    "the rank is still running", hint="type `continue` to wait for it, or `quit` to end it"
-                )
+                raise Interrupted("the rank is still running", hint=RUNS_ON_HINT)
             try:
-                if self._interrupts and not paused:
+                if self._interrupts and not run.pauses:
                     self.ask(self.session.pause(), PROGRESS_S * 5)
-                    paused = True
+                    run.pauses = True
+                    self._tell(self._progress(watch.began_at, self.session.moment, run))
                 event = self.travel.client.next_event(
                     min(LOOK_S, max(self._settings.bound_s, 0.01)), "the rank to stop"
                 )
@@ -206,6 +203,7 @@ class Driver:
                 watch.heard(self.take(event, run))
             if self.session.phase is Phase.RUNNING:
                 self._look(watch, run)
+        self._left = None
         self.checkpoints.stands()
         if self._interrupts and run.silent:
             raise Interrupted(f"cancelled at {self.session.moment}", hint="")
@@ -257,6 +255,11 @@ class Driver:
         if self._interrupts and self.session.phase is Phase.RUNNING:
             self._interrupts = 0
             self.ask(self.session.pause(), PROGRESS_S * 5)
+
+    def look_on(self) -> None:
+        """At a rank that runs on while nobody waits for it: that it hangs again is told all the same."""
+        if self._left is not None and self.session.phase is Phase.RUNNING:
+            self._look(self._left, Run(), waits=False)
 
     def listen(self) -> None:
         """From here on an interrupt is of what follows."""
@@ -318,8 +321,9 @@ class Driver:
         if stop.collective and (run is None or run.checkpoints):
             self.checkpoints.first(stop.moment, stop.side)
 
-    def _look(self, watch: _Patience, run: Run) -> None:
-        """Is the rank getting on? Whatever it tells meanwhile, only another collective says so."""
+    def _look(self, watch: _Patience, run: Run, *, waits: bool = True) -> None:
+        """Is the rank getting on? Whatever it tells meanwhile, only another collective says so. `waits`: else only that
+        it hangs again is told."""
         if not watch.due():
             return
         tally: Json | None = None
@@ -335,12 +339,14 @@ class Driver:
         if hang is not None and watch.silent_s > hang.bound_s:
             self._hangs(hang, reached, tally, silent=run.silent)
             return
+        if not waits:
+            return
         if not gets_on:
             raise self._waited(watch.moment, hang, answers=tally is not None)
         if hang is not None and not run.said_that_it_waits and not run.silent:
             run.said_that_it_waits = True
             self._tell(notices.AtRecordedHang(moment=reached, hang=hang))
-        self._tell(self._progress(watch.began_at, reached, run.target))
+        self._tell(self._progress(watch.began_at, reached, run))
 
     def _waited(self, last: Moment, hang: RecordedHang | None, *, answers: bool) -> WaitTimeout:
         seen = f"after {last}" if answers else f"after {last} or later (it does not answer: native code holds its GIL)"
@@ -374,12 +380,13 @@ class Driver:
         if not silent:
             self._tell(notice)
 
-    def _progress(self, began: Moment, reached: Moment, target: Moment | None) -> notices.Progress:
+    def _progress(self, began: Moment, reached: Moment, run: Run) -> notices.Progress:
         recorded = self.session.recorded
-        end = target or (recorded[-1] if recorded else reached)
+        end = run.target or (recorded[-1] if recorded else reached)
         total = sum(began < moment <= end for moment in recorded)
         done = sum(began < moment <= reached for moment in recorded)
-        return notices.Progress(text="running", moment=reached, done=done, total=total, passes=self._put_back)
+        text = "pausing at the next collective" if run.pauses else "running"
+        return notices.Progress(text=text, moment=reached, done=done, total=total, passes=self._put_back)
 
 
 class _Patience:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from prismdbg.debugger.driver import Driver
 from prismdbg.debugger.inspection import Inspection
 from prismdbg.debugger.routes import Past, Routes
-from prismdbg.errors import FacilityError, UsageError, quoted
+from prismdbg.errors import UsageError, quoted
 from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers
@@ -200,8 +200,6 @@ class Navigation:
     def _restart(self, number: int) -> Answer:
         if all(kept.number != number for kept in self._driver.travel.checkpoints):
             raise UsageError(f"no checkpoint number {number}", hint="type `checkpoints` to list them")
-        if self._session.phase is Phase.RUNNING:
-            raise FacilityError("the rank is running", hint="interrupt it first")
         self._driver.return_to(number)
         return self._inspection.arrived(beginning=number == 0)
 

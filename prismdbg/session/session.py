@@ -40,6 +40,7 @@ MAX_COUNT = 1_000_000
 AROUND_LINES = 5
 MAX_ERRORS, MAX_ERROR = 1000, 2000  # of conditions that cannot be evaluated
 HUNG_HINT = "type `where` to see where, `continue` to wait longer, or goto, reverse-next or restart to go back"
+RUNS_ON_HINT = "type `continue` to wait for it, `restart 0` to go back to the start moment, or `quit` to end it"
 GONE_HINT = "type restart, or any command that goes back, to start it again"
 
 

@@ -23,6 +23,11 @@ class Visits:
     def at(self) -> int:
         return self._at
 
+    @property
+    def before(self) -> Moment | None:
+        """Where `back` leads; None where it leads nowhere."""
+        return self._moments[self._at - 1] if self._at > 0 else None
+
     def arrive(self, moment: Moment) -> None:
         if self._moments and self._moments[self._at] == moment:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,9 +17,14 @@ LONGEST_WAIT_S = 5.0  # of a thread of the job, for a server
 _LOCAL = frozenset(
     ["ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "ramfs", "overlay", "f2fs", "zfs", "bcachefs"]
 )  # no server is asked
+_KERNELS = frozenset(
+    ["proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "selinuxfs", "bpf",
+     "configfs", "pstore", "efivarfs", "mqueue", "binfmt_misc", "fusectl", "hugetlbfs", "nsfs"]
+)  # fmt: skip
+MOUNTS = Path("/proc/self/mountinfo")
 
 
-def is_local(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
+def is_local(folder: Path, mounts: Path = MOUNTS) -> bool:
     """Without asking the file system itself: it may be what does not answer."""
     return type_of(folder, mounts) in _LOCAL
 
@@ -29,19 +34,30 @@ def is_memory(folder: Path) -> bool:
     return type_of(folder) in ("tmpfs", "ramfs")
 
 
-def type_of(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
+def type_of(folder: Path, mounts: Path = MOUNTS) -> str:
     """Of the file system in which a folder is, as the kernel names it; empty where that is not known."""
     folder, found = folder.absolute(), ("", "")
+    for point, kind in _mounted(mounts):
+        if len(point) >= len(found[0]) and folder.is_relative_to(point):  # the last one lies on top
+            found = point, kind
+    return found[1]
+
+
+def kernels(mounts: Path = MOUNTS) -> frozenset[str]:
+    """Where file systems lie whose files the kernel makes up, as in /proc; another one may be mounted anywhere."""
+    return frozenset(point for point, kind in _mounted(mounts) if kind in _KERNELS)
+
+
+def _mounted(mounts: Path) -> Iterator[tuple[str, str]]:
+    """Each mount point and the type that lies there; nothing where that is not known."""
     try:
         lines = mounts.read_text("utf-8", "surrogateescape").rstrip("\n").split("\n")
     except OSError:
-        return ""
+        return
     for line in lines:
         fields = line.split(" ")
         point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4])
-        if len(point) >= len(found[0]) and folder.is_relative_to(point):  # the last one lies on top
-            found = point, fields[fields.index("-", 6) + 1]
-    return found[1]
+        yield point, fields[fields.index("-", 6) + 1]
 
 
 def bounded(action: Callable[[], T], bound_s: float = LONGEST_WAIT_S) -> T:

@@ -21,7 +21,7 @@ from prismdbg.render.console import plain
 from prismdbg.session import answers, notices
 from prismdbg.session.divergence_text import render_divergence
 from prismdbg.session.line import Verb, parse_line
-from prismdbg.session.session import Phase
+from prismdbg.session.session import RUNS_ON_HINT, Phase
 from prismdbg.session.watches import Watched
 
 PROMPT = "(prismdbg) "
@@ -189,7 +189,7 @@ class Repl:
             return
         if stop is None:
             if answer.phase is Phase.RUNNING:
-                self.show("the rank is still running; type `continue` to wait for it, or `quit` to end it")
+                self.show(f"the rank is still running; {RUNS_ON_HINT}")
             return
         source: list[str] = []
         if stop.collective or stop.reason == StopReason.EXCEPTION:

@@ -18,6 +18,7 @@ from prismdbg.capsule.limits import MAX_COMPONENTS
 from prismdbg.capsule.rank_path import problem, unfit
 from prismdbg.jobs.birth_time import birth_ns
 from prismdbg.session.causes import Unhidden
+from prismdbg.settings import file_system
 
 MOST_UNDATED = 100  # of which a few are named
 MOST_ENTRIES = 50_000  # of all folders together: a place to work in may hold a whole data set
@@ -46,13 +47,15 @@ class LaterFiles(NamedTuple):
 class _Search:
     """`known`: paths that are as they were, or are laid as they were. `cut`: folders not read to their end. `undated`:
     made since, with an older time of modification. `shared`: those of the folders in which every user may write, as in
-    /tmp: what lies deeper there is other programs', unless one of `own` is around it."""
+    /tmp: what lies deeper there is other programs', unless one of `own` is around it. `kernels`: where
+    the kernel's own file systems lie, below a folder, too."""
 
     since_ns: int
     known: set[str]
     shared: frozenset[str]
     own: frozenset[str]
     left_out: tuple[str, ...]
+    kernels: frozenset[str]
     left: int
     found: list[str] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
@@ -62,6 +65,8 @@ class _Search:
     def folder(self, path: str) -> bool:
         """Whether everything in it is later, and there is something; then it stands for what is in it."""
         if path in self.seen or path in self.left_out or path.count("/") > MAX_COMPONENTS or _is_kernels(path):
+            return False
+        if path in self.kernels:
             return False
         self.seen.add(path)
         first, all_later, is_empty = len(self.found), True, True
@@ -125,6 +130,7 @@ def later_files(
     known: Collection[str],
     left_out: Iterable[str] = (),
     most: int = MOST_ENTRIES,
+    mounts: Path = file_system.MOUNTS,
 ) -> LaterFiles:
     """Below `folders`; a folder stands for all that is in it where nothing in it is older. `known`: files that are laid
     as they were, and folders that were there. `left_out`: folders that are not looked into."""
@@ -136,6 +142,7 @@ def later_files(
         shared=shared,
         own=frozenset(named) - shared,
         left_out=tuple(left_out),
+        kernels=file_system.kernels(mounts),
         left=most,
     )
     for folder in sorted(named, key=lambda folder: (folder in shared, folder)):  # others' files come last

@@ -206,3 +206,16 @@ def test_a_manifest_that_could_not_be_read_again_is_not_written(tmp_path: Path) 
 def test_given_files_of_the_manifest_do_not_count(tmp_path: Path) -> None:
     made = make_capsule(tmp_path / "capsule", replace(MANIFEST, files={"prismdbg/x": FileEntry(1, "0" * 64)}))
     assert "prismdbg/x" not in made.manifest.files
+
+
+def test_in_place_of_a_capsule_that_is_not_there_those_beside_it_are_named(tmp_path: Path) -> None:
+    """A pattern that the shell did not expand, for example."""
+    make_capsule(tmp_path / "hang-rank0-20.1")
+    make_capsule(tmp_path / "hang-rank2-20.1")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(CapsuleError, match="no such file or directory") as missing:
+        Capsule.open(tmp_path / "hang-rank1-??????")
+    assert missing.value.hint == f"give one of the capsules in {tmp_path}: hang-rank0-20.1, hang-rank2-20.1"
+    with pytest.raises(CapsuleError) as missing:
+        Capsule.open(tmp_path / "other" / "hang")
+    assert "give a capsule" in missing.value.hint

@@ -169,3 +169,32 @@ def test_a_value_is_copied(tmp_path: Path) -> None:
         assert copied[1] == "2.2"
 
     screen_of_app(looking(tmp_path / "one" / "capsule"), part)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 45)])
+def test_a_restored_console_leaves_keys_keys(tmp_path: Path, size: tuple[int, int]) -> None:
+    """No line has the focus before somebody goes into it: `q` would be typed into it."""
+    path = tmp_path / "capsule"
+
+    async def leave(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("colon", *"print 1", "enter", "escape", "1", "8")
+        await pilot.press("q")
+
+    async def again(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        assert app.layout.pane == "console" and app.panes.console.line.value == ""
+        await pilot.press("c")
+        await until(lambda: "› continue" in "\n".join(app.panes.console.log_pane.lines_said), pilot)
+        assert app.panes.console.line.value == ""
+        app.panes.console.log_pane.display = False  # what has the keys goes, and something else gets them
+        await until(lambda: app.focused is not app.panes.console.log_pane, pilot)
+        assert app.focused is not app.panes.console.line
+        await pilot.press("1", "8")
+        await pilot.click("#line")
+        await pilot.press("c", "c")
+        assert app.panes.console.line.value == "cc", "it was gone into"
+
+    screen_of_app(debugging(tmp_path, path), leave, size)
+    assert Sidecar(beside(path)).read().panes[-1] == "console"
+    screen_of_app(debugging(tmp_path / "two", path), again, size)

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from played import PlayedRank, screen_of, screen_of_app, small_capsule, stopped, until
+from prismdbg_tui.drawing import figures
 from prismdbg_tui.memory.bars_drawing import bar_at, draw_bars
+from prismdbg_tui.memory.choices import MemoryChoices, MemoryPlace
 from prismdbg_tui.memory.curve_drawing import CurveInk, cell_of, draw_curve, point_of
 from prismdbg_tui.memory.reader import MemoryReader, MemoryRequest
 from prismdbg_tui.memory.squares import squares
@@ -546,3 +548,66 @@ def test_of_several_devices_the_pane_names_the_one_it_shows(tmp_path: Path) -> N
         assert "on cuda:0 at the end" in note and "2.0 MiB reserved" in note
 
     screen_of(part, tmp_path, PlayedRank())
+
+
+def test_blocks_of_a_line_that_came_and_others_that_went_say_which_they_are(tmp_path: Path) -> None:
+    made = TraceBuilder(tmp_path / "trace")
+    line = (Frame("/job/train.py", 61, "main"),)
+    made.now = Moment(0, 1, 1)
+    old = made.allocate(300, "aten::mm", frames=line)
+    made.now = Moment(1, 1, 1)
+    made.free(old)
+    made.allocate(400, "aten::mm", frames=line)
+    made.now = Moment(2, 1)
+    made.allocate(1, "aten::mm", frames=line)
+    view = looked(made.write(), Moment(2, 1), since=Moment(0, 2))
+    assert [(node.label, node.size_bytes) for node in view.nodes][:2] == [
+        ("allocated: train.py:61 in main", view.nodes[0].size_bytes),
+        ("freed: train.py:61 in main", -300),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (92, "model.py:53 in forward < model.py:67 < model.py:84 < train.py:34 < train.py:67 < train.py:76"),
+        (60, "model.py:53 in forward < … < train.py:67 < train.py:76"),
+        (44, "model.py:53 < … < train.py:67 < train.py:76"),
+        (40, "model.py:53 … train.py:67 < train.py:76"),
+        (30, "model.py:53 in forward < model…"),
+    ],
+)
+def test_of_a_stack_the_ends_are_shown(width: int, shown: str) -> None:
+    stack = "model.py:53 in forward < model.py:67 < model.py:84 < train.py:34 < train.py:67 < train.py:76"
+    text = figures.called(stack, width)
+    assert text == shown if width > 30 else len(text) == 30 and text.startswith("model.py:53")
+
+
+def test_a_name_that_is_cut_is_whole_below_the_tree_and_another_list_begins_at_its_top(tmp_path: Path) -> None:
+    long = "model.py:53 in forward < model.py:67 < model.py:84 < train.py:34 < train.py:67 < train.py:76"
+    nodes = tuple(MemoryNode(label=f"{long} {n}", size_bytes=1000 - n, blocks=1) for n in range(60))
+    view = MemoryView(at=Moment(1, 1), curve=curve(), program_bytes=10_000, nodes=nodes)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        memory = app.panes.memory
+        await pilot.press("2")
+        await until(lambda: "trace on" in memory.shown.note, pilot)
+        memory.show(view)
+        await until(lambda: memory.whole_name.display and f"{long} 0" in str(memory.whole_name.render()), pilot)
+        await pilot.press(*["down"] * 20)
+        await until(lambda: memory.blocks.cursor_line == 20 and memory.blocks.scroll_y > 0, pilot)
+        memory.show(replace(view, program_bytes=20_000))
+        await until(lambda: memory.blocks.cursor_line == 20, pilot)
+        memory.show(replace(view, since=Moment(0, 1), nodes=nodes[::-1]))
+        await until(lambda: memory.blocks.cursor_line == 0 and memory.blocks.scroll_y == 0, pilot)
+        memory.show(replace(view, nodes=(MemoryNode(label="head", size_bytes=1, blocks=1),), by=GroupBy.MODULE))
+        await until(lambda: not memory.whole_name.display, pilot)
+
+    screen_of(part, tmp_path, PlayedRank(), size=(80, 24))
+
+
+def test_the_notice_names_the_moments_in_the_order_of_the_pane() -> None:
+    choices = MemoryChoices(lambda: None)
+    choices.mark(MemoryPlace(Moment(2, 3), None))
+    choices.mark(MemoryPlace(Moment(1, 1), None))
+    assert choices.in_words("x") == "memory: difference between 1.1 and 2.3"

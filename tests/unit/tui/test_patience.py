@@ -49,7 +49,8 @@ def test_a_rank_that_does_not_come_to_a_collective_is_told_and_waited_for_no_lon
         progress.stands = False
         await pilot.press("n")
         await until(lambda: f"waited {BOUND_S} s for the rank's next collective after 0.0" in said(app), pilot)
-        assert "give a longer --timeout" in said(app) and app.state.phase is Phase.RUNNING
+        assert "give a longer --timeout" in said(app)
+        await until(lambda: app.state.phase is Phase.RUNS_ON, pilot)
         rank.tell(stopped("0.1", 2))
         await until(lambda: app.state.phase is Phase.STOPPED and str(app.state.moment) == "0.1", pilot)
         await pilot.press("n")

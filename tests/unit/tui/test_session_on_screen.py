@@ -24,6 +24,7 @@ from played import (
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import OutputCut, OutputGrew
 from prismdbg_tui.session.views import Phase, State
+from prismdbg_tui.widgets.timeline import LABEL_WIDTH
 from shown import on_screen, told
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -122,8 +123,11 @@ def test_a_watch_is_shown_at_each_stop(tmp_path: Path) -> None:
         await stands(app, pilot, "0.0")
         await pilot.press("w", *"loss", "enter")
         await until(lambda: app.state.watches, pilot)
+        await until(lambda: "loss" in app.panes.status.render_line(0).text, pilot)
+        assert "42" in app.panes.status.render_line(0).text
         await pilot.press("n")
         await stands(app, pilot, "0.1")
+        assert "loss" not in app.panes.status.render_line(0).text
         (watch,) = app.state.watches
         assert watch.text == "loss" and watch.value == {"kind": "scalar", "type": "int", "value": 42}
 
@@ -444,3 +448,137 @@ def test_where_the_ranks_of_a_hang_stand_and_who_never_came(tmp_path: Path) -> N
         await until(lambda: "never joined, last at 1.2 train.py:9 in main" in str(app.panes.peers.body.render()), pilot)
 
     screen_of_app(PrismApp(capsule, "capsule"), part)
+
+
+@pytest.mark.parametrize("key", ["escape", "ctrl+c"])
+def test_a_call_that_does_not_end_is_given_up_and_the_rank_is_said_to_run_on(key: str, tmp_path: Path) -> None:
+    """Of a rank that was captured in it: no collective will come at which it could stop. A second key says something,
+    and `R` goes back."""
+    load = Frame("/job/data.py", 27, "load")
+    rank = PlayedRank([])
+    parked = {"moment": "0.1", "stopped": "parked", "number": 1, "tally": {}}
+    runs = {"moment": "0.1", "stopped": None, "number": 1, "tally": {}}
+    rank.answers["progress"] = lambda _: runs if asked(rank, "resume") and not travel.returned else parked
+    capsule = small_capsule(tmp_path)
+    travel = PlayedTravel(capsule, rank)
+    live = live_over(capsule, rank, travel, standing=OutsideCollective(rank=1, frames=(load,)))
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.frames == (load,), pilot)
+        await pilot.press("c")
+        await until(lambda: "esc cancels it" in on_screen(app), pilot)
+        await pilot.press(key)
+        await until(lambda: "still running" in on_screen(app), pilot)
+        status = app.panes.status.render_line(0).text.strip()
+        assert status == "runs on in a call at data.py:27 in load · c waits, R restarts it, q quits"
+        assert not [note for note in told(app) if "next collective" in note]
+        await pilot.press(key)
+        await until(lambda: any("the rank stops at its next collective" in note for note in told(app)), pilot)
+        await pilot.press("R")
+        await until(lambda: travel.returned == [0] and app.state.phase is Phase.STOPPED, pilot)
+
+    screen_of_app(PrismApp(capsule, "capsule", live=live), part, (80, 24))
+
+
+def test_a_rank_that_nobody_waits_for_is_still_said_to_hang_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prismdbg.debugger.driver.PROGRESS_S", 0.05)
+    now = Frame("/job/data.py", 27, "load")
+    rank = PlayedRank([{"event": "all_compared", "moment": "0.2", "tally": TALLY}])
+    covered = {"moment": "0.2", "stopped": None, "number": 1, "tally": {**TALLY, "missing": 0}}
+    starts = {"moment": "0.1", "stopped": "parked", "number": 1, "collective": {}, "tally": TALLY}
+    rank.answers["progress"] = lambda _: covered if asked(rank, "resume") else starts
+    frames = [{"filename": now.filename, "line": now.line, "name": now.name}]
+    rank.answers["stacks"] = lambda _: {"threads": [{"name": "MainThread", "frames": frames}]}
+    capsule = small_capsule(tmp_path)
+    standing, hang = OutsideCollective(rank=1, frames=(now,)), RecordedHang(rank=1, bound_s=1.5, frames=(now,))
+    live = live_over(capsule, rank, standing=standing, hang=hang)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.frames == (now,), pilot)
+        await pilot.press("c")
+        await until(lambda: app.state.phase is Phase.RUNNING, pilot)
+        await pilot.press("escape")
+        await until(lambda: app.state.phase is Phase.RUNS_ON, pilot)
+        await until(lambda: app.state.phase is Phase.HUNG, pilot)
+        assert "hangs again, as recorded" in app.panes.status.render_line(0).text
+
+    screen_of_app(PrismApp(capsule, "capsule", live=live), part)
+
+
+def test_a_rank_that_is_to_pause_is_said_to_pause(tmp_path: Path) -> None:
+    """It does not do so before its next collective, however long that takes."""
+    rank = PlayedRank([])
+    rank.answers["progress"] = lambda _: {
+        "moment": "0.0", "stopped": None if asked(rank, "resume") else "start", "number": 1, "tally": {}
+    }  # fmt: skip
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("c")
+        await until(lambda: asked(rank, "resume"), pilot)
+        await pilot.press("escape")
+        await until(lambda: "pausing at the next collective" in app.panes.status.render_line(0).text, pilot)
+        await pilot.press("escape")
+        await until(lambda: app.state.phase is Phase.RUNS_ON, pilot)
+        assert "the rank still runs, after 0.0 · c waits for it, R restarts it, q quits" in on_screen(app)
+
+    screen_of(part, tmp_path, rank)
+
+
+def test_behind_the_end_of_the_program_no_stop_is_told_any_more(tmp_path: Path) -> None:
+    rank = PlayedRank(
+        [{**stopped("0.2", 2, "stop"), "stops": [1]}],
+        [{"event": "finished", "moment": "0.2", "code": 1, "tally": TALLY}],
+    )
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        app.type_line("break exception")
+        await pilot.press("c")
+        await until(lambda: "stopped at breakpoint 1: exception" in app.panes.status.render_line(0).text, pilot)
+        await pilot.press("n")
+        await until(lambda: app.state.phase is Phase.FINISHED, pilot)
+        assert app.panes.status.render_line(0).text.strip() == "the program ended with 1"
+
+    screen_of(part, tmp_path, rank)
+
+
+def green_rows(app: PrismApp) -> list[str]:
+    """The collectives above which the ruler is green."""
+    timeline, recording = app.panes.timeline, app.recording
+    assert timeline.range is not None and recording is not None
+    looks = [(segment.style, text) for segment in timeline.render_line(0) for text in segment.text][LABEL_WIDTH:]
+    cells = [style is not None and style.color is not None and style.color.name for style, _ in looks]
+    begins = [timeline.range.begin(row) for row in range(len(recording))]
+    return [
+        str(recording.columns.moment(row))
+        for row, begin in enumerate(begins)
+        if timeline.paint().good.lower() in cells[begin : timeline.range.end(row) + 1]
+    ]
+
+
+def test_the_ruler_is_green_only_where_the_replay_was_compared_and_is_identical(tmp_path: Path) -> None:
+    rank = PlayedRank(
+        [stopped("0.1", 2)],
+        [
+            {"event": "synthesized", "moment": "0.2", "collective": {"op": "allreduce_"}},
+            {"event": "diverged", "moment": "1.1", "story": {"kind": "payload", "moment": "1.1"}},
+            stopped("1.2", 3),
+        ],
+    )
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("o")  # equal widths
+        await until(lambda: app.panes.timeline.range is not None and not app.panes.timeline.range.axis.by_time, pilot)
+        assert green_rows(app) == [], "nothing ran yet"
+        await pilot.press("n")
+        await stands(app, pilot, "0.1")
+        assert green_rows(app) == ["0.1"]
+        await pilot.press("n")
+        await stands(app, pilot, "1.2")
+        assert green_rows(app) == ["0.1", "1.2"]
+
+    screen_of(part, tmp_path, rank)

@@ -48,7 +48,7 @@ def test_what_runs_how_long_and_how_to_end_it(tmp_path: Path, size: tuple[int, i
         await pilot.press("c")
         await until(lambda: "0 s  continue" in status(app) and "esc cancels it" in status(app), pilot)
         await pilot.press("escape")
-        await until(lambda: status(app) == "paused", pilot)
+        await until(lambda: status(app) == "paused at 0.2; ( goes back to 0.0"[: size[0] - 1], pilot)
 
     screen_of(part, tmp_path, rank, size=size)
 
@@ -264,3 +264,35 @@ def test_of_a_long_name_the_header_keeps_where_the_rank_is(tmp_path: Path) -> No
         assert header().startswith(" ◣ ") and "prismdbg" not in header()
 
     screen_of_app(PrismApp(emulated, "a-capsule-of-rank-2"), part)
+
+
+@pytest.mark.parametrize("key", ["escape", "ctrl+c"])
+def test_a_search_that_is_cancelled_says_where_the_rank_stands_and_what_goes_back(tmp_path: Path, key: str) -> None:
+    """A search leaves the rank wherever it was on its way."""
+    rank = PlayedRank([stopped("2.1", 2)], [])
+    rank.answers["pause"] = lambda _: rank.tell(stopped("0.1", 3, "paused")) or {}
+    rank.answers["trace"] = rank.answers["microscope"] = lambda _: {"on": True, "can": True}
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("n")
+        await until(lambda: str(app.state.moment) == "2.1", pilot)
+        await pilot.press("C")
+        await until(lambda: app.state.phase is Phase.RUNNING, pilot)
+        await pilot.press(key)
+        await until(lambda: status(app) == "paused at 0.1; ( goes back to 2.1", pilot)
+        assert app.keys_shown["back"] == "("
+
+    screen_of(part, tmp_path, rank, size=(80, 24))
+
+
+def test_the_place_is_named_without_its_folders(tmp_path: Path) -> None:
+    where = "/home/somebody/projects/a-long-name/examples/incidents/hang/train.py:60 in wait_for"
+    text = f"rank 2 was captured outside a collective, at {where}"
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        app.post_message(StateChanged(replace(app.state, reason=text)))
+        await until(lambda: "captured outside a collective, at train.py:60 in wait_for" in status(app), pilot)
+
+    screen_of(part, tmp_path, PlayedRank(), size=(80, 24))

@@ -40,6 +40,18 @@ def bar(fraction: float) -> str:
     return _BARS[max(0, min(7, int(fraction * 8)))]
 
 
+def called(stack: str, width: int) -> str:
+    """A stack whose frames are `innermost < ... < outermost`, without frames in its middle where there is no room: the
+    program's own ones are at its end."""
+    first, *callers = stack.split(" < ")
+    short = first.partition(" in ")[0]
+    ends = [" < ".join(callers[skip:]) for skip in range(1, len(callers) - 1)]
+    fewer = [f"{begin} < … < {end}" for begin in (first, short) for end in ends]
+    fewer += [f"{short} … {end}" for end in ends]
+    fits = next((text for text in (stack, *fewer) if len(text) <= width), "")
+    return fits or cut(stack, width)
+
+
 def clean(text: str) -> str:
     """What came from a capsule or a rank may not steer the terminal."""
     return "".join(c if c.isprintable() or c == "\n" else " " if c == "\t" else "\ufffd" for c in text)

@@ -59,8 +59,8 @@ class MemoryChoices:
     def in_words(self, key: str) -> str:
         """What `mark`, which is on `key`, led to."""
         if self.compared is not None:
-            since, here = self.compared
-            return f"memory: difference between {since} and {here.at}"
+            first, last = sorted((self.compared[0], self.compared[1].at))
+            return f"memory: difference between {first} and {last}"
         if self.marked is not None:
             return f"memory: {self.marked} is marked; {key} at another collective compares with it"
         return "memory: all live memory at the cursor"

@@ -32,7 +32,7 @@ NO_TRACE_RECORDED = (
 )
 NO_TRACE = (
     "No memory trace.\n\n"
-    "While the rank is stopped, type  memory  at the console: the rank is replayed from the start moment to here, and "
+    "While the rank is stopped, press  M  or type  memory : the rank is replayed from the start moment to here, and "
     "operators, allocations and frees are traced.  trace on  traces from here on.\n\n"
     "From the start of a job:  prismdbg record --memory ..."
 )
@@ -104,8 +104,7 @@ class MemoryReader:
             first, last = sorted((request.since, request.at))
             here = request.look or _behind(trace.end)
             found = diff(trace, *sorted((request.since, here)))
-            made, gone = _nodes(found.made, request.by), map(_negative, _nodes(found.gone, request.by))
-            nodes = _largest((*made, *gone))
+            nodes = _largest(_changed(_nodes(found.made, request.by), _nodes(found.gone, request.by)))
             return replace(view, since=first, at=last, growth_bytes=found.growth_bytes, nodes=nodes)
         live = live_at(trace, request.look)
         return replace(
@@ -148,6 +147,16 @@ def _heads(folder: Path) -> tuple[bytes, ...]:
 
 def _largest(nodes: Sequence[MemoryNode]) -> tuple[MemoryNode, ...]:
     return tuple(largest_first(nodes)[:MOST_NODES])
+
+
+def _changed(made: Sequence[MemoryNode], gone: Sequence[MemoryNode]) -> list[MemoryNode]:
+    """What of the same name was allocated and freed says which of both it is."""
+    both = {node.label for node in made} & {node.label for node in gone}
+    named = [
+        [replace(node, label=f"{word}: {node.label}") if node.label in both else node for node in nodes]
+        for word, nodes in (("allocated", made), ("freed", gone))
+    ]
+    return [*named[0], *map(_negative, named[1])]
 
 
 def _negative(node: MemoryNode) -> MemoryNode:

@@ -311,6 +311,8 @@ class PrismApp(PicturedApp[int]):
         elif line is self.panes.console.line:
             line.value = ""
             self.layout.end_command()
+        elif self.focused is self.panes.collectives and self._runs_on:
+            self._stop_soon()
         elif self._above and self.focused is self.panes.collectives:
             self.leave()
         else:
@@ -320,6 +322,8 @@ class PrismApp(PicturedApp[int]):
         """Ctrl+C, as in every debugger; where nothing runs it copies what is selected, or says how to quit."""
         if self._busy:
             self.interrupt()
+        elif self._runs_on:
+            self._stop_soon()
         elif isinstance(self.focused, Input) and self.focused.selected_text:
             self.focused.action_copy()
         elif self.screen.get_selected_text():
@@ -330,6 +334,16 @@ class PrismApp(PicturedApp[int]):
     @property
     def _busy(self) -> bool:
         return self.live is not None and self.state.phase in BUSY
+
+    @property
+    def _runs_on(self) -> bool:
+        return self.live is not None and self.state.phase is Phase.RUNS_ON
+
+    def _stop_soon(self) -> None:
+        """A rank that nobody waits for cannot be stopped inside of a call."""
+        self.interrupt()
+        keys = self.keys_shown
+        self.refuse(f"the rank stops at its next collective; {keys['restart']} goes back, {keys['leave']} quits")
 
     def interrupt(self) -> None:
         """Cancel what takes long, and drop what was typed ahead."""

@@ -14,6 +14,7 @@ from textual.message import Message
 
 from prismdbg.errors import Defect, PrismError, RankLost, UsageError
 from prismdbg.model.breakpoints import StopReason
+from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.render.stop_text import hang_headline, standing_text, why
 from prismdbg.session import answers as told
@@ -21,6 +22,7 @@ from prismdbg.session import notices
 from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.divergence_text import headline, render_divergence
 from prismdbg.session.frames import own_frame
+from prismdbg.session.interrupted import Interrupted
 from prismdbg.session.line import Line, Verb, parse_line
 from prismdbg.session.session import Phase as SessionPhase
 from prismdbg.session.trace_place import TracePlace
@@ -60,13 +62,15 @@ class DebuggerMessages:
         self._trace = trace
         self.state = state
         self._asked = ""
+        self._is_kept = False
         self._kept: tuple[str, ...] = ()  # expressions printed, shown again at each stop
 
     def begin(self) -> None:
         self._carry_out(lambda: self._answer(self._debugger.begin()))
 
-    def line(self, text: str) -> None:
-        """What goes wrong is said."""
+    def line(self, text: str, *, is_kept: bool = False) -> None:
+        """What goes wrong is said. is_kept: it was typed in an earlier session."""
+        self._is_kept = is_kept
         self._carry_out(lambda: self._do(text))
 
     def choose_frame(self, by: int) -> None:
@@ -122,6 +126,8 @@ class DebuggerMessages:
     def _carry_out(self, action: Callable[[], None]) -> None:
         try:
             action()
+        except Interrupted as given_up:  # as was asked for
+            self._say(_with_hint(given_up), "event")
         except PrismError as error:
             self._wrong(error)
         except Exception as error:  # the rank is as well as before: it is not lost with a defect of ours
@@ -130,7 +136,7 @@ class DebuggerMessages:
             self.noticed()
 
     def _wrong(self, error: PrismError) -> None:
-        self._say(f"{error}\n  try: {error.hint}" if error.hint else str(error), "error")
+        self._say(_with_hint(error), "error")
 
     def _do(self, text: str) -> None:
         line = parse_line(text)
@@ -165,7 +171,10 @@ class DebuggerMessages:
 
     def _watched(self, table: told.WatchTable) -> None:
         known = {watch.number: watch for watch in self.state.watches} | {w.number: w for w in table.watched}
-        self._show(watches=tuple(known.values()))
+        shown = {watch.number for watch in self.state.watches}
+        added = tuple(watch for watch in table.watched if watch.number not in shown)
+        found = {"found": answers.answer(told.WatchTable(watched=added))} if added and not self._is_kept else {}
+        self._show(watches=tuple(known.values()), **found)
 
     def _moved(self, by: int) -> None:
         self._debugger.choose_frame(by)
@@ -177,20 +186,26 @@ class DebuggerMessages:
             self._show(phase=phase, lost_because=session.lost_because, can_look=False, **self._of_session())
             self._say(f"the rank is lost: {session.lost_because}", "error")
         elif (standing := session.astray) is not None:
-            frames = standing.frames
-            shown = {"frames": frames, "frame": own_frame(frames), "doing": "", "can_look": False}
-            self._say(standing_text(standing))
-            self._show(phase=phase, moment=session.moment, reason=standing.text, **shown, **self._of_session())
+            if self.state.reason != standing.text:  # else that was said already
+                self._say(standing_text(standing))
+            self._shows_elsewhere(phase, standing.text, standing.frames)
         elif phase is Phase.STOPPED:
             self._look(answer)
         elif session.hung is not None and phase is Phase.HUNG:
-            frames, _ = session.other_frames
-            shown = {"frames": frames, "frame": own_frame(frames) if frames else 0, "doing": "", "can_look": False}
-            reason = hang_headline(session.hung)
-            self._show(phase=phase, moment=session.moment, reason=reason, **shown, **self._of_session())
+            self._shows_elsewhere(phase, hang_headline(session.hung), session.other_frames[0])
+        elif phase is Phase.RUNS_ON:
+            hang = session.hangs_by(None)
+            self._shows_elsewhere(phase, "", hang.frames if hang is not None else ())
         else:
-            reason = f"ended with {session.finished.code}" if session.finished is not None else ""
-            self._show(phase=phase, moment=session.moment, reason=reason, can_look=False, **self._of_session())
+            reason = f"the program ended with {session.finished.code}" if session.finished is not None else ""
+            no_stop = {"hit_here": (), "why": "", "story": "", "found": "", "doing": "", "can_look": False}
+            self._show(phase=phase, moment=session.moment, reason=reason, **no_stop, **self._of_session())
+
+    def _shows_elsewhere(self, phase: Phase, reason: str, frames: tuple[Frame, ...]) -> None:
+        """A rank that is outside of its collectives: `frames` says where, as far as that is known."""
+        shown = {"frames": frames, "frame": own_frame(frames) if frames else 0, "doing": "", "can_look": False}
+        moment = self._debugger.session.moment
+        self._show(phase=phase, moment=moment, reason=reason, found="", story="", **shown, **self._of_session())
 
     def _look(self, answer: told.Answer | None) -> None:
         """Everything the panes show of a stop."""
@@ -216,6 +231,7 @@ class DebuggerMessages:
             reason=stop.reason,
             hit_here=stop.stops,
             why=why(stop),
+            before=session.visits.before,
             collective=stop.collective,
             tally=self._debugger.tally(),
             can_look=can_look,
@@ -242,12 +258,16 @@ class DebuggerMessages:
 
 _SEARCHED = (told.Wrote, told.Allocated, told.Originated)
 _PHASES = {
-    SessionPhase.RUNNING: Phase.RUNNING,
+    SessionPhase.RUNNING: Phase.RUNS_ON,  # it is looked at only while no command waits
     SessionPhase.STOPPED: Phase.STOPPED,
     SessionPhase.FINISHED: Phase.FINISHED,
     SessionPhase.LOST: Phase.LOST,
     SessionPhase.HUNG: Phase.HUNG,
 }
+
+
+def _with_hint(error: PrismError) -> str:
+    return f"{error}\n  try: {error.hint}" if error.hint else str(error)
 
 
 def _marked(marked: frozenset[Moment], moment: Moment) -> frozenset[Moment]:

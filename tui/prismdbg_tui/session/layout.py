@@ -54,7 +54,7 @@ class Layout:
         came_from = self.pane if self.pane != "console" else self._came_from
         self.choose("console")
         self._came_from = came_from
-        self._app.screen.set_focus(self._panes.console.line)
+        self._panes.console.line.begin()
 
     def end_command(self) -> None:
         """Back to the pane where the command was begun."""

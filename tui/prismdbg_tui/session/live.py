@@ -170,7 +170,7 @@ class LiveRank:
         try:
             messages.begin()
             for line in self._first_lines:
-                messages.line(line)
+                messages.line(line, is_kept=True)
             while not self._closing.is_set():
                 self._turn(debugger, messages)
         finally:

@@ -47,7 +47,7 @@ class Panes:
         self.peers, self.stops = Peers(), Breakpoints()
         self.console, self.output = Console(), Output()
         self.prompt, self.tabs = Prompt(), Tabs(live=live)
-        self.status = StatusLine(manifest.not_replayable, "".join(told[-1:]))
+        self.status = StatusLine(manifest.not_replayable, "".join(told[-1:]), keys)
         self.keys = KeyBar(keys, live=live)
         self._there = panes(live=live)
         for pane, widget in self._all.items():
@@ -142,6 +142,7 @@ class Panes:
         stops = sorted({int(row) for stop in state.stops for row in self._stop_rows[stop]})
         checkpoints = tuple(position.row_at(checkpoint.moment) for checkpoint in state.checkpoints)
         self.timeline.mark(checkpoints, tuple(stops))
+        self.timeline.judge(verdicts)
         noted = frozenset(row for moment in notes if (row := recording.exact_row(moment)) is not None)
         self.collectives.judge(verdicts, frozenset(stops), noted)
         self.stops.show(state, notes)

@@ -40,9 +40,15 @@ class Verdicts:
             return record
         return replay if replay.bad or not record.text else Verdict(f"{replay.text[0]} {record.text}", record.bad)
 
+    def compared(self, recording: Recording) -> range:
+        """The rows that the replay compared: identical but for those in `diverged` and `synthesized`."""
+        if self.here is None:
+            return range(0)
+        return range(self.replayed_from, min(self.reached, recording.beyond - 1) + 1)
+
     def _replayed(self, recording: Recording, row: int) -> Verdict | None:
         """None where the replay was not, or says nothing."""
-        if self.here is None or not self.replayed_from <= row <= min(self.reached, recording.beyond - 1):
+        if row not in self.compared(recording):
             return None
         moment = recording.columns.moment(row)
         if moment in self.diverged:

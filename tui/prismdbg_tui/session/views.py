@@ -49,6 +49,7 @@ class Phase(StrEnum):
     LOOKING = "read-only"
     STARTING = "starting"
     RUNNING = "running"
+    RUNS_ON = "still running"  # and nobody waits for it
     STOPPED = "stopped"
     FINISHED = "finished"
     LOST = "lost"
@@ -63,7 +64,8 @@ class State:
     """Where the rank is and everything that was asked of it there. `since`: monotonic seconds of the phase's begin.
 
     doing: what takes its time, `done` of `total` of it where that is known. hit_here: the stops that were hit here,
-    why: what these are. found: what the search that came here found.
+    why: what these are. found: what the search that came here found, or the watch
+    that was added. before: where it stood before it came here.
     """
 
     phase: Phase = Phase.LOOKING
@@ -89,6 +91,7 @@ class State:
     hits: dict[int, int] = field(default_factory=dict)
     hit_here: tuple[int, ...] = ()
     why: str = ""
+    before: Moment | None = None
     watches: tuple[Watched, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     trace: TracePlace = field(default_factory=TracePlace)
@@ -101,7 +104,7 @@ class State:
     @property
     def is_outside(self) -> bool:
         """The rank is outside of its collectives, and `frames` says where: it hangs there, or was captured there."""
-        is_captured = self.phase in (Phase.RUNNING, Phase.STOPPED) and self.reason != StopReason.PARKED
+        is_captured = self.phase in (Phase.RUNNING, Phase.RUNS_ON, Phase.STOPPED) and self.reason != StopReason.PARKED
         return not self.can_look and not self.doing and (self.phase is Phase.HUNG or is_captured)
 
     @property

@@ -89,8 +89,9 @@ def _write_labels(cells: list[Cell], image: LanesImage, lane: int, part: int, pa
                 cells[cell] = (character, style(readable(color), color, bold=True))
 
 
-def ruler_cells(ticks: dict[int, str], width: int, paint: Paint) -> list[Cell]:
-    """A line that is heavy as far as the replay came, whole from A to B, with the steps' numbers."""
+def ruler_cells(ticks: dict[int, str], width: int, paint: Paint, identical: frozenset[int]) -> list[Cell]:
+    """A line that is heavy as far as the replay came and green where that was compared and `identical`, whole from A
+    to B, with the steps' numbers."""
     quiet = style(faded(paint.text, paint.background, 0.6), paint.background)
     loud = style(faded(paint.text, paint.background, 0.2), paint.background)
     past = style(paint.good, paint.background)
@@ -98,7 +99,7 @@ def ruler_cells(ticks: dict[int, str], width: int, paint: Paint) -> list[Cell]:
     for cell in range(width):
         inside = paint.first <= cell <= paint.beyond
         if inside and paint.present is not None and cell <= paint.present:
-            cells.append(("━", past))
+            cells.append(("━", past if cell in identical else quiet))
         else:
             cells.append(("─" if inside else "┄", quiet))
     for cell, text in ticks.items():
@@ -135,9 +136,9 @@ def mark_cells(image: LanesImage, marks: Marks, width: int, paint: Paint) -> lis
         put(cell, "◇", paint.good)
     for cell in marks.stops:
         put(cell, "●" if len(marks.stops) <= FEW_STOPS else "•", paint.red)
-    put(marks.first_nonfinite, "✕", paint.red)
     put(paint.cursor, "▲", paint.accent)
     put(marks.here, "◆", paint.accent)
+    put(marks.first_nonfinite, "✕", paint.accent if marks.first_nonfinite in (paint.cursor, marks.here) else paint.red)
     return cells
 
 

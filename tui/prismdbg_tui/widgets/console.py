@@ -33,8 +33,9 @@ class Completion(Suggester):
         return f"{head}{space}{found}" if found is not None else None
 
 
-class Line(Input):
-    """One line with history; tab takes the suggestion."""
+class Line(Input, can_focus=False):
+    """One line with history; tab takes the suggestion. Only `begin` and the mouse give it the keys: else it
+    would take them from a pane that is hidden."""
 
     def __init__(self) -> None:
         self.completion = Completion()
@@ -46,6 +47,17 @@ class Line(Input):
             select_on_focus=False,
         )
         self._back = 0
+
+    def begin(self) -> None:
+        self.can_focus = True
+        self.screen.set_focus(self)
+
+    def on_blur(self) -> None:
+        if self.app.app_focus:  # else the terminal is left, and comes back here
+            self.can_focus = False
+
+    def on_mouse_down(self) -> None:
+        self.begin()
 
     def remember(self, text: str) -> None:
         history = self.completion.history

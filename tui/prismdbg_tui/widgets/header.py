@@ -14,6 +14,7 @@ _COLORS = {
     Phase.LOOKING: "primary",
     Phase.STARTING: "warning",
     Phase.RUNNING: "warning",
+    Phase.RUNS_ON: "warning",
     Phase.STOPPED: "success",
     Phase.FINISHED: "primary",
     Phase.LOST: "error",

@@ -85,11 +85,12 @@ class Blocks(Tree[_Path]):
         label.stylize(Style(bgcolor=style.bgcolor))
         return label
 
-    def fill(self, nodes: tuple[MemoryNode, ...], total_bytes: int = 0) -> None:
-        """`total_bytes`: what all of it is; 0 for a difference, whose parts are no shares of anything."""
+    def fill(self, nodes: tuple[MemoryNode, ...], total_bytes: int = 0, *, anew: bool = False) -> None:
+        """`total_bytes`: what all of it is; 0 for a difference, whose parts are no shares of anything. anew: it is
+        about something else than before, and begins at the top."""
         self._filled = (nodes, total_bytes)
         known = {node.data: node.is_expanded for node in self.root.children}
-        chosen = self.cursor_node.data if self.cursor_node is not None else None
+        chosen = self.cursor_node.data if self.cursor_node is not None and not anew else None
         self.clear()
         self._scale = Scale(max((abs(node.size_bytes) for node in nodes), default=0) or 1, total_bytes)
         for number, node in enumerate(nodes):
@@ -97,6 +98,8 @@ class Blocks(Tree[_Path]):
         self.root.expand()
         if nodes:
             self.cursor_line = self._line_of(chosen)
+        if anew:
+            self.scroll_to(y=0, animate=False, force=True)
 
     def on_resize(self) -> None:
         """Names have another width."""
@@ -129,15 +132,24 @@ class Blocks(Tree[_Path]):
         full = round(abs(node.size_bytes) / most * width * 8)
         bar = "█" * (full // 8) + ("▏▎▍▌▋▊▉"[full % 8 - 1] if full % 8 else "")
         share = "" if signed else f"{node.size_bytes / self._scale.total_bytes:>4.0%} "
-        name = max(self.size.width - _BAR - len(share) - _NUMBERS, _LEAST_NAME)
+        name = self._room_for_name(share)
         return Text.assemble(
             (f"{bar:<{width}} ", color(self.app, ink)),
             (share, "bold"),
-            (f"{figures.cut(figures.clean(node.label), name):<{name}} ", "dim" if node.quiet else ""),
+            (f"{figures.called(figures.clean(node.label), name):<{name}} ", "dim" if node.quiet else ""),
             (f"{size:>10} ", "dim" if node.quiet else "bold"),
             (f"{node.blocks:>6}", "dim"),
             no_wrap=True,
         )
+
+    def _room_for_name(self, share: str) -> int:
+        return max(self.size.width - _BAR - len(share) - _NUMBERS, _LEAST_NAME)
+
+    def cut_name(self) -> str:
+        """All of the name of the chosen line, where less of it is shown."""
+        path = self.cursor_node.data if self.cursor_node is not None else None
+        name = figures.clean(path[-1]) if path else ""
+        return name if len(name) > self._room_for_name("100% " if self._scale.total_bytes else "") else ""
 
 
 class Memory(Vertical):
@@ -147,6 +159,7 @@ class Memory(Vertical):
         self._mark_key = mark_key
         self.border_title = "Memory"
         self.curve, self.note, self.blocks = CurvePane(), Static("", id="memory-note"), Blocks()
+        self.whole_name = Static("", id="memory-name")
         self.map = Treemap()
         self.as_map = False
         self.shown = MemoryView()
@@ -155,10 +168,11 @@ class Memory(Vertical):
         yield self.curve
         yield self.note
         yield self.blocks
+        yield self.whole_name
         yield self.map
 
     def on_mount(self) -> None:
-        self.map.display = False
+        self.map.display = self.whole_name.display = False
 
     @property
     def inner(self) -> Widget:
@@ -173,6 +187,18 @@ class Memory(Vertical):
         if had_focus:
             self.inner.focus()
 
+    def on_tree_node_highlighted(self) -> None:
+        self._show_name()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show_name)
+
+    def _show_name(self) -> None:
+        """Of the chosen line, where its end is cut off: it says whose memory that is."""
+        name = self.blocks.cut_name() if self.blocks.display else ""
+        self.whole_name.display = bool(name)
+        self.whole_name.update(Text(name, "dim"))
+
     def on_treemap_chosen(self, message: Treemap.Chosen) -> None:
         self.border_subtitle = self._place(message.label)
 
@@ -183,10 +209,11 @@ class Memory(Vertical):
 
     def show(self, view: MemoryView) -> None:
         since, total = self.shown.since, self.shown.total_bytes
+        anew = (view.by, view.since) != (self.shown.by, since)
         same = view.nodes == self.shown.nodes and (view.since is None, view.total_bytes) == (since is None, total)
-        self._show(view, fill=not same)
+        self._show(view, fill=not same, anew=anew)
 
-    def _show(self, view: MemoryView, *, fill: bool) -> None:
+    def _show(self, view: MemoryView, *, fill: bool, anew: bool = False) -> None:
         self.shown = view
         self.curve.display = view.curve is not None
         self.blocks.display = view.curve is not None and not self.as_map
@@ -198,7 +225,8 @@ class Memory(Vertical):
             if self.as_map:
                 self.map.fill(view.nodes, signed=view.since is not None)
             else:
-                self.blocks.fill(view.nodes, 0 if view.since is not None else view.total_bytes)
+                self.blocks.fill(view.nodes, 0 if view.since is not None else view.total_bytes, anew=anew)
+        self._show_name()
         self.border_subtitle = "" if view.curve is None else self._place(f"by {view.by}")
 
     def again(self) -> None:

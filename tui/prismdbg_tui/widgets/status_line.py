@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
 
 from rich.cells import cell_len
 from rich.text import Text
 from textual.widgets import Static
 
 from prismdbg.diagnosis.verdict import without_folders
-from prismdbg.model.breakpoints import ON_THE_WAY
+from prismdbg.model.breakpoints import ON_THE_WAY, StopReason
+from prismdbg.model.frame import source_of
 from prismdbg.render.stop_text import reason_text
 from prismdbg.session.line import Verb
 from prismdbg_tui.drawing import figures
@@ -23,11 +25,12 @@ _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class StatusLine(Static):
-    def __init__(self, not_replayable: str, told: str) -> None:
+    def __init__(self, not_replayable: str, told: str, keys: Mapping[str, str]) -> None:
         """`not_replayable`: why nothing can run; told: what led to this screen, until something is asked for."""
         super().__init__("", id="status")
         self._state = State()
         self._error, self._told = "", told
+        self._keys = keys
         self._looking = not_replayable or "`prismdbg debug` runs the rank"
 
     def on_mount(self) -> None:
@@ -71,10 +74,22 @@ class StatusLine(Static):
             error, hint = _line(self._error), _hint(self._error)
             tried = (*((f"{error} · {hint}",) if hint else ()), *figures.clauses(error))
             return text.append(f"✕ {figures.first_fitting(tried, room)}", color(self.app, "error"))
+        if self._state.phase is Phase.RUNS_ON:
+            return text.append(figures.first_fitting(self._runs_on(), room + 2), color(self.app, "warning"))
         standing, told = _line(self._standing()), _line(self._told)
         both = (f"{standing} · {told}",) if standing and told else ()
         tried = (*both, *figures.clauses(standing or told))
         return text.append(figures.first_fitting(tried, room + 2), "dim")
+
+    def _runs_on(self) -> Iterator[str]:
+        """Where it is, as far as that is known, and the keys that wait for it and end it."""
+        state, keys = self._state, {name: key.split()[0] for name, key in self._keys.items()}
+        place = source_of(state.frames)
+        where = f"in a call at {without_folders(str(place))}" if place is not None else f"after {state.moment}"
+        ends = f"{keys['restart']} restarts it, {keys['leave']} quits"
+        yield f"the rank still runs, {where} · {keys['continue']} waits for it, {ends}"
+        yield f"runs on {where} · {keys['continue']} waits, {ends}"
+        yield f"runs on · {keys['continue']} waits, {ends}"
 
     @property
     def _room(self) -> int:
@@ -116,11 +131,14 @@ class StatusLine(Static):
         if state.phase is Phase.LOOKING:
             return "" if self._told else f"read-only view of the recording; {self._looking}"
         if state.story or state.found:
-            return without_folders(state.story or state.found)
+            return state.story or state.found
         if state.phase is Phase.HUNG:
             return state.reason
         if state.hit_here:
             return f"stopped at {state.why}"
+        if state.reason == StopReason.PAUSED:
+            back = f"; {self._keys['back'].split()[0]} goes back to {state.before}" if state.before is not None else ""
+            return f"paused at {state.moment}{back}"
         if state.reason in (*Verb, *ON_THE_WAY):
             return f"stopped at {state.moment}"
         text = reason_text(state.reason)
@@ -128,8 +146,8 @@ class StatusLine(Static):
 
 
 def _line(text: str) -> str:
-    """The first line of it; of a traceback the exception."""
-    first, *more = figures.clean(text).strip().split("\n")
+    """The first line of it; of a traceback the exception. Places are named without folders."""
+    first, *more = without_folders(figures.clean(text)).strip().split("\n")
     raised = [line for line in more if line.strip() and not line.startswith(" ")]
     return raised[0] if first.startswith("Traceback ") and raised else first
 

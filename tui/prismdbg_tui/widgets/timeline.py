@@ -9,11 +9,13 @@ from textual import events
 from textual.strip import Strip
 from textual.widget import Widget
 
+from prismdbg.model.moment import Moment
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.session.messages import CursorMoved
+from prismdbg_tui.session.verdicts import Verdicts
 from prismdbg_tui.timeline.axis import View
-from prismdbg_tui.timeline.lanes_drawing import Marks, Paint, lane_cells, mark_cells, ruler_cells, segments
+from prismdbg_tui.timeline.lanes_drawing import Cell, Marks, Paint, lane_cells, mark_cells, ruler_cells, segments
 from prismdbg_tui.timeline.lanes_image import LanesImage, paint
 from prismdbg_tui.timeline.op_families import FAMILIES
 from prismdbg_tui.timeline.rank_sets import Lanes
@@ -41,6 +43,9 @@ class Timeline(Widget, can_focus=True):
         self._is_parked = False
         self._checkpoints: tuple[int, ...] = ()
         self._stops: tuple[int, ...] = ()
+        self._compared = range(0)
+        self._others: frozenset[Moment] = frozenset()
+        self._other_rows: tuple[int, ...] = ()
         self._lane = -1
         self._top = 0
         self._dragged: int | None = None
@@ -81,6 +86,26 @@ class Timeline(Widget, can_focus=True):
         """Rows of checkpoints, and of stops of one's own."""
         self._checkpoints, self._stops = checkpoints, stops
         self.refresh()
+
+    def judge(self, verdicts: Verdicts) -> None:
+        """Where a replay was identical to the recording."""
+        assert self._recording is not None
+        self._compared = verdicts.compared(self._recording)
+        others = verdicts.diverged | verdicts.synthesized
+        if others != self._others:
+            rows = (self._recording.exact_row(moment) for moment in others)
+            self._others, self._other_rows = others, tuple(row for row in rows if row is not None)
+        self.refresh()
+
+    def _identical(self, stretch: VisibleRange) -> frozenset[int]:
+        """Cells of the replay's past without those of rows that were not compared, or differ."""
+        if not self._compared:
+            return frozenset()
+        first, last = stretch.begin(self._compared[0]), stretch.end(self._compared[-1])
+        cells = set(range(max(first, 0), last + 1))
+        for row in self._other_rows:
+            cells.difference_update(range(stretch.begin(row), stretch.end(row) + 1))
+        return frozenset(cells)
 
     def choose_lane(self, lane: int) -> None:
         self._lane = lane
@@ -201,7 +226,7 @@ class Timeline(Widget, can_focus=True):
         self.range.cells = max(width - LABEL_WIDTH, 1)
         colors = self.paint()
         if y == 0:
-            title, cells = Text(" step"), ruler_cells(self.range.ticks(), self.range.cells, colors)
+            title, cells = Text(" step"), self._ruler(self.range, colors)
         elif y == self.size.height - 1:
             title = self._where()
             cells = mark_cells(self._image(), self._marks(), self.range.cells, colors)
@@ -217,6 +242,9 @@ class Timeline(Widget, can_focus=True):
             title = self._lane_title(lane, part)
             cells = lane_cells(self._image(), lane, part, self._rows_a_lane, colors)
         return _joined(title, segments(cells), base, width, self.app.console)
+
+    def _ruler(self, stretch: VisibleRange, colors: Paint) -> list[Cell]:
+        return ruler_cells(stretch.ticks(), stretch.cells, colors, self._identical(stretch))
 
     def _marks(self) -> Marks:
         assert self._recording is not None and self.range is not None

@@ -191,3 +191,15 @@ def test_the_programs_own_folders_are_searched_before_those_of_every_user(tmp_pa
     new = put(own / "new.pt", later=True)
     put(own / "old.pt", later=False)
     assert str(new) in later_files([str(shared), str(own)], BEGAN_NS, known=[], most=10).paths
+
+
+def test_what_the_kernel_mounts_below_a_folder_is_not_looked_into(tmp_path: Path) -> None:
+    """A root of another container, for example: its /proc has a folder for each process."""
+    put(tmp_path / "root" / "proc" / "24699" / "attr", later=True)
+    put(tmp_path / "root" / "new.pt", later=True)
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(f"24 1 0:22 / {tmp_path}/root/proc rw - proc proc rw\n")
+    os.utime(mounts, ns=(BEGAN_NS, BEGAN_NS))
+    later = later_files([str(tmp_path)], BEGAN_NS, known=[], mounts=mounts)
+    assert later.paths == (f"{tmp_path}/root/new.pt",)
+    assert later_files([str(tmp_path)], BEGAN_NS, known=[]).paths == (f"{tmp_path}/root",)
