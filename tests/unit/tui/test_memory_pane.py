@@ -87,8 +87,8 @@ def test_a_view_is_shown_as_a_tree_and_keys_change_it(tmp_path: Path) -> None:
 def whole_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """That `record --memory` left: of all collectives of a small capsule."""
     made = TraceBuilder(tmp_path / "whole-trace")
-    for step in range(30):
-        made.now = Moment(step, 1, 1)
+    for moment in (Moment(0, 0, 1), *(Moment(step, 1, 1) for step in range(30))):
+        made.now = moment
         made.allocate(100, "aten::clone")
     folder = made.write()
     monkeypatch.setattr(CapsuleReader, "trace", folder)
@@ -209,6 +209,7 @@ def test_an_end_of_a_difference_is_where_the_rank_stands(tmp_path: Path) -> None
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await until(lambda: app.state.phase is Phase.STOPPED and app.cursor == app.here, pilot)
         await pilot.press("x")
+        await until(lambda: app.panes.memory.shown.marked is not None, pilot)
         assert app.views.memory.marked == app.state.moment != app.position.moment
 
     screen_of(part, tmp_path, PlayedRank())
@@ -611,3 +612,18 @@ def test_the_notice_names_the_moments_in_the_order_of_the_pane() -> None:
     choices.mark(MemoryPlace(Moment(2, 3), None))
     choices.mark(MemoryPlace(Moment(1, 1), None))
     assert choices.in_words("x") == "memory: difference between 1.1 and 2.3"
+
+
+@pytest.mark.parametrize("what", ["gone", "empty", "damaged"])
+def test_nothing_is_marked_in_a_trace_that_cannot_be_read(tmp_path: Path, what: str) -> None:
+    folder = tmp_path / "trace"
+    if what == "empty":
+        folder = TraceBuilder(tmp_path / "trace").write()
+    elif what == "damaged":
+        folder = TraceBuilder(tmp_path / "trace").write()
+        for segment in folder.glob("*.seg"):
+            segment.write_bytes(b"no trace at all" * 10)
+    asked = MemoryRequest(folder=folder, at=Moment(1, 1), look=None, since=None, by=GroupBy.OP, marked=Moment(1, 1))
+    view = MemoryReader().look(asked)
+    assert view.refused.startswith("memory: ") and "\ntry: " in view.refused
+    assert not MemoryReader().look(replace(asked, marked=None)).refused

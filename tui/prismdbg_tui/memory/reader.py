@@ -52,6 +52,9 @@ class MemoryRequest:
     is_live: bool = True
 
 
+_EMPTY = "The trace is empty: no allocation since it started."
+
+
 class MemoryReader:
     """One trace at a time, opened again when it has grown."""
 
@@ -68,7 +71,8 @@ class MemoryReader:
                 return self._view(trace, request)
             return replace(self._view(trace, replace(request, since=None, marked=None)), refused=refused)
         except PrismError as error:
-            return MemoryView(note=f"{error}\n{error.hint}")
+            refused = f"memory: {error}\ntry: {error.hint}" if _ends(request) else ""
+            return MemoryView(note=f"{error}\n{error.hint}", refused=refused)
 
     def _open(self, folder: Path) -> MemoryTrace:
         from prismdbg.memory.trace import open_trace
@@ -85,7 +89,7 @@ class MemoryReader:
 
         highest = peak(trace)
         if highest is None:
-            return MemoryView(note="The trace is empty: no allocation since it started.")
+            return MemoryView(note=_EMPTY)
         at = request.at
         if at is not None and request.look is None:  # an exception lies behind the collective that it is told with
             at = max(at, trace.end)
@@ -119,16 +123,24 @@ class MemoryReader:
 
 def _refusal(trace: MemoryTrace, request: MemoryRequest) -> str:
     """Why the trace has no such difference, and what to do; empty where it has."""
-    ends = [end for end in (request.since, request.marked) if end is not None]
-    if request.since is not None and request.look is not None:
-        ends.append(request.look)
-    if not len(trace) or not ends:
+    ends = _ends(request)
+    if not ends:
         return ""
+    if not len(trace):
+        return f"memory: {_EMPTY}\ntry: run on, and mark a moment then"
     try:
         trace.require(*ends, here=request.at if request.look is None else None)
     except UsageError as error:
         return f"memory: {error}\ntry: {error.hint}"
     return ""
+
+
+def _ends(request: MemoryRequest) -> list[Moment]:
+    """Those of a difference that are chosen."""
+    ends = [end for end in (request.since, request.marked) if end is not None]
+    if request.since is not None and request.look is not None:
+        ends.append(request.look)
+    return ends
 
 
 def _behind(moment: Moment) -> Moment:
