@@ -534,6 +534,13 @@ class TestOpenCall:
                 time.sleep(0.05)
                 return "copy"
 
+        @contextmanager
+        def told_first() -> Iterator[None]:
+            """The end is known, and another thread tells it, just before the copy."""
+            beat.devices.drain()  # type: ignore[union-attr]
+            yield
+
+        monkeypatch.setattr(open_calls, "unseen", told_first)
         recorder = SimpleNamespace(
             waited=lambda *_: None,
             wants_values=lambda _: True,
