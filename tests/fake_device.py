@@ -23,7 +23,6 @@ class FakeDevice:
         self._now_ns, self._sleep = now_ns, sleep
         self._free_ns: dict[str, int] = {}
         self._current = MAIN
-        self.captures = False
 
     def compute(self, length_ns: int) -> None:
         """The program's: in the current stream."""
@@ -62,6 +61,3 @@ class FakeDevice:
             yield
         finally:
             self._current = before
-
-    def is_capturing(self) -> bool:
-        return self.captures

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from prismdbg.capsule.log.events import RankLog
+from prismdbg.job_graph.recorded_step import doubts_of_devices
 from prismdbg.job_graph.synthesized import Shaping, decisions_of, doubts_of, shaping_of
 from prismdbg.jobs.storage.pass_errors import Passed, read_passes
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
@@ -29,7 +30,7 @@ class EmulationWorth:
     """`received_bytes`: of all ranks that ran, by how it was made up. passed: how peers came; None for at once.
 
     shaping: counts that ranks received and that are not the job's. decisions: what is not reliable, because the
-    program decides by what may be synthesized.
+    program decides by what may be synthesized. devices: because tensors were on one.
     """
 
     ran: int
@@ -38,6 +39,7 @@ class EmulationWorth:
     passed: Passed | None = None
     shaping: tuple[Shaping, ...] = ()
     decisions: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
 
     @property
     def made_up_share(self) -> float:
@@ -73,6 +75,7 @@ class EmulationWorth:
         return [
             *doubts_of(self.shaping),
             *self.decisions,
+            *self.devices,
             *([SYNTHESIZED_VALUES] if self.made_up_share else []),
             *(self.passed.doubts() if self.passed is not None else (UNPACED,)),
         ]
@@ -82,7 +85,8 @@ def worth_of(run: RunFolder, world: int) -> EmulationWorth:
     """From the logs that the ranks left, and what the last pass said."""
     folders = {rank_of(folder): folder for folder in run.rank_folders()}
     received: Counter[str] = Counter()
-    logs = [read_log(folder) for folder in folders.values()]
+    by_rank = {rank: read_log(folder) for rank, folder in folders.items()}
+    logs = list(by_rank.values())
     for log in logs:
         received.update(_received(log))
     return EmulationWorth(
@@ -92,6 +96,7 @@ def worth_of(run: RunFolder, world: int) -> EmulationWorth:
         passed=read_passes(run.path),
         shaping=tuple(shaping_of(logs)),
         decisions=tuple(decisions_of(logs)),
+        devices=doubts_of_devices(by_rank, None),
     )
 
 

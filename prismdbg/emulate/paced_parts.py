@@ -9,6 +9,7 @@ from prismdbg.capsule.log.events import RankLog
 from prismdbg.job_graph.recorded_step import RecordedStep, recorded_step
 from prismdbg.model.schedule import MAIN, Row, Schedule
 from prismdbg.rank_graph.node import Node
+from prismdbg.rank_graph.slice import is_on_stream, streamed_groups
 from prismdbg.simulate.report.rank_parts import RankParts
 
 
@@ -24,6 +25,15 @@ def emulated_parts(log: RankLog, schedule: Schedule) -> RankParts | None:
         computed_ns=round(median(parts.computed_ns for parts in found)),
         shown_ns=round(median(parts.shown_ns for parts in found)),
         waited_ns=round(median(parts.waited_ns for parts in found)),
+    )
+
+
+def runs_on_stream(log: RankLog, schedule: Schedule) -> bool:
+    """Whether calls of a paced step were waits on a device: what the device did meanwhile is not in the log, so that
+    an iteration in the log is not to be compared with a simulated one."""
+    groups, steps = streamed_groups(log), frozenset(schedule.steps)
+    return bool(groups) and any(
+        call.group in groups and call.moment.step in steps and is_on_stream(call) for call in log.collectives
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from prismdbg.emulate.emulate import Emulated, emulate
-from prismdbg.emulate.paced_parts import emulated_parts
+from prismdbg.emulate.paced_parts import emulated_parts, runs_on_stream
 from prismdbg.emulate.rank_group import Paced, RankGroup
 from prismdbg.emulate.rank_scheduler import RankScheduler
 from prismdbg.emulate.request import LEAST_STEPS, EmulateRequest
@@ -25,7 +25,7 @@ from prismdbg.job_graph.cpu_waits import displaced
 from prismdbg.jobs.capture.agent_sockets import make_socket_dir
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.record.launch_line import parse
-from prismdbg.jobs.storage.pass_errors import FILE_NAME
+from prismdbg.jobs.storage.pass_errors import FILE_NAME, not_compared
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.plurals import counted
@@ -85,7 +85,8 @@ class RankPass:
     """An iteration of one rank. emulated_ns: the median of the paced steps, from one's begin to the next one's.
 
     simulated, emulated: what it was made of; `emulated` is None where the log does not tell. displaced: in this share
-    of its time the rank waited for a CPU, in the median step.
+    of its time the rank waited for a CPU, in the median step. on_stream: its calls were waits on a device, so that the
+    log does not tell what an iteration took.
     """
 
     rank: int
@@ -95,6 +96,7 @@ class RankPass:
     simulated: RankParts
     emulated: RankParts | None
     displaced: float = 0.0
+    on_stream: bool = False
 
     @property
     def difference(self) -> float:
@@ -124,6 +126,7 @@ class RankPass:
             "emulated_ns": self.emulated_ns,
             "steps": self.steps,
             "displaced": self.displaced,
+            "on_stream": self.on_stream,
             "difference": self.difference,
             "components": {
                 name: {"simulated_ns": self.simulated.by_component[name], "emulated_ns": emulated_ns}
@@ -145,6 +148,11 @@ class Pass:
         """The one with the largest difference of all components."""
         return max(self.ranks, key=lambda each: abs(each.largest[1]))
 
+    @property
+    def on_stream(self) -> tuple[int, ...]:
+        """Ranks that cannot be compared."""
+        return tuple(each.rank for each in self.ranks if each.on_stream)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paces:
@@ -154,7 +162,8 @@ class Paces:
 
 
 def pace(request: PaceRequest, say: Say) -> Paces:
-    """All passes stay in RUN/passes; RUN/ranks holds the last one. Not to converge is a result, not an error."""
+    """All passes stay in RUN/passes; RUN/ranks holds the last one. Not to converge is a result, not an error. Where
+    calls were waits on a device there is one pass: another one would have nothing more to go by."""
     request.check()
     emulated = emulate(request.emulate, say)
     run = RunFolder.existing(request.emulate.output)
@@ -169,10 +178,14 @@ def pace(request: PaceRequest, say: Say) -> Paces:
     while not has_converged and len(done) < request.passes:
         found = _pass(request, run, ranks, graph, steps, len(done) + 1, say)
         done.append(found)
-        has_converged = abs(found.largest.largest[1]) <= request.until
+        has_converged = not found.on_stream and abs(found.largest.largest[1]) <= request.until
         for each in found.ranks:
             say(_line(found.number, each))
         _write(run, request, done, has_converged)
+        if found.on_stream:
+            if len(done) < request.passes:
+                say(f"no more passes: {not_compared(found.on_stream)}, so another pass cannot come closer")
+            break
         steps = _steps_of(run, ranks)
         graph = _graph(request, run, steps)
     return Paces(emulated=emulated, passes=tuple(done), has_converged=has_converged)
@@ -237,7 +250,7 @@ def _pass(
     found = []
     for rank in ranks:
         log = read_log(run.latest(rank))
-        taken = steps_alike([log], among=steps.steps)
+        taken, on_stream = steps_alike([log], among=steps.steps), runs_on_stream(log, schedules[rank])
         shares = [share for step, share in displaced(log).items() if step in steps.steps]
         found.append(
             RankPass(
@@ -248,6 +261,7 @@ def _pass(
                 simulated=simulated[rank],
                 emulated=emulated_parts(log, schedules[rank]),
                 displaced=median(shares) if shares else 0.0,
+                on_stream=on_stream,
             )
         )
     return Pass(number=number, iteration_ns=timeline.iteration_ns, ranks=tuple(found))
@@ -317,6 +331,11 @@ def run_paced(request: EmulateRequest, run: RunFolder, ranks: tuple[int, ...], p
 
 def _line(number: int, each: RankPass) -> str:
     parts = ", ".join(f"{name} {share:+.2%}" for name, share in each.differences.items() if name != ITERATION)
+    if each.on_stream:
+        return (
+            f"pass {number}: rank {each.rank}: an iteration takes {each.simulated_ns / 1e6:.3f} ms simulated; its host "
+            f"took {each.emulated_ns / 1e6:.3f} ms (median of {each.steps}), which is not compared"
+        )
     return (
         f"pass {number}: rank {each.rank}: an iteration takes {each.simulated_ns / 1e6:.3f} ms simulated, "
         f"{each.emulated_ns / 1e6:.3f} ms emulated ({each.difference:+.3%}, median of {each.steps}"

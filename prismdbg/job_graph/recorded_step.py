@@ -88,8 +88,8 @@ def check_computed(log: RankLog, step: int) -> None:
             )
 
 
-def doubts_of_devices(logs: Mapping[int, RankLog], step: int) -> tuple[str, ...]:
-    """Of an emulated job, where calls of that step are on a device."""
+def doubts_of_devices(logs: Mapping[int, RankLog], step: int | None) -> tuple[str, ...]:
+    """Of an emulated job, where calls of that step, or of any for None, are on a device."""
     found = [rank for rank, log in sorted(logs.items()) if _is_on_device(columns_of(log), step)]
     if not found:
         return ()
@@ -100,8 +100,8 @@ def doubts_of_devices(logs: Mapping[int, RankLog], step: int) -> tuple[str, ...]
     )
 
 
-def _is_on_device(log: LogColumns, step: int) -> bool:
-    return bool((log.on_device & (log.step == step)).any())
+def _is_on_device(log: LogColumns, step: int | None) -> bool:
+    return bool((log.on_device if step is None else log.on_device & (log.step == step)).any())
 
 
 def near(log: RankLog, steps: range) -> RankLog:

@@ -15,7 +15,7 @@ from typing import Any
 
 from prismdbg.errors import UsageError
 
-FORMAT = 2
+FORMAT = 3
 MAIN = 0
 NO_STREAM = -1
 
@@ -33,6 +33,7 @@ class Row:
     """`stream`: where it runs, `NO_STREAM` for a transfer that queues behind nothing. target: of a wait.
 
     issuer, blocking: of a call; whether the issuer's stream stands until it is done. channel: of a call, by number.
+    late_ns: how long the last other member comes after this rank could begin, as simulated.
     """
 
     kind: RowKind
@@ -45,6 +46,7 @@ class Row:
     channel: int = -1
     size_bytes: int = 0
     others_ns: int = 0
+    late_ns: int = 0
     transfer_ns: int = 0
     line: str = ""
 

@@ -46,7 +46,7 @@ def build_slice(log: RankLog, first: Moment, last: Moment) -> GraphSlice:
     for collective in issued:
         threads.setdefault(collective.thread_id, len(threads))
     parts = {str(n.data["identity"]): n.data for n in log.notes if n.kind == PARTS}
-    on_streams = {n.data.get("group") for n in log.notes if n.kind == DEVICE_WAITS}
+    groups_on_streams = streamed_groups(log)
     has_parts = not _has_synthesized_counts(log)
     groups = {c.group: log.groups.get(c.group, Group(name=c.group, ranks=())) for c in issued}
     return GraphSlice(
@@ -63,11 +63,21 @@ def build_slice(log: RankLog, first: Moment, last: Moment) -> GraphSlice:
                 begins_ns,
                 threads[c.thread_id],
                 _parts(c, groups[c.group], parts) if has_parts else ((), ()),
-                on_stream=c.group in on_streams and c.is_on_device and not _is_barrier(c),
+                on_stream=c.group in groups_on_streams and is_on_stream(c),
             )
             for c in issued
         ),
     )
+
+
+def streamed_groups(log: RankLog) -> frozenset[str]:
+    """Groups some of whose calls were waits on a device: they were issued and left."""
+    return frozenset(str(n.data["group"]) for n in log.notes if n.kind == DEVICE_WAITS and "group" in n.data)
+
+
+def is_on_stream(collective: Collective) -> bool:
+    """Whether a call of such a group was one."""
+    return collective.is_on_device and not _is_barrier(collective)
 
 
 def _is_barrier(collective: Collective) -> bool:

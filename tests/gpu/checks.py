@@ -350,7 +350,6 @@ def paced_overlap(jobs: Jobs) -> Rows:
         jobs.prismdbg(
             "emulate", "-o", run, "--world", "2", "--mesh", "dp=2", "--ranks", "0", "--alike", "dp", "--pace", "wall",
             "--passes", "1", "--cluster", cluster, "--", sys.executable, PROGRAMS / "paced_overlap.py", mode, *device,
-            expect=None,
         )  # fmt: skip
         found = Done(0, (run / "output" / "0.txt").read_text(), "").objects()[-1]
         schedule = Schedule.load(run / "passes" / "1" / "schedule.0.json")

@@ -120,7 +120,7 @@ def command(
         console.announce(f"not checked whether these ranks fit together: {done.fit.not_checked}")
     if done.fit.problem is not None:
         raise done.fit.problem
-    if worth.passed is not None and not worth.passed.has_converged:
+    if worth.passed is not None and worth.passed.is_apart:
         end_unconverged(worth.passed)
 
 

@@ -3,7 +3,7 @@ far they were apart in the last pass, component by component."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,12 +15,14 @@ from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.report.rank_parts import ITERATION
 
 FILE_NAME = "passes.json"
+WHY_NOT = "the log does not have the device's work"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
     """`until`: to what they were to agree, as a share of the iteration. errors: simulated less emulated, of the last
-    pass. is_contended: ranks computed more slowly, as the cluster file says of overlap or shared processors."""
+    pass. is_contended: ranks computed more slowly, as the cluster file says of overlap or shared processors.
+    on_stream: ranks whose transfers were waits on a device. Then nothing was compared, and there are no errors."""
 
     clock: str
     until: float
@@ -28,6 +30,12 @@ class Passed:
     passes: int
     errors: tuple[SignedError, ...]
     is_contended: bool = False
+    on_stream: tuple[int, ...] = ()
+
+    @property
+    def is_apart(self) -> bool:
+        """They were compared, and have not come to agree."""
+        return not self.has_converged and not self.on_stream
 
     @property
     def worst(self) -> SignedError | None:
@@ -45,6 +53,8 @@ class Passed:
     def line(self) -> str:
         """How peers came, and what that is worth."""
         way = f"as the simulation says, on a {self.clock} clock"
+        if self.on_stream:
+            return f"{way}; the two were not compared: {not_compared(self.on_stream)}"
         if self.has_converged and self.worst is not None and not self.worst.worst:
             return f"{way}; it and the ranks agree to the nanosecond"
         if self.has_converged:
@@ -53,6 +63,8 @@ class Passed:
         return f"{way}, but the two have not converged: after {passes} {self.left}; {self.until:.2%} was requested"
 
     def doubts(self) -> tuple[str, ...]:
+        if self.on_stream:
+            return (f"the duration of a step: simulation and emulated ranks were not compared, because {WHY_NOT}",)
         if self.has_converged or self.worst is None:
             return ()
         return (
@@ -66,6 +78,11 @@ class Passed:
         return replace(fidelity, errors=(*fidelity.errors, *errors), doubts=(*fidelity.doubts, *self.doubts()))
 
 
+def not_compared(ranks: Sequence[int]) -> str:
+    more = f" and {len(ranks) - 1} more" if len(ranks) > 1 else ""
+    return f"transfers of rank {ranks[0]}{more} were waits on a device, and {WHY_NOT}"
+
+
 def read_passes(run: Path) -> Passed | None:
     """None where the run was not paced, or no pass was made."""
     path = run / FILE_NAME
@@ -76,15 +93,18 @@ def read_passes(run: Path) -> Passed | None:
     if not passes:
         return None
     clock = held.text("clock")
-    by_rank = {each.integer("rank"): _errors(each) for each in passes[-1].objects("ranks")}
+    ranks = passes[-1].objects("ranks")
+    by_rank = {each.integer("rank"): _errors(each) for each in ranks}
+    on_stream = tuple(each.integer("rank") for each in ranks if each.has("on_stream") and each.boolean("on_stream"))
     against = f"the emulation it paced ({clock} clock, pass {passes[-1].integer('number')})"
     return Passed(
         clock=clock,
         until=held.number("until"),
         has_converged=held.boolean("has_converged"),
         passes=len(passes),
-        errors=_signed(by_rank, against),
+        errors=() if on_stream else _signed(by_rank, against),
         is_contended=held.has("is_contended") and held.boolean("is_contended"),
+        on_stream=on_stream,
     )
 
 

@@ -70,8 +70,9 @@ class Completion:
     def keep_values(self, are_wanted: bool) -> None:
         """It is told later that it is complete, when the program may have overwritten what was received: copies, on
         its device, or nothing."""
-        if self._call is not None:
-            self._call.outputs = [tensor.detach().clone() for tensor in self._call.outputs] if are_wanted else []
+        with self._lock:  # another thread may tell it meanwhile
+            if self._call is not None:
+                self._call.outputs = [tensor.detach().clone() for tensor in self._call.outputs] if are_wanted else []
 
     @property
     def is_async(self) -> bool:

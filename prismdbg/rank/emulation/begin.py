@@ -14,7 +14,7 @@ from prismdbg.model.schedule import Schedule
 from prismdbg.rank.c10d import unknown_ops
 from prismdbg.rank.emulation import checkpoints
 from prismdbg.rank.emulation.clocks import WallClock
-from prismdbg.rank.emulation.cuda_device import CudaDevice
+from prismdbg.rank.emulation.cuda_device import CudaDevice, is_capturing
 from prismdbg.rank.emulation.device_waits import DeviceWaits
 from prismdbg.rank.emulation.notes import StoreNotes
 from prismdbg.rank.emulation.open_calls import PacedClock
@@ -63,7 +63,7 @@ def _begin(config: RankConfig, serve: Serve) -> None:
     recording = Recording(config, recorder, "emulated", serve)
     recording.now_ns = beat.now_ns
     if beat.wall is not None and beat.pace is not None:
-        beat.devices = DeviceWaits(CudaDevice, recording.note)
+        beat.devices = DeviceWaits(CudaDevice, is_capturing, recording.note)
     if config.memory_cap and recording.memory is not None and recording.memory.missing:
         raise FacilityError(recording.memory.missing)
     recorder.on_group(recording.on_group)

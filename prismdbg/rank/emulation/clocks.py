@@ -7,6 +7,7 @@ from __future__ import annotations
 import heapq
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable
 
 _MILLION = 10**6
@@ -18,16 +19,24 @@ class WallClock:
 
     def __init__(self) -> None:
         self._stood_ns = 0
+        self._stood: list[tuple[int, int]] = []  # until when, and how long by then
 
     def now_ns(self) -> int:
         return time.monotonic_ns() - self._stood_ns
 
-    @property
-    def stood_ns(self) -> int:
-        return self._stood_ns
-
     def leave_out(self, taken_ns: int) -> None:
+        """The last so many nanoseconds."""
         self._stood_ns += taken_ns
+        self._stood.append((time.monotonic_ns(), self._stood_ns))
+
+    def at_ns(self, monotonic_ns: int) -> int:
+        """What it showed then."""
+        place = bisect_left(self._stood, (monotonic_ns, 0))
+        stood_ns = self._stood[place - 1][1] if place else 0
+        if place < len(self._stood):  # it may have been standing
+            until_ns, in_all_ns = self._stood[place]
+            stood_ns += max(monotonic_ns - (until_ns - (in_all_ns - stood_ns)), 0)
+        return monotonic_ns - stood_ns
 
     def sleep_until(self, when_ns: int) -> None:
         """Precise to microseconds; the last `SPIN_NS` at most cost the processor. Without the GIL but for the end."""

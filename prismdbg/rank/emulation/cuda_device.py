@@ -31,6 +31,11 @@ class _Mark:
     anchor: _Anchor  # before it, and not long before
 
 
+def is_capturing() -> bool:
+    """Whether a CUDA graph is made of what the calling thread's stream is given."""
+    return bool(torch.cuda.is_current_stream_capturing())
+
+
 class CudaDevice:
     """Calibrates when it is made, in some 0.1 s, for which the calling thread waits."""
 
@@ -72,9 +77,6 @@ class CudaDevice:
     def inside(self, key: str) -> AbstractContextManager[Any]:
         context: AbstractContextManager[Any] = torch.cuda.stream(self._stream(key))
         return context
-
-    def is_capturing(self) -> bool:
-        return bool(torch.cuda.is_current_stream_capturing())
 
     def _stream(self, key: str) -> torch.cuda.Stream:
         """Before others where the device has to choose: a transfer needs none of what computes."""

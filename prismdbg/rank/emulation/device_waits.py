@@ -8,10 +8,12 @@ How long a wait took, and when it was over, is measured on the device, and told 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import count
 from statistics import median
 from typing import Any, Protocol
 
@@ -55,10 +57,6 @@ class Device(Protocol):
 
     def inside(self, key: str) -> AbstractContextManager[Any]:
         """Within it, the calling thread's stream is the one called `key`."""
-        ...
-
-    def is_capturing(self) -> bool:
-        """Whether the calling thread's stream runs nothing now: a CUDA graph is made of what it is given."""
         ...
 
 
@@ -105,8 +103,8 @@ def calibrated(measure: Callable[[int], float], device: str) -> Calibration:
 
 
 class StreamWait:
-    """One transfer on the device: begins after what the issuing thread's stream was given, and after earlier ones of
-    its communicator."""
+    """One transfer on the device: begins after what the issuing thread's stream was given, and after what the stream
+    called `key` has already."""
 
     def __init__(self, device: Device, key: str, length_ns: int) -> None:
         self._device, self._key = device, key
@@ -162,46 +160,63 @@ class _Used:
 
 
 class DeviceWaits:
-    """Of one rank; thread safe. `make`: opens the device of this name. tell: writes a note into the log."""
+    """Of one rank; thread safe. `make`: opens the device of this name. is_capturing: whether the calling thread's
+    stream runs nothing now, because a CUDA graph is made of what it is given; no device may be opened or asked then.
+    tell: writes a note into the log."""
 
-    def __init__(self, make: Callable[[str], Device], tell: Callable[..., None]) -> None:
-        self._make, self._tell = make, tell
+    def __init__(
+        self, make: Callable[[str], Device], is_capturing: Callable[[], bool], tell: Callable[..., None]
+    ) -> None:
+        self._make, self._is_capturing, self._tell = make, is_capturing, tell
         self._lock = threading.RLock()
         self._used: dict[str, _Used] = {}
         self._has_told_of_graphs = False
 
-    def begin(
-        self, device: str, group: str, pair: str, length_ns: int, over: Callable[[int], None]
-    ) -> StreamWait | None:
-        """On the stream of a communicator: of a group, or of a pair of it. `over`: told when it was, on
-        CLOCK_MONOTONIC, by a later `settle` or `drain`. None while a CUDA graph is made:
-        the call is complete at once then, and the log says so."""
+    def prepare(self, device: str) -> int:
+        """Opens it, if that was not done, and says how many nanoseconds it took: the program itself would not have
+        waited for it. Not while a CUDA graph is made."""
+        if device in self._used or self._is_capturing():
+            return 0
         with self._lock:
-            used = self._used.get(device)
-            if used is None:
-                used = self._used[device] = _Used(self._make(device))
-            if used.device.is_capturing():
-                self._tell_of_graphs(device)
-                return None
+            began_ns = time.monotonic_ns()
+            if device not in self._used:
+                self._used[device] = _Used(self._make(device))
+            return time.monotonic_ns() - began_ns
+
+    def begin(
+        self, device: str, group: str, length_ns: int, over: Callable[[int], None], *, is_p2p: bool = False
+    ) -> StreamWait | None:
+        """On the stream of the group's communicator; a send or a receive on one where nothing is under way, as in the
+        simulation, where these wait for no other. `over`: told when it was, on CLOCK_MONOTONIC, by a later `settle` or
+        `drain`. None while a CUDA graph is made: the call is complete at once then, and the log says so."""
+        if self._is_capturing():
+            self._tell_of_graphs(device)
+            return None
+        self.prepare(device)
+        with self._lock:
+            used = self._used[device]
             if group not in used.groups:
                 used.groups.add(group)
                 self._tell(DEVICE_WAITS, device=device, group=group)
-            key = f"{group} {pair}"
+            key = _free_stream(used) if is_p2p else f"group {group}"
             wait = StreamWait(used.device, key, length_ns)
             used.open.setdefault(key, deque()).append((wait, over))
             return wait
 
     def settle(self) -> None:
-        """Tells of those that are over. Waits for nothing."""
+        """Tells of those that are over, and waits for none of them. But whoever is told may copy values to the host:
+        that waits for what the calling thread's stream was given, and so for transfers that this stream waits for."""
+        if not self._used or self._is_capturing():
+            return
         with self._lock:
             for used in self._used.values():
-                if used.device.is_capturing():  # nobody may ask the device meanwhile
-                    continue
-                for of_stream in used.open.values():
+                for key, of_stream in list(used.open.items()):
                     while of_stream and of_stream[0][0].is_over():
                         wait, over = of_stream.popleft()
                         used.tally.add(wait)
                         over(wait.ended_ns())
+                    if not of_stream:
+                        del used.open[key]
 
     def drain(self) -> None:
         """Waits for all, and notes of each device how long waits took and should have taken. Later ones go into a later
@@ -209,8 +224,7 @@ class DeviceWaits:
         with self._lock:
             for used in self._used.values():
                 for of_stream in used.open.values():
-                    if of_stream:
-                        of_stream[-1][0].block()
+                    of_stream[-1][0].block()
             self.settle()
             for name, used in self._used.items():
                 tally, used.tally = used.tally, _Tally()
@@ -226,6 +240,13 @@ class DeviceWaits:
                     )
 
     def _tell_of_graphs(self, device: str) -> None:
-        if not self._has_told_of_graphs:
-            self._has_told_of_graphs = True
+        with self._lock:
+            is_first, self._has_told_of_graphs = not self._has_told_of_graphs, True
+        if is_first:
             self._tell(DEVICE_WAITS, device=device, text="collectives that a CUDA graph captures are not paced")
+
+
+def _free_stream(used: _Used) -> str:
+    """One of those for sends and receives, the first whose waits are over."""
+    keys = (f"p2p {number}" for number in count())
+    return next(key for key in keys if key not in used.open or used.open[key][-1][0].is_over())

@@ -27,7 +27,7 @@ from prismdbg.rank.c10d.watched_work import WatchedWork, Watcher
 from prismdbg.rank.c10d.works import Completion
 from prismdbg.rank.emulation.backend_load import Carrier
 from prismdbg.rank.emulation.clocks import SharedProcessor, Timer, WallClock
-from prismdbg.rank.emulation.device_calls import BLOCKING_WAIT, runs_on_stream
+from prismdbg.rank.emulation.device_calls import is_blocking_wait, runs_on_stream
 from prismdbg.rank.emulation.device_waits import DeviceWaits, StreamWait
 from prismdbg.rank.emulation.pace import Due, Issued, Pace
 from prismdbg.rank.program.isolation import unseen
@@ -108,16 +108,30 @@ class PacedClock:
     def runs_on_stream(self, call: Call) -> bool:
         return self.devices is not None and runs_on_stream(call)
 
-    def on_device(self, call: Call, due: Due | None, over: Callable[[int], None]) -> StreamWait | None:
-        """The call as a wait on its device, which begins now; None where the host waits, or nobody. `over`: told later
-        when it was, on this clock."""
+    def prepare(self, call: Call) -> None:
+        """Opens the call's device before a call on it has to be paced. The rank's clock stands meanwhile."""
+        if self.devices is not None and self.wall is not None and self.runs_on_stream(call):
+            self._guarded(lambda _: is_blocking_wait())
+            taken_ns = self.devices.prepare(call.device)
+            if taken_ns:
+                self.wall.leave_out(taken_ns)
+
+    def on_device(
+        self, call: Call, due: Due | None, over: Callable[[int], None]
+    ) -> tuple[StreamWait | None, Due | None]:
+        """The call as a wait on its device, which begins now; and, where there is none, until when the host waits for
+        it. Neither where nobody waits. `over`: told later when it was, on this clock."""
         if due is None or self.wall is None or self.devices is None or not self.runs_on_stream(call):
-            return None
-        stood_ns = self.wall.stood_ns
-        pair = str(call.root) if call.spec.is_p2p else ""  # NCCL has a communicator for each pair
-        return self.devices.begin(
-            call.device, call.group_name, pair, due.length_ns, lambda at_ns: over(at_ns - stood_ns)
+            return None, due
+        wall = self.wall
+        wait = self.devices.begin(
+            call.device,
+            call.group_name,
+            due.length_ns,
+            lambda at_ns: over(wall.at_ns(at_ns)),
+            is_p2p=call.spec.is_p2p,
         )
+        return wait, due if wait is not None else None
 
     def is_there(self, due: Due | None) -> bool:
         return due is None or self.wall is None or self.wall.now_ns() >= due.ends_ns
@@ -136,7 +150,7 @@ class OpenCall:
         fill: Callable[[], None] | None,
         later: Callable[[], None] | None = None,
     ) -> None:
-        self._recorder, self._clock, self._due, self._fill = recorder, beat, due, fill
+        self._recorder, self._clock, self._fill = recorder, beat, fill
         self._holds_issuer = not call.is_async and not call.spec.is_p2p
         self._completion: Completion | None = None
         self._lock = threading.Lock()
@@ -146,7 +160,8 @@ class OpenCall:
         self._ended_ns: int | None = None
         self._is_filled = fill is None
         self._was_waited_for = False
-        self._stream = beat.on_device(call, due, self._ended)
+        self._stream, due = beat.on_device(call, due, self._ended)
+        self._due = due
         self._wants_values = self._stream is not None and recorder.wants_values(call)
         self.devices = [] if self._stream is None else [torch.device(call.device)]
         is_busy = due is not None and due.busy_ns > 0 and beat.carrier is not None
@@ -178,20 +193,20 @@ class OpenCall:
             completion.done(self._source, ended_ns)
 
     def _keep_values(self, completion: Completion) -> None:
-        """Before the program overwrites them."""
+        """Before the program overwrites them, and before another thread may write the end."""
         with unseen():
             completion.keep_values(self._wants_values)
-        self._told_of_device()
 
     def opened(self, completion: Completion, source: int) -> None:
         """It is in the log. That it is complete is written ahead, where it is known when. Of a wait on a device it is
         not, so that it is written later; but what a replay needs of the values is kept now."""
+        if self._stream is not None and self._is_filled:
+            self._keep_values(completion)
         with self._lock:
             self._completion, self._source = completion, source
             is_over = self._over.is_set()
         if self._stream is not None:
-            if self._is_filled:
-                self._keep_values(completion)
+            self._told_of_device()
         elif self._fill is None and (not self._is_carried or is_over):
             completion.done(source, None if self._due is None else self._due.ends_ns)
 
@@ -206,9 +221,11 @@ class OpenCall:
         if self._fill is not None:
             fill, self._fill = self._fill, None
             fill()
-            self._is_filled = True
             if self._completion is not None and self._stream is not None:
                 self._keep_values(self._completion)
+            self._is_filled = True
+            if self._stream is not None:
+                self._told_of_device()
             elif self._completion is not None:
                 ends_ns = self._clock.now_ns() if self._due is None else max(self._due.ends_ns, self._clock.now_ns())
                 self._completion.done(self._source, ends_ns)
@@ -240,7 +257,7 @@ class OpenCall:
         if self._stream is not None:
             began_ns = self._clock.now_ns()
             self._stream.stand()
-            if BLOCKING_WAIT:
+            if is_blocking_wait():
                 self._stream.block()
             return began_ns
         if not self._is_carried or self._due is None:

@@ -44,8 +44,7 @@ class Issued:
 class Due:
     """Times are of the rank's clock. arrived_ns: of this rank; began_ns: of the transfer, once the last was there.
 
-    free_ns: from when on it could begin, of this rank: it had arrived, and earlier transfers of the communicator were
-    over. busy_ns: of processor time that the transfer takes from the rank, which goes on computing.
+    late_ns: as the row's. busy_ns: of processor time that the transfer takes from the rank, which goes on computing.
     """
 
     step: int
@@ -53,13 +52,14 @@ class Due:
     arrived_ns: int
     began_ns: int
     ends_ns: int
-    free_ns: int
+    late_ns: int = 0
     busy_ns: int = 0
 
     @property
     def length_ns(self) -> int:
-        """The wait for the last of the others, if it comes later, and the transfer."""
-        return self.ends_ns - self.free_ns
+        """From when a device comes to it, which may be long after its issue: the others come as much later than this
+        rank as in the simulation; then the transfer."""
+        return self.late_ns + self.ends_ns - self.began_ns
 
 
 class Pace:
@@ -201,7 +201,7 @@ class Pace:
             self._clocks[row.stream] = end
         if self._wall is None and (row.stream == stream or row.blocking):
             self._held[stream] = end  # only when it goes on: the log is to say when it came
-        arrived_ns, began_ns, ends_ns, free_ns = (self._anchor_ns + at for at in (arrived, began, end, free))
+        arrived_ns, began_ns, ends_ns = (self._anchor_ns + at for at in (arrived, began, end))
         contends = self._wall is not None and row.kind is RowKind.COLLECTIVE and not row.blocking
         return Due(
             step=self._step,
@@ -209,7 +209,7 @@ class Pace:
             arrived_ns=arrived_ns,
             began_ns=began_ns,
             ends_ns=ends_ns,
-            free_ns=free_ns,
+            late_ns=row.late_ns,
             busy_ns=row.transfer_ns * self._schedule.contention_ppm // 10**6 if contends else 0,
         )
 

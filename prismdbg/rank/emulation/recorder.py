@@ -62,6 +62,8 @@ class EmulatedRecorder(PythonRecorder):
         if self._is_real(call):
             self._answering.arrived_ns = self._clock.now_ns()
             return super().collective(call, redispatch)
+        if self._mode == 1:
+            self._clock.prepare(call)
         due = self._clock.issue(self._facts.of(call)) if self._mode == 1 and self._clock.pace is not None else None
         self._answering.arrived_ns = self._clock.now_ns() if due is None else due.arrived_ns
         try:

@@ -83,7 +83,7 @@ def _row(
         return Row(kind=_KINDS[kind], stream=stream, duration_ns=int(durations[entry]), line=line)
     if kind == Kind.WAIT:
         return Row(kind=_KINDS[kind], stream=stream, target=numbers[int(entries.target[entry])], line=line)
-    others_ns = arrivals.others_ns(of_rank.rank, entry)
+    others_ns, start_ns = arrivals.others_ns(of_rank.rank, entry), int(of_rank.start_ns[entry])
     return Row(
         kind=_KINDS[kind],
         stream=stream,
@@ -93,7 +93,8 @@ def _row(
         channel=lanes.number(entry),
         size_bytes=int(entries.size_bytes[entry]),
         others_ns=others_ns,
-        transfer_ns=int(of_rank.end_ns[entry]) - max(int(of_rank.start_ns[entry]), others_ns),
+        late_ns=max(others_ns - start_ns, 0),
+        transfer_ns=int(of_rank.end_ns[entry]) - max(start_ns, others_ns),
         line=line,
     )
 

@@ -1,4 +1,5 @@
-"""One rank that computes for about `--compute-ms` in each step and sends `--bytes`, beside it or before it.
+"""One rank that computes for about `--compute-ms` in each step and sends `--bytes`, beside it, before it, or before it
+to the other rank, which sends as much, in one batch.
 
 Prints JSON: seconds that a computation takes, and each step. With `--device cpu` the device is a fake
 (tests/fake_device.py), and calls count as NCCL's on it: that tries all but torch.cuda.
@@ -14,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 parser = argparse.ArgumentParser()
-parser.add_argument("mode", choices=["overlap", "serial"])
+parser.add_argument("mode", choices=["overlap", "serial", "exchange"])
 parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
 parser.add_argument("--steps", type=int, default=8)
 parser.add_argument("--compute-ms", type=float, default=30.0)
@@ -51,7 +52,7 @@ else:
     Call.device = property(lambda _: "cuda:0")
     waits = kernels._interceptor._clock.devices
     if waits is not None:  # None where the rank is not paced
-        waits._make = lambda _: fake
+        waits._make, waits._is_capturing = lambda _: fake, lambda: False
     finish = fake.finish
 
     def compute() -> None:
@@ -62,7 +63,7 @@ dist.init_process_group("nccl")
 weight = torch.nn.Parameter(torch.ones(1, device=args.device))
 weight.grad = torch.zeros_like(weight)
 optimizer = torch.optim.SGD([weight], lr=0.1)
-sent = torch.ones(args.bytes // 4, device=args.device)
+sent, got = (torch.ones(args.bytes // 4, device=args.device) for _ in range(2))
 alone = []
 for _ in range(5):
     began = time.perf_counter()
@@ -76,6 +77,11 @@ for _ in range(args.steps):
         work = dist.all_reduce(sent, async_op=True)
         compute()
         work.wait()
+    elif args.mode == "exchange":
+        pair = [dist.P2POp(dist.isend, sent, 1 - dist.get_rank()), dist.P2POp(dist.irecv, got, 1 - dist.get_rank())]
+        for work in dist.batch_isend_irecv(pair):
+            work.wait()
+        compute()
     else:
         dist.all_reduce(sent)
         compute()

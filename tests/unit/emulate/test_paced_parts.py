@@ -11,7 +11,7 @@ from logs import MILLISECOND_NS, Job, Tensors, put_on_device
 
 from prismdbg.capsule.log.events import Note, RankLog
 from prismdbg.capsule.log.notes import DEVICE_WAITS
-from prismdbg.emulate.paced_parts import emulated_parts
+from prismdbg.emulate.paced_parts import emulated_parts, runs_on_stream
 from prismdbg.emulate.pacing import RankPass
 from prismdbg.model.schedule import Row, RowKind, Schedule
 from prismdbg.simulate.cluster.cluster import ClusterModel
@@ -85,8 +85,11 @@ class TestEmulated:
         put_on_device(job)
         log = job.logs[0]
         assert emulated_parts(log, schedule(row())) is not None, "over gloo the host stands, as paced ranks do"
+        assert not runs_on_stream(log, schedule(row()))
         log.notes.append(Note(DEVICE_WAITS, 0, {"device": "cuda:0", "group": log.collectives[0].group}))
         assert emulated_parts(log, schedule(row())) is None
+        assert runs_on_stream(log, schedule(row()))
+        assert not runs_on_stream(log, replace(schedule(row()), steps=(9,))), "no call of a paced step"
 
     def test_calls_that_are_not_those_of_the_schedule(self) -> None:
         assert emulated_parts(log_of(MILLISECOND_NS), schedule(row(17))) is None

@@ -55,8 +55,8 @@ def slices(found: Job, *ranks: int) -> dict[int, Entries]:
     return made
 
 
-def passes_of(folder: Path, *, has_converged: bool) -> Passed:
-    """Of two passes; of rank 0 the last one knows each component."""
+def passes_of(folder: Path, *, has_converged: bool, on_stream: bool = False) -> Passed:
+    """Of two passes; of rank 0 the last one knows each component. on_stream: rank 1's transfers were on a device."""
     components = {
         "computation": {"simulated_ns": 520, "emulated_ns": 500},
         "exposed communication": {"simulated_ns": 300, "emulated_ns": 300},
@@ -64,7 +64,7 @@ def passes_of(folder: Path, *, has_converged: bool) -> Passed:
     }
     ranks = [
         {"rank": 0, "simulated_ns": 980, "emulated_ns": 1000, "components": components},
-        {"rank": 1, "simulated_ns": 110, "emulated_ns": 100, "components": {}},
+        {"rank": 1, "simulated_ns": 110, "emulated_ns": 100, "components": {}, "on_stream": on_stream},
     ]
     passes = [{"number": 1, "ranks": []}, {"number": 2, "ranks": ranks}]
     held = {"clock": "wall", "until": 0.01, "has_converged": has_converged, "passes": passes}
@@ -182,6 +182,19 @@ class TestPacedPasses:
         changed = with_passes(simulate(fold(MESH, slices(job(), 0, 1, 2, 3)), ideal()), tmp_path, is_as_it_ran=False)
         assert changed.fidelity.errors == () and doubt in changed.fidelity.doubts
 
+    def test_what_ran_on_a_device_was_not_compared(self, tmp_path: Path) -> None:
+        assert passes_of(tmp_path, has_converged=False).is_apart
+        passed = passes_of(tmp_path, has_converged=False, on_stream=True)
+        assert (passed.on_stream, passed.errors, passed.is_apart) == ((1,), (), False)
+        why = "the log does not have the device's work"
+        assert passed.line() == (
+            "as the simulation says, on a wall clock; the two were not compared: transfers of rank 1 were waits on a "
+            f"device, and {why}"
+        )
+        assert passed.doubts() == (
+            f"the duration of a step: simulation and emulated ranks were not compared, because {why}",
+        )
+
     def test_what_has_converged_is_none(self, tmp_path: Path) -> None:
         assert passes_of(tmp_path, has_converged=True).doubts() == ()
 
@@ -218,6 +231,11 @@ class TestAnEmulationsWorth:
             "transfers and waits: as the simulation says, on a wall clock; it and the ranks agree to 1.00%, at worst "
             "rank 1's iteration, simulated less emulated, is +10.00% of an iteration"
         ]
+
+    def test_what_tensors_on_a_device_leave_open_is_said(self) -> None:
+        doubt = "how long ranks computed: tensors of rank 0 were on a device"
+        worth = EmulationWorth(ran=1, world=2, received_bytes={synthesis.DONOR: 8}, devices=(doubt,))
+        assert f"not reliable: {doubt}" in worth.lines()
 
     def test_not_converged(self, tmp_path: Path) -> None:
         """It never says that peers came as simulated without saying that they did not quite."""

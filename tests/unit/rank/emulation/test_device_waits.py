@@ -3,8 +3,11 @@ there is one, a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,15 +16,17 @@ import torch
 from fake_device import FakeDevice
 
 from prismdbg.capsule.log.notes import DEVICE_WAITS
-from prismdbg.errors import FacilityError
+from prismdbg.errors import FacilityError, UsageError
 from prismdbg.model.ops import OPS
+from prismdbg.model.schedule import Lane, Row, RowKind, Schedule, digest
 from prismdbg.rank.c10d.watched_work import WatchedWork
+from prismdbg.rank.c10d.works import Completion
 from prismdbg.rank.emulation import cuda_device, device_calls, open_calls
 from prismdbg.rank.emulation.clocks import WallClock
 from prismdbg.rank.emulation.cuda_device import CudaDevice
 from prismdbg.rank.emulation.device_waits import CHECKED_NS, ROUNDS, DeviceWaits, StreamWait, calibrated
 from prismdbg.rank.emulation.open_calls import OpenCall, PacedClock
-from prismdbg.rank.emulation.pace import Due
+from prismdbg.rank.emulation.pace import Due, Issued, Pace
 
 MS = 10**6
 
@@ -244,45 +249,73 @@ class TestDeviceWaits:
     def test_ends_are_told_when_they_are_over_and_all_in_the_end(self) -> None:
         clock, told, ends = Clock(), Notes(), []
         device = clock.device()
-        waits = DeviceWaits(lambda _: device, told)
+        waits = DeviceWaits(lambda _: device, lambda: False, told)
         for group in ("0", "1"):
-            waits.begin("cuda:0", group, "", 10 * MS, lambda at_ns, group=group: ends.append((group, at_ns)))  # type: ignore[misc]
-        waits.begin("cuda:0", "0", "", 5 * MS, lambda at_ns: ends.append(("0", at_ns)))
+            waits.begin("cuda:0", group, 10 * MS, lambda at_ns, group=group: ends.append((group, at_ns)))  # type: ignore[misc]
+        waits.begin("cuda:0", "0", 5 * MS, lambda at_ns: ends.append(("0", at_ns)))
         waits.settle()
         assert ends == []
         clock.now_ns = 12 * MS
         waits.settle()
         assert ends == [("0", 10 * MS), ("1", 10 * MS)]
+        assert list(waits._used["cuda:0"].open) == ["group 0"], "nothing is asked of a stream that has nothing to do"
         waits.drain()
         assert ends[2:] == [("0", 15 * MS)] and clock.now_ns == 15 * MS
+        assert waits._used["cuda:0"].open == {}
         assert told.notes == [
             {"device": "cuda:0", "group": "0"},
             {"device": "cuda:0", "group": "1"},
             {"device": "cuda:0", "calls": 3, "asked_ns": 25 * MS, "took_ns": 25 * MS, "worst_ns": 0, "residual": 0.0},
         ]
 
-    def test_pairs_of_a_group_have_streams_of_their_own(self) -> None:
+    def test_sends_and_receives_wait_for_no_other_transfer(self) -> None:
+        """A batch with one peer takes the longer of both, not the sum, as in the simulation."""
         clock = Clock()
         device = clock.device()
-        waits = DeviceWaits(lambda _: device, Notes())
-        found = [waits.begin("cuda:0", "0", pair, 10 * MS, lambda _: None) for pair in ("1", "2", "1")]
-        assert [each.ended_ns() // MS for each in found if each] == [10, 10, 20]
+        waits = DeviceWaits(lambda _: device, lambda: False, Notes())
+
+        def ends_ms(*, is_p2p: bool) -> list[int]:
+            found = [waits.begin("cuda:0", "0", ms * MS, lambda _: None, is_p2p=is_p2p) for ms in (10, 20, 30)]
+            return [each.ended_ns() // MS for each in found if each is not None]
+
+        assert ends_ms(is_p2p=False) == [10, 30, 60]
+        assert ends_ms(is_p2p=True) == [10, 20, 30]
+        clock.now_ns = 20 * MS
+        assert ends_ms(is_p2p=True) == [30, 40, 50]
+        streams = {key for key in waits._used["cuda:0"].open if key.startswith("p2p")}
+        assert len(streams) == 4, "those that are over are used again"
 
     def test_while_a_graph_is_made_nothing_waits_and_it_is_said_once(self) -> None:
-        clock, told = Clock(), Notes()
+        clock, told, captures = Clock(), Notes(), False
         device = clock.device()
-        waits = DeviceWaits(lambda _: device, told)
+        waits = DeviceWaits(lambda _: device, lambda: captures, told)
         ends: list[int] = []
-        waits.begin("cuda:0", "0", "", MS, ends.append)
-        device.captures = True
+        waits.begin("cuda:0", "0", MS, ends.append)
+        captures = True
         clock.now_ns = 5 * MS
-        assert waits.begin("cuda:0", "0", "", 10 * MS, ends.append) is None
-        assert waits.begin("cuda:0", "0", "", 10 * MS, ends.append) is None
+        assert waits.begin("cuda:0", "0", 10 * MS, ends.append) is None
+        assert waits.begin("cuda:0", "0", 10 * MS, ends.append) is None
         waits.settle()
         assert ends == [], "the device must not be asked meanwhile"
         assert [note for note in told.notes if "text" in note] == [
             {"device": "cuda:0", "text": "collectives that a CUDA graph captures are not paced"}
         ]
+
+    def test_a_device_is_opened_once_and_not_while_a_graph_is_made(self) -> None:
+        clock, made, captures = Clock(), [], True
+
+        def make(name: str) -> FakeDevice:
+            assert not captures, "it calibrates"
+            made.append(name)
+            time.sleep(0.02)
+            return clock.device()
+
+        waits = DeviceWaits(make, lambda: captures, Notes())
+        assert waits.begin("cuda:0", "0", MS, lambda _: None) is None and waits.prepare("cuda:0") == 0
+        captures = False
+        assert waits.prepare("cuda:0") >= 20 * MS and waits.prepare("cuda:0") == 0
+        assert waits.begin("cuda:0", "0", MS, lambda _: None) is not None
+        assert made == ["cuda:0"]
 
 
 class Notes:
@@ -309,26 +342,45 @@ class Written:
         self.kept.append(are_wanted)
 
 
+def paced_on(
+    device: FakeDevice, monkeypatch: pytest.MonkeyPatch, is_capturing: Callable[[], bool] = lambda: False
+) -> PacedClock:
+    monkeypatch.setattr(open_calls, "runs_on_stream", lambda _: True)
+    beat = PacedClock(None, WallClock(), lambda _: None)
+    beat.devices = DeviceWaits(lambda _: device, is_capturing, Notes())
+    return beat
+
+
+def call_on(*, is_async: bool = True, is_p2p: bool = False, outputs: Sequence[Any] = ()) -> Any:
+    return SimpleNamespace(
+        is_async=is_async,
+        spec=SimpleNamespace(is_p2p=is_p2p),
+        device="cpu",
+        group_name="0",
+        root=-1,
+        outputs=list(outputs),
+    )
+
+
+def due_of(length_ns: int, began_ns: int = 100, **more: int) -> Due:
+    return Due(step=1, row=0, arrived_ns=began_ns, began_ns=began_ns, ends_ns=began_ns + length_ns, **more)
+
+
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[OpenCall, Written, Any]]:
     """A call of 10 ms on a fake device, whose values are wanted."""
 
     def make(*, is_async: bool = True, fill: Callable[[], None] | None = None) -> tuple[OpenCall, Written, Any]:
-        monkeypatch.setattr(open_calls, "runs_on_stream", lambda _: True)
         clock = Clock()
         device = clock.device()
-        beat = PacedClock(None, WallClock(), lambda _: None)
+        beat = paced_on(device, monkeypatch)
         monkeypatch.setattr(beat, "now_ns", lambda: clock.now_ns)
-        beat.devices = DeviceWaits(lambda _: device, Notes())
         waited: list[tuple[int, int]] = []
         recorder = SimpleNamespace(
             waited=lambda record_id, began_ns: waited.append((record_id, began_ns)), wants_values=lambda _: True
         )
-        call = SimpleNamespace(
-            is_async=is_async, spec=SimpleNamespace(is_p2p=False), device="cpu", group_name="0", root=-1
-        )
-        due = Due(step=1, row=0, arrived_ns=100, began_ns=100, ends_ns=100 + 10 * MS, free_ns=100, busy_ns=5)
-        found, written = OpenCall(recorder, beat, call, due, fill), Written()  # type: ignore[arg-type]
+        found = OpenCall(recorder, beat, call_on(is_async=is_async), due_of(10 * MS, busy_ns=5), fill)  # type: ignore[arg-type]
+        written = Written()
         found.opened(written, 3)  # type: ignore[arg-type]
         return found, written, SimpleNamespace(clock=clock, device=device, beat=beat, waited=waited)
 
@@ -380,10 +432,198 @@ class TestOpenCall:
         assert written.done_at[1:] == [(3, 10 * MS)]
 
     def test_blocking_wait_holds_the_host(self, opened: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(open_calls, "BLOCKING_WAIT", True)
+        monkeypatch.setattr(open_calls, "is_blocking_wait", lambda: True)
         call, _, job = opened(is_async=False)
         call.wait()
         assert job.clock.now_ns == 10 * MS and job.waited == []
+
+    @pytest.mark.parametrize("busy_ns", [0, 5])
+    def test_a_call_that_a_graph_captures_holds_nobody(self, busy_ns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        wall = WallClock()
+        schedule = Schedule(rank=0, step=1, steps=(), iteration_ns=0, streams=(), channels=(), rows=())
+        beat = PacedClock(Pace(schedule, wall.now_ns), wall, lambda _: None)
+        monkeypatch.setattr(open_calls, "runs_on_stream", lambda _: True)
+        beat.devices = DeviceWaits(lambda _: FakeDevice(), lambda: True, Notes())
+        recorder = SimpleNamespace(waited=lambda *_: None, wants_values=lambda _: False)
+        due = due_of(60_000 * MS, wall.now_ns(), busy_ns=busy_ns)
+        call = OpenCall(recorder, beat, call_on(is_async=False), due, None)  # type: ignore[arg-type]
+        done: list[int | None] = []
+        completion = SimpleNamespace(record_id=7, done=lambda _, at_ns=None: done.append(at_ns))
+        call.opened(completion, 3)  # type: ignore[arg-type]
+        assert call.is_there() and done == [None], "now"
+        waits = threading.Thread(target=call.wait, daemon=True)
+        waits.start()
+        waits.join(10)
+        assert not waits.is_alive()
+
+    def test_the_others_are_as_late_as_simulated_where_the_host_runs_ahead(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """All compute for 40 ms before it, in the simulation and on the device, to which the host gives it at once."""
+        clock = Clock()
+        device = clock.device()
+        call_row = Row(
+            kind=RowKind.COLLECTIVE, op="all_reduce", channel=0, size_bytes=8, blocking=True, others_ns=40 * MS,
+            transfer_ns=10 * MS,
+        )  # fmt: skip
+        lane = Lane(name="dp", members=2, digest=digest((0, 1)))
+        for late_ns in (0, 5 * MS):
+            device.compute(40 * MS)
+            begun_ns = device.mark()
+            schedule = Schedule(
+                rank=0, step=1, steps=(0,), iteration_ns=0, streams=(), channels=(lane,),
+                rows=(replace(call_row, others_ns=40 * MS + late_ns, late_ns=late_ns),), families=("all_reduce",),
+            )  # fmt: skip
+            pace = Pace(schedule, lambda: clock.now_ns)
+            pace.begin_step(0)
+            due = pace.issue(Issued(label="all_reduce", group="0", ranks=(0, 1), size_bytes=8))
+            assert due is not None and due.ends_ns == clock.now_ns + 50 * MS + late_ns, "as the host would wait for it"
+            beat = paced_on(device, monkeypatch)
+            wait, _ = beat.on_device(call_on(), due, lambda _: None)
+            assert wait is not None
+            wait.stand()
+            assert device.mark() - begun_ns == late_ns + 10 * MS
+            device.finish()
+
+    @pytest.mark.parametrize(("is_p2p", "ends_ms"), [(True, [10, 10]), (False, [10, 20])])
+    def test_a_send_and_a_receive_with_one_peer_run_at_once(
+        self, is_p2p: bool, ends_ms: list[int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        beat = paced_on(Clock().device(), monkeypatch)
+        found = [beat.on_device(call_on(is_p2p=is_p2p), due_of(10 * MS), lambda _: None)[0] for _ in range(2)]
+        assert [wait.ended_ns() // MS for wait in found if wait is not None] == ends_ms
+
+    def test_opening_a_device_is_left_out_of_the_rank_s_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        schedule = Schedule(rank=0, step=1, steps=(), iteration_ns=0, streams=(), channels=(), rows=())
+        wall = WallClock()
+        beat = PacedClock(Pace(schedule, wall.now_ns), wall, lambda _: None)
+        monkeypatch.setattr(open_calls, "runs_on_stream", lambda _: True)
+
+        def make(_: str) -> FakeDevice:
+            time.sleep(0.1)
+            return FakeDevice()
+
+        beat.devices = DeviceWaits(make, lambda: False, Notes())
+        before_ns, real_ns = wall.now_ns(), time.monotonic_ns()
+        beat.prepare(call_on())
+        assert time.monotonic_ns() - real_ns >= 100 * MS
+        assert wall.now_ns() - before_ns < 50 * MS
+
+    def test_ends_are_on_the_rank_s_clock_at_that_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It stood for another rank after the issue, and before the end."""
+        beat, ends = paced_on(FakeDevice(), monkeypatch), []
+        assert beat.wall is not None and beat.devices is not None
+        wait, _ = beat.on_device(call_on(), due_of(40 * MS), ends.append)
+        time.sleep(0.01)
+        beat.wall.leave_out(10 * MS)
+        beat.devices.drain()
+        assert wait is not None and ends == [wait.ended_ns() - 10 * MS]
+
+    @pytest.mark.parametrize("is_filled_late", [False, True])
+    def test_another_thread_may_tell_the_end_while_values_are_kept(
+        self, is_filled_late: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        beat, done = paced_on(FakeDevice(), monkeypatch), []
+        assert beat.devices is not None
+
+        class Tensor:
+            def detach(self) -> Tensor:
+                return self
+
+            def clone(self) -> str:
+                time.sleep(0.05)
+                return "copy"
+
+        @contextmanager
+        def told_first() -> Iterator[None]:
+            """The end is known, and another thread tells it, just before the copy."""
+            beat.devices.drain()  # type: ignore[union-attr]
+            yield
+
+        monkeypatch.setattr(open_calls, "unseen", told_first)
+        recorder = SimpleNamespace(
+            waited=lambda *_: None,
+            wants_values=lambda _: True,
+            complete=lambda call, *_: done.append(list(call.outputs)),
+        )
+        fill = (lambda: None) if is_filled_late else None
+        call = call_on(outputs=[Tensor()])
+        found = OpenCall(recorder, beat, call, due_of(1000), fill)  # type: ignore[arg-type]
+        is_over = threading.Event()
+
+        def settles() -> None:
+            until = time.monotonic() + 30
+            while not is_over.wait(0.001) and time.monotonic() < until:
+                beat.devices.settle()  # type: ignore[union-attr]
+
+        other = threading.Thread(target=settles)
+        other.start()
+        try:
+            found.opened(Completion(recorder, call, 1), 3)  # type: ignore[arg-type]
+            found.wait()
+        finally:
+            is_over.set()
+            other.join(30)
+        beat.devices.drain()
+        assert done == [["copy"]]
+
+
+def test_a_completion_that_is_told_while_its_values_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = threading.Event()
+
+    class Tensor:
+        def detach(self) -> Tensor:
+            return self
+
+        def clone(self) -> str:
+            copies.set()
+            time.sleep(0.05)
+            return "copy"
+
+    told: list[Any] = []
+    call = SimpleNamespace(outputs=[Tensor()])
+    completion = Completion(SimpleNamespace(complete=lambda call, *_: told.append(call.outputs)), call, 1)  # type: ignore[arg-type]
+
+    def tells() -> None:
+        copies.wait(10)
+        completion.done(3, 5)
+
+    other = threading.Thread(target=tells)
+    other.start()
+    completion.keep_values(True)
+    other.join(10)
+    assert told == [["copy"]]
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, False),
+        ({"TORCH_NCCL_BLOCKING_WAIT": "1"}, True),
+        ({"TORCH_NCCL_BLOCKING_WAIT": "True"}, True),
+        ({"NCCL_BLOCKING_WAIT": "Y"}, True),
+        ({"TORCH_NCCL_BLOCKING_WAIT": "yes"}, True),
+        ({"TORCH_NCCL_BLOCKING_WAIT": "F", "NCCL_BLOCKING_WAIT": "1"}, False),
+        ({"TORCH_NCCL_BLOCKING_WAIT": "maybe"}, None),
+        ({"TORCH_NCCL_BLOCKING_WAIT": ""}, None),
+    ],
+)
+def test_blocking_wait_is_read_as_torch_reads_it(
+    variables: dict[str, str], expected: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    device_calls.is_blocking_wait.cache_clear()
+    try:
+        if expected is None:
+            with pytest.raises(UsageError, match="which torch's NCCL backend refuses"):
+                device_calls.is_blocking_wait()
+        else:
+            assert device_calls.is_blocking_wait() is expected
+    finally:
+        device_calls.is_blocking_wait.cache_clear()
 
 
 @pytest.mark.parametrize(
