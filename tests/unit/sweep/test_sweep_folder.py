@@ -13,6 +13,7 @@ from prismdbg.sweep.folder import SweepFolder
 from prismdbg.sweep.request import How, SweepRequest, Trial
 from prismdbg.sweep.result import Result, State
 from prismdbg.sweep.space import Space
+from prismdbg.sweep.stored import read_sweep
 from prismdbg.sweep.workers.trial_group import TrialGroup, last_error
 
 SPACE = Space.parse(4, "pp,dp", ["pp=1,2"])
@@ -60,6 +61,21 @@ def test_another_cluster_or_tokens_need_no_other_run(tmp_path: Path) -> None:
     cluster.write_text("two")
     for other in (folder, opened(request(tmp_path)), opened(request(tmp_path, tokens="1"))):
         assert other.has_run(trial(other)) and other.result(trial(other)) is None
+
+
+def test_the_folder_has_a_copy_of_the_cluster_that_its_times_rest_on(tmp_path: Path) -> None:
+    cluster = tmp_path / "c.yaml"
+    cluster.write_text("one")
+    opened(request(tmp_path))
+    assert read_sweep(tmp_path / "s").cluster is None
+    opened(request(tmp_path, cluster=cluster))
+    cluster.write_text("two")
+    kept = read_sweep(tmp_path / "s").cluster
+    assert kept == tmp_path / "s" / "cluster.yaml" and kept.read_text() == "one"
+    opened(request(tmp_path, cluster=kept))
+    assert kept.read_text() == "one"
+    opened(request(tmp_path))
+    assert read_sweep(tmp_path / "s").cluster is None, "its times rest on assumed figures now"
 
 
 @pytest.mark.parametrize(
