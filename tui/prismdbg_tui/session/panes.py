@@ -47,7 +47,7 @@ class Panes:
         self.peers, self.stops = Peers(), Breakpoints()
         self.console, self.output = Console(), Output()
         self.prompt, self.tabs = Prompt(), Tabs(live=live)
-        self.status = StatusLine(manifest.not_replayable, "".join(told[-1:]))
+        self.status = StatusLine(manifest.not_replayable, "".join(told[-1:]), starts=keys["restart"])
         self.keys = KeyBar(keys, live=live)
         self._there = panes(live=live)
         for pane, widget in self._all.items():

@@ -23,11 +23,13 @@ _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class StatusLine(Static):
-    def __init__(self, not_replayable: str, told: str) -> None:
-        """`not_replayable`: why nothing can run; told: what led to this screen, until something is asked for."""
+    def __init__(self, not_replayable: str, told: str, starts: str) -> None:
+        """`not_replayable`: why nothing can run; told: what led to this screen, until something is asked for. starts:
+        the key that starts the rank."""
         super().__init__("", id="status")
         self._state = State()
         self._error, self._told = "", told
+        self._starts = starts
         self._looking = not_replayable or "`prismdbg debug` runs the rank"
 
     def on_mount(self) -> None:
@@ -40,6 +42,11 @@ class StatusLine(Static):
     def fail(self, error: str) -> None:
         """It stays until something else could be done; `error` is empty where something is asked for."""
         self._error, self._told = error, ""
+        self.again()
+
+    def tell(self, text: str) -> None:
+        """Beside why the rank is there, until something is asked for."""
+        self._error, self._told = "", text
         self.again()
 
     def forget_error(self) -> None:
@@ -63,6 +70,9 @@ class StatusLine(Static):
         room = self._room - 2
         if self._state.phase in BUSY:
             return text.append_text(self._doing())
+        if self._state.is_cancelled:
+            shown = figures.first_fitting((f"the start was cancelled · {self._starts} starts it",), room)
+            return text.append(f"✕ {shown}", color(self.app, "error"))
         if self._state.phase is Phase.LOST:
             lost = _line(self._state.lost_because)
             shown = figures.first_fitting((f"the rank is lost: {lost}", f"lost: {lost}"), room)
