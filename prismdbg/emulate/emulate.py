@@ -58,6 +58,7 @@ class Emulated:
 def emulate(request: EmulateRequest, say: Say) -> Emulated:
     request.check()
     line = parse(request.command)
+    line.check_program()
     was_there = request.output.exists()
     run = RunFolder.new(request.output)
     try:

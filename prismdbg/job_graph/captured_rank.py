@@ -130,11 +130,13 @@ def _packed(capsule: Capsule, log: RankLog, recorded: RecordedStep) -> TracedSte
 
 
 def _traced(capsule: Capsule, recorded: RecordedStep, request: CapturedRequest, say: Say) -> TracedStep | None:
-    """The replay goes on to the first call after the step, so that all of the step has run."""
+    """The replay goes on to the first call after the step, so that all of the step has run. Where the step is the last
+    one of the capsule, that call is after the end moment: the replay goes on to it by itself."""
+    after = Moment(recorded.step + 1, 1)
     replayed = traced_replay(
         ReplayRequest(capsule=capsule, runtime=request.runtime, allow_writes=request.allow_writes),
         say,
-        until=Moment(recorded.step + 1, 1),
+        until=after if after <= capsule.manifest.moment_b else None,
         timeout_s=request.timeout_s,
         waits=True,
     )

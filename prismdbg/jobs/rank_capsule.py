@@ -56,24 +56,59 @@ def _found(path: Path, rank: int | None, say: Say, recorded: _Recorded) -> Path:
     run = RunFolder.existing(path)
     emulated = read_emulated(run)
     if emulated is not None:
-        return _emulated(emulated, rank, say)
+        return (_emulated_shown if recorded is _shown else _emulated)(emulated, rank, say)
     return recorded(run, _chosen(run, all_shown=recorded is _shown) if rank is None else rank, say)
 
 
 def _emulated(world: EmulatedRun, rank: int | None, say: Say) -> Path:
+    rank, folder = _emulated_rank(world, rank)
+    path = world.run.capsules / f"{OWN_NAME}{folder.name}"
+    evidence = path.with_name(f"{path.name}.evidence")
+    if _is_current(path, folder):
+        return path
+    if _is_current(evidence, folder):
+        raise _not_kept(world, rank, evidence)
+    for earlier in (path, evidence):
+        if earlier.exists():
+            shutil.rmtree(earlier)  # ours, of an earlier run of this rank
+    say(f"creating the capsule of rank {rank} in {path}")
+    try:
+        return _made(world, rank, folder, path).path
+    except NotReplayable as made:
+        raise _not_kept(world, rank, made.evidence) from made
+
+
+def _emulated_shown(world: EmulatedRun, rank: int | None, say: Say) -> Path:
+    """Of a rank that cannot be replayed its log."""
+    rank, folder = _emulated_rank(world, rank)
+    try:
+        return _emulated(world, rank, say)
+    except NotReplayable as error:
+        say(f"rank {rank}, its log, {read_manifest(error.evidence).not_replayable}: {error.evidence}")
+        return error.evidence
+    except CapsuleError as error:
+        say(str(error))
+        return _log_alone(world.run, rank, folder, say)
+
+
+def _emulated_rank(world: EmulatedRun, rank: int | None) -> tuple[int, Path]:
+    """The only one where none is chosen; with its folder. `UsageError` where it did not run, or runs."""
     if rank is None:
         rank = _only(world.ran, world.run)
     world.require_ran(rank)
     folder = world.run.latest(rank)
     if still_runs(read_json(folder / "rank.json")):
         raise UsageError(f"rank {rank} is still running", hint="wait until `prismdbg emulate` has ended")
-    path = world.run.capsules / f"{OWN_NAME}{folder.name}"
-    if _is_current(path, folder):
-        return path
-    if path.exists():
-        shutil.rmtree(path)  # ours, of an earlier run of this rank
-    say(f"creating the capsule of rank {rank} in {path}")
-    return _made(world, rank, folder, path).path
+    return rank, folder
+
+
+def _not_kept(world: EmulatedRun, rank: int, evidence: Path) -> NotReplayable:
+    return NotReplayable(
+        f"rank {rank} is {read_manifest(evidence).not_replayable}; its log is in {evidence}",
+        hint=f"run it again (if it receives more than 4 GiB, with --window-bytes SIZE): {world.command_for(rank)}; "
+        f"`prismdbg open {world.run.path} --rank {rank}` shows its log",
+        evidence=evidence,
+    )
 
 
 def _made(world: EmulatedRun, rank: int, folder: Path, path: Path) -> Capsule:

@@ -11,7 +11,7 @@ from prismdbg.sweep.result import Result, State, fastest, pareto
 from prismdbg.sweep.search import Regret
 
 HEADER = (
-    "configuration", "mesh", "iteration", "interval", "idle", "exposed", "messages", "peak", "fits", "tokens/s", "",
+    "configuration", "mesh", "iteration", "interval", "idle", "exposed", "messages", "peak", "fits", "tokens/s", "note",
 )  # fmt: skip
 PREDICTED = "the interval of a predicted time is {error:.1%} on each side, the mean error against measured iterations"
 NO_ENERGY = "energy: not available, no sensor of this machine counts it (`prismdbg telemetry RUN` says why)"
@@ -21,11 +21,16 @@ NUMBERS = ("iteration", "idle", "exposed", "messages", "peak", "tokens/s")
 
 def rows(results: Sequence[Result], cap_bytes: int) -> list[tuple[str, ...]]:
     """The fastest first, then those that have no time. The last column has `*` for each that no other is better than in
-    time and memory, or why there is no time."""
+    time and memory, or why there is no time; where several have one reason, the first one has it."""
     best = {result.name for result in pareto(results)}
     done = sorted((each for each in results if each.state is State.DONE), key=lambda each: each.time.middle)
     found = [_row(each, "*" if each.name in best else "", cap_bytes) for each in done]
-    return found + [_without(each) for each in results if each.state is not State.DONE]
+    first: dict[tuple[State, str], str] = {}
+    for each in results:
+        if each.state is not State.DONE:
+            of_it = first.setdefault((each.state, each.why), each.name)
+            found.append(_without(each, each.why if of_it == each.name else f"as {of_it}"))
+    return found
 
 
 def _row(result: Result, mark: str, cap_bytes: int) -> tuple[str, ...]:
@@ -45,8 +50,8 @@ def _row(result: Result, mark: str, cap_bytes: int) -> tuple[str, ...]:
     )
 
 
-def _without(result: Result) -> tuple[str, ...]:
-    return (result.name, result.mesh, *("-" for _ in HEADER[2:-1]), f"{result.state}: {result.why}")
+def _without(result: Result, why: str) -> tuple[str, ...]:
+    return (result.name, result.mesh, *("-" for _ in HEADER[2:-1]), f"{result.state}: {why}")
 
 
 def exposed(result: Result) -> str:

@@ -23,9 +23,10 @@ from prismdbg.sweep.result import Result
 from prismdbg.sweep.space import Configuration
 
 FORMAT = 1
-RESULTS = 2  # counted up when a result gets other values: older ones are worked out again
+RESULTS = 3  # counted up when a result gets other values: older ones are worked out again
 _RESTS_ON = "rests_on"
 DESCRIPTION, TRIALS, RESULT = "sweep.json", "trials", "result.json"
+CLUSTER = "cluster.yaml"  # a copy of what results rest on; none where no cluster was given
 _RAN = "ran.json"
 
 
@@ -48,6 +49,7 @@ class SweepFolder:
         descriptor = os.open(request.output / DESCRIPTION, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            folder._keep_cluster()
             yield folder
         except BlockingIOError:
             hint = "wait until it has ended, or give another folder with -o"
@@ -79,6 +81,16 @@ class SweepFolder:
                 raise not_empty(self.path)
         except OSError as error:
             raise cannot_be_made(self.path, error) from error
+
+    def _keep_cluster(self) -> None:
+        """For whoever opens a run of it later."""
+        copy = self.path / CLUSTER
+        if self.request.cluster is None:
+            copy.unlink(missing_ok=True)
+            return
+        temporary = copy.with_name(f"{CLUSTER}.partial")
+        temporary.write_bytes(self.request.cluster.read_bytes())
+        temporary.replace(copy)
 
     def trial(self, configuration: Configuration) -> Trial:
         of_it = self.path / TRIALS / configuration.name

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from prismdbg.capsule import checked_json
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import write_json
-from prismdbg.sweep.folder import DESCRIPTION, RESULT, TRIALS
+from prismdbg.sweep.folder import CLUSTER, DESCRIPTION, RESULT, TRIALS
 from prismdbg.sweep.result import Result
 
 _COMPARED = "compared.json"
@@ -24,12 +24,14 @@ class _Stored(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSweep:
-    """`unfinished`: configurations that were started and have no result. cap_bytes: 0 without a cap."""
+    """`unfinished`: configurations that were started and have no result. cap_bytes: 0 without a cap. cluster: a copy of
+    the file that the times rest on; None where none was given, or an older version kept none."""
 
     path: Path
     results: tuple[Result, ...]
     unfinished: tuple[str, ...]
     cap_bytes: int
+    cluster: Path | None = None
 
     def run(self, name: str) -> Path:
         return self.path / TRIALS / name / "run"
@@ -60,6 +62,7 @@ def read_sweep(path: Path) -> StoredSweep:
         results=tuple(found.values()),
         unfinished=tuple(name for name in started if name not in found),
         cap_bytes=cap_bytes,
+        cluster=path / CLUSTER if (path / CLUSTER).is_file() else None,
     )
 
 

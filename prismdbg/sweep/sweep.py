@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from prismdbg.errors import PrismError
 from prismdbg.jobs.capture.capture import Say
+from prismdbg.jobs.record.launch_line import parse
 from prismdbg.model.plurals import counted
 from prismdbg.sweep.evaluate import evaluate, predicted
 from prismdbg.sweep.folder import SweepFolder
@@ -20,6 +21,9 @@ def sweep(request: SweepRequest, say: Say, only: Collection[str] | None = None) 
     """One result for each configuration, in their order, or for `only` those. What has run before is not run again."""
     request.space.check(request.command, FOLDER)
     _check_tokens(request)
+    for one in request.space.configurations():
+        if one.mesh is not None:
+            parse(one.words(request.command, folder=FOLDER)).check_program()
     with SweepFolder.opened(request) as folder:
         tried = [one for one in request.space.configurations() if only is None or one.name in only]
         trials = {one.name: folder.trial(one) for one in tried if one.mesh is not None}

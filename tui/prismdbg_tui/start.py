@@ -134,9 +134,12 @@ def recorded_job(
 
 
 def compared(
-    read: Callable[[], StoredSweep], open_run: Callable[[Path], object], picture: StillPicture | None = None
+    read: Callable[[], StoredSweep],
+    open_run: Callable[[Path, Path | None], object],
+    picture: StillPicture | None = None,
 ) -> int:
-    """The configurations of a sweep, again and again after one that was opened. `open_run`: shows all its ranks."""
+    """The configurations of a sweep, again and again after one that was opened. `open_run`: shows all its ranks, on the
+    cluster of the sweep, if it has one."""
     sweep = read()
     if picture is None and not on_terminal():
         from prismdbg_tui.compared.plain_sweep import write_sweep
@@ -154,7 +157,7 @@ def compared(
         if name is None:
             return app.return_code or 0
         chosen = name
-        refused = why_refused(partial(open_run, app.sweep.run(name)))
+        refused = why_refused(partial(open_run, app.sweep.run(name), app.sweep.cluster))
 
 
 def debug(

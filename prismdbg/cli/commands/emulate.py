@@ -108,7 +108,7 @@ def command(
         window_bytes=window_bytes,
     )
     to_pace = pace_request(request, **paced)
-    with nullcontext() if whole.verbose else long_work.shown():
+    with nullcontext() if whole.verbose else long_work.shown(whole="the emulation"):
         paces = pace(to_pace, console.announce) if to_pace is not None else None
         done = paces.emulated if paces is not None else emulate(request, console.announce)
     _say_runs(done, request.chosen, on_virtual_clock=to_pace is not None and to_pace.clock is ClockKind.VIRTUAL)

@@ -39,7 +39,7 @@ LONGEST_S = 600.0  # without a collective or a command
     "--cluster",
     type=click.Path(path_type=Path),
     metavar="YAML",
-    help="Simulate a whole job on this cluster.  [default: assumed figures]",
+    help="Simulate a whole job on this cluster.  [default: that of the SWEEP, else assumed figures]",
 )
 @click.option("--at", type=moment, help="Place the cursor at MOMENT, as in 12.3.  [default: the incident]")
 @WEB
@@ -116,8 +116,8 @@ def command(
 def _compared(path: Path, cluster: Path | None, picture: StillPicture | None) -> int:
     from prismdbg_tui import start
 
-    def open_run(run: Path) -> int:
-        return _all_ranks(run, cluster) if is_job(run) else _all_recorded(run)
+    def open_run(run: Path, of_sweep: Path | None) -> int:
+        return _all_ranks(run, cluster or of_sweep) if is_job(run) else _all_recorded(run)
 
     return start.compared(lambda: read_sweep(path), open_run, picture)
 

@@ -126,6 +126,7 @@ def command(
     Exit codes:
       0    The replay is identical to the recorded run, or within --tolerance.
       1    A check of --script failed.
+      2    The command line is wrong.
       3    The capsule is damaged or cannot be replayed.
       4    This machine lacks a requirement; see `prismdbg doctor`.
       5    The replay diverged.
@@ -133,7 +134,11 @@ def command(
       7    The replay is inconclusive: too little could be compared, or the
            recorded rank died and the replayed rank did not.
       124  The replay took longer than --timeout.
+      125  With --bisect: git skips the commit.
+      128  With --bisect: the command line is wrong.
+      130  The command was interrupted.
       141  The output pipe was closed before the verdict (SIGPIPE).
+      143  The command was terminated.
 
     With --tolerance, a value that a collective sends may be another one than in the recorded run if its sketch is close
     to the recorded one. The difference is an estimate: the norm of the difference, divided by the norm of the recorded

@@ -13,7 +13,7 @@ from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import Defect, Divergence, PrismError, UsageError
 from prismdbg.jobs.replay.replay import ReplayRequest
 from prismdbg.jobs.replay.replay_plan import with_files
-from prismdbg.jobs.replay.source_overlay import NothingMatches, make_overlay
+from prismdbg.jobs.replay.source_overlay import START_HINT, NothingMatches, make_overlay
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.model.deadline import Deadline
 from prismdbg.model.moment import Moment
@@ -75,18 +75,24 @@ class Chosen:
         if self.source is None and self.runtime != PLAIN:
             raise UsageError(
                 "--bisect without --source replays the captured program, whichever commit is checked out",
-                hint="add --source . to replace the captured files by the files that are checked out",
+                hint="add --source . to replace the captured files by the files that are checked out; a capsule of a "
+                "hang, or one captured by hand, needs --script, too",
             )
 
     def check_incident(self, manifest: Manifest) -> None:
-        """`UsageError` where no commit could ever be bad."""
+        """`UsageError` where no commit could ever be bad; it also names what else is missing."""
         never = not TRAITS[manifest.incident.kind].can_recur
-        if self.bisect and self.source is not None and self.script is None and never:
-            raise UsageError(
-                "this capsule has no incident that a replay can reproduce "
-                f"({manifest.incident.kind}: {manifest.incident.text}), so every commit would be good",
-                hint="add --script with a check that fails for a bad commit",
-            )
+        if not (self.bisect and self.source is not None and self.script is None and never):
+            return
+        why = (
+            "this capsule has no incident that a replay can reproduce "
+            f"({manifest.incident.kind}: {manifest.incident.text}), so every commit would be good"
+        )
+        hint = "add --script with a check that fails for a bad commit"
+        if not manifest.origin.starts_program:
+            why += f"; and it starts at {manifest.moment_a}, but --source needs one from the program's start"
+            hint += f", and {START_HINT}"
+        raise UsageError(why, hint=hint)
 
     def request(self, capsule: Capsule) -> ReplayRequest:
         return ReplayRequest(

@@ -18,7 +18,9 @@ RARELY_S = 30.0  # after that twice as long each time
 
 class LongWork:
     """An `Onlooker`. A wait of less than `FIRST_S` shows nothing. A wait begins now and has all stages of a command;
-    `each`: it begins and ends with each stage, because somebody is asked for a command in between."""
+    `each`: it begins and ends with each stage, because somebody is asked for a command in between.
+
+    whole: what takes the time that is shown, where a stage could be taken for it. It is told every `RARELY_S` then."""
 
     def __init__(
         self,
@@ -27,8 +29,9 @@ class LongWork:
         now: Callable[[], float] = time.monotonic,
         *,
         each: bool = False,
+        whole: str = "",
     ) -> None:
-        self._line, self._say, self._now, self._each = line, say, now, each
+        self._line, self._say, self._now, self._each, self._whole = line, say, now, each, whole
         self._began: float | None = None
         self._next = 0.0
         if not each:
@@ -45,8 +48,11 @@ class LongWork:
         if now < self._next:
             return
         if self._line.is_usable:
-            self._line.show(text, end=f" ... {now - began:.0f} s")
+            self._line.show(text, end=f" ... {now - began:.0f} s{f' of {self._whole}' if self._whole else ''}")
             self._next = now + AGAIN_S
+        elif self._whole:
+            self._say(f"{text}; {self._whole} has taken {duration(now - began)} so far")
+            self._next = now + RARELY_S
         else:
             self._say(f"{text}, after {duration(now - began)}")
             self._next = now + (now - began)
@@ -61,8 +67,8 @@ class LongWork:
 
 
 @contextmanager
-def shown(*, each: bool = False) -> Iterator[None]:
-    """Long work inside tells how far it is. `each`: see `LongWork`."""
+def shown(*, each: bool = False, whole: str = "") -> Iterator[None]:
+    """Long work inside tells how far it is. `each`, `whole`: see `LongWork`."""
     line = ProgressLine(sys.stderr, wanted=True)
-    with console.giving_way(line.clear), looked_on_by(LongWork(line, console.announce, each=each)):
+    with console.giving_way(line.clear), looked_on_by(LongWork(line, console.announce, each=each, whole=whole)):
         yield

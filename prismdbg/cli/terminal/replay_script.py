@@ -182,7 +182,7 @@ def show(result: Scripted, capsule: Path) -> None:
 
 def _show_check(check: Finding, capsule: Path) -> None:
     at = f" at {check.moment}" if check.moment is not None else ""
-    times = f" ({check.hits} times)" if check.kind == "expect" and check.hits > 1 else ""
+    times = f" (checked {check.hits} times)" if check.kind == "expect" and check.hits > 1 else ""
     console.emit_lines([f"{_MARKS[check.outcome]}  {check.title}{at}{times}{_assumed(check.assumed)}"])
     if check.outcome is Outcome.FAILED:
         lines = [*f"{check.place}: {check.text}".splitlines(), check.message]  # the script's own text may have several

@@ -13,6 +13,7 @@ from prismdbg.model.plurals import counted
 
 _FLAGS = {"--standalone", "-m", "--module", "--no-python", "--run-path", "--virtual-local-rank"}
 _MODULES = {"torch.distributed.run", "torch.distributed.launch"}
+_TAKE_A_VALUE = ("-X", "-W", "--check-hash-based-pycs")  # options of Python
 _BY_MACHINE = {"auto", "cpu", "gpu", "xpu"}  # as many as it has processors, or devices
 
 
@@ -50,6 +51,15 @@ class LaunchLine:
             raise UsageError(
                 f"--world {world} is not a multiple of torchrun's --nproc-per-node {self.per_node}",
                 hint="give a number that divides --world: torchrun starts the same number of ranks on each node",
+            )
+
+    def check_program(self) -> None:
+        """`UsageError` where the script that Python is to run does not exist."""
+        script = _script(self.command)
+        if script and not Path(script).exists():
+            raise UsageError(
+                f"no such file or directory: {script}",
+                hint=f"give the path of the program; a relative one starts at {Path.cwd()}",
             )
 
 
@@ -93,6 +103,19 @@ def _torchrun(python: tuple[str, ...], words: Sequence[str]) -> LaunchLine:
     if flags & {"-m", "--module"}:
         return LaunchLine(command=(*python, "-u", "-m", *rest), per_node=per_node, nodes=nodes)
     return LaunchLine(command=(*python, "-u", *rest), per_node=per_node, nodes=nodes)
+
+
+def _script(command: Sequence[str]) -> str:
+    """What Python runs as a file; empty for a module, a line of code, or a program that is not Python."""
+    words = iter(command[1:] if Path(command[0]).name.startswith("python") else ())
+    for word in words:
+        if word in _TAKE_A_VALUE:
+            next(words, "")
+        elif not word.startswith("-"):
+            return word
+        elif word == "-" or (word[-1] in "cm" and not word.startswith("--")):  # also -um
+            return ""
+    return ""
 
 
 def _number(option: str, value: str) -> int:

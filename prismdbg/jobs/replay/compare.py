@@ -409,8 +409,11 @@ def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: 
         notes.append(NO_STEP_BEFORE)
     if not span.answered and verdict.end in (End.NEXT_CALL, End.FINISHED):
         there = f"continued to {verdict.went_on_to}" if verdict.went_on_to else "ended normally"
-        kind = "a synthesized answer" if verdict.tally.get("synthesized") else "its recorded answer"
-        notes.append(f"hang resolved: the collective at {verdict.moment} got {kind}, and the program {there}")
+        hung = f"the collective at {verdict.moment}, in which the rank hung, got"
+        if verdict.tally.get("synthesized"):
+            notes.append(f"{hung} a synthesized answer: that the program then {there} says nothing about the hang")
+        else:
+            notes.append(f"{hung} its recorded answer, and the program {there}")
     if verdict.end is End.QUIET and not is_from_outside(capsule.rank().get("died_with")):
         silence = recorded_silence(capsule, log)
         what = "hangs again" if span.answered else "issues a further collective"

@@ -88,8 +88,11 @@ class TrialGroup:
             self._say(f"{name}: {took}; {left} to go")
             return
         why = last_error(output) or f"it ended with exit code {ended.process.exitcode}"
-        self._why[name] = f"it did not end within {duration(self._bound_s)} (--timeout)" if ended.is_told else why
-        self._say(f"{name} failed after {took}; {left} to go: {self._why[name]}; all it printed: {output}")
+        why = f"it did not end within {duration(self._bound_s)} (--timeout)" if ended.is_told else why
+        first = next((other for other, known in self._why.items() if known == why), "")
+        self._why[name] = why
+        what = f"as {first} did" if first else why
+        self._say(f"{name} failed after {took}; {left} to go: {what}; all it printed: {output}")
 
     def _stop(self) -> None:
         """What still runs when the sweep is ended."""

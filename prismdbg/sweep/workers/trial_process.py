@@ -55,7 +55,6 @@ def _emulated(trial: Trial) -> int:
             classes=request.classes,
             steps=request.steps,
             memory=request.memory,
-            window_bytes=0,
             bound_s=request.bound_s,
             verbose=True,
             all_on_stderr=True,

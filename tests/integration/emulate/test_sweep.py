@@ -68,6 +68,17 @@ def test_what_is_interrupted_leaves_no_process_and_can_be_continued(tmp_path: Pa
     assert said.code == 0 and [each["state"] for each in said.json["results"]] == ["done", "done"]
 
 
+def test_ranks_of_a_pipeline_can_be_replayed(tmp_path: Path) -> None:
+    """What a stage receives from one that ran, nobody can make up again."""
+    mesh = ["--world", 2, "--mesh", "pp", "--try", "pp=2", "--steps", 3, "--classes", "pp"]
+    program = Path(__file__).parents[1] / "programs" / "piped.py"
+    said = prismdbg("sweep", "-o", tmp_path / "s", *mesh, "--json", "--", sys.executable, program, "{pp}", bound_s=600)
+    assert said.code == 0, said.err
+    run = tmp_path / "s" / "trials" / "pp=2" / "run"
+    replayed = prismdbg("replay", run, "--rank", 0, "--runtime", "plain", "--allow-writes", bound_s=300)
+    assert replayed.code == 0, replayed.out + replayed.err
+
+
 def test_real_jobs_are_compared(tmp_path: Path) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "{world}"]
     sizes = ["--world", 2, "--mesh", "dp,tp", "--try", "tp=1,2", "--how", "record"]

@@ -210,7 +210,9 @@ def test_a_hang_without_a_past_is_inconclusive_and_it_is_said(
     shown = prismdbg("replay", waiting, "--runtime", runtime)
     assert shown.code == 7
     assert shown.out.startswith("inconclusive: no collective was compared")
-    assert re.search("^hang resolved: the collective at .* got a synthesized answer", shown.err, re.MULTILINE)
+    assert re.search(
+        "^the collective at .*, in which the rank hung, got a synthesized answer:", shown.err, re.MULTILINE
+    )
     assert re.search(r"synthesized, because not recorded: \d+ answers?; later values depend on them", shown.err), (
         shown.err
     )
@@ -242,8 +244,8 @@ def test_a_hang_with_a_past_is_compared_up_to_where_it_hangs(tmp_path: Path) -> 
         verdict = replay(path)
         assert (verdict["outcome"], verdict["moment"]) == ("identical", str(manifest.moment_b)), verdict
         assert verdict["tally"]["compared"] == len(span(path)) > 1 and verdict["strength"]["whole_steps"] >= 1
-        ends = "it hangs again" if path == never_came else "hang resolved: the collective"
-        assert any(note.startswith(ends) for note in verdict["notes"]), verdict["notes"]
+        ends = "it hangs again" if path == never_came else "in which the rank hung, got a synthesized answer"
+        assert any(ends in note for note in verdict["notes"]), verdict["notes"]
     _hangs_again_in_the_debugger(never_came, tmp_path)
 
 

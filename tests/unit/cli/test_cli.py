@@ -17,7 +17,7 @@ import pytest
 from capsules import IMAGE, MANIFEST, make_capsule
 
 from prismdbg import errors
-from prismdbg.capsule.manifest import IncidentKind, Manifest
+from prismdbg.capsule.manifest import IncidentKind, Manifest, Origin
 from prismdbg.capsule.verify import verify
 from prismdbg.cli import main, registry
 from prismdbg.cli.click_errors import WrongValue
@@ -224,6 +224,18 @@ def test_a_capsule_in_which_nothing_can_happen_again_judges_no_commit(
     assert ("every commit would be good" in capsys.readouterr().err) == never
     assert main.run(asked) == ExitCode.USAGE  # no file of it is the program's
     assert "the relative path" in capsys.readouterr().err
+
+
+def test_all_that_a_bisection_of_a_hang_lacks_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hang = replace(MANIFEST.incident, kind=IncidentKind.HANG, text="rank 0 waits")
+    make_capsule(tmp_path / "capsule", replace(MANIFEST, origin=Origin.IMAGE, contains_raw_memory=True, incident=hang))
+    assert main.run(["replay", str(tmp_path / "capsule"), "--source", str(tmp_path), "--bisect"]) == ExitCode.NO_VERDICT
+    said = capsys.readouterr().err
+    assert "every commit would be good; and it starts at " in said and "from the program's start" in said
+    assert "add --script with a check" in said and "--window all" in said
+    assert main.run(["replay", str(tmp_path / "capsule"), "--bisect"]) == ExitCode.NO_VERDICT
+    said = capsys.readouterr().err
+    assert "--source ." in said and "needs --script, too" in said
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["verify", "--help"], ["--version"]])

@@ -36,8 +36,8 @@ def clock() -> Clock:
     return Clock()
 
 
-def on(output: io.StringIO, clock: Clock, said: list[str], *, each: bool = False) -> LongWork:
-    return LongWork(ProgressLine(output, wanted=True), said.append, clock, each=each)
+def on(output: io.StringIO, clock: Clock, said: list[str], *, each: bool = False, whole: str = "") -> LongWork:
+    return LongWork(ProgressLine(output, wanted=True), said.append, clock, each=each, whole=whole)
 
 
 def test_on_a_terminal_it_begins_after_a_second_and_is_taken_back(
@@ -100,6 +100,27 @@ def test_elsewhere_it_is_a_line_ever_more_rarely(clock: Clock) -> None:
     ]
     work.over()
     assert pipe.getvalue() == ""
+
+
+def test_a_stage_is_not_taken_for_what_takes_the_time(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where many short stages follow each other, one could not tell how far it is but every half minute."""
+    said: list[str] = []
+    work = on(io.StringIO(), clock, said, whole="the emulation")
+    for second in range(130):
+        clock.now_s = 100.0 + second
+        work.show(f"running rank {second}")
+    assert said == [
+        "running rank 30; the emulation has taken 30 seconds so far",
+        "running rank 60; the emulation has taken 60 seconds so far",
+        "running rank 90; the emulation has taken 1.5 minutes so far",
+        "running rank 120; the emulation has taken 2.0 minutes so far",
+    ]
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    work = on(terminal, clock, said, whole="the emulation")
+    clock.now_s += 2
+    work.show("running rank 7")
+    assert terminal.getvalue() == "\r\x1b[2Krunning rank 7 ... 2 s of the emulation"
 
 
 def test_what_is_printed_meanwhile_comes_after_the_line_is_taken_back(

@@ -214,6 +214,14 @@ def test_the_job_of_a_ci_server_is_a_shell_script() -> None:
 def test_the_exit_codes_are_those_of_the_command_line() -> None:
     rows = re.findall(r"^\| ([\d, ]+) \| ", CI.partition("## Exit codes")[2], re.MULTILINE)
     assert {int(code) for row in rows for code in row.split(",")} == {int(code) for code in ExitCode}
+    walkthrough = (
+        (ROOT / "examples" / "ci" / "README.md").read_text().partition("| exit code | |")[2].partition("## ")[0]
+    )
+    listed = re.findall(r"^\| ([\d, ]+) \| ", walkthrough, re.MULTILINE)
+    assert {int(code) for row in listed for code in row.split(",")} == {int(code) for code in ExitCode}
+    help_text = registry.entries()["replay"].load().help or ""
+    of_replay = re.findall(r"^ *(\d+)  ", help_text.partition("Exit codes:")[2], re.MULTILINE)
+    assert {int(code) for code in of_replay} == {int(code) for code in ExitCode}
 
 
 def test_the_commands_that_are_said_to_print_json_do() -> None:

@@ -206,3 +206,27 @@ def test_what_does_not_fit_the_mesh_is_named_with_the_fix(more: dict[str, object
 
 def test_what_fits_is_accepted() -> None:
     _request(ranks=(0, 7), rules=(Rule.parse("world:barrier=zeros"), Rule.parse("dp+tp=echo"))).check()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python train.py", "python3.11 -u -X faulthandler train.py --lr 1", "python -W ignore train.py",
+        "python -m torch.distributed.run --standalone train.py",
+    ],
+)  # fmt: skip
+def test_a_script_that_does_not_exist_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"^no such file or directory: train\.py$") as raised:
+        parse(command.split()).check_program()
+    assert str(tmp_path) in raised.value.hint
+    Path("train.py").write_text("")
+    parse(command.split()).check_program()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["python -m pack.train", "python -um pack.train", "python -c pass x.py", "python - x.py", "bash x.sh", "python"],
+)
+def test_what_is_no_script_is_left_to_what_runs_it(command: str) -> None:
+    parse(command.split()).check_program()

@@ -19,7 +19,7 @@ from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.errors import CapsuleError, RankLost, UsageError
+from prismdbg.errors import CapsuleError, NotReplayable, RankLost, UsageError
 from prismdbg.job_graph.job_view import is_job
 from prismdbg.jobs.capture.assemble import kept_from_the_start
 from prismdbg.jobs.evidence import gather
@@ -32,6 +32,7 @@ from prismdbg.jobs.storage.run_report import report
 from prismdbg.model import synthesis
 from prismdbg.model.moment import Moment
 from prismdbg.model.sizes import size
+from prismdbg.runtime.environment import Environment
 from prismdbg.simulate.graph.class_finder import FoundClass, RankClasses
 from prismdbg.simulate.graph.kinds import Kinds
 from prismdbg.simulate.graph.mesh import Mesh
@@ -149,6 +150,43 @@ def test_a_rank_that_did_not_run_is_said_to_and_how_it_would(tmp_path: Path) -> 
     assert caught.value.hint == f"run it: {command} -- python train.py"
     with pytest.raises(UsageError, match="rank 32"):
         of(tmp_path / "run", 32)
+
+
+def without_payloads(path: Path) -> RunFolder:
+    """An emulated rank of which nothing was kept that it received."""
+    (script := path.parent / "train.py").write_text("print()")
+    run = emulated(path, 0).run
+    (run.ranks / "0" / fmt.payload_segment(0)).unlink()
+    described = {"environment": {}, "versions": {}, "hardware": {}, "orig_argv": ["python", str(script)], "rank": 0}
+    file = run.ranks / "0" / "rank.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **described}))
+    write_json(run.environment, Environment(()).to_json())
+    return run
+
+
+def test_an_emulated_rank_without_the_data_that_it_received_is_shown_and_not_made_again(tmp_path: Path) -> None:
+    run, said = without_payloads(tmp_path / "run"), list[str]()
+    for _ in range(2):
+        with pytest.raises(NotReplayable, match="rank 0 is not replayable: no received data was kept") as caught:
+            of(run.path, 0)
+        assert "prismdbg emulate -o NEW" in caught.value.hint and "--window-bytes" in caught.value.hint
+        assert "--checkpoint-every" not in caught.value.hint, "emulate has no such option"
+        assert shown_capsule_of(run.path, 0, said.append) == caught.value.evidence
+    assert said[-1].startswith("rank 0, its log, not replayable: no received data was kept: ")
+    assert [path.name for path in run.capsules.iterdir()] == ["emulated-rank0.evidence"]
+
+
+def test_an_emulated_rank_whose_program_was_changed_is_shown(tmp_path: Path) -> None:
+    run, said = without_payloads(tmp_path / "run"), list[str]()
+    os.utime(tmp_path / "train.py", ns=(0, 10 * (run.ranks / "0" / "rank.json").stat().st_mtime_ns))
+    log = TinyLog(run.ranks / "0")
+    log.group("0", (0, 1), "default_pg")
+    log.note("file", path=str(tmp_path / "train.py"))
+    log.complete(log.issue(0, 1))
+    with pytest.raises(CapsuleError, match="was changed after rank 0 ran"):
+        of(run.path, 0)
+    assert shown_capsule_of(run.path, 0, said.append).name == "log-rank0.evidence"
+    assert "was changed after rank 0 ran" in said[1]
 
 
 def test_who_ran_for_its_class_is_named(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from prismdbg.capsule.manifest import Incident, IncidentKind
-from prismdbg.cli.terminal.replay_script import exit_code, look_command
+from prismdbg.cli.terminal.replay_script import exit_code, look_command, show
 from prismdbg.errors import UsageError
 from prismdbg.jobs.replay.bounded_messages import Received
 from prismdbg.jobs.replay.compare import Verdict
@@ -66,6 +66,14 @@ def test_a_failing_case_has_its_moment_its_values_and_a_command() -> None:
     assert failure.get("message") == "it is False at 12.345"
     for part in ("checks.yaml:7:5: finite(out)", "out = [nan (float32[])]", "prismdbg debug 'my capsule' --at 12.345"):
         assert part in failure.text
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.HELD])
+def test_how_often_it_was_checked_is_not_taken_for_how_often_it_failed(
+    outcome: Outcome, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(Scripted(findings=found(finding(outcome, hits=12, moment=Moment(11, 1)))), Path("capsule"))
+    assert "  the loss at 11.1 (checked 12 times)\n" in capsys.readouterr().out
 
 
 def test_a_case_that_was_not_decided_says_why() -> None:

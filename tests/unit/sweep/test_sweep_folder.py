@@ -13,6 +13,8 @@ from prismdbg.sweep.folder import SweepFolder
 from prismdbg.sweep.request import How, SweepRequest, Trial
 from prismdbg.sweep.result import Result, State
 from prismdbg.sweep.space import Space
+from prismdbg.sweep.stored import read_sweep
+from prismdbg.sweep.sweep import sweep
 from prismdbg.sweep.workers.trial_group import TrialGroup, last_error
 
 SPACE = Space.parse(4, "pp,dp", ["pp=1,2"])
@@ -60,6 +62,21 @@ def test_another_cluster_or_tokens_need_no_other_run(tmp_path: Path) -> None:
     cluster.write_text("two")
     for other in (folder, opened(request(tmp_path)), opened(request(tmp_path, tokens="1"))):
         assert other.has_run(trial(other)) and other.result(trial(other)) is None
+
+
+def test_the_folder_has_a_copy_of_the_cluster_that_its_times_rest_on(tmp_path: Path) -> None:
+    cluster = tmp_path / "c.yaml"
+    cluster.write_text("one")
+    opened(request(tmp_path))
+    assert read_sweep(tmp_path / "s").cluster is None
+    opened(request(tmp_path, cluster=cluster))
+    cluster.write_text("two")
+    kept = read_sweep(tmp_path / "s").cluster
+    assert kept == tmp_path / "s" / "cluster.yaml" and kept.read_text() == "one"
+    opened(request(tmp_path, cluster=kept))
+    assert kept.read_text() == "one"
+    opened(request(tmp_path))
+    assert read_sweep(tmp_path / "s").cluster is None, "its times rest on assumed figures now"
 
 
 @pytest.mark.parametrize(
@@ -113,6 +130,28 @@ def test_secrets_of_the_command_are_not_written(tmp_path: Path) -> None:
 def test_a_failure_is_said_in_one_line(tmp_path: Path, printed: str, said: str) -> None:
     (tmp_path / "out").write_text(printed)
     assert last_error(tmp_path / "out") == said
+
+
+@pytest.mark.parametrize(("how", "launcher"), [(How.EMULATE, ()), (How.RECORD, ("-m", "torch.distributed.run"))])
+def test_a_program_that_does_not_exist_is_one_error_before_anything_runs(
+    tmp_path: Path, how: How, launcher: tuple[str, ...]
+) -> None:
+    command = (sys.executable, *launcher, str(tmp_path / "train.py"), "--pp", "{pp}")
+    with pytest.raises(UsageError, match=f"no such file or directory: {tmp_path}/train.py"):
+        sweep(request(tmp_path, command=command, how=how), print)
+    assert not (tmp_path / "s").exists()
+
+
+def test_jobs_that_fail_for_one_reason_say_it_once(tmp_path: Path) -> None:
+    command = (sys.executable, "-c", "raise SystemExit('no GPU')", "{pp}")
+    asked = request(tmp_path, command=command, space=Space.parse(4, "pp,dp", ["pp=1,2"]), how=How.RECORD)
+    said: list[str] = []
+    with SweepFolder.opened(asked) as folder:
+        why = TrialGroup(folder, 1, asked.bound_s, said.append).run([folder.trial(o) for o in SPACE.configurations()])
+    assert set(why.values()) == {why["pp=1"]} and "no GPU" in why["pp=1"]
+    failed = [line for line in said if " failed after " in line]
+    assert why["pp=1"] in failed[0] and "1 to go: as" not in failed[0]
+    assert ": as pp=1 did; all it printed: " in failed[1] and "no GPU" not in failed[1]
 
 
 def test_a_job_that_takes_too_long_is_ended_and_the_others_go_on(tmp_path: Path) -> None:

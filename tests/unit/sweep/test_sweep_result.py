@@ -94,6 +94,14 @@ def test_failed_and_impossible_ones_come_last_and_say_why() -> None:
     assert found[0][9] == "204,800" and all(len(row) == len(HEADER) for row in found)
 
 
+def test_a_reason_that_several_have_is_said_once() -> None:
+    failed = [Result(name=name, values={}, state=State.FAILED, why="no GPU") for name in "xyz"]
+    other = Result(name="o", values={}, state=State.IMPOSSIBLE, why="no GPU")
+    found = rows([*failed, other], 0)
+    assert [row[-1] for row in found] == ["failed: no GPU", "failed: as x", "failed: as x", "impossible: no GPU"]
+    assert HEADER[-1] == "note"
+
+
 def test_a_result_is_read_as_it_was_written() -> None:
     written = result("a", 20, 3, exposed={"tp": 0.25}, late={"dp": 0.5}, idle_share=0.1, worth="all real", tokens=7)
     assert Result.from_json(json.loads(json.dumps(written.to_json())), "here") == written

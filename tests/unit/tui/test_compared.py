@@ -11,16 +11,24 @@ from pathlib import Path
 
 import pytest
 from played import until
+from prismdbg_tui import start
 from prismdbg_tui.compared.app import SweepApp
 from prismdbg_tui.compared.help_sheet import SweepHelp
 from prismdbg_tui.compared.keys import SWEEP_ACTIONS, TABLE
 from prismdbg_tui.compared.plain_sweep import write_sweep
+from prismdbg_tui.overview.job import overview_job
+from prismdbg_tui.overview.words import heading
 from prismdbg_tui.session.keymap import read_keys
 from shown import on_screen, raising, running, told
 from sweeps import done, keep, make_sweep
 from textual.pilot import Pilot
 
+from prismdbg.cli import main
 from prismdbg.errors import CapsuleError
+from prismdbg.job_graph.job_view import JobView
+from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
+from prismdbg.simulate.graph.mesh import Mesh
 from prismdbg.sweep.stored import is_sweep, keep_comparison, read_sweep
 
 Play = Callable[[SweepApp, Pilot[str]], Awaitable[None]]
@@ -88,6 +96,43 @@ def test_enter_opens_the_run_under_the_cursor(sweep: Path) -> None:
         await pilot.press("down", "enter")
 
     assert play(sweep, part).return_value == "tp=1"
+
+
+CLUSTER = (Path(__file__).parents[3] / "examples" / "emulation" / "cluster.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("kept", "given", "of_it"),
+    [(CLUSTER, "", "s/cluster.yaml"), (CLUSTER, CLUSTER, "given.yaml"), ("", "", "")],
+    ids=["its own", "given", "none"],
+)
+def test_a_run_is_simulated_on_the_cluster_of_its_sweep(
+    tmp_path: Path, sweep: Path, monkeypatch: pytest.MonkeyPatch, kept: str, given: str, of_it: str
+) -> None:
+    """Or on the one that is given; without any the screen says that the figures are assumed."""
+    graph_file.save(gpt_job(Mesh.parse("dp=2"), GptShape(layers=2, hidden=64)), run_of(sweep) / graph_file.FILE_NAME)
+    for path, text in ((sweep / "cluster.yaml", kept), (tmp_path / "given.yaml", given)):
+        if text:
+            path.write_text(text)
+    chosen = iter(["tp=1", None])
+    shown: list[JobView] = []
+    monkeypatch.setattr(SweepApp, "run", lambda self: next(chosen))
+    monkeypatch.setattr(start, "on_terminal", lambda: True)
+    monkeypatch.setattr(start, "overview", lambda view, *_: shown.append(view))
+    assert main.run(["open", str(sweep), *(["--cluster", str(tmp_path / "given.yaml")] if given else [])]) == 0
+    (view,) = shown
+    head = heading(overview_job(view))
+    if of_it:
+        assert view.cluster_text == str(tmp_path / of_it) and view.cluster.tiers[0].name == "memory"
+        assert "cluster assumed" not in head
+    else:
+        assert "cluster assumed" in head
+
+
+def run_of(sweep: Path) -> Path:
+    run = sweep / "trials" / "tp=1" / "run"
+    run.mkdir()
+    return run
 
 
 def test_what_has_no_run_is_not_opened_and_says_why(sweep: Path) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from capsules import MANIFEST, make_capsule
@@ -201,6 +204,36 @@ def test_a_lost_rank_is_told_for_good(tmp_path: Path) -> None:
         await until(lambda: status(app).startswith("✕ the rank is lost: its process ended with 137"), pilot)
 
     screen_of(part, tmp_path, PlayedRank([None]))
+
+
+def test_a_cancelled_start_is_no_lost_rank_and_can_be_started(tmp_path: Path) -> None:
+    capsule, tries = small_capsule(tmp_path), list[int]()
+    rank = live_over(capsule, PlayedRank([]))
+    opens = rank._opens
+
+    @contextmanager
+    def slowly(say: Callable[[str], None]) -> Iterator[Any]:
+        tries.append(len(tries))
+        while len(tries) == 1:  # the first one never comes up
+            say("restoring the checkpoint")
+            time.sleep(0.01)
+        with opens(say) as place:
+            yield place
+
+    rank._opens = slowly
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: "restoring the checkpoint" in status(app), pilot)
+        await pilot.press("ctrl+c")
+        await until(lambda: status(app) == "✕ the start was cancelled · R starts it", pilot)
+        assert not told(app) and app.state.exit_code == 6
+        await pilot.press("n")
+        await until(lambda: any("type restart" in line for line in app.panes.console.log_pane.lines_said), pilot)
+        await pilot.press("R")
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        assert tries == [0, 1] and "cancelled" not in status(app)
+
+    screen_of_app(PrismApp(capsule, "capsule", live=rank), part)
 
 
 def test_control_characters_of_a_rank_do_not_steer_the_terminal(tmp_path: Path) -> None:

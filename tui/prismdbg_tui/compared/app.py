@@ -122,7 +122,8 @@ class SweepApp(ActionApp[str]):
         if chosen.state is not State.DONE:
             self.refuse(f"{chosen.name} has no complete run: {chosen.state}")
         elif self.is_web:
-            self.refuse(f"run `prismdbg open --web {self.sweep.run(chosen.name)}`")
+            cluster = f" --cluster {self.sweep.cluster}" if self.sweep.cluster is not None else ""
+            self.refuse(f"run `prismdbg open --web {self.sweep.run(chosen.name)}{cluster}`")
         else:
             self.exit(chosen.name)
 

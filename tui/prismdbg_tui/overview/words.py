@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from prismdbg.job_graph.job_view import ASSUMED_CLUSTER
 from prismdbg.simulate.report import charts, report
 from prismdbg.simulate.report.report import PathRow
 from prismdbg_tui.drawing import figures
@@ -30,6 +31,7 @@ def heading(job: OverviewJob) -> tuple[str, ...]:
     return (
         f"{figures.duration(timeline.iteration_ns)} per iteration",
         timeline.fidelity.summary(),
+        *(["cluster assumed"] if job.cluster == ASSUMED_CLUSTER else []),
         f"{timeline.bubble_share:.1%} idle",
         f"{figures.plural(job.mesh.world, 'rank')}, {job.mesh}",
     )

@@ -71,6 +71,10 @@ class ActionApp(PicturedApp[Returned]):
     def action_act(self, name: str) -> None:
         getattr(self, f"_do_{name}")()
 
+    def action_help_quit(self) -> None:
+        """Ctrl+C where nothing is selected."""
+        self.notify(f"{self.keys_shown['leave']} quits", timeout=4)
+
     def on_ready(self) -> None:
         self.filled()
         if self._refused:

@@ -329,7 +329,7 @@ class PrismApp(PicturedApp[int]):
         elif self.screen.get_selected_text():
             self.screen.action_copy_text()
         else:
-            self.action_help_quit()
+            self.panes.status.tell(f"nothing runs here; {self.keys_shown['leave']} quits")
 
     @property
     def _busy(self) -> bool:
@@ -382,6 +382,8 @@ class PrismApp(PicturedApp[int]):
         self.exit(0)
 
     def _tell_of_loss(self) -> None:
+        if self.state.is_cancelled:  # the status line says it
+            return
         again = f"{self.keys_shown['restart']} restores it from a checkpoint" if self.state.checkpoints else ""
         text = f"{self.state.lost_because}\n{again}".strip()
         self.notify(_plain(text), title="the rank is lost", severity="error", timeout=12)

@@ -15,6 +15,7 @@ from textual.message import Message
 
 from prismdbg.errors import Defect, PrismError
 from prismdbg.session.checkpoint import Checkpoint
+from prismdbg.session.line import Verb
 from prismdbg.session.trace_place import TracePlace
 from prismdbg_tui.session.debugger_messages import DebuggerMessages
 from prismdbg_tui.session.messages import Failed, LiveEnded, Said, StateChanged
@@ -26,6 +27,7 @@ if TYPE_CHECKING:  # to look at a record needs nothing that runs one
     from prismdbg.session.notices import Notice
 
 LOOK_S = 0.1
+_CANCELLED = "the start was cancelled"
 Tell = Callable[[Message], object]
 Say = Callable[[str], None]
 
@@ -83,7 +85,7 @@ class LiveRank:
         self._traced = traced
         self._first_lines = first_lines
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
-        self._closing = threading.Event()
+        self._closing, self._cancelled, self._again = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="prismdbg-live", daemon=True)
         self._tell: Tell = lambda _: None
         self._debugger: Debugger | None = None
@@ -95,7 +97,12 @@ class LiveRank:
         self._thread.start()
 
     def type_line(self, text: str) -> None:
-        self._commands.put(lambda messages: messages.line(text))
+        if not self._state.is_cancelled:
+            self._commands.put(lambda messages: messages.line(text))
+        elif text.split()[:1] == [Verb.RESTART]:
+            self._again.set()
+        else:
+            self._tell(Said(f"{_CANCELLED}: type restart to start the rank", "error"))
 
     def choose_frame(self, by: int) -> None:
         self._commands.put(lambda messages: messages.choose_frame(by))
@@ -110,7 +117,7 @@ class LiveRank:
         if self._debugger is not None:
             self._debugger.interrupt()
         elif self._state.phase is Phase.STARTING:
-            self._closing.set()
+            self._cancelled.set()
 
     def close(self) -> None:
         self._closing.set()
@@ -126,11 +133,10 @@ class LiveRank:
 
     def _run(self) -> None:
         try:
-            self._progress("starting the replay")
-            with self._opens(self._progress) as place:
-                self._serve(place)
+            while not self._has_served():
+                self._wait_to_start()
         except _Cancelled:
-            self._lost("the start was cancelled")
+            self._lost(_CANCELLED)
         except PrismError as error:
             self._fail(error)
         except Exception as error:  # a defect here must not leave a screen that waits for ever
@@ -138,8 +144,31 @@ class LiveRank:
         finally:
             self._tell(LiveEnded())
 
+    def _has_served(self) -> bool:
+        """False where the start was cancelled."""
+        try:
+            self._progress("starting the replay")
+            with self._opens(self._progress) as place:
+                self._serve(place)
+        except _Cancelled:
+            if self._closing.is_set():
+                raise
+            return False
+        return True
+
+    def _wait_to_start(self) -> None:
+        """Until it is asked for again."""
+        self._state = replace(self._state, is_cancelled=True)
+        self._lost(_CANCELLED)
+        while not self._again.wait(LOOK_S):
+            if self._closing.is_set():
+                raise _Cancelled("cancelled")
+        self._cancelled.clear()
+        self._again.clear()
+        self._state = State(phase=Phase.STARTING, since_s=time.monotonic(), doing="starting the replay")
+
     def _progress(self, text: str) -> None:
-        if self._closing.is_set():
+        if self._closing.is_set() or (self._messages is None and self._cancelled.is_set()):
             raise _Cancelled("cancelled")
         if self._messages is None:
             self._state = replace(self._state, doing=text)

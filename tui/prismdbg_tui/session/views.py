@@ -98,6 +98,7 @@ class State:
     story: str = ""
     found: str = ""
     lost_because: str = ""
+    is_cancelled: bool = False  # the start was: no rank is there, and it can be started
     can_look: bool = False
     differs: bool = False
 

@@ -45,6 +45,11 @@ class StatusLine(Static):
         self._error, self._told = error, ""
         self.again()
 
+    def tell(self, text: str) -> None:
+        """Beside why the rank is there, until something is asked for."""
+        self._error, self._told = "", text
+        self.again()
+
     def forget_error(self) -> None:
         """Something else was done."""
         if self._error:
@@ -66,6 +71,9 @@ class StatusLine(Static):
         room = self._room - 2
         if self._state.phase in BUSY:
             return text.append_text(self._doing())
+        if self._state.is_cancelled:
+            shown = figures.first_fitting((f"the start was cancelled · {self._keys['restart']} starts it",), room)
+            return text.append(f"✕ {shown}", color(self.app, "error"))
         if self._state.phase is Phase.LOST:
             lost = _line(self._state.lost_because)
             shown = figures.first_fitting((f"the rank is lost: {lost}", f"lost: {lost}"), room)
