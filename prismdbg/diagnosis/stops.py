@@ -65,8 +65,8 @@ class Absent:
         return {"rank": self.rank, "how": str(self.how), "did": self.did, "last": last, "stack": frames}
 
 
-_WAITED_HINT = "the ranks may have waited here only because the job ended: the logs do not show a hang"
-_FAILED_HINT = "the call failed, and the program may have caught its error: the logs do not show a hang"
+_ENDED_WHILE_WAITING = "the ranks may have waited here only because the job ended: the logs do not show a hang"
+_FAILED_AND_CAUGHT = "the call failed, and the program may have caught its error: the logs do not show a hang"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class Stopped(Verdict):
             verb = "waits" if len(self.behind) == 1 else "wait"
             lines.append(f"{rank_list(self.behind)} {verb} elsewhere as a consequence")
         if self.certainty is Certainty.HINT:
-            lines.append(_FAILED_HINT if self._failed else _WAITED_HINT)
+            lines.append(_FAILED_AND_CAUGHT if self._failed else _ENDED_WHILE_WAITING)
         return tuple(lines)
 
     def details(self) -> dict[str, Any]:

@@ -103,6 +103,16 @@ class Places:
             before = chunk[-len(BAIT) :]
 
 
+class SaysNothing:
+    """The output of a container that does not start."""
+
+    def said(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class NoEngine:
     """Docker's, as far as a replay asks it: it takes whatever it is given, and starts no container."""
 
@@ -138,6 +148,9 @@ class NoEngine:
 
     def close(self) -> None:
         """Nothing is open."""
+
+    def attach(self, _container: str) -> SaysNothing:
+        return SaysNothing()
 
     def start(self, _container: str) -> NoReturn:
         raise FacilityError(NOT_RUN)
