@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any
 
 from prismdbg.errors import UsageError, WaitTimeout
@@ -36,7 +36,8 @@ class BreakpointMode(StrEnum):
 class Stop:
     """What the stopped thread is at: everything an inspection may need. `told` is an event of its own, published when
     the thread stands: a client may look at once. `answered`: the peers' answer is there. `stops`: numbers of those
-    that were hit. sent: the program's own tensors, of which `input` may be copies of before the answer."""
+    that were hit. sent: the program's own tensors, of which `input` may be copies of before the answer. trace: of the
+    exception with which it stands at `frame`."""
 
     reason: str
     moment: Moment
@@ -47,6 +48,7 @@ class Stop:
     answered: bool = False
     stops: tuple[int, ...] = ()
     sent: tuple[Any, ...] = ()
+    trace: TracebackType | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from types import FrameType
@@ -20,7 +20,7 @@ from prismdbg.rank.debug.gate import Stop
 from prismdbg.rank.debug.rendering import render, short, type_name
 from prismdbg.rank.debug.scope import Program, environment, in_frames
 from prismdbg.rank.debug.tensor_bytes import read_bytes
-from prismdbg.rank.program.frames import locals_of, outwards
+from prismdbg.rank.program.frames import locals_of, outwards, raised_through
 from prismdbg.rank.program.isolation import quiet
 from prismdbg.rank.program.source_lines import source_lines
 from prismdbg.rank.program.tensor_parts import in_numbers, is_tensor, local
@@ -171,11 +171,16 @@ class Names:
         return f"use one of: {' '.join(known)}" if known else "run to a collective with `next`: there are names"
 
 
+def frames_of(stop: Stop) -> Iterator[FrameType]:
+    """Innermost first."""
+    return outwards(stop.frame) if stop.trace is None else raised_through(stop.trace)
+
+
 def frame_at(stop: Stop, number: int) -> FrameType | None:
     """Frame `number` outwards from the innermost one, which is 0; they are numbered as `where` lists them."""
     if number < 0:
         raise UsageError(f"no frame number {number}", hint="count frames from 0, the innermost")
-    frame = next(islice(outwards(stop.frame), number, None), None)
+    frame = next(islice(frames_of(stop), number, None), None)
     if frame is None and number:
         raise UsageError(f"no frame number {number}", hint="type `where` to list the frames")
     return frame

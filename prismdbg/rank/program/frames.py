@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -42,6 +43,18 @@ def outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
+def raised_through(trace: TracebackType | None) -> Iterator[FrameType]:
+    """The frames that an exception has come through, and those around them, innermost first, without prismdbg's own. A
+    generator that has ended no longer knows who called it; the traceback does."""
+    through: list[FrameType] = []
+    while trace is not None:
+        if not through or through[-1] is not trace.tb_frame:  # it is there again where it was caught and raised again
+            through.append(trace.tb_frame)
+        trace = trace.tb_next
+    within = (frame for frame in reversed(through) if not _is_ours(frame))
+    return islice(chain(within, outwards(through[0].f_back if through else None)), MAX_FRAMES)
+
+
 def own_frames(frame: FrameType | None) -> Iterator[FrameType]:
     """The program's, not of an installed package, of Python or of prismdbg; innermost first."""
     codes = ((found, found.f_code) for found in outwards(frame))
@@ -57,7 +70,11 @@ def program_line(frame: FrameType | None) -> FrameType | None:
 
 def stack_of(frame: FrameType | None) -> list[dict[str, Any]]:
     """Frames from `frame` outwards, innermost first."""
-    return [{"filename": f.f_code.co_filename, "line": f.f_lineno, "name": f.f_code.co_name} for f in outwards(frame)]
+    return described(outwards(frame))
+
+
+def described(frames: Iterable[FrameType]) -> list[dict[str, Any]]:
+    return [{"filename": f.f_code.co_filename, "line": f.f_lineno, "name": f.f_code.co_name} for f in frames]
 
 
 def locals_of(frame: FrameType | None) -> dict[str, Any]:

@@ -83,7 +83,10 @@ class Replaying:
             names |= {"step": at.step, "collective": at.collective, "moment": str(at), **line_of(frame)}
             names |= dict.fromkeys(HELD, tracer.allocated()) if tracer.is_armed() else {}
             numbers = self.replayer.halts.stops.of_kind(BreakpointKind.EXCEPTION, names.__getitem__, frame)
-            self.gate.stop(Stop(StopReason.EXCEPTION, self.counters.moment, {}, frame, names, told, stops=numbers))
+            trace = error.__traceback__
+            self.gate.stop(
+                Stop(StopReason.EXCEPTION, self.counters.moment, {}, frame, names, told, stops=numbers, trace=trace)
+            )
 
     def _describe(self, stop: Stop) -> dict[str, Any]:
         """What every stop is told with: what its stops still let pass, and where this is to the last bit."""

@@ -12,9 +12,17 @@ from prismdbg.expr.parser import parse
 from prismdbg.protocol.values import group_to_json
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.debug.gate import Stop
-from prismdbg.rank.debug.inspection import address_of, bytes_of, difference_at, evaluate_at, locals_at, source_at
+from prismdbg.rank.debug.inspection import (
+    address_of,
+    bytes_of,
+    difference_at,
+    evaluate_at,
+    frames_of,
+    locals_at,
+    source_at,
+)
 from prismdbg.rank.debug.threads import all_stacks, other_threads
-from prismdbg.rank.program.frames import stack_of
+from prismdbg.rank.program.frames import described
 from prismdbg.rank.replay.departure import Departure
 from prismdbg.rank.replay.membership import peers_at, ranks_of
 from prismdbg.rank.replay.what_if import Assumption, WhatIf
@@ -141,7 +149,7 @@ def _inspecting(replaying: Replaying) -> dict[str, Verb]:
     gate, replayer = replaying.gate, replaying.replayer
 
     def stack(_: Message) -> Message:
-        return {"frames": gate.ask(lambda stop: stack_of(stop.frame))}
+        return {"frames": gate.ask(lambda stop: described(frames_of(stop)))}
 
     def threads(_: Message) -> Message:
         return {"threads": gate.ask(lambda _: other_threads())}

@@ -10,6 +10,7 @@ import random
 import sys
 import weakref
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -22,9 +23,9 @@ from logs import Job
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.rank.debug.gate import Stop
-from prismdbg.rank.debug.inspection import address_of, evaluate_at, locals_at, source_at
+from prismdbg.rank.debug.inspection import address_of, evaluate_at, frames_of, locals_at, source_at
 from prismdbg.rank.debug.rendering import render
-from prismdbg.rank.program.frames import program_frame, stack_of
+from prismdbg.rank.program.frames import innermost, program_frame, stack_of
 from prismdbg.rank.program.isolation import is_quiet, quiet, refuse_collective
 from prismdbg.rank.replay.membership import peers_at
 
@@ -114,6 +115,33 @@ def test_frames_further_out() -> None:
     for number in (-1, 10_000):
         with pytest.raises(UsageError):
             evaluate_at(stop, "outer", number)
+
+
+def test_an_exception_that_came_through_a_generator_keeps_all_its_frames() -> None:
+    """A generator that has ended no longer knows who called it, and no frame outside of it was to be chosen."""
+
+    def broken() -> Iterator[int]:
+        yield from (1 // (2 - number) for number in range(4))
+
+    def caught_once() -> None:
+        wanted = "outside of the generator"
+        try:
+            list(broken())
+        except ZeroDivisionError as error:
+            raise error  # which notes this frame twice
+        assert wanted
+
+    try:
+        caught_once()
+    except ZeroDivisionError as error:
+        trace = error.__traceback__
+    stop = replace(stop_at(innermost(trace)), trace=trace)
+    names = [frame.f_code.co_name for frame in frames_of(stop)]
+    here = "test_an_exception_that_came_through_a_generator_keeps_all_its_frames"
+    assert names[:4] == ["<genexpr>", "broken", "caught_once", here]
+    assert names.count(here) == 1 and len(names) > 10  # those around it, too
+    assert "outside of the generator" in str(evaluate_at(stop, "wanted", 2))
+    assert "caught_once" not in [frame["name"] for frame in stack_of(stop.frame)]
 
 
 def test_a_tensor() -> None:
