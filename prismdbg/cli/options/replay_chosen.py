@@ -78,6 +78,8 @@ class Chosen:
                 hint="add --source . to replace the captured files by the files that are checked out; a capsule of a "
                 "hang, or one captured by hand, needs --script, too",
             )
+        if not self.capsule.exists():
+            raise UsageError(f"no such file or directory: {self.capsule}", hint="give the path of a capsule")
 
     def check_incident(self, manifest: Manifest) -> None:
         """`UsageError` where no commit could ever be bad; it also names what else is missing."""

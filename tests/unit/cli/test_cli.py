@@ -168,6 +168,7 @@ def test_a_wrong_line_is_told_as_every_other_error(
         ["replay", "capsule", "--bisect", "--source", ".", "--timeout", "soon"],
         ["replay", "capsule", "--bisect", "--source", ".", "--junit", "out.xml"],
         ["replay", "capsule", "--bisect", "--source", ".", "--until", "1"],
+        ["replay", "no-such-capsule", "--bisect", "--source", "."],
         ["replay", "--bisect", "--source", "."],
         ["repaly", "capsule", "--bisect", "--source", "."],
         ["--loud", "replay", "capsule", "--bisect", "--source", "."],
