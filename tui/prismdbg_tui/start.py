@@ -193,6 +193,8 @@ def debug(
         if not live.wait(1.0):
             print("prismdbg: ending the replay ...", file=talk, flush=True)
             live.wait(END_BOUND_S)
+    if why := app.state.why_exit_code:
+        print(f"prismdbg: {why}", file=talk, flush=True)
     return code or app.state.exit_code
 
 

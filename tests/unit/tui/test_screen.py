@@ -161,6 +161,7 @@ def test_a_rank_that_dies_is_told(tmp_path: Path, running: bool) -> None:
         await until(lambda: app.state.phase is Phase.LOST, pilot)
         assert app.state.lost_because == "its process ended with 137"
         assert app.state.exit_code == 6
+        assert app.state.why_exit_code == "the rank is lost: its process ended with 137"
         await pilot.press("g", "j")
         assert app.cursor == 1, "the record is still there"
 

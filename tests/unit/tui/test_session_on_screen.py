@@ -194,7 +194,7 @@ def test_a_lost_rank_comes_back_at_an_image(tmp_path: Path) -> None:
         assert any("R restores it" in note for note in told(app))
         await pilot.press("R")
         await stands(app, pilot, "1.1")
-        assert app.state.exit_code == 0
+        assert app.state.exit_code == 0 and not app.state.why_exit_code
 
     rank = PlayedRank([stopped("1.1", 2)])
     assert screen_of(part, tmp_path, rank).returned == [1]

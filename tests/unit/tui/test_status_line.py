@@ -227,6 +227,7 @@ def test_a_cancelled_start_is_no_lost_rank_and_can_be_started(tmp_path: Path) ->
         await pilot.press("ctrl+c")
         await until(lambda: status(app) == "✕ the start was cancelled · R starts it", pilot)
         assert not told(app) and app.state.exit_code == 6
+        assert app.state.why_exit_code == "the start was cancelled"
         await pilot.press("n")
         await until(lambda: any("type restart" in line for line in app.panes.console.log_pane.lines_said), pilot)
         await pilot.press("R")

@@ -10,6 +10,7 @@ from prismdbg.errors import Divergence, RankLost
 from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
+from prismdbg.model.plain_text import one_line, plain
 from prismdbg.session.answers import Differs
 from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg.session.checkpoint import Checkpoint
@@ -114,3 +115,13 @@ class State:
         if self.diverged or self.differs:
             return Divergence.exit_code
         return RankLost.exit_code if self.phase is Phase.LOST else 0
+
+    @property
+    def why_exit_code(self) -> str:
+        """One line for the terminal that the screen leaves; empty where the code is 0."""
+        if self.diverged or self.differs:
+            return "the replay differs from the recording"
+        if self.phase is not Phase.LOST:
+            return ""
+        why = one_line(plain(self.lost_because.partition("\n")[0]))
+        return why if self.is_cancelled else f"the rank is lost: {why}" if why else "the rank is lost"
