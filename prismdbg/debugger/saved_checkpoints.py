@@ -40,10 +40,11 @@ class SavedCheckpoints:
         """Before one of about `next_bytes` is taken: a full disk would harm more than this replay."""
         free = shutil.disk_usage(self._folder).free
         if free < next_bytes + SPARE_BYTES:
+            about = f" of about {next_bytes / 2**20:.0f} MiB" if next_bytes else ""
             raise FacilityError(
-                f"no space for a checkpoint of {next_bytes / 2**20:.0f} MiB: {free / 2**20:.0f} MiB are free "
-                f"in {self._folder}",
-                hint="free some disk space",
+                f"no space for a checkpoint{about}: {free / 2**20:.0f} MiB are free in {self._folder}, and "
+                f"{SPARE_BYTES >> 20} MiB are to stay free",
+                hint=f"free {-(-(next_bytes + SPARE_BYTES - free) >> 20)} MiB of disk space",
             )
 
     def size_bytes(self, number: int) -> int:
