@@ -113,24 +113,10 @@ def build_graph(request: GraphRequest) -> JobGraph:
     """UsageError where ranks do not fit together, where they would wait for each other in a circle, and where a rank's
     end cut the step short; an end after it is among the doubts of the graph's origin."""
     job = _logs_of(request)
-    run, emulated, mesh, folders, logs = job.run, job.emulated, job.mesh, job.folders, job.logs
-    step = last_whole_step(logs.values()) if request.step is None else request.step
-    if not emulated:
-        whole = {rank: _reaching(log, folders[rank], step) if folders else log for rank, log in logs.items()}
-        check_kept(mesh, whole, step)
-        logs = {rank: near(log, range(step, step + 1)) for rank, log in whole.items()}
-    if folders:
-        rank_end.check_whole(mesh, logs, step)
-    else:
-        check_told(logs, step)
-    if folders and not emulated:
-        for log in logs.values():
-            check_computed(log, step)
-    doubts = job.gaps or rank_end.doubts_of(mesh, logs, step)
-    if emulated:
-        doubts = (*doubts, *doubts_of_devices(logs, step))
-    elif folders:
-        doubts = (*doubts, *unusual(mesh, logs, step))
+    run, emulated, mesh, folders = job.run, job.emulated, job.mesh, job.folders
+    step = last_whole_step(job.logs.values()) if request.step is None else request.step
+    logs = _of_step(job, step)
+    doubts = _doubts(job, logs, step)
     if request.as_recorded:
         recorded_graph = as_recorded(mesh, logs, step, folders or None)
         return replace(recorded_graph, origin=replace(recorded_graph.origin, doubts=doubts))
@@ -168,6 +154,32 @@ def build_graph(request: GraphRequest) -> JobGraph:
             doubts=(*doubts, *values, *(each.doubt() for each in spreads), *islice(never, MOST_UNWAITED)),
         ),
     )
+
+
+def _of_step(job: _Job, step: int) -> dict[int, RankLog]:
+    """The logs around a step; UsageError where they do not tell all of it."""
+    if not job.folders:
+        logs = {rank: near(log, range(step, step + 1)) for rank, log in job.logs.items()}
+        check_told(logs, step)
+        return logs
+    if job.emulated:
+        rank_end.check_whole(job.mesh, job.logs, step)
+        return job.logs
+    whole = {rank: _reaching(log, job.folders[rank], step) for rank, log in job.logs.items()}
+    check_kept(job.mesh, whole, step)
+    logs = {rank: near(log, range(step, step + 1)) for rank, log in whole.items()}
+    rank_end.check_whole(job.mesh, logs, step)
+    for log in logs.values():
+        check_computed(log, step)
+    return logs
+
+
+def _doubts(job: _Job, logs: Mapping[int, RankLog], step: int) -> tuple[str, ...]:
+    """What of a graph of this step is not reliable because of the logs themselves."""
+    doubts = job.gaps or rank_end.doubts_of(job.mesh, logs, step)
+    if not job.folders:
+        return doubts
+    return (*doubts, *(doubts_of_devices(logs, step) if job.emulated else unusual(job.mesh, logs, step)))
 
 
 def _steps(request: GraphRequest, step: int, *, is_emulated: bool) -> list[int]:
