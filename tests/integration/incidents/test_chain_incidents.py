@@ -84,6 +84,16 @@ def test_an_exception_is_raised_again(exception_with_checkpoints: Taken) -> None
     assert re.search(r"^  \| (\[rank1\]: )?UnicodeDecodeError: 'utf-8' codec", shown.err, re.MULTILINE), shown.err
 
 
+def test_at_an_exception_all_frames_of_its_traceback_can_be_chosen(exception_with_checkpoints: Taken) -> None:
+    """The data loader of this job is a generator, which has ended by then and no longer knows the training loop."""
+    typed = "break exception\ncontinue\n" + "up\n" * 7 + "quit\n"
+    said = prismdbg("debug", exception_with_checkpoints.capsule, "--plain", "--runtime", "local", typed=typed)
+    chosen = said.out.partition("(prismdbg) up")[2]
+    assert re.search(r"/data\.py:\d+ in endless\n", chosen), said.out
+    assert re.search(r"exception/train\.py:\d+ in main\n", chosen), said.out
+    assert re.search(r"exception/train\.py:\d+ in <module>\n", chosen), said.out
+
+
 def test_a_rank_that_is_killed(tmp_path: Path) -> None:
     job_line = forked(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", "100000", ranks=4)
     with recording(job_line, tmp_path, "--checkpoint-every", 10) as job:
