@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,17 @@ def test_a_rank_that_does_not_come_to_a_collective_is_told_and_waited_for_no_lon
         await until(lambda: app.state.phase is Phase.STOPPED and str(app.state.moment) == "0.2", pilot)
 
     screen_of(part, tmp_path, rank, app=app_over(rank, tmp_path, monkeypatch))
+
+
+def test_a_screen_of_a_lost_rank_leaves_a_line_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(app: PrismApp, *_: Any) -> int:
+        app.state = replace(app.state, phase=Phase.LOST, lost_because="its process ended with 137\nmore")
+        return 0
+
+    monkeypatch.setattr(start, "_shown", shown)
+    talk = io.StringIO()
+    assert start.debug(ReplayRequest(capsule=small_capsule(tmp_path)), "capsule", talk, BOUND_S) == 6
+    assert talk.getvalue() == "prismdbg: the rank is lost: its process ended with 137\n"
 
 
 class Progress:

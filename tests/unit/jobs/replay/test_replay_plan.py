@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import cast
 
+import capsules
 import pytest
+from capsules import make_capsule
 
 from prismdbg.capsule.rank_json import RankJson
 from prismdbg.errors import CapsuleError
-from prismdbg.jobs.replay.replay_plan import bind_target, given_through_a_pipe
+from prismdbg.jobs.replay.replay_plan import ReplayRequest, bind_target, given_through_a_pipe, make_plan
+from prismdbg.runtime.rank_folder import RankFolder
 
 TRUSTED = Path("/home/user/.cache/prismdbg")
 
@@ -62,3 +66,14 @@ def test_what_a_command_does_not_name_cannot_be_started_again(command: list[str]
     found = given_through_a_pipe(rank)
     assert bool(found) is bool(given)
     assert given in found
+
+
+def test_such_a_rank_is_refused_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capsules, "RANK", {**capsules.RANK, "orig_argv": ["python"], "argv": [""]})
+    request = ReplayRequest(capsule=make_capsule(tmp_path / "capsule"))
+    with (
+        closing(RankFolder(tmp_path / "session" / "rank")) as own,
+        pytest.raises(CapsuleError, match="standard input") as raised,
+    ):
+        make_plan(request, tmp_path / "session", own)
+    assert raised.value.hint.startswith("use torchrun")
