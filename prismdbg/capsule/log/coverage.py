@@ -59,7 +59,12 @@ class Span:
     @property
     def answered(self) -> bool:
         """Whether all of it was complete when the record ended."""
-        return all(record.state is not State.SCHEDULED for record in (*self.in_flight, *self.records))
+        return not self.unanswered
+
+    @property
+    def unanswered(self) -> tuple[Collective, ...]:
+        """What was in flight when the record ended, in the order of its issue."""
+        return tuple(record for record in (*self.in_flight, *self.records) if record.state is State.SCHEDULED)
 
     def whole_steps(self, end: Moment) -> int:
         """How many steps before the one of `end` are in it from their first collective on."""

@@ -407,13 +407,18 @@ def _notes(capsule: Capsule, log: RankLog, span: Span, verdict: Verdict, until: 
         )
     if until is None and starts_too_late(manifest.incident.kind, manifest.origin, span, manifest.moment_b):
         notes.append(NO_STEP_BEFORE)
-    if not span.answered and verdict.end in (End.NEXT_CALL, End.FINISHED):
+    unanswered = span.unanswered
+    if unanswered and verdict.end in (End.NEXT_CALL, End.FINISHED):
         there = f"continued to {verdict.went_on_to}" if verdict.went_on_to else "ended normally"
-        hung = f"the collective at {verdict.moment}, in which the rank hung, got"
-        if verdict.tally.get("synthesized"):
-            notes.append(f"{hung} a synthesized answer: that the program then {there} says nothing about the hang")
+        hangs = manifest.incident.kind is IncidentKind.HANG
+        which = "in which the rank hung" if hangs else "which had no answer when the recording ended"
+        call = f"the collective at {unanswered[-1].moment}, {which}, got"
+        if not verdict.tally.get("synthesized"):
+            notes.append(f"{call} its recorded answer, and the program {there}")
+        elif hangs:
+            notes.append(f"{call} a synthesized answer: that the program then {there} says nothing about the hang")
         else:
-            notes.append(f"{hung} its recorded answer, and the program {there}")
+            notes.append(f"{call} a synthesized answer, and the program {there}")
     if verdict.end is End.QUIET and not is_from_outside(capsule.rank().get("died_with")):
         silence = recorded_silence(capsule, log)
         what = "hangs again" if span.answered else "issues a further collective"

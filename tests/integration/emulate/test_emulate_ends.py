@@ -29,7 +29,7 @@ BOUND_S = 60.0
         (["no-such-program"], 2),
         ([str(PROGRAMS / "emulated_steps.py")], 2),  # which is not executable
         (python("emulated_raises.py"), 6),
-        ([sys.executable, "no-such-script.py"], 6),
+        ([sys.executable, "no-such-script.py"], 2),
         (python("emulated_steps.py", 0, 0), 6),
     ],
 )

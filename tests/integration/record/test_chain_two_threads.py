@@ -4,6 +4,7 @@ replay could open is refused, and is captured once it is closed."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chain import PARTS, Recording, assert_identical, prismdbg, recording, replay, span
@@ -11,6 +12,7 @@ from jobs import forked
 from waiting import wait_for
 
 from prismdbg.jobs.capture.capture import LEFTOVER
+from prismdbg.model.collective import State
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
@@ -33,7 +35,18 @@ def test_a_thread_on_its_way_into_a_collective(options: tuple[str, ...], tmp_pat
     capsules.append(tmp_path / "closed")
     assert any(record.op == "send" for capsule in capsules for record in span(capsule))
     for capsule in capsules:
-        assert_identical(replay(capsule), capsule)
+        assert_same(replay(capsule), capsule)
+
+
+def assert_same(verdict: dict[str, Any], capsule: Path) -> None:
+    """As `assert_identical`; a send that was on its way when the capsule was taken has an answer that nobody recorded,
+    and that is said."""
+    on_its_way = [record for record in span(capsule) if record.state is State.SCHEDULED]
+    assert {record.op for record in on_its_way} <= {"send"}
+    made_up = [told["collective"]["identity"] for told in verdict["synthesized"]]
+    assert len(made_up) == verdict["tally"]["synthesized"]
+    assert set(made_up) <= {str(record.identity) for record in on_its_way}, verdict
+    assert_identical({**verdict, "tally": {**verdict["tally"], "synthesized": 0}}, capsule)
 
 
 def capture(job: Recording, output: Path) -> None:

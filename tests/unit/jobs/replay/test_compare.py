@@ -226,9 +226,23 @@ def test_a_hang_that_a_synthesized_peer_answered_is_inconclusive(
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert verdict.summary.startswith("inconclusive: no collective was compared")
     assert (
-        "the collective at 2.2, in which the rank hung, got a synthesized answer: that the program then continued to "
+        "the collective at 2.3, in which the rank hung, got a synthesized answer: that the program then continued to "
         "3.1 says nothing about the hang"
     ) in verdict.notes
+
+
+def test_an_open_call_of_a_capsule_taken_by_hand_is_not_called_a_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capsules, "write_training", hung_training)
+    answered = {"event": "synthesized", "moment": "2.3", "collective": {"op": "allreduce_", "record_id": 6}}
+    end = {**END, "tally": {**NONE, "synthesized": 1}}
+    verdict = judged(tmp_path, monkeypatch, answered, end, incident=REQUEST, in_flight=(6,), past=7)
+    assert (
+        "the collective at 2.3, which had no answer when the recording ended, got a synthesized answer, and the "
+        "program continued to 3.1"
+    ) in verdict.notes
+    assert not any("hung" in note for note in verdict.notes)
 
 
 def hung_training(*arguments: Any, **more: Any) -> TinyLog:
