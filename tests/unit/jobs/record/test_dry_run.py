@@ -134,6 +134,11 @@ def test_a_local_folder_that_is_missing_is_refused_as_record_does(tmp_path: Path
             "1.036 times as long, and 17.1 % more with checkpoints every 20 steps, measured with",
             "",
         ),
+        (
+            {"state_every": 100},
+            "recorded steps took 1.097 times as long with snapshots of the state every 50 steps",
+            "",
+        ),
         ({"memory": True}, "; with --memory, a step of one process took 1.07 times the CPU time (docs/how-replay", ""),
         (
             {"window_steps": -1, "sketches": True, "zero_memory": True},
@@ -160,6 +165,7 @@ def test_time_is_told_as_it_was_measured(
         ("measurements.md", f"| a step with a payload window of 8 steps, against bare | {time_cost.EIGHT_STEPS} |*"),
         ("measurements.md", f"| the same while the window fills for the first time | {time_cost.FILLING} |*"),
         ("measurements.md", f"| checkpoints every 20 steps: more time than * | {time_cost.CHECKPOINTS} |*"),
+        ("measurements.md", f"| a step with `--state-every 50`, against bare (*) | {time_cost.SNAPSHOTS} |*"),
         ("measurements.md", f"*{time_cost.MEASURED_WITH}*"),
         ("how-replay-works.md", f"*in one process, tracing takes {time_cost.TRACED} times the CPU time of a step*"),
     ],
