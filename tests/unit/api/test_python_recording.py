@@ -72,6 +72,14 @@ def test_a_folder_of_logs_has_a_rank_each(tmp_path: Path) -> None:
         assert "rank 1</text>" in page and page.count("<rect") == 12
 
 
+def test_a_notebook_shows_the_timeline_of_one_rank(tmp_path: Path) -> None:
+    for number in range(2):
+        write_training(tmp_path / "run" / "ranks" / f"{number}.0", rank=number)
+    page = prismdbg.open(tmp_path / "run")[1]._repr_html_()
+    assert page.startswith("<p>&lt;rank 1: 6 collectives&gt;</p><svg"), page
+    assert "rank 1</text>" in page and "rank 0</text>" not in page and page.count("<rect") == 6
+
+
 def test_a_terminal_shows_the_same_without_pictures(tmp_path: Path) -> None:
     log = TinyLog(tmp_path / "run" / "ranks" / "0")
     log.group("0", (0, 1), "default_pg")
