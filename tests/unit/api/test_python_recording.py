@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import subprocess
 import sys
 from io import StringIO
@@ -25,6 +26,14 @@ from prismdbg.model.moment import Moment
 def capsule(tmp_path: Path) -> Path:
     make_capsule(tmp_path / "capsule")
     return tmp_path / "capsule"
+
+
+def test_the_examples_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(2):
+        write_training(tmp_path / "RUN" / "ranks" / str(number), rank=number)
+    monkeypatch.chdir(tmp_path)
+    found = doctest.testmod(api, globs={"prismdbg": prismdbg})
+    assert (found.attempted, found.failed) == (6, 0)
 
 
 def test_a_capsule(capsule: Path) -> None:
