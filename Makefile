@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup system compiled check format fix lint types layers test broad soak pairs faults kills fuzz gpu compat frameworks slurm dist vscode demo pictures bench golden docs man clean
+.PHONY: help setup system compiled check format fix lint types layers test broad soak pairs faults kills fuzz gpu compat frameworks test-frameworks slurm dist vscode demo pictures bench golden docs man clean
 
 PYTHON ?= python3
 # Where pip finds a CPU build of torch, if its own configuration does not lead there.
@@ -120,6 +120,8 @@ compat: setup ## Test another torch (TORCH=2.14.1), also with another PYTHON, in
 
 frameworks: setup ## Record, capture, replay and emulate the programs of examples/frameworks with the newest frameworks. Needs gigabytes.
 	$(BIN)/python tests/frameworks/table.py
+
+test-frameworks: frameworks
 
 # Nothing of it is started on this machine: the tests run it in namespaces of their own.
 slurm: compiled ## Test jobs of two nodes under a real Slurm (Debian: munge, slurmctld, slurmd), which it installs.

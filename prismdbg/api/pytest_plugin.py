@@ -5,7 +5,7 @@ def test_the_loss_stays_finite(capsule):
     capsule.assert_identical()
     with capsule.replay() as rank:
         rank.run_to("11.1")
-        assert rank.value("loss") < 10
+        assert rank.value("mean(loss)") < 10
 """
 
 from __future__ import annotations

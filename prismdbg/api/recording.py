@@ -52,7 +52,18 @@ _SAME_IN_NUMPY = frozenset(name for name in dtypes.ITEM_BYTES if name in np.scty
 
 
 class Rank:
-    """One rank of a recording."""
+    """One rank of a recording.
+
+    >>> rank = prismdbg.open("RUN")[1]
+    >>> rank
+    <rank 1: 6 collectives>
+    >>> print(rank.at("1.2").name, rank.at("1.2").state)
+    all_reduce completed
+    >>> rank.columns()["moment"]
+    ['0.1', '0.2', '1.1', '1.2', '2.1', '2.2']
+    >>> [(array.shape, str(array.dtype)) for array in rank.received(rank.at("1.2"))]
+    [((4,), 'float32')]
+    """
 
     def __init__(self, log: RankLog, folder: Path | None, trace: Path | None = None) -> None:
         """`folder`: with the payloads; None where there are none. `trace`: where its memory trace is, if there is
@@ -160,6 +171,12 @@ class Rank:
 
 class Recording:
     """The logs of a job's ranks, by rank, with the incidents and a diagnosis. `prismdbg.open` returns one.
+
+        >>> with prismdbg.open("RUN") as recording:
+        ...     print(recording, list(recording.ranks))
+        ...     print(recording.incidents, recording.why().ranks)
+        <recording RUN: 2 ranks, 0 incidents> [0, 1]
+        () (0, 1)
 
     A packed capsule is unpacked into a temporary folder; `close`, or the end of a `with` block, removes it.
     """

@@ -32,6 +32,13 @@ class Replay:
 
     Each method that moves the rank waits until it stops again and returns its moment. If it cannot, it raises a
     `PrismError` with the text that the debugger would print.
+
+        >>> print(rank.goto("39.1"))
+        39.1
+        >>> rank.print("nan(scores)")
+        'True'
+        >>> print(rank.reverse_next(), rank.next())
+        38.2 39.1
     """
 
     def __init__(self, debugger: Debugger, travel: Travel, notices: list[Notice]) -> None:
@@ -95,7 +102,11 @@ class Replay:
 
     def breakpoint(self, what: str) -> int:
         """Sets a breakpoint and returns its number. `what` is what follows `break` in the debugger: `"nan"`,
-        `"train.py:61"`, `"all_reduce if step > 3"`."""
+        `"train.py:61"`, `"all_reduce if step > 3"`.
+
+            >>> rank.breakpoint("all_reduce if step > 40")
+            1
+        """
         answer = self.do(f"break {what}")
         if not isinstance(answer, BreakpointSet):
             raise UsageError(
@@ -110,16 +121,28 @@ class Replay:
 
     def value(self, expression: str) -> Any:
         """The value in Python: a number, a text, a list or a dictionary of these. A tensor becomes a dictionary with
-        its shape, dtype, statistics and first values, another object a text. Long values are cut."""
+        its shape, dtype, statistics and first values, another object a text. Long values are cut.
+
+            >>> rank.value("step"), rank.value("numel(scores)")
+            (39, 8)
+        """
         return _plain(self._debugger.evaluate(expression))
 
     def tensor(self, expression: str) -> np.ndarray[Any, np.dtype[Any]]:
         """All elements of a tensor, with its shape. bfloat16 becomes float32, without loss. Raises `UsageError` if
-        NumPy has no such element type."""
+        NumPy has no such element type.
+
+            >>> rank.tensor("scores").shape
+            (8,)
+        """
         return self._debugger.exports.array(expression)
 
     def stack(self) -> tuple[Frame, ...]:
-        """The frames, innermost first."""
+        """The frames, innermost first.
+
+        >>> any(frame.name == "main" for frame in rank.stack())
+        True
+        """
         return self._debugger.stack().frames
 
     def _moved(self, line: str) -> Moment:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from prismdbg.diagnosis.match import WRONG, match
+from prismdbg.errors import UsageError
 from prismdbg.log.columns import NOT_ENDED, LogColumns
 from prismdbg.model.collective import Collective, TensorMeta, group_title
 from prismdbg.model.meanwhile import one_by_one
@@ -48,12 +49,19 @@ class TensorDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The first. `calls`: of either side, None where it has none there."""
+    """The first. `calls`: of either side, None where it has none there.
+
+    received_in: the first calls from `calls` on that received other values; None if none is known, or if the calls
+    themselves differ. tensors: what differs there; empty if numpy has no such element type. received: if the calls sent
+    other values, how many calls from there on were compared by what they received.
+    """
 
     aspect: Aspect
     calls: tuple[Collective | None, Collective | None]
     what: str
+    received_in: tuple[Collective, Collective] | None = None
     tensors: tuple[TensorDifference, ...] = ()
+    received: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +110,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """`payload`: the bytes that the rank received, None where they were not kept. `arrays`: the same as arrays."""
+    """payload: the bytes that the rank received, None where they were not kept. arrays: the same as arrays; raises
+    `UsageError` if numpy has no such element type."""
 
     log: LogColumns
     payload: Callable[[Collective], bytes | None]
@@ -126,6 +135,8 @@ def compare(a: Side, b: Side) -> Comparison:
         found = _alone(a.log, b.log, alone)
     elif found is None and first < len(pairs):
         found = _of_pair(a, b, pairs[first], differs_sent=bool(differs_sent[first] and not differs[first]))
+    if found is not None and found.aspect is Aspect.SENT:
+        found = _with_received(found, a, b, pairs[first:][~differs[first:]])
     return Comparison(
         difference=found,
         calls=min(first + 1, len(pairs)),
@@ -243,11 +254,31 @@ def _first_received(a: Side, b: Side, pairs: Rows, same_rank: bool) -> tuple[int
             continue
         compared += 1
         if data_a != data_b:
-            tensors = tuple(_tensors(call_a, a.arrays(call_a), b.arrays(call_b)))
+            calls = call_a, call_b
             return compared, Difference(
-                aspect=Aspect.RECEIVED, calls=(call_a, call_b), what="received other values", tensors=tensors
+                aspect=Aspect.RECEIVED,
+                calls=calls,
+                what="received other values",
+                received_in=calls,
+                tensors=_differing_tensors(a, b, *calls),
             )
     return compared, None
+
+
+def _with_received(found: Difference, a: Side, b: Side, pairs: Rows) -> Difference:
+    """What was sent is in no log; what was received because of it often is. `pairs`: from the difference on."""
+    compared, received = _first_received(a, b, pairs, same_rank=True)
+    if received is None:
+        return replace(found, received=compared)
+    return replace(found, received=compared, received_in=received.received_in, tensors=received.tensors)
+
+
+def _differing_tensors(a: Side, b: Side, call_a: Collective, call_b: Collective) -> tuple[TensorDifference, ...]:
+    try:
+        arrays = a.arrays(call_a), b.arrays(call_b)
+    except UsageError:  # numpy has no such element type
+        return ()
+    return tuple(_tensors(call_a, *arrays))
 
 
 def _tensors(call: Collective, first: tuple[Array, ...], second: tuple[Array, ...]) -> Iterator[TensorDifference]:

@@ -45,12 +45,25 @@ def _begin_lines(compared: Comparison) -> Iterator[str]:
 def _difference_lines(difference: Difference, groups: Sides, where: str) -> list[str]:
     lines = [f"first difference{where}: {difference.what}"]
     lines += [f"  {side}: {_call(call, of)}" for side, call, of in zip("AB", difference.calls, groups, strict=True)]
-    lines += [f"  output[{each.number}] {each.meta}: {_tensor(each)}" for each in difference.tensors]
     if difference.aspect is Aspect.SENT:
         lines.append(
             "  all data that it received is equal up to here, as far as it was kept: its own computation differs"
         )
+        lines.append(f"  {_received_text(difference)}")
+    lines += [f"  output[{each.number}] {each.meta}: {_tensor(each)}" for each in difference.tensors]
     return list(map(one_line, lines))
+
+
+def _received_text(difference: Difference) -> str:
+    """Of calls that sent other values: which data that it received differs first, or why that is not known."""
+    if not difference.received:
+        return "no received data from here on was kept by both: record both with --window all, or a larger window"
+    if difference.received_in is None:
+        return "all data that it received from here on is equal, too, as far as it was kept"
+    if difference.received_in == difference.calls:
+        return "it received other values in the same call"
+    at = difference.received_in[0].moment
+    return f"it received other values at {at}, the first call from here on whose kept data differs"
 
 
 def _call(call: Collective | None, groups: Mapping[str, Group]) -> str:

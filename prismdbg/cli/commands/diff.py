@@ -50,9 +50,10 @@ def command(first: Path, second: Path | None, ranks: tuple[int, ...], whole: boo
     Example: `prismdbg diff RUN_A RUN_B --rank 0`
 
     If both have the same rank, the calls at each moment are compared, with the data that the rank sent (by
-    fingerprint) and received (if the payloads were kept). For two ranks of one job, give --rank twice and leave out B:
-    the calls with the same group and sequence number are compared, with received data that must be equal on both, such
-    as the result of an all_reduce.
+    fingerprint) and received (if the payloads were kept). What a rank sends is not kept: if it sent other values, the
+    first call from there on in which it received other values is shown, too. For two ranks of one job, give --rank
+    twice and leave out B: the calls with the same group and sequence number are compared, with received data that must
+    be equal on both, such as the result of an all_reduce.
 
     Of the logs of a RUN, the newest 192 MiB of all ranks together are read, half of it of each of two RUNs. If a log is
     longer, the output says from where on it was compared, and so does `begins` with --json.
@@ -113,6 +114,8 @@ def _to_json(compared: Comparison) -> dict[str, Any]:
             "aspect": str(difference.aspect),
             "what": difference.what,
             "calls": [collective_to_json(call) if call is not None else None for call in difference.calls],
+            "received_in": [collective_to_json(call) for call in difference.received_in or ()],
+            "received": difference.received,
             "tensors": [{**asdict(each), "meta": str(each.meta)} for each in difference.tensors],
         },
         "begins": [

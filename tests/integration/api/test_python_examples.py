@@ -13,6 +13,7 @@ from chain import Taken
 from jobs import ROOT
 
 import prismdbg
+from prismdbg.api import replay
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
@@ -28,6 +29,12 @@ def test_examples_of_the_docstrings_do_what_they_say(
     named = SimpleNamespace(open=prismdbg.open, replay=partial(prismdbg.replay, runtime="local"))
     found = doctest.testmod(prismdbg, globs={"prismdbg": named}, optionflags=doctest.ELLIPSIS)
     assert (found.attempted, found.failed) == (2, 0)
+
+
+def test_examples_of_a_replay_do_what_they_say(nan_from_start: Taken) -> None:
+    with prismdbg.replay(nan_from_start.capsule, runtime="local") as rank:
+        found = doctest.testmod(replay, globs={"rank": rank})
+    assert (found.attempted, found.failed) == (7, 0)
 
 
 def test_the_notebook_runs_from_its_first_cell_to_its_last(

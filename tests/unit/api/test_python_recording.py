@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import subprocess
 import sys
 from io import StringIO
@@ -25,6 +26,14 @@ from prismdbg.model.moment import Moment
 def capsule(tmp_path: Path) -> Path:
     make_capsule(tmp_path / "capsule")
     return tmp_path / "capsule"
+
+
+def test_the_examples_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(2):
+        write_training(tmp_path / "RUN" / "ranks" / str(number), rank=number)
+    monkeypatch.chdir(tmp_path)
+    found = doctest.testmod(api, globs={"prismdbg": prismdbg})
+    assert (found.attempted, found.failed) == (6, 0)
 
 
 def test_a_capsule(capsule: Path) -> None:
@@ -70,6 +79,14 @@ def test_a_folder_of_logs_has_a_rank_each(tmp_path: Path) -> None:
         assert recording.why().ranks == (0, 1)
         page = recording._repr_html_()
         assert "rank 1</text>" in page and page.count("<rect") == 12
+
+
+def test_a_notebook_shows_the_timeline_of_one_rank(tmp_path: Path) -> None:
+    for number in range(2):
+        write_training(tmp_path / "run" / "ranks" / f"{number}.0", rank=number)
+    page = prismdbg.open(tmp_path / "run")[1]._repr_html_()
+    assert page.startswith("<p>&lt;rank 1: 6 collectives&gt;</p><svg"), page
+    assert "rank 1</text>" in page and "rank 0</text>" not in page and page.count("<rect") == 6
 
 
 def test_a_terminal_shows_the_same_without_pictures(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.session import answers
 from prismdbg.session.answers import Phase
 from prismdbg.session.line import parse_line
+from prismdbg.session.notices import Stopped
 
 
 class SimulatedDebugger:
@@ -23,7 +24,8 @@ class SimulatedDebugger:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.session = self
-        self.moment, self.phase, self.stop = Moment(0, 1), Phase.STOPPED, None
+        self.moment, self.phase = Moment(0, 1), Phase.STOPPED
+        self.stop: Stopped | None = None
 
     def do(self, text: str) -> answers.Answer:
         parse_line(text)
@@ -32,6 +34,9 @@ class SimulatedDebugger:
 
     def evaluate(self, text: str) -> dict[str, Any]:
         return {"kind": "scalar", "type": "float", "value": 1.5}
+
+    def source(self) -> dict[str, Any]:
+        return {"filename": "train.py", "line": 7, "function": "main", "first": 7, "lines": ["if a < b:"]}
 
 
 @pytest.fixture
@@ -50,6 +55,13 @@ def test_each_method_is_a_line_of_the_debugger(rank: Replay) -> None:
         "goto 2.1", "reverse-next 1", "reverse-step 2", "reverse-continue",
     ]  # fmt: skip
     assert rank.value("loss") == 1.5
+
+
+def test_a_notebook_shows_where_the_rank_is_stopped(rank: Replay) -> None:
+    assert rank._repr_html_() == "<p>stopped at <b>0.1</b></p>"
+    rank._debugger.stop = Stopped(reason="next", moment=Moment(0, 1))  # type: ignore[attr-defined]
+    shown = "train.py:7 in main\n-&gt;     7  if a &lt; b:"
+    assert rank._repr_html_() == f"<p>stopped at <b>0.1</b></p><pre>{shown}</pre>"
 
 
 def test_wrong_words_are_errors(rank: Replay, tmp_path: Path) -> None:

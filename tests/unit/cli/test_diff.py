@@ -56,6 +56,56 @@ def test_the_same_rank_of_two_runs(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "first difference: operator all_reduce and broadcast" in capsys.readouterr().out
 
 
+ZEROS, ONE = b"\0" * 16, b"\0\0\x80\x3f" + b"\0" * 12
+DIFFERS = "  output[0] float32[4]: 1 element differs, by at most 1, relatively 1, the largest at [0]\n"
+
+
+def fixed_run(path: Path, *, sent: int = 1, received: tuple[bytes | None, bytes | None] = (ZEROS, ZEROS)) -> str:
+    """One rank, whose second call sent `sent`. `received`: by this call and the next, None where it was not kept."""
+    log = TinyLog(path / "ranks" / "0")
+    log.group("0", (0, 1), "default_pg")
+    log.complete(log.issue(0, 1), ZEROS)
+    log.complete(log.issue(0, 2), received[0], sent=sent)
+    log.complete(log.issue(1, 1), received[1])
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("received", "at", "said"),
+    [
+        ((ONE, ONE), ["0.2"], f"it received other values in the same call\n{DIFFERS}"),
+        (
+            (None, ONE),
+            ["1.1"],
+            f"it received other values at 1.1, the first call from here on whose kept data differs\n{DIFFERS}",
+        ),
+        ((ZEROS, ZEROS), [], "all data that it received from here on is equal, too, as far as it was kept\n"),
+        (
+            (None, None),
+            [],
+            "no received data from here on was kept by both: record both with --window all, or a larger window\n",
+        ),
+    ],
+)
+def test_before_and_after_a_fix(
+    received: tuple[bytes | None, bytes | None],
+    at: list[str],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What was sent is not recorded: what is compared element by element was received because of it."""
+    paths = fixed_run(tmp_path / "before"), fixed_run(tmp_path / "after", sent=2, received=received)
+    assert main.run(["diff", *paths]) == ExitCode.DIVERGED
+    printed = capsys.readouterr().out
+    assert printed.startswith("first difference: sent other values\n  A: 0.2 all_reduce in group world"), printed
+    assert f"  {said}2 collectives compared, 2 by what was sent, 1 by what was received\n" in printed, printed
+    assert main.run(["diff", *paths, "--json"]) == ExitCode.DIVERGED
+    found = json.loads(capsys.readouterr().out)["difference"]
+    assert [call["moment"] for call in found["received_in"]] == at * 2
+    assert len(found["tensors"]) == len(at)
+
+
 def test_nothing_in_common(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_capsule(tmp_path / "capsule")
     log = TinyLog(tmp_path / "run" / "ranks" / "0.0")

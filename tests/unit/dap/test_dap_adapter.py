@@ -8,19 +8,25 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from capsules import make_capsule
 from dap_client import BOUND_S, Editor, check, over_socket
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated_rank import SimulatedRank
 
+from prismdbg.dap import replaying
 from prismdbg.dap.adapter import Adapter
 from prismdbg.dap.client import Client, bounded_writer
 from prismdbg.dap.control import Control
 from prismdbg.dap.framing import BrokenStream, MessageReader, encoded
 from prismdbg.dap.inbox import Inbox
-from prismdbg.dap.launch import Launch
+from prismdbg.dap.launch import Launch, Say
+from prismdbg.debugger.debugger import Debugger
+from prismdbg.debugger.driver import Tell
 
 INITIALIZE = {"adapterID": "prismdbg"}
 NO_CAPSULE = Launch()
@@ -76,6 +82,39 @@ def test_a_session_without_a_replay(running: Running) -> None:
     editor.ask("disconnect")
     editor.until_closed()
     editor.close()
+
+
+class Printing:
+    """A program that prints a line before its first stop, and one in the first move."""
+
+    def __init__(self) -> None:
+        self.lines = ["step 1 of 2\n", "step 2 of 2\n"]
+
+    def new_output(self) -> str:
+        return self.lines.pop(0) if self.lines else ""
+
+
+def test_what_the_program_prints_is_output_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    capsule = make_capsule(tmp_path / "capsule")
+
+    @contextlib.contextmanager
+    def live(_launch: Launch, tell: Tell, _say: Say) -> Iterator[Any]:
+        rank = SimulatedRank()
+        debugger = Debugger(rank, tell, recorded=rank.moments)
+        yield SimpleNamespace(debugger=debugger, travel=SimpleNamespace(capsule=capsule), program=Printing())
+
+    monkeypatch.setattr(replaying, "live", live)
+    running = Running(Launch(path=capsule.path))
+    editor = running.editor()
+    editor.ask("initialize", **INITIALIZE)
+    editor.ask("launch", noDebug=False)
+    assert editor.printed("stdout") == "step 1 of 2\n"
+    editor.stopped_by("configurationDone")
+    assert editor.printed("stdout") == "step 1 of 2\nstep 2 of 2\n"
+    editor.ask("disconnect")
+    editor.close()
+    running.socket.close()
+    assert running.ended()
 
 
 @pytest.mark.parametrize(

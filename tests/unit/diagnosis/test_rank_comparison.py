@@ -10,6 +10,7 @@ import pytest
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.diagnosis.rank_comparison import Aspect, Comparison, Side, compare
+from prismdbg.errors import UsageError
 from prismdbg.log.rank_log import columns_of
 from prismdbg.model.collective import Collective, Group, Identity, PayloadRef, State, TensorMeta
 from prismdbg.model.moment import Moment
@@ -134,6 +135,52 @@ def test_two_ranks_calls_must_belong_together() -> None:
     gathers = [replace(each, op="gather_") for each in calls()]  # only the root has outputs
     leaves = [replace(each, outputs=()) for each in gathers]
     assert compare(side(gathers), side(leaves, rank=1)).difference is None
+
+
+def told(found: Comparison) -> tuple[str, int, list[tuple[int, float | None, float | None, tuple[int, ...]]]]:
+    """Where other values were received, how many calls were compared for it, and each tensor there."""
+    assert found.difference is not None and found.difference.aspect is Aspect.SENT
+    calls = found.difference.received_in
+    tensors = [(each.differing, each.max_abs, each.max_rel, each.at) for each in found.difference.tensors]
+    return "-" if calls is None else str(calls[1].moment), found.difference.received, tensors
+
+
+@pytest.mark.parametrize(
+    ("received", "at", "compared"), [({2: 1.0, 3: 4.0}, "1.1", 1), ({3: 4.0, 4: 9.0}, "1.2", 2), ({}, "-", 4)]
+)
+def test_where_other_values_were_sent_the_first_that_were_received_are_told(
+    received: dict[int, float], at: str, compared: int
+) -> None:
+    found = compare(side(calls()), side(changed(2, fingerprint=99), received=received))
+    assert moments(found) == ["1.1", "1.1"] and found.received == 2, "only what was received before"
+    tensors = [] if at == "-" else [(4, 1.0, 0.5 if at == "1.1" else 0.25, (0, 0))]
+    assert told(found) == (at, compared, tensors)
+
+
+def test_a_later_call_is_told_if_the_first_was_not_kept() -> None:
+    log = changed(2, payload=None)
+    other = [replace(each, fingerprint=99) if each.record_id == 2 else each for each in log]
+    found = compare(side(log), side(other, received={2: 9.0, 3: 4.0}))
+    assert moments(found) == ["1.1", "1.1"] and told(found)[:2] == ("1.2", 1)
+    nothing = [replace(each, payload=None) for each in other]
+    assert told(compare(side(calls()), side(nothing))) == ("-", 0, [])
+
+
+def test_later_calls_that_are_others_are_not_compared() -> None:
+    """The programs go different ways from 1.1 on; what they receive there has nothing to do with each other."""
+    other = [replace(each, op="broadcast_" if each.record_id > 1 else each.op, fingerprint=7) for each in calls()]
+    assert told(compare(side(calls()), side(other, received={3: 9.0})))[:2] == ("-", 2)
+
+
+@pytest.mark.parametrize("fields", [{}, {"fingerprint": 99}])
+def test_elements_that_numpy_cannot_read_are_only_told_to_differ(fields: dict[str, int]) -> None:
+    def unreadable(_: Collective) -> tuple[np.ndarray[Any, Any], ...]:
+        raise UsageError("numpy has no element type float8_e5m2")
+
+    a, b = (replace(each, arrays=unreadable) for each in (side(calls()), side(changed(3, **fields), received={3: 9.0})))
+    found = compare(a, b).difference
+    assert found is not None and found.received_in is not None
+    assert (str(found.received_in[0].moment), found.tensors) == ("1.2", ())
 
 
 def test_synthesized_answers_are_not_compared() -> None:

@@ -50,6 +50,19 @@ def test_a_rank_of_the_same_run_and_on_to_where_it_differs(tmp_path: Path) -> No
     screen_of_app(app, part, (80, 24))
 
 
+def test_where_other_values_were_sent_it_is_seen_what_was_received(tmp_path: Path) -> None:
+    capsule, fixed = capsule_in_a_run(tmp_path), TinyLog(tmp_path / "fixed" / "ranks" / "0")
+    fixed.group("0", (0, 1), "default_pg")
+    for step, nth in ((0, 1), (0, 2), (1, 1), (1, 2)):
+        data = b"\0\0\x80\x3f" * 4 if step else bytes([step, nth]) * 8
+        fixed.complete(fixed.issue(step, nth), data, sent=7 if (step, nth) == (0, 2) else None)
+    found = compared(capsule, str(tmp_path / "fixed"))
+    assert isinstance(found, Compared), getattr(found, "text", "")
+    assert str(found.moment) == "0.2" and found.lines[0] == "first difference: sent other values"
+    (at,) = (number for number, line in enumerate(found.lines) if "it received other values at 1.1" in line)
+    assert found.lines[at + 1].startswith("  output[0] float32[4]: 4 elements differ, by at most 1")
+
+
 @pytest.mark.parametrize(
     ("what", "equal"), [("rank 1", True), ("{run}", True), ("{run} rank 1", True), ("{run}/capsules/capsule", True)]
 )

@@ -12,6 +12,8 @@ import psutil
 import pytest
 from tiny_log import TinyLog, write_training
 
+from prismdbg.cli import main
+from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import UsageError, WaitTimeout
 from prismdbg.jobs.capture.awaited import Awaited
 
@@ -94,3 +96,18 @@ def test_a_job_that_ended_without_the_rank(tmp_path: Path) -> None:
     (job.run / "supervisor.json").write_text(json.dumps({"exit_code": 0, "ended_wall_ns": 10**18}))
     with pytest.raises(UsageError, match="the job has ended"):
         job.wait(0, job.stands)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--at", "9"], "waited 1e-06 s for step 9 of rank 0: at 2.2"),
+        (["--rank", "1", "--wait"], "waited 1e-06 s for rank 1: it has not started"),
+    ],
+)
+def test_the_command_waits(options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = Job(tmp_path / "run")
+    job.start()
+    given = ["--rank", "0", "--origin", "start", *options, "--timeout", "0.000001", "-o", str(tmp_path / "capsule")]
+    assert main.run(["capture", str(job.run), *given]) == ExitCode.TIMEOUT
+    assert said in capsys.readouterr().err
