@@ -16,10 +16,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 # program=package: what must be there, and the Debian package that brings it
 PROGRAMS := g++=g++ dockerd=docker.io mmdebstrap=mmdebstrap ip=iproute2 nft=nftables tmux=tmux zstd=zstd \
 	rsvg-convert=librsvg2-bin ssh-keygen=openssh-client bindfs=bindfs rsync=rsync
-# Some tests start an ssh server or a registry of their own, a browser, or podman. Whoever does not want these packages
-# (two start a server, too, and one has 350 MB) sees them skipped.
+# Some tests start an ssh server or a registry of their own, a browser, podman, or a client of the debug adapter from npm.
+# Whoever does not want these packages (two start a server, too, and one has 350 MB) sees them skipped.
 ifdef CI
 PROGRAMS += sshd=openssh-server chromium=chromium skopeo=skopeo podman=podman docker-registry=docker-registry mpirun=openmpi-bin
+PROGRAMS += node=nodejs npm=npm
 endif
 
 help: ## List all targets.

@@ -22,6 +22,11 @@ def test_messages_come_as_they_were_sent_in_pieces_of_any_size(messages: list[di
     assert read.next() is None
 
 
+def test_a_header_has_a_blank_after_its_colon() -> None:
+    """Microsoft's DebugClient finds no length without it, and waits."""
+    assert encoded({}) == b"Content-Length: 2\r\n\r\n{}"
+
+
 def test_a_header_may_have_further_lines() -> None:
     read = reader(b"Content-Type: utf-8\r\ncontent-length:  2\r\n\r\n{}", encoded({"seq": 1}))
     assert read.next() == {} and read.next() == {"seq": 1}
