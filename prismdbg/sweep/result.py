@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from math import comb, floor, sqrt
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from prismdbg.capsule import checked_json
 from prismdbg.errors import CapsuleError
@@ -43,6 +43,7 @@ class _Stored(TypedDict):
     computed: list[float]
     joules: float | None
     peak_watts: float | None
+    recomputed: NotRequired[float | None]  # results of older versions have none
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,8 @@ class Result:
 
     message_bytes: of a message, on average. link_share: of the rate of its links, that messages reach. computed: the
     share of an iteration in which ranks compute, of each rank, or of so many blocks of consecutive ranks. joules: of an
-    iteration, peak_watts: of a device; None where no sensor told."""
+    iteration, peak_watts: of a device; None where no sensor told. recomputed: the share of an iteration
+    in which the backward pass computes activations again; None where that is not known: of a program that ran."""
 
     name: str
     values: Mapping[str, str]
@@ -92,6 +94,7 @@ class Result:
     computed: tuple[float, ...] = ()
     joules: float | None = None
     peak_watts: float | None = None
+    recomputed: float | None = None
 
     @property
     def time(self) -> Interval:
@@ -117,7 +120,7 @@ class Result:
         stored: dict[str, Any] = {**checked_json.checked(_Stored, value, where)}
         if stored["state"] not in list(State):
             raise CapsuleError(f"{where}: state is {stored['state'][:40]!r}", hint="remove it; it is worked out again")
-        known = {name: stored[name] for name in _Stored.__annotations__}
+        known = {name: stored[name] for name in _Stored.__annotations__ if name in stored}
         return cls(
             **{
                 **known,
