@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from math import comb, floor, sqrt
-from typing import Any, NotRequired, TypedDict
+from typing import Any, TypedDict
 
 from prismdbg.capsule import checked_json
 from prismdbg.errors import CapsuleError
@@ -43,7 +43,6 @@ class _Stored(TypedDict):
     computed: list[float]
     joules: float | None
     peak_watts: float | None
-    recomputed: NotRequired[float | None]  # results of older versions have none
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +72,9 @@ class Result:
 
     message_bytes: of a message, on average. link_share: of the rate of its links, that messages reach. computed: the
     share of an iteration in which ranks compute, of each rank, or of so many blocks of consecutive ranks. joules: of an
-    iteration, peak_watts: of a device; None where no sensor told. recomputed: the share of an iteration
-    in which the backward pass computes activations again; None where that is not known: of a program that ran."""
+    iteration, peak_watts: of a device; None where no sensor told. recomputed: the share of an
+    iteration in which the backward pass computes activations again, of a prediction; None of a program that ran. It is
+    not stored, as predictions are not."""
 
     name: str
     values: Mapping[str, str]
@@ -120,7 +120,7 @@ class Result:
         stored: dict[str, Any] = {**checked_json.checked(_Stored, value, where)}
         if stored["state"] not in list(State):
             raise CapsuleError(f"{where}: state is {stored['state'][:40]!r}", hint="remove it; it is worked out again")
-        known = {name: stored[name] for name in _Stored.__annotations__ if name in stored}
+        known = {name: stored[name] for name in _Stored.__annotations__}
         return cls(
             **{
                 **known,

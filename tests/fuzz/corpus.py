@@ -255,7 +255,6 @@ def _sweep(path: Path) -> Path:
         name="tp=1", values={"tp": "1"}, state=State.DONE, mesh="dp=2", middle_ns=20, iteration_ns=(19, 20, 21),
         idle_share=0.1, exposed={"dp": 0.25}, late={"dp": 0.0}, peak_bytes=1 << 20, worth="all modelled", tokens=4096,
         message_bytes={"dp": 16.0}, link_share={"dp": 0.5}, computed=(0.5, 0.25), joules=3.5, peak_watts=70.0,
-        recomputed=0.2,
     )  # fmt: skip
     failed = Result(name="tp=2", values={"tp": "2"}, state=State.FAILED, why="rank 0 failed")
     left_out = Result(name="tp=4", values={"tp": "4"}, state=State.LEFT_OUT, why="predicted 40 ms")

@@ -108,13 +108,6 @@ def test_the_share_that_is_recomputed_has_a_column() -> None:
     assert [row[column] for row in found] == ["25.1%", "-"]
 
 
-def test_a_result_of_an_older_version_has_no_share_that_is_recomputed() -> None:
-    stored = json.loads(json.dumps(result("a", 20, recomputed=0.5).to_json()))
-    assert Result.from_json(stored, "here").recomputed == 0.5
-    del stored["recomputed"]
-    assert Result.from_json(stored, "here").recomputed is None
-
-
 def test_a_result_is_read_as_it_was_written() -> None:
     written = result("a", 20, 3, exposed={"tp": 0.25}, late={"dp": 0.5}, idle_share=0.1, worth="all real", tokens=7)
     assert Result.from_json(json.loads(json.dumps(written.to_json())), "here") == written

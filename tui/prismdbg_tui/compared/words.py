@@ -71,7 +71,6 @@ def detail(result: Result) -> Text:
         return text.append(f"\n{result.state}: {figures.clean(result.why)}")
     text.append(f"\nexposed {sweep_text.exposed(result)}  idle {result.idle_share:.1%}")
     text.append(f"  messages {sweep_text.messages(result)}")
-    text.append("" if result.recomputed is None else f"  recomputed {sweep_text.recomputed(result)}")
     lines = [*sweep_text.energy([result]), figures.clean(result.worth)]
     return text.append("".join(f"\n{line}" for line in lines if line), "dim")
 
