@@ -11,12 +11,13 @@ from prismdbg.sweep.result import Result, State, fastest, pareto
 from prismdbg.sweep.search import Regret
 
 HEADER = (
-    "configuration", "mesh", "iteration", "interval", "idle", "exposed", "messages", "peak", "fits", "tokens/s", "note",
+    "configuration", "mesh", "iteration", "interval", "idle", "exposed", "messages", "peak", "fits", "tokens/s",
+    "recomputed", "note",
 )  # fmt: skip
 PREDICTED = "the interval of a predicted time is {error:.1%} on each side, the mean error against measured iterations"
 NO_ENERGY = "energy: not available, no sensor of this machine counts it (`prismdbg telemetry RUN` says why)"
 _MOST_WORTHS = 3
-NUMBERS = ("iteration", "idle", "exposed", "messages", "peak", "tokens/s")
+NUMBERS = ("iteration", "idle", "exposed", "messages", "peak", "tokens/s", "recomputed")
 
 
 def rows(results: Sequence[Result], cap_bytes: int) -> list[tuple[str, ...]]:
@@ -46,6 +47,7 @@ def _row(result: Result, mark: str, cap_bytes: int) -> tuple[str, ...]:
         "not traced" if result.peak_bytes is None else size(result.peak_bytes),
         "-" if fits is None else "yes" if fits else "no",
         f"{result.tokens_per_s:,.0f}" if result.tokens else "-",
+        recomputed(result),
         mark,
     )
 
@@ -58,6 +60,10 @@ def exposed(result: Result) -> str:
     """`dp 3.1%, tp 12.0%`: the largest first; what rounds to nothing is left out."""
     shares = sorted(result.exposed.items(), key=lambda item: -item[1])
     return ", ".join(f"{axis} {share:.1%}" for axis, share in shares if share >= 0.0005) or "0.0%"
+
+
+def recomputed(result: Result) -> str:
+    return "-" if result.recomputed is None else f"{result.recomputed:.1%}"
 
 
 def messages(result: Result) -> str:

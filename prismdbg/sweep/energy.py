@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 from prismdbg.telemetry.sensor import Kind
 from prismdbg.telemetry.series import Series, Telemetry
@@ -10,6 +11,17 @@ from prismdbg.telemetry.series import Series, Telemetry
 _WATTS = {"mW": 1e-3, "W": 1.0}
 _PART = re.compile(r"intel-rapl:\d+:")  # of a package, whose counter has it
 _JOULES = {"uJ": 1e-6, "mJ": 1e-3, "J": 1.0}
+
+
+def of_steps(
+    telemetry: Telemetry, begun_ns: Mapping[int, int], steps: Sequence[int]
+) -> tuple[float | None, float | None]:
+    """Joules of an iteration, and the largest power of a device, between the first and the last of these steps.
+    begun_ns: of steps, and of the one after the last."""
+    begin_ns, end_ns = begun_ns[steps[0]], begun_ns[steps[-1] + 1]
+    taken = joules(telemetry, begin_ns, end_ns)
+    each = None if taken is None else taken / (steps[-1] + 1 - steps[0])
+    return each, peak_watts(telemetry, begin_ns, end_ns)
 
 
 def joules(telemetry: Telemetry, begin_ns: int, end_ns: int) -> float | None:

@@ -15,13 +15,14 @@ from prismdbg.errors import UsageError
 from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.log.rank_log import read_log
+from prismdbg.predict.job.modelled_job import recomputed_share
 from prismdbg.simulate.cluster import cluster_file
 from prismdbg.simulate.cluster.cluster import ClusterModel, example
 from prismdbg.simulate.engine.engine import Keep
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.report.report import by_axis
-from prismdbg.sweep.energy import joules, peak_watts
+from prismdbg.sweep import energy
 from prismdbg.sweep.messages import axes_of, link_shares, message_bytes
 from prismdbg.sweep.predictor import Described, Predictor
 from prismdbg.sweep.request import How, Trial
@@ -78,13 +79,8 @@ def _with_energy(result: Result, run: RunFolder, steps: Sequence[int]) -> Result
     if telemetry is None:
         return result
     at_ns = {mark.step: mark.time_ns for mark in read_log(run.rank_folders()[0]).steps}
-    begin_ns, end_ns = at_ns[steps[0]], at_ns[steps[-1] + 1]
-    taken = joules(telemetry, begin_ns, end_ns)
-    return replace(
-        result,
-        joules=None if taken is None else taken / (steps[-1] + 1 - steps[0]),
-        peak_watts=peak_watts(telemetry, begin_ns, end_ns),
-    )
+    taken, peak_watts = energy.of_steps(telemetry, at_ns, steps)
+    return replace(result, joules=taken, peak_watts=peak_watts)
 
 
 def predicted(predictor: Predictor, one: Configuration, described: Described, tokens: int) -> Result:
@@ -95,7 +91,9 @@ def predicted(predictor: Predictor, one: Configuration, described: Described, to
         return Result(name=one.name, values=one.values, state=State.IMPOSSIBLE, mesh=str(one.mesh), why=str(error))
     error_ns = round(PREDICTION_ERROR * timeline.iteration_ns)
     each_ns = [timeline.iteration_ns - error_ns, timeline.iteration_ns + error_ns]
-    return _result(one, timeline, timeline.iteration_ns, each_ns, tokens=tokens, has_memory=True)
+    result = _result(one, timeline, timeline.iteration_ns, each_ns, tokens=tokens, has_memory=True)
+    computed = float(timeline.computed_ns.mean()) / max(timeline.iteration_ns, 1)
+    return replace(result, recomputed=recomputed_share(timeline.graph) * computed)
 
 
 def _cluster(trial: Trial) -> ClusterModel:

@@ -72,7 +72,9 @@ class Result:
 
     message_bytes: of a message, on average. link_share: of the rate of its links, that messages reach. computed: the
     share of an iteration in which ranks compute, of each rank, or of so many blocks of consecutive ranks. joules: of an
-    iteration, peak_watts: of a device; None where no sensor told."""
+    iteration, peak_watts: of a device; None where no sensor told. recomputed: the share of an
+    iteration in which the backward pass computes activations again, of a prediction; None of a program that ran. It is
+    not stored, as predictions are not."""
 
     name: str
     values: Mapping[str, str]
@@ -92,6 +94,7 @@ class Result:
     computed: tuple[float, ...] = ()
     joules: float | None = None
     peak_watts: float | None = None
+    recomputed: float | None = None
 
     @property
     def time(self) -> Interval:

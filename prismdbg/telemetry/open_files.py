@@ -35,3 +35,11 @@ class OpenFile:
 def because(error: OSError, path: Path) -> str:
     """Why a sensor is not available."""
     return f"{path}: {error.strerror or error}"
+
+
+def text_of(path: Path) -> str:
+    """A name that the kernel gives to a sensor; `unnamed` where there is none."""
+    try:
+        return path.read_text().strip()[:40]
+    except OSError:
+        return "unnamed"

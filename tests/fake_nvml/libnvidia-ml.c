@@ -161,6 +161,16 @@ int nvmlDeviceGetRemappedRows(const Device *d, unsigned *corrected, unsigned *un
     return result == SUCCESS ? read_unsigned(d, "remapped_rows_uncorrected", uncorrected) : result;
 }
 
+int nvmlDeviceGetRetiredPages(const Device *d, int cause, unsigned int *count, unsigned long long *addresses) {
+    unsigned int room = *count, retired = 0;
+    int result = read_unsigned(d, cause == 0 ? "retired_pages_corrected" : "retired_pages_uncorrected", &retired);
+    if (result != SUCCESS) return result;
+    *count = retired;
+    if (addresses == NULL ? retired > 0 : room < retired) return INSUFFICIENT_SIZE;
+    for (unsigned int i = 0; i < retired; i++) addresses[i] = i << 12;
+    return SUCCESS;
+}
+
 int nvmlDeviceGetComputeRunningProcesses_v3(const Device *d, unsigned int *count, Process *processes) {
     unsigned int room = *count;
     FILE *file = script(d, "processes");

@@ -27,6 +27,7 @@ from tests.gpu.jobs import CLI, PROGRAMS, ROOT, Done, Failed, Jobs, launched
 from tests.gpu.memory_agrees import differences
 
 Rows = list[tuple[str, str]]
+NVML_CONFORMANCE = ROOT / "tests" / "unit" / "telemetry" / "nvml_conformance.py"
 
 
 class Skipped(Exception):
@@ -287,6 +288,18 @@ def telemetry(jobs: Jobs) -> Rows:
     return rows
 
 
+def sensors(jobs: Jobs) -> Rows:
+    """NVML through the collector: each reading is of its kind and range, or missing with a reason"""
+    (found,) = jobs.run(sys.executable, NVML_CONFORMANCE, "11").objects()
+    if reason := found["missing"].get("gpu/nvml"):
+        raise Skipped(reason)
+    fake = [name for name, (provenance, *_) in found["readings"].items() if provenance == "fake"]
+    if fake or not any(name.endswith("/temperature") for name in found["readings"]):
+        raise Failed(f"fake: {fake}, read: {sorted(found['readings'])}")
+    missing = sorted(f"{name.rpartition('/')[2]}: {why}" for name, why in found["missing"].items())
+    return [("sensors read", str(len(found["readings"]))), ("not available", "; ".join(missing) or "none")]
+
+
 def memory_trace(jobs: Jobs) -> Rows:
     """A GPT's memory by torch's allocator, by the tracer's counts, and by its trace: equal to the byte"""
     rows, differing = [], []
@@ -430,6 +443,7 @@ CHECKS: list[Callable[[Jobs], Rows]] = [
     sync_calls,
     nccl_refused,
     telemetry,
+    sensors,
     memory_trace,
     memory_cap,
     emulated,

@@ -14,6 +14,7 @@ from statistics import median
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.lateness.cause import LateCause, Why
 from prismdbg.diagnosis.lateness.device_cause import Device, device_throttle, devices_of
+from prismdbg.diagnosis.lateness.disk_sleep import disk_sleep, more_asleep_ns
 from prismdbg.diagnosis.lateness.late_span import LateSpan, in_collectives_ns, late_span
 from prismdbg.diagnosis.lateness.rank_shares import NotAvailable, RankTimes, times_of
 from prismdbg.diagnosis.lateness.rivals import clock_ratio, rivals, why_no_clock
@@ -112,14 +113,13 @@ def explain(span: LateSpan, mine: RankTimes, others: Sequence[RankTimes]) -> dic
     stolen = mine.stolen_ns - median(each.stolen_ns for each in others)
     waits_per_work = median(each.waited_ns / max(each.ran_ns, 1.0) for each in others)
     with_the_work = max(ran, 0.0) * waits_per_work
-    asleep = mine.asleep_ns(span.lasted_ns) - median(each.asleep_ns(span.lasted_ns) for each in others)
-    sleeps = Why.DISK if asleep > 0 and mine.disk_share * span.lasted_ns >= asleep / 2 else Why.ASLEEP
+    sleeps = Why.DISK if disk_sleep(span, mine, others).is_for_disk else Why.ASLEEP
     found = {
         Why.QUOTA: quota,
         Why.STOLEN: stolen,
         Why.RUN_QUEUE: waited - with_the_work,
         Why.COMPUTES: ran + min(with_the_work, max(waited, 0.0)) - max(stolen, 0.0),
-        sleeps: asleep,
+        sleeps: more_asleep_ns(span, mine, others),
     }
     return {why: min(max(time_ns / span.late_ns, 0.0), 1.0) for why, time_ns in found.items()}
 
@@ -149,7 +149,7 @@ def _decide(
         return LateCause(why=Why.SEVERAL, text=text, lines=(parts,), explained=explained)
     if why is Why.COMPUTES:
         return _computes(telemetry, span, mine, others, explained)
-    text, lines = _say(evidence, telemetry, span, mine, why)
+    text, lines = _say(evidence, telemetry, span, mine, others, why)
     return LateCause(why=why, text=text, lines=(*lines, parts), explained=explained)
 
 
@@ -191,7 +191,12 @@ def _computes(
 
 
 def _say(
-    evidence: Evidence, telemetry: Telemetry, span: LateSpan, mine: RankTimes, why: Why
+    evidence: Evidence,
+    telemetry: Telemetry,
+    span: LateSpan,
+    mine: RankTimes,
+    others: Sequence[RankTimes],
+    why: Why,
 ) -> tuple[str, tuple[str, ...]]:
     cpus = ", ".join(map(str, mine.cpus[:4])) + (", ..." if len(mine.cpus) > 4 else "")
     match why:
@@ -203,10 +208,10 @@ def _say(
             ran = rivals(evidence, telemetry, span, mine) or ["not known: no process was seen to use as much of it"]
             lines = tuple(f"who ran there instead: {one}" for one in ran)
             return f"it waited {brief(round(mine.waited_ns))} in the run queue of CPU {cpus}", lines
-        case Why.DISK:
-            seen = f"{mine.disk_share:.0%} of the readings"
-            return f"it slept for a disk or a file server ({seen}), {_where(span)}", ()
-    return f"it neither ran nor waited for a CPU: it slept, or waited for something else, {_where(span)}", ()
+    slept = disk_sleep(span, mine, others)
+    if why is Why.DISK:
+        return f"it slept for a disk or a file server ({slept.text}), {_where(span)}", slept.lines
+    return f"it neither ran nor waited for a CPU: it slept, or waited for something else, {_where(span)}", slept.lines
 
 
 def _where(span: LateSpan) -> str:

@@ -31,7 +31,10 @@ class RankTimes:
     """Nanoseconds of the main thread in a span. quota_ns: a CPU quota held it; waited_ns: in the run queue, apart from
     that. other_threads_waited_ns: all others together, in run queues. stolen_ns: of the CPU that it was on, by the
     hypervisor. disk_share: of the looks at it, how often it slept for a disk. in_collectives_ns: that calls
-    held it. cpus: those that it was seen on, of its node. clock: their mean one, None where it was not read."""
+    held it. cpus: those that it was seen on, of its node. clock: their mean one, None where it was not read.
+
+    machine_io_ns: anybody of its machine, of machine_cpus CPUs, waited for I/O, by the kernel; group_io_ns: its control
+    group did and ran nothing. None where that was not read, of the machine for the reason `why_no_io`."""
 
     ran_ns: float
     waited_ns: float
@@ -42,6 +45,10 @@ class RankTimes:
     in_collectives_ns: float
     cpus: tuple[int, ...]
     clock: float | None = None
+    machine_io_ns: float | None = None
+    machine_cpus: int = 1
+    why_no_io: str = ""
+    group_io_ns: float | None = None
 
     def asleep_ns(self, lasted_ns: int) -> float:
         """Of a span, what is left: it neither ran nor waited for a CPU, and was not in a collective."""
@@ -76,7 +83,24 @@ def times_of(telemetry: Telemetry, rank_folder: str, span: Span, in_collectives_
         in_collectives_ns=in_collectives_ns,
         cpus=used,
         clock=_clock(telemetry, used, span),
+        machine_io_ns=_grown(telemetry, names.HOST, names.IO_PRESSURE, span),
+        machine_cpus=sum(name == names.STOLEN_TIME for _, name in telemetry.series),
+        why_no_io=_why_no_io(telemetry),
+        group_io_ns=_grown(telemetry, subject, names.GROUP_IO_PRESSURE, span),
     )
+
+
+def _grown(telemetry: Telemetry, subject: str, name: str, span: Span) -> float | None:
+    """Of a counter without which something can be said all the same; None where it was not read all the time."""
+    series = telemetry.find(subject, name)
+    return series.growth(*span) if series is not None and series.covers(*span) else None
+
+
+def _why_no_io(telemetry: Telemetry) -> str:
+    """The sensor and its reason. A kernel that has no file of it is missing under the name of the file."""
+    name = names.IO_PRESSURE
+    why = telemetry.missing.get((names.HOST, names.NO_IO_PRESSURE)) or telemetry.why_missing(names.HOST, name)
+    return NotAvailable(name, names.HOST, why).text
 
 
 def _stolen(telemetry: Telemetry, cpus: list[int], span: Span) -> float | NotAvailable:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prismdbg.predict.fit.operator_times import Doubts, OperatorTimes
-from prismdbg.predict.job.stage_writer import StageWriter
+from prismdbg.predict.job.stage_writer import RECOMPUTED, StageWriter
 from prismdbg.predict.model.memory import StageMemory, stage_memory
 from prismdbg.predict.model.model import Model
 from prismdbg.predict.model.training import PP, Training
+from prismdbg.simulate.graph.entries import Entries, Kind
 from prismdbg.simulate.graph.job_graph import JobGraph, RankClass
 from prismdbg.simulate.graph.mesh import Ints, Mesh
 from prismdbg.simulate.graph.origin import Origin, Source
@@ -39,6 +41,21 @@ def modelled_job(model: Model, training: Training, times: OperatorTimes) -> Mode
     )
     origin = Origin(source=Source.ARITHMETIC, doubts=_said(times.doubts))
     return ModelledJob(graph=replace(graph, origin=origin), memory=memory, doubts=times.doubts)
+
+
+def recomputed_share(graph: JobGraph) -> float:
+    """Of all time that ranks of a modelled job compute: what the backward pass computes again."""
+    recomputed_ns = computed_ns = 0
+    for count, rank_class in zip(graph.class_sizes, graph.classes, strict=True):
+        entries = rank_class.entries
+        computes = entries.kind == Kind.COMPUTE
+        computed_ns += count * int(entries.duration_ns[computes].sum())
+        recomputed_ns += count * int(entries.duration_ns[computes & _is_again(entries)].sum())
+    return recomputed_ns / max(computed_ns, 1)
+
+
+def _is_again(entries: Entries) -> NDArray[np.bool_]:
+    return np.array([text == RECOMPUTED for text in entries.texts], dtype=np.bool_)[entries.line]
 
 
 def _said(doubts: Doubts) -> tuple[str, ...]:

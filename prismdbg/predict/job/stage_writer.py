@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from prismdbg.predict.fit.operator_times import OperatorTimes
 from prismdbg.predict.job.schedule import Turn, turns
@@ -13,6 +13,8 @@ from prismdbg.predict.model.training import DP, EP, PP, TP, Recompute, Training
 from prismdbg.predict.samples.samples import Phase
 from prismdbg.simulate.graph.entries import Entries, Provenance
 from prismdbg.simulate.graph.entry_writer import EntryWriter
+
+COMPUTED, RECOMPUTED = "model", "model, again in the backward pass"  # lines of computations
 
 
 class StageWriter:
@@ -27,7 +29,7 @@ class StageWriter:
         self._writer = EntryWriter()
         self._pending = {Provenance.MODELLED: 0, Provenance.ASSUMED: 0}
         self._linears: dict[str, tuple[int, Provenance]] = {}
-        self._label = ""
+        self._label, self._line = "", COMPUTED
         self._sends: dict[str, int] = {}
 
     def entries(self) -> Entries:
@@ -86,11 +88,18 @@ class StageWriter:
         if recompute is not Recompute.NONE:
             self._allocate(self._memory.recomputed_bytes)
         if recompute is Recompute.FULL:
-            self._layer_forward()
+            self._again(self._layer_forward)
         for half in reversed(self._halves):
             self._half_backward(half)
         if recompute is not Recompute.NONE:
             self._allocate(-self._memory.recomputed_bytes)
+
+    def _again(self, run: Callable[[], None]) -> None:
+        self._flush()
+        self._line = RECOMPUTED
+        run()
+        self._flush()
+        self._line = COMPUTED
 
     def _half_backward(self, half: Half) -> None:
         """The first linear's input is gathered again while its gradient is computed, and the gradient is reduced while
@@ -99,7 +108,7 @@ class StageWriter:
         self._gather_sequence()
         self._exchange(half)
         if self._training.recompute is Recompute.SELECTIVE:
-            self._run(half.core, Phase.FORWARD)
+            self._again(lambda: self._run(half.core, Phase.FORWARD))
         self._run(half.inside_but_first, Phase.BACKWARD)
         first_ns, provenance = self._first_linear(half)
         gathered = self._gather_sequence(is_blocking=False)
@@ -139,7 +148,7 @@ class StageWriter:
     def _flush(self) -> None:
         for provenance, time_ns in self._pending.items():
             if time_ns:
-                self._writer.compute(time_ns, self._label, line="model", provenance=provenance)
+                self._writer.compute(time_ns, self._label, line=self._line, provenance=provenance)
                 self._pending[provenance] = 0
 
     def _allocate(self, size_bytes: int) -> None:
@@ -165,7 +174,7 @@ class StageWriter:
     def _wait(self, entry: int | None) -> None:
         if entry is not None:
             self._flush()
-            self._writer.wait(entry, line="model")
+            self._writer.wait(entry, line=COMPUTED)
 
     def _gather_sequence(self, *, is_blocking: bool = True) -> int | None:
         """Sequence parallel: the whole sequence before the linears."""

@@ -75,18 +75,22 @@ class Figure:
 class Sandbox:
     """`ranks`: that run in any case, in this order. count: how many there will be in all, checks included.
 
-    classes: at most so many. guess: of axes along which ranks are taken to differ for this.
+    classes: at most so many. stand_for: how many ranks of the job they represent, with themselves.
     """
 
     ranks: tuple[int, ...]
     count: int
     classes: int
+    stand_for: int
     known: Known
     why: str
 
 
 def chosen(ranks: Sequence[int]) -> Sandbox:
-    return Sandbox(ranks=tuple(ranks), count=len(ranks), classes=len(ranks), known=Known.CERTAIN, why="as requested")
+    number = len(ranks)
+    return Sandbox(
+        ranks=tuple(ranks), count=number, classes=number, stand_for=number, known=Known.CERTAIN, why="as requested"
+    )
 
 
 def by_classes(mesh: Mesh, differ: tuple[str, ...], checks: int, probe: Probe | None = None) -> Sandbox:
@@ -107,7 +111,7 @@ def by_classes(mesh: Mesh, differ: tuple[str, ...], checks: int, probe: Probe | 
         known, why = Known.ESTIMATED, f"rank {probe.rank} sends no point-to-point messages: all ranks may be alike"
     ranks = first or [mesh.rank(**{axis: 0}) for axis in matter[:1]]
     count = bases + checked + len(seen)
-    return Sandbox(ranks=tuple(ranks), count=count, classes=bases, known=known, why=why)
+    return Sandbox(ranks=tuple(ranks), count=count, classes=bases, stand_for=mesh.world, known=known, why=why)
 
 
 def alternatives(mesh: Mesh, checks: int) -> list[Figure]:
@@ -134,7 +138,8 @@ def figures(mesh: Mesh, sandbox: Sandbox, steps: int, probe: Probe | None) -> li
     ]
     if probe is None:
         return found + [_unknown(what) for what in ("time", "log", "values", "graph", "memory")]
-    return found + _measured(probe) + _reckoned(mesh, sandbox, steps, probe)
+    of_all = [*_reckoned(mesh, sandbox, steps, probe), *_saved(sandbox, steps, probe)]
+    return found + _measured(probe) + of_all
 
 
 def _unknown(what: str) -> Figure:
@@ -183,6 +188,22 @@ def _reckoned(mesh: Mesh, sandbox: Sandbox, steps: int, probe: Probe) -> list[Fi
         _figure("maximum of values sent", values * probe.sent_bytes, "B", "at most --donor-bytes per rank"),
         _figure("maximum of values received", values * probe.received_bytes, "B", "at most --window-bytes per rank"),
         *found,
+    ]
+
+
+def _saved(sandbox: Sandbox, steps: int, probe: Probe) -> list[Figure]:
+    """Against a run of every rank that the classes represent; nothing where all of them run."""
+    others = sandbox.stand_for - sandbox.count
+    if others <= 0:
+        return []
+    every = f"against all {counted(sandbox.stand_for, 'rank')}"
+    memory = (sandbox.stand_for - probe.alive) * max(probe.peak_bytes - probe.shared_bytes, 0)
+    graph = (sandbox.stand_for - sandbox.classes) * probe.entry_bytes
+    time = _figure("time saved", others * (probe.start_s + steps * probe.step_s), "s", f"{every} one after another")
+    return [
+        time if steps else _unbounded("time saved"),
+        _figure("memory saved", memory, "B", f"{every} at the same time"),
+        _figure("graph saved", graph, "B", f"{every} with entries of their own"),
     ]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.open_files import OpenFile, because
+from prismdbg.telemetry.pressure import stalled_ns
 from prismdbg.telemetry.sensor import HOST, Kind, Sensor, Sink, cpu_subject
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -44,7 +45,7 @@ class CpuCollector:
 
 
 class PressureCollector:
-    """Pressure stall information (Documentation/accounting/psi.rst): how long anybody, or everybody, waited."""
+    """Pressure stall information: how long anybody, or everybody, waited."""
 
     name = "pressure"
     every_ns = 1_000_000_000
@@ -60,15 +61,13 @@ class PressureCollector:
             except OSError as error:
                 sink.missing(HOST, f"{what}_pressure", because(error, file.path))
                 continue
-            for line in text.decode().splitlines():
-                share, *pairs = line.split()
+            for share, waited_ns in stalled_ns(text).items():
                 if what == "cpu" and share == "full":  # not defined for a whole machine
                     continue
                 name = f"{what}_pressure_{share}"
                 if name not in self._sensors:
                     self._sensors[name] = Sensor(HOST, name, "ns", Kind.COUNTER)
-                total_us = next(int(pair[len("total=") :]) for pair in pairs if pair.startswith("total="))
-                sink.reading(self._sensors[name], total_us * 1000)
+                sink.reading(self._sensors[name], waited_ns)
 
     def close(self) -> None:
         for file in self._files.values():

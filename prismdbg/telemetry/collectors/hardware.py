@@ -1,4 +1,5 @@
-"""Temperatures, clocks and energy of the machine's CPUs, from `/sys`: thermal zones, cpufreq, and RAPL by powercap."""
+"""Temperatures, power, clocks and energy of the machine, from `/sys`: thermal zones, chips of hwmon, cpufreq, and RAPL
+by powercap."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.telemetry import sensor as names
-from prismdbg.telemetry.open_files import OpenFile, because
+from prismdbg.telemetry.collectors.hwmon import chips
+from prismdbg.telemetry.open_files import OpenFile, because, text_of
 from prismdbg.telemetry.sensor import HOST, Kind, Sensor, Sink, cpu_subject
 
 ENERGY = "energy"
@@ -46,7 +48,7 @@ class HardwareCollector:
 
     def sample(self, sink: Sink) -> None:
         if self._found is None:
-            found = [*self._zones(sink), *self._frequencies(sink), *self._rapl(sink)]
+            found = [*self._zones(sink), *chips(self._sys, sink), *self._frequencies(sink), *self._rapl(sink)]
             self._found = [(OpenFile(path), sensor, factor) for path, sensor, factor in found]
         for file, sensor, factor in self._found:
             try:
@@ -69,7 +71,7 @@ class HardwareCollector:
         if not zones:
             sink.missing(HOST, TEMPERATURE, f"no thermal zone in {self._sys / 'class/thermal'}")
         for zone in zones:
-            title = f"{zone.name} ({_text(zone / 'type')})"
+            title = f"{zone.name} ({text_of(zone / 'type')})"
             yield zone / "temp", Sensor(title, TEMPERATURE, "m°C", Kind.GAUGE), 1
 
     def _frequencies(self, sink: Sink) -> Iterator[tuple[Path, Sensor, int]]:
@@ -97,14 +99,9 @@ class HardwareCollector:
             try:
                 largest = int((zone / "max_energy_range_uj").read_text())
             except (OSError, ValueError):
-                sink.missing(f"{zone.name} ({_text(zone / 'name')})", ENERGY, "it does not say where its counter wraps")
+                sink.missing(
+                    f"{zone.name} ({text_of(zone / 'name')})", ENERGY, "it does not say where its counter wraps"
+                )
                 continue
             self._energy[path] = _Counter(largest)
-            yield path, Sensor(f"{zone.name} ({_text(zone / 'name')})", ENERGY, "uJ", Kind.COUNTER), 1
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()[:40]
-    except OSError:
-        return "unnamed"
+            yield path, Sensor(f"{zone.name} ({text_of(zone / 'name')})", ENERGY, "uJ", Kind.COUNTER), 1

@@ -180,6 +180,12 @@ def _ecc(kind: str) -> _Read:
     )
 
 
+def _retired(cause: str) -> _Read:
+    """Of GPUs before Ampere, which has remapped rows instead."""
+    name = f"NVML_PAGE_RETIREMENT_CAUSE_{cause}"
+    return lambda nvml, handle: len(nvml.nvmlDeviceGetRetiredPages(handle, getattr(nvml, name)))
+
+
 def _remapped(place: int) -> _Read:
     return lambda nvml, handle: int(nvml.nvmlDeviceGetRemappedRows(handle)[place])
 
@@ -204,6 +210,8 @@ _READINGS = (
     _Reading("nvlink_received", "bytes", _COUNTER, _field("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", 1024)),
     _Reading("ecc_corrected", "errors", _COUNTER, _ecc("NVML_MEMORY_ERROR_TYPE_CORRECTED"), True),
     _Reading("ecc_uncorrected", "errors", _COUNTER, _ecc("NVML_MEMORY_ERROR_TYPE_UNCORRECTED"), True),
+    _Reading("retired_pages_corrected", "pages", _COUNTER, _retired("MULTIPLE_SINGLE_BIT_ECC_ERRORS"), True),
+    _Reading("retired_pages_uncorrected", "pages", _COUNTER, _retired("DOUBLE_BIT_ECC_ERROR"), True),
     _Reading("remapped_rows_corrected", "rows", _COUNTER, _remapped(0), True),
     _Reading("remapped_rows_uncorrected", "rows", _COUNTER, _remapped(1), True),
 )

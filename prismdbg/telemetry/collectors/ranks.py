@@ -1,4 +1,5 @@
-"""What the scheduler did with each rank: how long it ran, waited for a CPU, was held by a quota, and slept for a disk.
+"""What the scheduler did with each rank: how long it ran, waited for a CPU, was held by a quota, slept for a disk, and
+how long its control group waited for I/O.
 
 Read from outside the rank, from `/proc/PID`. The main thread is read at each look, all threads together less often.
 """
@@ -10,13 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from prismdbg.telemetry import sensor as names
-from prismdbg.telemetry.collectors.quota import Quotas
+from prismdbg.telemetry.collectors.control_groups import ControlGroups
 from prismdbg.telemetry.open_files import OpenFile, because
 from prismdbg.telemetry.sensor import Kind, Sensor, Sink, rank_subject
 
 THREADS_EVERY_NS = 500_000_000
 STATE_EVERY_NS = 200_000_000
-PLACE_EVERY_NS = 1_000_000_000  # a process seldom changes its control group
+GROUP_EVERY_NS = (
+    1_000_000_000  # a process seldom changes it, and its pressure is added up from all CPUs at each reading
+)
 MOST_THREADS = 512
 _NO_SCHEDSTAT = "the kernel counts it only with CONFIG_SCHED_INFO"
 
@@ -48,7 +51,7 @@ class RankCollector:
     def __init__(self, root: Path, every_ns: int) -> None:
         self.every_ns = every_ns
         self._proc = root / "proc"
-        self._quotas = Quotas(root)
+        self._groups = ControlGroups(root)
         self._ranks: dict[str, _Rank] = {}
 
     @property
@@ -72,8 +75,9 @@ class RankCollector:
                 self._close(rank)
                 continue
             self._main_thread(rank, sink)
-            if self._is_due(look, PLACE_EVERY_NS):
-                self._quotas.find(rank.pid)
+            if self._is_due(look, GROUP_EVERY_NS):
+                self._groups.find(rank.pid)
+                self._group_pressure(rank, sink)
             self._throttled(rank, sink)
             if self._is_due(look, THREADS_EVERY_NS):
                 self._all_threads(rank, sink)
@@ -81,12 +85,12 @@ class RankCollector:
     def close(self) -> None:
         for rank in self._ranks.values():
             self._close(rank)
-        self._quotas.close()
+        self._groups.close()
 
     def _close(self, rank: _Rank) -> None:
         for file in (rank.stat, rank.schedstat, *rank.thread_files.values()):
             file.close()
-        self._quotas.forget(rank.pid)
+        self._groups.forget(rank.pid)
 
     def _is_due(self, look: int, every_ns: int) -> bool:
         return look % max(1, every_ns // self.every_ns) == 0
@@ -117,11 +121,18 @@ class RankCollector:
         sink.reading(rank.sensor(names.RUN_QUEUE_WAIT), waited)
 
     def _throttled(self, rank: _Rank, sink: Sink) -> None:
-        throttled_ns, why = self._quotas.throttled_ns(rank.pid)
+        throttled_ns, why = self._groups.throttled_ns(rank.pid)
         if throttled_ns is None:
             sink.missing(rank.subject, names.QUOTA_THROTTLED, why)
         else:
             sink.reading(rank.sensor(names.QUOTA_THROTTLED), throttled_ns)
+
+    def _group_pressure(self, rank: _Rank, sink: Sink) -> None:
+        waited_ns, why = self._groups.held_up_by_io_ns(rank.pid)
+        if waited_ns is None:
+            sink.missing(rank.subject, names.GROUP_IO_PRESSURE, why)
+        else:
+            sink.reading(rank.sensor(names.GROUP_IO_PRESSURE), waited_ns)
 
     def _all_threads(self, rank: _Rank, sink: Sink) -> None:
         tasks = self._proc / str(rank.pid) / "task"

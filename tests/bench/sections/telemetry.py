@@ -93,6 +93,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
         notes=[
             *notes,
             f"the default period, 50 ms; {settings.late_steps} steps, {RANKS} ranks on CPUs 0 and 1 with gloo",
+            f"the job runs at priority {PRIORITY} (nice), so that other programs of the machine are no cause",
             "no run delays a link: no cause is named for one",
         ],
     )

@@ -114,6 +114,57 @@ def test_a_sleep_in_the_kernel_is_for_a_disk() -> None:
     assert named(job, telemetry(job, {}, asleep=True)) is Why.DISK
 
 
+def disk_cause(job: Job, found: Telemetry) -> tuple[Why, str, str]:
+    cause = cause_of(job, found)
+    assert cause is not None
+    return cause.why, cause.text, " | ".join(cause.lines)
+
+
+def test_an_uninterruptible_sleep_without_io_pressure_is_not_confirmed() -> None:
+    job = late_job()
+    found = telemetry(job, {}, asleep=True)
+    why, _, lines = disk_cause(job, replace(found, missing={("host", "io_pressure"): "no such file"}))
+    assert why is Why.DISK
+    assert "not confirmed by I/O pressure: io_pressure_some of host is not available: no such file" in lines
+
+
+@pytest.mark.parametrize(
+    ("share", "cpus", "why"), [(0.5, 0, Why.DISK), (0.08, 0, Why.DISK), (0.01, 0, Why.ASLEEP), (0.01, 60, Why.DISK)]
+)
+def test_an_uninterruptible_sleep_with_hardly_any_io_pressure_is_not_called_a_disk(
+    share: float, cpus: int, why: Why
+) -> None:
+    """One thread that sleeps all the time leaves a quarter on four CPUs, and less on more of them; a third of that is
+    enough."""
+    job = late_job()
+    more = [counter(f"cpu {cpu}", names.STOLEN_TIME, job, 0.0) for cpu in range(10, 10 + cpus)]
+    pressure = counter("host", names.IO_PRESSURE, job, share)
+    found, _, lines = disk_cause(job, telemetry(job, {}, QUIET, pressure, *more, asleep=True))
+    assert found is why
+    assert ("its sleep was uninterruptible (100% of the readings)" in lines) is (why is Why.ASLEEP)
+    assert "not confirmed" not in lines
+
+
+@pytest.mark.parametrize(("of_others", "why"), [(0.0, Why.DISK), (0.9, Why.ASLEEP)])
+def test_a_sleep_while_its_control_group_alone_waited_for_io_is_for_a_disk(of_others: float, why: Why) -> None:
+    """The loader reads, and the main thread sleeps until it has."""
+    job = late_job()
+    groups = [
+        counter(f"rank {rank}", names.GROUP_IO_PRESSURE, job, 0.9 if rank == LATE else of_others) for rank in job.ranks
+    ]
+    found, text, _ = disk_cause(job, telemetry(job, {}, QUIET, *groups))
+    assert found is why
+    assert ("its control group waited for I/O" in text) is (why is Why.DISK)
+
+
+@pytest.mark.parametrize(("share", "is_said"), [(0.9, True), (0.1, False)])
+def test_io_pressure_of_the_machine_alone_accuses_nobody(share: float, is_said: bool) -> None:
+    job = late_job()
+    found, _, lines = disk_cause(job, telemetry(job, {}, QUIET, counter("host", names.IO_PRESSURE, job, share)))
+    assert found is Why.ASLEEP
+    assert ("a data loader that reads is not excluded" in lines) is is_said
+
+
 def test_waiting_that_comes_with_more_work_is_work() -> None:
     """Twice the work on a machine on which everybody waits as long as they run."""
     job = late_job()

@@ -325,6 +325,33 @@ def test_causes_named_right_are_those_of_the_results() -> None:
     assert f"took {steps[4].strip()} times as long as\nrecorded without telemetry, with {low} to {high} " in page
 
 
+def issued_us(kind: str, when: str) -> list[float]:
+    """Of an all_reduce of each size, by the page of results on a GPU."""
+    page = (ROOT / "docs" / "gpu-results.md").read_text()
+    rows_ = re.findall(rf"^\| [\d.]+ \w+, {kind} \| (.+) \|$", page, re.MULTILINE)
+    found = [re.search(rf"(?:^|, ){when} ([\d.]+)", row) for row in rows_]
+    return [float(each[1]) for each in found if each is not None]
+
+
+def test_the_readme_has_what_recording_a_call_on_a_gpu_took() -> None:
+    said = re.search(r"took the host (\d+) to (\d+) µs \((\d+) to (\d+) µs behind a busy device", document("README.md"))
+    assert said is not None
+    found = []
+    for when in ("issued in", "behind a busy device issued in"):
+        pairs = zip(issued_us("bare", when), issued_us("recorded", when), strict=True)
+        more = [recorded - bare for bare, recorded in pairs]
+        found += [f"{min(more):.0f}", f"{max(more):.0f}"]
+    assert found == list(said.groups())
+
+
+def test_a_goal_that_a_long_run_misses_is_named() -> None:
+    section = "Jobs of weeks: following, reading and capturing with a long history"
+    what = "`open` of the RUN to a pipe, 8 ranks after 10,000,000 collectives each"
+    goal, met = (measured(section, what, column).removeprefix("<= ") for column in (7, 8))
+    assert met == "**no**"
+    assert f"open RUN misses its goal of {goal}." in document("docs/measurements.md")
+
+
 def test_the_readme_has_the_figures_of_the_page_of_measurements() -> None:
     page = document("docs/measurements.md")
     said = re.search(

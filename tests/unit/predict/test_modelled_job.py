@@ -10,7 +10,7 @@ import pytest
 
 from prismdbg.errors import UsageError
 from prismdbg.predict.fit.operator_times import OperatorTimes
-from prismdbg.predict.job.modelled_job import ModelledJob, modelled_job
+from prismdbg.predict.job.modelled_job import ModelledJob, modelled_job, recomputed_share
 from prismdbg.predict.model import model_file
 from prismdbg.predict.model.memory import stage_memory
 from prismdbg.predict.model.model import Attention, Model
@@ -105,6 +105,22 @@ def test_full_recomputation_is_one_more_forward_pass() -> None:
     times = {how: computed_ns(predicted(GPT, training("tp=8", 4, recompute=how))) for how in Recompute}
     assert times[Recompute.FULL] / times[Recompute.NONE] == pytest.approx(4 / 3, rel=0.02)
     assert times[Recompute.NONE] < times[Recompute.SELECTIVE] < times[Recompute.FULL]
+
+
+def test_what_is_recomputed_is_the_forward_pass_of_the_layers_again() -> None:
+    none, selective, full = (
+        recomputed_share(predicted(GPT, training("pp=2,tp=4", 8, recompute=how)).graph) for how in Recompute
+    )
+    assert none == 0
+    assert full == pytest.approx(1 / 4, rel=0.03)
+    assert 0 < selective < full
+
+
+@pytest.mark.parametrize("mesh", ["dp=1", "tp=8"])
+@pytest.mark.parametrize("how", [Recompute.SELECTIVE, Recompute.FULL])
+def test_what_is_recomputed_is_what_it_takes_more(mesh: str, how: Recompute) -> None:
+    none, more = (predicted(GPT, training(mesh, 4, recompute=each)) for each in (Recompute.NONE, how))
+    assert recomputed_share(more.graph) == pytest.approx(1 - computed_ns(none) / computed_ns(more), rel=1e-6)
 
 
 def test_tensor_parallelism_divides_the_linears() -> None:

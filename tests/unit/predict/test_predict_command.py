@@ -89,6 +89,8 @@ def test_a_sweep_predicts_each_configuration_as_the_command_does_and_runs_nothin
     low_ns, high_ns = one["interval_ns"]
     assert low_ns < 0.95 * one["middle_ns"] and high_ns > 1.05 * one["middle_ns"], "the error of predictions"
     assert set(one["exposed"]) <= {"pp", "dp", "tp", "world"}
+    assert by_name["pp=2,tp=1,rc=none"]["recomputed"] == 0
+    assert 0.1 < one["recomputed"] < 0.25, "a forward pass of three, and of these what an iteration computes"
     assert by_name["pp=2,tp=1,rc=full"]["peak_bytes"] < by_name["pp=2,tp=1,rc=none"]["peak_bytes"]
     assert sorted(path.name for path in folder.iterdir()) == ["cluster.yaml", "model.yaml", "ops"]
 

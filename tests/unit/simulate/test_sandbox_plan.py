@@ -57,6 +57,9 @@ def test_what_one_rank_took_is_reckoned_up_for_all_that_run() -> None:
         "maximum of values received": 36 * 3 * 2 * MIB,
         "maximum memory in use": (300 + 15 * 200) * MIB,
         "graph": 16 * 50_000 + 16 * 8192,
+        "time saved": (8192 - 36) * 5.5,
+        "memory saved": (8192 - 16) * 200 * MIB,
+        "graph saved": (8192 - 16) * 50_000,
     }
     assert known(found)["time"] is Known.ESTIMATED
     assert known(found)["one step of one rank"] is Known.MEASURED
@@ -69,6 +72,12 @@ def test_a_machine_that_had_something_else_to_do_is_said() -> None:
     assert said["one step of one rank"] == "rank 0, 79% of a step waiting for a CPU"
     assert said["time"].endswith("79% of a step waiting for a CPU")
     assert not any("in line" in figure.why for figure in calm)
+
+
+def test_nothing_is_saved_where_all_of_them_run() -> None:
+    assert not any("saved" in what for what in values(figures(MESH, chosen(range(4)), 3, PROBE)))
+    small = Mesh.parse("dp=2")
+    assert not any("saved" in what for what in values(figures(small, by_classes(small, ("dp",), 32), 3, PROBE)))
 
 
 def test_a_log_grows_by_whole_segments() -> None:
@@ -85,6 +94,8 @@ def test_without_a_probe_only_what_the_mesh_says_is_given() -> None:
 
 
 def test_without_an_end_there_is_no_time() -> None:
+    saved = values(figures(MESH, by_classes(MESH, ("pp",), 0), 0, PROBE))
+    assert saved["time saved"] is None and saved["memory saved"]
     found = figures(MESH, chosen((0,)), 0, PROBE)
     assert values(found)["time"] is None and "--steps" in next(f.why for f in found if f.what == "time")
     assert values(found)["maximum memory in use"]

@@ -102,6 +102,12 @@ def test_a_reason_that_several_have_is_said_once() -> None:
     assert HEADER[-1] == "note"
 
 
+def test_the_share_that_is_recomputed_has_a_column() -> None:
+    found = rows([result("a", 20, recomputed=0.251), result("b", 30)], 0)
+    column = HEADER.index("recomputed")
+    assert [row[column] for row in found] == ["25.1%", "-"]
+
+
 def test_a_result_is_read_as_it_was_written() -> None:
     written = result("a", 20, 3, exposed={"tp": 0.25}, late={"dp": 0.5}, idle_share=0.1, worth="all real", tokens=7)
     assert Result.from_json(json.loads(json.dumps(written.to_json())), "here") == written

@@ -9,11 +9,12 @@ import pytest
 from telemetry_sink import Collected
 
 from prismdbg.telemetry import sensor as names
+from prismdbg.telemetry.collectors.control_groups import ControlGroups
 from prismdbg.telemetry.collectors.cpus import CpuCollector, PressureCollector
 from prismdbg.telemetry.collectors.hardware import HardwareCollector
+from prismdbg.telemetry.collectors.hwmon import POWER, TEMPERATURE, chips
 from prismdbg.telemetry.collectors.network import NetworkCollector
 from prismdbg.telemetry.collectors.processes import ProcessCollector
-from prismdbg.telemetry.collectors.quota import Quotas
 from prismdbg.telemetry.collectors.ranks import RankCollector
 
 PID = 4711
@@ -91,10 +92,10 @@ def test_a_rank_that_ended_is_read_no_more(tmp_path: Path) -> None:
 
 
 def quota(root: Path) -> tuple[int | None, str]:
-    quotas = Quotas(root)
-    quotas.find(PID)
-    found = quotas.throttled_ns(PID)
-    quotas.close()
+    groups = ControlGroups(root)
+    groups.find(PID)
+    found = groups.throttled_ns(PID)
+    groups.close()
     return found
 
 
@@ -132,6 +133,47 @@ def test_a_quota_that_cannot_be_seen_is_not_zero(tmp_path: Path) -> None:
     assert quota(tmp_path) == (None, "the control group /job/rank cannot be seen from here")
     (tmp_path / "proc" / str(PID) / "cgroup").write_text("0::/../other\n")
     assert quota(tmp_path)[0] is None
+
+
+def pressure(root: Path) -> tuple[int | None, str]:
+    groups = ControlGroups(root)
+    groups.find(PID)
+    found = groups.held_up_by_io_ns(PID)
+    groups.close()
+    return found
+
+
+def test_io_pressure_is_that_of_its_own_group(tmp_path: Path) -> None:
+    rank_tree(tmp_path)
+    line = "avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
+    write(
+        tmp_path,
+        sys__fs__cgroup__cgroup_controllers="cpu\n",
+        sys__fs__cgroup__job__rank__io_pressure=f"some {line.format(9)}full {line.format(7)}",
+        sys__fs__cgroup__job__io_pressure=f"some {line.format(90)}full {line.format(70)}",
+    )
+    rename_dots(tmp_path)
+    assert pressure(tmp_path) == (7000, "")
+    found, ranks = Collected(), collector(tmp_path)
+    ranks.sample(found)
+    ranks.close()
+    assert found.last("rank 3.1", names.GROUP_IO_PRESSURE) == 7000
+
+
+def test_io_pressure_that_is_not_counted_is_not_zero(tmp_path: Path) -> None:
+    rank_tree(tmp_path)
+    (tmp_path / "proc" / str(PID) / "cgroup").write_text("2:cpu:/job\n")
+    (tmp_path / "sys/fs/cgroup/cpu/job").mkdir(parents=True)
+    assert pressure(tmp_path) == (None, "control groups of version 1 do not count it")
+    (tmp_path / "proc" / str(PID) / "cgroup").write_text("0::/job/rank\n")
+    write(tmp_path, sys__fs__cgroup__cgroup_controllers="cpu\n", sys__fs__cgroup__job__rank__cpu_stat="usage_usec 1\n")
+    rename_dots(tmp_path)
+    value, why = pressure(tmp_path)
+    assert value is None and why.endswith("io.pressure: No such file or directory")
+    found, ranks = Collected(), collector(tmp_path)
+    ranks.sample(found)
+    ranks.close()
+    assert found.absent["rank 3.1", names.GROUP_IO_PRESSURE] == why
 
 
 def rename_dots(root: Path) -> None:
@@ -200,10 +242,44 @@ def test_temperatures_clocks_and_throttling_of_cpus(tmp_path: Path) -> None:
     assert found.absent["host", "energy"].startswith("no RAPL zone in")
 
 
+def test_chips_are_read_by_their_own_names_and_single_cores_are_not(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        sys__class__hwmon__hwmon0__name="coretemp\n",
+        sys__class__hwmon__hwmon0__temp1_input="70000\n",
+        sys__class__hwmon__hwmon0__temp1_label="Package id 0\n",
+        sys__class__hwmon__hwmon0__temp2_input="71000\n",
+        sys__class__hwmon__hwmon0__temp2_label="Core 0\n",
+        sys__class__hwmon__hwmon1__name="psu\n",
+        sys__class__hwmon__hwmon1__power1_average="215000000\n",
+    )
+    found, hardware = Collected(), HardwareCollector(tmp_path)
+    hardware.sample(found)
+    hardware.close()
+    assert found.values("hwmon0 (coretemp Package id 0)", TEMPERATURE) == [70_000]
+    assert found.values("hwmon1 (psu power1)", POWER) == [215_000_000]
+    assert {sensor.subject.partition(" ")[0] for sensor in found.readings} == {"hwmon0", "hwmon1"}
+    assert len(found.readings) == 2
+
+
+def test_a_chip_behind_a_slow_bus_is_not_read(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        class__hwmon__hwmon0__temp1_input="70000\n",
+        class__hwmon__hwmon1__temp1_input="40000\n",
+        class__hwmon__hwmon2__temp1_input="50000\n",
+    )
+    took_ms = {"hwmon0": [30, 30], "hwmon1": [1], "hwmon2": [30, 1]}
+    found = Collected()
+    kept = list(chips(tmp_path, found, lambda path: took_ms[path.parent.name].pop(0) * 1_000_000))
+    assert [path.parent.name for path, _, _ in kept] == ["hwmon1", "hwmon2"]
+    assert found.absent["hwmon0 (unnamed temp1)", TEMPERATURE] == "a reading takes more than 20 ms"
+
+
 def test_a_machine_without_any_of_them_says_each(tmp_path: Path) -> None:
     found = Collected()
     HardwareCollector(tmp_path).sample(found)
-    assert {name for _, name in found.absent} == {"temperature", "frequency", "energy"}
+    assert {name for _, name in found.absent} == {"temperature", TEMPERATURE, POWER, "frequency", "energy"}
     assert not found.readings
 
 

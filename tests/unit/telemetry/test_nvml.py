@@ -54,6 +54,16 @@ def test_scripted_readings_are_read_and_marked_fake(library: Path, tmp_path: Pat
     assert found["texts"]["gpu GPU-FAKE-0/name"] == "FAKE device 0"
 
 
+def test_retired_pages_are_counted_by_their_cause(library: Path, tmp_path: Path) -> None:
+    script = fake_nvml.write_script(
+        tmp_path / "script", [{"retired_pages_corrected": [(0, 3)], "retired_pages_uncorrected": [(0, 0)]}, {}]
+    )
+    found = collect(fake_nvml.environment(library, script))
+    assert found["readings"]["gpu GPU-FAKE-0/retired_pages_corrected"] == ["fake", "pages", 3]
+    assert found["readings"]["gpu GPU-FAKE-0/retired_pages_uncorrected"] == ["fake", "pages", 0]
+    assert found["missing"]["gpu GPU-FAKE-1/retired_pages_corrected"] == "Not Supported"
+
+
 def test_what_is_not_scripted_is_missing_and_never_zero(library: Path, tmp_path: Path) -> None:
     script = fake_nvml.write_script(tmp_path / "script", [{"power": [(0, 1)]}])
     found = collect(fake_nvml.environment(library, script))

@@ -1,6 +1,7 @@
-"""CPU quotas of control groups: how long the group of a process, or one around it, was held. Both versions of cgroups.
+"""What held up the control group of a process: a CPU quota of the group or of one around it, in both versions of
+cgroups, and I/O, in version 2.
 
-Where several CPUs are held at once, version 1 adds their times.
+Where several CPUs are held at once by a quota, version 1 adds their times.
 """
 
 from __future__ import annotations
@@ -9,17 +10,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.telemetry.open_files import OpenFile, because
+from prismdbg.telemetry.pressure import stalled_ns
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """groups: `cpu.stat` of each group with a quota. why: the quota is not known."""
+    """groups: `cpu.stat` of each group with a quota. why: the quota is not known. pressure: of its own group."""
 
     groups: tuple[OpenFile, ...] = ()
     why: str = ""
+    pressure: OpenFile | None = None
+
+    def close(self) -> None:
+        for file in (*self.groups, *([self.pressure] if self.pressure is not None else [])):
+            file.close()
 
 
-class Quotas:
+class ControlGroups:
     """`root`: of the file system, for tests. `find` looks up where a process is, and is asked again now and then."""
 
     def __init__(self, root: Path) -> None:
@@ -36,8 +43,7 @@ class Quotas:
 
     def forget(self, pid: int) -> None:
         if (place := self._places.pop(pid, None)) is not None:
-            for file in place.groups:
-                file.close()
+            place.close()
 
     def throttled_ns(self, pid: int) -> tuple[int | None, str]:
         """In all since the groups exist; 0 where no group has a quota. None, and why, where it cannot be read."""
@@ -54,6 +60,19 @@ class Quotas:
                 return None, f"{file.path} does not count throttled time"
         return total_ns, ""
 
+    def held_up_by_io_ns(self, pid: int) -> tuple[int | None, str]:
+        """In all since its group exists: some of it waited for I/O, and none of it ran. None, and why, where that
+        cannot be read."""
+        place = self._places.get(pid, _Place())
+        if (file := place.pressure) is None:
+            return None, place.why or "control groups of version 1 do not count it"
+        try:
+            return stalled_ns(file.read())["full"], ""
+        except OSError as error:
+            return None, because(error, file.path)
+        except (KeyError, ValueError):
+            return None, f"{file.path} does not count it"
+
     def _place(self, pid: int) -> _Place:
         path = self._root / "proc" / str(pid) / "cgroup"
         try:
@@ -67,7 +86,10 @@ class Quotas:
         if ".." in leaf.parts or not leaf.is_dir():
             return _Place(why=f"the control group {group} cannot be seen from here")
         around = [leaf, *(parent for parent in leaf.parents if parent == base or base in parent.parents)]
-        return _Place(groups=tuple(OpenFile(folder / "cpu.stat") for folder in around if _has_quota(folder)))
+        return _Place(
+            groups=tuple(OpenFile(folder / "cpu.stat") for folder in around if _has_quota(folder)),
+            pressure=OpenFile(leaf / "io.pressure") if (base / "cgroup.controllers").exists() else None,
+        )
 
     def _hierarchy(self, lines: list[str]) -> tuple[Path | None, str]:
         """Where the groups of the cpu controller are, and the process's own in it."""
