@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prismdbg.diagnosis.cross_rank import at_seqs, rows_of
 from prismdbg.diagnosis.evidence import Evidence
@@ -77,8 +76,8 @@ def find_delays(evidence: Evidence) -> list[Verdict]:
         begun = np.isin(waits.seqs, _begun(evidence, name))
         if begun.sum() < FEWEST_COLLECTIVES:
             continue
-        last = waits.last
-        late = [np.where(begun & (last == place), waits.lateness_ns(place), 0) for place in range(len(waits.ranks))]
+        last, late_ns = waits.last, waits.late_ns
+        late = [np.where(begun & (last == place), late_ns, 0) for place in range(len(waits.ranks))]
         sums = [float(each.sum()) for each in late]
         place = int(np.argmax(sums))
         if sums[place] >= LEAST_SHARE * sum(sums):
@@ -87,7 +86,7 @@ def find_delays(evidence: Evidence) -> list[Verdict]:
     return found
 
 
-def _delay(evidence: Evidence, name: str, rank: int, seqs: Ints, late_ns: NDArray[np.float64]) -> list[Verdict]:
+def _delay(evidence: Evidence, name: str, rank: int, seqs: Ints, late_ns: Ints) -> list[Verdict]:
     """`late_ns`: by how much the rank was late in each of `seqs`."""
     if len(seqs) < 2:
         return []

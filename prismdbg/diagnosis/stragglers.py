@@ -104,6 +104,20 @@ class Waits:
         least: Ints = self.waited_ns.argmin(axis=1)
         return least
 
+    @property
+    def longer_ns(self) -> Ints:
+        """By collective and rank, how much longer it waited than the rank that came last."""
+        longer: Ints = self.waited_ns - self.waited_ns.min(axis=1, keepdims=True)
+        return longer
+
+    @property
+    def late_ns(self) -> Ints:
+        """By collective how much longer than the rank that came last the others waited, the median of them."""
+        in_order = np.sort(self.waited_ns, axis=1)
+        size = len(self.ranks)
+        late: Ints = (in_order[:, size // 2] + in_order[:, (size + 1) // 2]) // 2 - in_order[:, 0]
+        return late
+
     def lateness_ns(self, place: int) -> NDArray[np.float64]:
         """By collective how much longer than this rank the others waited, in the middle."""
         others = np.median(np.delete(self.waited_ns, place, axis=1), axis=1)

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prismdbg.capsule import layout
 from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.rank_times import NO_TIME, RankTime, line_name, op_name, rank_times
+from prismdbg.diagnosis.stops import Stopped
 from prismdbg.diagnosis.stragglers import Waits, unknown_waits, waits_by_group
+from prismdbg.diagnosis.time_parts import PARTS, Floats, shares
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.importers.formats import is_imported
 from prismdbg.jobs.evidence import gather
@@ -23,17 +25,14 @@ from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.jobs.storage.run_report import RankState, StatesSeen, rank_states
 from prismdbg.log.columns import NOT_ENDED, LogColumns, while_folded
 from prismdbg.log.segment import Ints
-from prismdbg.model.collective import Frame
 from prismdbg.model.frame import source_of
 from prismdbg.model.moment import Moment
-from prismdbg.model.ops import OPS
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.sensor import UTILIZATION, rank_subject
 
-Floats = NDArray[np.float64]
-PARTS = 240  # of the time that the logs cover
 SHOWN_RANKS = 8  # that one waited for
 CPU, QUEUE, GPU = SENSORS = ("CPU", "queue", "GPU")
+_GOES_ON = ("running", "parked", "stopped")  # states in which a rank may be between two collectives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +55,8 @@ class RankRow:
     rank was inside a collective. sensors: by their titles in SENSORS, shares of the time, 0 to 1: that its main thread
     ran, and waited for a CPU, and that its GPUs were busy, as far as that was read. waited_for: the ranks that it
     waited for longest, at most SHOWN_RANKS. known_waits: of how many of its collectives the waits are known;
-    unknown_waits: of how many that ended they are not."""
+    unknown_waits: of how many that ended they are not. time: when it waited, and when others did; NO_TIME of
+    `read_rows`."""
 
     rank: int
     folder: str
@@ -73,6 +73,7 @@ class RankRow:
     waited_for: tuple[WaitedFor, ...] = ()
     known_waits: int = 0
     unknown_waits: int = 0
+    time: RankTime = NO_TIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,11 +147,16 @@ def overview_of(
     path: Path, evidence: Evidence, states: Mapping[int, RankState], peaks: Mapping[int, int]
 ) -> RunOverview:
     """`states`, and peaks of memory in bytes, by rank; a rank without a state has no row."""
-    begun_ns, ended_ns = _span(evidence)
+    known, (begun_ns, ended_ns) = _known_waits(evidence), _span(evidence)
+    edges = np.linspace(begun_ns, ended_ns, PARTS + 1)
+    diagnosis = diagnose(evidence)
+    stops = [verdict for verdict in diagnosis.verdicts if isinstance(verdict, Stopped)]
+    running = {rank for rank, state in states.items() if state.state in _GOES_ON}
+    times = rank_times(evidence, known.values(), stops, running, edges)
     return RunOverview(
         path=path,
-        ranks=tuple(rows_of(evidence, states, peaks)),
-        diagnosis=diagnose(evidence),
+        ranks=tuple(replace(row, time=times[row.rank]) for row in _rows(evidence, states, peaks, known, edges)),
+        diagnosis=diagnosis,
         is_running=evidence.is_running,
         lasted_ns=ended_ns - begun_ns,
         clocks_agree=evidence.clocks_agree,
@@ -159,11 +165,19 @@ def overview_of(
 
 def rows_of(evidence: Evidence, states: Mapping[int, RankState], peaks: Mapping[int, int]) -> list[RankRow]:
     """As `overview_of`, without what is found."""
-    begun_ns, ended_ns = _span(evidence)
-    edges = np.linspace(begun_ns, ended_ns, PARTS + 1)
+    return _rows(evidence, states, peaks, _known_waits(evidence), np.linspace(*_span(evidence), PARTS + 1))
+
+
+def _rows(
+    evidence: Evidence,
+    states: Mapping[int, RankState],
+    peaks: Mapping[int, int],
+    known: Mapping[str, Waits],
+    edges: Floats,
+) -> list[RankRow]:
     waits = {rank: Wait() for rank in evidence.columns}
     if evidence.clocks_agree:
-        _add_waits(evidence, waits, edges)
+        _add_waits(evidence, known, waits, edges)
     return [
         replace(_row(rank, log, states[rank], waits[rank], peaks.get(rank, 0), edges), sensors=_sensors(evidence, rank))
         for rank, log in sorted(evidence.columns.items())
@@ -184,30 +198,28 @@ class Wait:
         return self.by_rank.total()
 
 
-def _add_waits(evidence: Evidence, waits: Mapping[int, Wait], edges: Floats) -> None:
+def _known_waits(evidence: Evidence) -> dict[str, Waits]:
+    return waits_by_group(evidence) if evidence.clocks_agree else {}
+
+
+def _add_waits(evidence: Evidence, known: Mapping[str, Waits], waits: Mapping[int, Wait], edges: Floats) -> None:
     members: dict[int, list[_Member]] = {}
-    known = waits_by_group(evidence)
     for rank, unknown in unknown_waits(evidence, known).items():
         waits[rank].unknown = unknown
     for group in known.values():
-        longer_ns, last = _longer_ns(group), group.last
+        longer_ns, last = group.longer_ns, group.last
+        awaited_ns = np.zeros(len(group.ranks), dtype=np.int64)
+        np.add.at(awaited_ns, last, group.late_ns)
         for place, rank in enumerate(group.ranks):
             member = _Member(group=group, rows=group.rows[place], last=last, longer_ns=longer_ns[:, place])
             members.setdefault(rank, []).append(member)
             waits[rank].by_rank.update(member.sums_ns())
-            late_ns = group.lateness_ns(place)[last == place]
-            waits[rank].awaited_ns += int(np.maximum(late_ns, 0).sum())
+            waits[rank].awaited_ns += int(awaited_ns[place])
     for rank, of_rank in members.items():
         log = evidence.columns[rank]
         waits[rank].known = sum(len(member.rows) for member in of_rank)
         longest = waits[rank].by_rank.most_common(SHOWN_RANKS)
         waits[rank].waited_for = [_waited_for(log, last, waited_ns, of_rank, edges) for last, waited_ns in longest]
-
-
-def _longer_ns(group: Waits) -> Ints:
-    """By collective and rank, how much longer it waited than the rank that came last."""
-    longer: Ints = group.waited_ns - group.waited_ns.min(axis=1, initial=np.iinfo(np.int64).max, keepdims=True)
-    return longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +249,7 @@ def _waited_for(log: LogColumns, last: int, waited_ns: int, members: Sequence[_M
     rows, longer_ns = (np.concatenate(parts) for parts in zip(*found, strict=True))
     begun = log.begun_ns[rows] + log.wall_offset_ns
     longest = log.moment(int(rows[longer_ns.argmax()]))
-    return WaitedFor(rank=last, waited_ns=waited_ns, longest=longest, when=_shares(begun, begun + longer_ns, edges))
+    return WaitedFor(rank=last, waited_ns=waited_ns, longest=longest, when=shares(begun, begun + longer_ns, edges))
 
 
 def _span(evidence: Evidence) -> tuple[int, int]:
@@ -261,8 +273,8 @@ def _row(rank: int, log: LogColumns, state: RankState, wait: Wait, peak_bytes: i
         state=state.state,
         moment=state.moment,
         collectives=state.collectives,
-        last=OPS[op].label if op in OPS else op,
-        at=_line(source_of(log.frames(int(log.stack[last])))) if len(log) else "",
+        last=op_name(op),
+        at=line_name(source_of(log.frames(int(log.stack[last])))) if len(log) else "",
         waited_ns=wait.waited_ns,
         awaited_ns=wait.awaited_ns,
         peak_bytes=peak_bytes,
@@ -295,29 +307,7 @@ def _sensors(evidence: Evidence, rank: int) -> dict[str, float]:
     return found | ({GPU: float(read.mean()) / 100} if len(read) else {})
 
 
-def _line(frame: Frame | None) -> str:
-    return "" if frame is None else f"{frame.filename.rpartition('/')[2]}:{frame.line}"
-
-
 def _inside(log: LogColumns, edges: Floats) -> Floats:
     """Two that overlap count once where one would fill the part."""
     ended = np.where(log.ended_ns == NOT_ENDED, edges[-1], log.ended_ns + log.wall_offset_ns)
-    return _shares(log.begun_ns + log.wall_offset_ns, ended, edges)
-
-
-def _shares(begun: NDArray[np.generic], ended: NDArray[np.generic], edges: Floats) -> Floats:
-    """Of each part between two edges, the share that these intervals fill."""
-    in_order = [
-        np.sort(times, kind="stable") for times in (begun, ended)
-    ]  # they nearly are, which `stable` makes use of
-    spent: Floats = np.diff(_since(in_order[0], edges) - _since(in_order[1], edges))
-    parts = np.diff(edges)
-    return np.clip(np.divide(spent, parts, out=np.zeros_like(spent), where=parts > 0), 0.0, 1.0)
-
-
-def _since(times: NDArray[np.generic], edges: Floats) -> Floats:
-    """At each edge the sum of what has passed since all of the sorted times before it."""
-    before = np.searchsorted(times, edges)
-    sums = np.concatenate([[0.0], np.cumsum(times - edges[0], dtype=np.float64)])
-    passed: Floats = before * (edges - edges[0]) - sums[before]
-    return passed
+    return shares(log.begun_ns + log.wall_offset_ns, ended, edges)

@@ -10,8 +10,9 @@ from itertools import pairwise
 import numpy as np
 from rich.text import Text
 
+from prismdbg.diagnosis.time_parts import Floats
 from prismdbg.diagnosis.verdict import Verdict, without_folders
-from prismdbg.jobs.run_overview import Floats, RankRow, RunOverview, WaitedFor
+from prismdbg.jobs.run_overview import RankRow, RunOverview, WaitedFor
 from prismdbg.model.moment import Moment
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.finding_signs import SIGNS
@@ -143,7 +144,7 @@ def waits(row: RankRow, job: RunOverview, width: int) -> Text:
     """The ranks that this one waited for, and when: as many as there is room for."""
     text = Text(f" rank {row.rank} ", "bold", no_wrap=True, overflow="ellipsis")
     if not row.waited_for:
-        tried = _without_waits(row, job)
+        tried = without_waits(row, job)
         return text.append(figures.first_fitting(tried, width - text.cell_len), "dim")
     text.append("waited for", "dim")
     first, *others = [_wait(wait, _STRIPS[width >= _WIDE]) for wait in row.waited_for]
@@ -156,7 +157,7 @@ def waits(row: RankRow, job: RunOverview, width: int) -> Text:
     return text.append(unknown, "dim")
 
 
-def _without_waits(row: RankRow, job: RunOverview) -> tuple[str, ...]:
+def without_waits(row: RankRow, job: RunOverview) -> tuple[str, ...]:
     """The whole sentence, then a shorter one."""
     if not job.clocks_agree:
         return ("waits are unknown: the ranks' clocks differ",)
