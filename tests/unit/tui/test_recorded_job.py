@@ -427,7 +427,7 @@ def test_at_80_columns_help_has_one_column_whose_keys_do_not_wrap() -> None:
         assert "ctrl+p" not in on_screen(app), "there is no palette here"
         assert "Columns" in on_screen(app)
 
-    play(part, size=(80, 24))
+    play(part, size=(80, 36))
 
 
 @pytest.mark.parametrize(("size", "has_two"), [((120, 36), True), ((100, 60), True), ((80, 60), False)])

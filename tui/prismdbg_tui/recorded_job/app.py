@@ -22,9 +22,11 @@ from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.drawing.finding_signs import SIGNS
 from prismdbg_tui.drawing.themes import use_themes
 from prismdbg_tui.overview.keys import bindings
-from prismdbg_tui.recorded_job import words
+from prismdbg_tui.recorded_job import time_words, words
 from prismdbg_tui.recorded_job.help_sheet import JobHelp
-from prismdbg_tui.recorded_job.keys import JOB_ACTIONS
+from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, OF_MAP
+from prismdbg_tui.recorded_job.time_map import FRAME, TimeMap
+from prismdbg_tui.recorded_job.time_view import TimePlace, TimeView
 from prismdbg_tui.recorded_job.whole_finding import WholeFinding
 from prismdbg_tui.refusals import of_reading, with_hint
 from prismdbg_tui.screens.action_app import REASON_S, ActionApp
@@ -34,6 +36,7 @@ _LEAST_AGAIN_S = 5.0
 _AGAIN_SHARE = 10  # a run that takes long to read is read less often
 _MOST_FINDINGS = 10  # lines, where the ranks need the others
 _BESIDE = 6  # lines that are neither a finding nor a rank: header, frame of the findings, titles, waits, keys
+_MORE_BESIDE = FRAME - 1 + 1  # with the map in place of the table: its frame for the titles, another line of waits
 _BORDER = 4  # columns
 _LEAST_STRIP = 8
 _LEAST_COLUMNS = 3
@@ -49,7 +52,8 @@ _ORDERS: tuple[tuple[str, Callable[[RankRow], int]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class OpenRank:
-    """What was recorded of it, or, where it `runs`, its program again; `at`: where the selected finding is."""
+    """What was recorded of it, or, where it `runs`, its program again; `at`: where the selected finding is, or, on the
+    map, the wait under the cursor."""
 
     rank: int
     runs: bool
@@ -82,17 +86,19 @@ class JobApp(ActionApp[OpenRank | None]):
         self.job, self._read = job, read
         self._order, self._took_s = 0, 0.0
         self.finding = 0
-        self.rank = at if at >= 0 else self._suspect()
+        self.rank, self.part = at if at >= 0 else self._suspect(), 0
         self._findings = Static("", id="findings", classes="pane")
         self._waits = Static("", id="waits")
         self._note = Static(Text(figures.clean(note)), id="note")
         self._kind = "emulated" if note else "recorded"
-        self.table = RowTable(id="ranks", cursor_type="row")
+        self.table, self.map = RowTable(id="ranks", cursor_type="row"), TimeMap()
+        self.map.display = False
 
     def compose(self) -> ComposeResult:
         yield self.head
         yield self._findings
         yield self.table
+        yield self.map
         yield self._waits
         yield self._note
         yield self.keybar
@@ -123,12 +129,15 @@ class JobApp(ActionApp[OpenRank | None]):
         heading = words.heading(self.job, self.wanted)
         self.show_head(self._kind, "success", name, heading, dropped_first=words.DROPPED_FIRST)
         self._show_findings()
-        self._fill()
+        if self.map.display:
+            self.map.show(self.rows, self.job.lasted_ns, self._suspects)
+        else:
+            self._fill()
         self._show_waits()
         self.keybar.paint()
 
     def _show_findings(self) -> None:
-        beside = _BESIDE + len(self.job.ranks) + 2 * self._note.display
+        beside = _BESIDE + len(self.job.ranks) + 2 * self._note.display + _MORE_BESIDE * self.map.display
         room = max(min(_MOST_FINDINGS, max(self.size.height // 3, 3)), self.size.height - beside)
         shown = words.findings(self.job, self.finding, self._colors, room, self.size.width - _BORDER)
         self._findings.styles.height = min(len(shown.text.split()), room) + 2
@@ -139,9 +148,12 @@ class JobApp(ActionApp[OpenRank | None]):
     def _colors(self) -> dict[str, str]:
         return {name: color(self, name) for _, name in SIGNS.values()}
 
+    @property
+    def _suspects(self) -> set[int]:
+        return {rank for verdict in self.job.diagnosis.verdicts for rank in verdict.ranks[:1]}
+
     def _fill(self) -> None:
-        suspects = {rank for verdict in self.job.diagnosis.verdicts for rank in verdict.ranks[:1]}
-        rows, error = self.rows, color(self, "error")
+        suspects, rows, error = self._suspects, self.rows, color(self, "error")
         sensors = [title for title in SENSORS if any(title in row.sensors for row in rows)]
         texts = [words.cells(row, sensors, error if row.rank in suspects else "") for row in rows]
         titles = [*_TITLES[:-1], *sensors]
@@ -159,9 +171,19 @@ class JobApp(ActionApp[OpenRank | None]):
             self.table.add_row(*cells[:shown], *inside, key=str(row.rank))
         self._place()
 
+    @property
+    def _row(self) -> RankRow | None:
+        return next((row for row in self.job.ranks if row.rank == self.rank), None)
+
     def _show_waits(self) -> None:
-        row = next((row for row in self.job.ranks if row.rank == self.rank), None)
-        self._waits.update("" if row is None else words.waits(row, self.job, self.size.width))
+        row, width = self._row, self.size.width
+        self.map.go_to(TimePlace(self.rank, self.part))
+        if row is None:
+            self._waits.update("")
+        elif self.map.display:
+            self._waits.update(time_words.of_cell(row, self.map.parts, self.job, width, color(self, "accent")))
+        else:
+            self._waits.update(words.waits(row, self.job, width))
 
     def _place(self) -> None:
         place = next((at for at, row in enumerate(self.rows) if row.rank == self.rank), 0)
@@ -216,6 +238,9 @@ class JobApp(ActionApp[OpenRank | None]):
     def _moment(self) -> Moment | None:
         if self.wanted is not None:
             return self.wanted
+        row = self._row if self.map.display else None
+        if row is not None and (wait := row.time.call_in(self.map.parts)) is not None:
+            return wait.moment
         verdicts = self.job.diagnosis.verdicts
         if self.finding < len(verdicts) and verdicts[self.finding].ranks[:1] == (self.rank,):
             return verdicts[self.finding].moment
@@ -242,7 +267,7 @@ class JobApp(ActionApp[OpenRank | None]):
 
     def _do_next_order(self) -> None:
         self._order = (self._order + 1) % len(_ORDERS)
-        self._fill()
+        self.repaint()
         self.notify(f"sorted by {_ORDERS[self._order][0]}", timeout=2)
 
     def _do_again(self) -> None:
@@ -250,6 +275,55 @@ class JobApp(ActionApp[OpenRank | None]):
 
     def _do_help(self) -> None:
         self.push_screen(JobHelp(self.keys_shown))
+
+    # the map of the time
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "act" and parameters[0] in OF_MAP:
+            return self.map.display
+        return super().check_action(action, parameters)
+
+    def _do_time(self) -> None:
+        self.map.display, self.table.display = self.table.display, self.map.display
+        self._waits.set_class(self.map.display, "-map")
+        self.part = self._row.time.longest_part()[1] if self._row is not None else 0
+        (self.map if self.map.display else self.table).focus()
+        self.call_after_refresh(self.repaint)  # the room for it is known then
+
+    def _do_earlier(self) -> None:
+        self._move(lambda view, place: view.moved(place, 0, -1))
+
+    def _do_later(self) -> None:
+        self._move(lambda view, place: view.moved(place, 0, 1))
+
+    def _do_up(self) -> None:
+        self._move(lambda view, place: view.moved(place, -1, 0))
+
+    def _do_down(self) -> None:
+        self._move(lambda view, place: view.moved(place, 1, 0))
+
+    def _do_before_inside(self) -> None:
+        self._move(lambda view, place: view.beside(place, -1))
+
+    def _do_after_inside(self) -> None:
+        self._move(lambda view, place: view.beside(place, 1))
+
+    def _do_longest(self) -> None:
+        self._move(lambda view, _: view.longest())
+
+    def _move(self, go: Callable[[TimeView, TimePlace], TimePlace]) -> None:
+        if self.map.view is not None:
+            self._go_to(go(self.map.view, TimePlace(self.rank, self.part)))
+
+    def _go_to(self, place: TimePlace) -> None:
+        """Ranks open where the cursor is, no longer at the moment that was asked for."""
+        self.rank, self.part, self.wanted = place.rank, place.part, None
+        self.repaint()
+
+    def on_time_map_chosen(self, message: TimeMap.Chosen) -> None:
+        self._go_to(message.place)
+        if message.drop:
+            self.action_act("drop")
 
 
 def _fitting(widths: Sequence[int], room: int) -> int:

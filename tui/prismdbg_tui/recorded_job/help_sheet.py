@@ -21,6 +21,10 @@ _BELOW = (
     "The line below the table: the ranks that the rank under the cursor waited for, in collectives that completed, the "
     "longest first: how long, when (the strip is the time of the job, too), and at which moment longest.",
     "Columns for which the terminal is too narrow are left out.",
+    "The map of the time: a row for each rank, or for several where there are more ranks than lines; a row of several "
+    "ranks shows the largest shares. The height of a bar is the share of the cell in which the rank waits for a rank "
+    "that comes later, or in which others wait for it. Below the map: who was waited for longest in the cell under the "
+    "cursor, how long, in which collective, and its line. `enter` opens the rank at that collective.",
 )
 
 

@@ -20,6 +20,7 @@ class Section(StrEnum):
     TIMELINE = "Timeline"
     STOPS = "Breakpoints"
     RANK = "Rank"
+    TIME = "Map of the time"
     MAP = "View"
     SCREEN = "Screen"
 

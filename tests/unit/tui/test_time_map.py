@@ -1,0 +1,337 @@
+"""The map of all ranks' time: how it folds, what it draws, and its keys on the screen of a recorded job."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from logs import MILLISECOND_NS, Job, put_on_device
+from played import until
+from prismdbg_tui.recorded_job.app import JobApp, OpenRank
+from prismdbg_tui.recorded_job.time_drawing import Look, legend, map_cells, row_title, ruler
+from prismdbg_tui.recorded_job.time_view import TimePlace, TimeView, time_view
+from shown import on_screen, running
+from textual.pilot import Pilot
+
+from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.time_parts import PARTS
+from prismdbg.jobs.run_overview import RunOverview, overview_of
+from prismdbg.jobs.storage.run_report import RankState
+from prismdbg.model.moment import Moment
+
+LATE_NS = 200 * MILLISECOND_NS
+BOTH_SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+NO_COLORS = Look(
+    background="#000000", text="#ffffff", between="#111111", inside="#0000ff", waiting="#ffff00", awaited="#ff0000",
+    colorless=True,
+)  # fmt: skip
+
+Play = Callable[[JobApp, Pilot[OpenRank | None]], Awaitable[None]]
+
+
+def overview(job: Job, ended_wall_ns: int = 0) -> RunOverview:
+    evidence = Evidence(logs=job.logs, world_size=len(job.ranks), ended_wall_ns=ended_wall_ns)
+    states = {
+        rank: RankState(
+            name=str(rank), state="ended", moment="1.1", collectives=2, in_flight=0, steps=1, window="-", log_bytes=1,
+            payload_bytes=0, lost="",
+        )
+        for rank in job.ranks
+    }  # fmt: skip
+    return overview_of(Path("run"), evidence, states, {})
+
+
+def late_job(world: int = 4) -> RunOverview:
+    """Rank 2 is late in the first half, and the last rank in the second."""
+    job = Job(world)
+    for late in (2, 2, world - 1, world - 1):
+        job.call(late_ns={late: LATE_NS})
+    return overview(job)
+
+
+def hung_job() -> RunOverview:
+    job = Job(3)
+    job.call()
+    job.raises(2)
+    job.call(without={2}, done=False)
+    return overview(job, job.now_ns + 60_000 * MILLISECOND_NS)
+
+
+def play(part: Play, shown: RunOverview, size: tuple[int, int] = (80, 24), *, app: JobApp | None = None) -> JobApp:
+    """With the map in front."""
+    app = app or JobApp(shown, lambda: shown, at=0)
+
+    async def run() -> None:
+        async with running(app, size) as pilot:
+            await pilot.press("t")
+            await until(lambda: app.map.view is not None and app.map.size.width > 40, pilot)
+            await part(app, pilot)
+
+    asyncio.run(run())
+    return app
+
+
+def glyphs(view: TimeView, line: int, cursor: tuple[int, int] = (-1, 0)) -> str:
+    return "".join(glyph for glyph, _ in map_cells(view, line, cursor, NO_COLORS))
+
+
+# how it folds and what it draws
+
+
+def test_each_rank_has_a_row_where_there_is_room() -> None:
+    view = time_view(late_job().ranks, 4, 24)
+    assert (view.rows, view.cells, view.per_row, view.height) == (4, 24, 1, 1)
+    assert [row_title(view, line) for line in range(5)] == ["0", "1", "2", "3", ""]
+    drawn = [glyphs(view, line) for line in range(4)]
+    assert set(drawn[0][:-1]) == {"█"} and drawn[2].startswith("!" * 11) and drawn[2][13:-1] == "█" * 10
+    assert drawn[3].startswith("█" * 11) and drawn[3][13:-1] == "!" * 10
+    assert glyphs(view, 4) == ""
+
+
+def test_few_ranks_have_higher_rows_and_bars_of_finer_height() -> None:
+    view = time_view(late_job().ranks, 12, 1)
+    assert view.height == 3 and [row_title(view, line) for line in range(4)] == ["0", "", "", "1"]
+    half = view.waiting[2, 0]
+    assert 0.4 < half < 0.6
+    assert [glyphs(view, line) for line in (6, 7, 8)] == ["·", "!", "!"]
+
+
+def test_more_ranks_than_lines_share_rows_and_the_late_one_is_seen() -> None:
+    view = time_view(late_job(40).ranks, 10, 24)
+    assert (view.rows, view.per_row, view.height) == (10, 4, 1)
+    assert [row_title(view, line) for line in (0, 9)] == ["0-3", "36-39"]
+    assert glyphs(view, 0).startswith("!" * 11) and glyphs(view, 0)[13:-1] == "█" * 10
+    assert glyphs(view, 9)[13:-1] == "!" * 10 and set(glyphs(view, 5)[:-1]) == {"█"}
+    assert view.at(0, 3).rank == 2, "the one that the cell shows"
+    assert view.moved(TimePlace(5, 0), -1, 0).rank == 2 and view.moved(TimePlace(5, 0), 0, 1).rank == 5
+
+
+def test_ranks_that_do_not_divide_evenly_are_all_there() -> None:
+    view = time_view(late_job(11).ranks, 4, 24)
+    assert [len(view.ranks_in(row)) for row in range(view.rows)] == [3, 3, 3, 2]
+    assert view.row_of(10) == 3 and view.row_of(99) == -1
+
+
+@pytest.mark.parametrize("width", [0, 1, 7, 100, PARTS, 500])
+def test_cells_cover_all_of_the_time_once(width: int) -> None:
+    view = time_view(late_job().ranks, 4, width)
+    parts = [part for cell in range(view.cells) for part in range(PARTS)[view.parts_in(cell)]]
+    assert parts == list(range(PARTS))
+    assert [view.cell_of(part) for part in (0, PARTS - 1)] == [0, view.cells - 1]
+
+
+def test_the_cursor_stays_on_the_map() -> None:
+    view = time_view(late_job().ranks, 4, 24)
+    assert view.moved(TimePlace(0, 0), -1, -1) == TimePlace(0, 0)
+    assert view.moved(TimePlace(3, PARTS - 1), 1, 1) == TimePlace(3, PARTS - 1)
+    assert view.moved(TimePlace(1, 0), 0, 1) == TimePlace(1, PARTS // 24)
+    assert view.beside(TimePlace(1, 7), 1) == TimePlace(2, 7) and view.beside(TimePlace(0, 7), -1) == TimePlace(0, 7)
+
+
+def test_the_longest_wait_of_all_ranks() -> None:
+    job = Job(4)
+    job.group("1", (1, 3))
+    job.call(late_ns={2: LATE_NS})
+    job.call(group="1", late_ns={1: 2 * LATE_NS})
+    place = time_view(overview(job).ranks, 4, 24).longest()
+    assert place.rank == 3 and PARTS // 4 < place.part < PARTS // 2
+
+
+def test_a_short_wait_in_a_long_time_is_seen() -> None:
+    job = Job(2)
+    job.call(late_ns={1: MILLISECOND_NS})
+    job.steps(1, lasting_ns=60_000 * MILLISECOND_NS)
+    job.call()
+    view = time_view(overview(job).ranks, 2, 24)
+    assert glyphs(view, 0)[0] == "▁" and glyphs(view, 1)[0] == "!"
+    assert glyphs(view, 0)[12] == "·" == glyphs(view, 1)[12]
+
+
+def test_what_no_log_covers_is_empty() -> None:
+    view = time_view(hung_job().ranks, 3, 24)
+    assert glyphs(view, 0)[5:] == "█" * 19 and glyphs(view, 2)[5:] == "!" * 19
+    job = Job(2)
+    job.steps(1, lasting_ns=1000 * MILLISECOND_NS)
+    job.call(only={0})
+    assert glyphs(time_view(overview(job).ranks, 2, 24), 1)[5:].isspace()
+
+
+def test_time_in_collectives_is_no_wait_where_waits_are_not_known() -> None:
+    job = Job(2)
+    job.call(late_ns={1: LATE_NS})
+    put_on_device(job)
+    assert set(glyphs(time_view(overview(job).ranks, 2, 24), 0)) == {"░"}
+
+
+def test_colors_are_those_of_what_the_rank_did() -> None:
+    view = time_view(late_job().ranks, 4, 24)
+    look = Look(**{**{name: getattr(NO_COLORS, name) for name in Look.__slots__}, "colorless": False})
+    assert {style.color.name for _, style in map_cells(view, 2, (-1, 0), look)[:11] if style.color} == {"#ff0000"}
+    assert {style.color.name for _, style in map_cells(view, 0, (-1, 0), look)[:11] if style.color} == {"#ffff00"}
+    glyph, style = map_cells(view, 0, (0, 3), look)[3]
+    assert glyph == "◆" and style.bgcolor is not None and style.bgcolor.name == "#ffff00"
+    assert all(ink in legend(look) for ink in ("#0000ff", "#ffff00", "#ff0000", "#111111"))
+
+
+@pytest.mark.parametrize(
+    ("lasted_s", "labels"),
+    [
+        (0, ["0"]),
+        (0.001, ["0", "200 µs", "400 µs", "600 µs", "800 µs"]),
+        (50, ["0", "10 s", "20 s", "30 s", "40 s"]),
+        (700, ["0", "2 min", "4 min", "6 min", "8 min", "10 min"]),
+        (30 * 3600, ["0", "12 h", "24 h"]),
+        (90 * 24 * 3600, ["0", "384 h", "768 h", "1152 h", "1536 h", "1920 h"]),
+    ],
+)
+def test_times_above_the_map(lasted_s: float, labels: list[str]) -> None:
+    text = ruler(round(lasted_s * 1e9), 70, 69)
+    assert text.endswith("▼") and len(text) == 70
+    assert [each.strip() for each in text[:-1].split("   ") if each.strip()] == labels
+
+
+# on the screen
+
+
+@BOTH_SIZES
+def test_who_was_waited_for_in_the_cell_under_the_cursor(size: tuple[int, int]) -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await until(lambda: "longest wait: 200 ms for rank 2, all_reduce 0.1 at train.py:42" in on_screen(app), pilot)
+        text = on_screen(app)
+        assert "Time of the ranks" in text and "others wait for it" in text and "t time" in text.splitlines()[-1]
+        assert "◆ rank 0  0 ns to" in text and "100% waits" in text
+        await pilot.press("down", "down")
+        delay = "longest delay: others waited 200 ms for it, all_reduce 0.1 at train.py:42"
+        await until(lambda: "◆ rank 2" in on_screen(app) and delay in on_screen(app), pilot)
+        assert len([line for line in on_screen(app).splitlines() if "waited" in line]) == 1
+
+    play(part, late_job(), size)
+
+
+@BOTH_SIZES
+def test_all_of_forty_ranks_are_on_the_map(size: tuple[int, int]) -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        view = app.map.view
+        assert view is not None and view.per_row > 1 and sum(len(view.ranks_in(row)) for row in range(view.rows)) == 40
+        assert f"the largest of {view.per_row} ranks per row" in on_screen(app)
+        lines = [line.strip() for line in on_screen(app).splitlines()]
+        assert all(any(line.startswith(row_title(view, row)) for line in lines) for row in range(view.rows))
+        await pilot.press("right_square_bracket")
+        await until(lambda: "◆ rank 1 " in on_screen(app), pilot)
+
+    play(part, late_job(40), size)
+
+
+@BOTH_SIZES
+def test_who_never_came_and_who_waits_for_it(size: tuple[int, int]) -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await until(lambda: "in all_reduce 0.2 at train.py:42; rank 2 never joined it" in on_screen(app), pilot)
+        await pilot.press("down", "down")
+        await until(
+            lambda: "never joined all_reduce 0.2 at train.py:42; others wait 1 min 0 s for it" in on_screen(app), pilot
+        )
+
+    play(part, hung_job(), size)
+
+
+def test_enter_opens_the_rank_at_the_wait_under_the_cursor() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("down", *["right"] * 60)
+        await until(lambda: "for rank 3, all_reduce 0.4" in on_screen(app), pilot)
+        await pilot.press("enter")
+
+    assert play(part, late_job()).return_value == OpenRank(1, False, Moment(0, 4))
+
+
+def test_the_moment_that_was_asked_for_counts_until_the_cursor_moves() -> None:
+    async def at_once(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("enter")
+
+    shown = late_job()
+    app = JobApp(shown, lambda: shown, at=0, moment=Moment(0, 3))
+    assert play(at_once, shown, app=app).return_value == OpenRank(0, False, Moment(0, 3))
+
+    async def moved(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("down")
+        await until(lambda: "opens ranks at" not in on_screen(app), pilot)
+        await pilot.press("D")
+
+    app = JobApp(shown, lambda: shown, at=0, moment=Moment(0, 3))
+    assert play(moved, shown, app=app).return_value == OpenRank(1, True, Moment(0, 1))
+
+
+def test_the_table_is_back_with_the_rank_of_the_map() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("down", "t")
+        await until(lambda: "rank 1 waited for" in on_screen(app), pilot)
+        assert app.table.has_focus and app.rows[app.table.cursor_row].rank == 1
+        await pilot.press("h", "l", "right_square_bracket")  # not heard here
+        assert app.table.has_focus and app.rank == 1
+
+    play(part, late_job())
+
+
+def test_findings_and_the_order_move_the_map() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("s", "s")  # awaited most first
+        await until(lambda: app.map.view is not None and app.map.view.ranks[0].rank in (2, 3), pilot)
+        await pilot.press("n")
+        await until(lambda: app.rank == app.job.diagnosis.verdicts[app.finding].ranks[0], pilot)
+        assert f"◆ rank {app.rank}" in on_screen(app)
+
+    play(part, hung_job_with_delays())
+
+
+def hung_job_with_delays() -> RunOverview:
+    job = Job(4)
+    job.call(late_ns={2: LATE_NS})
+    job.call(late_ns={3: LATE_NS})
+    job.raises(3)
+    job.call(without={3}, done=False)
+    return overview(job, job.now_ns + 1000 * MILLISECOND_NS)
+
+
+def test_a_click_chooses_a_cell_and_two_open_its_rank() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        assert app.map.view is not None
+        at = 1 + app.map.view.height  # below the ruler and the first rank; beside the border
+        await pilot.click(app.map, offset=(40, 1 + at))
+        await until(lambda: app.rank == 1, pilot)
+        assert app.part > 0
+        await pilot.click(app.map, offset=(40, 1 + at), times=2)
+
+    chosen = play(part, late_job()).return_value
+    assert chosen is not None and (chosen.rank, chosen.runs) == (1, False)
+
+
+def test_waits_that_are_not_known_are_said_to_be_unknown() -> None:
+    job = Job(2)
+    job.call(late_ns={1: LATE_NS})
+    put_on_device(job)
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await until(lambda: "waits are unknown: no collective on CPUs ended" in on_screen(app), pilot)
+
+    play(part, overview(job))
+
+
+def test_a_run_without_a_rank_has_an_empty_map() -> None:
+    async def run() -> None:
+        shown = overview(Job(0))
+        app = JobApp(shown, lambda: shown)
+        async with running(app, (80, 24)) as pilot:
+            await pilot.press("t", "down", "g")
+            await until(lambda: app.map.display, pilot)
+            assert app.map.view is None
+
+    asyncio.run(run())
+
+
+def test_the_map_grows_with_the_terminal() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.resize_terminal(160, 45)
+        await until(lambda: app.map.view is not None and app.map.view.cells > 120, pilot)
+
+    play(part, late_job())

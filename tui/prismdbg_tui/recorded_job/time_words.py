@@ -1,0 +1,70 @@
+"""What the map of all ranks' time says of the cell under the cursor: what its rank did, and who was waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from prismdbg.diagnosis.rank_times import Wait
+from prismdbg.diagnosis.time_parts import PARTS
+from prismdbg.diagnosis.wording import rank_list
+from prismdbg.jobs.run_overview import RankRow, RunOverview
+from prismdbg_tui.drawing import figures
+from prismdbg_tui.recorded_job.words import without_waits
+
+
+def of_cell(row: RankRow, parts: slice, job: RunOverview, width: int, accent: str) -> Text:
+    """Two lines."""
+    begin, end = (job.lasted_ns * part / PARTS for part in (parts.start, parts.stop))
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(f" ◆ rank {row.rank}", f"bold {accent}")
+    text.append(f"  {figures.duration(begin)} to {figures.duration(end)}", "bold")
+    text.append("".join(f" · {share}" for share in _shares(row, parts)), "dim")
+    waits = [*_waits(row, parts)] or [_without(row, job, width - 1)]
+    first, *others = waits
+    text.append(f"\n {figures.cut_words(first, width - 1)}")
+    for other in others:
+        if len(first) + len(other) + 4 <= width:
+            text.append(f" · {other}")
+    return text
+
+
+def _shares(row: RankRow, parts: slice) -> Iterator[str]:
+    inside, waiting, awaited = (float(s[parts].mean()) for s in (row.inside, row.time.waiting, row.time.awaited))
+    is_seen = row.time.seen[parts].any()
+    if not is_seen:
+        yield "nothing recorded"
+    for share, what in ((waiting, "waits"), (inside - waiting, "in collectives"), (1 - inside, "between them")):
+        if is_seen and share >= 0.005:
+            yield f"{share:.0%} {what}"
+    if awaited:
+        yield f"others wait for it {awaited:.0%}"
+
+
+def _waits(row: RankRow, parts: slice) -> Iterator[str]:
+    """The longest one of this rank and of others for it, in that order."""
+    wait, delay = row.time.wait_in(parts), row.time.delay_in(parts)
+    if wait is not None and wait.never_came:
+        yield f"waits {_how_long(wait)} in {_call(wait)}; {rank_list(wait.ranks)} never joined it"
+    elif wait is not None:
+        yield f"longest wait: {_how_long(wait)} for {rank_list(wait.ranks)}, {_call(wait)}"
+    if delay is not None and delay.never_came:
+        yield f"never joined {_call(delay)}; others wait {_how_long(delay)} for it"
+    elif delay is not None:
+        yield f"longest delay: others waited {_how_long(delay)} for it, {_call(delay)}"
+
+
+def _how_long(wait: Wait) -> str:
+    return figures.duration(wait.waited_ns)
+
+
+def _call(wait: Wait) -> str:
+    at = f" at {figures.clean(wait.at)}" if wait.at else ""
+    return f"{figures.clean(wait.op)} {wait.moment}{at}"
+
+
+def _without(row: RankRow, job: RunOverview, width: int) -> str:
+    if row.known_waits and not row.unknown_waits:
+        return "no wait for another rank in this part of the time"
+    return figures.first_fitting(without_waits(row, job), width)
