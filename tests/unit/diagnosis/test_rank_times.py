@@ -121,3 +121,11 @@ def test_in_a_job_of_no_time_nothing_is_filled() -> None:
     at = np.array([5, 5], dtype=np.int64)
     edges = np.full(PARTS + 1, 5.0)
     assert shares(at, at, edges).max() == 0 and (longest_in(at, at, edges) >= 0).sum() == 1
+
+
+@pytest.mark.parametrize(("late_ms", "median_ms"), [((100, 200, 300), 200), ((100, 200, 300, 400), 250)])
+def test_a_delay_is_what_the_others_waited_in_the_middle(late_ms: tuple[int, ...], median_ms: int) -> None:
+    job = Job(len(late_ms) + 1)
+    job.call(late_ns={rank: late * MILLISECOND_NS for rank, late in enumerate(late_ms, 1)})
+    delay = times(job)[-1].delay_in(EVERY_PART)
+    assert delay is not None and delay.waited_ns == median_ms * MILLISECOND_NS

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from logs import MILLISECOND_NS, Job, put_on_device
@@ -17,6 +20,7 @@ from textual.pilot import Pilot
 
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.time_parts import PARTS
+from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.jobs.run_overview import RunOverview, overview_of
 from prismdbg.jobs.storage.run_report import RankState
 from prismdbg.model.moment import Moment
@@ -152,10 +156,15 @@ def test_a_short_wait_in_a_long_time_is_seen() -> None:
 def test_what_no_log_covers_is_empty() -> None:
     view = time_view(hung_job().ranks, 3, 24)
     assert glyphs(view, 0)[5:] == "█" * 19 and glyphs(view, 2)[5:] == "!" * 19
+    assert glyphs(time_view(ended_job().ranks, 2, 24), 1)[5:].isspace()
+
+
+def ended_job() -> RunOverview:
+    """The last call of rank 1 is long ago."""
     job = Job(2)
     job.steps(1, lasting_ns=1000 * MILLISECOND_NS)
     job.call(only={0})
-    assert glyphs(time_view(overview(job).ranks, 2, 24), 1)[5:].isspace()
+    return overview(job)
 
 
 def test_time_in_collectives_is_no_wait_where_waits_are_not_known() -> None:
@@ -167,9 +176,11 @@ def test_time_in_collectives_is_no_wait_where_waits_are_not_known() -> None:
 
 def test_colors_are_those_of_what_the_rank_did() -> None:
     view = time_view(late_job().ranks, 4, 24)
-    look = Look(**{**{name: getattr(NO_COLORS, name) for name in Look.__slots__}, "colorless": False})
+    look = replace(NO_COLORS, colorless=False)
     assert {style.color.name for _, style in map_cells(view, 2, (-1, 0), look)[:11] if style.color} == {"#ff0000"}
     assert {style.color.name for _, style in map_cells(view, 0, (-1, 0), look)[:11] if style.color} == {"#ffff00"}
+    ended = map_cells(time_view(ended_job().ranks, 2, 24), 1, (-1, 0), look)
+    assert {style.bgcolor.name for _, style in ended[5:] if style.bgcolor} == {"#000000"}
     glyph, style = map_cells(view, 0, (0, 3), look)[3]
     assert glyph == "◆" and style.bgcolor is not None and style.bgcolor.name == "#ffff00"
     assert all(ink in legend(look) for ink in ("#0000ff", "#ffff00", "#ff0000", "#111111"))
@@ -238,7 +249,8 @@ def test_who_never_came_and_who_waits_for_it(size: tuple[int, int]) -> None:
 
 def test_enter_opens_the_rank_at_the_wait_under_the_cursor() -> None:
     async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
-        await pilot.press("down", *["right"] * 60)
+        app.part = PARTS - 20
+        await pilot.press("down", "right")
         await until(lambda: "for rank 3, all_reduce 0.4" in on_screen(app), pilot)
         await pilot.press("enter")
 
@@ -304,6 +316,31 @@ def test_a_click_chooses_a_cell_and_two_open_its_rank() -> None:
 
     chosen = play(part, late_job()).return_value
     assert chosen is not None and (chosen.rank, chosen.runs) == (1, False)
+
+
+def test_of_a_rank_that_has_ended_nothing_is_said() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        app.part = PARTS - 1
+        await pilot.press("down")
+        await until(lambda: "· nothing recorded" in on_screen(app), pilot)
+        assert "between them ·" not in on_screen(app) and "% between them" not in on_screen(app)
+
+    play(part, ended_job())
+
+
+def test_findings_leave_room_for_a_row_of_each_rank() -> None:
+    shown = late_job()
+    lines = tuple(f"line {number}" for number in range(30))
+    long: Any = SimpleNamespace(
+        certainty=Certainty.CERTAIN, text="it failed", lines=lines, folded_lines=lines, ranks=(0,), moment=None
+    )
+    shown = replace(shown, diagnosis=replace(shown.diagnosis, verdicts=(long,)))
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        assert app.map.view is not None and (app.map.view.per_row, app.map.view.height) == (1, 1)
+        assert "line 5" in on_screen(app)
+
+    play(part, shown)
 
 
 def test_waits_that_are_not_known_are_said_to_be_unknown() -> None:
