@@ -73,6 +73,11 @@ class LongestWaits:
             at=line_name(source_of(stack)),
         )
 
+    def longest_part(self) -> tuple[int, int]:
+        """How long the longest is, and the first part that it reaches into."""
+        part = int(self.waited_ns.argmax())
+        return int(self.waited_ns[part]), part
+
 
 _ZEROS = np.zeros(PARTS, dtype=np.int64)
 _NO_SHARE: Floats = np.zeros(PARTS)
@@ -116,10 +121,9 @@ class RankTime:
         return max((wait for wait in waits if wait is not None), key=lambda each: each.waited_ns, default=None)
 
     def longest_part(self) -> tuple[int, int]:
-        """How long the longest wait of this rank is, in ns, and the first part that it reaches into."""
-        part = int(self.waits.waited_ns.argmax())
-        known = [(int(self.waits.waited_ns[part]), part), *((stay.wait.waited_ns, stay.first) for stay in self.stays)]
-        return max(known, key=lambda each: each[0])
+        """How long the longest wait of this rank or for it is, in ns, and the first part that it reaches into."""
+        stays = [(stay.wait.waited_ns, stay.first) for stay in (*self.stays, *self.absences)]
+        return max([self.waits.longest_part(), self.delays.longest_part(), *stays], key=lambda each: each[0])
 
 
 NO_TIME = RankTime()

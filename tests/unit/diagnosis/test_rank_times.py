@@ -61,6 +61,7 @@ def test_others_wait_for_a_rank_while_it_is_not_there_yet() -> None:
     assert second.awaited[: half - 2].max() == 0 and second.awaited[half + 2 : -1].min() == pytest.approx(1)
     assert second.waiting[: half - 2].min() == pytest.approx(1) and second.waiting[half + 2 :].max() == 0
     assert waiter.awaited.max() == 0 and waiter.seen.all()
+    assert third.delays.longest_part() == (LATE_NS, 0)
 
 
 def test_a_rank_that_never_comes_is_awaited_to_the_end() -> None:
@@ -77,7 +78,7 @@ def test_a_rank_that_never_comes_is_awaited_to_the_end() -> None:
     assert first.wait_in(slice(PARTS - 1, PARTS)) == never == third.delay_in(slice(PARTS // 2, PARTS // 2 + 1))
     assert first.waiting[5:].min() == pytest.approx(1) and third.awaited[5:].min() == pytest.approx(1)
     assert third.call_in(EVERY_PART) is None, "it has no call there in which it could be opened"
-    assert first.longest_part()[0] == 1000 * MILLISECOND_NS
+    assert first.longest_part() == third.longest_part() == (1000 * MILLISECOND_NS, first.stays[0].first)
     assert first.seen.all() and not third.seen[5:].any(), "its log has ended"
 
 

@@ -136,9 +136,9 @@ def test_the_cursor_stays_on_the_map() -> None:
 
 def test_the_longest_wait_of_all_ranks() -> None:
     job = Job(4)
-    job.group("1", (1, 3))
+    job.group("1", (1, 2, 3))
     job.call(late_ns={2: LATE_NS})
-    job.call(group="1", late_ns={1: 2 * LATE_NS})
+    job.call(group="1", late_ns={1: 2 * LATE_NS, 2: LATE_NS})
     place = time_view(overview(job).ranks, 4, 24).longest()
     assert place.rank == 3 and PARTS // 4 < place.part < PARTS // 2
 
@@ -216,7 +216,7 @@ def test_who_was_waited_for_in_the_cell_under_the_cursor(size: tuple[int, int]) 
         await pilot.press("down", "down")
         delay = "longest delay: others waited 200 ms for it, all_reduce 0.1 at train.py:42"
         await until(lambda: "◆ rank 2" in on_screen(app) and delay in on_screen(app), pilot)
-        assert len([line for line in on_screen(app).splitlines() if "waited" in line]) == 1
+        assert "100% awaited" in on_screen(app)
 
     play(part, late_job(), size)
 
@@ -326,6 +326,16 @@ def test_of_a_rank_that_has_ended_nothing_is_said() -> None:
         assert "between them ·" not in on_screen(app) and "% between them" not in on_screen(app)
 
     play(part, ended_job())
+
+
+def test_what_is_too_long_for_the_line_is_not_wrapped() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        app.part = PARTS // 2 - 2
+        await pilot.press("down", "down")
+        await until(lambda: "◆ rank 2" in on_screen(app) and "…" in on_screen(app).splitlines()[-3], pilot)
+        assert on_screen(app).splitlines()[-2].startswith(" longest delay: others waited 200 ms")
+
+    play(part, late_job(), (60, 24))
 
 
 def test_findings_leave_room_for_a_row_of_each_rank() -> None:

@@ -13,6 +13,8 @@ from prismdbg.jobs.run_overview import RankRow, RunOverview
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.recorded_job.words import without_waits
 
+_LEAST_SHARE = 0.005  # less would be 0%
+
 
 def of_cell(row: RankRow, parts: slice, job: RunOverview, width: int, accent: str) -> Text:
     """Two lines."""
@@ -32,14 +34,12 @@ def of_cell(row: RankRow, parts: slice, job: RunOverview, width: int, accent: st
 
 def _shares(row: RankRow, parts: slice) -> Iterator[str]:
     inside, waiting, awaited = (float(s[parts].mean()) for s in (row.inside, row.time.waiting, row.time.awaited))
-    is_seen = row.time.seen[parts].any()
-    if not is_seen:
+    if not (is_seen := row.time.seen[parts].any()):
         yield "nothing recorded"
-    for share, what in ((waiting, "waits"), (inside - waiting, "in collectives"), (1 - inside, "between them")):
-        if is_seen and share >= 0.005:
+    of_log = ((inside - waiting, "in collectives"), (1 - inside, "between them")) if is_seen else ()
+    for share, what in ((waiting, "waits"), (awaited, "awaited"), *of_log):
+        if share >= _LEAST_SHARE:
             yield f"{share:.0%} {what}"
-    if awaited:
-        yield f"others wait for it {awaited:.0%}"
 
 
 def _waits(row: RankRow, parts: slice) -> Iterator[str]:
