@@ -123,13 +123,14 @@ def recorded_job(
     from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, TABLE
     from prismdbg_tui.session.keymap import own_keys
 
-    keys, rank, refused = own_keys(JOB_ACTIONS, TABLE), -1, ""
+    keys, rank, part, refused = own_keys(JOB_ACTIONS, TABLE), -1, None, ""
     while True:
-        app = JobApp(job, read, keys=keys, at=rank, moment=at, refused=refused, note=note)
+        app = JobApp(job, read, keys=keys, at=rank, moment=at, refused=refused, note=note, part=part)
         chosen = _shown(app, picture)
         if chosen is None:
             return app.return_code or 0
         job, rank, at = app.job, chosen.rank, app.wanted
+        part = app.part if app.map.display else None
         refused = why_refused(partial(open_rank, chosen.rank, chosen.runs, chosen.at))
 
 

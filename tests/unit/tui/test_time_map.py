@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from logs import MILLISECOND_NS, Job, put_on_device
 from played import until
+from prismdbg_tui.recorded_job import time_words
 from prismdbg_tui.recorded_job.app import JobApp, OpenRank
 from prismdbg_tui.recorded_job.time_drawing import Look, legend, map_cells, row_title, ruler
 from prismdbg_tui.recorded_job.time_view import TimePlace, TimeView, time_view
+from prismdbg_tui.start import WEB_DRIVER, recorded_job
 from shown import on_screen, running
 from textual.pilot import Pilot
 
@@ -382,3 +384,35 @@ def test_the_map_grows_with_the_terminal() -> None:
         await until(lambda: app.map.view is not None and app.map.view.cells > 120, pilot)
 
     play(part, late_job())
+
+
+def test_after_a_rank_that_was_opened_the_map_is_there_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    screens: list[JobApp] = []
+
+    def shown(app: JobApp) -> OpenRank | None:
+        screens.append(app)
+        if len(screens) == 1:
+            app.map.display, app.part = True, 70
+            return OpenRank(1, False, None)
+        return None
+
+    monkeypatch.setenv("TEXTUAL_DRIVER", WEB_DRIVER)
+    monkeypatch.setattr(JobApp, "run", shown)
+    assert recorded_job(late_job, lambda _rank, _runs, _at: None) == 0
+
+    async def run() -> None:
+        async with running(screens[1], (80, 24)) as pilot:
+            await until(lambda: "◆ rank 1  23" in on_screen(screens[1]), pilot)
+            assert screens[1].map.has_focus and not screens[1].table.display
+
+    asyncio.run(run())
+
+
+def test_the_longer_of_a_wait_and_a_delay_is_told_first() -> None:
+    job = Job(2)
+    job.call(late_ns={0: LATE_NS})
+    job.call(late_ns={1: 2 * LATE_NS})
+    shown = overview(job)
+    texts = [time_words.of_cell(row, slice(0, PARTS), shown, 200, "red").plain.splitlines()[1] for row in shown.ranks]
+    assert texts[0].startswith(" longest wait: 400 ms for rank 1") and "longest delay: others waited 200 ms" in texts[0]
+    assert texts[1].startswith(" longest delay: others waited 400 ms") and "longest wait: 200 ms" in texts[1]

@@ -77,22 +77,23 @@ class JobApp(ActionApp[OpenRank | None]):
         moment: Moment | None = None,
         refused: str = "",
         note: str = "",
+        part: int | None = None,
     ) -> None:
         """`read`: the run again. at: the rank that has the cursor; else the one that the first finding is about.
         moment: where ranks open, until another finding is chosen. note: of an emulated run, why there is no map of all
-        its ranks."""
+        its ranks. part: of the time, where the map begins in place of the table."""
         super().__init__(JOB_ACTIONS, keys, live=True, refused=refused)
         self.wanted = moment
         self.job, self._read = job, read
         self._order, self._took_s = 0, 0.0
         self.finding = 0
-        self.rank, self.part = at if at >= 0 else self._suspect(), 0
+        self.rank, self.part = at if at >= 0 else self._suspect(), part or 0
         self._findings = Static("", id="findings", classes="pane")
         self._waits = Static("", id="waits")
         self._note = Static(Text(figures.clean(note)), id="note")
         self._kind = "emulated" if note else "recorded"
         self.table, self.map = RowTable(id="ranks", cursor_type="row"), TimeMap()
-        self.map.display = False
+        self.map.display = part is not None
 
     def compose(self) -> ComposeResult:
         yield self.head
@@ -107,7 +108,7 @@ class JobApp(ActionApp[OpenRank | None]):
         use_themes(self)
         self._findings.border_title = "Findings"
         self._note.display = bool(str(self._note.content))
-        self.table.focus()
+        self._change_to(map_shown=self.map.display)
         self.repaint()
         if self.job.is_running:
             self.set_timer(_LEAST_AGAIN_S, self._read_again)
@@ -284,11 +285,14 @@ class JobApp(ActionApp[OpenRank | None]):
         return super().check_action(action, parameters)
 
     def _do_time(self) -> None:
-        self.map.display, self.table.display = self.table.display, self.map.display
-        self._waits.set_class(self.map.display, "-map")
+        self._change_to(map_shown=not self.map.display)
         self.part = self._row.time.longest_part()[1] if self._row is not None else 0
-        (self.map if self.map.display else self.table).focus()
         self.call_after_refresh(self.repaint)  # the room for it is known then
+
+    def _change_to(self, *, map_shown: bool) -> None:
+        self.map.display, self.table.display = map_shown, not map_shown
+        self._waits.set_class(map_shown, "-map")
+        (self.map if map_shown else self.table).focus()
 
     def _do_earlier(self) -> None:
         self._move(lambda view, place: view.moved(place, 0, -1))

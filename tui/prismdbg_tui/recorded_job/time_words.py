@@ -23,7 +23,7 @@ def of_cell(row: RankRow, parts: slice, job: RunOverview, width: int, accent: st
     text.append(f" ◆ rank {row.rank}", f"bold {accent}")
     text.append(f"  {figures.duration(begin)} to {figures.duration(end)}", "bold")
     text.append("".join(f" · {share}" for share in _shares(row, parts)), "dim")
-    waits = [*_waits(row, parts)] or [_without(row, job, width - 1)]
+    waits = [text for _, text in sorted(_waits(row, parts), reverse=True)] or [_without(row, job, width - 1)]
     first, *others = waits
     text.append(f"\n {figures.cut_words(first, width - 1)}")
     for other in others:
@@ -42,17 +42,17 @@ def _shares(row: RankRow, parts: slice) -> Iterator[str]:
             yield f"{share:.0%} {what}"
 
 
-def _waits(row: RankRow, parts: slice) -> Iterator[str]:
-    """The longest one of this rank and of others for it, in that order."""
+def _waits(row: RankRow, parts: slice) -> Iterator[tuple[int, str]]:
+    """The longest one of this rank and of others for it, with their ns."""
     wait, delay = row.time.wait_in(parts), row.time.delay_in(parts)
     if wait is not None and wait.never_came:
-        yield f"waits {_how_long(wait)} in {_call(wait)}; {rank_list(wait.ranks)} never joined it"
+        yield wait.waited_ns, f"waits {_how_long(wait)} in {_call(wait)}; {rank_list(wait.ranks)} never joined it"
     elif wait is not None:
-        yield f"longest wait: {_how_long(wait)} for {rank_list(wait.ranks)}, {_call(wait)}"
+        yield wait.waited_ns, f"longest wait: {_how_long(wait)} for {rank_list(wait.ranks)}, {_call(wait)}"
     if delay is not None and delay.never_came:
-        yield f"never joined {_call(delay)}; others wait {_how_long(delay)} for it"
+        yield delay.waited_ns, f"never joined {_call(delay)}; others wait {_how_long(delay)} for it"
     elif delay is not None:
-        yield f"longest delay: others waited {_how_long(delay)} for it, {_call(delay)}"
+        yield delay.waited_ns, f"longest delay: others waited {_how_long(delay)} for it, {_call(delay)}"
 
 
 def _how_long(wait: Wait) -> str:
