@@ -187,7 +187,12 @@ def notice_text(notice: Notice) -> str:
 
 
 def checkpoint_text(made: CheckpointMade) -> str:
-    return f"checkpoint {made.number} at {made.moment}: {size(made.size_bytes)} in {made.cost_s:.2f} s"
+    """A number that was told before says what became of it."""
+    which = f"checkpoint {made.number} at {made.moment}"
+    if made.is_kept:
+        return f"{which} exists already: {size(made.size_bytes)}"
+    again = ", taken again" if made.again else ""
+    return f"{which}{again}: {size(made.size_bytes)} in {made.cost_s:.2f} s"
 
 
 def hang_text(found: HangsAgain) -> str:
