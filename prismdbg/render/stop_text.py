@@ -18,6 +18,7 @@ from prismdbg.session.frames import is_library, own_frame
 from prismdbg.session.notices import (
     AtRecordedHang,
     BreakpointFailed,
+    Cancelled,
     CheckpointMade,
     Departed,
     EndOfLog,
@@ -180,7 +181,7 @@ def notice_text(notice: Notice) -> str:
             return hang_text(notice)
         case CheckpointMade(asked=True):
             return checkpoint_text(notice)
-        case Said():
+        case Cancelled() | Said():
             return one_line(notice.text)
         case _:
             return ""

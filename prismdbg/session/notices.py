@@ -260,6 +260,7 @@ Notice = (
     | Progress
     | CheckpointMade
     | Returned
+    | Cancelled
     | Said
 )
 

@@ -320,7 +320,7 @@ def test_an_interrupt_while_going_back_leaves_the_rank_where_it_came_to() -> Non
         patch.setattr(SimulatedRank, "next_event", lambda _, timeout_s, what: interrupted(timeout_s, what))
         answer = bench.debugger.do("rn")
     assert isinstance(answer, answers.Arrived) and answer.phase is Phase.STOPPED
-    assert any("cancelled" in notice.text for notice in bench.of(notices.Said))
+    assert [notice.text for notice in bench.of(notices.Cancelled)] == [f"reverse-next was cancelled at {answer.moment}"]
     assert bench.at("goto 1.1") == "1.1"
 
 

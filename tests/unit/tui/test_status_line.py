@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from capsules import MANIFEST, make_capsule
-from played import PlayedRank, live_over, resized, screen_of, screen_of_app, small_capsule, stopped, until
+from played import TALLY, PlayedRank, live_over, resized, screen_of, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import Said, StateChanged
 from prismdbg_tui.session.views import Phase, State
@@ -314,7 +314,7 @@ def test_a_search_that_is_cancelled_says_where_the_rank_stands_and_what_goes_bac
         await pilot.press("C")
         await until(lambda: app.state.phase is Phase.RUNNING, pilot)
         await pilot.press(key)
-        await until(lambda: status(app) == "paused at 0.1; ( goes back to 2.1", pilot)
+        await until(lambda: status(app) == "reverse-continue was cancelled at 0.1; ( goes back to 2.1", pilot)
         assert app.keys_shown["back"] == "("
 
     screen_of(part, tmp_path, rank, size=(80, 24))
@@ -330,3 +330,51 @@ def test_the_place_is_named_without_its_folders(tmp_path: Path) -> None:
         await until(lambda: "captured outside a collective, at train.py:60 in wait_for" in status(app), pilot)
 
     screen_of(part, tmp_path, PlayedRank(), size=(80, 24))
+
+
+@pytest.mark.parametrize("key", ["escape", "ctrl+c"])
+def test_a_cancelled_search_says_so_also_where_the_rank_came_to_its_place(tmp_path: Path, key: str) -> None:
+    """Of a session that was opened again, with a watch expression: it stands where the search began, as if nothing had
+    been asked for."""
+    rank = PlayedRank([stopped("2.1", 2)], [], [], [stopped("2.2", 4)])
+    rank.answers["pause"] = lambda _: rank.tell(stopped("2.1", 3, "until")) or {}
+    rank.answers["trace"] = rank.answers["microscope"] = lambda _: {"on": True, "can": True}
+    capsule = small_capsule(tmp_path)
+    app = PrismApp(capsule, "capsule", live=live_over(capsule, rank, first_lines=("watch loss",)))
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED and app.state.watches, pilot)
+        await pilot.press("n")
+        await until(lambda: status(app) == "stopped at 2.1", pilot)
+        await pilot.press("O")
+        await until(lambda: app.state.phase is Phase.RUNNING, pilot)
+        await pilot.press(key)
+        await until(lambda: status(app) == "origin was cancelled at 2.1; ( goes back to 0.0", pilot)
+        assert not app.panes.console.display
+        await pilot.press("colon", *"watch loss + 1", "enter", "escape")
+        await until(lambda: "loss + 1" in status(app), pilot)
+        await pilot.press("O")
+        await until(lambda: app.state.phase is Phase.RUNNING and "cancelled" not in status(app), pilot)
+        await pilot.press(key)
+        await until(lambda: "origin was cancelled" in status(app), pilot)
+        await pilot.press("n")
+        await until(lambda: status(app) == "stopped at 2.2", pilot)
+
+    screen_of_app(app, part, (80, 24))
+
+
+def test_a_search_that_is_cancelled_while_the_program_ends_says_so(tmp_path: Path) -> None:
+    rank = PlayedRank([])
+    ends = {"event": "finished", "moment": "2.2", "code": 0, "tally": TALLY}
+    rank.answers["pause"] = lambda _: rank.tell(ends) or {}
+    rank.answers["trace"] = lambda _: {"on": True, "can": True}
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("O")
+        await until(lambda: app.state.phase is Phase.RUNNING, pilot)
+        await pilot.press("escape")
+        await until(lambda: app.state.phase is Phase.FINISHED, pilot)
+        await until(lambda: status(app).startswith("origin was cancelled at 2.2"), pilot)
+
+    screen_of(part, tmp_path, rank, size=(80, 24))

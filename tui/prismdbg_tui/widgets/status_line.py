@@ -138,6 +138,8 @@ class StatusLine(Static):
         state = self._state
         if state.phase is Phase.LOOKING:
             return "" if self._told else f"read-only view of the recording; {self._looking}"
+        if state.cancelled:
+            return f"{state.cancelled}{self._way_back()}"
         if state.story or state.found:
             return state.story or state.found
         if state.phase is Phase.HUNG:
@@ -145,12 +147,15 @@ class StatusLine(Static):
         if state.hit_here:
             return f"stopped at {state.why}"
         if state.reason == StopReason.PAUSED:
-            back = f"; {self._keys['back'].split()[0]} goes back to {state.before}" if state.before is not None else ""
-            return f"paused at {state.moment}{back}"
+            return f"paused at {state.moment}{self._way_back()}"
         if state.reason in (*Verb, *ON_THE_WAY):
             return f"stopped at {state.moment}"
         text = reason_text(state.reason)
         return f"stopped at {state.moment}: {text}" if text != state.reason else text
+
+    def _way_back(self) -> str:
+        before = self._state.before
+        return f"; {self._keys['back'].split()[0]} goes back to {before}" if before is not None else ""
 
 
 def _line(text: str) -> str:
