@@ -332,6 +332,43 @@ def test_the_place_is_named_without_its_folders(tmp_path: Path) -> None:
     screen_of(part, tmp_path, PlayedRank(), size=(80, 24))
 
 
+def test_a_queued_command_is_shown_until_it_runs_or_is_dropped(tmp_path: Path) -> None:
+    rank = PlayedRank([], [stopped("0.2", 3)], [])
+    rank.answers["pause"] = lambda _: rank.tell(stopped("1.1", 4, "paused")) or {}
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("c", "n")
+        await until(lambda: "· queued: next   esc cancels it" in status(app), pilot)
+        rank.tell(stopped("0.1", 2, "stop"))
+        await until(lambda: status(app) == "stopped at 0.2", pilot)
+        await pilot.press("c", "n", "s")
+        await until(lambda: "· queued: next, step   esc" in status(app), pilot)
+        await pilot.press("escape")
+        await until(lambda: status(app) == "paused at 1.1; ( goes back to 0.2", pilot)
+
+    screen_of(part, tmp_path, rank, size=(80, 24))
+
+
+def test_where_there_is_little_room_it_is_said_how_many_commands_are_queued(tmp_path: Path) -> None:
+    running = State(phase=Phase.RUNNING, doing="origin: running, pass 2, at 1234.56", done=1, total=4)
+    app = PrismApp(small_capsule(tmp_path), "capsule")
+    app.panes.status._queued = lambda: ("origin", "print loss")
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        app.post_message(StateChanged(replace(running, since_s=time.monotonic())))
+        for width, ends in (
+            (120, "at 1234.56  ▕███         ▏  25% · queued: origin, print loss   esc cancels it"),
+            (85, "at 1234.56  25% · queued: origin, print loss   esc"),
+            (70, "at 1234.56  25% · 2 queued   esc"),
+            (50, "origin: running  25% · 2 queued   esc"),
+        ):
+            await resized(app, pilot, (width, 24))
+            await until(lambda ends=ends: status(app).endswith(ends), pilot)  # type: ignore[misc]
+
+    screen_of_app(app, part)
+
+
 @pytest.mark.parametrize("key", ["escape", "ctrl+c"])
 def test_a_cancelled_search_says_so_also_where_the_rank_came_to_its_place(tmp_path: Path, key: str) -> None:
     """Of a session that was opened again, with a watch expression: it stands where the search began, as if nothing had
