@@ -117,7 +117,7 @@ class Panes:
         self.collectives.show(recording)
 
     def place(self, position: CursorPosition) -> None:
-        self.timeline.place(position.cursor, position.here, is_parked=position.is_parked)
+        self.timeline.place(position.cursor, position.here, is_to_come=position.is_to_come)
         self.collectives.place(position.cursor)
 
     def show_recorded(self, message: messages.RecordedRead, recording: Recording) -> None:
