@@ -9,6 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,6 +20,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from capsules import make_capsule
+from chain import Taken
 from incident_run import write_run
 from prismdbg_tui.browser.server import GuardedServer
 from prismdbg_tui.session.views import Phase
@@ -26,7 +29,7 @@ from spawning import Spawn
 from waiting import wait_for
 
 BOUND_S = 240.0  # the first container of an engine waits for its image to be made
-LOOKING = Phase.LOOKING.value.encode()
+LOOKING, STANDS = Phase.LOOKING.value.encode(), b"stopped at 0.0"
 
 
 def free_port() -> int:
@@ -157,6 +160,55 @@ def test_screens_end_with_their_server(
     assert screens
     server.wait(BOUND_S)
     wait_for(lambda: not any(screen.is_running() for screen in screens), BOUND_S, "the screen to end")
+
+
+@pytest.mark.job
+def test_a_replayed_rank_ends_with_its_page_its_screen_and_its_server(
+    tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...], nan_from_start: Taken
+) -> None:
+    """The browser goes away while the server lives; the screen is told to end; the server is."""
+    talk, replays = tmp_path / "talk", ("debug", str(nan_from_start.capsule), "--runtime", "local")
+    with talk.open("w") as stderr:
+        command = (*prismdbg_command, *replays, "--web", "--port", str(free_port()))
+        server = spawn(*command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
+    said = wait_for(lambda: re.search(r"(http://\S+\?key=\S+) ", talk.read_text()), BOUND_S, "the address")
+    asyncio.run(ended_with_its_page(said[1], server.pid, lambda _: None, closes=True))
+    asyncio.run(ended_with_its_page(said[1], server.pid, psutil.Process.terminate))
+    assert server.poll() is None
+    asyncio.run(ended_with_its_page(said[1], server.pid, lambda _: server.terminate()))
+    server.wait(BOUND_S)
+    assert "Traceback" not in talk.read_text()
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """A process whose parent ended first may stay a zombie: that nobody waits for it is no fault of ours."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def ended_with_its_page(
+    address: str, server: int, end: Callable[[psutil.Process], object], *, closes: bool = False
+) -> None:
+    """Returns once nothing is left of the screen behind a page and of its rank, which stood when `end` was given the
+    screen. `closes`: the page, which is open until then otherwise."""
+    async with asyncio.timeout(BOUND_S), aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        await first_page(session, address)
+        shown = b""
+        async with session.ws_connect(f"ws://{urlsplit(address).netloc}/ws?width=100&height=30") as connection:
+            while STANDS not in shown:
+                message = await connection.receive()
+                assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), shown
+                shown += message.data if isinstance(message.data, bytes) else b""
+            parts = psutil.Process(server).children(recursive=True)
+            assert any("train.py" in word for part in parts for word in part.cmdline()), "the rank is one of them"
+            end(parts[0])
+            if closes:
+                await connection.close()
+            while any(map(is_alive, parts)):
+                with suppress(TimeoutError):  # a browser reads on, and answers when it is told that the page ends
+                    await connection.receive(timeout=0.05)
 
 
 BUSY = """
