@@ -9,8 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -172,12 +170,51 @@ def test_a_replayed_rank_ends_with_its_page_its_screen_and_its_server(
         command = (*prismdbg_command, *replays, "--web", "--port", str(free_port()))
         server = spawn(*command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
     said = wait_for(lambda: re.search(r"(http://\S+\?key=\S+) ", talk.read_text()), BOUND_S, "the address")
-    asyncio.run(ended_with_its_page(said[1], server.pid, lambda _: None, closes=True))
-    asyncio.run(ended_with_its_page(said[1], server.pid, psutil.Process.terminate))
-    assert server.poll() is None
-    asyncio.run(ended_with_its_page(said[1], server.pid, lambda _: server.terminate()))
+    asyncio.run(three_ends(said[1], server))
     server.wait(BOUND_S)
     assert "Traceback" not in talk.read_text()
+
+
+async def three_ends(address: str, server: subprocess.Popen[str]) -> None:
+    """Of a page each; another one's screen and rank are not touched."""
+    async with asyncio.timeout(BOUND_S), aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        await first_page(session, address)
+        socket_address = f"ws://{urlsplit(address).netloc}/ws?width=100&height=30"
+        pages = [await session.ws_connect(socket_address) for _ in range(3)]
+        stand = [asyncio.Event() for _ in pages]
+        readers = [asyncio.create_task(read(page, stands)) for page, stands in zip(pages, stand, strict=True)]
+        for stands in stand:
+            await stands.wait()
+        screens = psutil.Process(server.pid).children()
+        replays = {screen: [screen, *screen.children(recursive=True)] for screen in screens}
+        ranks = [part for parts in replays.values() for part in parts if "train.py" in " ".join(part.cmdline())]
+        assert len(screens) == len(ranks) == 3
+        await pages[0].close()
+        while not (ended := [screen for screen, parts in replays.items() if not any(map(is_alive, parts))]):
+            await asyncio.sleep(0.05)
+        (first,), second = ended, next(screen for screen in screens if screen not in ended)
+        del replays[first]
+        second.terminate()
+        await gone(replays.pop(second))
+        ((_, last),) = replays.items()
+        assert server.poll() is None and all(map(is_alive, last))
+        server.terminate()
+        await gone(last)
+        await asyncio.wait(readers)
+
+
+async def read(page: aiohttp.ClientWebSocketResponse, stands: asyncio.Event) -> None:
+    """As a browser does, until the page is closed. `stands`: set once the rank stands."""
+    shown = b""
+    async for message in page:
+        shown += message.data if isinstance(message.data, bytes) else b""
+        if STANDS in shown:
+            stands.set()
+
+
+async def gone(parts: list[psutil.Process]) -> None:
+    while any(map(is_alive, parts)):
+        await asyncio.sleep(0.05)
 
 
 def is_alive(process: psutil.Process) -> bool:
@@ -186,29 +223,6 @@ def is_alive(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-async def ended_with_its_page(
-    address: str, server: int, end: Callable[[psutil.Process], object], *, closes: bool = False
-) -> None:
-    """Returns once nothing is left of the screen behind a page and of its rank, which stood when `end` was given the
-    screen. `closes`: the page, which is open until then otherwise."""
-    async with asyncio.timeout(BOUND_S), aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
-        await first_page(session, address)
-        shown = b""
-        async with session.ws_connect(f"ws://{urlsplit(address).netloc}/ws?width=100&height=30") as connection:
-            while STANDS not in shown:
-                message = await connection.receive()
-                assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), shown
-                shown += message.data if isinstance(message.data, bytes) else b""
-            parts = psutil.Process(server).children(recursive=True)
-            assert any("train.py" in word for part in parts for word in part.cmdline()), "the rank is one of them"
-            end(parts[0])
-            if closes:
-                await connection.close()
-            while any(map(is_alive, parts)):
-                with suppress(TimeoutError):  # a browser reads on, and answers when it is told that the page ends
-                    await connection.receive(timeout=0.05)
 
 
 BUSY = """
