@@ -110,7 +110,7 @@ class CheckpointKeeper:
             self._taken_at_s[there.number] = self._clock_s  # come to again from further back: as good as a new one
             if asked:
                 self._asked_for.add(there.number)
-                self._tell_of(there, asked=True)
+                self._tell_of(there, asked=True, is_kept=True)
             return
         number = self._former.pop((moment, side), None) if number is None else number
         began = time.monotonic()
@@ -126,13 +126,19 @@ class CheckpointKeeper:
         self._taken_at_s[made.number], self._sides[made.number] = self._clock_s, side
         if asked:
             self._asked_for.add(made.number)
-        self._tell_of(made, asked=asked)
+        self._tell_of(made, asked=asked, again=number is not None)
         self._thin()
 
-    def _tell_of(self, made: Checkpoint, *, asked: bool) -> None:
+    def _tell_of(self, made: Checkpoint, *, asked: bool, again: bool = False, is_kept: bool = False) -> None:
         self._tell(
             notices.CheckpointMade(
-                number=made.number, moment=made.moment, size_bytes=made.size_bytes, cost_s=made.cost_s, asked=asked
+                number=made.number,
+                moment=made.moment,
+                size_bytes=made.size_bytes,
+                cost_s=made.cost_s,
+                asked=asked,
+                again=again,
+                is_kept=is_kept,
             )
         )
 

@@ -168,7 +168,7 @@ class Debugger:
         except Interrupted as given_up:
             if self.session.phase is not Phase.STOPPED:
                 raise
-            self.driver.say(str(given_up))
+            self.driver.say_cancelled(str(given_up))
             return self.inspection.arrived()
         except PrismError:
             raise

@@ -206,7 +206,7 @@ class Driver:
         self._left = None
         self.checkpoints.stands()
         if self._interrupts and run.silent:
-            raise Interrupted(f"cancelled at {self.session.moment}", hint="")
+            raise Interrupted(f"{self.session.verb} was cancelled at {self.session.moment}", hint="")
         return run.noted
 
     def take(self, event: Json, run: Run | None = None) -> Notice:
@@ -243,6 +243,9 @@ class Driver:
 
     def say(self, text: str) -> None:
         self._tell(notices.Said(text))
+
+    def say_cancelled(self, text: str) -> None:
+        self._tell(notices.Cancelled(text))
 
     def say_progress(self, text: str, moment: Moment) -> None:
         self._tell(notices.Progress(text=text, moment=moment, passes=self._put_back))

@@ -18,6 +18,7 @@ from prismdbg.session.frames import is_library, own_frame
 from prismdbg.session.notices import (
     AtRecordedHang,
     BreakpointFailed,
+    Cancelled,
     CheckpointMade,
     Departed,
     EndOfLog,
@@ -180,14 +181,19 @@ def notice_text(notice: Notice) -> str:
             return hang_text(notice)
         case CheckpointMade(asked=True):
             return checkpoint_text(notice)
-        case Said():
+        case Cancelled() | Said():
             return one_line(notice.text)
         case _:
             return ""
 
 
 def checkpoint_text(made: CheckpointMade) -> str:
-    return f"checkpoint {made.number} at {made.moment}: {size(made.size_bytes)} in {made.cost_s:.2f} s"
+    """A number that was told before says what became of it."""
+    which = f"checkpoint {made.number} at {made.moment}"
+    if made.is_kept:
+        return f"{which} exists already: {size(made.size_bytes)}"
+    again = ", taken again" if made.again else ""
+    return f"{which}{again}: {size(made.size_bytes)} in {made.cost_s:.2f} s"
 
 
 def hang_text(found: HangsAgain) -> str:

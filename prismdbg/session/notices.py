@@ -207,13 +207,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointMade:
-    """A checkpoint of the rank was taken. `asked`: by a person, not by the spacing."""
+    """A checkpoint of the rank was taken. `asked`: by a person, not by the spacing. again: in place of one of the same
+    place and number, which is of no use any more. is_kept: none was taken, for one of this place is there."""
 
     number: int
     moment: Moment
     size_bytes: int
     cost_s: float
     asked: bool
+    again: bool = False
+    is_kept: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +225,13 @@ class Returned:
 
     number: int
     moment: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What was asked for was interrupted, and the rank stands where it came to: `origin was cancelled at 3.1`."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +260,7 @@ Notice = (
     | Progress
     | CheckpointMade
     | Returned
+    | Cancelled
     | Said
 )
 

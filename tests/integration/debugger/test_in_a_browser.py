@@ -18,6 +18,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from capsules import make_capsule
+from chain import Taken
 from incident_run import write_run
 from prismdbg_tui.browser.server import GuardedServer
 from prismdbg_tui.session.views import Phase
@@ -26,7 +27,7 @@ from spawning import Spawn
 from waiting import wait_for
 
 BOUND_S = 240.0  # the first container of an engine waits for its image to be made
-LOOKING = Phase.LOOKING.value.encode()
+LOOKING, STANDS = Phase.LOOKING.value.encode(), b"stopped at 0.0"
 
 
 def free_port() -> int:
@@ -157,6 +158,71 @@ def test_screens_end_with_their_server(
     assert screens
     server.wait(BOUND_S)
     wait_for(lambda: not any(screen.is_running() for screen in screens), BOUND_S, "the screen to end")
+
+
+@pytest.mark.job
+def test_a_replayed_rank_ends_with_its_page_its_screen_and_its_server(
+    tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...], nan_from_start: Taken
+) -> None:
+    """The browser goes away while the server lives; the screen is told to end; the server is."""
+    talk, replays = tmp_path / "talk", ("debug", str(nan_from_start.capsule), "--runtime", "local")
+    with talk.open("w") as stderr:
+        command = (*prismdbg_command, *replays, "--web", "--port", str(free_port()))
+        server = spawn(*command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
+    said = wait_for(lambda: re.search(r"(http://\S+\?key=\S+) ", talk.read_text()), BOUND_S, "the address")
+    asyncio.run(three_ends(said[1], server))
+    server.wait(BOUND_S)
+    assert "Traceback" not in talk.read_text()
+
+
+async def three_ends(address: str, server: subprocess.Popen[str]) -> None:
+    """Of a page each; another one's screen and rank are not touched."""
+    async with asyncio.timeout(BOUND_S), aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        await first_page(session, address)
+        socket_address = f"ws://{urlsplit(address).netloc}/ws?width=100&height=30"
+        pages = [await session.ws_connect(socket_address) for _ in range(3)]
+        stand = [asyncio.Event() for _ in pages]
+        readers = [asyncio.create_task(read(page, stands)) for page, stands in zip(pages, stand, strict=True)]
+        for stands in stand:
+            await stands.wait()
+        screens = psutil.Process(server.pid).children()
+        replays = {screen: [screen, *screen.children(recursive=True)] for screen in screens}
+        ranks = [part for parts in replays.values() for part in parts if "train.py" in " ".join(part.cmdline())]
+        assert len(screens) == len(ranks) == 3
+        await pages[0].close()
+        while not (ended := [screen for screen, parts in replays.items() if not any(map(is_alive, parts))]):
+            await asyncio.sleep(0.05)
+        (first,), second = ended, next(screen for screen in screens if screen not in ended)
+        del replays[first]
+        second.terminate()
+        await gone(replays.pop(second))
+        ((_, last),) = replays.items()
+        assert server.poll() is None and all(map(is_alive, last))
+        server.terminate()
+        await gone(last)
+        await asyncio.wait(readers)
+
+
+async def read(page: aiohttp.ClientWebSocketResponse, stands: asyncio.Event) -> None:
+    """As a browser does, until the page is closed. `stands`: set once the rank stands."""
+    shown = b""
+    async for message in page:
+        shown += message.data if isinstance(message.data, bytes) else b""
+        if STANDS in shown:
+            stands.set()
+
+
+async def gone(parts: list[psutil.Process]) -> None:
+    while any(map(is_alive, parts)):
+        await asyncio.sleep(0.05)
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """A process whose parent ended first may stay a zombie: that nobody waits for it is no fault of ours."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 BUSY = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,6 +14,7 @@ from prismdbg.debugger.debugger import Debugger, OnlyForward, Settings
 from prismdbg.debugger.history_queries import HistoryQueries
 from prismdbg.errors import Defect, PrismError, UsageError
 from prismdbg.model.moment import Moment
+from prismdbg.render.stop_text import checkpoint_text
 from prismdbg.session import answers, notices
 from prismdbg.session.session import Phase
 
@@ -126,6 +128,22 @@ def test_checkpoints_are_taken_on_the_way_and_silently() -> None:
     bench.rank.returns.clear()
     assert bench.at("rn") == "2.1"
     assert bench.rank.returns == [made[-1].number], "the nearest earlier image"
+
+
+def test_a_checkpoint_whose_number_was_told_before_says_what_became_of_it() -> None:
+    """A line of the same number looked like another checkpoint."""
+    bench = Bench(spaced=2, spacing_s=0.0)
+    for line in ("next", "checkpoint", "goto 3.1", "checkpoint", "checkpoint"):
+        bench.debugger.do(line)
+    first, second, third = (checkpoint_text(made) for made in bench.of(notices.CheckpointMade) if made.asked)
+    assert re.fullmatch(r"checkpoint \d+ at 0\.1 exists already: \S+ \S+", first), "it was taken by itself"
+    assert re.fullmatch(r"checkpoint \d+ at 3\.1: \S+ \S+ in \S+ s", second)
+    assert third.startswith(f"{second.partition(':')[0]} exists already: ")
+    bench.told.clear()
+    bench.at("step")  # traced from the start on: all are taken anew
+    made = bench.of(notices.CheckpointMade)
+    assert {each.number for each in made if each.asked} == {int(text.split()[1]) for text in (first, second)}
+    assert all(", taken again: " in checkpoint_text(each) for each in made)
 
 
 def test_no_more_checkpoints_than_are_wanted_and_never_one_that_was_asked_for() -> None:
@@ -302,7 +320,7 @@ def test_an_interrupt_while_going_back_leaves_the_rank_where_it_came_to() -> Non
         patch.setattr(SimulatedRank, "next_event", lambda _, timeout_s, what: interrupted(timeout_s, what))
         answer = bench.debugger.do("rn")
     assert isinstance(answer, answers.Arrived) and answer.phase is Phase.STOPPED
-    assert any("cancelled" in notice.text for notice in bench.of(notices.Said))
+    assert [notice.text for notice in bench.of(notices.Cancelled)] == [f"reverse-next was cancelled at {answer.moment}"]
     assert bench.at("goto 1.1") == "1.1"
 
 

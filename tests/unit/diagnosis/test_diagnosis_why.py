@@ -77,6 +77,8 @@ class TestStopped:
             stopped.text
             == "ranks 0, 1 and 3 wait in all_reduce, group world #5, 5.1 for 60.0 s; rank 2 never joined it"
         )
+        assert stopped.brief == "rank 2 never joined it: its log shows no error"
+        assert stopped.aside == "ranks 0, 1 and 3 wait in all_reduce for 60.0 s"
         assert stopped.absent[0].how is How.ELSEWHERE
         assert stopped.lines[0] == (
             "rank 2 never joined it: its log shows no error; its last call: "
@@ -127,6 +129,7 @@ class TestStopped:
             "rank 1 in all_reduce, group b #0, 0.1"
         )
         assert [line.partition(":")[0] for line in stopped.lines] == ["rank 0 at 0.1", "rank 1 at 0.1"]
+        assert stopped.brief == "ranks 0 and 1 wait for each other" and stopped.aside == "for 60.0 s"
         assert stopped.behind == ()
 
     def test_a_pipeline_that_leaves_out_a_message(self) -> None:

@@ -18,9 +18,13 @@ from tiny_log import write_training
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.capsule.stacks import FROM_OUTSIDE, JobStacks, RankStacks, ThreadStack
 from prismdbg.diagnosis.nonfinite import FirstNonfinite
 from prismdbg.jobs.leading_finding import leading_finding
+from prismdbg.jobs.storage.kept_stacks import keep_stacks
+from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.collective import Frame
+from prismdbg.model.moment import Moment
 
 
 def run_around(folder: Path, *, sends: int, same_process: bool = True) -> Capsule:
@@ -49,6 +53,35 @@ def test_of_a_run_it_says_what_why_says(tmp_path: Path) -> None:
     assert found is not None and str(found.moment) == "2.2", "where it is on this rank is the capsule's word"
     assert found.verdict.brief.startswith("rank 0 sent the first NaN or Inf · all_reduce")
     assert (found.verdict.aside, found.verdict.short_aside) == ("only received by rank 1", "received by 1")
+
+
+def hang_around(folder: Path) -> Capsule:
+    """A run of two ranks in which rank 0 waits at 3.1 for rank 1, whose stack was taken then; a capsule of rank 0."""
+    run = RunFolder(folder / "run")
+    for rank in range(2):
+        log = write_training(run.ranks / str(rank), rank=rank)
+        if rank == 0:
+            log.issue(3, 1)
+        (run.ranks / str(rank) / "rank.json").write_text(json.dumps({"rank": rank, "world_size": 2, "pid": 1}))
+    run.run_json.write_text(json.dumps({"command": ["python"], "started_wall_ns": 10**18}))
+    run.supervisor_json.write_text(json.dumps({"exit_code": 1, "ended_wall_ns": 10**18 + 10**10}))
+    frames = (Frame(filename="/job/train.py", line=60, name="wait_for"),)
+    thread = ThreadStack(name="MainThread", holds_gil=False, frames=frames)
+    stacks = {1: RankStacks(rank=1, taken_by=FROM_OUTSIDE, threads=(thread,))}
+    keep_stacks(run, JobStacks(taken_wall_ns=10**18, attempt=0, ranks=stacks))
+    hang = Incident(kind=IncidentKind.HANG, text="rank 0 waited 11 s", moment=Moment(3, 1))
+    return make_capsule(run.path / "capsules" / "hang-rank0", replace(MANIFEST, incident=hang))
+
+
+def test_of_a_hang_it_says_who_never_came_and_where_that_rank_stands(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.incident.finding is not None, pilot)
+        who = " ✕ 3.1  rank 1 never joined it: it is at train.py:60 in wait_for"
+        assert shown(app) == f"{who}   rank 0 waits in all_reduce for 11.0 s"
+        await resized(app, pilot, (80, 24))
+        await until(lambda: shown(app) == who, pilot)
+
+    screen_of_app(PrismApp(hang_around(tmp_path), "capsule"), part, (120, 36))
 
 
 def test_a_run_of_another_process_is_not_asked(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +50,10 @@ class Heard:
         self.lines: list[str] = []
         self.others: list[str] = []
         self._tell: Tell = lambda _: None
+
+    @property
+    def queued(self) -> tuple[str, ...]:
+        return tuple(self.lines)
 
     def start(self, tell: Tell) -> None:
         self._tell = tell
@@ -286,16 +291,23 @@ def test_keys_that_come_faster_than_the_screen_are_not_lost(tmp_path: Path, keys
     assert on_screen(tmp_path, part).lines == lines
 
 
-def test_what_is_typed_ahead_is_said_to_be_queued(tmp_path: Path) -> None:
+@pytest.mark.parametrize("maximised", [False, True])
+def test_what_is_typed_ahead_is_seen_to_be_queued_also_where_the_console_is_hidden(
+    tmp_path: Path, maximised: bool
+) -> None:
     async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
-        heard.show(replace(STANDS, phase=Phase.RUNNING, doing="origin"))
+        if maximised:
+            await pilot.press("z")
+        heard.show(replace(STANDS, phase=Phase.RUNNING, doing="origin", since_s=time.monotonic()))
         await until(lambda: app.state.phase is Phase.RUNNING, pilot)
-        await pilot.press("O")
-        await until(lambda: heard.lines == ["origin"], pilot)
-        said = app.panes.console.log_pane.lines_said
-        assert "  queued: runs after origin" in said
+        assert "queued" not in text_on(app) and not app.panes.console.display
+        await pilot.press("O", "n")
+        await until(lambda: " s  origin · queued: origin, next   esc cancels it" in text_on(app), pilot)
+        assert "  queued: runs after origin" in app.panes.console.log_pane.lines_said
+        heard.lines.clear()
+        await until(lambda: "queued" not in text_on(app), pilot)
 
-    on_screen(tmp_path, part)
+    on_screen(tmp_path, part, (80, 24))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 45)])

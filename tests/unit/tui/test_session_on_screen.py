@@ -360,13 +360,41 @@ def test_what_a_captured_rank_waits_in_is_no_past_yet(tmp_path: Path) -> None:
         timeline, verdicts = app.panes.timeline, app.panes.collectives.verdicts
         assert timeline.range is not None and app.recording is not None
         assert verdicts.of(app.recording, 0).text == "" and verdicts.pointer(0) == "▶"
-        assert timeline.paint().present == timeline.range.begin(0)
+        assert timeline.paint().present == -1
         await pilot.press("n")
         await until(lambda: app.state.reason == "next", pilot)
         assert app.panes.collectives.verdicts.of(app.recording, 0).text == "= identical"
         assert timeline.paint().present == timeline.range.end(0)
 
     screen_of(part, tmp_path, rank)
+
+
+def test_before_the_program_ran_anything_nothing_is_past(tmp_path: Path) -> None:
+    """The first collective may be long: so far its ruler was that of what had run."""
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        timeline = app.panes.timeline
+        assert "━" not in timeline.render_line(0).text
+        await pilot.press("n")
+        await stands(app, pilot, "0.1")
+        await until(lambda: "━" in timeline.render_line(0).text, pilot)
+
+    screen_of(part, tmp_path, PlayedRank([stopped("0.1", 2)]))
+
+
+@pytest.mark.parametrize(("count", "counted"), [(1, "1 call"), (12_345, "12,345 calls"), (1_234_567, "1,234,567")])
+def test_a_lane_says_what_its_numbers_are(tmp_path: Path, count: int, counted: str) -> None:
+    """A group that nobody named has a number for a name."""
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        assert app.recording is not None
+        timeline, lanes = app.panes.timeline, app.recording.by_group
+        timeline.show_lanes(replace(lanes, all=(replace(lanes.all[0], title="12", count=count),)))
+        first, second = (timeline.render_line(y).text[:LABEL_WIDTH].strip() for y in (1, 2))
+        assert (first, second) == ("group 12 0 1", counted)
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
 
 
 def test_a_rank_that_was_captured_outside_of_a_collective_is_shown_where_it_stands(

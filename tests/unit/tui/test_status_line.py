@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from capsules import MANIFEST, make_capsule
-from played import PlayedRank, live_over, resized, screen_of, screen_of_app, small_capsule, stopped, until
+from played import TALLY, PlayedRank, live_over, resized, screen_of, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import Said, StateChanged
 from prismdbg_tui.session.views import Phase, State
@@ -314,7 +314,7 @@ def test_a_search_that_is_cancelled_says_where_the_rank_stands_and_what_goes_bac
         await pilot.press("C")
         await until(lambda: app.state.phase is Phase.RUNNING, pilot)
         await pilot.press(key)
-        await until(lambda: status(app) == "paused at 0.1; ( goes back to 2.1", pilot)
+        await until(lambda: status(app) == "reverse-continue was cancelled at 0.1; ( goes back to 2.1", pilot)
         assert app.keys_shown["back"] == "("
 
     screen_of(part, tmp_path, rank, size=(80, 24))
@@ -330,3 +330,88 @@ def test_the_place_is_named_without_its_folders(tmp_path: Path) -> None:
         await until(lambda: "captured outside a collective, at train.py:60 in wait_for" in status(app), pilot)
 
     screen_of(part, tmp_path, PlayedRank(), size=(80, 24))
+
+
+def test_a_queued_command_is_shown_until_it_runs_or_is_dropped(tmp_path: Path) -> None:
+    rank = PlayedRank([], [stopped("0.2", 3)], [])
+    rank.answers["pause"] = lambda _: rank.tell(stopped("1.1", 4, "paused")) or {}
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("c", "n")
+        await until(lambda: "· queued: next   esc cancels it" in status(app), pilot)
+        rank.tell(stopped("0.1", 2, "stop"))
+        await until(lambda: status(app) == "stopped at 0.2", pilot)
+        await pilot.press("c", "n", "s")
+        await until(lambda: "· queued: next, step   esc" in status(app), pilot)
+        await pilot.press("escape")
+        await until(lambda: status(app) == "paused at 1.1; ( goes back to 0.2", pilot)
+
+    screen_of(part, tmp_path, rank, size=(80, 24))
+
+
+def test_where_there_is_little_room_it_is_said_how_many_commands_are_queued(tmp_path: Path) -> None:
+    running = State(phase=Phase.RUNNING, doing="origin: running, pass 2, at 1234.56", done=1, total=4)
+    app = PrismApp(small_capsule(tmp_path), "capsule")
+    app.panes.status._queued = lambda: ("origin", "print loss")
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        app.post_message(StateChanged(replace(running, since_s=time.monotonic())))
+        for width, ends in (
+            (120, "at 1234.56  ▕███         ▏  25% · queued: origin, print loss   esc cancels it"),
+            (85, "at 1234.56  25% · queued: origin, print loss   esc"),
+            (70, "at 1234.56  25% · 2 queued   esc"),
+            (50, "origin: running  25% · 2 queued   esc"),
+        ):
+            await resized(app, pilot, (width, 24))
+            await until(lambda ends=ends: status(app).endswith(ends), pilot)  # type: ignore[misc]
+
+    screen_of_app(app, part)
+
+
+@pytest.mark.parametrize("key", ["escape", "ctrl+c"])
+def test_a_cancelled_search_says_so_also_where_the_rank_came_to_its_place(tmp_path: Path, key: str) -> None:
+    """Of a session that was opened again, with a watch expression: it stands where the search began, as if nothing had
+    been asked for."""
+    rank = PlayedRank([stopped("2.1", 2)], [], [], [stopped("2.2", 4)])
+    rank.answers["pause"] = lambda _: rank.tell(stopped("2.1", 3, "until")) or {}
+    rank.answers["trace"] = rank.answers["microscope"] = lambda _: {"on": True, "can": True}
+    capsule = small_capsule(tmp_path)
+    app = PrismApp(capsule, "capsule", live=live_over(capsule, rank, first_lines=("watch loss",)))
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED and app.state.watches, pilot)
+        await pilot.press("n")
+        await until(lambda: status(app) == "stopped at 2.1", pilot)
+        await pilot.press("O")
+        await until(lambda: app.state.phase is Phase.RUNNING, pilot)
+        await pilot.press(key)
+        await until(lambda: status(app) == "origin was cancelled at 2.1; ( goes back to 0.0", pilot)
+        assert not app.panes.console.display
+        await pilot.press("colon", *"watch loss + 1", "enter", "escape")
+        await until(lambda: "loss + 1" in status(app), pilot)
+        await pilot.press("O")
+        await until(lambda: app.state.phase is Phase.RUNNING and "cancelled" not in status(app), pilot)
+        await pilot.press(key)
+        await until(lambda: "origin was cancelled" in status(app), pilot)
+        await pilot.press("n")
+        await until(lambda: status(app) == "stopped at 2.2", pilot)
+
+    screen_of_app(app, part, (80, 24))
+
+
+def test_a_search_that_is_cancelled_while_the_program_ends_says_so(tmp_path: Path) -> None:
+    rank = PlayedRank([])
+    ends = {"event": "finished", "moment": "2.2", "code": 0, "tally": TALLY}
+    rank.answers["pause"] = lambda _: rank.tell(ends) or {}
+    rank.answers["trace"] = lambda _: {"on": True, "can": True}
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        await pilot.press("O")
+        await until(lambda: app.state.phase is Phase.RUNNING, pilot)
+        await pilot.press("escape")
+        await until(lambda: app.state.phase is Phase.FINISHED, pilot)
+        await until(lambda: status(app).startswith("origin was cancelled at 2.2"), pilot)
+
+    screen_of(part, tmp_path, rank, size=(80, 24))

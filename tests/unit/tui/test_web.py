@@ -6,13 +6,16 @@ import asyncio
 import pkgutil
 import socket
 from collections.abc import Mapping
+from typing import NoReturn
 
 import aiohttp
 import pytest
-from aiohttp.test_utils import TestServer
+from aiohttp import web
+from aiohttp.test_utils import TestServer, make_mocked_request
 from prismdbg_tui.browser.server import KEY, GuardedServer, screen_command
 from prismdbg_tui.start import on_terminal
 from textual.driver import Driver
+from textual_serve.server import Server
 
 SECRET = "secret"
 
@@ -68,6 +71,27 @@ def test_the_browser_keeps_the_key() -> None:
             return [first.status, (await session.get(server.public_url)).status]
 
     assert asyncio.run(ask()) == [200, 200]
+
+
+def test_a_page_that_is_open_ends_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """aiohttp would wait for it, and so would the rank behind it."""
+    is_open = asyncio.Event()
+
+    async def stays(_server: Server, _request: web.Request) -> NoReturn:
+        is_open.set()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+    async def is_cancelled() -> bool:
+        server = GuardedServer(["true"], 8001, SECRET)
+        page = asyncio.create_task(server.handle_websocket(make_mocked_request("GET", "/ws")))
+        await is_open.wait()
+        await server.on_shutdown(web.Application())
+        await asyncio.wait([page], timeout=30)
+        return page.cancelled() and not server._visits
+
+    monkeypatch.setattr(Server, "handle_websocket", stays)
+    assert asyncio.run(is_cancelled())
 
 
 @pytest.mark.parametrize(

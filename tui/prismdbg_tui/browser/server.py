@@ -6,13 +6,14 @@ nothing is answered.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import shlex
 import sys
 from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -59,6 +60,7 @@ class GuardedServer(Server):
         self._cookie = f"{KEY}-{port}"  # a browser keeps one of each name for all ports of this machine
         self._run = run
         self._has_moments = has_moments
+        self._visits: set[asyncio.Task[Any]] = set()  # pages that are open
 
     @property
     def address(self) -> str:
@@ -70,6 +72,20 @@ class GuardedServer(Server):
 
     async def on_startup(self, app: web.Application) -> None:
         """Nor is a logo needed."""
+
+    async def on_shutdown(self, app: web.Application) -> None:
+        """Pages that are open end at once: aiohttp would wait for them."""
+        for visit in self._visits:
+            visit.cancel()
+
+    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+        visit = asyncio.current_task()
+        assert visit is not None
+        self._visits.add(visit)
+        try:
+            return await super().handle_websocket(request)
+        finally:
+            self._visits.discard(visit)
 
     async def _make_app(self) -> web.Application:
         app: web.Application = await super()._make_app()

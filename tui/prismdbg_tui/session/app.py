@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
@@ -84,7 +84,10 @@ class PrismApp(PicturedApp[int]):
         self.condition_of: int | None = None
         self._waiting: list[str] = []  # actions, until a search has ended
         self._wanted = at or moment_of(str(capsule.manifest.incident.moment or ""))
-        self.panes = Panes(name, capsule.manifest, self.keys_shown, live=live is not None, told=self._told)
+        queued: Callable[[], Sequence[str]] = (lambda: live.queued) if live is not None else tuple
+        self.panes = Panes(
+            name, capsule.manifest, self.keys_shown, live=live is not None, queued=queued, told=self._told
+        )
         self.layout = Layout(self, self.panes)
         self.views = CursorViews(self, self.panes, CapsuleReader(capsule))
         self.navigation = CursorNavigation(self, self.panes, self.views)

@@ -15,14 +15,14 @@ NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
 
 
 class CursorPosition:
-    """`cursor` is a row of the recording; `here` the row of the rank, None where nothing runs. is_parked: as it was
-    captured, that row is still to come."""
+    """`cursor` is a row of the recording; `here` the row of the rank, None where nothing runs. reached: the last row
+    that it ran, -1 where there is none yet."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.cursor = 0
         self.here: int | None = None
-        self.is_parked = False
+        self.reached = -1
         self.hits = NO_ROWS
         self.lane = -1
         self.by_rank = False
@@ -50,6 +50,11 @@ class CursorPosition:
     @property
     def lanes(self) -> Lanes:
         return self.recording.by_rank if self.by_rank else self.recording.by_group
+
+    @property
+    def is_to_come(self) -> bool:
+        """Whether the rank has still to run its own row: it is as it was captured, or before its first one."""
+        return self.here is not None and self.reached < self.here
 
     def choose_lane(self, by: int) -> None:
         """All, then one after the other."""

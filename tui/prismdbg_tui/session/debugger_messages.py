@@ -94,6 +94,9 @@ class DebuggerMessages:
             case notices.CheckpointMade():
                 self._show(checkpoints=self._checkpoints())
                 self._say(answers.notice(notice), "event")
+            case notices.Cancelled():
+                self._show(cancelled=notice.text)
+                self._say(notice.text, "event")
             case notices.Returned():
                 self._show(moment=notice.moment)
             case _:
@@ -128,6 +131,8 @@ class DebuggerMessages:
             action()
         except Interrupted as given_up:  # as was asked for
             self._say(_with_hint(given_up), "event")
+            if self._debugger.session.phase is not SessionPhase.RUNNING:  # else it may still stop
+                self._show(cancelled=str(given_up))
         except PrismError as error:
             self._wrong(error)
         except Exception as error:  # the rank is as well as before: it is not lost with a defect of ours
@@ -142,7 +147,8 @@ class DebuggerMessages:
         line = parse_line(text)
         self._asked = text
         if line.verb in MOVES:
-            self._show(phase=Phase.RUNNING, doing=text, done=0, total=0, since_s=time.monotonic(), can_look=False)
+            began = {"doing": text, "done": 0, "total": 0, "since_s": time.monotonic(), "cancelled": ""}
+            self._show(phase=Phase.RUNNING, can_look=False, **began)
         self._answer(self._debugger.do(text), line)
 
     def _answer(self, answer: told.Answer, line: Line | None = None) -> None:
@@ -173,8 +179,8 @@ class DebuggerMessages:
         known = {watch.number: watch for watch in self.state.watches} | {w.number: w for w in table.watched}
         shown = {watch.number for watch in self.state.watches}
         added = tuple(watch for watch in table.watched if watch.number not in shown)
-        found = {"found": answers.answer(told.WatchTable(watched=added))} if added and not self._is_kept else {}
-        self._show(watches=tuple(known.values()), **found)
+        found = {"found": answers.answer(told.WatchTable(watched=added)), "cancelled": ""}
+        self._show(watches=tuple(known.values()), **(found if added and not self._is_kept else {}))
 
     def _moved(self, by: int) -> None:
         self._debugger.choose_frame(by)

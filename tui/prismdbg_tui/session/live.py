@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -46,11 +46,22 @@ class Place(Protocol):
 
 Opens = Callable[[Say], "AbstractContextManager[Any]"]
 Debugs = Callable[[Any, Callable[["Notice"], object]], "Debugger"]
-Command = Callable[[DebuggerMessages], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """`line`: what was typed; empty for what is no line."""
+
+    carry_out: Callable[[DebuggerMessages], None]
+    line: str = ""
 
 
 class Live(Protocol):
     """What the screen asks of a rank. Returns at once; answers come as messages."""
+
+    @property
+    def queued(self) -> tuple[str, ...]:
+        """Lines that wait for what runs, in their order."""
 
     def start(self, tell: Tell) -> None: ...
 
@@ -84,7 +95,7 @@ class LiveRank:
         self._debugs = debugs
         self._traced = traced
         self._first_lines = first_lines
-        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._commands: queue.Queue[_Command] = queue.Queue()
         self._closing, self._cancelled, self._again = threading.Event(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="prismdbg-live", daemon=True)
         self._tell: Tell = lambda _: None
@@ -92,20 +103,25 @@ class LiveRank:
         self._messages: DebuggerMessages | None = None
         self._state = State(phase=Phase.STARTING, since_s=time.monotonic(), doing="starting the replay")
 
+    @property
+    def queued(self) -> tuple[str, ...]:
+        with self._commands.mutex:
+            return tuple(command.line for command in self._commands.queue if command.line)
+
     def start(self, tell: Tell) -> None:
         self._tell = tell
         self._thread.start()
 
     def type_line(self, text: str) -> None:
         if not self._state.is_cancelled:
-            self._commands.put(lambda messages: messages.line(text))
+            self._commands.put(_Command(lambda messages: messages.line(text), text))
         elif text.split()[:1] == [Verb.RESTART]:
             self._again.set()
         else:
             self._tell(Said(f"{_CANCELLED}: type restart to start the rank", "error"))
 
     def choose_frame(self, by: int) -> None:
-        self._commands.put(lambda messages: messages.choose_frame(by))
+        self._commands.put(_Command(lambda messages: messages.choose_frame(by)))
 
     def pause(self) -> None:
         """What was typed ahead is dropped; the rank stops at its next collective; a start is given up."""
@@ -216,7 +232,7 @@ class LiveRank:
                 debugger.poll(LOOK_S)
                 messages.noticed()
             return
-        command(messages)
+        command.carry_out(messages)
 
     def _cut(self, tail: OutputTail, length_bytes: int) -> None:
         self._tell(tail.cut(length_bytes))

@@ -85,7 +85,8 @@ class CursorNavigation:
         position = self.position
         standing = state.phase not in (Phase.LOOKING, Phase.STARTING) and state.runtime
         position.here = position.row_of(state.moment) if standing else None
-        position.is_parked = state.phase is Phase.STOPPED and state.reason == StopReason.PARKED
+        is_parked = state.phase is Phase.STOPPED and state.reason == StopReason.PARKED
+        position.reached = position.last_row(state.moment) - is_parked
         self._panes.show_session(state, position, verdicts_of(position, state), self._app.notes.all)
         self.move(position.here if follow and position.here is not None else position.cursor)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -39,7 +39,14 @@ from prismdbg_tui.widgets.values import Values
 
 class Panes:
     def __init__(
-        self, name: str, manifest: Manifest, keys: Mapping[str, str], *, live: bool, told: Sequence[str] = ()
+        self,
+        name: str,
+        manifest: Manifest,
+        keys: Mapping[str, str],
+        *,
+        live: bool,
+        queued: Callable[[], Sequence[str]],
+        told: Sequence[str] = (),
     ) -> None:
         self.header, self.incident = Header(name, manifest), IncidentLine(manifest.incident)
         self.timeline, self.collectives, self.memory = Timeline(), Collectives(), Memory(keys["memory_mark"])
@@ -47,7 +54,7 @@ class Panes:
         self.peers, self.stops = Peers(), Breakpoints()
         self.console, self.output = Console(), Output()
         self.prompt, self.tabs = Prompt(), Tabs(live=live)
-        self.status = StatusLine(manifest.not_replayable, "".join(told[-1:]), keys)
+        self.status = StatusLine(manifest.not_replayable, "".join(told[-1:]), keys, queued)
         self.keys = KeyBar(keys, live=live)
         self._there = panes(live=live)
         for pane, widget in self._all.items():
@@ -110,7 +117,7 @@ class Panes:
         self.collectives.show(recording)
 
     def place(self, position: CursorPosition) -> None:
-        self.timeline.place(position.cursor, position.here, is_parked=position.is_parked)
+        self.timeline.place(position.cursor, position.here, is_to_come=position.is_to_come)
         self.collectives.place(position.cursor)
 
     def show_recorded(self, message: messages.RecordedRead, recording: Recording) -> None:

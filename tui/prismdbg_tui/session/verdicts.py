@@ -81,7 +81,7 @@ def verdicts_of(position: CursorPosition, state: State) -> Verdicts:
     replayed_from = int(np.searchsorted(position.recording.columns.record_id, state.first_record))
     return Verdicts(
         here=position.here,
-        reached=position.last_row(state.moment) - position.is_parked,
+        reached=position.reached,
         replayed_from=replayed_from,
         diverged=state.diverged,
         synthesized=state.synthesized,

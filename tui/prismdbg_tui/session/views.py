@@ -66,7 +66,7 @@ class State:
 
     doing: what takes its time, `done` of `total` of it where that is known. hit_here: the stops that were hit here,
     why: what these are. found: what the search that came here found, or the watch
-    that was added. before: where it stood before it came here.
+    that was added. cancelled: what was cancelled here, and where that is. before: where it stood before it came here.
     """
 
     phase: Phase = Phase.LOOKING
@@ -98,6 +98,7 @@ class State:
     trace: TracePlace = field(default_factory=TracePlace)
     story: str = ""
     found: str = ""
+    cancelled: str = ""
     lost_because: str = ""
     is_cancelled: bool = False  # the start was: no rank is there, and it can be started
     can_look: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -25,12 +25,15 @@ _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class StatusLine(Static):
-    def __init__(self, not_replayable: str, told: str, keys: Mapping[str, str]) -> None:
-        """`not_replayable`: why nothing can run; told: what led to this screen, until something is asked for."""
+    def __init__(
+        self, not_replayable: str, told: str, keys: Mapping[str, str], queued: Callable[[], Sequence[str]]
+    ) -> None:
+        """`not_replayable`: why nothing can run; told: what led to this screen, until something is asked for. queued:
+        gives the lines that wait for what runs."""
         super().__init__("", id="status")
         self._state = State()
         self._error, self._told = "", told
-        self._keys = keys
+        self._keys, self._queued = keys, queued
         self._looking = not_replayable or "`prismdbg debug` runs the rank"
 
     def on_mount(self) -> None:
@@ -105,13 +108,19 @@ class StatusLine(Static):
         return max(self.size.width - 1, 0) or _UNKNOWN
 
     def _doing(self) -> Text:
-        """What runs, how far it is and how to end it. Where there is little room the bar goes first, then words of how
-        to end it, then words of what runs."""
+        """What runs, how far it is, what waits for it and how to end it. Where there is little room the bar goes first,
+        then words of how to end it, then words of what waits, then words of what runs."""
         state, since_s = self._state, time.monotonic() - self._state.since_s
         turn = _SPIN[int(time.monotonic() * 8) % len(_SPIN)]
         what, begin = _line(state.doing or str(state.phase)), f"{turn} {since_s:.0f} s  "
-        share, bar = self._share(), self._bar()
-        for shown, ends in ((f"{bar}{share}", " cancels it"), (share, " cancels it"), (share, "")):
+        share, (waiting, number) = self._share(), self._waiting()
+        tried = (
+            (f"{self._bar()}{share}{waiting}", " cancels it"),
+            (f"{share}{waiting}", " cancels it"),
+            (f"{share}{waiting}", ""),
+            (f"{share}{number}", ""),
+        )
+        for shown, ends in tried:
             left = self._room - cell_len(begin + what + shown + _ESC + ends)
             if left >= 0:
                 break
@@ -119,6 +128,11 @@ class StatusLine(Static):
             what = figures.first_fitting(figures.parts(what), max(cell_len(what) + left, 0))
         text = Text.assemble((begin, f"bold {color(self.app, 'warning')}"), what, shown)
         return text.append_text(Text.assemble((_ESC, f"bold {color(self.app, 'accent')}"), (ends, "dim")))
+
+    def _waiting(self) -> tuple[str, str]:
+        """The lines that wait; in fewer words how many."""
+        lines = [_line(line) for line in self._queued()]
+        return (f" · queued: {', '.join(lines)}", f" · {len(lines)} queued") if lines else ("", "")
 
     def _bar(self) -> str:
         state = self._state
@@ -138,6 +152,8 @@ class StatusLine(Static):
         state = self._state
         if state.phase is Phase.LOOKING:
             return "" if self._told else f"read-only view of the recording; {self._looking}"
+        if state.cancelled:
+            return f"{state.cancelled}{self._way_back()}"
         if state.story or state.found:
             return state.story or state.found
         if state.phase is Phase.HUNG:
@@ -145,12 +161,15 @@ class StatusLine(Static):
         if state.hit_here:
             return f"stopped at {state.why}"
         if state.reason == StopReason.PAUSED:
-            back = f"; {self._keys['back'].split()[0]} goes back to {state.before}" if state.before is not None else ""
-            return f"paused at {state.moment}{back}"
+            return f"paused at {state.moment}{self._way_back()}"
         if state.reason in (*Verb, *ON_THE_WAY):
             return f"stopped at {state.moment}"
         text = reason_text(state.reason)
         return f"stopped at {state.moment}: {text}" if text != state.reason else text
+
+    def _way_back(self) -> str:
+        before = self._state.before
+        return f"; {self._keys['back'].split()[0]} goes back to {before}" if before is not None else ""
 
 
 def _line(text: str) -> str:

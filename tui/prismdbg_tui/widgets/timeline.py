@@ -40,7 +40,7 @@ class Timeline(Widget, can_focus=True):
         self._lanes: Lanes | None = None
         self._cursor = 0
         self._here: int | None = None
-        self._is_parked = False
+        self._is_to_come = False
         self._checkpoints: tuple[int, ...] = ()
         self._stops: tuple[int, ...] = ()
         self._compared = range(0)
@@ -74,9 +74,9 @@ class Timeline(Widget, can_focus=True):
         self._lanes, self._lane, self._top = lanes, -1, 0
         self._tell()
 
-    def place(self, cursor: int, here: int | None, *, is_parked: bool = False) -> None:
-        """is_parked: what the rank is at is still to come."""
-        self._cursor, self._here, self._is_parked = cursor, here, is_parked
+    def place(self, cursor: int, here: int | None, *, is_to_come: bool = False) -> None:
+        """is_to_come: the rank has still to run its row."""
+        self._cursor, self._here, self._is_to_come = cursor, here, is_to_come
         if self.range is not None and self._recording is not None and cursor < len(self._recording):
             self.range.show(cursor)
             self._show_lane(self._lanes_of(cursor))
@@ -127,7 +127,7 @@ class Timeline(Widget, can_focus=True):
     def change_axis(self) -> None:
         if self.range is not None:
             self.range.change_axis()
-            self.place(self._cursor, self._here, is_parked=self._is_parked)
+            self.place(self._cursor, self._here, is_to_come=self._is_to_come)
 
     def repaint(self) -> None:
         """In the theme's colours of now."""
@@ -213,10 +213,12 @@ class Timeline(Widget, can_focus=True):
         )
 
     def _present(self, stretch: VisibleRange) -> int | None:
-        """Where the replay's past ends."""
+        """The last cell of the replay's past."""
         if self._here is None:
             return None
-        return stretch.begin(self._here) if self._is_parked else stretch.end(self._here)
+        if self._is_to_come:
+            return stretch.begin(self._here) - 1 if self._here else -1  # no margin before the first one
+        return stretch.end(self._here)
 
     def render_line(self, y: int) -> Strip:
         width, base = self.size.width, self.rich_style
@@ -271,8 +273,12 @@ class Timeline(Widget, can_focus=True):
         entry = self._lanes.all[lane]
         chosen = "▌" if lane == self._lane else "◆" if entry.is_own else " "
         if part:
-            return Text(f"{' ' if entry.is_own else chosen}{figures.count(entry.count)}", "dim")
-        return Text(chosen) + Text(entry.title, "bold") + Text(f" {figures.ranks(entry.members)}", "dim")
+            counts = (figures.plural(entry.count, "call"), figures.count(entry.count))
+            return Text(f"{' ' if entry.is_own else chosen}{figures.first_fitting(counts, LABEL_WIDTH - 2)}", "dim")
+        title = entry.title
+        if title.isdecimal():  # what torch calls a group that nobody named
+            title = f"group {title}"
+        return Text(chosen) + Text(title, "bold") + Text(f" {figures.ranks(entry.members)}", "dim")
 
     def on_resize(self) -> None:
         self._tell()
