@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from collections.abc import Callable, Iterator
@@ -258,15 +259,17 @@ def _folded(reader: LogReader, events: list[Event]) -> RankLog:
     return log
 
 
-def read_payload(folder: Path, ref: PayloadRef) -> bytes:
-    """The bytes one collective received. `CapsuleError` where the segment is gone or too short."""
+def read_payload(folder: Path, ref: PayloadRef) -> bytearray:
+    """The bytes one collective received. `CapsuleError` where the segment is gone, too short or not readable."""
     path = folder / fmt.payload_segment(ref.segment)
     try:
         with open_plain(path) as file:
             end = file.seek(0, 2)
             if ref.offset + ref.size_bytes <= end:
-                file.seek(ref.offset)
-                return file.read(ref.size_bytes)
+                data = _read_at(file.fileno(), ref.offset, ref.size_bytes)
+                if len(data) == ref.size_bytes:
+                    return data
+                end = ref.offset + len(data)
     except FileNotFoundError:
         raise CapsuleError(
             f"payload segment {path.name} is not in {folder}",
@@ -278,6 +281,14 @@ def read_payload(folder: Path, ref: PayloadRef) -> bytes:
         f"{path} ends at byte {end}, expected {ref.offset + ref.size_bytes}",
         hint="read another rank's log: this file is truncated",
     )
+
+
+def _read_at(descriptor: int, offset: int, size_bytes: int) -> bytearray:
+    """Fewer where the file was cut meanwhile. Into a buffer that can be written to, for tensors want one."""
+    data, done = bytearray(size_bytes), 0
+    while read := os.preadv(descriptor, [memoryview(data)[done:]], offset + done):
+        done += read
+    return data[:done] if done < size_bytes else data
 
 
 def iter_logs(run_ranks: Path) -> Iterator[Path]:

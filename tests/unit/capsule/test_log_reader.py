@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tiny_log import FLOATS, TinyLog, write_training
 
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log import reader as log_reader
 from prismdbg.capsule.log.events import Completion, Event, Note, StepMark
 from prismdbg.capsule.log.reader import LogReader, iter_logs, read_log, read_payload, was_cut
 from prismdbg.errors import CapsuleError
@@ -376,6 +377,20 @@ def test_a_payload_that_is_not_there(tmp_path: Path, ref: PayloadRef) -> None:
     with pytest.raises(CapsuleError) as caught:
         read_payload(tmp_path, ref)
     assert caught.value.hint
+
+
+def test_a_payload_that_is_cut_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a program that removes old data, or by a file server that lost it."""
+    write_training(tmp_path)
+    path, read = tmp_path / "payload.00000.seg", log_reader._read_at
+
+    def after_a_cut(descriptor: int, offset: int, size_bytes: int) -> bytearray:
+        os.truncate(path, 20)
+        return read(descriptor, offset, size_bytes)
+
+    monkeypatch.setattr(log_reader, "_read_at", after_a_cut)
+    with pytest.raises(CapsuleError, match="ends at byte 20, expected 24"):
+        read_payload(tmp_path, PayloadRef(0, 16, 8))
 
 
 def test_logs_are_in_rank_order_later_attempts_last(tmp_path: Path) -> None:
