@@ -28,6 +28,7 @@ from prismdbg.errors import CapsuleError
 from prismdbg.jobs.replay.verdict import End, Recorded, Seen, decide
 from prismdbg.jobs.storage import inventory
 from prismdbg.jobs.storage.verify import INCONCLUSIVE, Severity, findings, verify
+from prismdbg.model import synthesis
 from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 
@@ -339,6 +340,36 @@ def test_what_hangs_or_failed_received_nothing(tmp_path: Path) -> None:
         log.issue(0, 2)
 
     assert faults(with_log(tmp_path / "capsule", write, replace(MANIFEST, moment_b=Moment(0, 2)))) == []
+
+
+MADE_AGAIN = {"flags": fmt.CompleteFlag.SYNTHESIZED, "made": synthesis.NUMBERS[synthesis.ECHO]}
+
+
+@pytest.mark.parametrize(
+    ("without", "needing"),
+    [
+        (({"op": "broadcast_", "root": 0}, {}), ({"op": "allreduce_", "root": 0}, {})),
+        (({"op": "broadcast_", "root": 0}, {}), ({"op": "broadcast_", "root": 1}, {})),
+        (({"outputs": ()}, {}), ({}, {})),
+        (({"group": "unknown"}, {}), ({}, {})),
+        (({}, {"status": fmt.Status.FAILED}), ({}, {})),
+        (({}, MADE_AGAIN), ({}, {"made": MADE_AGAIN["made"]})),
+        (({}, MADE_AGAIN), ({}, {**MADE_AGAIN, "made": synthesis.NUMBERS[synthesis.DONOR]})),
+    ],
+)
+def test_calls_that_differ_in_one_thing_are_not_taken_for_one_kind(
+    tmp_path: Path, without: tuple[dict[str, Any], dict[str, Any]], needing: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    """The first and the third need no payload, the second does."""
+
+    def write(folder: Path) -> None:
+        log = TinyLog(folder)
+        log.group("0", (0, 1))
+        for number, (issued, completed) in enumerate((without, needing, without), 1):
+            log.complete(log.issue(0, number, **issued), **completed)
+
+    path = with_log(tmp_path / "capsule", write, replace(MANIFEST, moment_b=Moment(0, 3)))
+    assert faults(path) == ["prismdbg/log lacks the data that 1 collective received: 0.2"]
 
 
 def test_lost_records_are_counted(tmp_path: Path) -> None:
