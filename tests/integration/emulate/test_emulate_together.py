@@ -12,6 +12,7 @@ import pytest
 from chain import prismdbg
 from emulated import PROGRAMS, emulate, emulated, log_of, printed, python
 from jobs import Recorded, forked, record, recorded_by_command_line
+from jobs import run as run_job
 
 from prismdbg.capsule.log.events import RankLog
 
@@ -82,6 +83,26 @@ def test_values_are_those_of_the_whole_job(
         assert any(fingerprint is not None for _, fingerprint in inside)
         groups = {name for name, group in log.groups.items() if tuple(group.ranks) == circle}
         assert all(call.synthesized is (call.group not in groups) for call in log.collectives)
+
+
+def test_along_two_axes_at_once_values_are_those_of_the_whole_job(tmp_path: Path) -> None:
+    """Stages and parts are real, 16 equal replicas virtual: as many as a power of two give the same bits."""
+    name, *arguments = job(2, 1, 2)
+    really = run_job(forked(PROGRAMS / name, *arguments, ranks=4), tmp_path / "real")
+    assert really.code == 0, really.output
+    lines = lines_of(really.output)
+    name, *arguments = job(2, 16, 2)
+    folder = tmp_path / "run"
+    out = emulated(folder, 64, "pp=2,dp=16,tp=2", "--together", "pp,tp", "--ranks", 7, program=python(name, *arguments))
+    said = lines_of(out)
+    circle = (6, 7, 38, 39)  # replica 3 of either stage
+    assert tuple(sorted(said)) == circle
+    for rank, alike in zip(circle, range(4), strict=True):
+        assert (said[rank]["parameters"], said[rank]["parts"]) == (lines[alike]["parameters"], lines[alike]["parts"])
+        log = log_of(folder, rank)
+        real = {name for name, group in log.groups.items() if len(group.ranks) > 1 and set(group.ranks) <= set(circle)}
+        assert len(real) == 3, "its stages, its parts, and both together"
+        assert all(call.synthesized is (call.group not in real) for call in log.collectives)
 
 
 def test_with_what_the_replicas_really_sent_all_values_are_those_of_the_whole_job(whole: Whole, tmp_path: Path) -> None:
