@@ -100,7 +100,7 @@ class Rank:
             return None
         if not (self._folder / payload_segment(kept.segment)).exists():  # the window has moved on
             return None
-        return read_payload(self._folder, kept)
+        return bytes(read_payload(self._folder, kept))
 
     def received(self, collective: Collective) -> tuple[Array, ...]:
         """What the rank received in `collective`: one array for each output tensor, with its shape.

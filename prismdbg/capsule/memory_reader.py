@@ -5,7 +5,6 @@ Records are not decoded here: `prismdbg.memory` reads them as columns.
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TypedDict
 
 from prismdbg.capsule import checked_json, memory_format
 from prismdbg.capsule.checked_json import Count
+from prismdbg.capsule.file_window import FileWindow
 from prismdbg.capsule.log import format as log_format
 from prismdbg.capsule.log.reader import event_segments
 from prismdbg.capsule.log.records import part
@@ -147,29 +147,29 @@ def _add_names(parts: TraceParts, path: Path) -> bool:
     with open_plain(path) as file:
         if file.seek(0, 2) < log_format.HEADER.size:
             return False
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            try:
-                for kind, body in _records(data, path):
-                    if kind == log_format.Kind.END:
-                        return True
-                    _name(parts, kind, body)
-            except (ValueError, IndexError) as error:
-                raise CapsuleError(
-                    f"{path} is damaged: {error}", hint="record it again with --memory: the trace was cut or altered"
-                ) from error
+        try:
+            for kind, body in _records(FileWindow(file.fileno()), path):
+                if kind == log_format.Kind.END:
+                    return True
+                _name(parts, kind, body)
+        except (ValueError, IndexError) as error:
+            raise CapsuleError(
+                f"{path} is damaged: {error}", hint="record it again with --memory: the trace was cut or altered"
+            ) from error
     return False
 
 
-def _records(data: mmap.mmap, path: Path) -> Iterator[tuple[int, bytes]]:
-    if data[:8] == bytes(8):
+def _records(data: FileWindow, path: Path) -> Iterator[tuple[int, bytes]]:
+    """Ends where the file was cut since it was opened."""
+    if data[0:8] == bytes(8):
         return
-    if data[:8] != log_format.MAGIC:
+    if data[0:8] != log_format.MAGIC:
         raise CapsuleError(
             f"{path} is not a prismdbg log", hint="check the path: the file is damaged, or another program wrote it"
         )
     offset, end = log_format.HEADER.size, len(data)
-    while offset + log_format.RECORD.size <= end:
-        size, kind, _ = log_format.RECORD.unpack_from(data, offset)
+    while len(head := data[offset : min(offset + log_format.RECORD.size, end)]) == log_format.RECORD.size:
+        size, kind, _ = log_format.RECORD.unpack(head)
         if size == 0:
             return
         if size % 8 or size < log_format.RECORD.size or offset + size > end:

@@ -20,8 +20,9 @@ import prismdbg
 from prismdbg.capsule.secrets import own_rules
 from prismdbg.cli import click_errors, registry
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.cli.options import user_code
+from prismdbg.cli.options import addresses, user_code
 from prismdbg.cli.options.config_defaults import apply_defaults, origin_of, require_commands
+from prismdbg.cli.terminal import long_work
 from prismdbg.errors import PrismError, UsageError, quoted, suggestion
 from prismdbg.model.exit_code import as_shell
 from prismdbg.model.plain_text import one_line, plain
@@ -73,6 +74,7 @@ class LazyGroup(click.Group):
             own_rules.use(config.secret_names, config.secret_values)
             user_code.begin(config)
             apply_defaults(ctx, name, command, config)
+            ctx.meta[addresses.SHOWN] = long_work.shown
         return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -13,13 +13,13 @@ from dataclasses import replace
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.verify import require_replayable
 from prismdbg.debugger.saved_checkpoints import SavedCheckpoints, error_of, with_saving
 from prismdbg.errors import FacilityError, RankLost, UsageError
 from prismdbg.jobs.replay.replay import Say, connect, last_record, say_missing, start, take_over, unhidden
 from prismdbg.jobs.replay.replay_plan import Plan, ReplayRequest, make_plan
 from prismdbg.jobs.replay.runtimes import choose, uses_gpu
 from prismdbg.jobs.replay.session_folder import checkpoint_folder, session_folder
+from prismdbg.jobs.storage.verify import require_replayable
 from prismdbg.model.deadline import NEVER
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentClient, Heard

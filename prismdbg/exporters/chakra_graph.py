@@ -28,6 +28,7 @@ from prismdbg.importers.chakra_schema import (
     messages,
     prefixed,
 )
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.ops import OPS
 from prismdbg.simulate.graph import channel
 from prismdbg.simulate.graph.channel import Across, Toward
@@ -60,7 +61,7 @@ def write_graph(graph: JobGraph, folder: Path, ranks: Sequence[int] = ()) -> int
             f"{len(chosen)} ranks would be as many files, more than {MOST_RANKS}", hint="choose some with --rank"
         )
     groups, count = _Groups(), 0
-    for rank in chosen:
+    for rank in one_by_one(chosen, "writing the traces of ranks"):
         with (folder / f"{NAME}.{rank}{SUFFIX}").open("wb") as file:
             metadata = messages().metadata(version=VERSION)
             metadata.attr.add(name="producer", string_val="prismdbg")

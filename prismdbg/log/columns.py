@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TypeVar
@@ -228,7 +228,7 @@ class LogColumns:
         try:
             return self.records.collective(issue, completion, wait)
         except (ValueError, struct.error) as error:
-            raise CapsuleError(f"{self.bodies.place(row)} is damaged: {error}", hint=DAMAGED) from error
+            raise CapsuleError(f"{self.bodies.damaged(row)}: {error}", hint=DAMAGED) from error
 
 
 @dataclass(slots=True, kw_only=True)
@@ -261,8 +261,25 @@ class Bodies:
             kept=self.kept,
         )
 
-    def place(self, row: int) -> str:
-        return f"{self.paths[int(self.issue_segment[row])]} at offset {int(self.issue_slot[row]) * seg.SLOT_BYTES}"
+    def fields(self, rows: Ints, layout: struct.Struct, numbers: Sequence[int]) -> list[Ints]:
+        """For each of `numbers` that field of the issues of these rows, or of their completions, which must be there:
+        `layout` is one of the format. One segment after the other is read again."""
+        of_issues = layout is fmt.ISSUE
+        segments = (self.issue_segment if of_issues else self.complete_segment)[rows]
+        slots = (self.issue_slot if of_issues else self.complete_slot)[rows]
+        columns = [np.zeros(len(rows), dtype=np.int64) for _ in numbers]
+        order = np.argsort(segments, kind="stable")
+        present, begins = np.unique(segments[order], return_index=True)
+        for segment, here in zip(present.tolist(), np.split(order, begins[1:]), strict=False):
+            words = self._words(segment, int(slots[here].max()) + (fmt.RECORD.size + layout.size) // seg.SLOT_BYTES)
+            for column, number in zip(columns, numbers, strict=True):
+                column[here] = seg.field(words, slots[here], layout, number)
+        return columns
+
+    def damaged(self, row: int) -> str:
+        """What an error says of a row that cannot be decoded."""
+        offset = int(self.issue_slot[row]) * seg.SLOT_BYTES
+        return f"{self.paths[int(self.issue_segment[row])]} is damaged at offset {offset}"
 
     def _body(self, segment: int, slot: int) -> bytes:
         if segment not in self.kept and segment not in self._held:
@@ -271,14 +288,16 @@ class Bodies:
                 self._asked[segment] <= _SINGLE_READS
             ):  # of each of a thousand ranks one: no memory has all their segments
                 return _readable(self.paths[segment], lambda path: seg.read_body(path, slot))
-        words = self._words(segment)
-        if slot >= len(words):
-            raise CapsuleError(f"{self.paths[segment]} was truncated while it was read", hint="read another rank's log")
-        return seg.body(words, slot)
+        return seg.body(self._words(segment, slot + 1), slot)
 
-    def _words(self, segment: int) -> seg.Words:
-        if segment in self.kept:
-            return self.kept[segment]
+    def _words(self, segment: int, wanted: int) -> seg.Words:
+        """At least as many as are `wanted`."""
+        words = self.kept[segment] if segment in self.kept else self._read_once(segment)
+        if wanted > len(words):
+            raise CapsuleError(f"{self.paths[segment]} was truncated while it was read", hint="read another rank's log")
+        return words
+
+    def _read_once(self, segment: int) -> seg.Words:
         if segment not in self._held:
             self._held[segment] = _read(self.paths[segment])
             if len(self._held) > _SEGMENTS_HELD:

@@ -30,7 +30,7 @@ SLOT_BYTES = 8  # records begin and are sized in slots of this many bytes
 _HEAD_SLOTS = fmt.RECORD.size // SLOT_BYTES
 _TENSORS = (fmt.RECORD.size + fmt.ISSUE.size) // SLOT_BYTES
 _ITEM_BYTES = np.array([dtypes.ITEM_BYTES.get(dtypes.name_of(n), 0) for n in range(256)], dtype=np.int64)
-_KINDS = {"Q": (8, "<u8"), "q": (8, "<i8"), "I": (4, "<u4"), "i": (4, "<i4"), "B": (1, "<u1")}
+_KINDS = {"Q": (8, "<u8"), "q": (8, "<i8"), "I": (4, "<u4"), "i": (4, "<i4"), "H": (2, "<u2"), "B": (1, "<u1")}
 _MAX_DIMENSIONS = 64
 _HAS_SKETCH = int(fmt.IssueFlag.HAS_SKETCH)
 _FACTOR = np.uint64(0x100000001B3)

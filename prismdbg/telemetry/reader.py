@@ -12,6 +12,7 @@ import numpy as np
 
 from prismdbg.capsule import checked_json
 from prismdbg.errors import CapsuleError
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.telemetry import file_format as fmt
 from prismdbg.telemetry.file_format import Record
 from prismdbg.telemetry.sensor import Kind, Provenance, Sensor
@@ -32,7 +33,7 @@ def read_telemetry(folder: Path, most_bytes: int = MOST_UNPACKED_BYTES) -> Telem
     found = _Found()
     budget, least = MOST_UNPACKED_BYTES, max(MOST_UNPACKED_BYTES - most_bytes, 0)
     parts: list[_Found] = []
-    for path in reversed(segments[-fmt.SEGMENTS_KEPT :]):
+    for path in one_by_one(segments[-fmt.SEGMENTS_KEPT :][::-1], "reading files of telemetry"):
         part = _Found(budget=budget)
         _read_segment(path, part)
         budget = part.budget

@@ -5,24 +5,18 @@ who makes a capsule, who verifies it, and who replays it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import cache
-from itertools import pairwise
-from pathlib import Path
 
 from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.incident_traits import TRAITS
-from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.events import RankLog
-from prismdbg.capsule.manifest import IncidentKind, Manifest, Origin
+from prismdbg.capsule.manifest import IncidentKind, Origin
 from prismdbg.model.collective import Collective, Group, PayloadRef, State, runs_of
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import TO_ROOT, Movement, ops_of
-from prismdbg.model.plurals import counted
 
-_SHOWN = 3
 _BROADCASTS = ops_of(Movement.BROADCAST)
 _TO_ROOT = ops_of(*TO_ROOT)
 Holds = Callable[[PayloadRef], bool]
@@ -111,23 +105,17 @@ def row_of(log: RankLog, record_id: int) -> int:
 
 
 def capsule_span(capsule: Capsule, log: RankLog) -> Span:
-    """Of the capsule whose log this is. `CapsuleError` where it does not say where the rank stood."""
+    """Of the capsule whose log this is. `CapsuleError` as `start_of`."""
+    return span_of(log, start_of(capsule), capsule.manifest.moment_b)
+
+
+def start_of(capsule: Capsule) -> StartPoint:
+    """`CapsuleError` where the capsule does not say where the rank stood."""
     rank = checked_json.read(capsule.path / layout.RANK)
-    start = StartPoint(
+    return StartPoint(
         past_records=rank.integer("past_records") if rank.has("past_records") else 0,
         in_flight=rank.integers("in_flight") if rank.has("in_flight") else (),
     )
-    return span_of(log, start, capsule.manifest.moment_b)
-
-
-def gaps(log: RankLog, span: Span, folder: Path, manifest: Manifest) -> Iterator[str]:
-    """One sentence for each thing that is missing between the start and the end moment."""
-    yield from _missing_records(span, manifest.moment_a, manifest.moment_b)
-    start = max(manifest.moment_a, manifest.replayable_from)
-    wanted = [c for c in span.records if start <= c.moment]
-    if manifest.replayable_from <= manifest.moment_a:
-        wanted = [*span.in_flight, *wanted]
-    yield from _missing_payloads(lacking(wanted, log, held_in(folder)))
 
 
 def replayable_from(log: RankLog, span: Span, here: Moment, holds: Holds) -> Moment:
@@ -140,22 +128,6 @@ def replayable_from(log: RankLog, span: Span, here: Moment, holds: Holds) -> Mom
     if any(_lacks(c, log, holds) for c in span.in_flight):
         lost.append(1)
     return starts[max(lost, default=0)]
-
-
-def held_in(folder: Path) -> Holds:
-    """Whether the payload is in a segment of this folder."""
-
-    @cache
-    def size_bytes(segment: int) -> int:
-        path = folder / fmt.payload_segment(segment)
-        return path.stat().st_size if path.is_file() else 0
-
-    return lambda ref: size_bytes(ref.segment) >= ref.offset + ref.size_bytes
-
-
-def lacking(collectives: Sequence[Collective], log: RankLog, holds: Holds) -> list[Collective]:
-    """Those that cannot be answered as they were."""
-    return [c for c in collectives if _lacks(c, log, holds)]
 
 
 def needs_payload(collective: Collective, log: RankLog) -> bool:
@@ -179,33 +151,3 @@ def receives(collective: Collective, rank: int, group: Group | None) -> bool:
 
 def _lacks(collective: Collective, log: RankLog, holds: Holds) -> bool:
     return needs_payload(collective, log) and (collective.payload is None or not holds(collective.payload))
-
-
-def _missing_records(span: Span, first: Moment, last: Moment) -> Iterator[str]:
-    """The start moment itself may be issued before the origin or be its first call: the record after it is enough."""
-    records = span.records
-    if not records:
-        if last != first:
-            yield f"contains no collective after {first}, and ends at {last}"
-        return
-    begin = records[0]
-    if begin.moment != first and begin.moment.collective != _next(first, begin.moment):
-        yield f"begins at {begin.moment}, not at {first}"
-    if lost := begin.record_id - span.past_records:
-        yield f"lacks {counted(lost, 'collective')} before {begin.moment}"
-    for before, after in pairwise(records):
-        if lost := after.record_id - before.record_id - 1:
-            yield f"lacks {counted(lost, 'collective')} between {before.moment} and {after.moment}"
-    end = records[-1].moment
-    if last.collective and end < Moment(last.step, last.collective):
-        yield f"ends at {end}, before {last}"
-
-
-def _next(moment: Moment, found: Moment) -> int:
-    return moment.collective + 1 if found.step == moment.step else 1
-
-
-def _missing_payloads(collectives: Sequence[Collective]) -> Iterator[str]:
-    if collectives:
-        shown = ", ".join(str(c.moment) for c in collectives[:_SHOWN]) + (", ..." if len(collectives) > _SHOWN else "")
-        yield f"lacks the data that {counted(len(collectives), 'collective')} received: {shown}"

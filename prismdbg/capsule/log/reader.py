@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -258,15 +260,29 @@ def _folded(reader: LogReader, events: list[Event]) -> RankLog:
     return log
 
 
-def read_payload(folder: Path, ref: PayloadRef) -> bytes:
-    """The bytes one collective received. `CapsuleError` where the segment is gone or too short."""
+def read_payload(folder: Path, ref: PayloadRef) -> bytearray:
+    """The bytes one collective received. `CapsuleError` where the segment is gone, too short or not readable."""
+    with _payload_of(folder, ref) as segment:
+        data = bytearray(ref.size_bytes)
+        _read_into([memoryview(data)], segment, folder, ref)
+        return data
+
+
+def read_payload_into(buffers: Sequence[memoryview], folder: Path, ref: PayloadRef) -> None:
+    """As `read_payload`, into one buffer after the other; together they have its size."""
+    with _payload_of(folder, ref) as segment:
+        _read_into(buffers, segment, folder, ref)
+
+
+@contextmanager
+def _payload_of(folder: Path, ref: PayloadRef) -> Iterator[int]:
+    """The descriptor of the segment, which holds all of it."""
     path = folder / fmt.payload_segment(ref.segment)
     try:
         with open_plain(path) as file:
-            end = file.seek(0, 2)
-            if ref.offset + ref.size_bytes <= end:
-                file.seek(ref.offset)
-                return file.read(ref.size_bytes)
+            if ref.offset + ref.size_bytes > (end := file.seek(0, 2)):
+                raise _too_short(folder, end, ref)
+            yield file.fileno()
     except FileNotFoundError:
         raise CapsuleError(
             f"payload segment {path.name} is not in {folder}",
@@ -274,8 +290,22 @@ def read_payload(folder: Path, ref: PayloadRef) -> bytes:
         ) from None
     except OSError as error:
         raise CapsuleError(f"{path} cannot be read: {error.strerror}", hint=DAMAGED) from error
-    raise CapsuleError(
-        f"{path} ends at byte {end}, expected {ref.offset + ref.size_bytes}",
+
+
+def _read_into(buffers: Sequence[memoryview], segment: int, folder: Path, ref: PayloadRef) -> None:
+    offset = ref.offset
+    for buffer in buffers:
+        done = 0
+        while done < len(buffer):
+            read = os.preadv(segment, [buffer[done:]], offset)
+            if not read:  # it was cut since it was opened
+                raise _too_short(folder, offset, ref)
+            done, offset = done + read, offset + read
+
+
+def _too_short(folder: Path, end: int, ref: PayloadRef) -> CapsuleError:
+    return CapsuleError(
+        f"{folder / fmt.payload_segment(ref.segment)} ends at byte {end}, expected {ref.offset + ref.size_bytes}",
         hint="read another rank's log: this file is truncated",
     )
 

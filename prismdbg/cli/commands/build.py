@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.jobs.replay.build import build_image
 from prismdbg.jobs.storage.archive_crypto import Keys
@@ -27,6 +28,7 @@ from prismdbg.render import console
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @archive_keys
+@long_work.shown()
 def command(capsule: Path, push: str | None, as_json: bool, keys: Keys) -> None:
     """Build the container image for CAPSULE and print its tag.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from prismdbg.cli.options.addresses import Written, written
+from prismdbg.cli.terminal import long_work
 from prismdbg.jobs.storage.gather import SSH, gather
 from prismdbg.jobs.storage.job_nodes import node_folders
 from prismdbg.jobs.storage.object_store import Address, fetch
@@ -18,6 +19,7 @@ from prismdbg.render import console
 @click.argument("sources", nargs=-1, required=True, metavar="HOST:RUN...")
 @click.option("-o", "--output", type=Written(), required=True, metavar="RUN", help="Write to this new folder.")
 @click.option("--ssh", default=SSH, metavar="COMMAND", help="Connect with this command, as in 'ssh -p 2222'.")
+@long_work.shown()
 def command(sources: tuple[str, ...], output: Path | Address, ssh: str) -> None:
     """Copy the RUN of each node over ssh and combine them into one.
 

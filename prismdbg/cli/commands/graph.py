@@ -13,6 +13,7 @@ import click
 
 from prismdbg.cli.commands import graph_build, graph_gpt
 from prismdbg.cli.options import output_file, what_if_options
+from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.exporters.chakra_graph import write_graph
 from prismdbg.job_graph.job_view import ASSUMED_CLUSTER
@@ -65,6 +66,7 @@ command.add_command(graph_gpt.command)
 @click.option(
     "--html", "page_path", type=click.Path(path_type=Path), metavar="FILE", help="Also write an HTML page to FILE."
 )
+@long_work.shown()
 def simulate_command(graph: Path, cluster_path: Path | None, as_json: bool, page_path: Path | None) -> None:
     """Show time, breakdown, waits and stragglers of an iteration.
 
@@ -93,6 +95,7 @@ def simulate_command(graph: Path, cluster_path: Path | None, as_json: bool, page
 @_CLUSTER
 @_JSON
 @click.option("--most", default=20, show_default=True, type=click.IntRange(1), metavar="N", help="Show at most N rows.")
+@long_work.shown()
 def critical_path_command(graph: Path, cluster_path: Path | None, as_json: bool, most: int) -> None:
     """Show the critical path by rank and operation.
 
@@ -136,6 +139,7 @@ def critical_path_command(graph: Path, cluster_path: Path | None, as_json: bool,
 @click.option(
     "--order", metavar="AXES", help="Lay out the ranks in this order of axes. Ranks along the last axis are adjacent."
 )
+@long_work.shown()
 def what_if_command(
     graph: Path,
     cluster_path: Path | None,
@@ -194,6 +198,7 @@ def what_if_command(
     metavar="N",
     help="Add this rank to the ranks that represent the classes; for chakra, write only the given ranks.",
 )
+@long_work.shown()
 def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: str, ranks: tuple[int, ...]) -> None:
     """Write the timeline for Perfetto (ui.perfetto.dev), or the graph for ASTRA-sim.
 

@@ -8,6 +8,7 @@ import click
 import numpy as np
 
 from prismdbg.cli.options import output_file
+from prismdbg.cli.terminal import long_work
 from prismdbg.render import console
 from prismdbg.simulate.graph import graph_file
 from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
@@ -68,6 +69,7 @@ _TERA = 10**12
     metavar="N",
     help="Slow each rank by a random 0 to N %.",
 )
+@long_work.shown()
 def command(
     output: Path,
     mesh_text: str,

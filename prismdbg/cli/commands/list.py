@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from prismdbg.cli.terminal import long_work
 from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
 from prismdbg.jobs.storage import inventory
 from prismdbg.render import console
@@ -16,6 +17,7 @@ from prismdbg.render import console
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path), metavar="[FOLDER]...")
 @click.option("--environments", is_flag=True, help="List the container images of replays instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+@long_work.shown()
 def command(folders: tuple[Path, ...], environments: bool, as_json: bool) -> None:
     """List the runs and capsules in each FOLDER, oldest first, with their sizes on disk.
 

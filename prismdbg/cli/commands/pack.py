@@ -12,6 +12,7 @@ from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.cli.options.addresses import Fetched, Written, written
 from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.jobs.capture.secret_search import report
 from prismdbg.jobs.capture.share import masked, require_shareable
@@ -48,6 +49,7 @@ from prismdbg.render import console
     "--sign", type=click.Path(path_type=Path), metavar="KEY", help="Sign FILE with this SSH key and write FILE.sig."
 )
 @archive_keys
+@long_work.shown()
 def command(
     capsule: Path,
     output: Path | Address | None,

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from prismdbg.cli.options import output_file
+from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.predict.fit.operator_times import OperatorTimes
 from prismdbg.predict.job.modelled_job import modelled_job
@@ -94,6 +95,7 @@ from prismdbg.simulate.graph.mesh import Mesh
     "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Also write the job graph to FILE."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the values as JSON.")
+@long_work.shown()
 def command(model: Path, ops: Path, cluster_path: Path, output: Path | None, as_json: bool, **trained: Any) -> None:
     """Predict time and memory of a training step from times of single operators.
 

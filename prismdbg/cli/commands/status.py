@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,13 @@ import click
 
 from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.user_code import USER_CODE
+from prismdbg.cli.terminal import long_work
 from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.job_nodes import node_states
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.jobs.storage.run_report import RankState, rank_states, report
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.render import console
 
 
@@ -22,6 +25,7 @@ from prismdbg.render import console
 @click.argument("run", type=Fetched())
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @USER_CODE
+@long_work.shown()
 def command(run: Path, as_json: bool) -> None:
     """Show the state of each rank of RUN, while the job runs or afterwards.
 
@@ -33,7 +37,7 @@ def command(run: Path, as_json: bool) -> None:
     folder = RunFolder.existing(run)
     remove_dead_sockets()
     nodes = node_states(folder)
-    states = rank_states(folder, nodes)
+    states = rank_states(folder, nodes, each=partial(one_by_one, what="reading the logs of ranks"))
     if as_json:
         emulated = read_emulated(folder)
         more: dict[str, Any] = {} if emulated is None else {"emulated": emulated.to_json()}

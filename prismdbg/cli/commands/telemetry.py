@@ -9,6 +9,7 @@ import click
 from prismdbg.capsule import layout
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.output_file import whole
+from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.exporters.perfetto_packets import messages
 from prismdbg.exporters.perfetto_telemetry import write_file
@@ -37,6 +38,7 @@ _CSV, _PERFETTO = "csv", "perfetto"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @archive_keys
+@long_work.shown()
 def command(
     path: Path,
     rank: int | None,

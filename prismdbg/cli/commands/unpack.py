@@ -11,6 +11,7 @@ from prismdbg.capsule import layout
 from prismdbg.cli.options.addresses import Fetched, Written, written
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.param_types import size
+from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.archive_crypto import ENCRYPTED_SUFFIX, Keys
 from prismdbg.jobs.storage.archive_reader import Limits
@@ -31,6 +32,7 @@ from prismdbg.render import console
 )
 @click.option("--max-size", type=size, help="Refuse contents larger than SIZE.  [default: the free space on the disk]")
 @archive_keys
+@long_work.shown()
 def command(file: Path, output: Path | Address | None, max_size: int | None, keys: Keys) -> None:
     """Unpack FILE, written by `prismdbg pack`, into a capsule folder and print its path.
 

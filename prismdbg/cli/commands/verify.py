@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from prismdbg.capsule.verify import INCONCLUSIVE, Finding, Severity
 from prismdbg.cli.commands.replay import CODES
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.addresses import Fetched
@@ -19,6 +18,7 @@ from prismdbg.jobs.replay.verdict import Outcome
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.verify import INCONCLUSIVE, Finding, Severity
 from prismdbg.jobs.storage.verify_parts import all_findings
 from prismdbg.model.plain_text import one_line
 from prismdbg.model.plurals import counted

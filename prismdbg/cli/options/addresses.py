@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ import click
 
 from prismdbg.jobs.storage.object_store import Address, fetch, push, require_free
 from prismdbg.render import console
+
+SHOWN = f"{__name__}.shown"  # of a context's `meta`: what shows long work that is done before the command begins
 
 
 class Fetched(click.Path):
@@ -22,7 +24,10 @@ class Fetched(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
         address = Address.of(value) if isinstance(value, str) else None
-        return super().convert(value, param, context) if address is None else fetch(address, console.announce)
+        if address is None:
+            return super().convert(value, param, context)
+        with (nullcontext if context is None else context.meta.get(SHOWN, nullcontext))():
+            return fetch(address, console.announce)
 
 
 class Written(click.ParamType[Path | Address]):

@@ -32,9 +32,9 @@ from prismdbg.capsule.secrets.rules import (
 )
 from prismdbg.capsule.secrets.shapes import Found
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE
-from prismdbg.capsule.verify import require_named_files
 from prismdbg.jobs.capture.redacted_lines import read_part, reading, values_in_lines
 from prismdbg.jobs.capture.secret_rules import find
+from prismdbg.jobs.storage.verify import require_named_files
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective
 from prismdbg.model.meanwhile import Tell, by_bytes, unheard, working

@@ -12,11 +12,11 @@ from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.secrets.masking import (
     REDACTED,
 )
-from prismdbg.capsule.verify import require_replayable
 from prismdbg.errors import FacilityError, RankLost, WaitTimeout
 from prismdbg.jobs.replay.replay_plan import Plan, ReplayRequest, make_plan
 from prismdbg.jobs.replay.runtimes import choose, uses_gpu
 from prismdbg.jobs.replay.session_folder import session_folder
+from prismdbg.jobs.storage.verify import require_replayable
 from prismdbg.log.rank_log import read_log
 from prismdbg.model import user_code
 from prismdbg.model.deadline import NEVER, Deadline

@@ -17,7 +17,6 @@ from prismdbg.capsule.files import Place, RankFile, changed, content_path, find,
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.rank_json import RankJson, is_environment, start_bytes, startable_again
-from prismdbg.capsule.verify import check_manifest
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import OpenFile, Program
 from prismdbg.checkpoint.gpu_part import require_gpus
@@ -27,6 +26,7 @@ from prismdbg.jobs.capture.rank_paths import written_into
 from prismdbg.jobs.injection import cache_dir, make_inject_folder
 from prismdbg.jobs.replay.later_files import LaterFiles, later_files
 from prismdbg.jobs.replay.source_overlay import Overlay
+from prismdbg.jobs.storage.verify import check_manifest
 from prismdbg.log.rank_log import read_log
 from prismdbg.model import user_code
 from prismdbg.model.deadline import NEVER, Deadline

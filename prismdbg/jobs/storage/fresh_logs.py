@@ -15,6 +15,7 @@ from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, file_system_n
 from prismdbg.jobs.storage.local_logs import publish_all, publish_logs
 from prismdbg.jobs.storage.ranks_alive import still_runs
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
+from prismdbg.model.meanwhile import by_bytes, working
 from prismdbg.settings.process_stat import start_ticks
 
 ANSWER_BOUND_S = 20.0
@@ -102,10 +103,10 @@ def _publish(run: RunFolder, node: NodeFolder, say: Say) -> None:
     names = [path.name for path in iter_logs(local.ranks)]
     living = [name for name in names if still_runs(read_json(local.ranks / name / "rank.json"))]
     try:
-        if living:
-            publish_logs(local, run.path)
-        else:
-            publish_all(local, run.path)
+        with working() as tell:
+            copied = by_bytes(tell, f"copying the logs of node {node.name}", local.size_bytes())
+            (publish_logs if living else publish_all)(local, run.path, copied)
+        if not living:
             write_json(node.published, {"by": "hand"})
     except OSError as error:
         raise FacilityError(

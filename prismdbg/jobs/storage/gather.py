@@ -3,9 +3,11 @@ together. What was copied is as untrusted as any run."""
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,13 @@ from prismdbg.capsule.partial import partial_folder
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.jobs.storage.job_nodes import is_shared, job_file, node_folders
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
+from prismdbg.model.meanwhile import Tell, working
+from prismdbg.model.sizes import size
 
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 STALL_S = 120  # without a byte, and the copy is given up
 _SAID = 300  # characters of what rsync says
+_PROGRESS = re.compile(r" *([0-9][0-9.,]*) +([0-9]{1,3})%")  # bytes, with separators of thousands, and of all
 _UNIONS = ("nodes", "ranks", "capsules", "checkpoints", "states", "stacks", "memory", "overwritten", "incidents")
 
 Say = Callable[[str], None]
@@ -36,7 +41,8 @@ def gather(sources: Sequence[str], output: Path, say: Say, ssh: str = SSH) -> Ru
         for number, source in enumerate(sources):
             say(f"copying {source}")
             copied = RunFolder(partial / f".copied.{number}")
-            _copy(rsync, source, copied.path, ssh)
+            with working() as tell:
+                _copy(rsync, source, copied.path, ssh, _teller(tell, f"{source} ({number + 1} of {len(sources)})"))
             if not copied.run_json.is_file():
                 raise UsageError(f"{source} is not a run folder", hint="give the folder that `record` wrote (-o)")
             _name_capsules(copied, whole, final)
@@ -50,19 +56,50 @@ def gather(sources: Sequence[str], output: Path, say: Say, ssh: str = SSH) -> Ru
     return RunFolder(final)
 
 
-def _copy(rsync: str, source: str, target: Path, ssh: str) -> None:
+def _teller(tell: Tell, source: str) -> Tell:
+    """Of a line in which rsync says how far all of its copying is."""
+
+    def say(line: str) -> None:
+        if match := _PROGRESS.match(line):
+            tell(f"copying {source}: {size(int(re.sub(r'[^0-9]', '', match[1])))}, {match[2]} %")
+
+    return say
+
+
+def _copy(rsync: str, source: str, target: Path, ssh: str, told: Tell) -> None:
     if source.startswith("-"):
         raise UsageError(f"{source} is neither HOST:RUN nor a folder", hint="write it as node1:/path/of/RUN")
     target.mkdir(mode=0o700)
     options = ["--recursive", "--links", "--safe-links", "--times", "--perms", "--chmod=D700,F600", "--secluded-args"]
+    options += ["--info=progress2", "--no-inc-recursive"]  # what is left is known from the start
     line = [rsync, *options, f"--timeout={STALL_S}", f"--rsh={ssh}", "--", f"{source.rstrip('/')}/", f"{target}/"]
-    done = subprocess.run(line, capture_output=True, stdin=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        said = [text for text in done.stderr.decode(errors="replace").splitlines() if text.strip()]
+    code, errors = _followed(line, told)
+    if code:
+        said = [text for text in errors.splitlines() if text.strip()]
         raise FacilityError(
-            f"{source} cannot be copied: {said[0][:_SAID] if said else f'rsync ended with {done.returncode}'}",
+            f"{source} cannot be copied: {said[0][:_SAID] if said else f'rsync ended with {code}'}",
             hint=f"try the same by hand: rsync --rsh={shlex.quote(ssh)} --list-only {shlex.quote(source)}/",
         )
+
+
+def _followed(line: Sequence[str], told: Tell) -> tuple[int, str]:
+    """The exit code, and what was written to standard error. `told`: of each line of standard output, at once."""
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(
+            line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace"
+        ) as process,
+    ):
+        assert process.stdout is not None, "it is a pipe"
+        try:
+            for text in process.stdout:  # a carriage return ends a line, too
+                told(text)
+        except BaseException:
+            process.kill()
+            raise
+        code = process.wait()
+        errors.seek(0)
+        return code, errors.read().decode(errors="replace")
 
 
 def _add(whole: RunFolder, other: RunFolder, first: str, source: str) -> None:

@@ -19,6 +19,7 @@ from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.storage.job_nodes import node_folders, node_states
 from prismdbg.jobs.storage.pack import read_manifest
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.plurals import counted
 from prismdbg.runtime import foreign_files
 
@@ -55,7 +56,9 @@ def find(folder: Path, depth: int = DEPTH) -> list[Item]:
     """Runs, capsules and what killed writers left, at `folder` and below it, oldest first."""
     if not folder.exists():
         raise UsageError(f"no such file or directory: {folder}", hint="give a folder that contains runs or capsules")
-    return sorted(_walk(folder, depth), key=lambda item: (item.created_ns, str(item.path)))
+    paths = one_by_one(list(_walk(folder, depth)), "measuring runs and capsules")
+    items = [item for path in paths if (item := describe(path)) is not None]
+    return sorted(items, key=lambda item: (item.created_ns, str(item.path)))
 
 
 def describe(path: Path) -> Item | None:
@@ -172,13 +175,13 @@ def _began_before(pid: int, time_s: float) -> bool:
         return False
 
 
-def _walk(path: Path, depth: int) -> Iterator[Item]:
-    item = describe(path)
-    if item is not None:
-        yield item
-    if item is not None and item.kind is ItemKind.RUN:
+def _walk(path: Path, depth: int) -> Iterator[Path]:
+    kind = _kind(path)
+    if kind is not None:
+        yield path
+    if kind is ItemKind.RUN:
         path, depth = path / "capsules", 1
-    elif item is not None or depth == 0:
+    elif kind is not None or depth == 0:
         return
     if not path.is_dir() or path.is_symlink():
         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from prismdbg.settings.overwritten_copies import FOLDER as OVERWRITTEN
 from prismdbg.settings.rank_config import RANK_MEMORY
 from prismdbg.settings.state_folders import STATES
 
+Copied = Callable[[int], None]  # takes how many more bytes are copied, or were there already
 PREFIX = "prismdbg-"
 _ABOUT = "local.json"
 _OF_A_RANK = re.compile(r"(payload\.[0-9]{5,9}\.seg|peak\.json|rank\.json)")
@@ -60,34 +62,42 @@ class LocalFolder:
             return False
         return (about["run"], about["node"]) == (str(run), node)
 
+    def size_bytes(self) -> int:
+        """Of all files in it, as long as they are."""
+        return sum(path.lstat().st_size for path in self.path.rglob("*") if path.is_file() and not path.is_symlink())
+
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def publish_logs(local: LocalFolder, run: Path) -> None:
+def _untold(_more_bytes: int) -> None:
+    pass
+
+
+def publish_logs(local: LocalFolder, run: Path, copied: Copied = _untold) -> None:
     """What `why` reads, of ranks that may go on: the event segments and their summaries."""
     for folder in _rank_folders(local):
         target = run / "ranks" / folder.name
         target.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _publish_log(folder, target)
-    _publish_readings(local.path / TELEMETRY, run / TELEMETRY)
+        _publish_log(folder, target, copied)
+    _publish_readings(local.path / TELEMETRY, run / TELEMETRY, copied)
 
 
-def publish_all(local: LocalFolder, run: Path) -> None:
+def publish_all(local: LocalFolder, run: Path, copied: Copied = _untold) -> None:
     """Everything, of ranks that have ended."""
     for folder in _rank_folders(local):
         with suppress(OSError, CapsuleError):  # a full disk, or a damaged log: it comes along as it is, in more files
             join(folder)
-    publish_logs(local, run)
+    publish_logs(local, run, copied)
     for folder in _rank_folders(local):
         target = run / "ranks" / folder.name
         for path in sorted(folder.iterdir()):
             if path.is_symlink():
                 _publish_link(path, target / path.name)
             elif _OF_A_RANK.fullmatch(path.name):
-                _publish(path, target / path.name)
+                _publish(path, target / path.name, copied)
     for tree in _claimed(local):
-        _publish_tree(tree, run / tree.relative_to(local.path))
+        _publish_tree(tree, run / tree.relative_to(local.path), copied)
 
 
 def _rank_folders(local: LocalFolder) -> list[Path]:
@@ -102,41 +112,41 @@ def _claimed(local: LocalFolder) -> list[Path]:
     return [*trees, *(local.path / name for name in (STATES, OVERWRITTEN) if (local.path / name).is_dir())]
 
 
-def _publish_log(folder: Path, target: Path) -> None:
+def _publish_log(folder: Path, target: Path, copied: Copied) -> None:
     """From the summary to the newest segment, then back to the oldest: the rank goes on meanwhile, and so each segment
     is copied after all that follow it, and holds what they refer to. Last the preface, which says what was dropped."""
     for name in (fmt.SUMMARY, PEAK):
         with suppress(FileNotFoundError):
-            _publish(folder / name, target / name)
+            _publish(folder / name, target / name, copied)
     for number, path in reversed(event_segments(folder)):
         if number:
             with suppress(FileNotFoundError):  # dropped since: the preface says so
-                _publish(path, target / path.name)
+                _publish(path, target / path.name, copied)
     there = {path.name for _, path in event_segments(folder)}
     with suppress(FileNotFoundError):
-        _publish(folder / fmt.event_segment(0), target / fmt.event_segment(0))
+        _publish(folder / fmt.event_segment(0), target / fmt.event_segment(0), copied)
     for path in target.glob("events.*.seg"):  # dropped, or joined into a longer one
         if path.name not in there:
             path.unlink()
 
 
-def _publish_readings(source: Path, target: Path) -> None:
+def _publish_readings(source: Path, target: Path, copied: Copied) -> None:
     """Of each of its nodes; a segment that the sampler has dropped goes there, too."""
     for folder in source.iterdir() if source.is_dir() else ():
-        _publish_tree(folder, target / folder.name)
+        _publish_tree(folder, target / folder.name, copied)
         kept = {path.name for path in folder.iterdir()}
         for path in (target / folder.name).iterdir():
             if path.name not in kept and not path.name.startswith("."):
                 path.unlink()
 
 
-def _publish_tree(source: Path, target: Path) -> None:
+def _publish_tree(source: Path, target: Path, copied: Copied) -> None:
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     for path in sorted(source.iterdir()):
         if path.is_dir() and not path.is_symlink():
-            _publish_tree(path, target / path.name)
+            _publish_tree(path, target / path.name, copied)
         elif path.is_file() and not path.name.startswith("."):
-            _publish(path, target / path.name)
+            _publish(path, target / path.name, copied)
 
 
 def _publish_link(source: Path, target: Path) -> None:
@@ -147,18 +157,20 @@ def _publish_link(source: Path, target: Path) -> None:
     target.symlink_to(to)
 
 
-def _publish(source: Path, target: Path) -> None:
+def _publish(source: Path, target: Path, copied: Copied) -> None:
     """Copies it, unless it is there as it is. The copy has the time that the file had before it was copied: what is
     written meanwhile is seen the next time."""
     with open_plain(source) as read:
         status = os.fstat(read.fileno())
         if _is_as(target, status):
+            copied(status.st_size)
             return
         new = target.with_name(f".{target.name}.new")
         try:
             with os.fdopen(os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, FILE_MODE), "wb") as out:
                 while chunk := read.read(CHUNK_BYTES):
                     write_sparse(out, chunk)
+                    copied(len(chunk))
                 out.truncate(max(out.tell(), status.st_size))
             os.utime(new, ns=(status.st_atime_ns, status.st_mtime_ns))
             new.rename(target)

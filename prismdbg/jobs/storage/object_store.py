@@ -22,6 +22,7 @@ from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.transfer import hash_file
 from prismdbg.checkpoint.cache import made_cache_folder
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
+from prismdbg.model.meanwhile import by_bytes, working
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 
@@ -88,7 +89,9 @@ def fetch(address: Address, say: Say) -> Path:
         total = sum(size_bytes for size_bytes, _ in there.values())
         say(f"fetching {address.text}: {counted(len(there), 'file')}, {size(total)}")
         with partial_folder(target.parent) as partial:
-            _download(system, root, there, partial / address.name, is_file=is_file)
+            with working() as tell:
+                fetched = by_bytes(tell, f"fetching {address.text}", total)
+                _download(system, root, there, partial / address.name, fetched, is_file=is_file)
             _verify(address, partial / address.name, is_file=is_file)
             (partial / "digests.json").write_text(json.dumps(_digests(partial / address.name)))
             shutil.rmtree(target.parent, ignore_errors=True)
@@ -106,13 +109,17 @@ def push(source: Path, address: Address, say: Say) -> None:
             _put(system, source, root)
             return
         files, links = _contents(source)
-        say(f"writing {address.text}: {counted(len(files), 'file')}, {size(sum(f.stat().st_size for f in files))}")
+        total = sum(path.stat().st_size for path in files)
+        say(f"writing {address.text}: {counted(len(files), 'file')}, {size(total)}")
         listed = {}
-        for path in files:
-            name = path.relative_to(source).as_posix()
-            entry = hash_file(path)
-            listed[name] = {"size": entry.size_bytes, "sha256": entry.sha256}
-            _put(system, path, f"{root}/{name}")
+        with working() as tell:
+            written = by_bytes(tell, f"writing {address.text}", total)
+            for path in files:
+                name = path.relative_to(source).as_posix()
+                entry = hash_file(path)
+                listed[name] = {"size": entry.size_bytes, "sha256": entry.sha256}
+                _put(system, path, f"{root}/{name}")
+                written(entry.size_bytes)
         system.pipe_file(f"{root}/{LISTED}", json.dumps({"files": listed, "links": links}).encode())
 
 
@@ -179,7 +186,15 @@ def _require_room(address: Address, there: Mapping[str, tuple[int, str]]) -> Non
         )
 
 
-def _download(system: Any, root: str, there: Mapping[str, tuple[int, str]], target: Path, *, is_file: bool) -> None:
+def _download(
+    system: Any,
+    root: str,
+    there: Mapping[str, tuple[int, str]],
+    target: Path,
+    fetched: Callable[[int], None],
+    *,
+    is_file: bool,
+) -> None:
     for name, (size_bytes, _) in there.items():
         path = target.with_name(name) if is_file else target / name
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -187,6 +202,7 @@ def _download(system: Any, root: str, there: Mapping[str, tuple[int, str]], targ
         path.chmod(0o600)
         if path.stat().st_size != size_bytes:
             raise CapsuleError(f"{name} changed while it was fetched", hint="try again after the upload has ended")
+        fetched(size_bytes)
 
 
 def _verify(address: Address, target: Path, *, is_file: bool) -> None:

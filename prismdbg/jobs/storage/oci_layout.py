@@ -18,8 +18,10 @@ import zstandard
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.capsule.partial import partial_folder
+from prismdbg.capsule.transfer import hash_file
 from prismdbg.errors import FacilityError, UsageError
-from prismdbg.jobs.storage.pack import Progress, no_progress, pack
+from prismdbg.jobs.storage.pack import Progress, pack
+from prismdbg.model.meanwhile import by_bytes, working
 
 _BLOBS = "blobs/sha256"
 _CHUNK_BYTES = 1 << 20
@@ -40,13 +42,13 @@ class Pushed:
     size_bytes: int
 
 
-def write_layout(capsule: Capsule, target: Path, tag: str, progress: Progress = no_progress) -> Pushed:
+def write_layout(capsule: Capsule, target: Path, tag: str) -> Pushed:
     """Makes the folder `target`. `UsageError` if it exists."""
     if target.exists() or target.is_symlink():
         raise UsageError(f"{target} already exists", hint="choose another name, or remove it first")
     try:
         with partial_folder(target) as folder:
-            digest = _write(folder, capsule, tag, progress)
+            digest = _write(folder, capsule, tag)
             size_bytes = sum(path.stat().st_size for path in (folder / _BLOBS).iterdir())
             folder.rename(target)
     except OSError as error:
@@ -54,22 +56,24 @@ def write_layout(capsule: Capsule, target: Path, tag: str, progress: Progress = 
     return Pushed(path=target, tag=tag, digest=digest, size_bytes=size_bytes)
 
 
-def _write(folder: Path, capsule: Capsule, tag: str, progress: Progress) -> str:
+def _write(folder: Path, capsule: Capsule, tag: str) -> str:
     blobs, manifest = folder / _BLOBS, capsule.manifest
     blobs.mkdir(parents=True)
     packed = folder / "layer"
-    pack(capsule.path, packed, progress)
-    layer = _descriptor(_LAYER, _digest(packed), packed.stat().st_size)
-    content = _unpacked_digest(packed)
+    with working() as tell:
+        size_bytes = pack(capsule.path, packed, by_bytes(tell, "packing", manifest.size_bytes))
+        found = hash_file(packed, by_bytes(tell, "hashing the layer", size_bytes))
+        content = _unpacked_digest(packed, by_bytes(tell, "hashing its contents", manifest.size_bytes))
+    layer = _descriptor(_LAYER, f"sha256:{found.sha256}", size_bytes)
     packed.rename(blobs / layer["digest"].partition(":")[2])
     config = _put_json(blobs, _CONFIG, _config(manifest, content))
     image = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": config, "layers": [layer]}
-    found = _put_json(blobs, _MANIFEST, image | {"annotations": annotations_of(manifest)})
-    named = found | {"annotations": {"org.opencontainers.image.ref.name": tag}}
+    described = _put_json(blobs, _MANIFEST, image | {"annotations": annotations_of(manifest)})
+    named = described | {"annotations": {"org.opencontainers.image.ref.name": tag}}
     index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": [named]}
     (folder / "index.json").write_bytes(_json(index))
     (folder / "oci-layout").write_bytes(_json({"imageLayoutVersion": "1.0.0"}))
-    return str(found["digest"])
+    return str(described["digest"])
 
 
 def annotations_of(manifest: Manifest) -> dict[str, str]:
@@ -135,15 +139,11 @@ def _descriptor(media_type: str, digest: str, size_bytes: int) -> dict[str, Any]
     return {"mediaType": media_type, "digest": digest, "size": size_bytes}
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
-
-
-def _unpacked_digest(path: Path) -> str:
+def _unpacked_digest(path: Path, read: Progress) -> str:
     """Of the tar inside."""
     digest = hashlib.sha256()
     with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as reader:
         while chunk := reader.read(_CHUNK_BYTES):
             digest.update(chunk)
+            read(len(chunk))
     return f"sha256:{digest.hexdigest()}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import chain
@@ -70,17 +70,20 @@ def _end_of(run: RunFolder) -> Callable[[], bool]:
 
 
 def rank_states(
-    run: RunFolder, nodes: Sequence[NodeState] = (), seen: Mapping[Path, RankState] = MappingProxyType({})
+    run: RunFolder,
+    nodes: Sequence[NodeState] = (),
+    seen: Mapping[Path, RankState] = MappingProxyType({}),
+    each: Callable[[Sequence[Path]], Iterable[Path]] = iter,
 ) -> list[RankState]:
     """`nodes`: of a job with several supervisors, else none. seen: by folder, what is known, of `StatesSeen`; the logs
-    of these ranks are not read again."""
+    of these ranks are not read again. each: gives the ranks' folders one by one, and may tell how far they are read."""
     places = dict(chain.from_iterable(((name, node) for name in node.ranks) for node in nodes))
     folders = [folder for folder in run.rank_folders() if (folder / "rank.json").exists()]
     has_ended = _end_of(run)
     are_many = len(folders) > MANY
     return [
         seen.get(folder.resolve()) or _state(folder, places.get(folder.name), has_ended, are_many=are_many)
-        for folder in folders
+        for folder in each(folders)
     ]
 
 

@@ -9,10 +9,10 @@ from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.checked_json import Fields
 from prismdbg.capsule.manifest import Origin
-from prismdbg.capsule.verify import Finding, Severity, findings
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import Use
 from prismdbg.errors import CapsuleError, FacilityError
+from prismdbg.jobs.storage.verify import Finding, Severity, findings
 from prismdbg.runtime.environment import Environment
 
 _READERS: dict[str, Callable[[Fields], object]] = {

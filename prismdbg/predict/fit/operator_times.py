@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from prismdbg.errors import UsageError
+from prismdbg.model.meanwhile import working
 from prismdbg.predict.fit.regressor import Regressor, fitted
 from prismdbg.predict.fit.roofline import SECOND_NS
 from prismdbg.predict.operators.work import Work
@@ -65,7 +66,9 @@ class OperatorTimes:
 
     def _regressor(self, family: str, phase: Phase) -> Regressor:
         if (family, phase) not in self._fitted:
-            self._fitted[family, phase] = fitted([s for s in self._families[family] if phase in s.times_ns], phase)
+            with working() as tell:
+                tell(f"fitting the times of {family}, {phase}: {len(self._fitted)} fitted so far")
+                self._fitted[family, phase] = fitted([s for s in self._families[family] if phase in s.times_ns], phase)
         return self._fitted[family, phase]
 
     def _unsampled(self, work: Work, phase: Phase) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.predict.fit.operator_times import Doubts, OperatorTimes
 from prismdbg.predict.job.stage_writer import RECOMPUTED, StageWriter
 from prismdbg.predict.model.memory import StageMemory, stage_memory
@@ -34,7 +35,7 @@ def modelled_job(model: Model, training: Training, times: OperatorTimes) -> Mode
     memory = tuple(stage_memory(model, training, stage) for stage in range(training.pp))
     classes = tuple(
         RankClass(name=f"stage {held.stage}", entries=StageWriter(model, training, held, times).entries())
-        for held in memory
+        for held in one_by_one(memory, "calculating stages")
     )
     graph = JobGraph.placed(
         training.mesh, classes, _class_at(training.mesh), np.full(training.mesh.world, MILLION, dtype=np.int64)

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.predict.operators.work import Floats
 from prismdbg.predict.samples.samples import Phase, Samples
 
@@ -39,7 +40,7 @@ def read_folder(folder: Path) -> dict[str, Samples]:
     if not folder.is_dir():
         raise UsageError(f"no such directory: {folder}", hint="give the folder with the CSV files of the operators")
     known: dict[str, Samples] = {}
-    for path in sorted(folder.glob("*.csv")):
+    for path in one_by_one(sorted(folder.glob("*.csv")), "reading the times of operators"):
         if (samples := read_file(path)) is not None:
             before = known.get(samples.operator)
             known[samples.operator] = samples if before is None else _together(path, before, samples)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from prismdbg.errors import UsageError
+from prismdbg.model.meanwhile import working
 from prismdbg.simulate.engine.engine import Team, Track
 from prismdbg.simulate.engine.prepared_cohort import Call
 from prismdbg.simulate.engine.program import Step
@@ -208,6 +209,10 @@ def critical_path(timeline: Timeline) -> list[Part]:
     else:
         ends = (team.launched_ends or {}).items()
         parts += walker.communicated(next(e for e, end in ends if at(end, place) == timeline.iteration_ns))
-    parts += walker.parts()
+    with working() as tell:
+        for part in walker.parts():
+            parts.append(part)
+            found = 1 - walker.time_ns / max(timeline.iteration_ns, 1)
+            tell(f"finding the critical path: {found:.0%} of the iteration")
     assert walker.time_ns == 0, f"the path begins {walker.time_ns} ns too late"
     return [part for part in reversed(parts) if part.taken_ns]

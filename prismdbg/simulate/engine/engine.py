@@ -13,6 +13,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from prismdbg.model.meanwhile import working
 from prismdbg.simulate.engine.prepared_cohort import Amount, Call, PreparedCohort
 from prismdbg.simulate.engine.program import Step
 from prismdbg.simulate.engine.rendezvous import Arrival, Ending, Rendezvous
@@ -21,6 +22,7 @@ from prismdbg.simulate.graph.mesh import Ints
 
 RUN, HERE, QUEUED, LAUNCH, POST, JOIN, MARK = (int(step) for step in Step)  # plain numbers: the loop is hot
 OTHER_STREAMS = -1  # in the place of a channel
+_TOLD_EACH = 1024  # turns of tracks
 _OWN = 1 << 40  # added to an entry: its own track waits for it
 
 
@@ -97,9 +99,15 @@ class Engine:
         self._ready: deque[Track] = deque(track for team in teams for track in team.tracks)
 
     def run(self) -> list[Track]:
-        while self._ready:
-            self._advance(self._ready.popleft())
-        return [track for team in self.teams for track in team.tracks if not track.is_done]
+        tracks = [track for team in self.teams for track in team.tracks]
+        steps, turn = sum(len(track.steps) for track in tracks), 0
+        with working() as tell:
+            while self._ready:
+                self._advance(self._ready.popleft())
+                turn += 1
+                if not turn % _TOLD_EACH:
+                    tell(f"simulating: step {sum(track.at for track in tracks):,} of {steps:,}")
+        return [track for track in tracks if not track.is_done]
 
     def _advance(self, track: Track) -> None:
         team, clock, at = track.team, track.clock, track.at

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.simulate.assessment import measured_iteration
 from prismdbg.simulate.assessment.assessment import Part, judge
 from prismdbg.simulate.cluster.cluster import ClusterModel
@@ -80,7 +81,7 @@ def _crews(graph: JobGraph, cluster: ClusterModel, changes: Changes) -> list[Pre
     placed: dict[Channel, Placed] = {}
     return [
         assemble(graph, cohort, plans[cohort.rank_class], topology, placed, compute_ppm, delays[cohort.number])
-        for cohort in stitching.cohorts.members
+        for cohort in one_by_one(stitching.cohorts.members, "preparing cohorts of ranks")
     ]
 
 

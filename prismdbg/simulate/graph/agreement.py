@@ -8,6 +8,7 @@ from typing import NoReturn
 import numpy as np
 
 from prismdbg.errors import MismatchError, UsageError
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.simulate.graph.channel import Across, Channel, Toward
 from prismdbg.simulate.graph.cohorts import Bools, Cohort, Layout
 from prismdbg.simulate.graph.entries import OBJECTS, Entries, Kind
@@ -64,7 +65,7 @@ class Agreement:
 
     def sequences(self, stitching: Stitching, entries: Sequence[Entries]) -> None:
         compared: set[tuple[int, int, int]] = set()
-        for cohort in stitching.cohorts.members:
+        for cohort in one_by_one(stitching.cohorts.members, "comparing the calls of cohorts"):
             for (_place, kind), seam in stitching.seams[cohort.number].items():
                 for other in _others(seam, cohort, kind):
                     pair = (seam.key, cohort.number, other)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from prismdbg.errors import UsageError
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.plurals import counted
 from prismdbg.simulate.graph.entries import Entries, Provenance
 from prismdbg.simulate.graph.entry_writer import EntryWriter
@@ -47,7 +48,8 @@ def gpt_job(mesh: Mesh, shape: GptShape, *, compute_ppm: Ints | None = None) -> 
             f"{counted(shape.layers, 'layer')} cannot be divided among {counted(stages, 'stage')}",
             hint=f"use a multiple of {stages} layers",
         )
-    classes = tuple(RankClass(name=f"stage {s}", entries=_Stage(mesh, shape, s).entries()) for s in range(stages))
+    numbers = one_by_one(range(stages), "calculating stages")
+    classes = tuple(RankClass(name=f"stage {s}", entries=_Stage(mesh, shape, s).entries()) for s in numbers)
     place = [1] * len(mesh.names)
     class_at = np.zeros(mesh.sizes, dtype=np.int64)
     if PP in mesh.names:

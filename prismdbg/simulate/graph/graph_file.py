@@ -20,6 +20,7 @@ from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import Fields
 from prismdbg.capsule.limits import MAX_GRAPH_BYTES
 from prismdbg.errors import CapsuleError
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.simulate.graph.entries import (
     COMPUTE_STREAM,
     DTYPES,
@@ -101,7 +102,8 @@ def load(path: Path) -> JobGraph:
             members = archive.infolist()
             if sum(member.file_size for member in members) > MAX_GRAPH_BYTES:
                 raise ValueError(f"it unpacks to more than {MAX_GRAPH_BYTES >> 20} MiB")
-            held = {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
+            each = one_by_one(members, "reading the columns of the graph")
+            held = {member.filename.removesuffix(".npy"): _array(archive, member) for member in each}
     except (OSError, ValueError, EOFError, KeyError, NotImplementedError, RuntimeError, *_DAMAGED) as error:
         raise CapsuleError(f"{path} is not a saved graph: {str(error)[:200]}", hint="build it again") from error
     return _Reader(path, held).graph()

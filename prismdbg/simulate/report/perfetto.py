@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.simulate.engine.critical_path import Part
 from prismdbg.simulate.engine.engine import Team
 from prismdbg.simulate.engine.timeline import RankTimeline, Timeline
@@ -34,7 +35,7 @@ def events(timeline: Timeline, ranks: Sequence[int] = (), critical: Sequence[Par
     world = timeline.graph.mesh.world
     if critical:
         yield from _critical(timeline, critical, 2 * world)
-    for team in sorted(timeline.teams, key=timeline.first_rank):
+    for team in one_by_one(sorted(timeline.teams, key=timeline.first_rank), "writing cohorts of ranks"):
         rank = timeline.first_rank(team)
         yield from _process(timeline.of(rank), _title(timeline, team, rank), rank)
     for rank in ranks:

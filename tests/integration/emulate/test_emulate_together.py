@@ -61,17 +61,14 @@ def sent_within(log: RankLog, ranks: tuple[int, ...]) -> list[tuple[str, int | N
     return [(call.op, call.fingerprint) for call in log.collectives if call.group in names]
 
 
-@pytest.mark.parametrize(("axis", "tp", "circle"), [("tp", 2, (2, 3)), ("pp", 1, (1, 3))])
-def test_values_are_those_of_the_whole_job(
-    axis: str, tp: int, circle: tuple[int, ...], whole: Whole, tmp_path: Path
-) -> None:
+def test_values_are_those_of_the_whole_job(whole: Whole, tmp_path: Path) -> None:
     """Where the replicas do the same: bit by bit, and call by call in the groups that are real."""
-    real, lines = whole(tp, "same")
-    name, *arguments = job(2 // tp, 2, tp)
+    real, lines = whole(2, "same")
+    name, *arguments = job(1, 2, 2)
+    circle = (2, 3)
     out = emulated(
-        tmp_path / "run", 4, f"pp={2 // tp},dp=2,tp={tp}", "--together", axis, "--ranks", circle[0],
-        program=python(name, *arguments),
-    )  # fmt: skip
+        tmp_path / "run", 4, "pp=1,dp=2,tp=2", "--together", "tp", "--ranks", 2, program=python(name, *arguments)
+    )
     said = lines_of(out)
     assert sorted(said) == list(circle)
     for rank in circle:
@@ -82,6 +79,33 @@ def test_values_are_those_of_the_whole_job(
         assert any(fingerprint is not None for _, fingerprint in inside)
         groups = {name for name, group in log.groups.items() if tuple(group.ranks) == circle}
         assert all(call.synthesized is (call.group not in groups) for call in log.collectives)
+
+
+def test_along_two_axes_at_once_values_are_those_of_the_whole_job(tmp_path: Path) -> None:
+    """Stages and parts are real, 16 equal replicas virtual: as many as a power of two give the same bits."""
+    name, *arguments = job(2, 1, 2)
+    real = recorded_by_command_line(forked(PROGRAMS / name, *arguments, ranks=4), tmp_path / "real")
+    assert real.ended.code == 0, real.ended.output
+    lines = lines_of(real.ended.output)
+    name, *arguments = job(2, 16, 2)
+    folder = tmp_path / "run"
+    out = emulated(folder, 64, "pp=2,dp=16,tp=2", "--together", "pp,tp", "--ranks", 7, program=python(name, *arguments))
+    said = lines_of(out)
+    circle = (6, 7, 38, 39)  # replica 3 of either stage
+    assert tuple(sorted(said)) == circle
+    for alike, rank in enumerate(circle):
+        mine, theirs = said[rank], lines[alike]
+        assert (mine["parameters"], mine["parts"]) == (theirs["parameters"], theirs["parts"])
+        of_replica = [16 * float.fromhex(loss) for loss in theirs["losses"]]  # summed over the world
+        assert list(map(float.fromhex, mine["losses"])) == of_replica
+        log = log_of(folder, rank)
+        inside = {n: g.ranks for n, g in log.groups.items() if len(g.ranks) > 1 and set(g.ranks) <= set(circle)}
+        assert sorted(map(len, inside.values())) == [2, 2, 4], "its parts, its stages, and all of its replica"
+        assert all(call.synthesized is (call.group not in inside) for call in log.collectives)
+        for ranks in (tuple(ranks) for ranks in inside.values() if len(ranks) == 2):
+            sent = sent_within(log, ranks)
+            assert sent == sent_within(real.log(alike), tuple(map(circle.index, ranks)))
+            assert any(fingerprint is not None for _, fingerprint in sent)
 
 
 def test_with_what_the_replicas_really_sent_all_values_are_those_of_the_whole_job(whole: Whole, tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_a_path_twice_is_refused(tmp_path: Path, data: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/proc/sys/vm/swappiness", "/sys/power/state", "/dev/vda", "/etc/ld.so.preload", "/"])
 def test_a_path_of_the_kernel_s_is_refused_by_verify_already(tmp_path: Path, path: str) -> None:
-    from prismdbg.capsule.verify import Severity, findings
+    from prismdbg.jobs.storage.verify import Severity, findings
 
     entry = {"path": path, "place": "bound", "size_bytes": 2, "sha256": "0" * 64, "mode": 0o644}
     make_capsule(tmp_path / "capsule", files={"files": [entry]})

@@ -19,12 +19,12 @@ from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.coverage import capsule_span
 from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
-from prismdbg.capsule.verify import findings, require_replayable
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, NotReplayable
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.jobs.storage.verify import findings, require_replayable
 from prismdbg.model.collective import State
 from prismdbg.model.moment import Moment
 from prismdbg.rank.replay.peers import RecordedPeers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from tiny_log import FLOATS, TinyLog, write_training
 
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log import reader as log_reader
 from prismdbg.capsule.log.events import Completion, Event, Note, StepMark
-from prismdbg.capsule.log.reader import LogReader, iter_logs, read_log, read_payload, was_cut
+from prismdbg.capsule.log.reader import LogReader, iter_logs, read_log, read_payload, read_payload_into, was_cut
 from prismdbg.errors import CapsuleError
 from prismdbg.log.columns import read_columns
 from prismdbg.model.collective import Collective, Failure, Frame, Group, Identity, PayloadRef, State, TensorMeta
@@ -376,6 +378,27 @@ def test_a_payload_that_is_not_there(tmp_path: Path, ref: PayloadRef) -> None:
     with pytest.raises(CapsuleError) as caught:
         read_payload(tmp_path, ref)
     assert caught.value.hint
+
+
+def test_a_payload_that_is_cut_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a program that removes old data, or by a file server that lost it."""
+    write_training(tmp_path)
+    path, read = tmp_path / "payload.00000.seg", log_reader._read_into
+
+    def after_a_cut(*what: Any) -> None:
+        os.truncate(path, 20)
+        read(*what)
+
+    monkeypatch.setattr(log_reader, "_read_into", after_a_cut)
+    with pytest.raises(CapsuleError, match="ends at byte 20, expected 24"):
+        read_payload(tmp_path, PayloadRef(0, 16, 8))
+
+
+def test_a_payload_is_read_into_buffers(tmp_path: Path) -> None:
+    write_training(tmp_path)
+    buffers = [bytearray(size) for size in (3, 0, 17)]
+    read_payload_into(list(map(memoryview, buffers)), tmp_path, PayloadRef(0, 8, 20))
+    assert b"".join(buffers) == (tmp_path / "payload.00000.seg").read_bytes()[8:28]
 
 
 def test_logs_are_in_rank_order_later_attempts_last(tmp_path: Path) -> None:

@@ -18,12 +18,12 @@ from capsules import IMAGE, MANIFEST, make_capsule
 
 from prismdbg import errors
 from prismdbg.capsule.manifest import IncidentKind, Manifest, Origin
-from prismdbg.capsule.verify import verify
 from prismdbg.cli import main, registry
 from prismdbg.cli.click_errors import WrongValue
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.param_types import moment, ranks, seconds, size
 from prismdbg.jobs.storage.pack import pack
+from prismdbg.jobs.storage.verify import verify
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
 from prismdbg.render import console

@@ -17,6 +17,11 @@ from prismdbg.cli.terminal import long_work
 from prismdbg.cli.terminal.long_work import LongWork
 from prismdbg.cli.terminal.progress_line import ProgressLine
 from prismdbg.render import console
+from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
+from prismdbg.simulate.graph.mesh import Mesh
+from prismdbg.telemetry.sensor import Kind, Sensor
+from prismdbg.telemetry.writer import TelemetryWriter, about
 
 
 class Terminal(io.StringIO):
@@ -158,7 +163,10 @@ def test_commands_show_it(command: str, first: str, tmp_path: Path, monkeypatch:
     assert told[0].startswith(first)
 
 
+needs_rsync = pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is not installed")
 LOGS, PART = "reading the logs of ranks: 1 of ", "writing the capsule: "
+COLUMNS, STAGES = "reading the columns of the graph: 1 of ", "calculating stages: 2 of 2"
+TELEMETRY = "reading files of telemetry: 1 of 1"
 
 
 @pytest.mark.parametrize(
@@ -175,6 +183,17 @@ LOGS, PART = "reading the logs of ranks: 1 of ", "writing the capsule: "
         ("open RUN", LOGS, LOGS),
         ("debug KEPT --rank 0 --plain --runtime plain", PART, PART),
         ("capture KEPT --rank 0 --origin start -o NEW", PART, PART),
+        ("status RUN", LOGS, LOGS),
+        ("list", "measuring runs and capsules: 1 of 3", "measuring runs and capsules: 3 of 3"),
+        ("telemetry RUN", TELEMETRY, TELEMETRY),
+        pytest.param("gather RUN -o NEW", "copying RUN (1 of 1): ", "copying RUN (1 of 1): ", marks=needs_rsync),
+        ("build CAPSULE --push oci:NEW", "packing: ", "hashing its contents: "),
+        ("graph gpt -o NEW.npz --mesh pp=2,tp=2 --layers 2 --hidden 64", "calculating stages: 1 of 2", STAGES),
+        ("graph simulate GRAPH.npz", COLUMNS, "preparing cohorts of ranks: "),
+        ("graph critical-path GRAPH.npz", COLUMNS, "finding the critical path: 100% of the iteration"),
+        ("graph what-if GRAPH.npz --slow-rank 0=2", COLUMNS, "preparing cohorts of ranks: "),
+        ("graph export GRAPH.npz -o NEW.json", COLUMNS, "writing cohorts of ranks: 2 of 2"),
+        ("graph export GRAPH.npz --format chakra -o NEW", COLUMNS, "writing the traces of ranks: 4 of 4"),
     ],
 )
 def test_commands_that_read_or_write_much_show_it(
@@ -189,7 +208,24 @@ def test_commands_that_read_or_write_much_show_it(
         segment.unlink()
     write_training(tmp_path / "KEPT" / "ranks" / "0")
     make_capsule(tmp_path / "CAPSULE", IMAGE)
+    readings = TelemetryWriter(tmp_path / "RUN" / "telemetry", about(50_000_000))
+    readings.reading(Sensor("host", "power", "mW", Kind.GAUGE), 1)
+    readings.close()
+    shape = GptShape(layers=2, hidden=64, microbatches=2, vocabulary=100)
+    graph_file.save(gpt_job(Mesh.parse("pp=2,tp=2"), shape), tmp_path / "GRAPH.npz")
     monkeypatch.chdir(tmp_path)
     main.run(line.split())
     assert told[0].startswith(first)
     assert any(text.startswith(then) for text in told)
+
+
+def test_what_is_fetched_for_a_command_is_shown_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fsspec")
+    told: list[str] = []
+    monkeypatch.setattr(long_work, "LongWork", lambda *_, **__: SimpleNamespace(show=told.append, over=lambda: None))
+    monkeypatch.setenv("PRISMDBG_CACHE", str(tmp_path / "cache"))
+    address = f"file://{write_run(tmp_path / 'RUN').path}"
+    assert main.run(["status", address]) == 0
+    assert told[0].startswith(f"fetching {address}: ") and told[-1].startswith("reading the logs of ranks: ")

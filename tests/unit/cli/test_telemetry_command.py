@@ -11,11 +11,11 @@ import pytest
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
-from prismdbg.capsule.verify import Severity, verify
 from prismdbg.cli import main
 from prismdbg.cli.click_errors import WrongValue
 from prismdbg.cli.options.param_types import period
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
+from prismdbg.jobs.storage.verify import Severity, verify
 from prismdbg.telemetry.file_format import segment_name
 from prismdbg.telemetry.sensor import Kind, Provenance, Sensor
 from prismdbg.telemetry.writer import TelemetryWriter, about

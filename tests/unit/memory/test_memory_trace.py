@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import pickletools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from traces import CAPACITY, TraceBuilder, header_of
 
-from prismdbg.capsule import memory_format
+from prismdbg.capsule import memory_format, memory_reader
+from prismdbg.capsule.log.format import event_segment
 from prismdbg.capsule.memory_format import Kind
+from prismdbg.capsule.memory_reader import read_parts
 from prismdbg.capsule.new_file import check_place
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
@@ -72,6 +76,25 @@ def test_a_block_from_before_that_is_found_late_was_there_all_the_time(tmp_path:
     assert [live_at(trace, Moment(1, at)).program_bytes for at in (1, 2, 3)] == [150, 180, 180]
     highest = peak(trace)
     assert highest is not None and highest.size_bytes == 180
+
+
+def test_names_that_are_cut_while_they_are_read(builder: TraceBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a file server, say. What was read until then is used, or the trace is called damaged; no signal ends us."""
+    for number in range(4000):
+        builder.allocate(1, f"aten::operator_{number}")
+    folder = builder.write()
+    named, path = memory_reader._name, folder / event_segment(0)
+
+    def while_it_is_cut(*what: Any) -> None:
+        os.truncate(path, 100)
+        named(*what)
+
+    assert path.stat().st_size > 2 * 64 << 10, "more than is read at once"
+    monkeypatch.setattr(memory_reader, "_name", while_it_is_cut)
+    try:
+        assert 0 < len(read_parts(folder).texts) < 4000
+    except CapsuleError as error:
+        assert "was cut or altered" in str(error.hint)
 
 
 def test_what_is_live_is_known_at_every_moment(builder: TraceBuilder) -> None:

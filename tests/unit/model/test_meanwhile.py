@@ -12,12 +12,12 @@ from capsules import IMAGE, make_capsule
 from incident_run import write_run
 
 from prismdbg.capsule import transfer
-from prismdbg.capsule.verify import findings
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.builder import GraphRequest, build_graph
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.pack import opened, pack
+from prismdbg.jobs.storage.verify import findings
 from prismdbg.model.meanwhile import looked_on_by, one_by_one, unheard, working
 from prismdbg.model.sizes import size
 from prismdbg.simulate.graph.mesh import Mesh

@@ -6,12 +6,14 @@ import csv
 import json
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
 from prismdbg.cli.commands.predict import command
 from prismdbg.cli.commands.sweep import command as sweep_command
+from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.simulate.graph import graph_file
 from prismdbg.sweep.evaluate import PREDICTION_ERROR
@@ -51,6 +53,14 @@ def test_time_and_memory_are_said_with_what_they_rest_on(folder: Path) -> None:
     assert "RMSlayernorm tokens=256 width=512" not in said  # between the samples
     assert "linear k=512 m=256 n=512: n=512 (sampled: 1024 to 4096)" in said
     assert "not reliable: times of flash_atten: its bytes at the best rate" in said
+
+
+def test_how_far_it_is_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(long_work, "LongWork", lambda *_, **__: SimpleNamespace(show=told.append, over=lambda: None))
+    run(folder, "--mesh", "pp=2,dp=2", "--batch", "8")
+    assert told[:3] == [*(f"reading the times of operators: {n} of 2" for n in (1, 2)), "calculating stages: 1 of 2"]
+    assert told[3].startswith("fitting the times of ") and told[3].endswith(": 0 fitted so far")
 
 
 def test_the_graph_is_written_and_its_time_is_that_of_the_values(folder: Path) -> None:

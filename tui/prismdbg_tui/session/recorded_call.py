@@ -97,7 +97,7 @@ def _is_kept(recording: Recording, payload: PayloadRef) -> bool:
     return (recording.capsule.log / payload_segment(payload.segment)).is_file()
 
 
-def _tensors(metas: tuple[TensorMeta, ...], data: bytes) -> Iterator[ValueView]:
+def _tensors(metas: tuple[TensorMeta, ...], data: bytearray) -> Iterator[ValueView]:
     offset = 0
     for number, meta in enumerate(metas[:MAX_TENSORS]):
         size = prod(meta.shape) * dtypes.ITEM_BYTES.get(meta.dtype, 0)
@@ -112,7 +112,7 @@ def _tensors(metas: tuple[TensorMeta, ...], data: bytes) -> Iterator[ValueView]:
         yield _text("...", f"{len(metas) - MAX_TENSORS} more tensors")
 
 
-def _values(meta: TensorMeta, data: bytes) -> Numbers | None:
+def _values(meta: TensorMeta, data: bytearray) -> Numbers | None:
     if meta.dtype == "bfloat16":
         halves = np.frombuffer(data, dtype="<u2")
         return (halves.astype(np.uint32) << 16).view(np.float32)

@@ -17,7 +17,6 @@ from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.coverage import NO_STEP_BEFORE
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.capsule.stacks import JobStacks
-from prismdbg.capsule.verify import Severity, findings, require_replayable
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, NotReplayable
@@ -25,6 +24,7 @@ from prismdbg.jobs.capture.assemble import Ingredients, assemble
 from prismdbg.jobs.replay.replay import ReplayRequest, open_replay, redacted_arguments
 from prismdbg.jobs.storage.kept_stacks import keep_stacks
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.jobs.storage.verify import Severity, findings, require_replayable
 from prismdbg.model.collective import TensorMeta
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.environment import Environment

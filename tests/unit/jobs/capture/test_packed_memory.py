@@ -13,7 +13,6 @@ from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.capsule.memory_format import HEADER, RECORD
-from prismdbg.capsule.verify import Severity, findings, verify
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.debugger.debugger import Debugger
@@ -21,6 +20,7 @@ from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.capture import packed_memory
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
 from prismdbg.jobs.capture.packed_memory import cut, packed_trace
+from prismdbg.jobs.storage.verify import Severity, findings, verify
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.moment import Moment
 from prismdbg.session import notices

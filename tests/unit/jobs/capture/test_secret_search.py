@@ -22,7 +22,6 @@ from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.secrets.masking import (
     redact_text,
 )
-from prismdbg.capsule.verify import verify
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError
@@ -30,6 +29,7 @@ from prismdbg.jobs.capture import secret_search
 from prismdbg.jobs.capture.redacted_lines import values_in_lines
 from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.jobs.capture.secret_search import State, pickled_texts, report
+from prismdbg.jobs.storage.verify import verify
 from prismdbg.model.collective import TensorMeta
 from prismdbg.model.moment import Moment
 

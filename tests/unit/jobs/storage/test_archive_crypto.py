@@ -14,13 +14,13 @@ import click
 import pytest
 from capsules import make_capsule
 
-from prismdbg.capsule.verify import verify
 from prismdbg.cli import main, registry
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.storage import archive_crypto, pack
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import Seal
+from prismdbg.jobs.storage.verify import verify
 from tests.fuzz.commands import nothing_runs
 
 pyrage = pytest.importorskip("pyrage", reason="pyrage is not installed: pip install 'prismdbg[crypto]'")

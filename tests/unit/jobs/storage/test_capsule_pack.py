@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prismdbg.capsule import layout
-from prismdbg.capsule.verify import verify
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.storage import archive_reader, pack
 from prismdbg.jobs.storage.archive_reader import Limits
+from prismdbg.jobs.storage.verify import verify
 
 Member = tuple[tarfile.TarInfo, bytes]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from prismdbg.jobs.storage import gather as gathering
 from prismdbg.jobs.storage.gather import gather
 from prismdbg.jobs.storage.job_nodes import node_folders, supervisor_report
 from prismdbg.jobs.storage.job_restarts import latest_restart
+from prismdbg.model.meanwhile import looked_on_by
 
 needs_rsync = pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is not installed")
 
@@ -88,6 +90,34 @@ def test_what_is_no_run_is_one_error(source: str, tmp_path: Path, monkeypatch: p
     with pytest.raises(PrismError) as raised:
         gather([source], tmp_path / "all", print)
     assert raised.value.hint and list(tmp_path.iterdir()) == []
+
+
+# As rsync tells it with --info=progress2: a line takes the place of the one before it.
+RSYNC = r"""#!/bin/sh
+for folder; do :; done
+printf "     32,768   9%%    0.00kB/s    0:00:00\r\r    360,448 100%%  343.75MB/s    0:00:00 (xfr#1, to-chk=0/1)\n"
+echo "{}" > "$folder/run.json"
+"""
+
+
+def test_how_far_each_copy_is_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rsync = tmp_path / "rsync"
+    rsync.write_text(RSYNC)
+    rsync.chmod(0o755)
+    monkeypatch.setattr(gathering.shutil, "which", lambda _name: str(rsync))
+    told: list[str] = []
+    with looked_on_by(SimpleNamespace(show=told.append, over=lambda: told.append("over"))):
+        gather(["n1:/run"], tmp_path / "all", print)
+    assert told == ["copying n1:/run (1 of 1): 32.0 KiB, 9 %", "copying n1:/run (1 of 1): 352.0 KiB, 100 %", "over"]
+
+
+@needs_rsync
+def test_rsync_tells_how_far_it_is(tmp_path: Path) -> None:
+    told: list[str] = []
+    source = of_node(tmp_path, "n1", "0")
+    with looked_on_by(SimpleNamespace(show=told.append, over=lambda: None)):
+        gather([source], tmp_path / "all", print)
+    assert told[-1].startswith(f"copying {source} (1 of 1): ") and told[-1].endswith(" %")
 
 
 def test_nothing_there_is_written_over(tmp_path: Path) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tiny_log import TinyLog
 
 from prismdbg.capsule.log.reader import read_log
+from prismdbg.cli import main
+from prismdbg.cli.terminal import long_work
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.jobs.storage import fresh_logs, local_logs
 from prismdbg.jobs.storage.fresh_logs import ask_for_logs, publish_left
@@ -77,12 +80,12 @@ def test_what_is_written_while_a_log_is_copied_leaves_no_hole(
         log.next_segment()
     copy = local_logs._publish
 
-    def goes_on(source: Path, target: Path) -> None:
+    def goes_on(source: Path, target: Path, copied: local_logs.Copied) -> None:
         issue(log, 5)
         log.next_segment()
         summarize(log.folder)
         fold(log.folder, 3 << 16)
-        copy(source, target)
+        copy(source, target, copied)
         if target.parent == run.ranks / "0" and any(target.parent.glob("events.*.seg")):
             found = read_columns(target.parent)
             ids = found.record_id.tolist()
@@ -153,15 +156,20 @@ def test_readings_of_the_node_come_along_and_what_was_dropped_goes(run: RunFolde
     assert (run.telemetry / "n2" / segment_name(1)).exists()
 
 
-def test_left_logs_are_copied_and_removed_once(run: RunFolder, local: LocalFolder) -> None:
+def test_left_logs_are_copied_and_removed_once(
+    run: RunFolder, local: LocalFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     issue(TinyLog(local.ranks / "0"))
     write_json(local.ranks / "0" / "rank.json", {"rank": 0, "pid": 1 << 22, "node": "n1"})
     write_json(run.nodes / "n1" / "supervisor.json", {"exit_code": 0})
-    said: list[str] = []
-    assert publish_left(run, said.append) == 1
-    assert issued(run) == 1 and not local.path.exists() and "copied the logs of rank 0" in said[-1]
+    told: list[str] = []
+    monkeypatch.setattr(long_work, "LongWork", lambda *_, **__: SimpleNamespace(show=told.append, over=lambda: None))
+    assert main.run(["publish", str(run.path)]) == 0
+    assert told and all(text.startswith("copying the logs of node n1: 64.") and " of 64." in text for text in told)
+    assert "copied the logs of rank 0" in capsys.readouterr().err
+    assert issued(run) == 1 and not local.path.exists()
     with pytest.raises(UsageError, match="no log is missing"):
-        publish_left(run, said.append)
+        publish_left(run, print)
 
 
 @pytest.mark.parametrize("claims", [None, {"run": "/another", "node": "n1"}, {"run": "RUN", "node": "n2"}, {"run": 3}])

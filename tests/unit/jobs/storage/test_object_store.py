@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.storage import object_store
 from prismdbg.jobs.storage.object_store import LISTED, Address, fetch, push
+from prismdbg.model.meanwhile import looked_on_by
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -50,6 +52,16 @@ def put(address: Address, name: str, data: bytes) -> None:
 
 def said(_: str) -> None:
     """Nobody listens."""
+
+
+def test_how_far_it_is_is_told_by_bytes(address: Address, folder: Path) -> None:
+    told: list[str] = []
+    with looked_on_by(SimpleNamespace(show=told.append, over=lambda: None)):
+        push(folder, address, said)
+        assert told[-1] == f"writing {address.text}: 1003 B of 1003 B" and len(told) == 3
+        fetch(address, said)
+    whole = told[-1].rpartition(" of ")[2]
+    assert told[-1] == f"fetching {address.text}: {whole} of {whole}" and len(told) == 7, "with the list of files"
 
 
 def test_what_was_written_comes_back(address: Address, folder: Path) -> None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import capsules
 import pytest
@@ -18,13 +19,17 @@ from tiny_log import TinyLog, write_training
 from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.limits import MAX_FACTS, MAX_NAMED
+from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.records import RecordDecoder
 from prismdbg.capsule.manifest import IncidentKind, Manifest
-from prismdbg.capsule.verify import INCONCLUSIVE, Severity, findings, verify
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.replay.verdict import End, Recorded, Seen, decide
 from prismdbg.jobs.storage import inventory
+from prismdbg.jobs.storage.verify import INCONCLUSIVE, Severity, findings, verify
+from prismdbg.model import synthesis
+from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 
 EVENTS = "prismdbg/log/events.00000.seg"
@@ -214,6 +219,61 @@ def test_a_damaged_log_of_the_right_hash(tmp_path: Path) -> None:
     assert any("is damaged at offset" in fault for fault in faults(with_log(tmp_path / "capsule", write)))
 
 
+def altered_call(at: int, value: bytes) -> Callable[[TinyLog], None]:
+    """Writes a call that was altered `at` so many bytes from its record's begin."""
+
+    def write(log: TinyLog) -> None:
+        begin = log.offset
+        log.complete(log.issue(9, 1), bytes(16))
+        log.write(begin + at, value)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("write", "says"),
+    [
+        (altered_call(8 + 76, b"\x09"), "unknown reduce operator 9"),
+        (altered_call(8 + 80, b"\x03"), "requires a buffer of at least"),
+        (altered_call(8 + 89, b"\x09"), "1 tensors do not fit into the record"),
+        (altered_call(8 + 77, b"\x18"), "requires a buffer of at least"),  # a sketch that is not there
+        (altered_call(8 + 92, b"\xff\xff\xff\xff"), "a collective of 4294967295 tensors; the limit is 65536"),
+        (lambda log: log.issue(9, 1, device="cuda:0 stream x"), "'x' is not a stream"),
+    ],
+)
+def test_a_record_that_cannot_be_decoded(tmp_path: Path, write: Callable[[TinyLog], object], says: str) -> None:
+    """Also where no replay comes to it."""
+    (found,) = faults(with_log(tmp_path / "capsule", lambda folder: write(write_training(folder))))
+    assert found.startswith("prismdbg/log") and "events.00000.seg is damaged at offset " in found and says in found
+
+
+def test_a_long_log_is_checked_by_its_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A capsule from the program's start may hold millions of collectives, which are of few kinds."""
+    path = with_log(tmp_path / "capsule", lambda folder: write_training(folder, steps=100))
+    decode, decoded = RecordDecoder.collective, []
+
+    def counted(self: RecordDecoder, *bodies: Any) -> Collective:
+        decoded.append(bodies)
+        return decode(self, *bodies)
+
+    monkeypatch.setattr(RecordDecoder, "collective", counted)
+    assert faults(path) == []
+    assert 0 < len(decoded) < 5
+
+
+@pytest.mark.parametrize(("offset", "size_bytes"), [(1 << 63, 16), ((1 << 64) - 8, 16), (0, (1 << 64) - 8), (80, 17)])
+def test_a_payload_beyond_its_file(tmp_path: Path, offset: int, size_bytes: int) -> None:
+    def write(folder: Path) -> None:
+        log = write_training(folder)
+        place = (offset, size_bytes, 0, -1, fmt.Status.OK, fmt.CompleteFlag.PAYLOAD, 0, 0)
+        log.append(fmt.Kind.COMPLETE, fmt.COMPLETE.pack(log.issue(2, 3), 3000, *place))
+
+    later = replace(MANIFEST, moment_b=Moment(2, 3))
+    assert faults(with_log(tmp_path / "capsule", write, later)) == [
+        "prismdbg/log lacks the data that 1 collective received: 2.3"
+    ]
+
+
 def test_a_missing_payload(tmp_path: Path) -> None:
     def write(folder: Path) -> None:
         log = write_training(folder)
@@ -280,6 +340,36 @@ def test_what_hangs_or_failed_received_nothing(tmp_path: Path) -> None:
         log.issue(0, 2)
 
     assert faults(with_log(tmp_path / "capsule", write, replace(MANIFEST, moment_b=Moment(0, 2)))) == []
+
+
+MADE_AGAIN = {"flags": fmt.CompleteFlag.SYNTHESIZED, "made": synthesis.NUMBERS[synthesis.ECHO]}
+
+
+@pytest.mark.parametrize(
+    ("without", "needing"),
+    [
+        (({"op": "broadcast_", "root": 0}, {}), ({"op": "allreduce_", "root": 0}, {})),
+        (({"op": "broadcast_", "root": 0}, {}), ({"op": "broadcast_", "root": 1}, {})),
+        (({"outputs": ()}, {}), ({}, {})),
+        (({"group": "unknown"}, {}), ({}, {})),
+        (({}, {"status": fmt.Status.FAILED}), ({}, {})),
+        (({}, MADE_AGAIN), ({}, {"made": MADE_AGAIN["made"]})),
+        (({}, MADE_AGAIN), ({}, {**MADE_AGAIN, "made": synthesis.NUMBERS[synthesis.DONOR]})),
+    ],
+)
+def test_calls_that_differ_in_one_thing_are_not_taken_for_one_kind(
+    tmp_path: Path, without: tuple[dict[str, Any], dict[str, Any]], needing: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    """The first and the third need no payload, the second does."""
+
+    def write(folder: Path) -> None:
+        log = TinyLog(folder)
+        log.group("0", (0, 1))
+        for number, (issued, completed) in enumerate((without, needing, without), 1):
+            log.complete(log.issue(0, number, **issued), **completed)
+
+    path = with_log(tmp_path / "capsule", write, replace(MANIFEST, moment_b=Moment(0, 3)))
+    assert faults(path) == ["prismdbg/log lacks the data that 1 collective received: 0.2"]
 
 
 def test_lost_records_are_counted(tmp_path: Path) -> None:

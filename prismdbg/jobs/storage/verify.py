@@ -12,8 +12,7 @@ from pathlib import Path, PurePosixPath
 from prismdbg.capsule import checked_json, files, layout, rank_path, transfer
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.limits import MAX_MADE_FOLDERS
-from prismdbg.capsule.log.coverage import NOTHING_TO_COMPARE, capsule_span, gaps
-from prismdbg.capsule.log.reader import read_log
+from prismdbg.capsule.log.coverage import NOTHING_TO_COMPARE, start_of
 from prismdbg.capsule.manifest import FileEntry, Manifest, Origin
 from prismdbg.capsule.memory_reader import read_parts
 from prismdbg.capsule.rank_json import RankJson, startable_again
@@ -21,6 +20,7 @@ from prismdbg.capsule.rank_path import has_more_folders
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, require_whole
 from prismdbg.capsule.walk import entries
 from prismdbg.errors import CapsuleError
+from prismdbg.log.log_check import gaps, read_checked, rows_of
 from prismdbg.model.meanwhile import by_bytes, working
 from prismdbg.model.plurals import counted
 
@@ -133,7 +133,7 @@ def _state(capsule: Capsule) -> Iterator[Finding]:
         return
     try:
         snapshot = require_whole(capsule.path / layout.STATE)
-        read_log(capsule.path / layout.STATE / PROLOGUE)
+        read_checked(capsule.path / layout.STATE / PROLOGUE)
         past = checked_json.read(capsule.path / layout.RANK).integer("past_records")
     except CapsuleError as error:
         yield _fatal(capsule, layout.STATE, error)
@@ -274,8 +274,8 @@ def _log(capsule: Capsule) -> Iterator[Finding]:
     if layout.RANK not in capsule.manifest.files:  # said already
         return
     try:
-        log = read_log(capsule.log)
-        span = capsule_span(capsule, log)
+        log = read_checked(capsule.log)
+        span = rows_of(log, start_of(capsule), capsule.manifest.moment_b)
     except CapsuleError as error:
         yield _fatal(capsule, layout.LOG, error)
         return
@@ -283,7 +283,7 @@ def _log(capsule: Capsule) -> Iterator[Finding]:
         yield Finding(Severity.FATAL, layout.LOG, f"is of rank {log.rank}, expected {capsule.manifest.rank}")
     for text in gaps(log, span, capsule.log, capsule.manifest):
         yield Finding(Severity.FATAL, layout.LOG, text)
-    if span.has_nothing_to_compare:
+    if not len(span.records):
         yield Finding(Severity.NOTE, layout.LOG, INCONCLUSIVE)
 
 
