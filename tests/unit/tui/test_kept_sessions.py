@@ -182,8 +182,8 @@ def test_a_restored_console_leaves_keys_keys(tmp_path: Path, size: tuple[int, in
         await pilot.press("q")
 
     async def again(app: PrismApp, pilot: Pilot[int]) -> None:
-        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
-        assert app.layout.pane == "console" and app.panes.console.line.value == ""
+        await until(lambda: app.state.phase is Phase.STOPPED and app.layout.pane == "console", pilot)
+        assert app.panes.console.line.value == ""
         await pilot.press("c")
         await until(lambda: "› continue" in "\n".join(app.panes.console.log_pane.lines_said), pilot)
         assert app.panes.console.line.value == ""
