@@ -293,7 +293,7 @@ def _differing_tensors(
     try:
         arrays = a.arrays(call_a), b.arrays(call_b)
     except UsageError as error:
-        return (), f"which elements differ is not known: {error.bare}"
+        return (), f"which elements differ is unknown: {error.bare}"
     found = tuple(_tensors(call_a, *arrays))
     return found, "" if found else "all elements are equal as numbers: only signs of zeros or bits of NaNs differ"
 

@@ -181,7 +181,7 @@ def test_elements_that_numpy_cannot_read_are_only_told_to_differ(fields: dict[st
     found = compare(a, b).difference
     assert found is not None and found.received_in is not None
     assert (str(found.received_in[0].moment), found.tensors) == ("1.2", ())
-    assert found.why_no_tensors == "which elements differ is not known: numpy has no element type float8_e5m2"
+    assert found.why_no_tensors == "which elements differ is unknown: numpy has no element type float8_e5m2"
 
 
 @pytest.mark.parametrize("fields", [{}, {"fingerprint": 99}])
