@@ -270,12 +270,12 @@ def _is_imported(path: Path) -> bool:
 
 
 def _array(data: bytes, meta: TensorMeta) -> Array:
-    if meta.dtype == "bfloat16":
-        bits = np.frombuffer(data, dtype=np.uint16).astype(np.uint32) << 16
-        return bits.view(np.float32).reshape(meta.shape)
-    if meta.dtype not in _SAME_IN_NUMPY:
+    if meta.dtype != "bfloat16" and meta.dtype not in _SAME_IN_NUMPY:
         raise UsageError(f"numpy has no element type {meta.dtype}", hint="see its values in `prismdbg debug`")
     try:
+        if meta.dtype == "bfloat16":
+            bits = np.frombuffer(data, dtype=np.uint16).astype(np.uint32) << 16
+            return bits.view(np.float32).reshape(meta.shape)
         return np.frombuffer(data, dtype=meta.dtype).reshape(meta.shape)
     except ValueError as error:
         raise CapsuleError(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from prismdbg.diagnosis.match import WRONG, match
-from prismdbg.errors import UsageError
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.log.columns import NOT_ENDED, LogColumns
 from prismdbg.model.collective import Collective, TensorMeta, group_title
 from prismdbg.model.meanwhile import one_by_one
@@ -52,8 +52,8 @@ class Difference:
     """The first. `calls`: of either side, None where it has none there.
 
     received_in: the first calls from `calls` on that received other values; None if none is known, or if the calls
-    themselves differ. tensors: what differs there; empty if numpy has no such element type. received: if the calls sent
-    other values, how many calls from there on were compared by what they received.
+    themselves differ. tensors: what differs there; if empty, why_no_tensors says why. received: if the calls sent other
+    values, how many calls from there on were compared by what they received; damage: why that was not possible.
     """
 
     aspect: Aspect
@@ -61,7 +61,9 @@ class Difference:
     what: str
     received_in: tuple[Collective, Collective] | None = None
     tensors: tuple[TensorDifference, ...] = ()
+    why_no_tensors: str = ""
     received: int = 0
+    damage: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +113,7 @@ class Comparison:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
     """payload: the bytes that the rank received, None where they were not kept. arrays: the same as arrays; raises
-    `UsageError` if numpy has no such element type."""
+    `UsageError` if numpy has no such element type. Both raise `CapsuleError` if the payload is damaged."""
 
     log: LogColumns
     payload: Callable[[Collective], bytes | None]
@@ -255,30 +257,45 @@ def _first_received(a: Side, b: Side, pairs: Rows, same_rank: bool) -> tuple[int
         compared += 1
         if data_a != data_b:
             calls = call_a, call_b
+            tensors, why_none = _differing_tensors(a, b, *calls)
             return compared, Difference(
                 aspect=Aspect.RECEIVED,
                 calls=calls,
                 what="received other values",
                 received_in=calls,
-                tensors=_differing_tensors(a, b, *calls),
+                tensors=tensors,
+                why_no_tensors=why_none,
             )
     return compared, None
 
 
 def _with_received(found: Difference, a: Side, b: Side, pairs: Rows) -> Difference:
     """What was sent is in no log; what was received because of it often is. `pairs`: from the difference on."""
-    compared, received = _first_received(a, b, pairs, same_rank=True)
+    try:
+        compared, received = _first_received(a, b, pairs, same_rank=True)
+    except CapsuleError as error:  # what was sent differs all the same
+        return replace(found, damage=error.bare)
     if received is None:
         return replace(found, received=compared)
-    return replace(found, received=compared, received_in=received.received_in, tensors=received.tensors)
+    return replace(
+        found,
+        received=compared,
+        received_in=received.received_in,
+        tensors=received.tensors,
+        why_no_tensors=received.why_no_tensors,
+    )
 
 
-def _differing_tensors(a: Side, b: Side, call_a: Collective, call_b: Collective) -> tuple[TensorDifference, ...]:
+def _differing_tensors(
+    a: Side, b: Side, call_a: Collective, call_b: Collective
+) -> tuple[tuple[TensorDifference, ...], str]:
+    """Of two payloads that differ; if none is found, why."""
     try:
         arrays = a.arrays(call_a), b.arrays(call_b)
-    except UsageError:  # numpy has no such element type
-        return ()
-    return tuple(_tensors(call_a, *arrays))
+    except UsageError as error:
+        return (), f"which elements differ is unknown: {error.bare}"
+    found = tuple(_tensors(call_a, *arrays))
+    return found, "" if found else "all elements are equal as numbers: only signs of zeros or bits of NaNs differ"
 
 
 def _tensors(call: Collective, first: tuple[Array, ...], second: tuple[Array, ...]) -> Iterator[TensorDifference]:

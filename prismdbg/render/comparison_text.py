@@ -51,11 +51,15 @@ def _difference_lines(difference: Difference, groups: Sides, where: str) -> list
         )
         lines.append(f"  {_received_text(difference)}")
     lines += [f"  output[{each.number}] {each.meta}: {_tensor(each)}" for each in difference.tensors]
+    if difference.why_no_tensors:
+        lines.append(f"  {difference.why_no_tensors}")
     return list(map(one_line, lines))
 
 
 def _received_text(difference: Difference) -> str:
     """Of calls that sent other values: which data that it received differs first, or why that is not known."""
+    if difference.damage:
+        return f"data that it received from here on cannot be compared, because it is damaged: {difference.damage}"
     if not difference.received:
         return "no received data from here on was kept by both: record both with --window all, or a larger window"
     if difference.received_in is None:

@@ -38,8 +38,8 @@ def because(error: OSError, path: Path) -> str:
 
 
 def text_of(path: Path) -> str:
-    """A name that the kernel gives to a sensor; `unnamed` where there is none."""
+    """A name that the kernel or the firmware gives to a sensor, in any encoding; `unnamed` where there is none."""
     try:
-        return path.read_text().strip()[:40]
+        return path.read_text("utf-8", errors="replace").strip()[:40]
     except OSError:
         return "unnamed"

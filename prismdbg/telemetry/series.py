@@ -28,12 +28,16 @@ class Series:
         """Between two readings, in the middle; 0 with fewer than two."""
         return int(np.median(np.diff(self.times_ns))) if len(self.times_ns) > 1 else 0
 
-    def covers(self, begin_ns: int, end_ns: int) -> bool:
-        """Whether it was read all the time between: up to a gap of a few periods at either end."""
+    def covers(self, begin_ns: int, end_ns: int, least_share: float = 0.0) -> bool:
+        """Whether it was read all the time between: up to a gap of a few periods at either end. Of a span as short as
+        these gaps, `least_share` of it must lie between readings."""
         slack_ns = _LONGEST_GAP * self.period_ns
         if len(self.times_ns) < 2:
             return False
-        return bool(self.times_ns[0] <= begin_ns + slack_ns and self.times_ns[-1] >= end_ns - slack_ns)
+        first_ns, last_ns = int(self.times_ns[0]), int(self.times_ns[-1])
+        if min(last_ns, end_ns) - max(first_ns, begin_ns) < least_share * (end_ns - begin_ns):
+            return False
+        return first_ns <= begin_ns + slack_ns and last_ns >= end_ns - slack_ns
 
     def at(self, time_ns: int) -> float:
         return float(np.interp(time_ns, self.times_ns, self.values))

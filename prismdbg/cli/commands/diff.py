@@ -116,7 +116,9 @@ def _to_json(compared: Comparison) -> dict[str, Any]:
             "calls": [collective_to_json(call) if call is not None else None for call in difference.calls],
             "received_in": [collective_to_json(call) for call in difference.received_in or ()],
             "received": difference.received,
+            "damage": difference.damage,
             "tensors": [{**asdict(each), "meta": str(each.meta)} for each in difference.tensors],
+            "why_no_tensors": difference.why_no_tensors,
         },
         "begins": [
             {

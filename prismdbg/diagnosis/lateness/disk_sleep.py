@@ -71,6 +71,8 @@ def _least_pressure_ns(span: LateSpan, mine: RankTimes) -> float:
 
 
 def _more_held_up_ns(mine: RankTimes, others: Sequence[RankTimes]) -> float:
-    """0 where it is not known of the rank or of all others."""
+    """Than any other: a rank of the same control group has the same pressure. 0 where it is not known of each."""
     theirs = [each.group_io_ns for each in others if each.group_io_ns is not None]
-    return mine.group_io_ns - median(theirs) if mine.group_io_ns is not None and theirs else 0.0
+    if mine.group_io_ns is None or not theirs or len(theirs) < len(others):
+        return 0.0
+    return mine.group_io_ns - max(theirs)

@@ -11,6 +11,7 @@ from prismdbg.telemetry.sensor import cpu_subject, rank_subject
 from prismdbg.telemetry.series import Series, Telemetry
 
 Span = tuple[int, int]
+_LEAST_READ = 0.75  # of a span: a counter that was not read at its end has grown by too little there
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,9 @@ def times_of(telemetry: Telemetry, rank_folder: str, span: Span, in_collectives_
 def _grown(telemetry: Telemetry, subject: str, name: str, span: Span) -> float | None:
     """Of a counter without which something can be said all the same; None where it was not read all the time."""
     series = telemetry.find(subject, name)
-    return series.growth(*span) if series is not None and series.covers(*span) else None
+    if series is None or not series.covers(*span, least_share=_LEAST_READ):
+        return None
+    return series.growth(*span)
 
 
 def _why_no_io(telemetry: Telemetry) -> str:

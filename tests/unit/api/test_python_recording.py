@@ -155,9 +155,10 @@ def test_every_bfloat16_is_a_float32() -> None:
         api._array(b"\0", TensorMeta((1,), "float8_e5m2"))
 
 
-def test_a_payload_that_does_not_fit_is_an_error() -> None:
+@pytest.mark.parametrize(("size", "dtype"), [(12, "float32"), (6, "bfloat16"), (7, "bfloat16")])
+def test_a_payload_that_does_not_fit_is_an_error(size: int, dtype: str) -> None:
     with pytest.raises(CapsuleError, match="does not fit"):
-        api._array(b"\0" * 12, TensorMeta((4,), "float32"))
+        api._array(b"\0" * size, TensorMeta((4,), dtype))
 
 
 def test_reading_loads_no_torch(capsule: Path, child_environment: dict[str, str]) -> None:

@@ -106,6 +106,25 @@ def test_before_and_after_a_fix(
     assert len(found["tensors"]) == len(at)
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (b"\0\0\0\x80" * 4, "all elements are equal as numbers: only signs of zeros or bits of NaNs differ"),
+        (
+            b"\0" * 12,
+            "data that it received from here on cannot be compared, because it is damaged: "
+            "a payload does not fit its tensor float32[4]",
+        ),
+    ],
+)
+def test_payloads_without_differing_elements(
+    values: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    after = fixed_run(tmp_path / "after", sent=2, received=(ZEROS, values))
+    assert main.run(["diff", fixed_run(tmp_path / "before"), after]) == ExitCode.DIVERGED
+    assert f"\n  {said}" in capsys.readouterr().out
+
+
 def test_nothing_in_common(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_capsule(tmp_path / "capsule")
     log = TinyLog(tmp_path / "run" / "ranks" / "0.0")

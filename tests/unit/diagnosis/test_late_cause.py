@@ -157,6 +157,30 @@ def test_a_sleep_while_its_control_group_alone_waited_for_io_is_for_a_disk(of_ot
     assert ("its control group waited for I/O" in text) is (why is Why.DISK)
 
 
+@pytest.mark.parametrize(("readings", "is_known"), [(3, False), (5, True)])
+def test_pressure_of_another_time_confirms_and_excludes_nothing(readings: int, is_known: bool) -> None:
+    """Two readings a second: within a few of their periods lies most of a delay of two seconds."""
+    job = late_job()
+    whole = counter("host", names.IO_PRESSURE, job, 0.01)
+    seldom = replace(whole, times_ns=whole.times_ns[::10][:readings], values=whole.values[::10][:readings])
+    why, _, lines = disk_cause(job, telemetry(job, {}, QUIET, seldom, asleep=True))
+    assert why is (Why.ASLEEP if is_known else Why.DISK)
+    assert ("not confirmed by I/O pressure" in lines and "no readings of that time" in lines) is not is_known
+
+
+@pytest.mark.parametrize("mate", [0.9, None])
+def test_a_control_group_that_another_rank_is_in_or_may_be_in_accuses_nobody(mate: float | None) -> None:
+    """Of ranks on several nodes most are in other groups; `None`: the pressure of one was not read."""
+    job = late_job()
+    shares = {LATE: 0.9, 0: mate, 1: 0.0, 2: 0.0}
+    groups = [
+        counter(f"rank {rank}", names.GROUP_IO_PRESSURE, job, share)
+        for rank, share in shares.items()
+        if share is not None
+    ]
+    assert disk_cause(job, telemetry(job, {}, QUIET, *groups))[0] is Why.ASLEEP
+
+
 @pytest.mark.parametrize(("share", "is_said"), [(0.9, True), (0.1, False)])
 def test_io_pressure_of_the_machine_alone_accuses_nobody(share: float, is_said: bool) -> None:
     job = late_job()

@@ -10,7 +10,7 @@ import pytest
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.diagnosis.rank_comparison import Aspect, Comparison, Side, compare
-from prismdbg.errors import UsageError
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.log.rank_log import columns_of
 from prismdbg.model.collective import Collective, Group, Identity, PayloadRef, State, TensorMeta
 from prismdbg.model.moment import Moment
@@ -181,6 +181,27 @@ def test_elements_that_numpy_cannot_read_are_only_told_to_differ(fields: dict[st
     found = compare(a, b).difference
     assert found is not None and found.received_in is not None
     assert (str(found.received_in[0].moment), found.tensors) == ("1.2", ())
+    assert found.why_no_tensors == "which elements differ is unknown: numpy has no element type float8_e5m2"
+
+
+@pytest.mark.parametrize("fields", [{}, {"fingerprint": 99}])
+@pytest.mark.parametrize("bits", [(0x00000000, 0x80000000), (0x7FC00000, 0x7FC00001)])
+def test_bits_that_are_equal_as_numbers_are_told_to_be(bits: tuple[int, int], fields: dict[str, int]) -> None:
+    a, b = (np.array([each], dtype=np.uint32).view(np.float32) for each in bits)
+    found = compare(side(calls(), received={3: a}), side(changed(3, **fields), received={3: b})).difference
+    assert found is not None and found.received_in is not None
+    assert (str(found.received_in[0].moment), found.tensors) == ("1.2", ())
+    assert found.why_no_tensors == "all elements are equal as numbers: only signs of zeros or bits of NaNs differ"
+
+
+def test_damaged_data_after_other_values_were_sent_hides_no_difference() -> None:
+    def damaged(_: Collective) -> bytes | None:
+        raise CapsuleError("a payload does not fit its tensor")
+
+    a, b = side(calls()), side(changed(3, fingerprint=99))
+    found = compare(a, replace(b, payload=lambda of: (damaged if of.record_id == 4 else b.payload)(of)))
+    assert moments(found) == ["1.2", "1.2"] and told(found) == ("-", 0, [])
+    assert found.difference is not None and found.difference.damage == "a payload does not fit its tensor"
 
 
 def test_synthesized_answers_are_not_compared() -> None:

@@ -276,6 +276,52 @@ def test_a_chip_behind_a_slow_bus_is_not_read(tmp_path: Path) -> None:
     assert found.absent["hwmon0 (unnamed temp1)", TEMPERATURE] == "a reading takes more than 20 ms"
 
 
+def test_slow_chips_together_take_no_longer_than_half_a_second(tmp_path: Path) -> None:
+    root = tmp_path / "class/hwmon"
+    write(root, **{f"hwmon{at}__temp1_input": "40000\n" for at in range(9)})
+    asked: list[str] = []
+
+    def slow(path: Path) -> int:
+        asked.append(path.parent.name)
+        return 100_000_000
+
+    found = Collected()
+    assert list(chips(tmp_path, found, slow)) == []
+    assert asked == ["hwmon0", "hwmon0", "hwmon1", "hwmon1", "hwmon2", "hwmon2"]
+    assert found.absent["hwmon3 (unnamed temp1)", TEMPERATURE] == "the chips before it take more than 500 ms"
+
+
+def test_a_label_that_is_not_utf_8_leaves_all_sensors_readable(tmp_path: Path) -> None:
+    write(tmp_path, sys__class__hwmon__hwmon0__temp1_input="70000\n", sys__class__hwmon__hwmon0__name="psu\n")
+    (tmp_path / "sys/class/hwmon/hwmon0/temp1_label").write_bytes(b"inlet \xb0C\n")
+    found = Collected()
+    HardwareCollector(tmp_path).sample(found)
+    assert found.values("hwmon0 (psu inlet \ufffdC)", TEMPERATURE) == [70_000]
+
+
+def test_each_input_of_a_chip_is_a_sensor_of_its_own(tmp_path: Path) -> None:
+    write(
+        tmp_path / "class/hwmon/hwmon0",
+        name="psu\n",
+        power1_input="1\n",
+        power1_average="2\n",
+        power2_average="3\n",
+        temp1_input="4\n",
+        temp1_label="inlet\n",
+        temp2_input="5\n",
+        temp2_label="inlet\n",
+        temp3_input="6\n",
+        temp3_label="outlet\n",
+    )
+    assert {sensor.subject: path.name for path, sensor, _ in chips(tmp_path, Collected(), lambda _: 0)} == {
+        "hwmon0 (psu power1)": "power1_input",
+        "hwmon0 (psu power2)": "power2_average",
+        "hwmon0 (psu inlet temp1)": "temp1_input",
+        "hwmon0 (psu inlet temp2)": "temp2_input",
+        "hwmon0 (psu outlet)": "temp3_input",
+    }
+
+
 def test_a_machine_without_any_of_them_says_each(tmp_path: Path) -> None:
     found = Collected()
     HardwareCollector(tmp_path).sample(found)
