@@ -35,8 +35,9 @@ def heading(job: RunOverview, at: Moment | None = None) -> tuple[str, ...]:
     ranks = figures.plural(len(job.ranks), "rank")
     calls = figures.plural(sum(row.collectives for row in job.ranks), "collective")
     state = "running" if job.is_running else "ended"
+    newest = "newest " if job.begins_later else ""
     opens = (f"opens ranks at {at}",) if at is not None else ()
-    return (ranks, calls, figures.duration(job.lasted_ns), state, *opens)
+    return (ranks, calls, f"{newest}{figures.duration(job.lasted_ns)}", state, *opens)
 
 
 @dataclass(frozen=True, slots=True)
