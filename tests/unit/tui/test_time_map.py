@@ -456,6 +456,16 @@ def test_a_finding_that_is_chosen_opens_its_rank_where_it_is() -> None:
     returned = play(chosen, shown).return_value
     assert returned is not None and returned.at == moments[returned.rank]
 
+    async def moved(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("n")
+        await until(lambda: f"opens ranks at {app.wanted}" in on_screen(app), pilot)
+        app.part = 0
+        await pilot.press("up")
+        await until(lambda: "opens ranks at" not in on_screen(app), pilot)
+        await pilot.press("enter")
+
+    assert play(moved, shown, (120, 36)).return_value == OpenRank(2, False, Moment(0, 1))
+
 
 def test_the_wait_below_the_map_is_opened_once_the_map_is_shown() -> None:
     async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
