@@ -344,7 +344,7 @@ def test_waits_that_are_not_known_are_said_to_be_unknown() -> None:
     put_on_device(job)
 
     async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
-        await until(lambda: "waits are unknown: no collective on CPUs ended" in on_screen(app), pilot)
+        await until(lambda: "waits are unknown: on a device, asynchronous, or not ended" in on_screen(app), pilot)
 
     play(part, overview(job))
 
