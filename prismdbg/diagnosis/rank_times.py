@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.stalls import Stall
 from prismdbg.diagnosis.stops import Stopped
-from prismdbg.diagnosis.stragglers import Waits
+from prismdbg.diagnosis.stragglers import Waits, held_ns, median_of_others, wait_begins_ns
 from prismdbg.diagnosis.time_parts import PARTS, Floats, longest_in, part_at, shares
+from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.log.columns import NOT_ENDED, LogColumns
 from prismdbg.log.distinct import kinds_of
 from prismdbg.log.segment import Ints
@@ -22,6 +23,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
 
 _NONE = np.zeros(0, dtype=np.int64)
+_ENDLESS = int(np.iinfo(np.int64).max)
 
 
 def op_name(op: str) -> str:
@@ -36,15 +38,21 @@ def line_name(frame: Frame | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """For `ranks`, which came last to a collective, or have `never_came`: then it lasts to the end of the log. op and
-    at (`all_reduce`, `train.py:61`): of the rank's own call; `moment` is of that rank, too."""
+    """For `ranks`, which came last to a collective, or have `never_came`: then it lasts to the end of the job;
+    waited_ns: None where that is not known. op and at (`all_reduce`, `train.py:61`): of the rank's own call; `moment`
+    is of that rank, too."""
 
     ranks: tuple[int, ...]
-    waited_ns: int
+    waited_ns: int | None
     moment: Moment
     op: str
     at: str
     never_came: bool = False
+
+    @property
+    def length(self) -> int:
+        """To compare waits by: one that nobody knows the end of is longer than any other."""
+        return self.waited_ns if self.waited_ns is not None else _ENDLESS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -118,11 +126,11 @@ class RankTime:
     def call_in(self, parts: slice) -> Wait | None:
         """Of these two the longer one that is in a call of this rank."""
         waits = (self.wait_in(parts), self.delays.within(parts))
-        return max((wait for wait in waits if wait is not None), key=lambda each: each.waited_ns, default=None)
+        return max((wait for wait in waits if wait is not None), key=lambda each: each.length, default=None)
 
     def longest_part(self) -> tuple[int, int]:
         """How long the longest wait of this rank or for it is, in ns, and the first part that it reaches into."""
-        stays = [(stay.wait.waited_ns, stay.first) for stay in (*self.stays, *self.absences)]
+        stays = [(stay.wait.length, stay.first) for stay in (*self.stays, *self.absences)]
         return max([self.waits.longest_part(), self.delays.longest_part(), *stays], key=lambda each: each[0])
 
 
@@ -131,7 +139,7 @@ NO_TIME = RankTime()
 
 def _longest(wait: Wait | None, stays: Iterable[Stay], parts: slice) -> Wait | None:
     found = [stay.wait for stay in stays if stay.first < parts.stop and parts.start <= stay.last]
-    return max([*found, *([wait] if wait is not None else [])], key=lambda each: each.waited_ns, default=None)
+    return max([*found, *([wait] if wait is not None else [])], key=lambda each: each.length, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +149,9 @@ class _Waited:
     rows: Ints = field(default_factory=lambda: _NONE)
     waited_ns: Ints = field(default_factory=lambda: _NONE)
     late: Ints = field(default_factory=lambda: _NONE)
+
+    def only(self, wanted: NDArray[np.bool_]) -> _Waited:
+        return _Waited(rows=self.rows[wanted], waited_ns=self.waited_ns[wanted], late=self.late[wanted])
 
     def and_also(self, other: _Waited) -> _Waited:
         return _Waited(
@@ -155,12 +166,12 @@ def rank_times(
 ) -> dict[int, RankTime]:
     """By rank. known: of `waits_by_group`. running: ranks whose time goes on after the end of their logs. edges: shape
     (PARTS + 1,), times of the clock in ns."""
-    waits, delays = _by_rank(evidence.columns.keys(), known)
+    waits, delays = _by_rank(evidence, known)
     stays, absences = _by_stall(evidence, stops, edges)
     found = {}
     for rank, log in evidence.columns.items():
         own, of_others = waits[rank], delays[rank]
-        begun = log.begun_ns[own.rows] + log.wall_offset_ns
+        begun = wait_begins_ns(log, own.rows) + log.wall_offset_ns
         came = log.begun_ns[of_others.rows] + log.wall_offset_ns
         found[rank] = RankTime(
             waiting=_with(shares(begun, begun + own.waited_ns, edges), stays.get(rank, ()), edges),
@@ -174,11 +185,12 @@ def rank_times(
     return found
 
 
-def _by_rank(ranks: Set[int], known: Iterable[Waits]) -> tuple[dict[int, _Waited], dict[int, _Waited]]:
+def _by_rank(evidence: Evidence, known: Iterable[Waits]) -> tuple[dict[int, _Waited], dict[int, _Waited]]:
     """The waits of each rank for others, and those of others for it."""
-    waits, delays = ({rank: _Waited() for rank in ranks} for _ in range(2))
+    waits, delays = ({rank: _Waited() for rank in evidence.columns} for _ in range(2))
     for group in known:
-        numbers, longer_ns, last, late_ns = np.array(group.ranks), group.longer_ns, group.last, group.late_ns
+        numbers, longer_ns, last = np.array(group.ranks), held_ns(evidence, group), group.last
+        late_ns = median_of_others(longer_ns)
         for place, rank in enumerate(group.ranks):
             waited = np.flatnonzero(longer_ns[:, place] > 0)
             late = np.flatnonzero((last == place) & (late_ns > 0))
@@ -197,7 +209,8 @@ def _by_stall(evidence: Evidence, stops: Iterable[Stopped], edges: Floats) -> tu
     """By rank the collectives in which it waits for ranks that never came, and those to which it never came."""
     stays: _Stays = {}
     absences: _Stays = {}
-    for stall in (stall for stop in stops for stall in stop.circle or (stop.stall,) if stall.never_came):
+    certain = [stop for stop in stops if stop.certainty is not Certainty.HINT]  # else the job may only have ended
+    for stall in (stall for stop in certain for stall in stop.circle or (stop.stall,) if stall.never_came):
         waited = {wait.rank: _stay(evidence, stall, place, edges) for place, wait in enumerate(stall.waits)}
         for rank, stay in waited.items():
             stays.setdefault(rank, []).append(stay)
@@ -210,11 +223,13 @@ def _by_stall(evidence: Evidence, stops: Iterable[Stopped], edges: Floats) -> tu
 def _stay(evidence: Evidence, stall: Stall, place: int, edges: Floats) -> tuple[Stay, _Span]:
     rank, call = stall.waits[place].rank, stall.waits[place].collective
     begun = evidence.wall_ns(rank, call.time_created_ns)
+    is_known = call.duration_ns is not None or evidence.ended_wall_ns > 0
     ended = int(edges[-1]) if call.duration_ns is None else begun + call.duration_ns
+    begun = begun if is_known else min(begun, int(edges[-2]))  # the last part is seen to wait
     first, last = part_at(np.array([begun, ended]), edges).tolist()
     wait = Wait(
         ranks=stall.never_came,
-        waited_ns=max(ended - begun, 0),
+        waited_ns=max(ended - begun, 0) if is_known else None,
         moment=call.moment,
         op=op_name(call.op),
         at=line_name(call.source),
@@ -229,18 +244,26 @@ def _with(known: Floats, stays: Iterable[tuple[Stay, _Span]], edges: Floats) -> 
 
 
 def _seen(log: LogColumns, edges: Floats, goes_on: bool) -> NDArray[np.bool_]:
-    """From its first call to the last time that it has; to the end of the job where a call is open."""
+    """From the first call of its whole part to the last time that it has; to the end of the job where one is open."""
     if not len(log):
         return _ZEROS > 0
     goes_on = goes_on or bool((log.ended_ns == NOT_ENDED).any())
     last = float(max(log.ended_ns.max(), log.begun_ns.max())) + log.wall_offset_ns
-    seen: NDArray[np.bool_] = (edges[1:] > log.begun_ns.min() + log.wall_offset_ns) & (
+    seen: NDArray[np.bool_] = (edges[1:] > whole_since_ns(log) + log.wall_offset_ns) & (
         edges[:-1] < (edges[-1] if goes_on else last)
     )
     return seen
 
 
+def whole_since_ns(log: LogColumns) -> int:
+    """From when on, by its own clock, every collective is here: single ones of long before say nothing about the time
+    between. `log` has one at least."""
+    return int(log.begun_ns[log.first_of_whole :].min())
+
+
 def _longest_waits(log: LogColumns, waited: _Waited, begun: Ints, edges: Floats) -> LongestWaits:
+    here = begun + waited.waited_ns >= edges[0]  # a single one of long before is not in the first part
+    waited, begun = waited.only(here), begun[here]
     longest = longest_in(begun, begun + waited.waited_ns, edges)
     found = longest >= 0
     if not found.any():

@@ -12,8 +12,15 @@ from prismdbg.model.collective import Collective, Group
 
 @dataclass(frozen=True, slots=True)
 class Wait:
+    """wall_offset_ns: of the clock of the rank's log, where waits of several nodes are compared."""
+
     rank: int
     collective: Collective
+    wall_offset_ns: int = 0
+
+    @property
+    def begun_ns(self) -> int:
+        return self.collective.time_created_ns + self.wall_offset_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +38,7 @@ class Stall:
 
     @property
     def first(self) -> Wait:
-        return min(self.waits, key=lambda wait: (wait.collective.time_created_ns, wait.rank))
+        return min(self.waits, key=lambda wait: (wait.begun_ns, wait.rank))
 
     @property
     def waiting_ranks(self) -> tuple[int, ...]:
@@ -54,7 +61,7 @@ def find_stalls(ranks: Mapping[int, Progress], waits: Iterable[Wait]) -> list[St
         by_key.setdefault(collective_key(wait.collective, wait.rank, group), []).append(wait)
     stalls = [_stall(ranks, key, found) for key, found in by_key.items()]
     real = [stall for stall in stalls if stall.is_real]
-    return sorted(real, key=lambda stall: stall.first.collective.time_created_ns)
+    return sorted(real, key=lambda stall: stall.first.begun_ns)
 
 
 def causes(stalls: list[Stall]) -> list[tuple[Stall, ...]]:

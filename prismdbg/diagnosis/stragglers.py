@@ -113,16 +113,39 @@ class Waits:
     @property
     def late_ns(self) -> Ints:
         """By collective how much longer than the rank that came last the others waited, the median of them."""
-        in_order = np.sort(self.waited_ns, axis=1)
-        size = len(self.ranks)
-        late: Ints = (in_order[:, size // 2] + in_order[:, (size + 1) // 2]) // 2 - in_order[:, 0]
-        return late
+        return median_of_others(self.longer_ns)
 
     def lateness_ns(self, place: int) -> NDArray[np.float64]:
         """By collective how much longer than this rank the others waited, in the middle."""
         others = np.median(np.delete(self.waited_ns, place, axis=1), axis=1)
         late: NDArray[np.float64] = others - self.waited_ns[:, place]
         return late
+
+
+def wait_begins_ns(log: LogColumns, rows: Ints) -> Ints:
+    """When each of these calls held its rank: an asynchronous one from when it was waited for; NOT_ENDED where that is
+    not known."""
+    begins: Ints = np.where(log.is_async[rows], log.waited_ns[rows], log.begun_ns[rows])
+    return begins
+
+
+def held_ns(evidence: Evidence, waits: Waits) -> Ints:
+    """As `longer_ns`, of the time that the calls held their ranks; 0 where it is not known when that began."""
+    held = waits.longer_ns
+    for place, (rank, rows) in enumerate(zip(waits.ranks, waits.rows, strict=True)):
+        log = evidence.columns[rank]
+        begins = wait_begins_ns(log, rows)
+        left = held[:, place] - (begins - log.begun_ns[rows])
+        held[:, place] = np.where(begins == NOT_ENDED, 0, left.clip(min=0))
+    return held
+
+
+def median_of_others(longer_ns: Ints) -> Ints:
+    """By collective, the median of all ranks but the one that came last, whose own is 0."""
+    in_order = np.sort(longer_ns, axis=1)
+    size = longer_ns.shape[1]
+    found: Ints = (in_order[:, size // 2] + in_order[:, (size + 1) // 2]) // 2
+    return found
 
 
 def waits_by_group(evidence: Evidence) -> dict[str, Waits]:

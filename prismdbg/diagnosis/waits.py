@@ -40,7 +40,7 @@ def _left_open(rank: int, log: LogColumns, joined: _Joined) -> Iterator[Wait]:
     """Where its thread did not go on well beyond the step it was issued in."""
     calls = _CallsOf(log)
     for row in calls.open:
-        wait = Wait(rank, log.collective(int(row)))
+        wait = Wait(rank, log.collective(int(row)), log.wall_offset_ns)
         went_on = calls.went_on_after(wait.collective)
         if not went_on or (calls.holds_up_later(int(row), wait.collective) and joined.lacks_a_member(wait)):
             yield wait

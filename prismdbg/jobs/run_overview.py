@@ -11,9 +11,16 @@ import numpy as np
 
 from prismdbg.capsule import layout
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.rank_times import NO_TIME, RankTime, line_name, op_name, rank_times
+from prismdbg.diagnosis.rank_times import NO_TIME, RankTime, line_name, op_name, rank_times, whole_since_ns
 from prismdbg.diagnosis.stops import Stopped
-from prismdbg.diagnosis.stragglers import Waits, unknown_waits, waits_by_group
+from prismdbg.diagnosis.stragglers import (
+    Waits,
+    held_ns,
+    median_of_others,
+    unknown_waits,
+    wait_begins_ns,
+    waits_by_group,
+)
 from prismdbg.diagnosis.time_parts import PARTS, Floats, shares
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.importers.formats import is_imported
@@ -78,7 +85,8 @@ class RankRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOverview:
-    """`ranks`: of the last attempt, by number. lasted_ns: what the logs cover of the job, PARTS equal parts.
+    """`ranks`: of the last attempt, by number. lasted_ns: what the logs cover of the job, PARTS equal parts, from
+    `begun_ns` of the clock; it is the newest part of the job where it `begins_later` than the job.
     clocks_agree: whether times of its ranks can be compared. is_imported: of another tool's files, from which no rank
     can be opened."""
 
@@ -89,6 +97,8 @@ class RunOverview:
     lasted_ns: int
     clocks_agree: bool = True
     is_imported: bool = False
+    begun_ns: int = 0
+    begins_later: bool = False
 
 
 def is_recorded_job(path: Path) -> bool:
@@ -160,7 +170,13 @@ def overview_of(
         is_running=evidence.is_running,
         lasted_ns=ended_ns - begun_ns,
         clocks_agree=evidence.clocks_agree,
+        begun_ns=begun_ns,
+        begins_later=any(_begins_later(log) for log in evidence.columns.values()),
     )
+
+
+def _begins_later(log: LogColumns) -> bool:
+    return len(log) > 0 and int(log.record_id[log.first_of_whole]) > 0
 
 
 def rows_of(evidence: Evidence, states: Mapping[int, RankState], peaks: Mapping[int, int]) -> list[RankRow]:
@@ -178,8 +194,12 @@ def _rows(
     waits = {rank: Wait() for rank in evidence.columns}
     if evidence.clocks_agree:
         _add_waits(evidence, known, waits, edges)
+    ended_known = evidence.ended_wall_ns > 0
     return [
-        replace(_row(rank, log, states[rank], waits[rank], peaks.get(rank, 0), edges), sensors=_sensors(evidence, rank))
+        replace(
+            _row(rank, log, states[rank], waits[rank], peaks.get(rank, 0), edges, ended_known=ended_known),
+            sensors=_sensors(evidence, rank),
+        )
         for rank, log in sorted(evidence.columns.items())
         if rank in states
     ]
@@ -207,9 +227,9 @@ def _add_waits(evidence: Evidence, known: Mapping[str, Waits], waits: Mapping[in
     for rank, unknown in unknown_waits(evidence, known).items():
         waits[rank].unknown = unknown
     for group in known.values():
-        longer_ns, last = group.longer_ns, group.last
+        longer_ns, last = held_ns(evidence, group), group.last
         awaited_ns = np.zeros(len(group.ranks), dtype=np.int64)
-        np.add.at(awaited_ns, last, group.late_ns)
+        np.add.at(awaited_ns, last, median_of_others(longer_ns))
         for place, rank in enumerate(group.ranks):
             member = _Member(group=group, rows=group.rows[place], last=last, longer_ns=longer_ns[:, place])
             members.setdefault(rank, []).append(member)
@@ -217,7 +237,9 @@ def _add_waits(evidence: Evidence, known: Mapping[str, Waits], waits: Mapping[in
             waits[rank].awaited_ns += int(awaited_ns[place])
     for rank, of_rank in members.items():
         log = evidence.columns[rank]
-        waits[rank].known = sum(len(member.rows) for member in of_rank)
+        untimed = sum(int((wait_begins_ns(log, member.rows) == NOT_ENDED).sum()) for member in of_rank)
+        waits[rank].known = sum(len(member.rows) for member in of_rank) - untimed
+        waits[rank].unknown += untimed
         longest = waits[rank].by_rank.most_common(SHOWN_RANKS)
         waits[rank].waited_for = [_waited_for(log, last, waited_ns, of_rank, edges) for last, waited_ns in longest]
 
@@ -239,32 +261,34 @@ class _Member:
         return {self.group.ranks[place]: int(sums[place]) for place in np.flatnonzero(sums)}
 
     def after(self, last: int) -> tuple[Ints, Ints]:
-        """Rows and waits of the collectives to which the rank `last` came last."""
-        is_last = self.last == self.group.ranks.index(last)
+        """Rows and waits of the collectives in which it waited for the rank `last`."""
+        is_last = (self.last == self.group.ranks.index(last)) & (self.longer_ns > 0)
         return self.rows[is_last], self.longer_ns[is_last]
 
 
 def _waited_for(log: LogColumns, last: int, waited_ns: int, members: Sequence[_Member], edges: Floats) -> WaitedFor:
     found = [member.after(last) for member in members if last in member.group.ranks]
     rows, longer_ns = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    begun = log.begun_ns[rows] + log.wall_offset_ns
+    begun = wait_begins_ns(log, rows) + log.wall_offset_ns
     longest = log.moment(int(rows[longer_ns.argmax()]))
     return WaitedFor(rank=last, waited_ns=waited_ns, longest=longest, when=shares(begun, begun + longer_ns, edges))
 
 
 def _span(evidence: Evidence) -> tuple[int, int]:
-    """Of the clock: from the first call to the last end, or to that of the job where a call never ended."""
+    """Of the clock: from the first call of a whole part to the last end, or to that of the job where a call is open."""
     begun, ended = [], []
     for log in evidence.columns.values():
         if len(log):
-            begun.append(int(log.begun_ns.min()) + log.wall_offset_ns)
+            begun.append(whole_since_ns(log) + log.wall_offset_ns)
             ended.append(int(max(log.ended_ns.max(), log.begun_ns.max())) + log.wall_offset_ns)
             if (log.ended_ns == NOT_ENDED).any():
                 ended.append(evidence.ended_wall_ns)
     return min(begun, default=0), max(ended, default=0)
 
 
-def _row(rank: int, log: LogColumns, state: RankState, wait: Wait, peak_bytes: int, edges: Floats) -> RankRow:
+def _row(
+    rank: int, log: LogColumns, state: RankState, wait: Wait, peak_bytes: int, edges: Floats, *, ended_known: bool
+) -> RankRow:
     last = len(log) - 1
     op = log.texts.get(int(log.op[last]), "") if len(log) else ""
     return RankRow(
@@ -278,7 +302,7 @@ def _row(rank: int, log: LogColumns, state: RankState, wait: Wait, peak_bytes: i
         waited_ns=wait.waited_ns,
         awaited_ns=wait.awaited_ns,
         peak_bytes=peak_bytes,
-        inside=_inside(log, edges),
+        inside=_inside(log, edges, ended_known=ended_known),
         waited_for=tuple(wait.waited_for),
         known_waits=wait.known,
         unknown_waits=wait.unknown,
@@ -292,7 +316,7 @@ def _sensors(evidence: Evidence, rank: int) -> dict[str, float]:
     telemetry, log = evidence.telemetry_of(rank), evidence.columns[rank]
     if telemetry is None or not len(log):
         return {}
-    span = int(log.begun_ns.min()), int(max(log.ended_ns.max(), log.begun_ns.max()))
+    span = whole_since_ns(log), int(max(log.ended_ns.max(), log.begun_ns.max()))
     subject = rank_subject(evidence.folder_name(rank))
     found = {}
     for title, name in ((CPU, names.CPU_TIME), (QUEUE, names.RUN_QUEUE_WAIT)):
@@ -307,7 +331,10 @@ def _sensors(evidence: Evidence, rank: int) -> dict[str, float]:
     return found | ({GPU: float(read.mean()) / 100} if len(read) else {})
 
 
-def _inside(log: LogColumns, edges: Floats) -> Floats:
-    """Two that overlap count once where one would fill the part."""
-    ended = np.where(log.ended_ns == NOT_ENDED, edges[-1], log.ended_ns + log.wall_offset_ns)
-    return shares(log.begun_ns + log.wall_offset_ns, ended, edges)
+def _inside(log: LogColumns, edges: Floats, *, ended_known: bool) -> Floats:
+    """Two that overlap count once where one would fill the part. An open one fills the last part where it is not known
+    when the job ended: it may have begun with the last time that is known."""
+    is_open = log.ended_ns == NOT_ENDED
+    begun = log.begun_ns + log.wall_offset_ns
+    ended = np.where(is_open, edges[-1], log.ended_ns + log.wall_offset_ns)
+    return shares(begun if ended_known else np.where(is_open, np.minimum(begun, edges[-2]), begun), ended, edges)

@@ -216,8 +216,17 @@ class LogColumns:
 
     def without_single_ones(self) -> LogColumns:
         """From where on every collective is here: without those few of before that a summary or a preface keeps."""
-        is_single = np.isin(self.bodies.issue_segment, list(self.bodies.kept)) | (self.record_id < self.whole_from)
+        is_single = self._is_single
         return self.only(np.flatnonzero(~is_single)) if is_single.any() else self
+
+    @property
+    def _is_single(self) -> Bools:
+        return np.isin(self.bodies.issue_segment, list(self.bodies.kept)) | (self.record_id < self.whole_from)
+
+    @property
+    def first_of_whole(self) -> int:
+        """The row from which on every collective is here; the first where there is none, or no row."""
+        return int(self._is_single.argmin()) if len(self) else 0
 
     def collective(self, row: int) -> Collective:
         """In full. `CapsuleError` where the row's records are damaged, or their segment is gone meanwhile."""

@@ -226,7 +226,8 @@ def test_a_group_on_a_device_does_not_say_that_nobody_waited_in_it() -> None:
         f"rank 0 waited for rank 2 50.0 ms {words.strip_of(shown.ranks[0].waited_for[0].when, 16)} at 0.3 · "
         "unknown in 2 collectives",
         f"rank 1 waited for rank 2 50.0 ms {words.strip_of(shown.ranks[1].waited_for[0].when, 16)} at 0.1",
-        "rank 2 no wait for another rank in 1 collective; unknown in 2 on a device or not ended in all ranks' logs",
+        "rank 2 no wait for another rank in 1 collective; unknown in 2 on a device, asynchronous, or not ended in all "
+        "logs",
     ]
 
 
@@ -235,7 +236,7 @@ def without_waits(evidence: Evidence) -> list[str]:
     shown = overview_of(Path("run"), evidence, {rank: state_of(rank) for rank in evidence.logs}, {})
     lines = [words.waits(row, shown, 120).plain for row in shown.ranks]
     said = {
-        "waits are unknown: no collective on CPUs": "unknown",
+        "waits are unknown: on a device, asynchronous": "unknown",
         "no wait for another rank in 1 collective; unknown in 1 on a device": "no wait in 1, 1 unknown",
         "no wait for another rank in collectives that completed": "no wait",
         "at 0.2 · unknown in 1 collective": "rank 2 · 1 unknown",

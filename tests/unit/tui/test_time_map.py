@@ -259,23 +259,6 @@ def test_enter_opens_the_rank_at_the_wait_under_the_cursor() -> None:
     assert play(part, late_job()).return_value == OpenRank(1, False, Moment(0, 4))
 
 
-def test_the_moment_that_was_asked_for_counts_until_the_cursor_moves() -> None:
-    async def at_once(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
-        await pilot.press("enter")
-
-    shown = late_job()
-    app = JobApp(shown, lambda: shown, at=0, moment=Moment(0, 3))
-    assert play(at_once, shown, app=app).return_value == OpenRank(0, False, Moment(0, 3))
-
-    async def moved(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
-        await pilot.press("down")
-        await until(lambda: "opens ranks at" not in on_screen(app), pilot)
-        await pilot.press("D")
-
-    app = JobApp(shown, lambda: shown, at=0, moment=Moment(0, 3))
-    assert play(moved, shown, app=app).return_value == OpenRank(1, True, Moment(0, 1))
-
-
 def test_the_table_is_back_with_the_rank_of_the_map() -> None:
     async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
         await pilot.press("down", "t")
@@ -361,7 +344,7 @@ def test_waits_that_are_not_known_are_said_to_be_unknown() -> None:
     put_on_device(job)
 
     async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
-        await until(lambda: "waits are unknown: no collective on CPUs ended" in on_screen(app), pilot)
+        await until(lambda: "waits are unknown: on a device, asynchronous, or not ended" in on_screen(app), pilot)
 
     play(part, overview(job))
 
@@ -416,3 +399,89 @@ def test_the_longer_of_a_wait_and_a_delay_is_told_first() -> None:
     texts = [time_words.of_cell(row, slice(0, PARTS), shown, 200, "red").plain.splitlines()[1] for row in shown.ranks]
     assert texts[0].startswith(" longest wait: 400 ms for rank 1") and "longest delay: others waited 200 ms" in texts[0]
     assert texts[1].startswith(" longest delay: others waited 400 ms") and "longest wait: 200 ms" in texts[1]
+
+
+def test_a_wait_of_which_nobody_knows_the_end_is_told_without_a_length() -> None:
+    job = Job(2)
+    job.call()
+    job.call(only={0}, done=False)
+    shown = overview(job)
+    last = slice(PARTS - 1, PARTS)
+    texts = [time_words.of_cell(row, last, shown, 200, "red").plain for row in shown.ranks]
+    assert "100% waits" in texts[0] and "between" not in texts[0] and "100% awaited" in texts[1]
+    assert "waits (how long is unknown) in all_reduce 0.2 at train.py:42; rank 1 never joined it" in texts[0]
+    assert "never joined all_reduce 0.2 at train.py:42; others wait (how long is unknown) for it" in texts[1]
+
+
+def test_it_says_when_the_time_does_not_begin_with_the_job() -> None:
+    shown = replace(late_job(), begins_later=True)
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await until(lambda: "Time of the ranks, newest part of the job" in on_screen(app), pilot)
+        assert "newest 805 ms" in on_screen(app)
+
+    play(part, shown, (120, 36))
+
+
+def test_the_cursor_stays_at_its_time_while_the_job_goes_on() -> None:
+    before = late_job()
+    after = replace(before, begun_ns=before.begun_ns + before.lasted_ns // 4, lasted_ns=2 * before.lasted_ns)
+
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        app.part = PARTS // 2
+        for shown, at in ((after, PARTS // 8), (before, PARTS // 2), (after, PARTS // 8)):
+            app._take(shown)
+            assert app.part == at
+        app.part = 0
+        app._take(before)
+        assert app.part == PARTS // 4
+        app.part = 0
+        app._take(after)
+        assert app.part == 0, "its time is no longer there"
+
+    play(part, before)
+
+
+def test_a_finding_that_is_chosen_opens_its_rank_where_it_is() -> None:
+    shown = hung_job_with_delays()
+    moments = {verdict.ranks[0]: verdict.moment for verdict in shown.diagnosis.verdicts if verdict.moment is not None}
+
+    async def chosen(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("n")
+        while app.job.diagnosis.verdicts[app.finding].moment is None:
+            await pilot.press("n")
+        app.part = 0  # where it waits in another collective
+        await pilot.press("enter")
+
+    returned = play(chosen, shown).return_value
+    assert returned is not None and returned.at == moments[returned.rank]
+
+    async def moved(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await pilot.press("n")
+        await until(lambda: f"opens ranks at {app.wanted}" in on_screen(app), pilot)
+        app.part = 0
+        await pilot.press("up")
+        await until(lambda: "opens ranks at" not in on_screen(app), pilot)
+        await pilot.press("enter")
+
+    assert play(moved, shown, (120, 36)).return_value == OpenRank(2, False, Moment(0, 1))
+
+
+def test_the_wait_below_the_map_is_opened_once_the_map_is_shown() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        await until(lambda: "opens ranks at" not in on_screen(app), pilot)
+        await pilot.press("enter")
+
+    shown = late_job()
+    app = JobApp(shown, lambda: shown, at=0, moment=Moment(0, 3))
+    assert play(part, shown, app=app).return_value == OpenRank(0, False, Moment(0, 1))
+
+
+def test_a_key_on_the_map_does_not_fold_all_ranks_again() -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        view = app.map.view
+        await pilot.press("down", "right")
+        await until(lambda: "◆ rank 1" in on_screen(app), pilot)
+        assert app.map.view is view and app.map.place == TimePlace(1, app.part) and app.part > 0
+
+    play(part, late_job())

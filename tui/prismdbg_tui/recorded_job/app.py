@@ -14,6 +14,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import DataTable, Static
 
+from prismdbg.diagnosis.time_parts import PARTS
 from prismdbg.errors import PrismError
 from prismdbg.jobs.run_overview import SENSORS, RankRow, RunOverview
 from prismdbg.model.moment import Moment
@@ -87,7 +88,8 @@ class JobApp(ActionApp[OpenRank | None]):
         self.job, self._read = job, read
         self._order, self._took_s = 0, 0.0
         self.finding = 0
-        self.rank, self.part = at if at >= 0 else self._suspect(), part or 0
+        self.rank = at if at >= 0 else self._suspect()
+        self.part = part or 0
         self._findings = Static("", id="findings", classes="pane")
         self._waits = Static("", id="waits")
         self._note = Static(Text(figures.clean(note)), id="note")
@@ -119,6 +121,16 @@ class JobApp(ActionApp[OpenRank | None]):
     def rows(self) -> list[RankRow]:
         return sorted(self.job.ranks, key=lambda row: (_ORDERS[self._order][1](row), row.rank))
 
+    @property
+    def part(self) -> int:
+        """Of the time, under the cursor of the map."""
+        return self._part
+
+    @part.setter
+    def part(self, part: int) -> None:
+        """The middle of it is kept: while the job goes on, that time is in another part."""
+        self._part, self._at_ns = part, self.job.begun_ns + (2 * part + 1) * self.job.lasted_ns // (2 * PARTS)
+
     def _suspect(self) -> int:
         verdicts = self.job.diagnosis.verdicts
         ranks = verdicts[self.finding].ranks if self.finding < len(verdicts) else ()
@@ -126,16 +138,19 @@ class JobApp(ActionApp[OpenRank | None]):
         return next((rank for rank in ranks if rank in known), known[0] if known else 0)
 
     def repaint(self) -> None:
-        name = figures.clean(self.job.path.name or str(self.job.path))
-        heading = words.heading(self.job, self.wanted)
-        self.show_head(self._kind, "success", name, heading, dropped_first=words.DROPPED_FIRST)
+        self._show_heading()
         self._show_findings()
         if self.map.display:
-            self.map.show(self.rows, self.job.lasted_ns, self._suspects)
+            self.map.show(self.rows, self.job, self._suspects)
         else:
             self._fill()
         self._show_waits()
         self.keybar.paint()
+
+    def _show_heading(self) -> None:
+        name = figures.clean(self.job.path.name or str(self.job.path))
+        heading = words.heading(self.job, self.wanted)
+        self.show_head(self._kind, "success", name, heading, dropped_first=words.DROPPED_FIRST)
 
     def _show_findings(self) -> None:
         beside = _BESIDE + len(self.job.ranks) + 2 * self._note.display + _MORE_BESIDE * self.map.display
@@ -204,6 +219,7 @@ class JobApp(ActionApp[OpenRank | None]):
 
     def _take(self, job: RunOverview) -> None:
         self.job = job
+        self._part = min(max((self._at_ns - job.begun_ns) * PARTS // max(job.lasted_ns, 1), 0), PARTS - 1)
         self.finding = min(self.finding, max(len(job.diagnosis.verdicts) - 1, 0))
         self.repaint()
         if job.is_running:
@@ -242,6 +258,10 @@ class JobApp(ActionApp[OpenRank | None]):
         row = self._row if self.map.display else None
         if row is not None and (wait := row.time.call_in(self.map.parts)) is not None:
             return wait.moment
+        return self._of_finding()
+
+    def _of_finding(self) -> Moment | None:
+        """Where the finding is, if it is about the rank under the cursor."""
         verdicts = self.job.diagnosis.verdicts
         if self.finding < len(verdicts) and verdicts[self.finding].ranks[:1] == (self.rank,):
             return verdicts[self.finding].moment
@@ -255,8 +275,9 @@ class JobApp(ActionApp[OpenRank | None]):
 
     def _find(self, step: int) -> None:
         if count := len(self.job.diagnosis.verdicts):
-            self.finding, self.wanted = (self.finding + step) % count, None
+            self.finding = (self.finding + step) % count
             self.rank = self._suspect()
+            self.wanted = self._of_finding() if self.map.display else None
             self.repaint()
 
     def _do_whole(self) -> None:
@@ -286,6 +307,7 @@ class JobApp(ActionApp[OpenRank | None]):
 
     def _do_time(self) -> None:
         self._change_to(map_shown=not self.map.display)
+        self.wanted = None  # the map opens what it tells, and the table the finding
         self.part = self._row.time.longest_part()[1] if self._row is not None else 0
         self.call_after_refresh(self.repaint)  # the room for it is known then
 
@@ -321,8 +343,10 @@ class JobApp(ActionApp[OpenRank | None]):
 
     def _go_to(self, place: TimePlace) -> None:
         """Ranks open where the cursor is, no longer at the moment that was asked for."""
-        self.rank, self.part, self.wanted = place.rank, place.part, None
-        self.repaint()
+        had, self.rank, self.part, self.wanted = self.wanted, place.rank, place.part, None
+        if had is not None:
+            self._show_heading()
+        self._show_waits()
 
     def on_time_map_chosen(self, message: TimeMap.Chosen) -> None:
         self._go_to(message.place)

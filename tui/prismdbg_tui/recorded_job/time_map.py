@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from prismdbg.jobs.run_overview import RankRow
+from prismdbg.jobs.run_overview import RankRow, RunOverview
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color, faded
 from prismdbg_tui.recorded_job import time_drawing
@@ -39,10 +39,12 @@ class TimeMap(Widget, can_focus=True):
         self._ranks: tuple[RankRow, ...] = ()
         self._suspects: Set[int] = frozenset()
         self._lasted_ns = self._titles = 0
+        self._begins_later = False
 
-    def show(self, ranks: Sequence[RankRow], lasted_ns: int, suspects: Set[int]) -> None:
+    def show(self, ranks: Sequence[RankRow], job: RunOverview, suspects: Set[int]) -> None:
         """`ranks`: in their order. suspects: those that findings are about."""
-        self._ranks, self._lasted_ns, self._suspects = tuple(ranks), lasted_ns, suspects
+        self._ranks, self._suspects = tuple(ranks), suspects
+        self._lasted_ns, self._begins_later = job.lasted_ns, job.begins_later
         self._fit()
 
     def go_to(self, place: TimePlace) -> None:
@@ -65,7 +67,8 @@ class TimeMap(Widget, can_focus=True):
         self._titles = max(longest, _LEAST_TITLE) + 2
         self.view = time_view(self._ranks, lines, width - self._titles)
         folded = f", the largest of {figures.count(self.view.per_row)} ranks per row" if self.view.per_row > 1 else ""
-        self.border_title = f"Time of the ranks{folded}"
+        newest = ", newest part of the job" if self._begins_later else ""
+        self.border_title = f"Time of the ranks{newest}{folded}"
         self.border_subtitle = time_drawing.legend(self._look())
         self.refresh()
 

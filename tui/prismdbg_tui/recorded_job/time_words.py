@@ -46,17 +46,17 @@ def _waits(row: RankRow, parts: slice) -> Iterator[tuple[int, str]]:
     """The longest one of this rank and of others for it, with their ns."""
     wait, delay = row.time.wait_in(parts), row.time.delay_in(parts)
     if wait is not None and wait.never_came:
-        yield wait.waited_ns, f"waits {_how_long(wait)} in {_call(wait)}; {rank_list(wait.ranks)} never joined it"
+        yield wait.length, f"waits{_how_long(wait)} in {_call(wait)}; {rank_list(wait.ranks)} never joined it"
     elif wait is not None:
-        yield wait.waited_ns, f"longest wait: {_how_long(wait)} for {rank_list(wait.ranks)}, {_call(wait)}"
+        yield wait.length, f"longest wait:{_how_long(wait)} for {rank_list(wait.ranks)}, {_call(wait)}"
     if delay is not None and delay.never_came:
-        yield delay.waited_ns, f"never joined {_call(delay)}; others wait {_how_long(delay)} for it"
+        yield delay.length, f"never joined {_call(delay)}; others wait{_how_long(delay)} for it"
     elif delay is not None:
-        yield delay.waited_ns, f"longest delay: others waited {_how_long(delay)} for it, {_call(delay)}"
+        yield delay.length, f"longest delay: others waited{_how_long(delay)} for it, {_call(delay)}"
 
 
 def _how_long(wait: Wait) -> str:
-    return figures.duration(wait.waited_ns)
+    return f" {figures.duration(wait.waited_ns)}" if wait.waited_ns is not None else " (how long is unknown)"
 
 
 def _call(wait: Wait) -> str:

@@ -35,8 +35,9 @@ def heading(job: RunOverview, at: Moment | None = None) -> tuple[str, ...]:
     ranks = figures.plural(len(job.ranks), "rank")
     calls = figures.plural(sum(row.collectives for row in job.ranks), "collective")
     state = "running" if job.is_running else "ended"
+    newest = "newest " if job.begins_later else ""
     opens = (f"opens ranks at {at}",) if at is not None else ()
-    return (ranks, calls, figures.duration(job.lasted_ns), state, *opens)
+    return (ranks, calls, f"{newest}{figures.duration(job.lasted_ns)}", state, *opens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +163,12 @@ def without_waits(row: RankRow, job: RunOverview) -> tuple[str, ...]:
     if not job.clocks_agree:
         return ("waits are unknown: the ranks' clocks differ",)
     if not row.known_waits:
-        return ("waits are unknown: no collective on CPUs ended in all ranks' logs", "waits are unknown")
+        return ("waits are unknown: on a device, asynchronous, or not ended in all logs", "waits are unknown")
     if not row.unknown_waits:
         return ("no wait for another rank in collectives that completed",)
     known = figures.plural(row.known_waits, "collective")
     short = f"no wait for another rank in {known}; unknown in {figures.count(row.unknown_waits)}"
-    return f"{short} on a device or not ended in all ranks' logs", short
+    return f"{short} on a device, asynchronous, or not ended in all logs", short
 
 
 def _wait(wait: WaitedFor, strip: int) -> Text:
