@@ -116,7 +116,7 @@ def holds_kernel_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A capsule of a rank that holds files in /proc and /sys open."""
     home = tmp_path_factory.mktemp("holds")
     paths = ("/proc/self/status", "/proc/diskstats", "/sys/devices/system/cpu/online")
-    with recording(forked(PARTS / "holds_kernel_files.py", 900, *paths, ranks=2), home, "--window", "all") as job:
+    with recording(forked(PARTS / "holds_kernel_files.py", 3000, *paths, ranks=2), home, "--window", "all") as job:
         job.wait_for_step(0, 3)
         said = prismdbg("capture", job.run.path, "--rank", 0, "-o", home / "image")
         assert said.code == 0, f"{said.err}\n{job.job.output[-2000:]}"
