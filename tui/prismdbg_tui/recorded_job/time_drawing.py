@@ -63,10 +63,11 @@ def _cell(view: TimeView, row: int, cell: int, below: int, look: Look) -> Cell:
 
 
 def _ground(inside: float, seen: bool, look: Look) -> str:
-    """What the bar leaves free: between collectives, inside of them, or in both, in eighths."""
+    """What the bar leaves free: between collectives, inside of them, or in both. Of 256 colours, the nearest ones to
+    finer shares have hues that the legend does not have."""
     if not seen:
         return look.background
-    return faded(look.between, look.inside, round(min(inside, 1.0) * 8) / 8)
+    return faded(look.between, look.inside, round(min(inside, 1.0) * 2) / 2)
 
 
 def _over(glyph: str, under: Style, look: Look) -> Style:
