@@ -76,8 +76,9 @@ class RecordedPeers:
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    """Whether its elements lie in the host's memory, one after another."""
-    return not tensor.is_sparse and tensor.is_contiguous() and tensor.device.type == "cpu"
+    """Whether its elements lie in the host's memory, one after another, as their values are."""
+    is_lazy = tensor.is_conj() or tensor.is_neg()
+    return not (tensor.is_sparse or is_lazy) and tensor.is_contiguous() and tensor.device.type == "cpu"
 
 
 def _memory(tensor: torch.Tensor) -> memoryview:
