@@ -7,19 +7,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prismdbg.diagnosis.consequences import by_cause
-from prismdbg.diagnosis.delays import Delay, find_delays
 from prismdbg.diagnosis.desync import find_desyncs
-from prismdbg.diagnosis.earlier_waits import find_earlier_waits
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import find_failures
+from prismdbg.diagnosis.lateness.delays import Delay, find_delays
+from prismdbg.diagnosis.lateness.earlier_waits import find_earlier_waits
 from prismdbg.diagnosis.lateness.late_cause import why_late
+from prismdbg.diagnosis.lateness.stragglers import Straggler, find_stragglers
 from prismdbg.diagnosis.lost_nodes import find_lost_nodes, unseen_ends
 from prismdbg.diagnosis.mismatches import find_mismatches
 from prismdbg.diagnosis.nonfinite import find_nonfinite
 from prismdbg.diagnosis.payloads import find_payloads
 from prismdbg.diagnosis.recorded_incidents import find_recorded_incidents
 from prismdbg.diagnosis.stops import find_stops
-from prismdbg.diagnosis.stragglers import Straggler, find_stragglers
 from prismdbg.diagnosis.verdict import Verdict, in_order
 from prismdbg.diagnosis.wording import rank_list
 from prismdbg.log.columns import LogColumns

@@ -11,9 +11,8 @@ import numpy as np
 
 from prismdbg.capsule import layout
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.rank_times import NO_TIME, RankTime, line_name, op_name, rank_times, whole_since_ns
-from prismdbg.diagnosis.stops import Stopped
-from prismdbg.diagnosis.stragglers import (
+from prismdbg.diagnosis.lateness.rank_times import NO_TIME, RankTime, line_name, op_name, rank_times, whole_since_ns
+from prismdbg.diagnosis.lateness.stragglers import (
     Waits,
     held_ns,
     median_of_others,
@@ -21,7 +20,8 @@ from prismdbg.diagnosis.stragglers import (
     wait_begins_ns,
     waits_by_group,
 )
-from prismdbg.diagnosis.time_parts import PARTS, Floats, shares
+from prismdbg.diagnosis.lateness.time_parts import PARTS, Floats, shares
+from prismdbg.diagnosis.stops import Stopped
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.importers.formats import is_imported
 from prismdbg.jobs.evidence import gather

@@ -9,7 +9,7 @@ import numpy as np
 
 from prismdbg.diagnosis.cross_rank import at_seqs, rows_of
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.stragglers import LEAST_LATENESS_NS, waits_by_group
+from prismdbg.diagnosis.lateness.stragglers import LEAST_LATENESS_NS, waits_by_group
 from prismdbg.log.columns import NOT_ENDED, LogColumns
 from prismdbg.log.segment import Ints
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from prismdbg.diagnosis.delays import Delay
 from prismdbg.diagnosis.lateness.cause import LateCause, Why
-from prismdbg.diagnosis.stragglers import Straggler
+from prismdbg.diagnosis.lateness.delays import Delay
+from prismdbg.diagnosis.lateness.stragglers import Straggler
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.jobs.evidence import gather
 from prismdbg.telemetry.sensor import CPU_TIME, SAMPLER

@@ -15,14 +15,14 @@ from logs import MILLISECOND_NS, WORLD, Job, Tensors, chain_of_waits, circle_of_
 
 from prismdbg.capsule.log.events import Note
 from prismdbg.capsule.log.format import StepSource
-from prismdbg.diagnosis.delays import Delay
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import Died, Raised
+from prismdbg.diagnosis.lateness.delays import Delay
+from prismdbg.diagnosis.lateness.stragglers import LEAST_LATENESS_NS, Straggler
 from prismdbg.diagnosis.match import MatchState
 from prismdbg.diagnosis.mismatches import Mismatch
 from prismdbg.diagnosis.nonfinite import Birth, FirstNonfinite
 from prismdbg.diagnosis.stops import How, Stopped
-from prismdbg.diagnosis.stragglers import LEAST_LATENESS_NS, Straggler
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.model.collective import Frame, State

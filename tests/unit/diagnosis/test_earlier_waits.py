@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tiny_log import write_training
 
-from prismdbg.diagnosis.earlier_waits import EarlierStraggler, find_earlier_waits
 from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.lateness.earlier_waits import EarlierStraggler, find_earlier_waits
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.log.columns import read_columns
 from prismdbg.log.rank_log import rank_log

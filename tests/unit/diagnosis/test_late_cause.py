@@ -13,7 +13,7 @@ from prismdbg.capsule.log.events import RankLog
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.lateness.cause import LateCause, Why
 from prismdbg.diagnosis.lateness.late_cause import why_late
-from prismdbg.diagnosis.stragglers import Straggler
+from prismdbg.diagnosis.lateness.stragglers import Straggler
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.sensor import Kind, Provenance, Sensor

@@ -11,9 +11,9 @@ import pytest
 from logs import MILLISECOND_NS, Job, put_on_device
 
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.rank_times import RankTime, Wait
+from prismdbg.diagnosis.lateness.rank_times import RankTime, Wait
+from prismdbg.diagnosis.lateness.time_parts import PARTS, longest_in, part_at, shares
 from prismdbg.diagnosis.stops import Stopped
-from prismdbg.diagnosis.time_parts import PARTS, longest_in, part_at, shares
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.jobs.run_overview import RankRow, RunOverview, overview_of
 from prismdbg.jobs.storage.run_report import RankState

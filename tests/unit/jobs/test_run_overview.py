@@ -14,8 +14,8 @@ from tiny_log import TinyLog
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.rank_times import NO_TIME
-from prismdbg.diagnosis.time_parts import PARTS
+from prismdbg.diagnosis.lateness.rank_times import NO_TIME
+from prismdbg.diagnosis.lateness.time_parts import PARTS
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs import run_overview
 from prismdbg.jobs.run_overview import (

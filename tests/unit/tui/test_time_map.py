@@ -21,7 +21,7 @@ from shown import on_screen, running
 from textual.pilot import Pilot
 
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.time_parts import PARTS
+from prismdbg.diagnosis.lateness.time_parts import PARTS
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.jobs.run_overview import RunOverview, overview_of
 from prismdbg.jobs.storage.run_report import RankState

@@ -14,7 +14,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.widgets import DataTable, Static
 
-from prismdbg.diagnosis.time_parts import PARTS
+from prismdbg.diagnosis.lateness.time_parts import PARTS
 from prismdbg.errors import PrismError
 from prismdbg.jobs.run_overview import SENSORS, RankRow, RunOverview
 from prismdbg.model.moment import Moment

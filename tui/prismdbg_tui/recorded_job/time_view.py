@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.diagnosis.time_parts import PARTS, Floats
+from prismdbg.diagnosis.lateness.time_parts import PARTS, Floats
 from prismdbg.jobs.run_overview import RankRow
 
 HIGHEST = 3  # lines of a rank

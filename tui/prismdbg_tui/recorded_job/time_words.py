@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from prismdbg.diagnosis.rank_times import Wait
-from prismdbg.diagnosis.time_parts import PARTS
+from prismdbg.diagnosis.lateness.rank_times import Wait
+from prismdbg.diagnosis.lateness.time_parts import PARTS
 from prismdbg.diagnosis.wording import rank_list
 from prismdbg.jobs.run_overview import RankRow, RunOverview
 from prismdbg_tui.drawing import figures

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from rich.text import Text
 
-from prismdbg.diagnosis.time_parts import Floats
+from prismdbg.diagnosis.lateness.time_parts import Floats
 from prismdbg.diagnosis.verdict import Verdict, without_folders
 from prismdbg.jobs.run_overview import RankRow, RunOverview, WaitedFor
 from prismdbg.model.moment import Moment

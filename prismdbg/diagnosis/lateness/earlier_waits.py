@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.stragglers import FEWEST_COLLECTIVES, LEAST_LATENESS_NS, LEAST_OF_THE_TIME, LEAST_SHARE
+from prismdbg.diagnosis.lateness.stragglers import FEWEST_COLLECTIVES, LEAST_LATENESS_NS, LEAST_OF_THE_TIME, LEAST_SHARE
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.log.segment import Ints
 from prismdbg.log.step_rows import Rows, by_step

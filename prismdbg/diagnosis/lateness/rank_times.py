@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.lateness.stragglers import Waits, held_ns, median_of_others, wait_begins_ns
+from prismdbg.diagnosis.lateness.time_parts import PARTS, Floats, longest_in, part_at, shares
 from prismdbg.diagnosis.stalls import Stall
 from prismdbg.diagnosis.stops import Stopped
-from prismdbg.diagnosis.stragglers import Waits, held_ns, median_of_others, wait_begins_ns
-from prismdbg.diagnosis.time_parts import PARTS, Floats, longest_in, part_at, shares
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.log.columns import NOT_ENDED, LogColumns
 from prismdbg.log.distinct import kinds_of

@@ -11,7 +11,7 @@ import numpy as np
 from prismdbg.diagnosis.cross_rank import at_seqs, rows_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.lateness.cause import LateCause, lines_of
-from prismdbg.diagnosis.stragglers import FEWEST_COLLECTIVES, LEAST_LATENESS_NS, waits_by_group
+from prismdbg.diagnosis.lateness.stragglers import FEWEST_COLLECTIVES, LEAST_LATENESS_NS, waits_by_group
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Collective, Group
