@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -113,6 +114,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     whole_files = not any("::" in argument for argument in config.args) and not config.getoption("lf", False)
     if whole_files and (entries := unknown((item.path.name, item.name) for item in items)):
         raise pytest.UsageError(f"tests/broad.py names what is not there: {', '.join(entries)}")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from distribution import DockerOnOneWorker
+
+    return DockerOnOneWorker(config, log) if config.option.dist == "loadfile" else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
