@@ -1,5 +1,5 @@
-"""Which worker of pytest-xdist takes which file. Each worker that needs a Docker engine starts one and makes its images,
-a minute's work: files with Docker go to the first that did, as long as there is other work for the others."""
+"""Which worker of pytest-xdist takes which file. Each worker that needs a Docker engine starts one and makes its
+images, a minute's work: files with Docker go to the first that did, as long as there is other work for the others."""
 
 from __future__ import annotations
 
