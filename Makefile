@@ -51,8 +51,9 @@ $(VENV)/bin/python:
 # torch first and pinned: resolving it together with the rest may bring gigabytes of CUDA packages.
 $(INSTALLED): pyproject.toml | system $(VENV)/bin/python
 	$(BIN)/python -c 'import torch, sys; sys.exit(not torch.__version__.startswith("2.13."))' 2>/dev/null \
-		|| $(BIN)/pip install -q $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) 'torch==2.13.0'
-	$(BIN)/pip install -q -e '.[dev]'
+		|| $(BIN)/pip install -q --no-compile $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) 'torch==2.13.0'
+	$(BIN)/pip install -q --no-compile -e '.[dev]'
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib/python3.*/site-packages || true  # on all CPUs; templates fail
 	@touch $@
 
 check: format lint types layers test ## Run the gate: the next five targets, in this order.
