@@ -43,11 +43,11 @@ def test_of_nothing(capsule):
 """
 
 
-def test_a_capsule_is_a_test(nan_from_start: Taken, tmp_path: Path) -> None:
+def test_a_capsule_is_a_test(nan_early: Taken, tmp_path: Path) -> None:
     (tmp_path / "test_incident.py").write_text(TESTS + SHOWN)
-    (tmp_path / "capsule").symlink_to(nan_from_start.capsule)
-    argv = [*Capsule.open(nan_from_start.capsule).rank()["orig_argv"], "--lr", "2.1e-3"]
-    altered(nan_from_start.capsule, tmp_path / "other", orig_argv=argv)
+    (tmp_path / "capsule").symlink_to(nan_early.capsule)
+    argv = [*Capsule.open(nan_early.capsule).rank()["orig_argv"], "--lr", "2.1e-3"]
+    altered(nan_early.capsule, tmp_path / "other", orig_argv=argv)
     installed = [entry.value for entry in importlib.metadata.entry_points(group="pytest11")]
     loaded = [] if "prismdbg.api.pytest_plugin" in installed else ["-p", "prismdbg.api.pytest_plugin"]
     options = ["-rA", "--strict-markers", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), *loaded]

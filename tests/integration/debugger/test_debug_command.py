@@ -48,7 +48,7 @@ def test_from_the_programs_start_in_a_plain_process(from_start: Path) -> None:
 @pytest.mark.criu
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_restored_rank(captured_live: Callable[[str], Taken], runtime: str) -> None:
-    taken = captured_live("python")
+    taken = captured_live("native")
     lines = ("print out", "next", "where", "print out[0]", "print ddp.module.head.weight", "continue", "info", "quit")
     said = typed(taken.capsule, *lines, options=("--runtime", runtime))
     assert said.code == 0, said.out + said.err

@@ -162,10 +162,10 @@ def test_screens_end_with_their_server(
 
 @pytest.mark.job
 def test_a_replayed_rank_ends_with_its_page_its_screen_and_its_server(
-    tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...], nan_from_start: Taken
+    tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...], nan_early: Taken
 ) -> None:
     """The browser goes away while the server lives; the screen is told to end; the server is."""
-    talk, replays = tmp_path / "talk", ("debug", str(nan_from_start.capsule), "--runtime", "local")
+    talk, replays = tmp_path / "talk", ("debug", str(nan_early.capsule), "--runtime", "local")
     with talk.open("w") as stderr:
         command = (*prismdbg_command, *replays, "--web", "--port", str(free_port()))
         server = spawn(*command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
