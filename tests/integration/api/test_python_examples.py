@@ -37,9 +37,7 @@ def test_examples_of_a_replay_do_what_they_say(nan_early: Taken) -> None:
     assert (found.attempted, found.failed) == (7, 0)
 
 
-def test_the_notebook_runs_from_its_first_cell_to_its_last(
-    nan_early: Taken, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_notebook_runs_from_its_first_cell_to_its_last(nan_early: Taken, monkeypatch: pytest.MonkeyPatch) -> None:
     nbformat = pytest.importorskip("nbformat", reason="pip install nbclient ipykernel")
     nbclient = pytest.importorskip("nbclient", reason="pip install nbclient ipykernel")
     monkeypatch.setenv("RUN", str(nan_early.recording.run.path))

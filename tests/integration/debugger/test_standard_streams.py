@@ -72,9 +72,7 @@ def test_a_replay_ends_with_its_streams(shell: Shell, nan_early: Taken, line: st
 
 
 @pytest.mark.job
-def test_a_dumb_terminal_has_a_prompt(
-    terminal: Terminal, nan_early: Taken, prismdbg_command: tuple[str, ...]
-) -> None:
+def test_a_dumb_terminal_has_a_prompt(terminal: Terminal, nan_early: Taken, prismdbg_command: tuple[str, ...]) -> None:
     command = shlex.join([*prismdbg_command, "debug", str(nan_early.capsule), "--runtime", "local"])
     terminal.start(f"TERM=dumb {command}", 100, 30)
     terminal.until("(prismdbg)")
