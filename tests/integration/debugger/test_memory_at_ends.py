@@ -67,4 +67,4 @@ def test_the_debugger_says_the_same_of_each_and_stays_where_it_is(
         (raised, recorded["end_moment"]), (at_b, b), (at_b, b), (raised, recorded["end_moment"]),
     ]  # fmt: skip
     assert re.findall(r"^\d{6,}$", said.out, re.MULTILINE) == [at_b, raised]
-    assert [part.partition("\n")[0] for part in said.out.split("print type\n")[1:]] == ["OutOfMemoryError"] * 2
+    assert [part.partition("\n")[0] for part in said.out.split("print type\n")[1:]] == ["'OutOfMemoryError'"] * 2
