@@ -190,6 +190,5 @@ def test_without_images_the_way_back_is_the_start(
         reason = "no usable CRIU" if runtime == "local" else "cannot go back in time"
         with pytest.raises(FacilityError, match=reason):
             save(travel)
-        for _ in range(2):
-            travel.return_to(0)
-            assert go_on(travel, 3) == expected
+        travel.return_to(0)
+        assert go_on(travel, 3) == expected
