@@ -50,12 +50,13 @@ class NonfiniteProbe(TorchDispatchMode):  # type: ignore[misc]
         if self.found is not None or is_quiet() or not name.startswith("aten::"):
             return func(*args, **kwargs)
         given, leaves = _tensors([args, kwargs]), leaves_it_unfilled(name)
-        had = not leaves and _writes_over(func) and self._any(given)
+        had = _writes_over(func) and not leaves and self._any(given)
         result = func(*args, **kwargs)
-        made = _tensors(result)
         with unseen():
+            made = _tensors(result)
             is_chance = self._unfilled.after(func, given, made)
-        if not leaves and not is_chance and self._any(made):
+            is_seen = not leaves and not is_chance and any(map(self._has, made))
+        if is_seen:
             self._note(name, born=not (had or (not _writes_over(func) and self._any(given))))
         return result
 
