@@ -183,17 +183,17 @@ class Prompt:
 
 @over_runtimes
 def test_the_line_debugger_outlives_its_rank(
-    terminal: Terminal, captured_live_native: Taken, debug: str, runtime: str
+    terminal: Terminal, nan_with_checkpoints: Taken, debug: str, runtime: str
 ) -> None:
     """The rank is killed, or its container: it is told, and goes on from a checkpoint with the same bits."""
-    terminal.start(f"{debug} {captured_live_native.capsule} --plain --runtime {runtime}", 160, 45)
+    terminal.start(f"{debug} {nan_with_checkpoints.capsule} --plain --runtime {runtime}", 160, 45)
     prompt = Prompt(terminal)
     here = prompt.ask("next 2").splitlines()[0]
     number = re.match(r"checkpoint (\d+) at", prompt.ask("checkpoint"))
     assert number is not None
     weights = prompt.ask("print sum(ddp.module.head.weight)")
     expected = prompt.ask("next 3")
-    terminal.kill_rank("train_ddp.py")
+    terminal.kill_rank(TRAIN.name)
     assert "the rank is lost" in prompt.ask("next")
     assert "the rank is lost" in prompt.ask("print out")
     back = prompt.ask(f"restart {number[1]}")
