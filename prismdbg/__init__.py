@@ -25,7 +25,7 @@ def open(path: str | Path) -> Recording:
 
         >>> with prismdbg.open("capsule") as recording:
         ...     print(recording.why().verdicts[0].text)
-        ...     print(recording[2].at("39.1").name)
+        ...     print(recording[2].at("11.1").name)
         rank 2 sent the first NaN or Inf: all_reduce, group world ...
         all_reduce
 
@@ -47,8 +47,8 @@ def replay(
     """Runs the rank in `capsule` among virtual peers, for as long as the `with` block lasts.
 
         >>> with prismdbg.replay("capsule") as rank:
-        ...     print(rank.run_to("39.1"), rank.print("nan(scores)"))
-        39.1 True
+        ...     print(rank.run_to("11.1"), rank.print("nan(scores)"))
+        11.1 True
 
     runtime: docker, local or plain; by default the first that this machine has. timeout_s: how long one run may take
     without a collective. say: is given progress as texts. Errors are `prismdbg.errors.PrismError`s.

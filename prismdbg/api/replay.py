@@ -33,12 +33,12 @@ class Replay:
     Each method that moves the rank waits until it stops again and returns its moment. If it cannot, it raises a
     `PrismError` with the text that the debugger would print.
 
-        >>> print(rank.goto("39.1"))
-        39.1
+        >>> print(rank.goto("11.1"))
+        11.1
         >>> rank.print("nan(scores)")
         'True'
         >>> print(rank.reverse_next(), rank.next())
-        38.2 39.1
+        10.2 11.1
     """
 
     def __init__(self, debugger: Debugger, travel: Travel, notices: list[Notice]) -> None:
@@ -124,7 +124,7 @@ class Replay:
         its shape, dtype, statistics and first values, another object a text. Long values are cut.
 
             >>> rank.value("step"), rank.value("numel(scores)")
-            (39, 8)
+            (11, 8)
         """
         return _plain(self._debugger.evaluate(expression))
 

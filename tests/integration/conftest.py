@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -75,17 +77,27 @@ def _require(recorder: str) -> None:
 @pytest.fixture(scope="session")
 def nan_scores(new_session_folder: Callable[[str], Path]) -> Path:
     """As the example's, but the corrupt record is met late: by then there are checkpoints, also on a fast machine."""
-    import subprocess
-    import sys
+    return _scores(new_session_folder("scores"), "--step", "40")
 
-    path = new_session_folder("scores") / "scores.f32"
-    script = INCIDENTS / "nan" / "scores.py"
-    subprocess.run([sys.executable, str(script), "--out", str(path), "--step", "40"], check=True, timeout=120)
+
+def _scores(folder: Path, *options: str) -> Path:
+    path, script = folder / "scores.f32", INCIDENTS / "nan" / "scores.py"
+    subprocess.run([sys.executable, str(script), "--out", str(path), *options], check=True, timeout=120)
     return path
 
 
-def _nan_job(scores: Path) -> list[str]:
-    return forked(INCIDENTS / "nan" / "train.py", "--steps", "44", "--scores", scores, ranks=4)
+def _nan_job(scores: Path, steps: int = 44) -> list[str]:
+    return forked(INCIDENTS / "nan" / "train.py", "--steps", str(steps), "--scores", scores, ranks=4)
+
+
+@pytest.fixture(scope="session")
+def nan_early(new_session_folder: Callable[[str], Path]) -> Taken:
+    """As the example's: its NaN is at 11.1. What goes back from there, or searches, has less to run again."""
+    home = new_session_folder("nan-early")
+    with recording(_nan_job(_scores(home), 14), home, "--window", "all") as job:
+        ended = job.end()
+        assert len(job.capsules) == 1, ended.output[-3000:]
+        return Taken(recording=job, ended=ended, capsule=job.capsules[0])
 
 
 @pytest.fixture(scope="session")

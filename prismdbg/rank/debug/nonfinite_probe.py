@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 from prismdbg.model.moment import Moment
 from prismdbg.rank.debug.unfilled_memory import UnfilledMemory, leaves_it_unfilled
 from prismdbg.rank.program.frames import program_frame, program_line, stack_of
-from prismdbg.rank.program.isolation import is_quiet, quiet
+from prismdbg.rank.program.isolation import is_quiet, unseen
 
 MAX_FRAMES = 12
 
@@ -49,17 +49,19 @@ class NonfiniteProbe(TorchDispatchMode):  # type: ignore[misc]
         name = str(func.name())
         if self.found is not None or is_quiet() or not name.startswith("aten::"):
             return func(*args, **kwargs)
-        tensors = _tensors([args, kwargs])
-        had = not leaves_it_unfilled(name) and self._any(tensors)  # before: the operator may write over them
+        given, leaves = _tensors([args, kwargs]), leaves_it_unfilled(name)
+        had = _writes_over(func) and not leaves and self._any(given)
         result = func(*args, **kwargs)
-        with quiet():
-            is_chance = self._unfilled.after(func, tensors, _tensors(result))
-        if not leaves_it_unfilled(name) and not is_chance and self._any(_tensors(result)):
-            self._note(name, born=not had)
+        with unseen():
+            made = _tensors(result)
+            is_chance = self._unfilled.after(func, given, made)
+            is_seen = not leaves and not is_chance and any(map(self._has, made))
+        if is_seen:
+            self._note(name, born=not (had or (not _writes_over(func) and self._any(given))))
         return result
 
     def _any(self, tensors: list[torch.Tensor]) -> bool:
-        with quiet():
+        with unseen():
             return any(map(self._has, tensors))
 
     def _has(self, tensor: torch.Tensor) -> bool:
@@ -71,6 +73,11 @@ class NonfiniteProbe(TorchDispatchMode):  # type: ignore[misc]
         own = program_line(program_frame())
         frames = stack_of(own)[:MAX_FRAMES]
         self.found = {"op": name, "born": born, "moment": str(self._moment()), "frames": frames}
+
+
+def _writes_over(func: Any) -> bool:
+    """Whether its inputs must be looked at before it runs. The schemas of batch norm do not say what it writes."""
+    return func._schema.is_mutable or "batch_norm" in func.name()
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

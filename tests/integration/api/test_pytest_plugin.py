@@ -16,8 +16,9 @@ from prismdbg.capsule.capsule_dir import Capsule
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
-# The test that the plugin shows, of a capsule that is a folder.
-SHOWN = (pytest_plugin.__doc__ or "").partition("\n\n")[2].replace('"incident.tar.zst"', '"capsule", runtime="local"')
+# The test that the plugin shows, of a capsule that is a folder, before its loss is NaN.
+SHOWN = (pytest_plugin.__doc__ or "").partition("\n\n")[2].replace('"11.1"', '"10.1"')
+SHOWN = SHOWN.replace('"incident.tar.zst"', '"capsule", runtime="local"')
 TESTS = """
 import pytest
 
@@ -43,11 +44,11 @@ def test_of_nothing(capsule):
 """
 
 
-def test_a_capsule_is_a_test(nan_from_start: Taken, tmp_path: Path) -> None:
+def test_a_capsule_is_a_test(nan_early: Taken, tmp_path: Path) -> None:
     (tmp_path / "test_incident.py").write_text(TESTS + SHOWN)
-    (tmp_path / "capsule").symlink_to(nan_from_start.capsule)
-    argv = [*Capsule.open(nan_from_start.capsule).rank()["orig_argv"], "--lr", "2.1e-3"]
-    altered(nan_from_start.capsule, tmp_path / "other", orig_argv=argv)
+    (tmp_path / "capsule").symlink_to(nan_early.capsule)
+    argv = [*Capsule.open(nan_early.capsule).rank()["orig_argv"], "--lr", "2.1e-3"]
+    altered(nan_early.capsule, tmp_path / "other", orig_argv=argv)
     installed = [entry.value for entry in importlib.metadata.entry_points(group="pytest11")]
     loaded = [] if "prismdbg.api.pytest_plugin" in installed else ["-p", "prismdbg.api.pytest_plugin"]
     options = ["-rA", "--strict-markers", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), *loaded]

@@ -22,28 +22,26 @@ BOUND_S = 180
 
 
 def test_examples_of_the_docstrings_do_what_they_say(
-    nan_from_start: Taken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nan_early: Taken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "capsule").symlink_to(nan_from_start.capsule)
+    (tmp_path / "capsule").symlink_to(nan_early.capsule)
     monkeypatch.chdir(tmp_path)
     named = SimpleNamespace(open=prismdbg.open, replay=partial(prismdbg.replay, runtime="local"))
     found = doctest.testmod(prismdbg, globs={"prismdbg": named}, optionflags=doctest.ELLIPSIS)
     assert (found.attempted, found.failed) == (2, 0)
 
 
-def test_examples_of_a_replay_do_what_they_say(nan_from_start: Taken) -> None:
-    with prismdbg.replay(nan_from_start.capsule, runtime="local") as rank:
+def test_examples_of_a_replay_do_what_they_say(nan_early: Taken) -> None:
+    with prismdbg.replay(nan_early.capsule, runtime="local") as rank:
         found = doctest.testmod(replay, globs={"rank": rank})
     assert (found.attempted, found.failed) == (7, 0)
 
 
-def test_the_notebook_runs_from_its_first_cell_to_its_last(
-    nan_from_start: Taken, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_notebook_runs_from_its_first_cell_to_its_last(nan_early: Taken, monkeypatch: pytest.MonkeyPatch) -> None:
     nbformat = pytest.importorskip("nbformat", reason="pip install nbclient ipykernel")
     nbclient = pytest.importorskip("nbclient", reason="pip install nbclient ipykernel")
-    monkeypatch.setenv("RUN", str(nan_from_start.recording.run.path))
-    monkeypatch.setenv("CAPSULE", str(nan_from_start.capsule))
+    monkeypatch.setenv("RUN", str(nan_early.recording.run.path))
+    monkeypatch.setenv("CAPSULE", str(nan_early.capsule))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tui")]))
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(notebook)

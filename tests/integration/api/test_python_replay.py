@@ -15,13 +15,13 @@ from prismdbg.session.answers import Phase
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
 
-def test_a_nan_is_found_and_looked_at_from_python(nan_from_start: Taken) -> None:
-    with prismdbg.open(nan_from_start.capsule) as recording:
+def test_a_nan_is_found_and_looked_at_from_python(nan_early: Taken) -> None:
+    with prismdbg.open(nan_early.capsule) as recording:
         incident = recording.incidents[0].incident.moment
         assert incident is not None
         rank = recording[recording.manifest.rank]  # type: ignore[union-attr]
         assert rank.at(incident).sent_nonfinite
-    with prismdbg.replay(nan_from_start.capsule, runtime="local") as replayed:
+    with prismdbg.replay(nan_early.capsule, runtime="local") as replayed:
         number = replayed.breakpoint("nan")
         assert replayed.continue_() == incident
         assert replayed.stop is not None and replayed.stop.stops == (number,)
@@ -38,8 +38,8 @@ def test_a_nan_is_found_and_looked_at_from_python(nan_from_start: Taken) -> None
         assert replayed.phase is Phase.STOPPED
 
 
-def test_a_run_is_read_with_all_its_ranks(nan_from_start: Taken) -> None:
-    with prismdbg.open(nan_from_start.recording.run.path) as recording:
+def test_a_run_is_read_with_all_its_ranks(nan_early: Taken) -> None:
+    with prismdbg.open(nan_early.recording.run.path) as recording:
         assert list(recording.ranks) == [0, 1, 2, 3]
         assert recording.why().verdicts
         received = [

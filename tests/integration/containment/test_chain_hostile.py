@@ -13,12 +13,26 @@ from pathlib import Path
 import pytest
 import zstandard
 from capsules import make_capsule
-from chain import Said, prismdbg
+from chain import Said
 
 from prismdbg.capsule import layout
+from prismdbg.cli import main
 from prismdbg.jobs.storage.pack import pack
 
+Prismdbg = Callable[..., Said]
 SOME_LOG = f"{layout.LOG}/events.00000.seg"
+
+
+@pytest.fixture
+def prismdbg(capsys: pytest.CaptureFixture[str]) -> Prismdbg:
+    """The command in this process: it ends before it starts one."""
+
+    def run(*arguments: object) -> Said:
+        code = main.run([*map(str, arguments)])
+        out, err = capsys.readouterr()
+        return Said(code=code, out=out, err=err)
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -116,22 +130,22 @@ DAMAGES = [
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 @pytest.mark.parametrize("command", ["replay", "debug", "verify"])
 def test_a_damaged_capsule(
-    capsule: Path, damage: Callable[[Path], None], command: str, untouched: Callable[[], None]
+    prismdbg: Prismdbg, capsule: Path, damage: Callable[[Path], None], command: str, untouched: Callable[[], None]
 ) -> None:
     damage(capsule)
-    said = prismdbg(command, capsule, typed="quit\n")
+    said = prismdbg(command, capsule)
     assert said.code == 3, said
     assert _errors(said) == 1
     assert "try: " in said.err
 
 
 @pytest.mark.parametrize("command", ["replay", "inspect", "verify", "unpack", "pack", "build", "debug"])
-def test_what_is_no_capsule_at_all(command: str, tmp_path: Path) -> None:
+def test_what_is_no_capsule_at_all(prismdbg: Prismdbg, command: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "text").write_text("no capsule")
     target = ("-o", tmp_path / "out") if command in ("unpack", "pack") else ()
     for name in ("empty", "text", "nowhere"):
-        said = prismdbg(command, tmp_path / name, *target, typed="quit\n")
+        said = prismdbg(command, tmp_path / name, *target)
         assert said.code == 3, f"{name}: {said}"
         assert _errors(said) == 1
 
@@ -175,7 +189,9 @@ def _plain_tar() -> bytes:
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_a_hostile_archive(whole: Path, name: str, tmp_path: Path, untouched: Callable[[], None]) -> None:
+def test_a_hostile_archive(
+    prismdbg: Prismdbg, whole: Path, name: str, tmp_path: Path, untouched: Callable[[], None]
+) -> None:
     home = tmp_path / "inside"
     home.mkdir()
     packed = home / "capsule.tar.zst"
@@ -188,7 +204,7 @@ def test_a_hostile_archive(whole: Path, name: str, tmp_path: Path, untouched: Ca
         assert sorted(path.name for path in home.iterdir()) == ["capsule.tar.zst"]
 
 
-def test_a_damaged_run_is_told_apart_from_a_wrong_path(tmp_path: Path) -> None:
+def test_a_damaged_run_is_told_apart_from_a_wrong_path(prismdbg: Prismdbg, tmp_path: Path) -> None:
     """`why`, `status` and `capture` on what is no run folder: wrong usage, not a bad capsule."""
     for command in (("status",), ("why",), ("capture", "--rank", 0, "-o", tmp_path / "c")):
         said = prismdbg(command[0], tmp_path, *command[1:])

@@ -29,19 +29,19 @@ TAKES = {  # what it does, what it may, how that is said
 
 
 @pytest.mark.parametrize("name", TAKES)
-def test_a_program_that_takes_more_is_ended(nan_from_start: Taken, tmp_path: Path, name: str) -> None:
+def test_a_program_that_takes_more_is_ended(nan_early: Taken, tmp_path: Path, name: str) -> None:
     source = tmp_path / "nan"
     shutil.copytree(INCIDENTS / "nan", source)
     code, most, words = TAKES[name]
     (source / "train.py").write_text(f"import torch\n{code}")
     said = prismdbg(
-        "replay", nan_from_start.capsule, "--runtime", "local", "--source", source, OPTIONS[name], most, "--timeout", 60
+        "replay", nan_early.capsule, "--runtime", "local", "--source", source, OPTIONS[name], most, "--timeout", 60
     )
     assert said.code == 4, said.out + said.err
     assert f"the replay reached its limit of {words}" in said.err and OPTIONS[name] in said.err
 
 
-def test_a_capsule_knows_what_its_rank_held(nan_from_start: Taken) -> None:
+def test_a_capsule_knows_what_its_rank_held(nan_early: Taken) -> None:
     """By which the replay's usual limit is found."""
-    held = Capsule.open(nan_from_start.capsule).rank()["peak_bytes"]
+    held = Capsule.open(nan_early.capsule).rank()["peak_bytes"]
     assert 50 << 20 < held < 4 << 30

@@ -28,13 +28,13 @@ Start = Callable[..., tuple[Editor, subprocess.Popen[bytes]]]
 
 @pytest.fixture
 def start(
-    nan_from_start: Taken, prismdbg_command: tuple[str, ...], spawn: Spawn, child_environment: dict[str, str]
+    nan_early: Taken, prismdbg_command: tuple[str, ...], spawn: Spawn, child_environment: dict[str, str]
 ) -> Iterator[Start]:
     """An adapter and its client, as an editor starts them."""
     editors = []
 
     def started(*options: str) -> tuple[Editor, subprocess.Popen[bytes]]:
-        line = [*prismdbg_command, "dap", str(nan_from_start.capsule), "--runtime", "local", *options]
+        line = [*prismdbg_command, "dap", str(nan_early.capsule), "--runtime", "local", *options]
         process: Any = spawn(*line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, text=False)
         editors.append(Editor(process.stdout, process.stdin))
         return editors[-1], process
@@ -64,7 +64,7 @@ def value(editor: Editor, expression: str) -> str:
     return str(editor.ask("evaluate", expression=expression, context="watch")["result"]).strip("'")
 
 
-def test_a_client_finds_the_nan_and_goes_back(nan_from_start: Taken, start: Start) -> None:
+def test_a_client_finds_the_nan_and_goes_back(nan_early: Taken, start: Start) -> None:
     editor, process = start()
     assert begun(editor, setExceptionBreakpoints=["nan"])["reason"] == "entry"
     assert value(editor, "moment") == "0.1"
@@ -118,9 +118,28 @@ def test_a_client_finds_the_nan_and_goes_back(nan_from_start: Taken, start: Star
     assert editor.events("progressStart")
 
 
-def test_breakpoints_of_every_kind(start: Start) -> None:
-    editor, _ = start()
-    begun(editor)
+@pytest.fixture
+def connected(
+    nan_early: Taken, prismdbg_command: tuple[str, ...], spawn: Spawn
+) -> Iterator[tuple[Editor, subprocess.Popen[str]]]:
+    """An editor that connects to the port of an adapter."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    line = [*prismdbg_command, "debug", str(nan_early.capsule), "--runtime", "local", "--dap", str(port)]
+    process = spawn(*line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert f"127.0.0.1:{port}" in process.stdout.readline()  # type: ignore[union-attr]
+    with (
+        closing(socket.create_connection(("127.0.0.1", port))) as connection,
+        closing(over_socket(connection)) as editor,
+    ):
+        yield editor, process
+
+
+def test_an_editor_connects_to_a_port_and_sets_breakpoints_of_every_kind(
+    connected: tuple[Editor, subprocess.Popen[str]],
+) -> None:
+    editor, process = connected
+    assert begun(editor)["reason"] == "entry"
     source = {"path": "/elsewhere/nan/train.py"}
     lines = editor.ask("breakpointLocations", source=source, line=1, endLine=1000)["breakpoints"]
     assert {"line": 61} in lines
@@ -159,6 +178,8 @@ def test_breakpoints_of_every_kind(start: Start) -> None:
     assert (stopped["reason"], stopped["hitBreakpointIds"]) == ("data breakpoint", [watched["id"]])
     assert value(editor, "nan(input[0])") == "True"
     editor.ask("disconnect")
+    editor.until_closed()
+    assert process.wait(BOUND_S) == 0
 
 
 def test_moments_commands_and_what_the_rank_is_asked(start: Start) -> None:
@@ -194,20 +215,14 @@ def test_moments_commands_and_what_the_rank_is_asked(start: Start) -> None:
     assert process.wait(BOUND_S) == 0
 
 
-def test_a_running_rank_is_paused(start: Start) -> None:
-    editor, _ = start()
+def test_a_running_rank_is_paused_and_nothing_is_left_when_the_client_vanishes(start: Start) -> None:
+    editor, process = start()
     begun(editor)
     assert "not running" in editor.refused("pause", threadId=1)
     running = editor.send("continue", threadId=1)
     editor.response(editor.send("pause", threadId=1))
     assert editor.response(running)["success"]
     assert editor.next_event("stopped")["reason"] in ("pause", "step")
-    editor.ask("disconnect")
-
-
-def test_nothing_is_left_when_the_client_vanishes(start: Start) -> None:
-    editor, process = start()
-    begun(editor)
     children = psutil.Process(process.pid).children(recursive=True)
     assert children
     editor.send("continue", threadId=1)
@@ -216,24 +231,8 @@ def test_nothing_is_left_when_the_client_vanishes(start: Start) -> None:
     wait_for(lambda: not any(child.is_running() for child in children), BOUND_S, "the replay's processes to end")
 
 
-def test_an_editor_connects_to_a_port(nan_from_start: Taken, prismdbg_command: tuple[str, ...], spawn: Spawn) -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
-    line = [*prismdbg_command, "debug", str(nan_from_start.capsule), "--runtime", "local", "--dap", str(port)]
-    process = spawn(*line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert f"127.0.0.1:{port}" in process.stdout.readline()  # type: ignore[union-attr]
-    connection = socket.create_connection(("127.0.0.1", port))
-    editor = over_socket(connection)
-    assert begun(editor)["reason"] == "entry"
-    editor.ask("disconnect")
-    editor.until_closed()
-    assert process.wait(BOUND_S) == 0
-    editor.close()
-    connection.close()
-
-
 def test_the_end_of_the_program_is_not_the_end_of_the_session(start: Start) -> None:
-    editor, _ = start("--at", "39.1")
+    editor, _ = start("--at", "11.1")
     begun(editor)
     for _ in range(MOST_STOPS):  # the end of the recording is one, and going on from there is asked for twice
         stopped = editor.stopped_by("continue", threadId=1)

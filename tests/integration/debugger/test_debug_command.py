@@ -48,7 +48,7 @@ def test_from_the_programs_start_in_a_plain_process(from_start: Path) -> None:
 @pytest.mark.criu
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_restored_rank(captured_live: Callable[[str], Taken], runtime: str) -> None:
-    taken = captured_live("python")
+    taken = captured_live("native")
     lines = ("print out", "next", "where", "print out[0]", "print ddp.module.head.weight", "continue", "info", "quit")
     said = typed(taken.capsule, *lines, options=("--runtime", runtime))
     assert said.code == 0, said.out + said.err
@@ -69,7 +69,7 @@ def test_a_picture_of_the_rank_at_a_moment(from_start: Path, tmp_path: Path) -> 
     picture = ("--picture", tmp_path / "out.svg", "--size", "80x24")
     said = prismdbg("debug", from_start, "--runtime", "plain", "--allow-writes", "--at", "2.1", *picture)
     assert said.code == 0 and not said.out, said.out + said.err
-    assert said.err.endswith(f"{tmp_path}/out.svg: 80x24, stopped at 2.1\n")
+    assert f"{tmp_path}/out.svg: 80x24, stopped at 2.1" in said.err.splitlines()
     root = ElementTree.parse(tmp_path / "out.svg").getroot()
     texts = [node.text for node in root.iter() if node.tag.endswith("}text")]
     assert {"prismdbg debug capsule", "2.1 · plain", "▶2.1"} <= set(texts), texts

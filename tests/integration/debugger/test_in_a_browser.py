@@ -27,7 +27,7 @@ from spawning import Spawn
 from waiting import wait_for
 
 BOUND_S = 240.0  # the first container of an engine waits for its image to be made
-LOOKING, STANDS = Phase.LOOKING.value.encode(), b"stopped at 0.0"
+LOOKING, STANDS, ALL_RANKS = Phase.LOOKING.value.encode(), b"stopped at 0.0", b"raised ValueError"
 
 
 def free_port() -> int:
@@ -36,7 +36,7 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def test_a_browser_with_the_key_sees_the_screen(
+def test_a_browser_with_the_key_sees_the_screen_and_at_a_page_of_its_own_a_moment(
     tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...]
 ) -> None:
     capsule, talk = make_capsule(tmp_path / "capsule").path, tmp_path / "talk"
@@ -48,48 +48,24 @@ def test_a_browser_with_the_key_sees_the_screen(
     screen, refused = asyncio.run(visit(address))
     assert refused == 403
     assert b"prismdbg" in screen and LOOKING in screen
+    base, _, key = address.partition("/?")
+    page, lines = asyncio.run(at_moment(base, key, "1.1", server.pid))
+    assert "googleapis" not in page and f"{base.removeprefix('http')}/at/1.1/ws" in page
+    assert any(line[-2:] == ["--at", "1.1"] for line in lines)
     server.send_signal(signal.SIGINT)
     assert server.wait(BOUND_S) in (0, 130), talk.read_text()
     assert "Traceback" not in talk.read_text()
 
 
-def test_a_rank_of_an_emulated_run_is_seen_at_a_page_of_its_own(
+def test_a_rank_is_seen_at_a_page_of_its_own_and_one_that_cannot_be_drawn_says_why(
     tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...]
 ) -> None:
-    program = Path(__file__).parents[1] / "programs" / "emulated_steps.py"
-    emulate = ("emulate", "-o", str(tmp_path / "run"), "--mesh", "dp=4", "--classes", "--steps", "2")
-    emulate = (*emulate, "--", sys.executable, str(program), "2", "0")
-    subprocess.run([*prismdbg_command, *emulate], check=True, timeout=240, capture_output=True)
-    talk = tmp_path / "talk"
-    with talk.open("w") as stderr:
-        command = (*prismdbg_command, "open", str(tmp_path / "run"), "--web", "--port", str(free_port()))
-        server = spawn(*command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
-    said = wait_for(lambda: re.search(r"(http://\S+\?key=\S+) ", talk.read_text()), BOUND_S, "the address")
-    shown = asyncio.run(into_a_rank(said[1]))
-    assert b"simulated" in shown and LOOKING in shown
-    server.send_signal(signal.SIGINT)
-    assert server.wait(BOUND_S) in (0, 130), talk.read_text()
-
-
-def test_a_moment_has_a_page_of_its_own(tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...]) -> None:
-    capsule, talk = make_capsule(tmp_path / "capsule").path, tmp_path / "talk"
-    with talk.open("w") as stderr:
-        command = (*prismdbg_command, "open", str(capsule), "--web", "--port", str(free_port()))
-        server = spawn(*command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
-    said = wait_for(lambda: re.search(r"(http://\S+)/\?(key=\S+) ", talk.read_text()), BOUND_S, "the address")
-    page, lines = asyncio.run(at_moment(said[1], said[2], "1.1", server.pid))
-    assert "googleapis" not in page and f"{said[1].removeprefix('http')}/at/1.1/ws" in page
-    assert any(line[-2:] == ["--at", "1.1"] for line in lines)
-    server.send_signal(signal.SIGINT)
-    assert server.wait(BOUND_S) in (0, 130), talk.read_text()
-
-
-def test_a_page_that_cannot_be_drawn_says_why(tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...]) -> None:
     run, talk = write_run(tmp_path / "run"), tmp_path / "talk"
     with talk.open("w") as stderr:
         command = (*prismdbg_command, "open", str(run.path), "--web", "--port", str(free_port()))
         server = spawn(*command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
     said = wait_for(lambda: re.search(r"(http://\S+\?key=\S+) ", talk.read_text()), BOUND_S, "the address")
+    assert asyncio.run(into_a_rank(said[1])) == "/open/1/at/1.1"
     asyncio.run(page_until(said[1], "/debug/0", b"no capsule of rank 0"))
     asyncio.run(page_until(said[1], "/open/0", b"not replayable"))
     asyncio.run(page_until(said[1], "/at/0.1", b"opens ranks at 0.1"))
@@ -162,10 +138,10 @@ def test_screens_end_with_their_server(
 
 @pytest.mark.job
 def test_a_replayed_rank_ends_with_its_page_its_screen_and_its_server(
-    tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...], nan_from_start: Taken
+    tmp_path: Path, spawn: Spawn, prismdbg_command: tuple[str, ...], nan_early: Taken
 ) -> None:
     """The browser goes away while the server lives; the screen is told to end; the server is."""
-    talk, replays = tmp_path / "talk", ("debug", str(nan_from_start.capsule), "--runtime", "local")
+    talk, replays = tmp_path / "talk", ("debug", str(nan_early.capsule), "--runtime", "local")
     with talk.open("w") as stderr:
         command = (*prismdbg_command, *replays, "--web", "--port", str(free_port()))
         server = spawn(*command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
@@ -262,8 +238,8 @@ async def screens_of(address: str, server: subprocess.Popen[str], number: int) -
             return screens
 
 
-async def into_a_rank(address: str) -> bytes:
-    """All ranks, then what `enter` leads to."""
+async def into_a_rank(address: str) -> str:
+    """The page that `enter` leads to from the table of all ranks, once its screen has shown that rank's log."""
     origin = f"ws://{urlsplit(address).netloc}"
     async with asyncio.timeout(BOUND_S), aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
         await first_page(session, address)
@@ -272,19 +248,15 @@ async def into_a_rank(address: str) -> bytes:
             while not page:
                 message = await connection.receive()
                 if isinstance(message.data, bytes):
-                    if b"simulated" not in shown and b"simulated" in (shown := shown + message.data):
+                    if ALL_RANKS not in shown and ALL_RANKS in (shown := shown + message.data):
                         await connection.send_json(["stdin", "\r"])
                 else:
                     assert message.type is aiohttp.WSMsgType.TEXT, message
                     kind, said = json.loads(message.data)
                     assert kind == "open_url" and not said["new_tab"]
-                    page = said["url"]
-        async with session.ws_connect(f"{origin}{page}/ws?width=100&height=30") as connection:
-            while LOOKING not in shown:
-                message = await connection.receive()
-                assert message.type in (aiohttp.WSMsgType.BINARY, aiohttp.WSMsgType.TEXT), message
-                shown += message.data if isinstance(message.data, bytes) else b""
-    return shown
+                    page = str(said["url"])
+    await page_until(address, page, b"not replayable")
+    return page
 
 
 async def first_page(session: aiohttp.ClientSession, address: str) -> None:

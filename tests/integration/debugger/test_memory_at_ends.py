@@ -54,24 +54,17 @@ def test_a_replay_says_the_same_of_each(out_of_memory: Taken, recorded: dict[str
 def test_the_debugger_says_the_same_of_each_and_stays_where_it_is(
     out_of_memory: Taken, recorded: dict[str, Any]
 ) -> None:
+    """At first nothing is traced: the rank is run again, to the exception and not to the collective before it."""
     b = recorded["b_moment"]
-    lines = (f"until {b}", "memory", "trace on", "memory", "print allocated", "break exception", "continue", "memory")
+    lines = ("break exception", "continue", "memory", "print type", "restart", "delete")
+    lines += (f"until {b}", "memory", "trace on", "memory", "print allocated", "break exception", "continue", "memory")
     lines += ("print allocated", "print type", "quit")
     typed = "".join(f"{line}\n" for line in lines)
     said = prismdbg("debug", out_of_memory.capsule, "--runtime", "local", typed=typed)
     assert said.code == 0, said.out + said.err
     at_b, raised = f"{recorded['b_bytes']}", f"{recorded['end_bytes']}"
     assert re.findall(r"^live .*?\((\d+) bytes\) at (\S+)$", said.out, re.MULTILINE) == [
-        (at_b, b), (at_b, b), (raised, recorded["end_moment"]),
+        (raised, recorded["end_moment"]), (at_b, b), (at_b, b), (raised, recorded["end_moment"]),
     ]  # fmt: skip
     assert re.findall(r"^\d{6,}$", said.out, re.MULTILINE) == [at_b, raised]
-
-
-def test_memory_at_an_exception_leaves_the_rank_there(out_of_memory: Taken, recorded: dict[str, Any]) -> None:
-    """Nothing was traced before: the rank is run again, to the exception and not to the collective before it."""
-    typed = "break exception\ncontinue\nmemory\nprint type\nquit\n"
-    said = prismdbg("debug", out_of_memory.capsule, "--runtime", "local", typed=typed)
-    assert said.code == 0, said.out + said.err
-    live = re.findall(r"^live .*?\((\d+) bytes\) at (\S+)$", said.out, re.MULTILINE)
-    assert live == [(str(recorded["end_bytes"]), recorded["end_moment"])], said.out
-    assert "OutOfMemoryError" in said.out.rpartition("print type")[2]
+    assert [part.partition("\n")[0] for part in said.out.split("print type\n")[1:]] == ["'OutOfMemoryError'"] * 2

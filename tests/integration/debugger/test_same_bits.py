@@ -20,10 +20,10 @@ PLACES = ("2.1", "3.2", "4.1", "5.1", "6.2")
 
 
 @pytest.fixture(scope="module")
-def talker(nan_from_start: Taken, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def talker(nan_early: Taken, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rank 0 of the same run: it prints the loss at each step."""
     capsule = tmp_path_factory.mktemp("talker") / "capsule"
-    run = nan_from_start.recording.run.path
+    run = nan_early.recording.run.path
     said = prismdbg("capture", run, "--rank", 0, "--origin", "start", "-o", capsule)
     assert said.code == 0, said.err
     return capsule

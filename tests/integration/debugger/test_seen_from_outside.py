@@ -183,17 +183,17 @@ class Prompt:
 
 @over_runtimes
 def test_the_line_debugger_outlives_its_rank(
-    terminal: Terminal, captured_live_native: Taken, debug: str, runtime: str
+    terminal: Terminal, nan_with_checkpoints: Taken, debug: str, runtime: str
 ) -> None:
     """The rank is killed, or its container: it is told, and goes on from a checkpoint with the same bits."""
-    terminal.start(f"{debug} {captured_live_native.capsule} --plain --runtime {runtime}", 160, 45)
+    terminal.start(f"{debug} {nan_with_checkpoints.capsule} --plain --runtime {runtime}", 160, 45)
     prompt = Prompt(terminal)
     here = prompt.ask("next 2").splitlines()[0]
     number = re.match(r"checkpoint (\d+) at", prompt.ask("checkpoint"))
     assert number is not None
     weights = prompt.ask("print sum(ddp.module.head.weight)")
     expected = prompt.ask("next 3")
-    terminal.kill_rank("train_ddp.py")
+    terminal.kill_rank(TRAIN.name)
     assert "the rank is lost" in prompt.ask("next")
     assert "the rank is lost" in prompt.ask("print out")
     back = prompt.ask(f"restart {number[1]}")
@@ -204,11 +204,11 @@ def test_the_line_debugger_outlives_its_rank(
     terminal.until("ended with 0")  # 5 where a place is not as it was
 
 
-def test_what_takes_long_is_given_up_by_ctrl_c(terminal: Terminal, nan_from_start: Taken, debug: str) -> None:
-    incident = nan_from_start.manifest.incident.moment
-    terminal.start(f"{debug} {nan_from_start.capsule} --plain --runtime local", 160, 45)
+def test_what_takes_long_is_given_up_by_ctrl_c(terminal: Terminal, nan_early: Taken, debug: str) -> None:
+    """It begins before the program imports what takes seconds: the first interrupt comes long before the NaN."""
+    incident = nan_early.manifest.incident.moment
+    terminal.start(f"{debug} {nan_early.capsule} --plain --runtime local", 160, 45)
     prompt = Prompt(terminal)
-    prompt.ask("next")
     terminal.type_line("continue")
     terminal.until("(prismdbg) continue")
     said = prompt.interrupt()

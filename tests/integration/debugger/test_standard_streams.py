@@ -65,17 +65,15 @@ def test_it_ends(shell: Shell, line: str, code: int, out: str, err: str) -> None
     ],
     ids=["closed input", "a reader that has enough", "no error output"],
 )
-def test_a_replay_ends_with_its_streams(shell: Shell, nan_from_start: Taken, line: str, code: int, out: str) -> None:
-    done = shell(f"export REPLAYED={shlex.quote(str(nan_from_start.capsule))}; {line}")
+def test_a_replay_ends_with_its_streams(shell: Shell, nan_early: Taken, line: str, code: int, out: str) -> None:
+    done = shell(f"export REPLAYED={shlex.quote(str(nan_early.capsule))}; {line}")
     assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
     assert out in done.stdout
 
 
 @pytest.mark.job
-def test_a_dumb_terminal_has_a_prompt(
-    terminal: Terminal, nan_from_start: Taken, prismdbg_command: tuple[str, ...]
-) -> None:
-    command = shlex.join([*prismdbg_command, "debug", str(nan_from_start.capsule), "--runtime", "local"])
+def test_a_dumb_terminal_has_a_prompt(terminal: Terminal, nan_early: Taken, prismdbg_command: tuple[str, ...]) -> None:
+    command = shlex.join([*prismdbg_command, "debug", str(nan_early.capsule), "--runtime", "local"])
     terminal.start(f"TERM=dumb {command}", 100, 30)
     terminal.until("(prismdbg)")
     terminal.type_line("next")

@@ -122,8 +122,8 @@ def _pid(travel: Travel) -> int:
 
 
 @over_runtimes
-def test_images_of_a_program_that_was_started(nan_from_start: Taken, runtime: str) -> None:
-    with travelling(nan_from_start, runtime) as travel:
+def test_images_of_a_program_that_was_started(nan_early: Taken, runtime: str) -> None:
+    with travelling(nan_early, runtime) as travel:
         travel.keep_origin()
         place = travel.running
         expected = go_on(travel, 4)
@@ -179,17 +179,16 @@ def test_an_image_that_criu_refuses_costs_nothing(captured_live_native: Taken) -
 
 @pytest.mark.parametrize("runtime", ["local", "plain"])
 def test_without_images_the_way_back_is_the_start(
-    nan_from_start: Taken, runtime: str, monkeypatch: pytest.MonkeyPatch
+    nan_early: Taken, runtime: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_criu() -> None:
         raise FacilityError("no usable CRIU")
 
     monkeypatch.setattr(bundle, "find", no_criu if runtime == "local" else bundle.find)
-    with travelling(nan_from_start, runtime, allow_writes=runtime == "plain") as travel:
+    with travelling(nan_early, runtime, allow_writes=runtime == "plain") as travel:
         expected = go_on(travel, 3)
         reason = "no usable CRIU" if runtime == "local" else "cannot go back in time"
         with pytest.raises(FacilityError, match=reason):
             save(travel)
-        for _ in range(2):
-            travel.return_to(0)
-            assert go_on(travel, 3) == expected
+        travel.return_to(0)
+        assert go_on(travel, 3) == expected

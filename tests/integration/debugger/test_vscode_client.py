@@ -64,9 +64,9 @@ def number(place: Json) -> float:
 
 
 def test_a_session_forwards_to_a_watchpoint_and_back(
-    nan_from_start: Taken, client_folder: Path, command: Path, spawn: Spawn
+    nan_early: Taken, client_folder: Path, command: Path, spawn: Spawn
 ) -> None:
-    line = ["node", "session.js", str(command), str(nan_from_start.capsule), str(TRAIN), str(LINE)]
+    line = ["node", "session.js", str(command), str(nan_early.capsule), str(TRAIN), str(LINE)]
     session = spawn(*line, cwd=client_folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     out, err = session.communicate(timeout=BOUND_S)
     assert session.returncode == 0, f"{out[-3000:]}\n{err}"

@@ -150,6 +150,17 @@ def test_a_nan_from_outside_came_in_with_the_inputs() -> None:
     assert found is not None and not found["born"]
 
 
+def test_an_operator_that_writes_over_its_inputs_may_still_have_made_it() -> None:
+    large, mean = torch.full((2, 1), 3e38), torch.zeros(1)
+    found = looked_at(lambda: torch.nn.functional.batch_norm(large, mean, torch.ones(1), training=True), nan_only=False)
+    assert found is not None and "batch_norm" in found["op"] and found["born"] and not mean.isfinite()
+    zero = torch.zeros(1)
+    found = looked_at(lambda: zero.div_(0))
+    assert found is not None and (found["op"], found["born"]) == ("aten::div_.Tensor", True)
+    found = looked_at(lambda: zero.add_(1))
+    assert found is not None and not found["born"]
+
+
 def unfilled(count: int) -> torch.Tensor:
     """As allocated, with NaN where it happens to lie."""
     memory = torch.empty(count)
