@@ -115,6 +115,122 @@ BROAD = {
         "test_values_beyond_the_budget_are_noise_like_them_and_that_is_said",
         "test_an_earlier_run_says_what_peers_of_another_world_send",
     ],
+    # the command is tried with two ranks in make test; the other measures, by unit tests
+    "test_calibrate.py": [
+        "test_a_cluster_file_of_this_machine",
+        "test_groups_that_share_links_and_ranks_that_share_cpus",
+        "test_two_nodes_on_this_machine",
+        "test_no_gpu",
+        "test_a_job_that_does_not_end",
+        "test_an_interrupted_one_leaves_nothing[15-143]",
+    ],
+    "test_emulate_ends.py": [
+        "test_ranks_that_would_hang_together_do_not_end_with_code_0[missing]",
+        "test_ranks_that_would_hang_together_do_not_end_with_code_0[tail]",
+        "test_a_mesh_that_is_not_the_programs_own_is_refused_with_the_one_that_fits[dp=4,tp=2-0]",
+        "test_a_disk_without_room_leaves_no_folder",
+        "test_an_interrupted_one_leaves_nothing[15-143-emulate]",
+        "test_an_interrupted_one_leaves_nothing[2-130-plan]",
+        "test_what_a_plan_tried_is_gone_where_there_is_nothing_to_see",
+        "test_ranks_that_are_needed_for_their_values_are_counted_before_they_start",
+    ],
+    # make test has the rank that receives all that the real one did
+    "test_emulate_memory.py": [
+        "test_tokens_arrive_as_an_earlier_run_recorded_it",
+        "test_balanced_tokens_come_in_equal_shares",
+        "test_without_a_donor_the_peers_that_send_the_counts_run_in_turn",
+        "test_counts_that_are_synthesized_are_said_to_shape_what_follows",
+        "test_a_donor_of_another_size_is_refused_with_both_sizes",
+    ],
+    "test_emulate_together.py": [
+        "test_along_two_axes_at_once_values_are_those_of_the_whole_job",
+        "test_with_what_the_replicas_really_sent_all_values_are_those_of_the_whole_job",
+        "test_in_a_group_with_virtual_members_the_real_ones_get_what_they_get_in_the_whole_job",
+        "test_what_only_another_rank_knows_comes_from_it",
+        "test_a_partner_that_is_lost_is_named[raises]",
+        "test_a_partner_that_is_lost_is_named[leaves]",
+        "test_a_partner_that_is_lost_is_named[receives from any]",
+    ],
+    "test_emulated_rank_again.py": [
+        "test_another_session_says_the_same",
+    ],
+    "test_emulation_example.py": [
+        "test_what_cannot_be_put_into_classes_is_named_with_the_fix",
+    ],
+    "test_paced_on_device.py": [
+        "test_a_step_takes_the_longer_of_both_or_the_sum[serial]",
+        "test_a_step_takes_the_longer_of_both_or_the_sum[exchange]",
+    ],
+    "test_sample.py": [
+        "test_a_rank_under_ddp_or_fsdp_is_sampled[ddp-mm]",
+        "test_a_program_that_fails_is_not_sought_in_a_folder_that_is_gone",
+    ],
+    "test_sweep.py": [
+        "test_ranks_of_a_pipeline_can_be_replayed",
+        "test_real_jobs_are_compared",
+    ],
+    # what is searched, and its regret, are pure (test_sweep_search.py)
+    "test_sweep_searched.py": [
+        "test_a_search_runs_the_best_and_its_regret_holds_against_the_sweep_of_all",
+    ],
+    # test_state_as_nobody.py records, captures and replays as one that may do nothing
+    "test_state_other_user.py": [
+        "test_another_user_without_criu_replays_what_root_recorded",
+    ],
+    # make test has sharded parameters, a loader with workers and a gradient scaler (test_state_origin.py)
+    "test_state_programs.py": [
+        "test_it_goes_on_from_a_later_snapshot",
+    ],
+    "test_parameters_at_end.py": [
+        "test_a_difference_after_the_last_collective_is_found[kernels1]",
+        "test_an_optimizer_that_holds_none_at_the_end_has_none_compared[kernels0]",
+    ],
+    "test_unwritten_memory.py": [
+        "test_unwritten_memory_is_the_same_in_a_replay_where_it_is_filled[as it is]",
+    ],
+    "test_script.py": [
+        "test_from_a_process_image[docker]",
+        "test_a_rank_that_waits_is_broken_off",
+        "test_other_peers",
+    ],
+    # git bisect itself is tried in test_source_fix.py
+    "test_bisect_of_a_hang.py": [
+        "test_git_bisect_finds_the_commit_that_hangs",
+        "test_a_rank_that_never_joined_is_judged_by_what_leads_it_there",
+    ],
+    # the verdict is pure (test_verdict.py, test_compare.py)
+    "test_killed_asleep.py": [
+        "test_its_replay_ends_as_inconclusive_and_says_what_was_identical",
+    ],
+    # an edited program that leaves the record is tried in test_source_fix.py
+    "test_source_without_a_call.py": [
+        "test_a_call_left_out_before_ddp_orders_its_buckets_ends_no_process",
+    ],
+    "test_working_directory.py": [
+        "test_it_is_replayed_from_where_it_was_started[kept]",
+    ],
+    "test_device_calls.py": [
+        "test_calls_that_are_issued_together_are_complete_when_all_are_issued[python]",
+        "test_calls_that_a_block_takes_out_are_complete_at_its_end[python]",
+        "test_a_block_without_a_device_issues_nothing_together[python]",
+        "test_calls_of_nested_groups_are_complete_when_the_outermost_ends[python]",
+        "test_a_block_that_an_exception_left_has_no_call_of_a_later_one[python]",
+        "test_a_block_that_an_exception_left_does_not_end_with_the_one_around_it[python]",
+        "test_calls_that_cannot_be_issued_together_have_failed[python]",
+    ],
+    "test_bench_programs.py": [
+        "test_a_kernel_is_measured_in_every_mode[python]",
+    ],
+    "test_dumped_job.py": [
+        "test_of_the_rank_that_never_came[exported]",
+        "test_of_the_rank_that_calls_something_else[its own dumps]",
+        "test_a_job_without_a_fault",
+        "test_of_a_job_without_a_fault",
+        "test_a_graph_is_built_of_what_came_before_the_hang[options1]",
+    ],
+    "test_profiled_job.py": [
+        "test_a_graph_is_built_of_the_last_step[options1]",
+    ],
     "test_emulated_as_real.py": [
         "test_the_log_is_that_of_the_real_rank[ddp-4]",
         "test_the_log_is_that_of_the_real_rank[fsdp-tp-8]",
@@ -230,92 +346,6 @@ BROAD = {
     ],
     "test_screen_in_tmux.py": [
         "test_a_rank_goes_back_dies_and_comes_back_by_keys[docker]",
-    ],
-    "test_calibrate.py": [
-        "test_a_cluster_file_of_this_machine",
-        "test_groups_that_share_links_and_ranks_that_share_cpus",
-        "test_two_nodes_on_this_machine",
-        "test_no_gpu",
-        "test_a_job_that_does_not_end",
-        "test_an_interrupted_one_leaves_nothing[15-143]",
-    ],
-    "test_emulate_ends.py": [
-        "test_ranks_that_would_hang_together_do_not_end_with_code_0[missing]",
-        "test_ranks_that_would_hang_together_do_not_end_with_code_0[tail]",
-        "test_a_mesh_that_is_not_the_programs_own_is_refused_with_the_one_that_fits[dp=4,tp=2-0]",
-        "test_a_disk_without_room_leaves_no_folder",
-        "test_an_interrupted_one_leaves_nothing[15-143-emulate]",
-        "test_an_interrupted_one_leaves_nothing[2-130-plan]",
-        "test_what_a_plan_tried_is_gone_where_there_is_nothing_to_see",
-        "test_ranks_that_are_needed_for_their_values_are_counted_before_they_start",
-    ],
-    "test_emulate_memory.py": [
-        "test_tokens_arrive_as_an_earlier_run_recorded_it",
-        "test_balanced_tokens_come_in_equal_shares",
-        "test_without_a_donor_the_peers_that_send_the_counts_run_in_turn",
-        "test_counts_that_are_synthesized_are_said_to_shape_what_follows",
-        "test_a_donor_of_another_size_is_refused_with_both_sizes",
-    ],
-    "test_emulate_together.py": [
-        "test_along_two_axes_at_once_values_are_those_of_the_whole_job",
-        "test_with_what_the_replicas_really_sent_all_values_are_those_of_the_whole_job",
-        "test_in_a_group_with_virtual_members_the_real_ones_get_what_they_get_in_the_whole_job",
-        "test_what_only_another_rank_knows_comes_from_it",
-        "test_a_partner_that_is_lost_is_named[raises]",
-        "test_a_partner_that_is_lost_is_named[leaves]",
-        "test_a_partner_that_is_lost_is_named[receives from any]",
-    ],
-    "test_emulated_rank_again.py": [
-        "test_another_session_says_the_same",
-    ],
-    "test_emulation_example.py": [
-        "test_what_cannot_be_put_into_classes_is_named_with_the_fix",
-    ],
-    "test_paced_on_device.py": [
-        "test_a_step_takes_the_longer_of_both_or_the_sum[serial]",
-        "test_a_step_takes_the_longer_of_both_or_the_sum[exchange]",
-    ],
-    "test_sample.py": [
-        "test_a_rank_under_ddp_or_fsdp_is_sampled[ddp-mm]",
-        "test_a_program_that_fails_is_not_sought_in_a_folder_that_is_gone",
-    ],
-    "test_sweep.py": [
-        "test_ranks_of_a_pipeline_can_be_replayed",
-        "test_real_jobs_are_compared",
-    ],
-    "test_sweep_searched.py": [
-        "test_a_search_runs_the_best_and_its_regret_holds_against_the_sweep_of_all",
-    ],
-    "test_state_other_user.py": [
-        "test_another_user_without_criu_replays_what_root_recorded",
-    ],
-    "test_state_programs.py": [
-        "test_it_goes_on_from_a_later_snapshot",
-    ],
-    "test_parameters_at_end.py": [
-        "test_a_difference_after_the_last_collective_is_found[kernels1]",
-        "test_an_optimizer_that_holds_none_at_the_end_has_none_compared[kernels0]",
-    ],
-    "test_unwritten_memory.py": [
-        "test_unwritten_memory_is_the_same_in_a_replay_where_it_is_filled[as it is]",
-    ],
-    "test_script.py": [
-        "test_from_a_process_image[docker]",
-        "test_a_rank_that_waits_is_broken_off",
-        "test_other_peers",
-    ],
-    "test_bisect_of_a_hang.py": [
-        "test_git_bisect_finds_the_commit_that_hangs",
-        "test_a_rank_that_never_joined_is_judged_by_what_leads_it_there",
-    ],
-    "test_killed_asleep.py": [
-        "test_its_replay_ends_as_inconclusive_and_says_what_was_identical",
-    ],
-    "test_source_without_a_call.py": [
-        "test_a_call_left_out_before_ddp_orders_its_buckets_ends_no_process",
-    ],
-    "test_working_directory.py": [
-        "test_it_is_replayed_from_where_it_was_started[kept]",
     ],
 }
 

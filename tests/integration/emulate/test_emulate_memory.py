@@ -18,7 +18,7 @@ from emulated import (
     python,
     trace_of,
 )
-from jobs import Recorded, forked, record, recorded_by_command_line, torchrun
+from jobs import Recorded, record, recorded_by_command_line, torchrun
 
 from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.storage.run_folder import RunFolder
@@ -38,7 +38,7 @@ def _traced() -> None:
 
 
 def test_every_collective_stages_in_gloo_what_is_modelled(tmp_path: Path) -> None:
-    real = record(forked(PROGRAMS / "staged.py", ranks=4), tmp_path / "run", native=True, window_steps=0, memory=True)
+    real = record(torchrun(PROGRAMS / "staged.py", ranks=4), tmp_path / "run", native=True, window_steps=0, memory=True)
     assert real.ended.code == 0, real.ended.output
     for rank in range(4):
         log, trace = real.log(rank), trace_of(real.run, rank)

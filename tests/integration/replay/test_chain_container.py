@@ -125,7 +125,7 @@ def side_effects(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, 
     home = tmp_path_factory.mktemp("side-effects")
     out = home / "out"
     out.mkdir()
-    job_line = forked(PARTS / "side_effects.py", out, 400, ranks=2)
+    job_line = forked(PARTS / "side_effects.py", out, 600, ranks=2)
     with recording(job_line, home, "--window", "all") as job:
         job.wait_for_step(0, 3)
         said = prismdbg("capture", job.run.path, "--rank", 0, "--window", 5, "-o", home / "image")
