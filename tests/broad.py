@@ -1,5 +1,6 @@
 """What `make test` leaves to `make broad`: tests that take long, and say again on another runtime, recorder, program or
-number of ranks what a test of `make test` says on one. By file and name; with brackets a single case, else all of them.
+number of ranks what a test of `make test` says on one; or whose deciding part is pure, and has unit tests. By file and
+name; with brackets a single case, else all of them.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ BROAD = {
     "test_chain_capture.py": [
         "test_the_job_goes_on_to_the_same_end[python]",
     ],
+    # secrets: test_chain_secrets.py
     "test_chain_container.py": [
         "test_docker_inspect_shows_no_network_and_only_what_criu_needs[start]",
         "test_the_rank_has_no_capability_and_no_interface[image-local]",
@@ -60,9 +62,8 @@ BROAD = {
         "test_nothing_is_left[start-quit-local]",
         "test_nothing_is_left[start-kill -9-local]",
         "test_nothing_is_left[start-kill -9-docker]",
-        "test_a_replay_that_is_terminated_cleans_up[image-docker]",
-        "test_a_replay_that_is_terminated_cleans_up[start-local]",
-        "test_a_replay_that_is_terminated_cleans_up[start-docker]",
+        "test_a_replay_that_is_terminated_cleans_up",
+        "test_a_secret_is_not_in_the_capsule_and_reading_it_says_so",
     ],
     "test_chain_divergence.py": [
         "test_the_story_as_json",
@@ -219,7 +220,8 @@ BROAD = {
         "test_calls_that_cannot_be_issued_together_have_failed[python]",
     ],
     "test_bench_programs.py": [
-        "test_a_kernel_is_measured_in_every_mode[python]",
+        "test_the_recorder_is_put_in_and_taken_out_between_steps",
+        "test_a_kernel_is_measured_in_every_mode",
     ],
     "test_dumped_job.py": [
         "test_of_the_rank_that_never_came[exported]",
@@ -284,9 +286,11 @@ BROAD = {
         "test_back_to_where_the_nan_was_born_by_script[local]",
         "test_back_to_where_the_nan_was_born_by_script[docker]",
     ],
+    # git bisect meets a commit that cannot run, and those that are bad
     "test_source_fix.py": [
-        "test_code_that_cannot_run_is_skipped[nothing is imported]",
-        "test_code_that_cannot_run_is_skipped[raises]",
+        "test_code_that_cannot_run_is_skipped",
+        "test_the_program_as_it_was",
+        "test_a_process_image_is_refused",
         "test_a_fix_with_expectations_of_its_own",
         "test_a_fix_with_an_expectation_that_does_not_hold",
         "test_a_program_that_leaves_the_record_early_rests_on_assumptions",
