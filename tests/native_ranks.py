@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+import warm_torch
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.log.reader import read_log
@@ -15,11 +15,6 @@ from prismdbg.jobs.injection import cache_dir
 from prismdbg.rank.native import build as native_build
 
 JOBS = Path(__file__).parent / "integration" / "native_jobs"
-BOUND_S = 120
-
-
-class Spawn(Protocol):
-    def __call__(self, *command: str, **options: object) -> subprocess.Popen[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,28 +32,15 @@ class Ran:
         return json.loads((self.folder / "report.json").read_text())
 
 
-def start_job(spawn: Spawn, tmp_path: Path, script: str, world: int, *arguments: str) -> list[subprocess.Popen[str]]:
-    """`native_jobs/<script>.py` once for each rank; logs and reports go to `<tmp_path>/<rank>`."""
+def run_job(tmp_path: Path, script: str, world: int, *arguments: str, expect: tuple[int, ...] = ()) -> list[Ran]:
+    """`native_jobs/<script>.py` once for each rank; logs and reports go to `<tmp_path>/<rank>`. Fails with what a rank
+    printed where its exit code is not the one expected."""
     native_build.build(cache_dir())
-    processes = []
-    for rank in range(world):
-        (tmp_path / str(rank)).mkdir(exist_ok=True)
-        command = (sys.executable, str(JOBS / f"{script}.py"), str(tmp_path), str(rank), str(world), *arguments)
-        processes.append(spawn(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
-    return processes
-
-
-def finish_job(processes: list[subprocess.Popen[str]], tmp_path: Path, expect: tuple[int, ...] = ()) -> list[Ran]:
-    """Waits for every rank. Fails with what a rank printed where its exit code is not the one expected."""
-    ran = []
-    for rank, process in enumerate(processes):
-        output, _ = process.communicate(timeout=BOUND_S)
-        ran.append(Ran(process.returncode, output, tmp_path / str(rank)))
-    for rank, one in enumerate(ran):
-        wanted = expect[rank] if expect else 0
+    folders = [tmp_path / str(rank) for rank in range(world)]
+    for folder in folders:
+        folder.mkdir(exist_ok=True)
+    lines = [(JOBS / f"{script}.py", tmp_path, rank, world, *arguments) for rank in range(world)]
+    ran = [Ran(*ended, folder) for ended, folder in zip(warm_torch.run(*lines), folders, strict=True)]
+    for rank, (one, wanted) in enumerate(zip(ran, expect or (0,) * world, strict=True)):
         assert one.code == wanted, f"rank {rank} ended with {one.code}, not {wanted}:\n{one.output}"
     return ran
-
-
-def run_job(spawn: Spawn, tmp_path: Path, script: str, world: int, *arguments: str) -> list[Ran]:
-    return finish_job(start_job(spawn, tmp_path, script, world, *arguments), tmp_path)

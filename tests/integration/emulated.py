@@ -27,6 +27,7 @@ BOUND_S = 240.0
 
 JOBS: dict[str, tuple[int, str, list[str]]] = {
     "ddp-4": (4, "dp=4", [str(EXAMPLES / "train_ddp.py"), *TINY]),
+    "fsdp-tp-4": (4, "dp=2,tp=2", [str(EXAMPLES / "train_fsdp_tp.py"), *TINY, "--tp", "2"]),
     "fsdp-tp-8": (8, "dp=4,tp=2", [str(EXAMPLES / "train_fsdp_tp.py"), *TINY, "--tp", "2"]),
     "pipeline-4": (4, "pp=4", [str(PROGRAMS / "gpt_pipeline.py")]),
     "moe-4": (4, "ep=4", [str(PROGRAMS / "emulated_moe.py"), "3"]),
@@ -137,7 +138,13 @@ class Pair:
 
 
 PairOf = Callable[[str, tuple[int, ...]], Pair]
-CHOSEN = [("ddp-4", (0, 1, 2, 3)), ("fsdp-tp-8", (0, 5)), ("pipeline-4", (0, 1, 2, 3)), ("moe-4", (0, 1, 2, 3))]
+CHOSEN = [
+    ("fsdp-tp-4", (0, 3)),
+    ("ddp-4", (0, 1, 2, 3)),
+    ("fsdp-tp-8", (0, 5)),
+    ("pipeline-4", (0, 1, 2, 3)),
+    ("moe-4", (0, 1, 2, 3)),
+]
 
 
 def really(name: str, folder: Path) -> Recorded:

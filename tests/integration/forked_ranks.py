@@ -38,7 +38,8 @@ def _import_torch(script: Path) -> None:
     """No other thread may be there afterwards: a forked rank would lack it, and keep its locks."""
     import torch.distributed as dist
 
-    if any(word in script.read_text() for word in COMPILES):
+    text = script.read_text()
+    if any(word in text for word in COMPILES) and "import uncompiled" not in text:
         import torch._dynamo  # noqa: F401
     threads = list(Path("/proc/self/task").iterdir())
     assert len(threads) == 1, f"a process with {len(threads)} threads must not fork ranks"

@@ -4,6 +4,7 @@ import os
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 
 dist.init_process_group("gloo")
 parameter = torch.nn.Parameter(torch.ones(4))

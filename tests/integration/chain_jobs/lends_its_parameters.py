@@ -2,6 +2,7 @@
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 
 dist.init_process_group("gloo")
 torch.manual_seed(7)

@@ -82,10 +82,9 @@ def test_a_distributed_tensor_has_no_uninitialised_part(calls: dict[int, dict[st
 
 def test_init_of_one_rank_of_8192_takes_seconds_and_little_memory(tmp_path: Path) -> None:
     program = python("emulated_init.py")
-    large = json.loads(emulated(tmp_path / "8192", 8192, "pp=16,dp=64,tp=8", "--ranks", 4133, program=program))
-    small = json.loads(emulated(tmp_path / "1", 1, "tp=1", program=program))
-    assert large["seconds"] <= 10.0
-    assert large["total"] - small["total"] <= 500e6
+    spent = json.loads(emulated(tmp_path / "8192", 8192, "pp=16,dp=64,tp=8", "--ranks", 4133, program=program))
+    assert spent["seconds"] <= 10.0
+    assert spent["bytes"] <= 500e6
 
 
 def test_every_kind_of_rendezvous_is_virtual(tmp_path: Path) -> None:
@@ -133,9 +132,10 @@ def test_a_program_that_starts_its_ranks_itself_is_refused(tmp_path: Path) -> No
 
 
 def test_a_limit_of_steps_ends_the_program_at_the_boundary(tmp_path: Path) -> None:
-    out = emulated(
-        tmp_path / "run", 512, "dp=64,tp=8", "--ranks", "9", "--steps", 2, program=python("emulated_steps.py", 5, 3)
-    )
+    """It is given in torchrun's form, which is taken as it is."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "64", "--nproc-per-node", "8"]
+    program = [*launcher, str(PROGRAMS / "emulated_steps.py"), "5", "3"]
+    out = emulated(tmp_path / "run", 512, "dp=64,tp=8", "--ranks", "9", "--steps", 2, program=program)
     assert "last line" not in out
     log = log_of(tmp_path / "run", 9)
     assert [s.step for s in log.steps] == [1, 2]
@@ -150,8 +150,6 @@ def test_a_limit_of_steps_ends_the_program_at_the_boundary(tmp_path: Path) -> No
     ("options", "arguments", "named", "code"),
     [
         (["--steps", "5"], (3, 0), "ended after 3 of 5 steps", 6),
-        (["--steps", "5"], (0, 0), "before it issued a collective", 6),
-        ([], (2, 7), "failed with code 7 in step 2", 6),
         (["--ranks", "512"], (1, 0), "rank 512", 2),
         (["--peers", "pp=zeros"], (1, 0), "'pp'", 2),
         (["--world", "500"], (1, 0), "and the world has", 2),
@@ -172,13 +170,11 @@ def test_the_example_has_batches_for_a_world_that_is_larger_than_its_corpus(tmp_
     assert [mark.step for mark in log_of(tmp_path / "run", 8191).steps] == [1, 2]
 
 
-def test_policies_decide_what_is_received(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("policy", "weight"), [("echo", "-51.2"), ("zeros", "0.0")])
+def test_policies_decide_what_is_received(policy: str, weight: str, tmp_path: Path) -> None:
     program = python("emulated_steps.py", 1, 0)
-    said = {
-        policy: emulated(tmp_path / policy, 512, "dp=64,tp=8", "--peers", f"world={policy}", program=program).strip()
-        for policy in ("echo", "zeros")
-    }
-    assert said == {"echo": "last line of rank 0: -51.2", "zeros": "last line of rank 0: 0.0"}
+    said = emulated(tmp_path / "run", 512, "dp=64,tp=8", "--peers", f"world={policy}", program=program)
+    assert said.strip() == f"last line of rank 0: {weight}"
 
 
 def test_values_beyond_the_budget_are_noise_like_them_and_that_is_said(tmp_path: Path) -> None:
@@ -204,10 +200,3 @@ def test_an_earlier_run_says_what_peers_of_another_world_send(tmp_path: Path) ->
         program=[sys.executable, str(program)],
     )
     assert out.splitlines() == ["rank 37 [11, 12] [7.0, 7.0, 7.0, 7.0]"]  # nobody else had to run
-
-
-def test_torchruns_form_is_taken_as_it_is(tmp_path: Path) -> None:
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "64", "--nproc-per-node", "8"]
-    program = [*launcher, str(PROGRAMS / "emulated_steps.py"), "1", "0"]
-    out = emulated(tmp_path / "run", 512, "dp=64,tp=8", "--ranks", "511", program=program)
-    assert out.strip() == "last line of rank 511: -51.2"

@@ -22,24 +22,25 @@ pytestmark = pytest.mark.job
 BOUND_S = 60.0
 
 
-@pytest.mark.parametrize("was_there", [True, False])
 @pytest.mark.parametrize(
-    ("program", "code"),
+    ("program", "code", "named", "was_there"),
     [
-        (["no-such-program"], 2),
-        ([str(PROGRAMS / "emulated_steps.py")], 2),  # which is not executable
-        (python("emulated_raises.py"), 6),
-        ([sys.executable, "no-such-script.py"], 2),
-        (python("emulated_steps.py", 0, 0), 6),
+        (["no-such-program"], 2, "", True),
+        ([str(PROGRAMS / "emulated_steps.py")], 2, "", False),  # which is not executable
+        ([sys.executable, "no-such-script.py"], 2, "", False),
+        (python("emulated_raises.py"), 6, "ValueError: no data", True),
+        (python("emulated_steps.py", 0, 0), 6, "before it issued a collective", False),
     ],
 )
-def test_a_start_that_failed_leaves_no_folder(program: list[str], code: int, was_there: bool, tmp_path: Path) -> None:
+def test_a_start_that_failed_leaves_no_folder(
+    program: list[str], code: int, named: str, was_there: bool, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     if was_there:
         run.mkdir()
     done = emulate(run, 4, "dp=4", program=program)
     assert done.returncode == code, done.stderr
-    assert "try:" in done.stderr
+    assert named in done.stderr and "try:" in done.stderr
     assert run.exists() is was_there
     assert not was_there or list(run.iterdir()) == []
 
@@ -47,6 +48,7 @@ def test_a_start_that_failed_leaves_no_folder(program: list[str], code: int, was
 def test_what_a_rank_left_stays(tmp_path: Path) -> None:
     done = emulate(tmp_path / "run", 4, "dp=4", program=python("emulated_steps.py", 2, 7))
     assert done.returncode == 6, done.stderr
+    assert "failed with code 7 in step 2" in done.stderr
     assert "the last lines that rank 0 printed:\nprismdbg: | last line of rank 0: -0.8\n" in done.stderr
     assert f"try: see its output in {tmp_path / 'run'}/output/0.txt; step through it" in done.stderr
     assert (tmp_path / "run" / "output" / "0.txt").read_text() == "last line of rank 0: -0.8\n"
@@ -66,6 +68,7 @@ MISMATCH = python("emulated_mismatch.py")
         ("tail", "rank 0 issues all_reduce (3.1, group world) at *, which rank 1 never issues: it ended before that"),
         ("circle", "deadlock: ranks wait for each other"),
     ],
+    ids=["missing", "tail", "circle"],
 )
 def test_ranks_that_would_hang_together_do_not_end_with_code_0(how: str, named: str, tmp_path: Path) -> None:
     done = emulate(tmp_path / "run", 2, "dp=2", "--ranks", "0,1", program=[*MISMATCH, how])
@@ -76,7 +79,7 @@ def test_ranks_that_would_hang_together_do_not_end_with_code_0(how: str, named: 
 
 
 def test_a_program_that_decides_by_synthesized_values_is_said_to(tmp_path: Path) -> None:
-    done = emulate(tmp_path / "run", 2, "dp=2", "--ranks", "0,1", program=[*MISMATCH, "stops early"])
+    done = emulate(tmp_path / "run", 2, "dp=2", program=[*MISMATCH, "stops early"])
     assert done.returncode == 0, done.stderr
     doubt = r"it decides at (\S+):(\d+) by what it reads at \S+:(\d+) in <module>"
     found = re.search(doubt, done.stdout)
@@ -152,6 +155,12 @@ def test_what_a_plan_tried_is_kept_where_there_is_something_to_see(tmp_path: Pat
     assert advice is not None and f"prismdbg rm {advice[1]}" in failed.err
     assert prismdbg("status", advice[1]).code == 0
     assert prismdbg("rm", advice[1]).code == 0
+    assert list((tmp_path / "tmp").glob("prismdbg*")) == []
+
+
+def test_what_a_plan_tried_is_gone_where_there_is_nothing_to_see(tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    environment = plain_environment(TMPDIR=str(tmp_path / "tmp"))
     failed = prismdbg("plan", "--mesh", "dp=4", "--", *python("emulated_steps.py", 0, 0), env=environment)
     assert failed.code == 6 and "kept for inspection" not in failed.err
     assert list((tmp_path / "tmp").glob("prismdbg*")) == []

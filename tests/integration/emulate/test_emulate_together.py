@@ -194,6 +194,7 @@ def test_what_only_another_rank_knows_comes_from_it(how: str, said: list[str], r
             "a receive from any rank cannot be answered in a group of which some members run at once",
         ),
     ],
+    ids=["is killed", "raises", "leaves", "receives from any"],
 )
 def test_a_partner_that_is_lost_is_named(how: str, named: str, tmp_path: Path) -> None:
     options = ("--together", "tp", "--ranks", 2, "--steps", 2)

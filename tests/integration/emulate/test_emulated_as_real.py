@@ -40,6 +40,11 @@ from prismdbg.settings.mesh_axes import Axes
 
 pytestmark = pytest.mark.job
 
+SHARDED = [one for one in CHOSEN if "tp" in one[0]]
+chosen, sharded = (
+    pytest.mark.parametrize(("name", "ranks"), jobs, ids=[name for name, _ in jobs]) for jobs in (CHOSEN, SHARDED)
+)
+
 
 @pytest.fixture(scope="module")
 def pair_of(new_session_folder: Callable[[str], Path]) -> PairOf:
@@ -66,7 +71,7 @@ def _call(c: Collective) -> tuple[Any, ...]:
     return (c.moment, c.op, c.inputs, c.outputs, c.reduce_op, c.is_async, c.is_p2p, c.tag, c.root)
 
 
-@pytest.mark.parametrize(("name", "ranks"), CHOSEN)
+@chosen
 def test_the_log_is_that_of_the_real_rank(name: str, ranks: tuple[int, ...], pair_of: PairOf) -> None:
     pair = pair_of(name, ranks)
     for rank in ranks:
@@ -77,9 +82,10 @@ def test_the_log_is_that_of_the_real_rank(name: str, ranks: tuple[int, ...], pai
         assert [s.step for s in log.steps] == [s.step for s in recorded.steps]
 
 
-def test_two_ranks_stand_for_all_eight(pair_of: PairOf) -> None:
-    pair = pair_of("fsdp-tp-8", (0, 5))
-    known = [structure(pair.logs(rank)[0], pair.axes) for rank in (0, 5)]
+@sharded
+def test_two_ranks_stand_for_all(name: str, ranks: tuple[int, int], pair_of: PairOf) -> None:
+    pair = pair_of(name, ranks)
+    known = [structure(pair.logs(rank)[0], pair.axes) for rank in ranks]
     for rank in range(pair.world):
         assert structure(pair.real.log(rank), pair.axes) in known, rank
 
@@ -93,7 +99,7 @@ def test_two_real_runs_have_the_same_peaks(pair_of: PairOf, tmp_path: Path) -> N
     assert apart == [0] * 4  # sends and receives keep no thread of gloo's
 
 
-@pytest.mark.parametrize(("name", "ranks"), CHOSEN)
+@chosen
 def test_the_programs_own_peak_is_that_of_the_real_rank(name: str, ranks: tuple[int, ...], pair_of: PairOf) -> None:
     pair = pair_of(name, ranks)
     for rank in ranks:
@@ -103,9 +109,12 @@ def test_the_programs_own_peak_is_that_of_the_real_rank(name: str, ranks: tuple[
 # the backend's own
 
 
-def test_what_gloo_stages_for_a_model_is_as_the_emulated_ranks_calls_say(pair_of: PairOf) -> None:
-    pair = pair_of("fsdp-tp-8", (0, 5))
-    for rank in (0, 5):
+@sharded
+def test_what_gloo_stages_for_a_model_is_as_the_emulated_ranks_calls_say(
+    name: str, ranks: tuple[int, int], pair_of: PairOf
+) -> None:
+    pair = pair_of(name, ranks)
+    for rank in ranks:
         log, _ = pair.logs(rank)
         model = modelled(log.collectives, log.groups, rank)
         assert model.all_bytes == sum(allocated(trace_of(pair.real.run, rank)).values()) > 0
@@ -113,13 +122,13 @@ def test_what_gloo_stages_for_a_model_is_as_the_emulated_ranks_calls_say(pair_of
 
 
 def test_memory_says_it_apart_and_that_it_is_modelled(pair_of: PairOf) -> None:
-    pair = pair_of("fsdp-tp-8", (0, 5))
-    said = prismdbg("memory", pair.emulated.path, "--rank", 5, "--json")
+    pair = pair_of("fsdp-tp-4", (0, 3))
+    said = prismdbg("memory", pair.emulated.path, "--rank", 3, "--json")
     assert said.code == 0, said.err
-    assert said.json["peak_bytes"] == peak_of(pair.real.run, 5).size_bytes
+    assert said.json["peak_bytes"] == peak_of(pair.real.run, 3).size_bytes
     assert said.json["backend_bytes"] == 0
     assert said.json["backend_modelled"]["at_once_bytes"] > 0
-    text = prismdbg("memory", pair.emulated.path, "--rank", 5).out
+    text = prismdbg("memory", pair.emulated.path, "--rank", 3).out
     assert "backend" in text and "modelled: " in text
 
 

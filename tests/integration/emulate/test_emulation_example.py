@@ -104,7 +104,7 @@ def test_the_graph_knows_which_ranks_ran(said: tuple[Path, dict[str, str]]) -> N
 @pytest.mark.parametrize(
     ("program", "code", "named"),
     [
-        ("odd", 2, ["rank 0 (dp=0 tp=0) and rank 3 (dp=1 tp=1)", "all_gather", "emulated_classes.py:21"]),
+        ("odd", 2, ["rank 0 (dp=0 tp=0) and rank 3 (dp=1 tp=1)", "all_gather", "emulated_classes.py:22"]),
         ("askew", 2, ["(ranks 0, 3) is not aligned with axes of the mesh dp=2,tp=2"]),
         ("short", 6, ["rank 0's program ended after 2 of 5 steps"]),
     ],

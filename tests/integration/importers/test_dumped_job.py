@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from chain import prismdbg
-from jobs import plain_environment, run, torchrun
+from jobs import forked, plain_environment, run
 from torch_analyser import analysed
 
 pytestmark = pytest.mark.job
@@ -24,7 +24,7 @@ def dumped(folder: Path, what: str) -> Path:
     dumps = folder / "dumps"
     dumps.mkdir()
     environment = plain_environment(TORCH_FR_BUFFER_SIZE="2000")
-    ended = run(torchrun(PROGRAM, dumps, what, ranks=3), folder / "output.txt", env=environment)
+    ended = run(forked(PROGRAM, dumps, what, ranks=3), folder / "output.txt", env=environment)
     assert ended.code == 0, ended.output[-3000:]
     return dumps
 

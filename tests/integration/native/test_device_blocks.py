@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import ROOT, plain_environment
+import warm_torch
 
 from prismdbg.capsule.memory_format import CPU
 from prismdbg.jobs.injection import cache_dir
@@ -34,10 +34,8 @@ pytestmark = pytest.mark.job
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     native_build.build(cache_dir())
     folder = tmp_path_factory.mktemp("devices")
-    command = [sys.executable, str(PROGRAM), str(cache_dir()), str(folder)]
-    environment = {**plain_environment(), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=BOUND_S, check=False)
-    assert done.returncode == 0, done.stderr
+    ((code, said),) = warm_torch.run((PROGRAM, cache_dir(), folder))
+    assert code == 0, said
     return folder
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch.distributed as dist
-from native_ranks import Spawn, run_job
+from native_ranks import run_job
 
 from prismdbg.capsule.log.events import Note
 from prismdbg.capsule.log.reader import read_payload
@@ -46,10 +46,10 @@ class First:
 
 
 @pytest.fixture
-def first(spawn: Spawn, tmp_path: Path, built: Path) -> Callable[..., First]:
+def first(tmp_path: Path, built: Path) -> Callable[..., First]:
     def run(scenario: str, kernels: str = "native") -> First:
         (tmp_path / scenario).mkdir()
-        (one,) = run_job(spawn, tmp_path / scenario, "on_device", 1, scenario, str(built), kernels)
+        (one,) = run_job(tmp_path / scenario, "on_device", 1, scenario, str(built), kernels)
         report, log = one.report(), one.log()
         calls = log.collectives
         assert report["lost"] == ""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from native_ranks import Spawn, run_job
+from native_ranks import run_job
 
 from prismdbg.errors import FacilityError
 from prismdbg.jobs.injection import cache_dir
@@ -86,8 +86,8 @@ def test_the_table_of_operators_is_the_one_of_the_model() -> None:
         assert (".is_p2p = true" in line) == spec.is_p2p
 
 
-def test_native_fingerprints_are_those_of_torch(spawn: Spawn, tmp_path: Path) -> None:
-    run_job(spawn, tmp_path, "fingerprints", 1)
+def test_native_fingerprints_are_those_of_torch(tmp_path: Path) -> None:
+    run_job(tmp_path, "fingerprints", 1)
 
 
 @pytest.fixture

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import base64
-from pathlib import Path
 
 import pytest
-from native_ranks import JOBS, Ran, Spawn, run_job
+from native_ranks import JOBS, Ran, run_job
 
 from prismdbg.capsule.log.reader import read_payload
 from prismdbg.model.collective import Collective, State
 
 
-@pytest.fixture
-def ran(spawn: Spawn, tmp_path: Path) -> list[Ran]:
-    return run_job(spawn, tmp_path, "every_kind", 2)
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> list[Ran]:
+    return run_job(tmp_path_factory.mktemp("every_kind"), "every_kind", 2)
 
 
 def test_every_kind_of_collective_is_in_the_log(ran: list[Ran]) -> None:

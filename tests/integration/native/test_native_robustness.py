@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from native_ranks import Spawn, finish_job, run_job, start_job
+from native_ranks import run_job
 
 from prismdbg.model.collective import State
 
@@ -29,8 +29,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def test_a_parked_rank_loses_no_record(spawn: Spawn, tmp_path: Path) -> None:
-    (one,) = run_job(spawn, tmp_path, "parked", 1)
+def test_a_parked_rank_loses_no_record(tmp_path: Path) -> None:
+    (one,) = run_job(tmp_path, "parked", 1)
     log = one.log()
     assert len(log.collectives) == one.report()["issued"]
     assert {c.state for c in log.collectives} == {State.COMPLETED}
@@ -39,17 +39,16 @@ def test_a_parked_rank_loses_no_record(spawn: Spawn, tmp_path: Path) -> None:
     assert len(list(one.folder.glob("events.*.seg"))) > 1, "the log never went on to a second segment"
 
 
-def test_a_thread_past_the_gate_is_on_its_way_until_it_is_recorded(spawn: Spawn, tmp_path: Path) -> None:
-    run_job(spawn, tmp_path, "on_its_way", 1)
+def test_a_thread_past_the_gate_is_on_its_way_until_it_is_recorded(tmp_path: Path) -> None:
+    run_job(tmp_path, "on_its_way", 1)
 
 
-def test_works_outlive_their_peers_after_a_handover(spawn: Spawn, tmp_path: Path) -> None:
-    run_job(spawn, tmp_path, "handover", 2)
+def test_works_outlive_their_peers_after_a_handover(tmp_path: Path) -> None:
+    run_job(tmp_path, "handover", 2)
 
 
-def test_a_failed_collective_fails_as_before_and_is_recorded(spawn: Spawn, tmp_path: Path) -> None:
-    processes = start_job(spawn, tmp_path, "peer_dies", 2)
-    survivor, _ = finish_job(processes, tmp_path, expect=(0, 3))
+def test_a_failed_collective_fails_as_before_and_is_recorded(tmp_path: Path) -> None:
+    survivor, _ = run_job(tmp_path, "peer_dies", 2, expect=(0, 3))
     states = [(c.name, c.state) for c in survivor.log().collectives]
     assert states == [
         ("all_reduce", State.COMPLETED),
@@ -61,37 +60,35 @@ def test_a_failed_collective_fails_as_before_and_is_recorded(spawn: Spawn, tmp_p
     ]
 
 
-def test_a_forked_child_never_writes_its_parents_log(spawn: Spawn, tmp_path: Path) -> None:
-    (one,) = run_job(spawn, tmp_path, "forked", 1)
+def test_a_forked_child_never_writes_its_parents_log(tmp_path: Path) -> None:
+    (one,) = run_job(tmp_path, "forked", 1)
     log = one.log()
     assert [c.state for c in log.collectives] == [State.COMPLETED, State.COMPLETED]
     assert log.notes == [] and log.steps == []
 
 
 @pytest.mark.parametrize("payloads", [[], ["payloads"]])
-def test_without_descriptors_the_training_goes_on(spawn: Spawn, tmp_path: Path, payloads: list[str]) -> None:
-    (one,) = run_job(spawn, tmp_path, "out_of_space", 1, "descriptors", *payloads)
+def test_without_descriptors_the_training_goes_on(tmp_path: Path, payloads: list[str]) -> None:
+    (one,) = run_job(tmp_path, "out_of_space", 1, "descriptors", *payloads)
     log = one.log()
     assert log.notes[0].kind == "lost" and "Too many open files" in log.notes[0].data["text"]
 
 
 @pytest.mark.parametrize("payloads", [[], ["payloads"]])
-def test_on_a_full_disk_the_training_goes_on(spawn: Spawn, small_disk: Path, payloads: list[str]) -> None:
-    (one,) = run_job(spawn, small_disk, "out_of_space", 1, "disk", *payloads)
+def test_on_a_full_disk_the_training_goes_on(small_disk: Path, payloads: list[str]) -> None:
+    (one,) = run_job(small_disk, "out_of_space", 1, "disk", *payloads)
     log = one.log()
     assert log.notes[0].kind == "lost" and "No space left" in log.notes[0].data["text"]
     assert len(log.collectives) > 10
 
 
-def test_a_log_that_is_gone_after_a_park_is_said_where_it_can_be(spawn: Spawn, tmp_path: Path) -> None:
-    (one,) = run_job(spawn, tmp_path, "reopened", 1)
+def test_a_log_that_is_gone_after_a_park_is_said_where_it_can_be(tmp_path: Path) -> None:
+    (one,) = run_job(tmp_path, "reopened", 1)
     assert "prismdbg: rank 0: events are no longer recorded: " in one.output
 
 
 @pytest.mark.parametrize("payloads", [[], ["payloads"]])
-def test_a_program_that_takes_our_descriptors_gets_none_of_our_bytes(
-    spawn: Spawn, tmp_path: Path, payloads: list[str]
-) -> None:
-    (one,) = run_job(spawn, tmp_path, "takes_descriptors", 1, *payloads)
+def test_a_program_that_takes_our_descriptors_gets_none_of_our_bytes(tmp_path: Path, payloads: list[str]) -> None:
+    (one,) = run_job(tmp_path, "takes_descriptors", 1, *payloads)
     assert len(one.log().collectives) == 1
     assert "closed by the program" in one.output

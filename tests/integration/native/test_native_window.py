@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from native_ranks import Ran, Spawn, run_job
+from native_ranks import Ran, run_job
 
 from prismdbg.capsule.log.reader import read_payload
 from prismdbg.errors import CapsuleError
@@ -29,55 +29,55 @@ def readable(one: Ran) -> dict[int, int]:
     return found
 
 
-def test_the_window_is_switched_at_once(spawn: Spawn, tmp_path: Path) -> None:
-    (one,) = run_job(spawn, tmp_path, "window", 1, "switched")
+def test_the_window_is_switched_at_once(tmp_path: Path) -> None:
+    (one,) = run_job(tmp_path, "window", 1, "switched")
     sizes = [c.payload.size_bytes if c.payload else None for c in one.log().collectives]
     assert sizes == [None, 20, None]
 
 
-def test_steps_older_than_the_window_are_removed(spawn: Spawn, tmp_path: Path) -> None:
-    (one,) = run_job(spawn, tmp_path, "window", 1, "steps")
+def test_steps_older_than_the_window_are_removed(tmp_path: Path) -> None:
+    (one,) = run_job(tmp_path, "window", 1, "steps")
     assert sorted(readable(one)) == [5, 6, 7, 8, 9], "step 12 keeps 9, and keep_from(5) holds 5 to 8"
     assert one.report()["stats"]["payload_oldest_step"] == 5
 
 
-def test_the_window_keeps_within_its_bytes(spawn: Spawn, tmp_path: Path) -> None:
-    (one,) = run_job(spawn, tmp_path, "window", 1, "size")
+def test_the_window_keeps_within_its_bytes(tmp_path: Path) -> None:
+    (one,) = run_job(tmp_path, "window", 1, "size")
     kept = sorted(readable(one))
     assert kept == list(range(kept[0], 20)) and len(kept) >= 5
     assert one.report()["stats"]["payload_oldest_step"] == kept[0]
 
 
-def test_a_large_payload_has_a_segment_of_its_own(spawn: Spawn, tmp_path: Path) -> None:
-    (one,) = run_job(spawn, tmp_path, "window", 1, "large")
+def test_a_large_payload_has_a_segment_of_its_own(tmp_path: Path) -> None:
+    (one,) = run_job(tmp_path, "window", 1, "large")
     places = [c.payload for c in one.log().collectives]
     assert [place and place.segment for place in places] == [0, 1, 2, 3]
     assert readable(one) == {0: 200 + 3 * MIB + 5 + 5 * MIB}
 
 
-def test_a_segment_that_somebody_can_still_read_is_never_written_over(spawn: Spawn, tmp_path: Path) -> None:
-    (one,) = run_job(spawn, tmp_path, "window", 1, "watched")
+def test_a_segment_that_somebody_can_still_read_is_never_written_over(tmp_path: Path) -> None:
+    (one,) = run_job(tmp_path, "window", 1, "watched")
     assert sorted(readable(one)) == [16, 17, 18, 19]
     assert not (one.folder / "payload.spare").exists(), "the spare is given back at the end"
 
 
-def test_a_payload_larger_than_the_window_ends_only_the_window(spawn: Spawn, tmp_path: Path) -> None:
-    (one,) = run_job(spawn, tmp_path, "window", 1, "too_large")
+def test_a_payload_larger_than_the_window_ends_only_the_window(tmp_path: Path) -> None:
+    (one,) = run_job(tmp_path, "window", 1, "too_large")
     log = one.log()
     assert [c.payload is not None for c in log.collectives] == [True, False, False]
     assert all(c.state is State.COMPLETED for c in log.collectives)
     assert [note.kind for note in log.notes] == ["lost"]
 
 
-def test_a_receive_in_flight_when_the_window_is_switched_on_is_kept(spawn: Spawn, tmp_path: Path) -> None:
-    ran = run_job(spawn, tmp_path, "in_flight", 2, "switched")
+def test_a_receive_in_flight_when_the_window_is_switched_on_is_kept(tmp_path: Path) -> None:
+    ran = run_job(tmp_path, "in_flight", 2, "switched")
     received = ran[0].log().collectives[0]
     assert received.payload is not None
     assert read_payload(ran[0].folder, received.payload) == struct.pack("<1000f", *range(1000))
 
 
-def test_what_completes_while_the_log_is_closed_is_written_when_it_is_reopened(spawn: Spawn, tmp_path: Path) -> None:
-    ran = run_job(spawn, tmp_path, "in_flight", 2, "closed")
+def test_what_completes_while_the_log_is_closed_is_written_when_it_is_reopened(tmp_path: Path) -> None:
+    ran = run_job(tmp_path, "in_flight", 2, "closed")
     log = ran[0].log()
     assert [c.name for c in log.collectives] == ["recv", "send", "all_reduce"]
     assert all(c.state is State.COMPLETED for c in log.collectives)

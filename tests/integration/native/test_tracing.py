@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import ROOT, plain_environment
+import warm_torch
 
 from prismdbg.capsule.memory_format import Kind
 from prismdbg.jobs.injection import cache_dir
@@ -37,12 +37,8 @@ def built() -> None:
 
 def traced(folder: Path, part: str, code: int = 0) -> Any:
     """What the program reports of itself."""
-    command = [sys.executable, str(PROGRAM), str(cache_dir()), str(folder), part]
-    environment = {**plain_environment(), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=BOUND_S, check=False, cwd=folder
-    )
-    assert done.returncode == code, done.stderr
+    ((ended, said),) = warm_torch.run((PROGRAM, cache_dir(), folder, part), cwd=folder)
+    assert ended == code, said
     return json.loads((folder / "report.json").read_text())
 
 

@@ -8,6 +8,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()

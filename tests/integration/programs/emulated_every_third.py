@@ -4,6 +4,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 
 dist.init_process_group("gloo")
 weight = torch.zeros(4, requires_grad=True)

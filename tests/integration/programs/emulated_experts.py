@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 from torch import Tensor, nn
 
 TOKENS, WIDTH, STEPS = 64, 16, 3

@@ -2,6 +2,7 @@
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 from torch.distributed.device_mesh import init_device_mesh
 
 dist.init_process_group("gloo")

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 
 STEPS, WIDTH, TOKENS = int(sys.argv[1]), 16, 96
 

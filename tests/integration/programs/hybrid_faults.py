@@ -7,6 +7,7 @@ import threading
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 
 HOW = sys.argv[1]
 dist.init_process_group("gloo")

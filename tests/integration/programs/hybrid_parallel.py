@@ -11,6 +11,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 
 PP, DP, TP, STEPS = (int(size) for size in sys.argv[1:5])
 SAME = "same" in sys.argv[5:]

@@ -83,6 +83,8 @@ def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     steps = int(sys.argv[2])
+    if sys.argv[1] == "pipeline":
+        import uncompiled  # noqa: F401
     model = data_parallel(steps) if sys.argv[1] == "ddp" else pipeline(steps)
     print(f"norm {sum(float(p.detach().norm()) for p in model.parameters()):.9f}", flush=True)
     dist.destroy_process_group()

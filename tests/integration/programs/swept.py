@@ -9,6 +9,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+import uncompiled  # noqa: F401
 from torch.distributed.device_mesh import init_device_mesh
 
 tp, layers = int(sys.argv[1]), int(sys.argv[2])

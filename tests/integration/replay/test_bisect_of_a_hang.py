@@ -15,9 +15,11 @@ from prismdbg.capsule.capsule_dir import Capsule
 
 pytestmark = [pytest.mark.job]
 
+UNCOMPILED = (Path(__file__).parents[1] / "programs" / "uncompiled.py").read_text()
 TRAIN = """
 import torch
 import torch.distributed as dist
+import uncompiled
 from report import report
 
 dist.init_process_group("gloo")
@@ -44,7 +46,7 @@ def report(step, rank, reporters):
         dist.barrier(group=reporters)
 """
 HISTORY = (
-    ("a job that learns", {"train.py": TRAIN, "report.py": GOOD}),
+    ("a job that learns", {"train.py": TRAIN, "report.py": GOOD, "uncompiled.py": UNCOMPILED}),
     ("half a change", {"report.py": GOOD + "def\n"}),
     ("notes", {"report.py": GOOD, "README.md": "train.py learns\n"}),
     ("rank 0 reports", {"report.py": DEFECT}),

@@ -125,7 +125,7 @@ def side_effects(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, 
     home = tmp_path_factory.mktemp("side-effects")
     out = home / "out"
     out.mkdir()
-    job_line = forked(PARTS / "side_effects.py", out, 400, ranks=2)
+    job_line = forked(PARTS / "side_effects.py", out, 600, ranks=2)
     with recording(job_line, home, "--window", "all") as job:
         job.wait_for_step(0, 3)
         said = prismdbg("capture", job.run.path, "--rank", 0, "--window", 5, "-o", home / "image")
@@ -257,6 +257,3 @@ def test_a_secret_is_not_in_the_capsule_and_reading_it_says_so(tmp_path: Path) -
     verdict = replay(capsule, code=5)
     assert verdict["raised"]["type"] == "RedactedVariable"
     assert "the environment variable CHAIN_API_TOKEN is not in this capsule" in verdict["raised"]["text"]
-    shown = prismdbg("replay", capsule, "--runtime", "local")
-    assert shown.code == 5
-    assert "CHAIN_API_TOKEN is not in this capsule" in shown.err

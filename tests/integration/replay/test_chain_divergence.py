@@ -70,9 +70,6 @@ def test_until_a_moment(fixture: str, request: pytest.FixtureRequest) -> None:
     capsule = request.getfixturevalue(fixture).capsule
     records = span(capsule)
     target = records[len(records) // 2]
-    verdict = replay(capsule, "--until", target.moment)
-    assert (verdict["outcome"], verdict["moment"]) == ("identical", str(target.moment))
-    assert verdict["tally"]["compared"] == len(records) // 2 + 1
     shown = prismdbg("replay", capsule, "--runtime", "local", "--until", str(target.moment))
     assert shown.code == 0
     assert shown.out.startswith(f"identical up to {target.moment}: {len(records) // 2 + 1} collectives compared")
@@ -117,7 +114,6 @@ def test_bisect_runs_what_is_checked_out_or_says_nothing(nan_from_start: Taken, 
     refused = prismdbg("replay", nan_from_start.capsule, "--runtime", "local", "--bisect")
     assert refused.code == 128 and "whichever commit is checked out" in refused.err
     plain = ("--runtime", "plain", "--allow-writes", "--bisect")
-    assert prismdbg("replay", nan_from_start.capsule, *plain).code == 0
     assert prismdbg("replay", other_rate, *plain).code == 5
 
 
@@ -125,5 +121,5 @@ def test_a_plain_process_repeats_side_effects_only_where_it_may(nan_from_start: 
     refused = prismdbg("replay", nan_from_start.capsule, "--runtime", "plain")
     assert refused.code == 4
     assert "--allow-writes" in refused.err
-    verdict = replay(nan_from_start.capsule, "--allow-writes", runtime="plain")
+    verdict = replay(nan_from_start.capsule, "--allow-writes", "--bisect", runtime="plain")
     assert_identical(verdict, nan_from_start.capsule)

@@ -22,7 +22,7 @@ def resumable(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Pat
     out = home / "out"
     out.mkdir()
     (out / "settings.txt").write_text("rate 0.1\n")
-    with recording(forked(PARTS / "resumable.py", out, 900, ranks=2), home, "--window", "all") as job:
+    with recording(forked(PARTS / "resumable.py", out, 1500, ranks=2), home, "--window", "all") as job:
         job.wait_for_step(0, 3)
         said = prismdbg("capture", job.run.path, "--rank", 0, "--window", 100, "-o", home / "image")
         assert said.code == 0, f"{said.err}\n{job.job.output[-2000:]}"

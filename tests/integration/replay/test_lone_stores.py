@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jobs import Replayed, record, replay, torchrun
+from jobs import Replayed, forked, record, replay
 
 pytestmark = pytest.mark.job
 
@@ -14,7 +14,7 @@ USES = "the program uses a store of torch.distributed at"
 
 
 def replayed(how: str, folder: Path) -> Replayed:
-    recorded = record(torchrun(PROGRAM, how, ranks=2), folder / "run", native=True)
+    recorded = record(forked(PROGRAM, how, ranks=2), folder / "run", native=True)
     assert recorded.ended.code == 0, recorded.ended.output
     return replay(recorded.folder(1))
 

@@ -38,7 +38,6 @@ def test_values_that_are_close_are_within_the_tolerance_and_never_identical(
     capsule = captured_elsewhere(tmp_path, "--sketches", *kernels)
     records = [r for r in read_log(Capsule.open(capsule).log).collectives if r.moment.step >= 8]
     assert records and all(r.sketch is not None for r in records)
-    assert replay(capsule, code=5)["story"]["differences"][0]["field"] == "sent"
     verdict = replay(capsule, "--tolerance", "0.05")
     tally = verdict["tally"]
     assert verdict["outcome"] == "within tolerance"
@@ -48,8 +47,6 @@ def test_values_that_are_close_are_within_the_tolerance_and_never_identical(
     far = replay(capsule, "--tolerance", "1e-9", code=5)["story"]["differences"]
     assert [d["field"] for d in far] == ["sent", "tolerance"]
     assert far[1]["expected"] == "at most 1e-09"
-    shown = prismdbg("replay", capsule, "--runtime", "local", "--tolerance", "1e-9")
-    assert "difference" in shown.out and "at most 1e-09" in shown.out
 
 
 def test_without_sketches_what_differs_is_inconclusive(tmp_path: Path) -> None:

@@ -15,9 +15,11 @@ from jobs import ROOT, forked, plain_environment
 
 pytestmark = [pytest.mark.job]
 
+UNCOMPILED = (Path(__file__).parents[1] / "programs" / "uncompiled.py").read_text()
 TRAIN = """
 import torch
 import torch.distributed as dist
+import uncompiled
 from loss import weigh
 
 dist.init_process_group("gloo")
@@ -41,7 +43,7 @@ GOOD = "def weigh(losses, words):\n    return (losses * words / words.clamp(min=
 DEFECT = GOOD.replace(".clamp(min=1)", "")
 BORN = "4.1"  # the first collective of the step in which a batch has no words
 HISTORY = (
-    ("a job that learns", {"train.py": TRAIN, "loss.py": GOOD}),
+    ("a job that learns", {"train.py": TRAIN, "loss.py": GOOD, "uncompiled.py": UNCOMPILED}),
     ("half a change", {"loss.py": GOOD + "def\n"}),
     ("the other half", {"loss.py": "# weights of a batch\n" + GOOD}),
     ("simpler weights", {"loss.py": DEFECT}),
@@ -147,6 +149,11 @@ def test_a_fix_with_expectations_of_its_own(repository: Repository, edited: Path
     said = repository.replayed(edited, "--script", script, "--json")
     assert said.code == 0, said.out + said.err
     assert [check["assumed"] for check in said.json["checks"][:2]] == [False, True]
+
+
+def test_a_fix_with_an_expectation_that_does_not_hold(repository: Repository, edited: Path) -> None:
+    (edited / "loss.py").write_text(GOOD)
+    script = edited / "checks.yaml"
     script.write_text(f"expect:\n  - {{that: max(out) < 0, at: {BORN}}}\n")
     assert repository.replayed(edited, "--script", script).code == 1
 
@@ -165,9 +172,10 @@ def test_a_program_that_leaves_the_record_early_rests_on_assumptions(repository:
     ("name", "text"),
     [
         ("loss.py", GOOD + "def\n"),
-        ("train.py", "def\n"),  # not even torch is imported
+        ("train.py", "def\n"),  # not even torch
         ("train.py", TRAIN.replace("weigh(model", "weigh(None, model")),
     ],
+    ids=["does not compile", "nothing is imported", "raises"],
 )
 def test_code_that_cannot_run_is_skipped(repository: Repository, edited: Path, name: str, text: str) -> None:
     (edited / name).write_text(text)
@@ -187,7 +195,6 @@ def test_a_script_decides_nothing_where_the_program_comes_nowhere(repository: Re
     assert [check["outcome"] for check in said.json["checks"]] == ["undecided"]
     assert said.json["cut_short"].startswith("the program ended at ")
     (edited / "train.py").write_text(TRAIN.replace(first, "import sys; sys.exit(0)"))
-    assert repository.replayed(edited, "--script", script).code == 7
     assert repository.replayed(edited, "--script", script, "--bisect").code == 125
 
 

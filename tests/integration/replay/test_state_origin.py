@@ -116,6 +116,7 @@ def test_no_privilege_and_no_criu_are_needed(tmp_path: Path) -> None:
         ("state.json", b'"model.module.0.weight"', b'"model.module.0.wei~~t"', "has no tensor 'model.module.0.wei~~t'"),
         ("state.json", b'"optimizer":', b'"optimizers":', "the recorded program registered"),
     ],
+    ids=["kind", "name", "registration"],
 )
 def test_a_state_that_was_made_to_mislead_ends_the_replay(
     failed: Path, name: str, old: bytes, new: bytes, says: str, tmp_path: Path

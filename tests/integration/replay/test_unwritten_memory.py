@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from chain import prismdbg, recording
-from jobs import torchrun
+from jobs import forked
 
 pytestmark = pytest.mark.job
 
@@ -15,7 +15,7 @@ PROGRAM = Path(__file__).parents[1] / "programs" / "unwritten.py"
 
 @pytest.mark.parametrize("options", [("--zero-memory",), ()], ids=["zeros", "as it is"])
 def test_unwritten_memory_is_the_same_in_a_replay_where_it_is_filled(tmp_path: Path, options: tuple[str, ...]) -> None:
-    with recording(torchrun(PROGRAM, ranks=2), tmp_path, "--window", "all", *options) as job:
+    with recording(forked(PROGRAM, ranks=2), tmp_path, "--window", "all", *options) as job:
         ended = job.end()
     assert len(job.capsules) == 1, ended.output[-3000:]
     replayed = prismdbg("replay", job.capsules[0], "--runtime", "local")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from chain import prismdbg, recording
-from jobs import torchrun
+from jobs import forked
 
 pytestmark = pytest.mark.job
 
@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).parents[1] / "programs" / "moving.py"
 
 @pytest.mark.parametrize("how", ["kept", "removed"])
 def test_it_is_replayed_from_where_it_was_started(tmp_path: Path, how: str) -> None:
-    with recording(torchrun(PROGRAM, how, ranks=2), tmp_path, "--window", "all") as job:
+    with recording(forked(PROGRAM, how, ranks=2), tmp_path, "--window", "all") as job:
         ended = job.end()
     assert [capsule.name for capsule in job.capsules] == ["exception-rank1-0.5"], ended.output[-3000:]
     assert "the supervisor failed" not in ended.output and "is not recorded" not in ended.output
