@@ -513,6 +513,7 @@ def test_the_tree_of_blocks_takes_the_mouse_and_stays_open(tmp_path: Path) -> No
         app.post_message(MemoryRead(view(1000)))
         await until(lambda: len(blocks.root.children) == 6, pilot)
         assert [node.is_expanded for node in blocks.root.children] == [True] * 3 + [False] * 3
+        app.export_screenshot()  # what is clicked at was drawn
         await pilot.click(blocks, (3, 6))  # the fourth, below three open ones
         await until(lambda: blocks.root.children[3].is_expanded, pilot)
         await pilot.press("home", "enter")
