@@ -374,6 +374,15 @@ BROAD = {
         "test_a_rank_replays_alone[python-2]",
         "test_a_rank_replays_alone[python-3]",
     ],
+    # all of what `make test` tries a part of: longer texts, each damage
+    "test_linear_search.py": [
+        "test_a_rule_takes_a_time_in_proportion_to_a_longer_text",
+    ],
+    "test_hostile_rank.py": [
+        "test_a_replay_of_a_rank_with_any_damage_ends_with_a_verdict_or_an_error",
+        "test_a_debugger_takes_events_with_any_damage",
+        "test_a_debugger_takes_answers_with_any_damage",
+    ],
     "test_screen_in_tmux.py": [
         "test_a_rank_goes_back_dies_and_comes_back_by_keys[docker]",
     ],

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sized
-from functools import cache
+from functools import cache, partial
 from types import NoneType
-from typing import Annotated, Any, NoReturn, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
@@ -24,6 +24,9 @@ class ShapeError(Exception):
         super().__init__(f"{where} {problem}")
         self.where = where
         self.problem = problem
+
+    def below(self, where: str) -> ShapeError:
+        return ShapeError(where + self.where, self.problem)
 
 
 def text(value: object) -> str | None:
@@ -67,59 +70,106 @@ def check(kind: Any, value: object, where: str) -> None:
     Fields that a typed dict does not have are passed over. A rule in `Annotated[type, rule]` takes the value and gives
     what is wrong with it.
     """
+    try:
+        _checker(kind)(value)
+    except ShapeError as error:
+        raise error.below(where) from None
+
+
+_Checker = Callable[[object], object]  # raises `ShapeError`, whose `where` begins below the value
+
+
+@cache
+def _checker(kind: Any) -> _Checker:
+    """What is asked of the type once, and not for each value: logs and replays have millions."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind in _SCALARS:
-        convert, wanted = _SCALARS[kind]
-        if convert(value) is None:
-            _refuse(where, f"must be {wanted}")
-    elif origin is Annotated:
-        check(arguments[0], value, where)
-        for problem in filter(None, (rule(value) for rule in arguments[1:])):
-            _refuse(where, problem)
-    elif is_typeddict(kind):
-        _check_fields(kind, _object(value, where), where)
-    elif origin is list:
-        if not isinstance(value, list):
-            _refuse(where, "must be a list")
-        for place, item in enumerate(value if arguments[0] is not Any else ()):
-            check(arguments[0], item, f"{where}[{place}]")
-    elif origin is dict:
-        for key, item in _object(value, where).items():
-            check(arguments[0], key, f"{where}: a field's name")
-            check(arguments[1], item, f"{where}: {key[:60]!r}")
-    elif NoneType in arguments:
-        if value is not None:
-            check(next(each for each in arguments if each is not NoneType), value, where)
-    elif kind is not Any:
-        raise TypeError(f"{kind} is not a JSON value")
+        return partial(_check_scalar, *_SCALARS[kind])
+    if origin is Annotated:
+        return partial(_check_rules, _checker(arguments[0]), arguments[1:])
+    if is_typeddict(kind):
+        return partial(_check_fields, kind)
+    if origin is list:
+        return _list if arguments[0] is Any else partial(_check_items, _checker(arguments[0]))
+    if origin is dict:
+        return partial(_check_entries, *map(_checker, arguments))
+    if NoneType in arguments:
+        return partial(_check_optional, _checker(next(each for each in arguments if each is not NoneType)))
+    if kind is Any:
+        return lambda value: None
+    raise TypeError(f"{kind} is not a JSON value")
 
 
-def _check_fields(kind: Any, value: dict[str, Any], where: str) -> None:
-    for name, (wanted, is_required) in _fields_of(kind).items():
-        if name in value:
-            check(wanted, value[name], f"{where}: {name}")
+def _check_scalar(convert: Callable[[object], object], wanted: str, value: object) -> None:
+    if convert(value) is None:
+        raise ShapeError("", f"must be {wanted}")
+
+
+def _check_rules(check_type: _Checker, rules: tuple[Callable[[Any], str], ...], value: object) -> None:
+    check_type(value)
+    for rule in rules:
+        if problem := rule(value):
+            raise ShapeError("", problem)
+
+
+def _check_fields(kind: Any, value: object) -> None:
+    there = _object(value)
+    for name, (check_value, is_required) in _fields_of(kind).items():
+        if name in there:
+            try:
+                check_value(there[name])
+            except ShapeError as error:
+                raise error.below(f": {name}") from None
         elif is_required:
-            _refuse(f"{where}: {name}", "is missing")
+            raise ShapeError(f": {name}", "is missing")
 
 
-def _object(value: object, where: str) -> dict[str, Any]:
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise ShapeError("", "must be a list")
+    return value
+
+
+def _check_items(check_item: _Checker, value: object) -> None:
+    for place, item in enumerate(_list(value)):
+        try:
+            check_item(item)
+        except ShapeError as error:
+            raise error.below(f"[{place}]") from None
+
+
+def _check_entries(check_key: _Checker, check_value: _Checker, value: object) -> None:
+    for key, item in _object(value).items():
+        try:
+            check_key(key)
+        except ShapeError as error:
+            raise error.below(": a field's name") from None
+        try:
+            check_value(item)
+        except ShapeError as error:
+            raise error.below(f": {key[:60]!r}") from None
+
+
+def _check_optional(check_value: _Checker, value: object) -> None:
+    if value is not None:
+        check_value(value)
+
+
+def _object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        _refuse(where, f"must be an object, not {type(value).__name__}")
+        raise ShapeError("", f"must be an object, not {type(value).__name__}")
     return value
 
 
 @cache
-def _fields_of(kind: Any) -> dict[str, tuple[Any, bool]]:
-    """By name what it must be, and whether it must be there."""
+def _fields_of(kind: Any) -> dict[str, tuple[_Checker, bool]]:
+    """By name how its value is checked, and whether it must be there. Not in `_checker`: a field may have this type."""
     found = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         optional = get_origin(hint) is NotRequired
-        found[name] = (get_args(hint)[0] if optional else hint, name in kind.__required_keys__ and not optional)
+        is_required = name in kind.__required_keys__ and not optional
+        found[name] = (_checker(get_args(hint)[0] if optional else hint), is_required)
     return found
-
-
-def _refuse(where: str, problem: str) -> NoReturn:
-    raise ShapeError(where, problem)
 
 
 def without_zero(text: str) -> str:

@@ -507,7 +507,7 @@ def test_a_log_is_followed_up_to_its_damage(tmp_path: Path) -> None:
 
 def test_inputs_of_the_fuzzer(tmp_path: Path) -> None:
     """A bounded part of `make fuzz`, the same inputs each time."""
-    fuzz(tmp_path, "120", "--seed", "12", "--seconds", "60")
+    fuzz(tmp_path, "40", "--seed", "12", "--seconds", "60")
 
 
 def test_what_the_fuzzer_found(tmp_path: Path) -> None:

@@ -149,11 +149,13 @@ def in_message(text: str) -> list[str]:
     return [*retired(text, RETIRED_IN_MESSAGES), *NO_NOUN.findall(text)]
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_a_module_says(module: Path) -> None:
-    tree = ast.parse(module.read_text())
-    assert not [(line, words) for line, text in strings(tree) if (words := in_message(text))]
-    assert not [(line, text) for line, text in hints(tree) if not begins_with_a_verb(text)]
+def test_what_modules_say() -> None:
+    for module in MODULES:
+        tree, name = ast.parse(module.read_text()), module.relative_to(ROOT)
+        said = list(strings(tree))
+        if in_message("\n".join(text for _, text in said)):  # of all of them at once, at a tenth of the cost
+            assert not [(name, line, words) for line, text in said if (words := in_message(text))]
+        assert not [(name, line, text) for line, text in hints(tree) if not begins_with_a_verb(text)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -245,6 +245,7 @@ def test_memory_rows_are_bars_shares_names_and_then_sizes(tmp_path: Path, width:
         blocks = app.panes.memory.blocks
         await until(lambda: len(blocks.root.children) == 2, pilot)
         await pilot.pause()
+        app.export_screenshot()  # its lines are known once it is drawn
         lines = [blocks.render_line(y).text for y in range(2)]
         for line, share, size in zip(lines, ("75%", "25%"), ("3.0 MiB", "1.0 MiB"), strict=True):
             assert line.index("█") < line.index(share) < line.index(size)

@@ -1,6 +1,7 @@
 """The search for secrets takes a time in proportion to the text: each rule alone, on texts made against it.
 
 Where a rule looks at the rest of a text from each place, a text that is four times as long takes sixteen times as long.
+The lengths of `make broad` find that with less work for each place.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ BEGINNINGS = [
     "token=1a-", "pwd=a1_b2!", "ENV A_TOKEN a\n", "ENV A_TOKEN ", "\nENV A", 'key="a" value="', "name='token' value='",
     'name="token" value=', "token=....", "token=a!",
 ]  # fmt: skip
-SHORT, LONG = 16_384, 65_536
+SHORT, LONG, LONGEST = 4_096, 16_384, 65_536
 Rule = Callable[[str], Iterable[object]]
 
 PLAIN: dict[str, Rule] = {
@@ -70,13 +71,25 @@ def seconds(rule: Rule, text: str) -> float:
     return time.process_time() - before
 
 
+def is_in_proportion(rule: Rule, short: str, long: str, slack_s: float) -> bool:
+    """`long` is four times `short`. Where it takes too long, it may do so again: whatever else this process did."""
+    return any((took := seconds(rule, long)) < slack_s or took < 9 * seconds(rule, short) + slack_s for _ in range(3))
+
+
+def runs(length: int) -> list[tuple[str, str]]:
+    return [(part, (part * (length // len(part) + 1))[:length]) for part in [*CLASSES, *BEGINNINGS]]
+
+
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_rule_takes_a_time_in_proportion_to_the_text(name: str) -> None:
-    rule = PLAIN[name]
-    for part in [*CLASSES, *BEGINNINGS]:
-        text = part * (LONG // len(part) + 1)
-        short = seconds(rule, text[:SHORT])
-        assert seconds(rule, text[:LONG]) < 9 * short + 0.1, f"on a run of {part!r}"
+    for part, text in runs(LONG):
+        assert is_in_proportion(PLAIN[name], text[:SHORT], text, 0.02), f"on a run of {part!r}"
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_rule_takes_a_time_in_proportion_to_a_longer_text(name: str) -> None:
+    for part, text in runs(LONGEST):
+        assert is_in_proportion(PLAIN[name], text[:LONG], text, 0.1), f"on a run of {part!r}"
 
 
 def nested_blocks(number: int) -> str:
@@ -97,13 +110,12 @@ def nested_blocks(number: int) -> str:
     ],
 )
 def test_values_in_values_are_not_read_again_for_each_name(text: Callable[[int], str]) -> None:
-    short = seconds(rules._pairs, text(SHORT))
-    assert seconds(rules._pairs, text(LONG)) < 9 * short + 0.1
+    assert is_in_proportion(rules._pairs, text(SHORT), text(LONG), 0.02)
 
 
 @pytest.mark.parametrize("part", ["/", "//", "sk-", "eyJ", "a_proxy=", "pw:", "/:_authToken="])
 def test_a_text_of_a_file_takes_seconds(part: str) -> None:
-    assert seconds(find, part * ((1 << 18) // len(part))) < 5
+    assert seconds(find, part * (LONGEST // len(part))) < 3
 
 
 def test_a_pickle_that_names_one_text_often_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:

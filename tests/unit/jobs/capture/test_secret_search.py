@@ -88,10 +88,10 @@ def test_a_name_that_a_pickle_holds_once_counts_each_time() -> None:
 )  # fmt: skip
 def test_no_text_takes_long(part: str) -> None:
     """Of rules that look at a text again from each place, some would take hours."""
-    text = part * (60_000 // len(part)) + " .eyj authorization cookie: machine"
+    text = part * (20_000 // len(part)) + " .eyj authorization cookie: machine"
     before = time.process_time()
     redact_text(text, (), find)
-    assert time.process_time() - before < 10
+    assert time.process_time() - before < 4
 
 
 def test_no_pickle_takes_long() -> None:
@@ -158,21 +158,22 @@ def test_what_is_too_large_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [hit.place for hit in search.hits()] == [f"file {tmp_path / 'data.txt'}:1"]  # a known value, wherever it is
 
 
-def log_of(folder: Path) -> Path:
-    """As a training script writes it, with a password behind the first MiB."""
+def log_of(folder: Path, lines: int) -> Path:
+    """As a training script writes it, with a password behind so many lines."""
     line = "2026-11-26 03:12:45,123 INFO step loss=2.3456 lr=0.0003 tokens=4096\n"
     log = folder / "train.log"
-    log.write_text(line * 20_000 + "DB_PASSWORD=hunter2abcXYZ99\n" + line * 100)
+    log.write_text(line * lines + "DB_PASSWORD=hunter2abcXYZ99\n" + line * 100)
     return log
 
 
 def test_a_text_is_searched_to_its_end_before_it_is_shared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    capsule = capsule_of(tmp_path / "capsule", files=(log_of(tmp_path),))
+    lines = 15_500  # more than a MiB
+    capsule = capsule_of(tmp_path / "capsule", files=(log_of(tmp_path, lines),))
     found = report(capsule)
-    assert [finding.place for finding in found.kept] == [f"file {tmp_path / 'train.log'}:20001"]
+    assert [finding.place for finding in found.kept] == [f"file {tmp_path / 'train.log'}:{lines + 1}"]
     assert found.unsearched == found.cut_texts == ()
     assert main.run(["pack", "--share", str(capsule.path)]) == 1
-    assert "train.log:20001: value of 'DB_PASSWORD'" in capsys.readouterr().err
+    assert f"train.log:{lines + 1}: value of 'DB_PASSWORD'" in capsys.readouterr().err
     assert main.run(["pack", "--share", "--redact", str(capsule.path)]) == 0
 
 
@@ -180,13 +181,13 @@ def test_a_text_is_searched_to_its_end_before_it_is_shared(tmp_path: Path, capsy
 def test_a_text_that_is_too_long_to_be_searched_is_not_shared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], redact: list[str]
 ) -> None:
-    monkeypatch.setattr(secret_search, "ALL_TEXTS_BYTES", 1 << 20)
+    monkeypatch.setattr(secret_search, "ALL_TEXTS_BYTES", 1 << 16)
     (tmp_path / "data.bin").write_bytes(b"\0" * 100)
-    capsule = capsule_of(tmp_path / "capsule", files=(log_of(tmp_path), tmp_path / "data.bin"))
+    capsule = capsule_of(tmp_path / "capsule", files=(log_of(tmp_path, 1000), tmp_path / "data.bin"))
     assert main.run(["pack", "--share", *redact, str(capsule.path)]) == 1
     said = capsys.readouterr().err
     assert "1 text file of" in said and "may contain secrets that were not searched for" in said
-    assert f"train.log: only its first {1 << 20} bytes were searched by rules" in said and "data.bin" not in said
+    assert f"train.log: only its first {1 << 16} bytes were searched by rules" in said and "data.bin" not in said
     assert main.run(["pack", "--share-anyway", str(capsule.path)]) == 0
 
 
@@ -223,11 +224,11 @@ def test_of_memory_with_holes_the_rest_is_searched(tmp_path: Path, monkeypatch: 
     """A hole is zeros: a variable behind it begins an environment block."""
     image = tmp_path / "pages-1.img"
     with image.open("wb") as file:
-        file.seek(300 << 20)
+        file.seek(50 << 20)
         file.write(b"API_KEY=x\0")
-        file.seek(600 << 20)
+        file.seek(100 << 20)
         file.write(b"hf_" + SECRET.encode() * 2)
-        file.truncate(900 << 20)
+        file.truncate(150 << 20)
     capsule = memory_of(tmp_path / "capsule", image, ["API_KEY"])
     read = []
     searched = secret_search._windows

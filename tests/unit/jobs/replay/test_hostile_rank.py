@@ -113,15 +113,20 @@ HOSTILE: list[Any] = [
 ]  # fmt: skip
 
 
-def damaged(value: Any) -> Iterator[Any]:
-    """Everything that one change anywhere in it gives: another value, or nothing."""
+def damaged(value: Any, every: int = 1) -> Iterator[dict[str, Any]]:
+    """The messages that one change anywhere in it gives: another value, or nothing. every: that of so many; of 5,
+    each place has some of the values, and each value some of the places."""
+    return (message for message in itertools.islice(_damaged(value), None, None, every) if isinstance(message, dict))
+
+
+def _damaged(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         for name, item in value.items():
             yield {key: each for key, each in value.items() if key != name}
-            yield from ({**value, name: other} for other in damaged(item))
+            yield from ({**value, name: other} for other in _damaged(item))
     elif isinstance(value, list):
         for place, item in enumerate(value):
-            yield from ([*value[:place], other, *value[place + 1 :]] for other in damaged(item))
+            yield from ([*value[:place], other, *value[place + 1 :]] for other in _damaged(item))
     yield from HOSTILE
 
 
@@ -312,38 +317,6 @@ class OneMessage:
             raise RankLost("the connection closed") from None
 
 
-@pytest.mark.parametrize("kind", sorted(GOOD_EVENTS))
-@pytest.mark.parametrize("incident", [IncidentKind.HANG, IncidentKind.LOST])
-def test_a_replay_of_a_hostile_rank_ends_with_a_verdict_or_an_error(
-    tmp_path: Path, kind: str, incident: IncidentKind
-) -> None:
-    capsule = make_capsule(tmp_path / "capsule", replace(IMAGE, incident=Incident(kind=incident, text="x")))
-    ends = 0
-    for told in damaged(GOOD_EVENTS[kind]):
-        if not isinstance(told, dict):
-            continue
-        rank = OneMessage(
-            [{**told, "event": kind}, {"event": "end_of_log", "moment": "3.1", "tally": TALLY}], GOOD_REPLIES
-        )
-        live = SimpleNamespace(
-            capsule=capsule,
-            client=rank,
-            running=Ended(),
-            runtime="local",
-            first_record=0,
-            end_record=5,
-            unhidden=ALL_HIDDEN,
-        )
-        try:
-            verdict = run_to_end(cast(LiveReplay, live), until=None, strict=False, deadline=Deadline.after(BOUND_S))
-            assert verdict.summary and console.plain(json.dumps(replay._json(verdict, "", "local")))
-            replay._print(verdict, "", "")
-        except (RankLost, WaitTimeout) as error:
-            assert "\n" not in str(error)
-        ends += 1
-    assert ends > len(HOSTILE) // 3
-
-
 MANY = [
     ("peers", {"members": [{"rank": 0, "group_rank": 0, "role": "x", "arrived": "x"}] * 5000}),
     ("peers", {"members": [{"rank": 0, "group_rank": 0, "role": "x" * 10_000, "arrived": "x"}]}),
@@ -430,22 +403,80 @@ def test_what_a_hostile_rank_says_of_an_error_is_one_line(tmp_path: Path) -> Non
     assert (str(raised.value), raised.value.hint) == ("no try: anything", "none try: anything")
 
 
-@pytest.mark.parametrize("kind", sorted(GOOD_EVENTS))
+def replay_to_a_verdict_or_an_error(folder: Path, kind: str, incident: IncidentKind, every: int) -> None:
+    capsule = make_capsule(folder / "capsule", replace(IMAGE, incident=Incident(kind=incident, text="x")))
+    for told in damaged(GOOD_EVENTS[kind], every):
+        rank = OneMessage(
+            [{**told, "event": kind}, {"event": "end_of_log", "moment": "3.1", "tally": TALLY}], GOOD_REPLIES
+        )
+        live = SimpleNamespace(
+            capsule=capsule,
+            client=rank,
+            running=Ended(),
+            runtime="local",
+            first_record=0,
+            end_record=5,
+            unhidden=ALL_HIDDEN,
+        )
+        try:
+            verdict = run_to_end(cast(LiveReplay, live), until=None, strict=False, deadline=Deadline.after(BOUND_S))
+            assert verdict.summary and console.plain(json.dumps(replay._json(verdict, "", "local")))
+            replay._print(verdict, "", "")
+        except (RankLost, WaitTimeout) as error:
+            assert "\n" not in str(error)
+
+
+def debug_hostile_events(kind: str, every: int) -> None:
+    for told in damaged(GOOD_EVENTS[kind], every):
+        assert "is a bug" not in debugged(DamagedRank({**told, "event": kind}), ("next", "info")), told
+
+
+def debug_hostile_answers(verb: str, every: int) -> None:
+    lines = (*LOOKS, *MOVES) if verb != "evaluate" else ("print x",)
+    for told in damaged(GOOD_REPLIES[verb], every):
+        shown = debugged(DamagedRank(replies={verb: told}), lines)
+        assert "is a bug" not in shown, (told, shown)
+
+
+of_kinds = pytest.mark.parametrize("kind", sorted(GOOD_EVENTS))
+of_incidents = pytest.mark.parametrize("incident", [IncidentKind.HANG, IncidentKind.LOST])
+of_verbs = pytest.mark.parametrize("verb", sorted(GOOD_REPLIES))
+
+
+@of_kinds
+@of_incidents
+def test_a_replay_of_a_hostile_rank_ends_with_a_verdict_or_an_error(
+    tmp_path: Path, kind: str, incident: IncidentKind
+) -> None:
+    replay_to_a_verdict_or_an_error(tmp_path, kind, incident, every=5)
+
+
+@of_kinds
+@of_incidents
+def test_a_replay_of_a_rank_with_any_damage_ends_with_a_verdict_or_an_error(
+    tmp_path: Path, kind: str, incident: IncidentKind
+) -> None:
+    replay_to_a_verdict_or_an_error(tmp_path, kind, incident, every=1)
+
+
+@of_kinds
 def test_a_debugger_of_a_hostile_rank_takes_its_events(kind: str) -> None:
-    for told in damaged(GOOD_EVENTS[kind]):
-        if isinstance(told, dict):
-            shown = debugged(DamagedRank({**told, "event": kind}), ("next", "info"))
-            assert "is a bug" not in shown, told
+    debug_hostile_events(kind, every=5)
 
 
-@pytest.mark.parametrize("verb", sorted(GOOD_REPLIES))
+@of_kinds
+def test_a_debugger_takes_events_with_any_damage(kind: str) -> None:
+    debug_hostile_events(kind, every=1)
+
+
+@of_verbs
 def test_a_debugger_of_a_hostile_rank_takes_its_answers(verb: str) -> None:
-    for told in damaged(GOOD_REPLIES[verb]):
-        if isinstance(told, dict):
-            shown = debugged(
-                DamagedRank(replies={verb: told}), (*LOOKS, *MOVES) if verb != "evaluate" else ("print x",)
-            )
-            assert "is a bug" not in shown, (told, shown)
+    debug_hostile_answers(verb, every=5)
+
+
+@of_verbs
+def test_a_debugger_takes_answers_with_any_damage(verb: str) -> None:
+    debug_hostile_answers(verb, every=1)
 
 
 def test_a_rank_that_only_chatters_does_not_lengthen_a_debuggers_wait() -> None:

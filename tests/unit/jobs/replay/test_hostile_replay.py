@@ -26,6 +26,7 @@ from prismdbg.jobs.replay.replay import ReplayRequest, open_replay
 from prismdbg.jobs.replay.verdict import End
 from prismdbg.model.deadline import Deadline
 from prismdbg.model.moment import Moment
+from prismdbg.protocol import client as protocol_client
 from prismdbg.protocol.wire import InvalidMessage
 from prismdbg.script.findings import Ending
 from prismdbg.script.reader import read
@@ -145,6 +146,7 @@ ACTS = [
 @pytest.fixture
 def request_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Gives the request for a replay of which this hostile rank is the process."""
+    monkeypatch.setattr(protocol_client, "MAX_EVENTS", 1000)
     ranks: list[HostileRank] = []
 
     def hostile(act: Any) -> ReplayRequest:
