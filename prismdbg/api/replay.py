@@ -199,10 +199,14 @@ def _silent(_text: str) -> None:
     return None
 
 
+_NO_NUMBERS = ("nan", "inf", "-inf")  # which JSON has as texts
+
+
 def _plain(value: dict[str, Any]) -> Any:
     match value["kind"]:
         case "scalar":
-            return value["value"]
+            no_number = value.get("type") == "float" and value["value"] in _NO_NUMBERS
+            return float(value["value"]) if no_number else value["value"]
         case "sequence":
             return [_plain(item) for item in value["items"]]
         case "mapping":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,8 @@ def test_wrong_words_are_errors(rank: Replay, tmp_path: Path) -> None:
     ("rendered", "value"),
     [
         ({"kind": "scalar", "type": "str", "value": "x"}, "x"),
+        ({"kind": "scalar", "type": "str", "value": "inf"}, "inf"),
+        ({"kind": "scalar", "type": "float", "value": "-inf"}, -math.inf),
         ({"kind": "sequence", "items": [{"kind": "scalar", "value": 1}, {"kind": "more"}]}, [1, "..."]),
         ({"kind": "mapping", "items": [["a", {"kind": "scalar", "value": None}]]}, {"a": None}),
         ({"kind": "object", "text": "Model"}, "Model"),
@@ -83,3 +86,8 @@ def test_wrong_words_are_errors(rank: Replay, tmp_path: Path) -> None:
 )
 def test_values_are_pythons(rendered: dict[str, Any], value: object) -> None:
     assert api._plain(rendered) == value
+
+
+def test_a_nan_is_a_number_that_compares() -> None:
+    nan = api._plain({"kind": "scalar", "type": "float", "value": "nan"})
+    assert math.isnan(nan) and not nan < 10
