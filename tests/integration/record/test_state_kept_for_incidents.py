@@ -10,7 +10,7 @@ import pytest
 from chain import assert_identical, prismdbg, recording, replay
 from jobs import ROOT, plain_environment, torchrun
 from test_two_nodes import on_two_nodes
-from two_nodes import job_line, why_impossible
+from two_nodes import torchrun_line, why_impossible
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import IncidentKind, Origin
@@ -74,7 +74,7 @@ def test_two_nodes_take_longer_to_agree_and_it_is_still_there(tmp_path: Path, lo
     shared = tmp_path / "shared"
     shared.mkdir()
     program, _ = (shutil.copy(file, shared) for file in (PROGRAM, ROOT / "examples" / "vendored" / "prismdbg_hooks.py"))
-    job = job_line(program, "--steps", 90, "--nan-at", 33, "--rest-s", 0.1)  # two snapshots more: 1.4 s, of the 3
+    job = torchrun_line(program, "--steps", 90, "--nan-at", 33, "--rest-s", 0.1)  # two snapshots more: 1.4 s, of the 3
     with on_two_nodes(tmp_path, job, "--state-every", 8, *local) as two:
         assert two.end() == (0, 0), two.output
         (capsule,) = map(Path, supervisor_report(two.run)["capsules"])
