@@ -1,5 +1,6 @@
 """What `make test` leaves to `make broad`: tests that take long, and say again on another runtime, recorder, program or
-number of ranks what a test of `make test` says on one. By file and name; with brackets a single case, else all of them.
+number of ranks what a test of `make test` says on one, or in a real job what another test says of its parts. By file
+and name; with brackets a single case, else all of them.
 """
 
 from __future__ import annotations
