@@ -74,9 +74,8 @@ def test_both_launchers(launcher: str, tmp_path: Path) -> None:
 def test_a_recorded_rank_and_a_replayed_one_may_start_workers(tmp_path: Path) -> None:
     """They inherit its environment: neither are they recorded or replayed, nor is the end of a forked child the rank's.
     Those that are spawned import torch themselves."""
-    loaders, forks = (PROGRAMS / name for name in ("loaders.py", "forks.py"))
-    for line in (torchrun(loaders, "spawn", ranks=1), forked(forks, tmp_path / "met", ranks=1)):
-        recorded = record(line, tmp_path / str(len(line)), native=True)
+    for program, argument in (("loaders.py", "spawn"), ("forks.py", tmp_path / "met")):
+        recorded = record(forked(PROGRAMS / program, argument, ranks=1), tmp_path / program, native=True)
         assert ([folder.name for folder in recorded.run.rank_folders()], lost(recorded)) == (["0"], [])
         replayed = replay(recorded.folder(0))
         assert (replayed.code, replayed.divergence, replayed.synthesized) == (0, None, []), replayed.output
