@@ -27,6 +27,7 @@ from typing import IO
 ROOT = Path(__file__).resolve().parents[2]
 READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG")
 REQUEST_BYTES = 128 << 10
+START_BOUND_S = 120.0
 # What commands import when they are called. Neither torch nor anything that begins a thread is among it.
 IMPORTED = ("capsule", "checkpoint", "cli", "debugger", "diagnosis", "jobs", "log", "memory", "render", "runtime")
 
@@ -59,8 +60,9 @@ def run(arguments: Sequence[str], *, env: Mapping[str, str], typed: str, bound_s
         with suppress(BrokenPipeError):  # it has ended without a look
             stdin.write(typed.encode())
         stdin.close()
-        ours.settimeout(bound_s)
+        ours.settimeout(START_BOUND_S)
         pid = int(ours.recv(32))
+        ours.settimeout(bound_s)
         try:
             code = int(ours.recv(32))
         except TimeoutError:
@@ -111,7 +113,9 @@ def _forked(request: dict[str, dict[str, str]], streams: list[int]) -> list[str]
     with socket.socket(fileno=streams.pop()) as asker:
         if pid := os.fork():
             asker.send(b"%d" % pid)
-            asker.send(b"%d" % os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            with suppress(BrokenPipeError):  # it was killed, for it took too long
+                asker.send(b"%d" % code)
             os._exit(0)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
