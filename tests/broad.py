@@ -1,7 +1,7 @@
 """What `make test` leaves to `make broad`: tests that take long, and say again on another runtime, recorder, program or
-number of ranks what a test of `make test` says on one; or whose deciding part is pure, and has unit tests. By file and
-name; with brackets a single case, else all of them.
-With an asterisk: the cases of all tests of the file that have this value.
+number of ranks what a test of `make test` says on one, or in a real job what other tests say of its parts. By file and
+name; with brackets a single case, else all of them; with an asterisk the cases of all tests of the file that have this
+value.
 """
 
 from __future__ import annotations
@@ -46,21 +46,30 @@ BROAD = {
         "test_the_job_is_as_bare_and_the_call_is_noted[python]",
     ],
     "test_two_nodes.py": [
+        "test_what_a_killed_supervisor_cannot_capture_the_other_one_does[False]",
+        "test_a_node_that_is_lost_whole_is_named_by_the_other",
         "test_telemetry_of_each_node_says_why_its_rank_was_late[none]",
     ],
     "test_replay_tolerance.py": [
         "test_values_that_are_close_are_within_the_tolerance_and_never_identical[python]",
     ],
     "test_state_kept_for_incidents.py": [
+        "test_two_nodes_take_longer_to_agree_and_it_is_still_there[local]",
         "test_two_nodes_take_longer_to_agree_and_it_is_still_there[shared]",
     ],
     "test_gathered_state.py": [
+        "test_a_state_that_is_gathered_is_asked_of_no_rank[fsdp1-native]",
+        "test_a_state_that_is_gathered_is_asked_of_no_rank[frozen-native]",
         "test_a_state_that_is_gathered_is_asked_of_no_rank[loader-python]",
-        "test_a_state_that_is_gathered_is_asked_of_no_rank[frozen-python]",
         "test_a_state_that_is_gathered_is_asked_of_no_rank[fsdp1-python]",
         "test_a_state_that_is_gathered_is_asked_of_no_rank[handled-python]",
     ],
     "test_chain_capture.py": [
+        "test_the_job_stands_still_only_while_the_image_is_taken[python]",
+        "test_the_capsule_holds_the_window_that_was_asked_for[python]",
+        "test_the_rank_runs_again_alone[python-local]",
+        "test_the_rank_runs_again_alone[python-docker]",
+        "test_the_rank_runs_again_alone[native-local]",
         "test_the_job_goes_on_to_the_same_end[python]",
     ],
     # secrets: test_chain_secrets.py
@@ -100,7 +109,16 @@ BROAD = {
         "test_a_rank_that_holds_files_of_the_kernel_is_replayed",
         "test_a_rank_that_holds_what_no_replay_opens_is_not_captured",
     ],
+    # test_verdict.py and test_script_report.py tell these ends apart, without a rank.
     "test_chain_incidents.py": [
+        "test_another_end_is_not_the_recorded_death[never]",
+        "test_another_end_is_not_the_recorded_death[signal]",
+        "test_another_end_is_not_the_recorded_death[thread]",
+        "test_an_edited_program_that_dies[0-7-inconclusive]",
+        "test_an_edited_program_that_dies[SIGSEGV-1-another failure]",
+        "test_a_death_of_which_the_capsule_does_not_say_how",
+        "test_the_rank_is_replayed_to_its_nan[image-local]",
+        "test_a_hang_without_a_past_is_inconclusive_and_it_is_said[native-docker]",
         "test_the_rank_is_replayed_to_its_nan[start-docker]",
         "test_both_sides_of_a_hang_are_captured[python]",
         "test_the_line_where_the_culprit_stands_is_told_everywhere[python]",
@@ -120,7 +138,7 @@ BROAD = {
         "test_it_runs_again_alone[one process without a launcher-local]",
     ],
     "test_chain_supervisor.py": [
-        "test_a_job_outlives_its_supervisor_and_can_still_be_captured[python]",
+        "test_a_job_outlives_its_supervisor_and_can_still_be_captured[native]",
     ],
     "test_emulate.py": [
         "test_every_kind_of_rendezvous_is_virtual",
@@ -273,12 +291,34 @@ BROAD = {
         "test_a_collective_too_many_is_past_the_end",
         "test_another_number_of_threads_shows_in_what_is_sent",
     ],
+    # Other tests record what these run bare.
     "test_examples.py": [
+        "test_nan_comes_with_the_corrupt_record_and_stays",
+        "test_rank_1_raises_in_its_dataset",
+        "test_the_corrupt_record_can_be_placed",
+        "test_parts_of_one_size_do_not_hang",
+        "test_what_runs_out_of_memory_under_a_cap_has_enough_without",
+        "test_what_is_archived_is_read_as_before",
         "test_ddp_learns_goes_on_from_its_checkpoint_and_its_ranks_agree",
         "test_fsdp_tp_learns_in_bfloat16",
         "test_pipeline_stages_with_fsdp_and_tensor_parallelism_learn",
     ],
+    # test_faults.py fills disks, stops servers and removes files, too; test_chain_supervisor.py kills supervisors.
     "test_fail_open.py": [
+        "test_no_room_for_a_log",
+        "test_a_log_that_is_cut_under_the_job[5000-options0]",
+        "test_the_agents_socket_goes_away[options0]",
+        "test_the_run_folder_is_removed_while_the_job_runs",
+        "test_the_supervisor_is_killed",
+        "test_on_a_file_system_with_a_server_nothing_is_lost",
+        "test_a_torch_whose_operators_are_others[False]",
+        "test_the_disk_is_full_in_the_middle[0-False]",
+        "test_the_disk_is_full_in_the_middle[-1-True]",
+        "test_somebody_else_fills_the_disk_under_a_mapped_log[options1]",
+        "test_a_run_folder_that_takes_no_log[True]",
+        "test_a_log_that_is_cut_under_the_job[0-options1]",
+        "test_a_log_that_is_cut_under_the_job[64-options0]",
+        "test_a_log_that_is_cut_under_the_job[5000-options1]",
         "test_the_supervisor_of_a_run_that_no_longer_answers[options1]",
     ],
     "test_paced.py": [
@@ -352,15 +392,29 @@ BROAD = {
         "test_what_seeds_nothing_runs_again_as_it_ran[unseeded_shards-local]",
         "test_what_seeds_nothing_runs_again_as_it_ran[unseeded_blocks-local]",
     ],
+    # disk injects the faults of files, too; test_kills.py and test_chain_supervisor.py kill supervisors.
     "test_faults.py": [
-        "test_a_job_that_is_started_again_more_often_than_bare_is_seen[False-restart-killed]",
-        "test_a_job_that_is_started_again_more_often_than_bare_is_seen[True-restart]",
+        "test_a_job_with_faults_ends_as_bare[supervisor]",
+        "test_a_job_with_faults_ends_as_bare[restart]",
+        "test_a_job_that_is_started_again_more_often_than_bare_is_seen",
+        "test_a_job_with_faults_ends_as_bare[files]",
+        "test_a_job_with_faults_ends_as_bare[agent]",
+        "test_a_job_with_faults_ends_as_bare[clock]",
+        "test_a_bare_job_survives_every_limit",
         "test_a_job_with_faults_ends_as_bare[restart-killed]",
     ],
     "test_kills.py": [
+        "test_killed_at_random_moments[others]",
         "test_killed_in_a_container_at_random_moments",
     ],
     "test_record_starts.py": [
+        "test_a_scaler_that_skips_a_step_counts_it",
+        "test_the_log_is_readable_whatever_ends_the_process[killed-137-None-None]",
+        "test_ranks_forked_by_a_launcher_that_imported_torch[options0]",
+        "test_no_thread_of_the_recorder_takes_a_signal_of_the_program[options1]",
+        "test_the_log_is_readable_whatever_ends_the_process[return-0-None-exit]",
+        "test_the_log_is_readable_whatever_ends_the_process[out of memory-1-oom-exit]",
+        "test_the_log_of_the_python_kernels_is_readable[exception-1-exception-exit]",
         "test_both_launchers[python -m torch.distributed.run]",
         "test_the_log_is_readable_whatever_ends_the_process[terminated-143-None-None]",
         "test_the_log_is_readable_whatever_ends_the_process[abort-134-None-None]",
@@ -370,6 +424,7 @@ BROAD = {
         "test_every_way_to_a_place_leads_to_the_same_bits[docker]",
     ],
     "test_tour.py": [
+        "test_a_rank_replays_alone[native-1]",
         "test_a_rank_replays_alone[python-0]",
         "test_a_rank_replays_alone[python-2]",
         "test_a_rank_replays_alone[python-3]",
@@ -391,6 +446,68 @@ BROAD = {
     ],
     "test_standard_streams.py": [
         "test_a_replay_ends_with_its_streams[closed input]",
+    ],
+    "test_any_source_timeout.py": [
+        "test_its_own_timeout_holds_in_the_job_and_in_the_replay[python]",
+    ],
+    "test_backward_elsewhere.py": [
+        "test_the_line_that_began_the_pass[python]",
+    ],
+    "test_memory_of_the_example.py": [
+        "test_the_peak_is_the_profilers_and_has_an_operator_and_a_line[docker]",
+    ],
+    "test_memory_command.py": [
+        "test_a_replay_allocates_as_the_recorded_rank_did[docker]",
+    ],
+    "test_user_code.py": [
+        "test_the_replayed_rank_has_the_same_rule[image-False-16]",
+        "test_the_replayed_rank_has_the_same_rule[start-False-16]",
+        "test_the_replayed_rank_has_the_same_rule[image-True-5]",
+    ],
+    "test_scaled_steps.py": [
+        "test_a_skipped_step_is_a_step_and_named_as_skipped[wrapped]",
+        "test_a_nan_that_lasts_in_a_second_optimizer_that_is_due_in_every_second_step_is_an_incident",
+        "test_a_skipped_step_is_a_step_and_named_as_skipped[fused]",
+        "test_an_overflow_of_a_second_optimizer_is_no_incident[in_turn-4]",
+    ],
+    "test_own_excepthook.py": [
+        "test_what_it_died_of_is_noted[exits]",
+    ],
+    # test_shared_job.py decides by the same variables, without a job.
+    "test_mpi_launchers.py": [
+        "test_the_variables_of_open_mpi_make_one_job_within_slurm_too",
+    ],
+    "test_long_log.py": [
+        "test_an_incident_of_a_job_whose_log_was_folded",
+    ],
+    "test_ranks_in_namespaces.py": [
+        "test_a_rank_in_namespaces_of_its_own_is_watched_and_not_promised[PID]",
+        "test_a_rank_in_namespaces_of_its_own_is_watched_and_not_promised[mount]",
+        "test_a_rank_in_namespaces_of_its_own_is_watched_and_not_promised[host name (UTS)]",
+    ],
+    "test_shared_folder_of_two_nodes.py": [
+        "test_a_job_is_as_fast_as_before_while_the_folder_of_two_nodes_is_slow",
+        "test_a_full_folder_of_two_nodes_gets_what_it_lacks_when_it_has_room",
+    ],
+    "test_logs_on_nodes.py": [
+        "test_a_rank_with_its_log_on_a_node_is_captured_from_anywhere",
+    ],
+    "test_checkpoint_of_the_unresponsive.py": [
+        "test_a_hang_is_seen_in_time_though_a_checkpoint_is_due[sleep]",
+    ],
+    "test_chain_interrupted.py": [
+        "test_an_interrupted_capture_harms_nobody[others]",
+    ],
+    # test_diagnosis_hang.py tells it by the same records, without a job.
+    "test_one_hang.py": [
+        "test_a_message_that_is_left_out_is_told_as_a_wait_for_each_other",
+    ],
+    # test_two_nodes.py records such a job, test_kubernetes_manifest.py reads the manifest.
+    "test_kubernetes_pods.py": [
+        "test_two_pods_record_into_one_folder_and_the_nan_is_captured",
+    ],
+    "test_chain_concurrent.py": [
+        "test_the_refused_capture_leaves_the_other_one_alone",
     ],
 }
 

@@ -33,7 +33,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "integra
 import psutil
 from chain import CLI, PARTS, Recording, prismdbg, recording, replay
 from docker import DockerClient
-from jobs import ROOT, plain_environment, torchrun
+from jobs import ROOT, forked, plain_environment
 from waiting import wait_for
 
 from prismdbg.capsule import checked_json, layout
@@ -295,7 +295,7 @@ def world_of(home: Path, seed: int, *, in_docker: bool = False) -> Iterator[Worl
     """A job that learns until it is told, and a capsule of one of its ranks, with its process. in_docker: kills there,
     too, on an engine of its own (`own_engine`)."""
     (home / "told").mkdir()
-    with recording(torchrun(PARTS / "until_told.py", home / "told", 0.05, ranks=2), home) as job:
+    with recording(forked(PARTS / "until_told.py", home / "told", 0.05, ranks=2), home) as job:
         job.wait_for_step(1, 3)
         said = prismdbg("capture", job.run.path, "--rank", 1, "--window", 3, "-o", home / "capsule")
         assert said.code == 0, said.err

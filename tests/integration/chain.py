@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import warm_commands
 from jobs import ROOT, Ended, Job, plain_environment, remove_sockets, started
 from waiting import wait_for
 
@@ -52,18 +53,21 @@ class Said:
 def prismdbg(
     *arguments: object, env: Mapping[str, str] | None = None, typed: str = "", bound_s: float = COMMAND_BOUND_S
 ) -> Said:
+    environment = dict(plain_environment() if env is None else env)
+    line = [str(argument) for argument in arguments]
+    if warm_commands.can_run(environment, plain_environment()):
+        code, out, err = warm_commands.run(line, env=environment, typed=typed, bound_s=bound_s)
+    else:
+        code, out, err = _in_a_new_process(line, environment, typed, bound_s)
+    assert not re.search("^Traceback", err, re.MULTILINE), err  # the rank's own are indented
+    return Said(code=code, out=out, err=err)
+
+
+def _in_a_new_process(line: list[str], env: dict[str, str], typed: str, bound_s: float) -> tuple[int, str, str]:
     done = subprocess.run(
-        [*CLI, *map(str, arguments)],
-        cwd=ROOT,
-        env=dict(plain_environment() if env is None else env),
-        input=typed,
-        capture_output=True,
-        text=True,
-        timeout=bound_s,
-        check=False,
+        [*CLI, *line], cwd=ROOT, env=env, input=typed, capture_output=True, text=True, timeout=bound_s, check=False
     )
-    assert not re.search("^Traceback", done.stderr, re.MULTILINE), done.stderr  # the rank's own are indented
-    return Said(code=done.returncode, out=done.stdout, err=done.stderr)
+    return done.returncode, done.stdout, done.stderr
 
 
 def replay(capsule: Path, *options: object, runtime: str = "local", code: int = 0) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from chain import INCIDENTS, Taken, prismdbg, recording
-from jobs import EXAMPLES, Ended, forked, run, torchrun
+from jobs import EXAMPLES, Ended, forked, run
 from runtime_places import captured, case, daemon, new_session  # noqa: F401  fixtures of several files
 from terminal import Terminal
 
@@ -38,7 +38,7 @@ def captured_live(new_session_folder: Callable[[str], Path]) -> Callable[[str], 
         home = new_session_folder(f"live-{recorder}")
         capsule = home / "capsule"
         options = ["--python-kernels"] if recorder == "python" else []
-        with recording(torchrun(EXAMPLES / "train_ddp.py", *GPT, ranks=4), home, *options) as job:
+        with recording(forked(EXAMPLES / "train_ddp.py", *GPT, ranks=4), home, *options) as job:
             job.wait_for_step(1, 3)
             said = prismdbg("capture", job.run.path, "--rank", 1, "--window", WINDOW, "-o", capsule)
             assert said.code == 0, f"{said.err}\n{job.job.output[-3000:]}"

@@ -3,11 +3,13 @@ under torchrun each rank, and torchrun itself, imports it anew, which is three q
 
 A rank has the environment, session, command line and `__main__` that it has under torchrun. There are no restarts: what
 is about those, about torchrun, or about how a process starts takes torchrun. `forked_ranks.py RANKS SCRIPT
-[ARGUMENT...]`.
+[ARGUMENT...]`, and on each of several nodes `forked_ranks.py -m torch.distributed.run --nnodes N --nproc-per-node RANKS
+--rdzv-endpoint HOST:PORT SCRIPT [ARGUMENT...]`, by whose words `record` knows the job. HOST is the first node; N is 2.
 """
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
@@ -15,6 +17,7 @@ import socket
 import sys
 import time
 import types
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,15 +26,53 @@ TERM_BOUND_S = 30.0  # torchrun's
 COMPILES = ("optim.", "DistributedDataParallel", "fully_shard", "runpy")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """Of `nodes` with `count` ranks each, this one. listener: where all ranks meet, on the first node."""
+
+    number: int
+    nodes: int
+    count: int
+    address: str
+    port: int
+    listener: socket.socket | None
+
+
 def main() -> None:
-    count = int(sys.argv[1])
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does
-    with socket.create_server(("localhost", 0)) as listener:
-        _import_torch(Path(sys.argv[2]))
-        signal.signal(signal.SIGTERM, _interrupted)
-        signal.signal(signal.SIGINT, _interrupted)
-        ranks = {_forked(rank, count, listener) for rank in range(count)}
-        sys.exit(_followed(ranks, listener))
+    node, words = _node(sys.argv[1:])
+    _import_torch(Path(words[0]))
+    signal.signal(signal.SIGTERM, _interrupted)
+    signal.signal(signal.SIGINT, _interrupted)
+    ranks = {_forked(local, node, words) for local in range(node.count)}
+    sys.exit(_followed(ranks, node.listener))
+
+
+def _node(words: list[str]) -> tuple[Node, list[str]]:
+    """And the script with its arguments."""
+    if words[0] != "-m":
+        listener = socket.create_server(("localhost", 0))
+        port = listener.getsockname()[1]
+        return Node(number=0, nodes=1, count=int(words[0]), address="localhost", port=port, listener=listener), words[
+            1:
+        ]
+    _, _, _, nodes, _, count, _, endpoint, *script = words
+    address, _, port = endpoint.partition(":")
+    first = _listening(address, int(port))
+    number = int(first is None)
+    return Node(
+        number=number, nodes=int(nodes), count=int(count), address=address, port=int(port), listener=first
+    ), script
+
+
+def _listening(address: str, port: int) -> socket.socket | None:
+    """None on a node that has another address."""
+    try:
+        return socket.create_server((address, port))
+    except OSError as error:
+        if error.errno != errno.EADDRNOTAVAIL:
+            raise
+        return None
 
 
 def _import_torch(script: Path) -> None:
@@ -63,35 +104,39 @@ def _keep_groups(c10d: Any) -> None:
     c10d._new_process_group_helper = made_and_kept
 
 
-def _forked(rank: int, count: int, listener: socket.socket) -> int:
+def _forked(local: int, node: Node, words: list[str]) -> int:
     """The process of a rank."""
-    return os.fork() or _be_rank(rank, count, listener)
+    return os.fork() or _be_rank(local, node, words)
 
 
-def _be_rank(rank: int, count: int, listener: socket.socket) -> NoReturn:
-    os.environ.update(_environment(rank, count, listener.getsockname()[1]))
-    listener.close()
+def _be_rank(local: int, node: Node, words: list[str]) -> NoReturn:
+    os.environ.update(_environment(local, node))
+    if node.listener is not None:
+        node.listener.close()
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    _run_as_main(sys.argv[2:])
+    _run_as_main(words)
 
 
-def _environment(rank: int, count: int, port: int) -> dict[str, str]:
+def _environment(local: int, node: Node) -> dict[str, str]:
     """As torchrun 2.13 sets it."""
-    ranks = {name: str(rank) for name in ("RANK", "LOCAL_RANK", "ROLE_RANK")}
-    sizes = {name: str(count) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE")}
+    rank, world = node.number * node.count + local, node.nodes * node.count
     return {
-        **ranks,
-        **sizes,
-        "GROUP_RANK": "0",
-        "GROUP_WORLD_SIZE": "1",
+        "RANK": str(rank),
+        "ROLE_RANK": str(rank),
+        "LOCAL_RANK": str(local),
+        "WORLD_SIZE": str(world),
+        "ROLE_WORLD_SIZE": str(world),
+        "LOCAL_WORLD_SIZE": str(node.count),
+        "GROUP_RANK": str(node.number),
+        "GROUP_WORLD_SIZE": str(node.nodes),
         "ROLE_NAME": "default",
-        "MASTER_ADDR": "localhost",
-        "MASTER_PORT": str(port),
+        "MASTER_ADDR": node.address,
+        "MASTER_PORT": str(node.port),
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_MAX_RESTARTS": "0",
-        "TORCHELASTIC_RUN_ID": str(port),
+        "TORCHELASTIC_RUN_ID": str(node.port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
     }
@@ -111,11 +156,14 @@ def _run_as_main(arguments: list[str]) -> NoReturn:
     sys.exit()
 
 
-def _followed(ranks: set[int], listener: socket.socket) -> int:
-    """The exit code of the job: where a rank fails, the others are ended."""
+def _followed(ranks: set[int], listener: socket.socket | None) -> int:
+    """The exit code of the job, as far as it is on this node: where a rank fails, the others are ended."""
     from torch.distributed import TCPStore
 
-    store = TCPStore("localhost", listener.getsockname()[1], None, True, master_listen_fd=os.dup(listener.fileno()))
+    store = None
+    if listener is not None:
+        address, port = listener.getsockname()[:2]
+        store = TCPStore(address, port, None, True, master_listen_fd=os.dup(listener.fileno()))
     try:
         while ranks:
             pid, status = os.wait()

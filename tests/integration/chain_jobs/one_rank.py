@@ -1,12 +1,24 @@
-"""A job of one rank, without a launcher, that trains until it is ended. `one_rank.py FOLDER`"""
+"""One rank after the other that trains until it is ended, each an attempt of the one before: `one_rank.py FOLDER`.
+Attempt N begins when FOLDER/N is there. All are forked from a process that has imported torch."""
 
+import itertools
+import os
 import sys
 import time
+from pathlib import Path
 
 import torch
+import torch._dynamo  # the optimizer imports it, in each rank anew
 import torch.distributed as dist
 
-dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/store", rank=0, world_size=1)
+for attempt in itertools.count():
+    while not Path(sys.argv[1], str(attempt)).exists():
+        time.sleep(0.01)
+    if not (pid := os.fork()):
+        break
+    os.waitpid(pid, 0)
+os.environ["TORCHELASTIC_RESTART_COUNT"] = str(attempt)
+dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/store{attempt}", rank=0, world_size=1)
 torch.manual_seed(0)
 model = torch.nn.Linear(8, 8)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

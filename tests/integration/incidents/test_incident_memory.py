@@ -29,7 +29,7 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Taken:
     if reason := tracer.unavailable(cache_dir()):
         pytest.skip(reason)
     options = ("--window", "all", "--memory", "--memory-cap", CAP_BYTES)
-    with recording(torchrun(TRAIN, ranks=4), tmp_path_factory.mktemp("oom"), *options) as job:
+    with recording(torchrun(TRAIN, ranks=2), tmp_path_factory.mktemp("oom"), *options) as job:
         ended = job.end()
         assert len(job.capsules) == 1, ended.output[-3000:]
         return Taken(recording=job, ended=ended, capsule=job.capsules[0])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from chain import INCIDENTS, Taken, prismdbg, recording
-from jobs import torchrun
+from jobs import forked
 
 pytestmark = [pytest.mark.job]
 
@@ -19,7 +19,7 @@ STEPS = 6  # of the profiler: the NaN is met later
 
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory: pytest.TempPathFactory) -> Taken:
-    job_line = torchrun(PROFILED, STEPS, TRAIN, "--steps", 14, ranks=4)
+    job_line = forked(PROFILED, STEPS, TRAIN, "--steps", 14, ranks=4)
     with recording(job_line, tmp_path_factory.mktemp("profiled"), "--window", "all") as job:
         ended = job.end()
         assert len(job.capsules) == 1, ended.output[-3000:]

@@ -1,4 +1,5 @@
-"""A rank in which a function of prismdbg's fails: `faulty.py MODULE:FUNCTION RENDEZVOUS [raise]`."""
+"""A rank in which a function of prismdbg's fails: `faulty.py MODULE:FUNCTION[,...] RENDEZVOUS [raise]`. Of several
+functions each fails in a rank of its own, whose standard error goes to RENDEZVOUS.RANK.err."""
 
 import importlib
 import os
@@ -33,8 +34,11 @@ def break_it(path: str, after: int) -> None:
 
 
 def main() -> None:
-    break_it(sys.argv[1], int(os.environ.get("BREAK_AFTER", "0")))
-    dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=0, world_size=1)
+    functions, rank = sys.argv[1].split(","), int(os.environ.get("RANK", "0"))
+    if len(functions) > 1:
+        os.dup2(os.open(f"{sys.argv[2]}.{rank}.err", os.O_WRONLY | os.O_CREAT), 2)
+    break_it(functions[rank], int(os.environ.get("BREAK_AFTER", "0")))
+    dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=len(functions))
     torch.manual_seed(0)
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -43,7 +47,7 @@ def main() -> None:
         optimizer.step()
         optimizer.zero_grad()
         output = torch.zeros(3)
-        x, y = torch.ones(2), torch.ones(3)
+        x, y = torch.ones(2), torch.ones(3 * len(functions))
         works = [dist.all_reduce(x, async_op=True), dist.reduce_scatter_tensor(output, y, async_op=True)]
         for work in works:
             work.wait()

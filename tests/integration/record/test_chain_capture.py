@@ -66,18 +66,14 @@ def test_the_rank_runs_again_alone(live: Taken, runtime: str) -> None:
     assert verdict["states"][0]["moment"].startswith(f"{live.manifest.moment_b.step}.")
 
 
-def test_the_same_capsule_again_and_again(captured_live_native: Taken) -> None:
-    verdicts = [replay(captured_live_native.capsule) for _ in range(3)]
-    for verdict in verdicts:
-        assert_identical(verdict, captured_live_native.capsule)
-    assert len({verdict["states"][0]["actual"] for verdict in verdicts}) == 1
-
-
-def test_two_replays_at_once(captured_live_native: Taken) -> None:
+def test_the_same_capsule_twice_at_once_and_again(captured_live_native: Taken) -> None:
     with ThreadPoolExecutor(2) as pool:
         verdicts = list(pool.map(lambda _: replay(captured_live_native.capsule), range(2)))
+    verdicts.append(replay(captured_live_native.capsule))
     for verdict in verdicts:
         assert_identical(verdict, captured_live_native.capsule)
+        assert [state["equal"] for state in verdict["states"]] == [True]
+    assert len({verdict["states"][0]["actual"] for verdict in verdicts}) == 1
 
 
 def test_a_packed_capsule_is_replayed(captured_live_native: Taken, tmp_path: Path) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chain import PARTS, prismdbg
-from jobs import Job, plain_environment, prepare_run, remove_sockets, started
+from jobs import plain_environment, prepare_run, remove_sockets, started
 from waiting import wait_for
 
 from prismdbg.capsule.log.reader import read_log
@@ -24,7 +26,7 @@ from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.jobs.capture import capture
 from prismdbg.jobs.injection import job_environment
 from prismdbg.jobs.record import checkpoints
-from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.protocol.client import AgentClient
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
@@ -37,12 +39,14 @@ ERRNO_WORDS = re.compile(
 class Rank:
     """A recorded rank that trains, and can be ended at any moment."""
 
-    def __init__(self, run: RunFolder, job: Job) -> None:
-        self.run, self.job = run, job
+    def __init__(self, run: RunFolder, folder: Path) -> None:
+        self.run, self.folder = run, folder
+        self.pid = int(read_json(folder / "rank.json")["pid"])
 
     def end(self) -> None:
         """Nobody waits until it is gone: the capture goes on at once."""
-        os.kill(self.job.process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # a test has ended it
+            os.kill(self.pid, signal.SIGKILL)
 
     def once(self, action: Callable[[], object]) -> Callable[[], None]:
         """Ends it, the first time."""
@@ -57,22 +61,38 @@ class Rank:
         return end
 
 
-@pytest.fixture
-def rank(tmp_path: Path) -> Iterator[Rank]:
-    run = prepare_run(tmp_path / "run", native=True, window_steps=0)
+@pytest.fixture(scope="module")
+def attempts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Rank]]:
+    """Begins the next rank of one job, when the last one is gone."""
+    home = tmp_path_factory.mktemp("attempts")
+    run = prepare_run(home / "run", native=True, window_steps=0)
     environment = job_environment(run.inject, run.config, plain_environment())
-    command = [sys.executable, str(PARTS / "one_rank.py"), str(tmp_path)]
-    with started(command, tmp_path / "output.txt", env=environment) as job:
+    command = [sys.executable, str(PARTS / "one_rank.py"), str(home)]
+    numbers = itertools.count()
+    with started(command, home / "output.txt", env=environment) as job:
         write_json(run.run_json, {})
-        folder = run.ranks / "0"
 
-        def trains() -> bool:
-            return (folder / "rank.json").exists() and bool(read_log(folder).steps)
+        def begin() -> Rank:
+            number = next(numbers)
+            (home / str(number)).touch()
+            folder = run.ranks / (f"0.{number}" if number else "0")
 
-        wait_for(lambda: trains() or not job.alive, 120, "the rank to be recorded")
-        assert job.alive, job.output
-        yield Rank(run, job)
+            def trains() -> bool:
+                return (folder / "rank.json").exists() and bool(read_log(folder).steps)
+
+            wait_for(lambda: trains() or not job.alive, 120, "the rank to be recorded")
+            assert job.alive, job.output
+            return Rank(run, folder)
+
+        yield begin
     remove_sockets(run)
+
+
+@pytest.fixture
+def rank(attempts: Callable[[], Rank]) -> Iterator[Rank]:
+    begun = attempts()
+    yield begun
+    begun.end()
 
 
 def before_it_is_looked_at(rank: Rank, patch: pytest.MonkeyPatch) -> None:
@@ -178,7 +198,7 @@ def test_a_rank_that_ends_before_its_image_is_there(
     code = main.run(["capture", str(rank.run.path), "--rank", "0", "-o", str(output)])
     said = capsys.readouterr().err
     assert code == ExitCode.RANK_LOST, said
-    assert "rank 0 has ended" in said and "prismdbg why" in said
+    assert f"rank {rank.folder.name} has ended" in said and "prismdbg why" in said
     assert not ERRNO_WORDS.search(said), said
     assert not output.exists() and not list(rank.run.path.glob(f"{capture.LEFTOVER}*"))
 
@@ -205,10 +225,9 @@ def test_a_rank_that_ends_as_its_checkpoint_is_kept(rank: Rank, monkeypatch: pyt
         return original(*told)
 
     monkeypatch.setattr(checkpoints, "_drop_old", drop)
-    folder = rank.run.ranks / "0"
-    with pytest.raises(capture.RankLost, match="rank 0 has ended"):
-        checkpoints.take(rank.run, folder, lambda _: None)
-    assert len(checkpoints.list_checkpoints(rank.run, folder)) == 1
+    with pytest.raises(capture.RankLost, match=f"rank {rank.folder.name} has ended"):
+        checkpoints.take(rank.run, rank.folder, lambda _: None)
+    assert len(checkpoints.list_checkpoints(rank.run, rank.folder)) == 1
 
 
 def test_what_reads_the_run_while_the_rank_ends(rank: Rank) -> None:

@@ -66,22 +66,33 @@ def capturing(job: Recording, output: Path, window: int) -> Iterator[Client]:
         client.process.wait(30)
 
 
-POINTS = ("asked", "dumping", "imaged", "waiting", "writing")
-SWEEP = [
-    *((signal.SIGTERM, point) for point in POINTS),
-    *((signal.SIGKILL, point) for point in POINTS),
-    *((signal.SIGINT, point) for point in ("dumping", "waiting")),
+SOME = [
+    (signal.SIGTERM, "asked"),
+    (signal.SIGKILL, "dumping"),
+    (signal.SIGTERM, "imaged"),
+    (signal.SIGINT, "waiting"),
+    (signal.SIGKILL, "writing"),
+]
+OTHERS = [
+    (signal.SIGKILL, "asked"),
+    (signal.SIGTERM, "dumping"),
+    (signal.SIGINT, "dumping"),
+    (signal.SIGKILL, "imaged"),
+    (signal.SIGTERM, "waiting"),
+    (signal.SIGKILL, "waiting"),
+    (signal.SIGTERM, "writing"),
 ]
 
 
-def test_an_interrupted_capture_harms_nobody(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sweep", [SOME, OTHERS], ids=["some", "others"])
+def test_an_interrupted_capture_harms_nobody(sweep: list[tuple[signal.Signals, str]], tmp_path: Path) -> None:
     (tmp_path / "told").mkdir()
     capsules = tmp_path / "capsules"
     capsules.mkdir()
     slowly = forked(PARTS / "until_told.py", tmp_path / "told", 0.02, ranks=2)  # the bare job takes as many steps
     with recording(slowly, tmp_path) as job:
         job.wait_for_step(RANK, 3)
-        for number, (with_signal, point) in enumerate(SWEEP):
+        for number, (with_signal, point) in enumerate(sweep):
             interrupt(job, capsules / f"{number}", with_signal, point)
         last = tmp_path / "last-of-all"
         said = prismdbg("capture", job.run.path, "--rank", RANK, "--window", 2, "-o", last)

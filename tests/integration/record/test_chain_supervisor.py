@@ -62,7 +62,7 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def test_a_signal_that_ends_the_job_is_passed_on_and_is_no_incident(tmp_path: Path) -> None:
-    job_line = torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", "100000", ranks=2)
+    job_line = forked(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", "100000", ranks=2)
     with recording(job_line, tmp_path, "--window", "all") as job:
         job.wait_for_step(1, 3)
         ranks = [psutil.Process(job.pid(rank)) for rank in (0, 1)]
@@ -74,7 +74,7 @@ def test_a_signal_that_ends_the_job_is_passed_on_and_is_no_incident(tmp_path: Pa
 
 def test_an_exception_just_before_the_signal_is_captured(tmp_path: Path) -> None:
     """Within the second in which the supervisor waits for what other logs say. The launcher still ends rank 0."""
-    job_line = torchrun(PARTS / "incidents.py", "oom", ranks=2)
+    job_line = forked(PARTS / "incidents.py", "oom", ranks=2)
     with recording(job_line, tmp_path, "--window", "all") as job:
         job.wait_for_step(1, 14)
         before_s = 0.1  # later than that, a terminal may have told the ranks first
@@ -120,7 +120,7 @@ def test_ranks_that_their_launcher_ends_when_it_is_told_to_are_no_incident(tmp_p
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_a_rank_that_is_ended_alone_is_the_cause_and_the_job_was_not_told(number: int, tmp_path: Path) -> None:
     """Its peer raises within milliseconds of it, for it loses the connection."""
-    with recording(torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", 100_000, ranks=2), tmp_path) as job:
+    with recording(forked(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", 100_000, ranks=2), tmp_path) as job:
         job.wait_for_step(1, 4)
         job.wait_until_watched(0, 1)
         os.kill(job.pid(1), number)
@@ -142,7 +142,7 @@ def test_a_rank_that_is_ended_alone_is_the_cause_and_the_job_was_not_told(number
 def test_a_death_that_is_seen_late_is_still_told_from_those_that_followed(tmp_path: Path) -> None:
     """When the supervisor looks, both ranks are gone, and their launcher has waited for them: only a new kernel knows
     of which signal. Rank 0 raised, for its peer was gone, or was told to end."""
-    with recording(torchrun(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", 100_000, ranks=2), tmp_path) as job:
+    with recording(forked(EXAMPLES / "train_ddp.py", "--size", "tiny", "--steps", 100_000, ranks=2), tmp_path) as job:
         job.wait_for_step(1, 4)
         supervisor = psutil.Process(job.job.process.pid)
         launcher = psutil.Process(job.pid(1)).parent()

@@ -7,8 +7,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -20,6 +22,7 @@ from jobs import (
     Ended,
     Job,
     Recorded,
+    forked,
     plain_environment,
     prepare_run,
     record,
@@ -87,14 +90,15 @@ def faulty(function: str, met: Path, ending: str = "") -> list[str]:
     return [sys.executable, str(PROGRAMS / "faulty.py"), function, str(met), *filter(None, [ending])]
 
 
-def said_in_the_log(recorded: Recorded) -> list[str]:
-    if not list(recorded.folder(0).glob("events.*")):
+def said_in_the_log(recorded: Recorded, rank: int = 0) -> list[str]:
+    folder = recorded.run.ranks / str(rank)
+    if not list(folder.glob("events.*")):
         return []
-    return [str(note.data["text"]) for note in recorded.log(0).notes if note.kind in ("lost", "no_agent")]
+    return [str(note.data["text"]) for note in read_log(folder).notes if note.kind in ("lost", "no_agent")]
 
 
-def said_on_stderr(ended: Ended) -> list[str]:
-    lines = [line for line in ended.output.splitlines() if line.startswith("prismdbg: ")]
+def said_on_stderr(output: str) -> list[str]:
+    lines = [line for line in output.splitlines() if line.startswith("prismdbg: ")]
     return [line for line in lines if "Python kernels" not in line]
 
 
@@ -106,8 +110,10 @@ def assert_unharmed(ended: Ended, bare: Ended) -> None:
 
 def check(recorded: Recorded, bare: Ended, said: str, words: str) -> None:
     assert_unharmed(recorded.ended, bare)
-    on_stderr = said_on_stderr(recorded.ended)
-    in_log = said_in_the_log(recorded) if recorded.run.rank_folders() else []
+    assert_said(said_in_the_log(recorded), said_on_stderr(recorded.ended.output), said, words)
+
+
+def assert_said(in_log: list[str], on_stderr: list[str], said: str, words: str) -> None:
     assert (len(in_log), len(on_stderr)) == {"log": (1, 0), "stderr": (0, 1), "both": (1, 1), "nowhere": (0, 0)}[
         said
     ], (
@@ -117,18 +123,55 @@ def check(recorded: Recorded, bare: Ended, said: str, words: str) -> None:
     assert all(words in text for text in in_log + on_stderr)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AllBroken:
+    """One job in which each function is broken on a rank of its own, which no other rank notices."""
+
+    recorded: Recorded
+    functions: list[str]
+    met: Path
+
+    def check(self, function: str, said: str) -> None:
+        rank = self.functions.index(function)
+        output = Path(f"{self.met}.{rank}.err").read_text()
+        assert "Traceback" not in output, output
+        assert_said(said_in_the_log(self.recorded, rank), said_on_stderr(output), said, "broken on purpose")
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bool], AllBroken]:
+    """By the native recorder or the other one, whose ranks are as many."""
+    count = max(len(AROUND_THE_RECORDER), len(IN_THE_PYTHON_RECORDER))
+
+    def several(names: Iterable[str], met: Path) -> list[str]:
+        functions = [*names, *[""] * count][:count]
+        return forked(PROGRAMS / "faulty.py", ",".join(functions), met, ranks=count)
+
+    @cache
+    def bare() -> Ended:
+        home = tmp_path_factory.mktemp("bare")
+        return run(several([], home / "met"), home / "output.txt")
+
+    @cache
+    def made(native: bool) -> AllBroken:
+        home = tmp_path_factory.mktemp("broken")
+        functions = list(AROUND_THE_RECORDER if native else IN_THE_PYTHON_RECORDER)
+        recorded = record(several(functions, home / "met"), home / "run", native=native)
+        assert_unharmed(recorded.ended, bare())
+        assert len(bare().lines("result")) == count
+        return AllBroken(recorded=recorded, functions=functions, met=home / "met")
+
+    return made
+
+
 @pytest.mark.parametrize("function", AROUND_THE_RECORDER)
-def test_a_function_that_raises(function: str, bare: Callable[[str], Ended], tmp_path: Path) -> None:
-    recorded = record(faulty(function, tmp_path / "met"), tmp_path / "run", native=True)
-    check(recorded, bare(""), AROUND_THE_RECORDER[function], "broken on purpose")
+def test_a_function_that_raises(function: str, broken: Callable[[bool], AllBroken]) -> None:
+    broken(True).check(function, AROUND_THE_RECORDER[function])
 
 
 @pytest.mark.parametrize("function", IN_THE_PYTHON_RECORDER)
-def test_a_function_of_the_python_kernels_that_raises(
-    function: str, bare: Callable[[str], Ended], tmp_path: Path
-) -> None:
-    recorded = record(faulty(function, tmp_path / "met"), tmp_path / "run", native=False)
-    check(recorded, bare(""), IN_THE_PYTHON_RECORDER[function], "broken on purpose")
+def test_a_function_of_the_python_kernels_that_raises(function: str, broken: Callable[[bool], AllBroken]) -> None:
+    broken(False).check(function, IN_THE_PYTHON_RECORDER[function])
 
 
 def test_what_was_recorded_before_a_failure_is_kept(bare: Callable[[str], Ended], tmp_path: Path) -> None:
@@ -158,7 +201,7 @@ def test_an_unreadable_configuration(bare: Callable[[str], Ended], tmp_path: Pat
     environment = job_environment(folder.inject, folder.config, plain_environment())
     ended = run(faulty("", tmp_path / "met"), tmp_path / "output.txt", env=environment)
     assert_unharmed(ended, bare(""))
-    (line,) = said_on_stderr(ended)
+    (line,) = said_on_stderr(ended.output)
     assert str(folder.config) in line
 
 
@@ -225,7 +268,7 @@ def test_no_room_for_a_log(small_disk: Path, native: bool, tmp_path: Path) -> No
     output = tmp_path / "output.txt"
     recorded = record(many(tmp_path / "met", 100), small_disk / "run", native=native, output=output)
     assert (recorded.ended.code, recorded.ended.lines("result")) == (0, result_of(100)), recorded.ended.output
-    (line,) = said_on_stderr(recorded.ended)
+    (line,) = said_on_stderr(recorded.ended.output)
     assert "No space left" in line
 
 
@@ -242,7 +285,7 @@ def test_the_disk_is_full_in_the_middle(small_disk: Path, native: bool, window_s
         payload_segment_bytes=64 << 10,
     )
     assert (recorded.ended.code, recorded.ended.lines("result")) == (0, result_of(6000)), recorded.ended.output
-    assert said_on_stderr(recorded.ended) == []
+    assert said_on_stderr(recorded.ended.output) == []
     words = said_in_the_log(recorded)
     assert words
     assert all("No space left" in text for text in words)
@@ -268,7 +311,7 @@ def test_somebody_else_fills_the_disk_under_a_mapped_log(
     assert (ended.code, ended.lines("result")) == (0, result_of(500)), ended.output
     log = read_log(small_disk / "run" / "ranks" / "0")
     assert len(log.collectives) == 500 and all(c.state is State.COMPLETED for c in log.collectives)
-    assert sum("the supervisor's report cannot be written" in line for line in said_on_stderr(ended)) == 1
+    assert sum("the supervisor's report cannot be written" in line for line in said_on_stderr(ended.output)) == 1
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -280,7 +323,7 @@ def test_a_run_folder_that_takes_no_log(native: bool, tmp_path: Path) -> None:
     ended = run(many(tmp_path / "met", 10), tmp_path / "output.txt", env=environment)
     remove_sockets(folder)
     assert (ended.code, ended.lines("result")) == (0, result_of(10)), ended.output
-    assert len(said_on_stderr(ended)) == 1, ended.output
+    assert len(said_on_stderr(ended.output)) == 1, ended.output
 
 
 @pytest.mark.parametrize("options", [(), ("--python-kernels",)])
@@ -292,7 +335,7 @@ def test_a_log_that_is_cut_under_the_job(options: tuple[str, ...], left_bytes: i
         (folder / "go").touch()
         ended = job.wait()
     assert (ended.code, ended.lines("result")) == (0, result_of(500)), ended.output
-    (line,) = [line for line in said_on_stderr(ended) if "no longer recorded" in line]
+    (line,) = [line for line in said_on_stderr(ended.output) if "no longer recorded" in line]
     assert "shorter than it was" in line
     assert "killed from outside" not in ended.output, "its log has no end, but that says nothing of the rank's"
 
@@ -361,7 +404,9 @@ def test_the_supervisor_of_a_run_that_no_longer_answers(
         ended = job.wait(60)
         server.process.resume()
     assert (ended.code, ended.lines("result")) == (0, result_of(500)), ended.output
-    assert sum("does not answer: the end of the job" in line for line in said_on_stderr(ended)) == 1, ended.output
+    assert sum("does not answer: the end of the job" in line for line in said_on_stderr(ended.output)) == 1, (
+        ended.output
+    )
     assert not Path(RankConfig.load(home / "run" / "config.json").socket_dir).exists()
 
 

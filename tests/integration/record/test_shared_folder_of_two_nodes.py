@@ -58,10 +58,11 @@ class Recorded:
         last = self.step() + steps
         wait_for(lambda: self.step() >= last, BOUND_S, f"step {last}")
 
-    def launchers(self) -> list[psutil.Process]:
-        """Of both nodes."""
+    def job(self) -> list[psutil.Process]:
+        """Its processes on both nodes."""
         found = [process for node in self.two.nodes for process in node.processes("torch.distributed.run")]
-        return [process for process in found if "record" not in process.cmdline()]
+        records = [process for node in self.two.nodes for process in node.processes("prismdbg.cli.main", "record")]
+        return [process for process in found if process not in records]
 
     def has_captured_the_nan(self) -> None:
         self.two.wait_for(lambda: supervisor_report(self.two.run)["capsules"], "a capsule of the NaN")
@@ -114,7 +115,7 @@ def test_a_job_is_as_fast_as_before_while_the_folder_of_two_nodes_is_slow(folder
             job.two.end_at(job.step() + 20)
             job.goes_on(15)
             slow = gaps({step: time_ns for step, time_ns in job.times().items() if step >= first})
-            wait_for(lambda: not job.launchers(), 20, "the job to end")
+            wait_for(lambda: not job.job(), 20, "the job to end")
             assert all(part.alive for part in job.two.parts), "there is more for the supervisors to do"
         assert job.two.end() == (0, 0), job.two.output
         assert slow[len(slow) // 2] < 3 * usual[len(usual) // 2], (usual, slow)

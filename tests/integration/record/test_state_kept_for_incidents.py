@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from chain import assert_identical, prismdbg, recording, replay
-from jobs import ROOT, plain_environment, torchrun
+from jobs import ROOT, forked, plain_environment
 from test_two_nodes import on_two_nodes
-from two_nodes import job_line, why_impossible
+from two_nodes import torchrun_line, why_impossible
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import IncidentKind, Origin
@@ -25,7 +25,7 @@ REST_S = 0.04  # two snapshots more take longer than it takes to see a NaN, and 
 
 
 def test_it_starts_at_the_snapshot_before_it(tmp_path: Path) -> None:
-    job = torchrun(PROGRAM, "--steps", 150, "--nan-at", 65, "--rest-s", REST_S, ranks=2)
+    job = forked(PROGRAM, "--steps", 150, "--nan-at", 65, "--rest-s", REST_S, ranks=2)
     with recording(job, tmp_path, "--state-every", 10, env=HOOKS) as live:
         ended = live.end()
     assert ended.code == 0, ended.output
@@ -38,7 +38,7 @@ def test_it_starts_at_the_snapshot_before_it(tmp_path: Path) -> None:
 
 
 def test_snapshots_are_taken_again_after_the_incident(tmp_path: Path) -> None:
-    job = torchrun(PROGRAM, "--steps", 1_000_000, "--nan-at", 65, "--rest-s", REST_S, ranks=2)
+    job = forked(PROGRAM, "--steps", 1_000_000, "--nan-at", 65, "--rest-s", REST_S, ranks=2)
     with recording(job, tmp_path, "--state-every", 10, env=HOOKS) as live:
         live.wait_for(lambda: live.capsules, 120, "a capsule of the NaN")
         live.wait_for_step(1, live.step(1) + 40)
@@ -50,7 +50,7 @@ def test_snapshots_are_taken_again_after_the_incident(tmp_path: Path) -> None:
 def test_where_it_is_gone_already_the_log_is_kept_and_why(tmp_path: Path) -> None:
     """The supervisor sees the NaN two snapshots later: it stands still meanwhile. What was received since the start is
     gone, too."""
-    job = torchrun(PROGRAM, "--steps", 1_000_000, "--nan-at", 100, "--rest-s", 0.02, ranks=2)
+    job = forked(PROGRAM, "--steps", 1_000_000, "--nan-at", 100, "--rest-s", 0.02, ranks=2)
     with recording(job, tmp_path, "--state-every", 3, "--window-bytes", "8MiB", env=HOOKS) as live:
         live.wait_for_step(1, 20)
         supervisor = live.job.process
@@ -74,7 +74,7 @@ def test_two_nodes_take_longer_to_agree_and_it_is_still_there(tmp_path: Path, lo
     shared = tmp_path / "shared"
     shared.mkdir()
     program, _ = (shutil.copy(file, shared) for file in (PROGRAM, ROOT / "examples" / "vendored" / "prismdbg_hooks.py"))
-    job = job_line(program, "--steps", 90, "--nan-at", 33, "--rest-s", 0.1)  # two snapshots more: 1.4 s, of the 3
+    job = torchrun_line(program, "--steps", 90, "--nan-at", 33, "--rest-s", 0.1)  # two snapshots more: 1.4 s, of the 3
     with on_two_nodes(tmp_path, job, "--state-every", 8, *local) as two:
         assert two.end() == (0, 0), two.output
         (capsule,) = map(Path, supervisor_report(two.run)["capsules"])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from chain import assert_identical
 from jobs import Job
-from two_nodes import Node, job_line, record_line, two_nodes, why_impossible
+from two_nodes import Node, job_line, record_line, torchrun_line, two_nodes, why_impossible
 from waiting import wait_for
 
 from prismdbg.capsule.capsule_dir import Capsule
@@ -111,7 +111,7 @@ def two(tmp_path: Path) -> Iterator[OnTwo]:
 
 
 def test_a_nan_of_one_node_becomes_one_capsule_that_any_node_replays(tmp_path: Path) -> None:
-    job = job_line(JOBS / "goes_wrong_on_a_rank.py", "nan", 3)
+    job = torchrun_line(JOBS / "goes_wrong_on_a_rank.py", "nan", 3)
     with on_two_nodes(tmp_path, job, "--window", "all") as two:
         assert two.end() == (0, 0), two.output
         one, other = two.nodes
@@ -170,7 +170,7 @@ def test_a_hang_is_told_by_the_node_that_knows_who_never_came(tmp_path: Path) ->
 
 
 def test_a_job_that_torchrun_restarts_on_both_nodes_has_logs_of_each_attempt(tmp_path: Path) -> None:
-    job = job_line(JOBS.with_name("chain_jobs") / "fails_once.py", tmp_path / "shared" / "failed")
+    job = torchrun_line(JOBS.with_name("chain_jobs") / "fails_once.py", tmp_path / "shared" / "failed")
     job.insert(job.index("--nproc-per-node"), "--max-restarts=1")
     with on_two_nodes(tmp_path, job, "--window", "all") as two:
         assert two.end() == (0, 0), two.output
