@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import warm_torch
 
 from prismdbg.rank.recording.program_exit import ExitCode
 
-ROOT = Path(__file__).resolve().parents[4]
+Ended = tuple[int, list[str], str]
+
+
+def run(program: str, home: Path) -> Ended:
+    """Its exit code, the words that it printed, and its standard error."""
+    script, errors = home / "program.py", home / "errors.txt"
+    script.write_text(f"import os\nos.dup2(os.open({str(errors)!r}, os.O_WRONLY | os.O_CREAT), 2)\n{program}")
+    [(code, printed)] = warm_torch.run([script], cwd=home)
+    return code, printed.split(), errors.read_text()
+
+
 PROGRAM = """
 import sys, threading
 from prismdbg.rank.recording import exception_hooks
@@ -48,11 +58,10 @@ main()
         ("thread = threading.Thread(target=deep); thread.start(); thread.join()", 0),
     ],
 )
-def test_the_code_that_is_told_is_the_code_it_ends_with(body: str, code: int) -> None:
-    program = PROGRAM.format(body=body)
-    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert ran.returncode in (code, code - 132), ran.stderr  # an interrupt ends it as the signal would
-    assert ran.stdout.split() == ["told", str(code)]
+def test_the_code_that_is_told_is_the_code_it_ends_with(body: str, code: int, tmp_path: Path) -> None:
+    ended, printed, errors = run(PROGRAM.format(body=body), tmp_path)
+    assert ended in (code, code - 132), errors  # an interrupt ends it as the signal would
+    assert printed == ["told", str(code)]
 
 
 HOOKED = """
@@ -89,10 +98,9 @@ main()
         ("sys.excepthook = lambda *error: print('mine')", "sys.exit(3)", "told 3"),
     ],
 )  # fmt: skip
-def test_an_exception_is_noted_once_whoever_has_the_hook(body: str, ending: str, said: str) -> None:
-    program = HOOKED.format(body=body, ending=ending)
-    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert " ".join(ran.stdout.split()) == said, ran.stderr
+def test_an_exception_is_noted_once_whoever_has_the_hook(body: str, ending: str, said: str, tmp_path: Path) -> None:
+    _, printed, errors = run(HOOKED.format(body=body, ending=ending), tmp_path)
+    assert " ".join(printed) == said, errors
 
 
 THREADS = HOOKED.replace("import os, sys", "import os, sys, threading").replace(
@@ -115,22 +123,20 @@ NOTED = "noted in a thread ValueError x"
          f"noted in a thread KeyError 'a' {NOTED}"),
     ],
 )  # fmt: skip
-def test_an_exception_of_a_thread_is_noted_once_whoever_has_the_hook(body: str, said: str) -> None:
+def test_an_exception_of_a_thread_is_noted_once_whoever_has_the_hook(body: str, said: str, tmp_path: Path) -> None:
     ending = (
         "def run(): raise ValueError('x')\n    thread = threading.Thread(target=run); thread.start(); thread.join()"
     )
-    program = THREADS.format(body=body, ending=ending)
-    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    _, printed, errors = run(THREADS.format(body=body, ending=ending), tmp_path)
     ends = "" if "os._exit" in body else " told 0"
-    assert " ".join(ran.stdout.split()) == said + ends, ran.stderr
+    assert " ".join(printed) == said + ends, errors
 
 
 @pytest.mark.parametrize("hook", ["pass", "threading.excepthook = lambda told: None"])
-def test_a_thread_that_exits_has_no_incident(hook: str) -> None:
+def test_a_thread_that_exits_has_no_incident(hook: str, tmp_path: Path) -> None:
     ending = "thread = threading.Thread(target=sys.exit, args=(3,)); thread.start(); thread.join()"
-    program = THREADS.format(body=hook, ending=ending)
-    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert ran.stdout.split() == ["told", "0"], ran.stderr
+    _, printed, errors = run(THREADS.format(body=hook, ending=ending), tmp_path)
+    assert printed == ["told", "0"], errors
 
 
 def test_to_others_it_is_a_system_exit(monkeypatch: pytest.MonkeyPatch) -> None:
