@@ -66,7 +66,9 @@ def test_open_shows_all_ranks(traces: Path) -> None:
     titles, *rows = (line.split("\t") for line in said.out.splitlines())
     found = [dict(zip(titles, row, strict=True)) for row in rows]
     assert [row["collectives"] for row in found] == [str(len(STEPS) * CALLS)] * 2
-    assert int(found[0]["waited_ns"]) > 2_000_000_000 > int(found[1]["waited_ns"])
+    # Profilers do not say when a program waited for an asynchronous call, as DistributedDataParallel issues them.
+    assert [row["unknown_waits"] for row in found] == [str(len(STEPS))] * 2
+    assert all(0 < int(row["waited_ns"]) < 2_000_000_000 for row in found)
 
 
 @pytest.mark.parametrize("options", [[], ["--as-recorded"]])
