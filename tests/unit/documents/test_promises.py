@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from broad import BROAD
 from click.testing import CliRunner
 
 from prismdbg.capsule.files import SMALL_FILE_BYTES
@@ -84,6 +85,28 @@ def test_what_is_quoted_is_promised() -> None:
 
 def test_what_is_named_beside_it_exists() -> None:
     assert not [(quoted, missing) for _, quoted, cell in rows() if (missing := not_there(cell))]
+
+
+def in_the_suite(cell: str) -> bool:
+    """Whether `make test` runs one of the tests that a cell names. Those of Slurm and frameworks have targets of their
+    own, which the documents name."""
+    for part in cell.split("; "):
+        file, _, names = part.partition(": ")
+        left_out = BROAD.get(f"test_{file}.py", ())
+        tests = names.split(", ") if names else found_in(file)
+        if any(f"test_{name}" not in left_out for name in tests):
+            return True
+    return False
+
+
+def test_no_promise_rests_on_broad_tests_alone() -> None:
+    assert not [quoted for _, quoted, cell in rows() if not in_the_suite(cell)]
+
+
+def test_a_promise_of_broad_tests_is_noticed() -> None:
+    file, names = next((file, names) for file, names in BROAD.items() if not any("[" in name for name in names))
+    cell = f"{file.removeprefix('test_').removesuffix('.py')}: {names[0].removeprefix('test_')}"
+    assert not in_the_suite(cell) and in_the_suite(f"{cell}; layers")
 
 
 def test_a_test_that_does_not_exist_is_noticed() -> None:
