@@ -80,6 +80,14 @@ class World:
 # ranks and supervisor
 
 
+def _is_removed(sockets: Path, job: Recording) -> bool:
+    """By a command that comes after the kill: by the next one, where another command of this user looks at the same
+    moment whether an agent answers there."""
+    if sockets.exists():
+        prismdbg("why", job.run.path)
+    return not sockets.exists()
+
+
 def kill_in_a_job(world: World, victims: str) -> None:
     folder = world.folder()
     signs = folder / "signs"
@@ -115,7 +123,7 @@ def kill_in_a_job(world: World, victims: str) -> None:
             assert said.code == ExitCode.OK, said.err
         else:  # killed before the first collective, with which a log begins
             assert said.code == ExitCode.OK or "contains no log of any rank" in said.err, said.err
-        assert not sockets.exists(), f"{sockets} is left"
+        wait_for(lambda: _is_removed(sockets, job), BOUND_S, f"{sockets} to be removed")
     left = [path for path in folder.rglob("*") if path.suffix == ".tmp" or ".partial-" in path.name]
     assert not left, left
 
