@@ -1,4 +1,4 @@
-"""Runs scripts in processes that are forked from one that has imported torch: their own work is a tenth of that import.
+"""Runs scripts in processes forked from one that has imported torch, the most expensive part of a short script.
 
 For scripts that say nothing of how a process starts. Each has a session, an environment and a `__main__` of its own.
 """

@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 
 import pytest
 from prismdbg_tui.drawing.picture import WIDTH
-from textual._compositor import Compositor
 from textual.app import App
 from textual.css.stylesheet import Stylesheet
 from textual.message import Message
@@ -33,27 +32,16 @@ async def running(app: App[Any], size: tuple[int, int]) -> AsyncIterator[Pilot[A
             notes[message.notification.identity] = message.notification
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Compositor, "render_update", _of_pictures)
         patch.setattr(Stylesheet, "_parse_rules", _parsed_once)
         async with app.run_test(size=size, message_hook=hear) as pilot:
             yield pilot
-            if app.is_running:
-                _RENDER(app.screen._compositor, full=True)
 
 
-# Half of the time of a test with a screen: to draw what no terminal shows, and to parse the same style sheets again.
-
-_RENDER, _PARSE = Compositor.render_update, Stylesheet._parse_rules
-
-
-def _of_pictures(compositor: Compositor, full: bool = False, **options: Any) -> Any:
-    if full:
-        return _RENDER(compositor, full=True, **options)
-    compositor._dirty_regions.clear()
-    return None
+_PARSE = Stylesheet._parse_rules
 
 
 def _parsed_once(sheet: Stylesheet, css: str, **source: Any) -> Any:
+    """Each application would parse the same style sheets again."""
     return _rules(frozenset(sheet._variables.items()), css, tuple(source.items()))
 
 

@@ -88,10 +88,10 @@ def test_a_name_that_a_pickle_holds_once_counts_each_time() -> None:
 )  # fmt: skip
 def test_no_text_takes_long(part: str) -> None:
     """Of rules that look at a text again from each place, some would take hours."""
-    text = part * (20_000 // len(part)) + " .eyj authorization cookie: machine"
+    text = part * (60_000 // len(part)) + " .eyj authorization cookie: machine"
     before = time.process_time()
     redact_text(text, (), find)
-    assert time.process_time() - before < 4
+    assert time.process_time() - before < 10
 
 
 def test_no_pickle_takes_long() -> None:
