@@ -22,6 +22,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 TERM_BOUND_S = 30.0  # torchrun's
+# How often torchrun looks at its ranks. Till then their peers have time to raise, and /proc tells of what one died:
+# before Linux 6.15 nothing else does.
+LOOK_S = 0.1
 # A program with one of these imports what compiles torch programs, only to be told that it is not compiled.
 COMPILES = ("optim.", "DistributedDataParallel", "fully_shard", "runpy")
 
@@ -166,6 +169,8 @@ def _followed(ranks: set[int], listener: socket.socket | None) -> int:
         store = TCPStore(address, port, None, True, master_listen_fd=os.dup(listener.fileno()))
     try:
         while ranks:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            time.sleep(LOOK_S)
             pid, status = os.wait()
             ranks.discard(pid)
             if status:
