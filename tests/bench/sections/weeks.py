@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
+from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import NotReplayable
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
 from prismdbg.jobs.record.incidents import DEFAULT_TRIGGERS, parse_triggers
@@ -66,6 +67,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
     capsule = next(old.parent.glob("old-capsule*"))
     rows += _read(["open", str(capsule)], f"`open` of a capsule to a pipe, {what}", 2.0, settings)
     rows += _read(["open", str(old)], f"`open` of the RUN to a pipe, {what}", 2.0, settings)
+    rows += [_peak(command, what) for command in _others(old, folder)]
     rows += [_followed(rate, goal, folder, settings) for rate, goal in RATES.items()]
     rows.append(_grown(folder, settings))
     return Measured(
@@ -110,13 +112,31 @@ def _read(command: Sequence[str], what: str, goal: float, settings: Settings) ->
     ]
 
 
+def _others(run: Path, folder: Path) -> list[list[str]]:
+    """Commands that read the whole log and have no goal in seconds."""
+    formats = ("perfetto", "flight-recorder", "chakra")
+    return [
+        ["report", str(run), "-o", str(folder / "report.html")],
+        ["diff", str(run), "--rank", "0", "--rank", "1"],
+        ["graph", "build", str(run), "--mesh", f"dp={RANKS}", "-o", str(folder / "graph")],
+        *(["export", str(run), "--format", name, "-o", str(folder / name)] for name in formats),
+    ]
+
+
+def _peak(command: Sequence[str], what: str) -> Row:
+    name = " ".join(command[: 2 if command[0] == "graph" else 1])
+    name += f" --format {command[3]}" if command[0] == "export" else ""
+    _, mib = used(command)
+    return Row(what=f"`{name}`, {what}: memory", values=[mib], unit="MiB", goal=MEMORY_GOAL_MIB, digits=0)
+
+
 def used(command: Sequence[str]) -> tuple[float, float]:
     """Seconds of processor time, and MiB at most. A small process starts it: the kernel counts the memory of who starts
     a process as that process's own."""
     line = [sys.executable, "-S", "-c", _WAITING, *map(str, prismdbg(*command))]
     said = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     code, seconds, peak_kib = int(said[0]), float(said[1]), int(said[2])
-    if code not in (0, 1):
+    if code not in (0, 1, ExitCode.INCONCLUSIVE):
         raise BenchError(f"prismdbg {' '.join(command)}: exit code {code}")
     return seconds, peak_kib / 1024
 
