@@ -53,6 +53,7 @@ $(INSTALLED): pyproject.toml | system $(VENV)/bin/python
 	$(BIN)/python -c 'import torch, sys; sys.exit(not torch.__version__.startswith("2.13."))' 2>/dev/null \
 		|| $(BIN)/pip install -q --no-compile $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) 'torch==2.13.0'
 	$(BIN)/pip install -q --no-compile -e '.[dev]'
+	$(BIN)/pip install -q --no-compile --no-deps 'mlc-chakra==1.0.0'  # its dependencies bring JupyterLab, for a tool that no test uses
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib/python3.*/site-packages || true  # on all CPUs; templates fail
 	@touch $@
 
