@@ -1,14 +1,15 @@
 """Chakra execution traces (protobuf, one file a rank) as the logs of a job.
 
 They have calls with their sizes, groups, durations and an order; what `prismdbg export --format chakra` adds to a node
-(operator, shapes, moment) is read, too. Members of groups are in a JSON file beside them, if one is there.
+(operator, shapes, moment) is read, too. Members of groups are in a JSON file beside them, or in the node that Chakra's
+converter makes of PyTorch's list of groups.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from google.protobuf.message import DecodeError
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.limits import MAX_JSON_BYTES, MAX_RANKS, MAX_TENSORS
 from prismdbg.errors import CapsuleError, UsageError
-from prismdbg.importers import json_stream
-from prismdbg.importers.chakra_schema import COLLECTIVE, COLLECTIVES, RECV, SEND, SUFFIX, bodies, messages
+from prismdbg.importers import execution_trace, json_stream
+from prismdbg.importers.chakra_schema import COLLECTIVE, COLLECTIVES, METADATA, RECV, SEND, SUFFIX, bodies, messages
 from prismdbg.importers.torch_names import known_dtype
 from prismdbg.importers.traced_job import TracedCall, TracedRank
 from prismdbg.model.collective import Group, TensorMeta
@@ -30,6 +31,7 @@ MAX_NODE_BYTES = 1 << 20
 MOST_NODES = 2_000_000
 MOST_CALLS = 200_000
 _MAX_US = 1 << 52
+_WORLD = "all ranks"
 _RANK = re.compile(r"\.(\d{1,8})\.et$")
 _OPS = {
     "ALL_REDUCE": "allreduce_",
@@ -63,16 +65,33 @@ def gaps() -> Iterator[str]:
     yield "Chakra traces contain no values, exits or stacks: only whether the calls of all ranks match is told"
 
 
+def name_world(traced: Sequence[TracedRank], ranks: Iterable[int]) -> Iterator[str]:
+    """Makes the calls of traces that name no group calls of all `ranks`, as ASTRA-sim takes them. Sentences on that."""
+    calls = [call for each in traced for call in each.calls]
+    if not calls:
+        yield "the traces contain no collective or message: there is nothing to compare"
+    elif not any(call.group for call in calls) and not any(each.groups for each in traced):
+        world = Group(name=_WORLD, ranks=tuple(sorted(ranks)))
+        for each in traced:
+            each.groups[_WORLD] = world
+        for call in calls:
+            call.group = _WORLD
+        yield "the traces name no groups: each call is taken for one of all ranks that have a trace here"
+
+
 def read_trace(path: Path, rank: int) -> TracedRank:
     """Raises `CapsuleError` for what is damaged or too large."""
     calls, groups = [], _groups(path.with_name(GROUPS_FILE))
     for node in _nodes(path):
+        if node.type == METADATA and node.name == execution_trace.OF_GROUPS:
+            groups = execution_trace.groups_of(_listed(node), str(path)) | groups
         if node.type in (COLLECTIVE, SEND, RECV) and (call := _call(node, rank, groups)) is not None:
             calls.append(call)
         if len(calls) > MOST_CALLS:
             raise CapsuleError(f"{path} has more than {MOST_CALLS} calls", hint="write fewer steps (--last)")
     for call in calls:
-        groups.setdefault(call.group, Group(name=call.group, ranks=()))
+        if call.group:
+            groups.setdefault(call.group, Group(name=call.group, ranks=()))
     return TracedRank(
         rank=rank, calls=sorted(calls, key=lambda call: call.issued_ns), groups=groups, wall_offset_ns=0, steps=[]
     )
@@ -99,6 +118,12 @@ def _groups(path: Path) -> dict[str, Group]:
         return {}
     listed = checked_json.parse(checked_json.read_bytes(path, limit_bytes=MAX_JSON_BYTES), str(path))
     return {name: Group(name=name, ranks=listed.ranks(name)) for name in listed.value}
+
+
+def _listed(node: Any) -> str:
+    """PyTorch's list of groups, a text of JSON, out of Python's text of a list that has only this text."""
+    found: str = node.inputs.values
+    return found.removeprefix("['").removesuffix("']")
 
 
 def _call(node: Any, rank: int, groups: Mapping[str, Group]) -> TracedCall | None:
@@ -166,16 +191,22 @@ def _text(value: object) -> str:
 
 
 def _tensors(info: Any) -> tuple[TensorMeta, ...]:
-    """As PyTorch's observer writes them, flat: `[[2, 3]]` and `["Tensor(float)"]`; nothing where they are not."""
+    """Of PyTorch's lists of arguments, where most are no tensors: `[[2, 3], []]` and `["Tensor(float)", "Int"]`."""
     try:
         shapes, types = json.loads(info.shapes or "[]"), json.loads((info.types or "[]").replace("'", '"'))
     except (ValueError, RecursionError):
         return ()
     if not isinstance(shapes, list) or not isinstance(types, list) or len(shapes) > MAX_TENSORS:
         return ()
-    tensors = [
-        TensorMeta(tuple(shape), known_dtype(kind))
-        for shape, kind in zip(shapes, types, strict=False)
-        if isinstance(shape, list) and isinstance(kind, str) and all(type(n) is int and 0 <= n < 2**31 for n in shape)
-    ]
+    tensors = [each for shape, kind in zip(shapes, types, strict=False) for each in _argument(shape, kind)]
     return tuple(tensors) if all(prod(each.shape) < 2**62 for each in tensors) else ()
+
+
+def _argument(shape: object, kind: object) -> Iterator[TensorMeta]:
+    """A tensor, or a list of them: `[[2, 3]]` and `GenericList[Tensor(float)]`."""
+    if not isinstance(shape, list) or not isinstance(kind, str):
+        return
+    shapes = [shape] if kind.startswith("Tensor(") else shape
+    for each, name in zip(shapes, execution_trace.TENSOR.findall(kind), strict=False):
+        if isinstance(each, list) and all(type(size) is int and 0 <= size < 2**31 for size in each):
+            yield TensorMeta(tuple(each), known_dtype(name))

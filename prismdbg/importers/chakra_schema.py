@@ -11,12 +11,12 @@ from typing import IO, Any, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-VERSION = "0.0.4"
+VERSION = "1.0.0"
 SUFFIX = ".et"
 _PACKAGE = "ChakraProtoMsg"
 _FIELD = descriptor_pb2.FieldDescriptorProto
 
-COMP, SEND, RECV, COLLECTIVE = 4, 5, 6, 7  # NodeType
+METADATA, COMP, SEND, RECV, COLLECTIVE = 1, 4, 5, 6, 7  # NodeType
 COLLECTIVES = (  # CollectiveCommType, by number
     "ALL_REDUCE",
     "REDUCE",

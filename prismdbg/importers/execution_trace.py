@@ -26,15 +26,15 @@ from prismdbg.model.collective import Group, TensorMeta
 from prismdbg.model.ops import OPS, OpSpec
 
 MOST_CALLS = 200_000
+OF_GROUPS = "## process_group:init ##"
+TENSOR = re.compile(r"Tensor\(((?:[^()<>]|<[^<>]*>)*)\)")
 _HEAD_BYTES = 4096
 _SCHEMA = re.compile(rb'"schema"\s*:\s*"\d[\w.-]*"')
 _RANK = re.compile(r"(\d{1,8})(?:\.[a-z]\w*)*$")
 _OF_OPS = "c10d::"
 _OF_COMMS = "record_param_comms"
-_OF_GROUPS = "## process_group:init ##"
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 _OPTIMIZER = "Optimizer.step#"
-_TENSOR = re.compile(r"Tensor\(((?:[^()<>]|<[^<>]*>)*)\)")
 _DEEPEST = 4  # of lists in lists of tensors
 
 
@@ -126,8 +126,8 @@ def _take(found: _Found, value: Any, where: str) -> None:
         node = _node(value, where)
         if _attributes(node).get("collective_name") in OPS_BY_COMMS_NAME:
             found.comms.setdefault(node["ctrl_deps"], node)
-    elif name == _OF_GROUPS:
-        found.groups += _listed(_node(value, where), where)
+    elif name == OF_GROUPS:
+        found.groups += _listed(next(iter(_node(value, where)["inputs"]["values"]), ""), where)
     elif (step := _STEP.match(name)) is not None and len(found.steps) <= MOST_CALLS:
         found.steps[int(step[1])] = _node(value, where)["id"]
     elif name.startswith(_OPTIMIZER) and len(found.optimizer) <= MOST_CALLS:
@@ -143,8 +143,12 @@ def _attributes(node: _Node) -> dict[str, Any]:
     return {name: value for name, value in found.items() if isinstance(value, str | int)}
 
 
-def _listed(node: _Node, where: str) -> list[_Group]:
-    text = next(iter(node["inputs"]["values"]), "")
+def groups_of(text: str, where: str) -> dict[str, Group]:
+    """Of PyTorch's list of groups, by name. `CapsuleError` for what is none."""
+    return _by_name(_listed(text, where))
+
+
+def _listed(text: object, where: str) -> list[_Group]:
     try:
         groups = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
@@ -152,16 +156,21 @@ def _listed(node: _Node, where: str) -> list[_Group]:
     return checked_json.checked(list[_Group], groups, f"{where}: the groups")
 
 
-def _groups(found: _Found) -> dict[str, Group]:
+def _by_name(listed: list[_Group]) -> dict[str, Group]:
     """One without a list of members is the whole world, if it is as large."""
-    world = max((each.get("group_size", 0) for each in found.groups), default=0)
+    world = max((each.get("group_size", 0) for each in listed), default=0)
     groups = {}
-    for each in found.groups:
+    for each in listed:
         is_world = not each.get("ranks") and each.get("group_size") == world
         ranks = tuple(range(world)) if is_world else tuple(dict.fromkeys(each.get("ranks", [])))
         groups[each["pg_name"]] = Group(
             name=each["pg_name"], ranks=ranks, desc=each.get("pg_desc", ""), backend=each.get("backend_config", "")
         )
+    return groups
+
+
+def _groups(found: _Found) -> dict[str, Group]:
+    groups = _by_name(found.groups)
     for attributes in map(_attributes, found.comms.values()):
         name = attributes.get("pg_name")
         if isinstance(name, str) and (name not in groups or not groups[name].ranks):
@@ -228,7 +237,7 @@ def tensors_of(arguments: _Arguments, place: int | None) -> tuple[TensorMeta, ..
     """Of one argument: a tensor, or lists of them, all in order."""
     if place is None or place >= min(len(arguments[name]) for name in ("values", "shapes", "types")):
         return ()
-    types = [known_dtype(name) for name in _TENSOR.findall(arguments["types"][place])]
+    types = [known_dtype(name) for name in TENSOR.findall(arguments["types"][place])]
     leaves = list(_leaves(arguments["values"][place], arguments["shapes"][place], 0))[:MAX_TENSORS]
     names = [*types, *[types[-1] if types else UNKNOWN] * len(leaves)]
     return tuple(TensorMeta(shape, name, device) for (shape, device), name in zip(leaves, names, strict=False))

@@ -37,7 +37,8 @@ def read_job(path: Path) -> ImportedJob | None:
     elif executions:
         job = _joined(*_read(executions, execution_trace.read_trace), tuple(execution_trace.gaps()))
     elif nodes := _by_rank([file for file in _files(path) if chakra.is_trace(file)], chakra.rank_of):
-        job = _joined(*_read(nodes, chakra.read_trace), tuple(chakra.gaps()))
+        ranks, damaged = _read(nodes, chakra.read_trace)
+        job = _joined(ranks, damaged, (*chakra.gaps(), *chakra.name_world(ranks, nodes)))
     elif dumps := flight_recorder.find_dumps(path):
         job = flight_recorder.read_dumps(dumps)
     else:
@@ -66,7 +67,7 @@ def _by_rank(files: list[Path], rank_of: Callable[[Path], int]) -> dict[int, Pat
     for file in files:
         rank = rank_of(file)
         if rank in found:
-            hint = "keep one in the folder: a trace for each cycle of the profiler's schedule is a folder of its own"
+            hint = "put each run, and each cycle of the profiler's schedule, into a folder of its own"
             raise UsageError(f"rank {rank} has several traces: {found[rank].name}, {file.name}", hint=hint)
         found[rank] = file
     return found

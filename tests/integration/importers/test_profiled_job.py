@@ -12,6 +12,7 @@ from jobs import plain_environment, run, torchrun
 from torch_analyser import analysed
 
 from prismdbg import open as prismdbg_open
+from prismdbg.importers.formats import read_job
 from prismdbg.model.collective import TensorMeta
 
 pytestmark = pytest.mark.job
@@ -113,3 +114,16 @@ def test_chakra_traces_of_it_are_read_back(traces: Path, tmp_path: Path) -> None
         assert [(c.op, c.inputs) for c in again[rank].collectives] == [
             (c.op, c.inputs) for c in first[rank].collectives
         ]
+
+
+def test_chakras_converter_makes_no_calls_of_gloo(executions: Path, tmp_path: Path) -> None:
+    """It takes the group into its traces, and of calls only NCCL's kernels."""
+    module = pytest.importorskip("chakra.src.converter.pytorch_converter", reason="Chakra's tools are not installed")
+    for rank in (0, 1):
+        output = tmp_path / f"chakra.{rank}.et"
+        module.PyTorchConverter().convert(str(executions / f"et_{rank}.json"), str(output), simulate=False)
+    job = read_job(tmp_path)
+    assert job is not None
+    assert [log.collectives for log in job.logs.values()] == [[], []]
+    assert job.logs[0].groups["0"].ranks == (0, 1)
+    assert any("there is nothing to compare" in gap for gap in job.gaps)

@@ -94,7 +94,7 @@ def test_fields_have_the_numbers_of_the_schema(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     write_traces(job(tmp_path), tmp_path / "out", last=100)
     metadata, *nodes = records(tmp_path / "out" / "chakra.0.et")
-    assert dict(fields(metadata))[1] == b"0.0.4"
+    assert dict(fields(metadata))[1] == b"1.0.0"
     kinds = [dict(fields(node)).get(3) for node in nodes]
     assert kinds == [_COMP, _COLLECTIVE, _COMP, _COLLECTIVE, _COMP, _SEND]
     reduced = attributes(nodes[1])
