@@ -17,7 +17,8 @@ from prismdbg.errors import UsageError
 from prismdbg.jobs.capture.secret_search import report
 from prismdbg.jobs.capture.share import masked, require_shareable
 from prismdbg.jobs.storage.archive_crypto import ENCRYPTED_SUFFIX, Keys, signature_path
-from prismdbg.jobs.storage.object_store import Address, is_fetched
+from prismdbg.jobs.storage.fetched_cache import is_fetched
+from prismdbg.jobs.storage.object_store import Address
 from prismdbg.jobs.storage.pack import Seal, opened, pack
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
