@@ -106,7 +106,7 @@ def push(made: Pushed, address: ImageAddress) -> None:
             ],
             made.path.parent,
             skopeo.read_so_far,
-            by_bytes(tell, f"pushing to {address}", made.size_bytes),
+            by_bytes(tell, "pushing", made.size_bytes),
         )
 
 
@@ -152,7 +152,7 @@ def _download(source: ImageAddress, layer: LayerJson, target: Path) -> None:
             ["copy", *_tls("--src-tls-verify", source), str(source), "oci:image:latest"],
             folder,
             lambda _: _received(source, folder, layer["size"]),
-            by_bytes(tell, f"fetching {source}", layer["size"]),
+            by_bytes(tell, "fetching", layer["size"]),
         )
     blob = folder / "image" / BLOBS / layer["digest"].partition(":")[2]
     if not blob.is_file() or f"sha256:{hash_file(blob).sha256}" != layer["digest"]:

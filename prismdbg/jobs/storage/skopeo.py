@@ -86,7 +86,7 @@ _CAUSES = (
         "check the registry's log, and the space on its disk",
     ),
     _Cause(
-        r"\bEOF\b|connection reset|broken pipe|i/o timeout|deadline exceeded",
+        r"\bEOF\b|connection reset|broken pipe|closed network connection|i/o timeout|deadline exceeded",
         "the connection to {host} broke",
         "try again: what {host} has stored is not copied again",
     ),

@@ -115,6 +115,16 @@ def test_plain_http_is_for_this_machine_alone(fake: Path, stored: Path, host: st
     assert all(("-tls-verify=false" in line) is is_local for line in calls(fake))
 
 
+@pytest.mark.parametrize("has_policy", [True, False])
+def test_a_policy_for_signatures_is_kept(
+    tmp_path: Path, fake: Path, stored: Path, monkeypatch: pytest.MonkeyPatch, has_policy: bool
+) -> None:
+    monkeypatch.setattr(skopeo, "_POLICIES", (tmp_path if has_policy else tmp_path / "none",))
+    fetch(THERE, said)
+    lines = (fake / "calls").read_text().splitlines()
+    assert all(line.startswith("--insecure-policy ") is not has_policy for line in lines)
+
+
 def test_what_is_fetched_is_the_packed_capsule_once(tmp_path: Path, fake: Path, stored: Path) -> None:
     lines: list[str] = []
     found = fetch(THERE, lines.append)
@@ -173,7 +183,7 @@ def test_a_registry_that_sends_more_than_it_declares_is_left(
     tmp_path: Path, fake: Path, stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(image_registry, "_MORE_BYTES", 0)
-    (tmp_path / "bin" / "skopeo").write_text(SKOPEO.replace("copy) ", "copy) cp -r $FAKE/image image; sleep 600; "))
+    (tmp_path / "bin" / "skopeo").write_text(SKOPEO.replace("copy) ", "copy) cp -r $FAKE/image image; exec sleep 600; "))
     with pytest.raises(CapsuleError, match="sends more than it declares"):
         fetch(THERE, said)
 
@@ -256,6 +266,8 @@ def test_without_skopeo_the_command_says_what_to_install(
          "try again"),
         ('Patch \\"http://h/v2/uploads/1\\": write tcp 1.1.1.1:2->1.1.1.1:3: write: connection reset by peer',
          "the connection to h:1 broke", "try again"),
+        ('Patch \\"http://h/v2/a\\": readfrom tcp 1.1.1.1:2: write tcp 1.1.1.1:2: use of closed network connection',
+         "the connection to h:1 broke", "try again"),
         ("Error parsing image name: reading manifest d in h/a: manifest unknown: manifest unknown",
          "nothing is there", "check name and tag"),
         ('odd: \\"http://h/v2/a?_state=signed\\": words', 'skopeo failed: odd: "http://h/v2/a": words', "check"),
@@ -298,7 +310,7 @@ def test_a_registry_that_does_not_go_on_is_an_error(
         pytest.raises(FacilityError, match=r"example\.org did not go on"),
     ):
         hanging()
-    assert f"pushing to {THERE}: 1000 B of 4.9 KiB" in told
+    assert "pushing: 1000 B of 4.9 KiB" in told
     assert not Path("/proc", (fake / "pid").read_text().strip()).exists()
 
 
