@@ -183,7 +183,9 @@ def test_a_registry_that_sends_more_than_it_declares_is_left(
     tmp_path: Path, fake: Path, stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(image_registry, "_MORE_BYTES", 0)
-    (tmp_path / "bin" / "skopeo").write_text(SKOPEO.replace("copy) ", "copy) cp -r $FAKE/image image; exec sleep 600; "))
+    (tmp_path / "bin" / "skopeo").write_text(
+        SKOPEO.replace("copy) ", "copy) cp -r $FAKE/image image; exec sleep 600; ")
+    )
     with pytest.raises(CapsuleError, match="sends more than it declares"):
         fetch(THERE, said)
 
@@ -241,7 +243,7 @@ def test_without_skopeo_the_command_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert push(make_capsule(tmp_path / "c").path) == ExitCode.LACKING
+    assert push(tmp_path / "c") == ExitCode.LACKING, "before it looks at the capsule"
     assert "apt-get install skopeo" in capsys.readouterr().err
 
 
