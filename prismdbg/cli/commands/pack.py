@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -12,12 +11,13 @@ from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.cli.options.addresses import Fetched, Written, written
 from prismdbg.cli.options.archive_keys import archive_keys
+from prismdbg.cli.options.sharing import for_others
 from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.jobs.capture.secret_search import report
-from prismdbg.jobs.capture.share import masked, require_shareable
 from prismdbg.jobs.storage.archive_crypto import ENCRYPTED_SUFFIX, Keys, signature_path
-from prismdbg.jobs.storage.object_store import Address, is_fetched
+from prismdbg.jobs.storage.fetched_cache import is_fetched
+from prismdbg.jobs.storage.object_store import Address
 from prismdbg.jobs.storage.pack import Seal, opened, pack
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
@@ -82,7 +82,7 @@ def command(
             hint="write to a local file with -o, then upload FILE and FILE.sig",
         )
     with opened(capsule, keys) as whole:
-        with written(target) as path, _chosen(whole, share=share, redact=redact) as packed:
+        with written(target) as path, for_others(whole, redact=redact) if share else nullcontext(whole) as packed:
             size_bytes = _pack(packed, path, Seal(recipients=encrypt_to, key=sign))
         kept = len(report(whole).kept) if share_anyway else None
     console.say(f"{console.size(whole.manifest.size_bytes)} packed into {console.size(size_bytes)}")
@@ -107,31 +107,6 @@ def _warn(capsule: Capsule, kept: int | None) -> None:
         console.say(
             "it contains the rank's raw memory: share it only with people who may see everything the rank had in memory"
         )
-
-
-@contextmanager
-def _chosen(capsule: Capsule, *, share: bool, redact: bool) -> Iterator[Capsule]:
-    if not share:
-        yield capsule
-        return
-    if capsule.manifest.contains_raw_memory:
-        console.say(f"searching {console.size(capsule.manifest.size_bytes)}, including the rank's raw memory")
-    found = report(capsule)
-    if found.unsearched:
-        console.say(
-            f"not searched completely: {counted(len(found.unsearched), 'part')}: prismdbg inspect --secrets lists them"
-        )
-    if not redact:
-        require_shareable(capsule, found)
-        yield capsule
-        return
-    with masked(capsule, found) as copy:
-        require_shareable(capsule, report(copy), is_masked=True)
-        if found.hits:
-            console.say(
-                f"masked: {counted(len(found.hits), 'place')}; a replay that uses a masked value can take another path"
-            )
-        yield copy
 
 
 def _pack(capsule: Capsule, target: Path, seal: Seal) -> int:

@@ -1,4 +1,4 @@
-"""Arguments that are a path of this machine or an address of an object store."""
+"""Arguments that are a path of this machine, or an address of an object store or of an image in a registry."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from prismdbg.jobs.storage import image_registry
+from prismdbg.jobs.storage.image_registry import SCHEME, ImageAddress
 from prismdbg.jobs.storage.object_store import Address, fetch, push, require_free
 from prismdbg.render import console
 
@@ -23,11 +25,17 @@ class Fetched(click.Path):
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        address = Address.of(value) if isinstance(value, str) else None
+        address = _address(value) if isinstance(value, str) else None
         if address is None:
             return super().convert(value, param, context)
         with (nullcontext if context is None else context.meta.get(SHOWN, nullcontext))():
+            if isinstance(address, ImageAddress):
+                return image_registry.fetch(address, console.announce)
             return fetch(address, console.announce)
+
+
+def _address(text: str) -> Address | ImageAddress | None:
+    return ImageAddress.of(text) if text.startswith(SCHEME) else Address.of(text)
 
 
 class Written(click.ParamType[Path | Address]):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,8 +19,8 @@ from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import Count, Word
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.transfer import hash_file
-from prismdbg.checkpoint.cache import made_cache_folder
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
+from prismdbg.jobs.storage.fetched_cache import cache_folder, is_whole, keep, require_room
 from prismdbg.model.meanwhile import by_bytes, working
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
@@ -29,8 +28,6 @@ from prismdbg.model.sizes import size
 PROTOCOLS = ("s3", "gs", "az", "abfs", "memory", "file")
 SIGNATURE_SUFFIX = ".sig"
 MOST_FILES = 200_000
-FREE_LEFT_BYTES = 1 << 30  # on the disk of the cache
-KEPT = 8  # fetched folders, the newest
 LISTED = ".prismdbg-files.json"
 _ADDRESS = re.compile(r"([a-z0-9]+)://(.*)", re.DOTALL)
 _SAID = 300  # characters of what a store says
@@ -81,22 +78,19 @@ def fetch(address: Address, say: Say) -> Path:
     with _store(address) as (system, root):
         is_file = system.isfile(root)
         there = _listing(address, system, root, is_file=is_file)
-        target = _cache() / f"{_key(address, there)}" / address.name
-        if _is_whole(target):
+        target = cache_folder() / f"{_key(address, there)}" / address.name
+        if is_whole(target):
             target.parent.touch()
             return target
-        _require_room(address, there)
         total = sum(size_bytes for size_bytes, _ in there.values())
+        require_room(address.text, total)
         say(f"fetching {address.text}: {counted(len(there), 'file')}, {size(total)}")
         with partial_folder(target.parent) as partial:
             with working() as tell:
                 fetched = by_bytes(tell, f"fetching {address.text}", total)
                 _download(system, root, there, partial / address.name, fetched, is_file=is_file)
             _verify(address, partial / address.name, is_file=is_file)
-            (partial / "digests.json").write_text(json.dumps(_digests(partial / address.name)))
-            shutil.rmtree(target.parent, ignore_errors=True)
-            partial.rename(target.parent)
-    _drop_oldest()
+            keep(partial, target)
     return target
 
 
@@ -176,16 +170,6 @@ def _key(address: Address, there: Mapping[str, tuple[int, str]]) -> str:
     return hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-def _require_room(address: Address, there: Mapping[str, tuple[int, str]]) -> None:
-    needed = sum(size_bytes for size_bytes, _ in there.values())
-    free = shutil.disk_usage(_cache()).free - FREE_LEFT_BYTES
-    if needed > free:
-        raise FacilityError(
-            f"{address.text} has {size(needed)}, and {_cache()} has room for {size(max(free, 0))}",
-            hint="free some space, or set XDG_CACHE_HOME to a larger disk",
-        )
-
-
 def _download(
     system: Any,
     root: str,
@@ -226,40 +210,6 @@ def _verify(address: Address, target: Path, *, is_file: bool) -> None:
             raise CapsuleError(f"{address.text}: {name} leads out of it", hint="fetch it by other means")
         link.symlink_to(to)
     (target / LISTED).unlink()
-
-
-def _digests(target: Path) -> dict[str, str]:
-    files = [target] if target.is_file() else [p for p in target.rglob("*") if p.is_file() and not p.is_symlink()]
-    return {str(path.relative_to(target.parent)): hash_file(path).sha256 for path in sorted(files)}
-
-
-def _is_whole(target: Path) -> bool:
-    """Whether it was fetched before, and is as it was."""
-    kept = target.with_name("digests.json")
-    if not kept.is_file():
-        return False
-    try:
-        recorded = dict(json.loads(kept.read_text()))
-        return all(hash_file(target.parent / name).sha256 == digest for name, digest in recorded.items())
-    except (OSError, ValueError, TypeError, PrismError):
-        return False
-
-
-def is_fetched(path: Path) -> bool:
-    """Whether it is a copy in the cache: nothing of the user's belongs beside it."""
-    return path.resolve().is_relative_to(_cache().resolve())
-
-
-def _cache() -> Path:
-    folder = made_cache_folder() / "fetched"
-    folder.mkdir(exist_ok=True, mode=0o700)
-    return folder
-
-
-def _drop_oldest() -> None:
-    folders = [path for path in _cache().iterdir() if not path.name.startswith(".")]
-    for path in sorted(folders, key=lambda path: path.stat().st_mtime)[:-KEPT]:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager

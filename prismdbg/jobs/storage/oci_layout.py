@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,26 +19,12 @@ from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.transfer import hash_file
 from prismdbg.errors import FacilityError, UsageError
+from prismdbg.jobs.storage.oci_image import BLOBS, CONFIG, INDEX, LAYER, MANIFEST, Pushed
 from prismdbg.jobs.storage.pack import Progress, pack
 from prismdbg.model.meanwhile import by_bytes, working
 
-_BLOBS = "blobs/sha256"
 _CHUNK_BYTES = 1 << 20
-_INDEX = "application/vnd.oci.image.index.v1+json"
-_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-_CONFIG = "application/vnd.oci.image.config.v1+json"
-_LAYER = "application/vnd.oci.image.layer.v1.tar+zstd"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # as Go names machines
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pushed:
-    """`digest`: of the image's manifest."""
-
-    path: Path
-    tag: str
-    digest: str
-    size_bytes: int
 
 
 def write_layout(capsule: Capsule, target: Path, tag: str) -> Pushed:
@@ -49,7 +34,7 @@ def write_layout(capsule: Capsule, target: Path, tag: str) -> Pushed:
     try:
         with partial_folder(target) as folder:
             digest = _write(folder, capsule, tag)
-            size_bytes = sum(path.stat().st_size for path in (folder / _BLOBS).iterdir())
+            size_bytes = sum(path.stat().st_size for path in (folder / BLOBS).iterdir())
             folder.rename(target)
     except OSError as error:
         raise FacilityError(f"{target} could not be written: {error.strerror}", hint="check the disk") from error
@@ -57,20 +42,20 @@ def write_layout(capsule: Capsule, target: Path, tag: str) -> Pushed:
 
 
 def _write(folder: Path, capsule: Capsule, tag: str) -> str:
-    blobs, manifest = folder / _BLOBS, capsule.manifest
+    blobs, manifest = folder / BLOBS, capsule.manifest
     blobs.mkdir(parents=True)
     packed = folder / "layer"
     with working() as tell:
         size_bytes = pack(capsule.path, packed, by_bytes(tell, "packing", manifest.size_bytes))
         found = hash_file(packed, by_bytes(tell, "hashing the layer", size_bytes))
         content = _unpacked_digest(packed, by_bytes(tell, "hashing its contents", manifest.size_bytes))
-    layer = _descriptor(_LAYER, f"sha256:{found.sha256}", size_bytes)
+    layer = _descriptor(LAYER, f"sha256:{found.sha256}", size_bytes)
     packed.rename(blobs / layer["digest"].partition(":")[2])
-    config = _put_json(blobs, _CONFIG, _config(manifest, content))
-    image = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": config, "layers": [layer]}
-    described = _put_json(blobs, _MANIFEST, image | {"annotations": annotations_of(manifest)})
+    config = _put_json(blobs, CONFIG, _config(manifest, content))
+    image = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]}
+    described = _put_json(blobs, MANIFEST, image | {"annotations": annotations_of(manifest)})
     named = described | {"annotations": {"org.opencontainers.image.ref.name": tag}}
-    index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": [named]}
+    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [named]}
     (folder / "index.json").write_bytes(_json(index))
     (folder / "oci-layout").write_bytes(_json({"imageLayoutVersion": "1.0.0"}))
     return str(described["digest"])

@@ -13,7 +13,7 @@ from prismdbg.checkpoint.cache import cache_folder, made_cache_folder
 from prismdbg.checkpoint.engine import Use
 from prismdbg.errors import FacilityError
 from prismdbg.jobs.record import setup
-from prismdbg.jobs.storage import object_store
+from prismdbg.jobs.storage import fetched_cache
 
 OTHERS_WRITE = 0o022
 
@@ -52,6 +52,6 @@ def test_nor_to_what_setup_builds_there(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.usefixtures("open_umask")
 def test_whoever_comes_first_makes_it_so() -> None:
-    assert not object_store.is_fetched(Path(sys.executable))
+    assert not fetched_cache.is_fetched(Path(sys.executable))
     assert cache_folder().stat().st_mode & OTHERS_WRITE == 0
     assert (cache_folder() / "fetched").stat().st_mode & 0o777 == 0o700

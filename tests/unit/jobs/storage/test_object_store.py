@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
-from prismdbg.jobs.storage import object_store
+from prismdbg.jobs.storage import fetched_cache
 from prismdbg.jobs.storage.object_store import LISTED, Address, fetch, push
 from prismdbg.model.meanwhile import looked_on_by
 
@@ -143,7 +143,7 @@ def test_a_name_that_leads_out_is_refused(name: str, monkeypatch: pytest.MonkeyP
 
 def test_what_does_not_fit_on_the_disk_is_refused(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     put(address, "a", bytes(100))
-    monkeypatch.setattr(object_store, "FREE_LEFT_BYTES", 1 << 60)
+    monkeypatch.setattr(fetched_cache, "FREE_LEFT_BYTES", 1 << 60)
     with pytest.raises(FacilityError, match="has room for 0"):
         fetch(address, said)
 
@@ -162,7 +162,7 @@ def test_where_nothing_is_the_error_says_so(address: Address) -> None:
 
 
 def test_only_the_newest_copies_are_kept(address: Address, cache: Path) -> None:
-    for number in range(object_store.KEPT + 3):
+    for number in range(fetched_cache.KEPT + 3):
         put(address, "a", bytes(number + 1))
         fetch(address, said)
-    assert len(list(cache.iterdir())) == object_store.KEPT
+    assert len(list(cache.iterdir())) == fetched_cache.KEPT

@@ -1,0 +1,67 @@
+"""The cache folder of what was fetched from elsewhere: each copy in a folder of its own, with digests to know it by."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from prismdbg.capsule.transfer import hash_file
+from prismdbg.checkpoint.cache import made_cache_folder
+from prismdbg.errors import FacilityError, PrismError
+from prismdbg.model.sizes import size
+
+FREE_LEFT_BYTES = 1 << 30  # on the disk of the cache
+KEPT = 8  # fetched folders, the newest
+_DIGESTS = "digests.json"
+
+
+def cache_folder() -> Path:
+    folder = made_cache_folder() / "fetched"
+    folder.mkdir(exist_ok=True, mode=0o700)
+    return folder
+
+
+def is_fetched(path: Path) -> bool:
+    """Whether it is a copy in the cache: nothing of the user's belongs beside it."""
+    return path.resolve().is_relative_to(cache_folder().resolve())
+
+
+def is_whole(target: Path) -> bool:
+    """Whether it was fetched before, and is as it was."""
+    kept = target.with_name(_DIGESTS)
+    if not kept.is_file():
+        return False
+    try:
+        recorded = dict(json.loads(kept.read_text()))
+        return all(hash_file(target.parent / name).sha256 == digest for name, digest in recorded.items())
+    except (OSError, ValueError, TypeError, PrismError):
+        return False
+
+
+def keep(partial: Path, target: Path) -> None:
+    """The folder `partial`, which has a complete copy, becomes that of `target`. The oldest copies go."""
+    (partial / _DIGESTS).write_text(json.dumps(_digests(partial / target.name)))
+    shutil.rmtree(target.parent, ignore_errors=True)
+    partial.rename(target.parent)
+    _drop_oldest()
+
+
+def require_room(address: str, needed_bytes: int) -> None:
+    free = shutil.disk_usage(cache_folder()).free - FREE_LEFT_BYTES
+    if needed_bytes > free:
+        raise FacilityError(
+            f"{address} has {size(needed_bytes)}, and {cache_folder()} has room for {size(max(free, 0))}",
+            hint="free some space, or set XDG_CACHE_HOME to a larger disk",
+        )
+
+
+def _digests(target: Path) -> dict[str, str]:
+    files = [target] if target.is_file() else [p for p in target.rglob("*") if p.is_file() and not p.is_symlink()]
+    return {str(path.relative_to(target.parent)): hash_file(path).sha256 for path in sorted(files)}
+
+
+def _drop_oldest() -> None:
+    folders = [path for path in cache_folder().iterdir() if not path.name.startswith(".")]
+    for path in sorted(folders, key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        shutil.rmtree(path, ignore_errors=True)
