@@ -26,7 +26,7 @@ def lines(model: Model, training: Training, job: ModelledJob, timeline: Timeline
         "",
         *charts.waits(report.by_axis(timeline)),
         "",
-        *_memory(job),
+        *_memory(training, job),
         "",
         *_outside(job),
         *timeline.fidelity.lines(),
@@ -61,11 +61,12 @@ def _tokens_a_second(model: Model, training: Training, timeline: Timeline) -> fl
     return training.batch * model.sequence * _SECOND_NS / timeline.iteration_ns
 
 
-def _memory(job: ModelledJob) -> list[str]:
+def _memory(training: Training, job: ModelledJob) -> list[str]:
     """The first stage, the last, and the largest of the others."""
     peaks = [rank_class.entries.peak_bytes() for rank_class in job.graph.classes]
     rest = range(1, len(peaks) - 1)
     shown = sorted({0, len(peaks) - 1, *([max(rest, key=lambda stage: peaks[stage])] if rest else [])})
+    rest_of_it = "activations and gathered weights" if training.zero >= 3 else "activations"
     found = ["memory of a rank, without what the allocator and the libraries take:"]
     for stage in shown:
         held = job.memory[stage]
@@ -73,7 +74,7 @@ def _memory(job: ModelledJob) -> list[str]:
             "weights": held.weight_bytes,
             "gradients": held.gradient_bytes,
             "optimizer": held.optimizer_bytes,
-            "activations": peaks[stage] - held.fixed_bytes,
+            rest_of_it: peaks[stage] - held.fixed_bytes,
         }
         said = ", ".join(f"{name} {console.size(size)}" for name, size in parts.items())
         found.append(f"  stage {stage}: {console.size(peaks[stage])} ({said})")

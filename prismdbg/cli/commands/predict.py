@@ -78,11 +78,12 @@ from prismdbg.simulate.graph.mesh import Mesh
 )
 @click.option(
     "--zero",
-    type=click.IntRange(0, 2),
+    type=click.IntRange(0, 3),
     default=0,
     show_default=True,
     metavar="STAGE",
-    help="Set the ZeRO stage: 1 shards optimizer states across data-parallel ranks, 2 also gradients.",
+    help="Set the ZeRO stage: 1 shards optimizer states across data-parallel ranks, 2 also gradients, 3 also "
+    "weights, as FSDP does.",
 )
 @click.option(
     "--gradient-bytes",

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 from prismdbg.predict.fit.operator_times import OperatorTimes
 from prismdbg.predict.job.schedule import Turn, turns
+from prismdbg.predict.job.sharded_weights import Does, ShardedWeights, Unit
 from prismdbg.predict.model.layer import Half, Layer, Operator
-from prismdbg.predict.model.memory import StageMemory
+from prismdbg.predict.model.memory import WEIGHT_BYTES, Parameters, StageMemory
 from prismdbg.predict.model.model import Model
 from prismdbg.predict.model.training import DP, EP, PP, TP, Recompute, Training
 from prismdbg.predict.samples.samples import Phase
@@ -31,6 +32,8 @@ class StageWriter:
         self._linears: dict[str, tuple[int, Provenance]] = {}
         self._label, self._line = "", COMPUTED
         self._sends: dict[str, int] = {}
+        does = Does(collective=self._in_background, wait=self._wait, allocate=self._allocate)
+        self._sharded = ShardedWeights(model, training, does)
 
     def entries(self) -> Entries:
         self._hold()
@@ -47,31 +50,38 @@ class StageWriter:
         if not self._is_first(turn):
             self._receive("pp-1#f")
         self._allocate(self._layers * self._memory.layer_activation_bytes)
-        if self._is_first(turn):
-            self._run(self._first, Phase.FORWARD)
-        for _ in range(self._layers):
-            self._layer_forward()
-        if self._is_last(turn):
-            self._allocate(self._memory.head_bytes)
-            self._gather_sequence()
-            self._run(self._last, Phase.FORWARD)
-        else:
+        for unit in self._sharded.through(self._units(turn), backward=False):
+            if unit is Unit.EMBEDDING:
+                self._run(self._first, Phase.FORWARD)
+            elif unit is Unit.LAYER:
+                self._layer_forward()
+            else:
+                self._allocate(self._memory.head_bytes)
+                self._gather_sequence()
+                self._run(self._last, Phase.FORWARD)
+        if not self._is_last(turn):
             self._send("pp+1#f")
 
     def _backward(self, turn: Turn) -> None:
-        if self._is_last(turn):
-            self._run(self._last, Phase.BACKWARD)
-            self._reduce_hidden()
-            self._allocate(-self._memory.head_bytes)
-        else:
+        if not self._is_last(turn):
             self._receive("pp+1#b")
-        for _ in range(self._layers):
-            self._layer_backward()
-        if self._is_first(turn):
-            self._run(self._first, Phase.BACKWARD)
-        else:
+        for unit in self._sharded.through(self._units(turn)[::-1], backward=True):
+            if unit is Unit.OUTPUT:
+                self._run(self._last, Phase.BACKWARD)
+                self._reduce_hidden()
+                self._allocate(-self._memory.head_bytes)
+            elif unit is Unit.LAYER:
+                self._layer_backward()
+            else:
+                self._run(self._first, Phase.BACKWARD)
+        if not self._is_first(turn):
             self._send("pp-1#b")
         self._allocate(-self._layers * self._memory.layer_activation_bytes)
+
+    def _units(self, turn: Turn) -> list[Unit]:
+        before = [Unit.EMBEDDING] if self._is_first(turn) else []
+        after = [Unit.OUTPUT] if self._is_last(turn) else []
+        return [*before, *[Unit.LAYER] * self._layers, *after]
 
     def _layer_forward(self) -> None:
         for half in self._halves:
@@ -217,26 +227,38 @@ class StageWriter:
         tr = self._training
         if tr.pp > 1 and self._model.is_tied and self._stage in (0, tr.pp - 1):
             self._collective("all_reduce", f"{PP}[0,{tr.pp - 1}]", self._table_bytes)
-        self._over_replicas("reduce_scatter" if tr.zero else "all_reduce", tr.gradient_bytes)
+        own = Parameters(
+            dense=self._memory.parameters - self._memory.expert_parameters, experts=self._memory.expert_parameters
+        )
+        if tr.zero < 3:
+            self._over_replicas("reduce_scatter" if tr.zero else "all_reduce", own, tr.gradient_bytes)
         if tr.mesh.world > 1:
             self._collective("all_reduce", "world", 4)
         parts = tr.replicas if tr.zero else 1
         self._compute(*self._time(self._layer.optimizer(self._stage, self._memory.parameters, parts), Phase.WHOLE))
-        if tr.zero:
-            self._over_replicas("all_gather", 2)
+        if tr.zero in (1, 2):
+            self._over_replicas("all_gather", own, WEIGHT_BYTES)
         self._flush()
 
-    def _over_replicas(self, op: str, item_bytes: int) -> None:
+    def _in_background(self, op: str, parameters: Parameters, item_bytes: int) -> list[int]:
+        return self._over_replicas(op, parameters, item_bytes, is_blocking=False)
+
+    def _over_replicas(
+        self, op: str, parameters: Parameters, item_bytes: int, *, is_blocking: bool = True
+    ) -> list[int]:
         """Experts are the same on the ranks of dp alone."""
-        experts = self._memory.expert_parameters
-        for axes, parameters in (((DP, EP), self._memory.parameters - experts), ((DP,), experts)):
-            shared = [axis for axis in axes if self._training.sizes[axis] > 1]
-            if shared and parameters:
-                self._collective(op, ",".join(shared), parameters * item_bytes)
+        found = []
+        for axes, count in (((DP, EP), parameters.dense), ((DP,), parameters.experts)):
+            shared = ",".join(axis for axis in axes if self._training.sizes[axis] > 1)
+            if shared and count:
+                found.append(self._collective(op, shared, count * item_bytes, is_blocking=is_blocking))
+        return found
 
     @property
     def _table_bytes(self) -> int:
-        return self._model.table_parameters // self._training.tp * self._training.gradient_bytes
+        tr = self._training
+        parts = tr.replicas if tr.zero >= 3 else 1
+        return self._model.table_parameters // tr.tp // parts * tr.gradient_bytes
 
     def _is_first(self, turn: Turn) -> bool:
         return self._stage == 0 and turn.chunk == 0

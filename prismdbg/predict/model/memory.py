@@ -14,6 +14,14 @@ OPTIMIZER_BYTES = 12  # Adam: a 32-bit copy and two moments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Of a rank: outside of experts, and of experts."""
+
+    dense: int = 0
+    experts: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageMemory:
     """Of a rank of stage `stage`. expert_parameters: of `parameters`, those of experts. layer_activation_bytes,
     recomputed_bytes: of a layer and a microbatch, kept until its backward pass, and again there while a layer is
@@ -36,16 +44,16 @@ class StageMemory:
 
 def stage_memory(model: Model, training: Training, stage: int) -> StageMemory:
     tr = training
-    dense, experts = _parameters(model, tr, stage)
-    optimizer = OPTIMIZER_BYTES * _divided(dense, experts, tr, tr.zero >= 1)
-    gradients = tr.gradient_bytes * _divided(dense, experts, tr, tr.zero >= 2)
-    weights = WEIGHT_BYTES * _divided(dense, experts, tr, tr.zero >= 3)
+    own = _parameters(model, tr, stage)
+    optimizer = OPTIMIZER_BYTES * _divided(own, tr, tr.zero >= 1)
+    gradients = tr.gradient_bytes * _divided(own, tr, tr.zero >= 2)
+    weights = WEIGHT_BYTES * _divided(own, tr, tr.zero >= 3)
     kept = layer_activation_bytes(model, tr, tr.recompute)
     whole = layer_activation_bytes(model, tr, Recompute.NONE)
     return StageMemory(
         stage=stage,
-        parameters=dense + experts,
-        expert_parameters=experts,
+        parameters=own.dense + own.experts,
+        expert_parameters=own.experts,
         weight_bytes=weights,
         gradient_bytes=gradients,
         optimizer_bytes=optimizer,
@@ -73,22 +81,27 @@ def layer_activation_bytes(model: Model, training: Training, recompute: Recomput
     return round(size * (whole / outside + (attention + mlp + core) / t))
 
 
-def _parameters(model: Model, training: Training, stage: int) -> tuple[int, int]:
-    """Of a rank: outside of experts, and of experts."""
-    layers = model.layers // training.pp
-    tables = (stage == 0) + (stage == training.pp - 1 and not (model.is_tied and training.pp == 1))
+def layer_parameters(model: Model, training: Training) -> Parameters:
     attention = model.attention_parameters + (0 if model.experts else model.mlp_parameters)
-    router = model.hidden * model.experts
-    dense = (layers * attention + tables * model.table_parameters) // training.tp + layers * router
-    experts = layers * model.mlp_parameters * model.experts // (training.tp * training.ep)
-    return dense, experts
+    return Parameters(
+        dense=attention // training.tp + model.hidden * model.experts,
+        experts=model.mlp_parameters * model.experts // (training.tp * training.ep),
+    )
 
 
-def _divided(dense: int, experts: int, training: Training, is_divided: bool) -> int:
+def _parameters(model: Model, training: Training, stage: int) -> Parameters:
+    layers, layer = model.layers // training.pp, layer_parameters(model, training)
+    tables = (stage == 0) + (stage == training.pp - 1 and not (model.is_tied and training.pp == 1))
+    return Parameters(
+        dense=layers * layer.dense + tables * model.table_parameters // training.tp, experts=layers * layer.experts
+    )
+
+
+def _divided(own: Parameters, training: Training, is_divided: bool) -> int:
     """Experts are the same on the ranks of dp alone."""
     if not is_divided:
-        return dense + experts
-    return -(-dense // training.replicas) + -(-experts // (training.replicas // training.ep))
+        return own.dense + own.experts
+    return -(-own.dense // training.replicas) + -(-own.experts // (training.replicas // training.ep))
 
 
 def _head_bytes(model: Model, training: Training) -> int:

@@ -12,12 +12,12 @@ from prismdbg.errors import UsageError
 from prismdbg.predict.fit.operator_times import OperatorTimes
 from prismdbg.predict.job.modelled_job import ModelledJob, modelled_job, recomputed_share
 from prismdbg.predict.model import model_file
-from prismdbg.predict.model.memory import stage_memory
+from prismdbg.predict.model.memory import layer_parameters, stage_memory
 from prismdbg.predict.model.model import Attention, Model
 from prismdbg.predict.model.training import Recompute, Training
 from prismdbg.predict.operators.work import Work
 from prismdbg.predict.samples.samples import Phase, Samples
-from prismdbg.simulate.cluster.cluster import ideal
+from prismdbg.simulate.cluster.cluster import ClusterModel, Tier, ideal
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph import graph_file
 from prismdbg.simulate.graph.entries import PROVENANCES, Kind, Provenance
@@ -99,6 +99,74 @@ def test_weights_gradients_and_optimizer_are_divided_as_asked() -> None:
     assert first.gradient_bytes == plain.gradient_bytes
     assert second.gradient_bytes == pytest.approx(plain.gradient_bytes / 4, rel=1e-6)
     assert plain.parameters == pytest.approx(model.parameters / 8, rel=1e-6)
+
+
+LLAMA = GPT.replace("gpt", "llama").replace("layers: 48", "layers: 8")
+
+
+def communicated(job: ModelledJob, op: str, channel: str) -> list[int]:
+    """Bytes of each."""
+    entries = job.graph.classes[0].entries
+    return [
+        int(entries.size_bytes[row])
+        for row in np.flatnonzero(entries.kind == Kind.COLLECTIVE)
+        if (entries.texts[entries.op[row]], entries.channels[entries.channel[row]]) == (op, channel)
+    ]
+
+
+def test_sharded_weights_are_gathered_twice_and_gradients_reduced_once_a_microbatch() -> None:
+    """ZeRO 3: Rajbhandari et al., arXiv 1910.02054, section 7.2.2: one and a half times what ZeRO 1 sends."""
+    shared, sharded = (predicted(LLAMA, training("dp=4", 8, zero=zero)) for zero in (1, 3))
+    count, units = shared.memory[0].parameters, 8 + 2  # layers, embedding, output
+    gathered, reduced = (communicated(sharded, op, "dp") for op in ("all_gather", "reduce_scatter"))
+    assert (len(gathered), sum(gathered)) == (2 * 2 * units, 2 * 2 * 2 * count)  # microbatches, passes, bytes
+    assert (len(reduced), sum(reduced)) == (2 * units, 2 * 4 * count)
+    assert [communicated(shared, op, "dp") for op in ("all_gather", "reduce_scatter")] == [[2 * count], [4 * count]]
+
+
+def test_sharded_weights_take_the_memory_of_their_shards_and_of_two_layers() -> None:
+    how = training("dp=8", 8, zero=3)
+    job, layer = predicted(LLAMA, how), layer_parameters(model_file.parse(LLAMA), how).dense
+    held = job.memory[0]
+    assert held.fixed_bytes == (2 + 4 + 12) * held.parameters / 8
+    tables = 2 * 2 * 51200 * 6144  # in the last pass, of the embedding as of the output
+    kept = 8 * held.layer_activation_bytes + held.head_bytes
+    over = job.graph.peak_bytes[0] - held.fixed_bytes - kept
+    assert 2 * 2 * layer < over <= 2 * (2 + 4) * max(layer, tables // 4)
+
+
+@pytest.mark.parametrize("mesh", ["dp=4", "pp=2,dp=2,tp=2", "dp=2,ep=4"])
+def test_sharded_weights_that_come_in_time_take_no_time(mesh: str) -> None:
+    """Links that take none; and what is gathered is freed again."""
+    text = LLAMA.replace("kind: llama", "kind: moe\nexperts: 8") if "ep" in mesh else LLAMA
+    plain, sharded = (predicted(text, training(mesh, 16, zero=zero)) for zero in (2, 3))
+    times = [simulate(job.graph, ideal()).iteration_ns for job in (plain, sharded)]
+    assert times[0] == times[1]
+    entries = sharded.graph.classes[0].entries
+    assert int(entries.size_bytes[entries.kind == Kind.MEMORY].sum()) == sharded.memory[0].fixed_bytes
+
+
+def test_sharded_weights_take_the_time_of_what_is_not_hidden() -> None:
+    """A ring of four passes on three quarters of all bytes. A fast link shows what nothing is computed beside: the
+    first gathers of both passes and the last gradient, and what is longer than the embedding beside it."""
+    job = predicted(LLAMA, training("dp=4", 4, zero=3))
+    passed = 0.75 * sum(sum(communicated(job, op, "dp")) for op in ("all_gather", "reduce_scatter"))
+    table, layer = 51200 * 6144, layer_parameters(model_file.parse(LLAMA), training("dp=4", 4)).dense
+
+    def shown(rate: int) -> float:
+        """In bytes."""
+        link = ClusterModel(tiers=(Tier(name="link", spans=0, latency_ns=0, rate=rate),))
+        return (simulate(job.graph, link).iteration_ns - computed_ns(job)) / 1e9 * rate
+
+    assert shown(10**8) == pytest.approx(passed, rel=0.1)
+    assert 0.75 * (2 + 2 + 4) * table < shown(10**12) < 0.75 * ((2 + 2 + 4) * table + (2 + 4) * layer) < passed / 4
+
+
+def test_a_shared_table_is_gathered_for_both_ends_and_its_gradient_reduced_once() -> None:
+    tied = predicted(LLAMA + "tied: true\n", training("dp=4", 4, zero=3))
+    table = 51200 * 6144
+    assert [size for size in communicated(tied, "all_gather", "dp") if size == 2 * table] == [2 * table] * 4
+    assert communicated(tied, "reduce_scatter", "dp").count(4 * table) == 1
 
 
 def test_full_recomputation_is_one_more_forward_pass() -> None:

@@ -159,11 +159,11 @@ def test_a_job_that_takes_too_long_is_ended_and_the_others_go_on(tmp_path: Path)
     program = "import sys, time; time.sleep(float(sys.argv[1]))"
     command = (sys.executable, "-c", program, "{seconds}")
     space = Space.parse(1, "dp", ["seconds=600,0"])
-    asked = request(tmp_path, command=command, space=space, how=How.RECORD, bound_s=10.0)
+    asked = request(tmp_path, command=command, space=space, how=How.RECORD, bound_s=20.0)
     said: list[str] = []
     with SweepFolder.opened(asked) as folder:
         trials = [folder.trial(one) for one in space.configurations()]
         why = TrialGroup(folder, 2, asked.bound_s, said.append).run(trials)
         assert [folder.has_run(each) for each in trials] == [False, True]
-    assert why == {"seconds=600": "it did not end within 10 seconds (--timeout)"}
+    assert why == {"seconds=600": "it did not end within 20 seconds (--timeout)"}
     assert [line for line in said if line.startswith("seconds=600 failed after")]
