@@ -13,7 +13,7 @@ import pytest
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.errors import UsageError
-from prismdbg.importers import flight_recorder, torch_names
+from prismdbg.importers import dump_form, flight_recorder, torch_names
 from prismdbg.importers.flight_recorder import find_dumps, read_dumps
 from prismdbg.jobs.evidence import gather
 from prismdbg.model.collective import State
@@ -180,7 +180,7 @@ def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write(tmp_path / "d", dump(*(entry(n) for n in range(4))))
     monkeypatch.setattr(flight_recorder, "MOST_PARTS", 7)
     assert "more than 7" in read_dumps(find_dumps(folder)).damaged[0]
-    monkeypatch.setattr(flight_recorder, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(dump_form, "MOST_ENTRIES", 3)
     assert "4 entries, more than 3" in read_dumps(find_dumps(folder)).damaged[0]
     monkeypatch.setattr(flight_recorder, "MAX_DUMP_BYTES", 1 << 20)
     (folder / "nccl_trace_rank_0").write_bytes(pickle.dumps(dump()) + bytes(1 << 20))
