@@ -78,7 +78,7 @@ def command(run: Path, as_json: bool, whole: bool, nccl_logs: tuple[Path, ...], 
 
 def _require_log(diagnosis: Diagnosis) -> None:
     """What was seen of the ranks from outside is a diagnosis, too."""
-    if not diagnosis.ranks and not diagnosis.verdicts:
+    if not diagnosis.ranks and not diagnosis.verdicts and not diagnosis.stacks:
         raise CapsuleError(
             "; ".join((diagnosis.summary, *diagnosis.missing[:MISSING_SHOWN])),
             hint="read the output of the job and of `prismdbg record`, which says why a rank has no log",
@@ -92,6 +92,8 @@ def _show(diagnosis: Diagnosis, terminal: Console) -> None:
         terminal.print(_heading(verdict))
         for line in (*diagnosis.places(verdict), *verdict.lines):
             terminal.print(_one(f"    {line}"))
+    for line in diagnosis.positions:
+        terminal.print(_one(line))
     for line in diagnosis.missing:
         terminal.print(_one(f"missing: {line}", style="dim"))
 
