@@ -110,7 +110,7 @@ def refuse_tables(files: Iterable[Path]) -> None:
 
 def only_stacks(texts: ServerTexts) -> ImportedJob:
     """A job of which nothing else is there."""
-    gaps = (*texts.gaps, f"there are no calls to compare: {_TAKE_DUMPS}")
+    gaps = (*texts.gaps, f"no call can be compared: {_TAKE_DUMPS}")
     return ImportedJob(logs={}, damaged={}, gaps=gaps, stacks=texts.stacks, stacks_file=texts.stacks_file)
 
 
