@@ -50,7 +50,7 @@ def find_dumps(path: Path) -> dict[int, Path]:
     files = [path] if path.is_file() else sorted(islice(path.iterdir(), MOST_FILES)) if path.is_dir() else []
     found: dict[int, list[Path]] = {}
     for file in files:
-        if file.is_file() and not file.is_symlink() and _is_dump(file):
+        if file.is_file() and not file.is_symlink() and is_dump(file):
             if (rank := _RANK.search(file.name)) is None:
                 hint = "name each dump after its rank, as in nccl_trace_rank_3"
                 raise UsageError(
@@ -64,11 +64,14 @@ def _chosen(rank: int, dumps: list[Path]) -> Path:
     pickles = [file for file in dumps if not _is_json(_head(file))]
     if len(of_one_form := pickles or dumps) > 1:
         names = ", ".join(file.name for file in of_one_form[:4])
-        raise UsageError(f"rank {rank} has several Flight Recorder dumps: {names}", hint="keep one in the folder")
+        raise UsageError(
+            f"rank {rank} has several Flight Recorder dumps: {names}",
+            hint="give one file for each rank: move those of other runs and of other libraries away",
+        )
     return of_one_form[0]
 
 
-def _is_dump(file: Path) -> bool:
+def is_dump(file: Path) -> bool:
     head = _head(file)
     if _is_json(head):
         if b'"schemaVersion"' in head or b'"traceEvents"' in head or b'"schema"' in head:

@@ -15,13 +15,19 @@ from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.importers.traced_job import TracedRank, join
 
 MOST_FILES = 16_384
+_PROFILES, _EXECUTIONS = "traces of torch.profiler", "PyTorch execution traces"
+_KINDS: dict[str, Callable[[Path], bool]] = {  # the first that is there is read
+    _PROFILES: kineto.is_trace,
+    _EXECUTIONS: execution_trace.is_trace,
+    "Chakra traces": chakra.is_trace,
+    "Flight Recorder dumps": flight_recorder.is_dump,
+}
 
 
 def is_imported(path: Path) -> bool:
-    """Whether calls of a job are there in files of another tool, which `read_job` reads. Raises `UsageError` as that
-    does, and where there are only stacks."""
-    known = (kineto.is_trace, execution_trace.is_trace, chakra.is_trace)
-    if any(is_of(file) for file in _files(path) for is_of in known) or flight_recorder.find_dumps(path):
+    """Whether calls of a job are there in files of another tool, which `read_job` reads. Raises `UsageError` if there
+    are only texts of torch's debug server."""
+    if any(is_of(file) for file in _files(path) for is_of in _KINDS.values()):
         return True
     if (stacks := _only_stacks(path)) is not None:
         raise debug_server.no_calls(stacks.stacks_file)
@@ -38,7 +44,9 @@ def read_job(path: Path) -> ImportedJob | None:
     if not job.logs and job.damaged:
         raise CapsuleError(next(iter(job.damaged.values())), hint="fetch the files again, or give those of other ranks")
     texts = debug_server.read_texts(_files(path))
-    return replace(job, gaps=(*job.gaps, *texts.gaps), stacks=texts.stacks, stacks_file=texts.stacks_file)
+    return replace(
+        job, gaps=(*job.gaps, *_passed_over(path), *texts.gaps), stacks=texts.stacks, stacks_file=texts.stacks_file
+    )
 
 
 def _with_calls(path: Path) -> ImportedJob | None:
@@ -53,6 +61,14 @@ def _with_calls(path: Path) -> ImportedJob | None:
     if dumps := flight_recorder.find_dumps(path):
         return flight_recorder.read_dumps(dumps)
     return None
+
+
+def _passed_over(path: Path) -> Iterator[str]:
+    """Only one kind of files is read of a folder; execution traces may complete those of torch.profiler."""
+    files = list(_files(path))
+    read, *others = (title for title, is_of in _KINDS.items() if any(map(is_of, files)))
+    if not_read := [title for title in others if (read, title) != (_PROFILES, _EXECUTIONS)]:
+        yield f"not read beside {read}: {', '.join(not_read)}; give each kind in a folder of its own"
 
 
 def _only_stacks(path: Path) -> ImportedJob | None:

@@ -92,6 +92,15 @@ def test_a_rank_that_never_came_is_named(tmp_path: Path) -> None:
     assert "rank 1 never joined it" in verdict.text and "for " not in verdict.text  # how long nobody knows
 
 
+def test_the_text_of_a_rank_without_a_call_has_no_entries(tmp_path: Path) -> None:
+    """It is what torch 2.13 gives."""
+    folder = write(tmp_path / "d", dump(waiting(0)), form=as_json)
+    text = '{"comm_lib_version":"","nccl_comm_state":{},"pg_config":{},"pg_status":{},"version":"2.10"}'
+    (folder / "nccl_trace_rank_1").write_text(text)
+    found = diagnosed(folder)
+    assert (found.ranks, found.verdicts[0].ranks[0]) == ((0, 1), 1)
+
+
 def test_another_call_is_a_mismatch(tmp_path: Path) -> None:
     folder = write(tmp_path / "d", dump(entry(0), waiting(1)), dump(entry(0), waiting(1, "nccl:broadcast")))
     verdict = diagnosed(folder).verdicts[0]
