@@ -51,10 +51,10 @@ class Evidence:
     ranks that were to be recorded; empty for all. gaps: sentences on what was not recorded or is lost besides logs.
     emulated: the mesh of a world that was not there: each rank ran alone, what it received was made up, and times of
     two ranks have nothing to do with each other. attempt: which the logs are of. incidents: of all attempts. stacks:
-    of the ranks, where they were taken, at `stacks_wall_ns`. interrupted: the job was told to end, at `ended_wall_ns`;
-    the logs end there, too. of_capsule: one rank's log, for nothing else is in a capsule. clocks_agree: times of two
-    ranks can be compared. telemetry: readings of sensors beside the job, where they were recorded, by the names in
-    `nodes`, or by an empty one.
+    of the ranks, where they were taken, at `stacks_wall_ns`, or at an unknown time, from another tool's
+    `stacks_file`. interrupted: the job was told to end, at `ended_wall_ns`; the logs end there, too. of_capsule:
+    one rank's log, for nothing else is in a capsule. clocks_agree: times of two ranks can be compared. telemetry:
+    readings of sensors beside the job, where they were recorded, by the names in `nodes`, or by an empty one.
     folders: names of the ranks' log folders in a run. nodes: where the ranks ran, in a job of several supervisors;
     silent_nodes: of them those of which nothing is heard. exit_codes: of silent ranks that ended by themselves;
     signals: that ended others of them, where the supervisor saw it.
@@ -75,6 +75,7 @@ class Evidence:
     incidents: tuple[SeenIncident, ...] = ()
     stacks: Mapping[int, RankStacks] = field(default_factory=dict)
     stacks_wall_ns: int = 0
+    stacks_file: str = ""
     interrupted: bool = False
     of_capsule: bool = False
     clocks_agree: bool = True

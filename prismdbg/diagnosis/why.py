@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from prismdbg.capsule.stacks import RankStacks
 from prismdbg.diagnosis.consequences import by_cause
 from prismdbg.diagnosis.desync import find_desyncs
 from prismdbg.diagnosis.evidence import Evidence
@@ -19,23 +20,28 @@ from prismdbg.diagnosis.mismatches import find_mismatches
 from prismdbg.diagnosis.nonfinite import find_nonfinite
 from prismdbg.diagnosis.payloads import find_payloads
 from prismdbg.diagnosis.recorded_incidents import find_recorded_incidents
+from prismdbg.diagnosis.stack_positions import position_lines
 from prismdbg.diagnosis.stops import find_stops
 from prismdbg.diagnosis.verdict import Verdict, in_order
 from prismdbg.diagnosis.wording import rank_list
 from prismdbg.log.columns import LogColumns
 from prismdbg.model.meanwhile import Tell, working
 from prismdbg.model.plurals import counted
+from prismdbg.protocol.values import frame_to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """`missing`: sentences on evidence that is not there. `ranks`: those whose logs could be read. `nodes`:
-    where they ran, in a job of several supervisors."""
+    where they ran, in a job of several supervisors. `stacks`: from another tool's `stacks_file`, taken at an unknown
+    time, so that no verdict rests on them."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[str, ...]
     ranks: tuple[int, ...]
     nodes: Mapping[int, str] = field(default_factory=dict)
+    stacks: Mapping[int, RankStacks] = field(default_factory=dict)
+    stacks_file: str = ""
 
     def places(self, verdict: Verdict) -> list[str]:
         """`node n2: rank 3`, for each node with a rank of the verdict."""
@@ -46,8 +52,15 @@ class Diagnosis:
         return [f"node {node}: {rank_list(numbers)}" for node, numbers in sorted(ranks.items())]
 
     @property
+    def positions(self) -> list[str]:
+        """Where the ranks were when `stacks` were taken, one a line."""
+        return [f"{self.stacks_file}: {line}" for line in position_lines(self.stacks)]
+
+    @property
     def summary(self) -> str:
         """Where there is no verdict."""
+        if not self.ranks and self.stacks:
+            return "no call of any rank is known, only where the ranks were"
         if not self.ranks:
             return "no rank left a readable log: no diagnosis is possible"
         whole = "these logs" if not self.missing else f"the available logs of {rank_list(self.ranks)}"
@@ -59,7 +72,12 @@ class Diagnosis:
             "missing": list(self.missing),
             "ranks": list(self.ranks),
             **({"nodes": {str(rank): node for rank, node in sorted(self.nodes.items())}} if self.nodes else {}),
+            **({"stacks": self._stacks_json()} if self.stacks else {}),
         }
+
+    def _stacks_json(self) -> dict[str, Any]:
+        frames = {str(rank): [frame_to_json(each) for each in found.frames] for rank, found in self.stacks.items()}
+        return {"file": self.stacks_file, "ranks": frames}
 
 
 def diagnose(evidence: Evidence) -> Diagnosis:
@@ -70,6 +88,8 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         missing=tuple(_missing(evidence)),
         ranks=tuple(sorted(evidence.logs)),
         nodes=evidence.nodes,
+        stacks=evidence.stacks if evidence.stacks_file else {},
+        stacks_file=evidence.stacks_file,
     )
 
 

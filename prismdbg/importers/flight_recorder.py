@@ -1,8 +1,9 @@
 """Dumps of PyTorch's Flight Recorder (pickle or JSON, one file a rank) as the logs of a job.
 
-The format is that of `c10d/FlightRecorder.hpp` (dump version 2.10; older ones lack fields that are optional here). A
-dump contains the last collectives of one rank. It contains no optimizer steps, no values and no end of the job, and the
-clocks of two machines differ: all that is said of a job from dumps alone rests on the order of its calls.
+The format is that of `c10d/FlightRecorder.hpp` (dump version 2.10; older ones lack fields that are optional here), or
+that of torchcomms, which `torchcomms.as_c10d` rewrites. A dump contains the last collectives of one rank. It contains
+no optimizer steps, no values and no end of the job, and the clocks of two machines differ: all that is said of a job
+from dumps alone rests on the order of its calls.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, NotRequired, TypedDict
+from typing import NamedTuple
 
 from prismdbg.capsule import checked_json
-from prismdbg.capsule.checked_json import Count
 from prismdbg.capsule.limits import MAX_RANKS
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.importers import torchcomms
+from prismdbg.importers.dump_form import Dump, Entry
 from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.importers.plain_pickle import read_pickle
 from prismdbg.importers.torch_names import OPS_BY_TITLE, dtype_of
@@ -28,7 +30,6 @@ from prismdbg.model.ops import Movement, ops_of
 from prismdbg.model.plurals import counted
 
 MAX_DUMP_BYTES = 32 << 20  # 20,000 collectives with their stacks
-MOST_ENTRIES = 100_000  # torch keeps 2,000 where nobody asks for more
 MOST_PARTS = 1 << 21  # frames and tensors of one dump
 MOST_FILES = 16_384
 _RANK = re.compile(r"(\d{1,8})(?:\.\w+)*$")
@@ -42,41 +43,6 @@ _CALLED_BY_ALL = ops_of(
 _PEER = re.compile(r"(?P<here>\d+)(?:->|<-)(?P<peer>\d+)")
 
 
-class _Frame(TypedDict):
-    name: str
-    filename: str
-    line: int
-
-
-class _Entry(TypedDict):
-    record_id: Count
-    process_group: list[str]
-    collective_seq_id: Count
-    profiling_name: str
-    is_p2p: bool
-    state: str
-    time_created_ns: Count
-    time_discovered_completed_ns: NotRequired[Count | None]
-    retired: NotRequired[bool]
-    timeout_ms: NotRequired[int]
-    thread_id: NotRequired[str]
-    frames: NotRequired[list[_Frame]]
-    input_sizes: NotRequired[list[list[Count]]]
-    input_dtypes: NotRequired[list[str]]
-    output_sizes: NotRequired[list[list[Count]]]
-    output_dtypes: NotRequired[list[str]]
-
-
-def _few(entries: list[Any]) -> str:
-    return f"has {len(entries)} entries, more than {MOST_ENTRIES}" if len(entries) > MOST_ENTRIES else ""
-
-
-class _Dump(TypedDict):
-    version: str
-    entries: Annotated[list[Any], _few]
-    pg_config: NotRequired[dict[str, dict[str, str]]]
-
-
 def find_dumps(path: Path) -> dict[int, Path]:
     """The dump of each rank in a folder, or the one in a file; empty where there is none. The rank is the number at the
     end of the file's name, as in torch's `nccl_trace_rank_3`. Of a rank with a pickle and a JSON text the pickle is
@@ -84,7 +50,7 @@ def find_dumps(path: Path) -> dict[int, Path]:
     files = [path] if path.is_file() else sorted(islice(path.iterdir(), MOST_FILES)) if path.is_dir() else []
     found: dict[int, list[Path]] = {}
     for file in files:
-        if file.is_file() and not file.is_symlink() and _is_dump(file):
+        if file.is_file() and not file.is_symlink() and is_dump(file):
             if (rank := _RANK.search(file.name)) is None:
                 hint = "name each dump after its rank, as in nccl_trace_rank_3"
                 raise UsageError(
@@ -98,11 +64,14 @@ def _chosen(rank: int, dumps: list[Path]) -> Path:
     pickles = [file for file in dumps if not _is_json(_head(file))]
     if len(of_one_form := pickles or dumps) > 1:
         names = ", ".join(file.name for file in of_one_form[:4])
-        raise UsageError(f"rank {rank} has several Flight Recorder dumps: {names}", hint="keep one in the folder")
+        raise UsageError(
+            f"rank {rank} has several Flight Recorder dumps: {names}",
+            hint="give one file for each rank: move those of other runs and of other libraries away",
+        )
     return of_one_form[0]
 
 
-def _is_dump(file: Path) -> bool:
+def is_dump(file: Path) -> bool:
     head = _head(file)
     if _is_json(head):
         if b'"schemaVersion"' in head or b'"traceEvents"' in head or b'"schema"' in head:
@@ -125,29 +94,31 @@ def _head(file: Path) -> bytes:
 
 def read_dumps(dumps: Mapping[int, Path]) -> ImportedJob:
     """What all dumps together say. A dump that cannot be read is damaged; the others speak without it."""
-    read: dict[int, _Dump] = {}
+    read: dict[int, Dump] = {}
     damaged: dict[int, str] = {}
     for rank, path in dumps.items():
         try:
             read[rank] = _read(path)
         except CapsuleError as error:
             damaged[rank] = str(error)
+    read, of_torchcomms = torchcomms.as_c10d(read)
     groups, inferred = _groups(read)
     over = frozenset(_over(entry) for dump in read.values() for entry in dump["entries"] if _is_over(entry))
     logs = {rank: _log(rank, dump, groups, over) for rank, dump in read.items()}
-    return ImportedJob(logs=logs, damaged=damaged, gaps=tuple(_gaps(read, logs, inferred)))
+    return ImportedJob(logs=logs, damaged=damaged, gaps=(*_gaps(read, logs, inferred), *of_torchcomms))
 
 
-def _read(path: Path) -> _Dump:
+def _read(path: Path) -> Dump:
     data = checked_json.read_bytes(path, limit_bytes=MAX_DUMP_BYTES)
     value = checked_json.parse(data, str(path)).value if _is_json(data) else read_pickle(data, str(path))
-    dump = checked_json.checked(_Dump, value, str(path))
+    dump = checked_json.checked(Dump, value, str(path))
+    entries = dump.setdefault("entries", [])
     parts = 0
-    for number, entry in enumerate(dump["entries"]):
+    for number, entry in enumerate(entries):
         where = f"{path}: entries[{number}]"
         group = entry.get("process_group") if isinstance(entry, dict) else None
         checked = {**entry, "process_group": list(group)} if isinstance(group, tuple | list) else entry
-        dump["entries"][number] = checked_json.checked(_Entry, checked, where)
+        entries[number] = checked_json.checked(Entry, checked, where)
         parts += sum(len(entry.get(name) or ()) for name in ("frames", "input_sizes", "output_sizes"))
         if len(checked["process_group"]) != 2:
             raise CapsuleError(
@@ -162,7 +133,7 @@ def _read(path: Path) -> _Dump:
     return dump
 
 
-def _groups(dumps: Mapping[int, _Dump]) -> tuple[dict[str, Group], frozenset[str]]:
+def _groups(dumps: Mapping[int, Dump]) -> tuple[dict[str, Group], frozenset[str]]:
     """By name, and those whose members no dump lists: then the ranks that called something in it are taken for them,
     and all ranks for the default group's."""
     listed: dict[str, tuple[int, ...]] = {}
@@ -194,20 +165,20 @@ def _ranks(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(number for number in numbers if number < MAX_RANKS))
 
 
-def _is_over(entry: _Entry) -> bool:
+def _is_over(entry: Entry) -> bool:
     """gloo's entries stay scheduled: torch takes one off its list, a little later, when its work is over."""
     if entry["profiling_name"].startswith("gloo:"):
         return entry.get("retired", False)
     return entry["state"] == "completed"
 
 
-def _over(entry: _Entry) -> tuple[str, int, bool]:
+def _over(entry: Entry) -> tuple[str, int, bool]:
     return entry["process_group"][0], entry["collective_seq_id"], entry["is_p2p"]
 
 
-def _log(rank: int, dump: _Dump, groups: Mapping[str, Group], over: frozenset[tuple[str, int, bool]]) -> RankLog:
+def _log(rank: int, dump: Dump, groups: Mapping[str, Group], over: frozenset[tuple[str, int, bool]]) -> RankLog:
     """`over`: what is over for any rank. gloo is late to say so, and a call that all have come to is no hang there."""
-    entries: list[_Entry] = sorted(dump["entries"], key=lambda entry: entry["record_id"])
+    entries: list[Entry] = sorted(dump["entries"], key=lambda entry: entry["record_id"])
     first = entries[0]["record_id"] if entries else 0
     kept = [entry for entry in _one_each(entries) if first == 0 or not entry["is_p2p"]]
     messages: Counter[_Call] = Counter()
@@ -227,7 +198,7 @@ def _log(rank: int, dump: _Dump, groups: Mapping[str, Group], over: frozenset[tu
     )
 
 
-def _one_each(entries: Iterable[_Entry]) -> Iterator[_Entry]:
+def _one_each(entries: Iterable[Entry]) -> Iterator[Entry]:
     """The parts of a coalesced call have its sequence number: the first stands for them."""
     seen: set[tuple[str, int]] = set()
     for entry in entries:
@@ -246,13 +217,13 @@ class _Call(NamedTuple):
     peer: int
 
 
-def _call(entry: _Entry) -> _Call:
+def _call(entry: Entry) -> _Call:
     label, _, ends = entry["profiling_name"].rpartition(":")[2].partition(" ")
     peer = int(found["peer"]) if (found := _PEER.fullmatch(ends)) else -1
     return _Call(entry["process_group"][0], OPS_BY_TITLE.get(label, label), peer)
 
 
-def _collective(record_id: int, entry: _Entry, call: _Call, nth: int, is_over: bool) -> Collective:
+def _collective(record_id: int, entry: Entry, call: _Call, nth: int, is_over: bool) -> Collective:
     """`nth`: how many like it came before. A completion of which the time is not known is as early as it may be."""
     created, completed = entry["time_created_ns"], entry.get("time_discovered_completed_ns") or None
     group, op, peer = call
@@ -285,7 +256,7 @@ def _tensors(sizes: list[list[int]], dtypes: list[str]) -> tuple[TensorMeta, ...
     return tuple(TensorMeta(tuple(shape), dtype_of(name)) for shape, name in zip(sizes, names, strict=False))
 
 
-def _gaps(dumps: Mapping[int, _Dump], logs: Mapping[int, RankLog], inferred: frozenset[str]) -> Iterator[str]:
+def _gaps(dumps: Mapping[int, Dump], logs: Mapping[int, RankLog], inferred: frozenset[str]) -> Iterator[str]:
     yield "Flight Recorder dumps contain no steps, values or exits: moments count a rank's collectives, in step 0"
     if unknown := sorted(inferred):
         names = ", ".join(repr(name) for name in unknown[:4])
@@ -297,9 +268,10 @@ def _gaps(dumps: Mapping[int, _Dump], logs: Mapping[int, RankLog], inferred: fro
     if timeless := sum(not entry.get("time_discovered_completed_ns") for entry in over):
         yield f"when {counted(timeless, 'call')} ended is unknown: a wait in them counts as time after them"
     if bare := [rank for rank, log in logs.items() if log.collectives and not any(c.frames for c in log.collectives)]:
-        yield f"the dump of rank {', '.join(map(str, bare[:8]))} has no stacks: torch writes them into pickles only"
+        ranks = ", ".join(map(str, bare[:8]))
+        yield f"the dump of rank {ranks} has no stacks: c10d writes them into pickles only, torchcomms into no file"
 
 
-def _leaves_messages_out(dump: _Dump) -> bool:
+def _leaves_messages_out(dump: Dump) -> bool:
     entries = dump["entries"]
     return bool(entries) and min(e["record_id"] for e in entries) > 0 and any(e["is_p2p"] for e in entries)

@@ -10,51 +10,78 @@ from pathlib import Path
 from prismdbg.capsule import layout
 from prismdbg.capsule.log.reader import iter_logs
 from prismdbg.errors import CapsuleError, UsageError
-from prismdbg.importers import chakra, execution_trace, flight_recorder, kineto
-from prismdbg.importers.debug_server import refuse_tables
+from prismdbg.importers import chakra, debug_server, execution_trace, flight_recorder, kineto
 from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.importers.traced_job import TracedRank, join
 
 MOST_FILES = 16_384
+_PROFILES, _EXECUTIONS = "traces of torch.profiler", "PyTorch execution traces"
+_KINDS: dict[str, Callable[[Path], bool]] = {  # the first that is there is read
+    _PROFILES: kineto.is_trace,
+    _EXECUTIONS: execution_trace.is_trace,
+    "Chakra traces": chakra.is_trace,
+    "Flight Recorder dumps": flight_recorder.is_dump,
+}
 
 
 def is_imported(path: Path) -> bool:
-    """Whether files of another tool are there, which `read_job` reads. Raises `UsageError` as that does."""
-    known = (kineto.is_trace, execution_trace.is_trace, chakra.is_trace)
-    if any(is_of(file) for file in _files(path) for is_of in known) or flight_recorder.find_dumps(path):
+    """Whether calls of a job are there in files of another tool, which `read_job` reads. Raises `UsageError` if there
+    are only texts of torch's debug server."""
+    if any(is_of(file) for file in _files(path) for is_of in _KINDS.values()):
         return True
-    _refuse_tables(path)
+    if (stacks := _only_stacks(path)) is not None:
+        raise debug_server.no_calls(stacks.stacks_file)
     return False
 
 
 def read_job(path: Path) -> ImportedJob | None:
     """None where no file of another tool is there. Raises `CapsuleError` if none of them can be read, and `UsageError`
-    if it is not clear which belong together, or if there are only texts of torch's debug server."""
+    if it is not clear which belong together, or if there are only text tables of torch's debug server. Of its stacks
+    alone it gives a job without logs."""
+    job = _with_calls(path)
+    if job is None:
+        return _only_stacks(path)
+    if not job.logs and job.damaged:
+        raise CapsuleError(next(iter(job.damaged.values())), hint="fetch the files again, or give those of other ranks")
+    texts = debug_server.read_texts(_files(path))
+    return replace(
+        job, gaps=(*job.gaps, *_passed_over(path), *texts.gaps), stacks=texts.stacks, stacks_file=texts.stacks_file
+    )
+
+
+def _with_calls(path: Path) -> ImportedJob | None:
     traces = _by_rank([file for file in _files(path) if kineto.is_trace(file)], kineto.rank_of)
     executions = _by_rank([file for file in _files(path) if execution_trace.is_trace(file)], execution_trace.rank_of)
     if traces:
-        job = _of_traces(traces, executions)
-    elif executions:
-        job = _joined(*_read(executions, execution_trace.read_trace), tuple(execution_trace.gaps()))
-    elif nodes := _by_rank([file for file in _files(path) if chakra.is_trace(file)], chakra.rank_of):
+        return _of_traces(traces, executions)
+    if executions:
+        return _joined(*_read(executions, execution_trace.read_trace), tuple(execution_trace.gaps()))
+    if nodes := _by_rank([file for file in _files(path) if chakra.is_trace(file)], chakra.rank_of):
         ranks, damaged = _read(nodes, chakra.read_trace)
-        job = _joined(ranks, damaged, (*chakra.gaps(), *chakra.name_world(ranks, nodes)))
-    elif dumps := flight_recorder.find_dumps(path):
-        job = flight_recorder.read_dumps(dumps)
-    else:
-        _refuse_tables(path)
-        return None
-    if not job.logs and job.damaged:
-        raise CapsuleError(next(iter(job.damaged.values())), hint="fetch the files again, or give those of other ranks")
-    return job
+        return _joined(ranks, damaged, (*chakra.gaps(), *chakra.name_world(ranks, nodes)))
+    if dumps := flight_recorder.find_dumps(path):
+        return flight_recorder.read_dumps(dumps)
+    return None
 
 
-def _refuse_tables(path: Path) -> None:
-    """Where no log of ours is there, which is read instead."""
+def _passed_over(path: Path) -> Iterator[str]:
+    """Only one kind of files is read of a folder; execution traces may complete those of torch.profiler."""
+    files = list(_files(path))
+    read, *others = (title for title, is_of in _KINDS.items() if any(map(is_of, files)))
+    if not_read := [title for title in others if (read, title) != (_PROFILES, _EXECUTIONS)]:
+        yield f"not read beside {read}: {', '.join(not_read)}; give each kind in a folder of its own"
+
+
+def _only_stacks(path: Path) -> ImportedJob | None:
+    """None where a log of ours is there, which is read instead."""
     ranks = path / "ranks"
-    has_logs = (path / layout.MANIFEST).is_file() or (ranks.is_dir() and any(iter_logs(ranks)))
-    if not has_logs:
-        refuse_tables(_files(path))
+    if (path / layout.MANIFEST).is_file() or (ranks.is_dir() and any(iter_logs(ranks))):
+        return None
+    texts = debug_server.read_texts(_files(path))
+    if not texts.stacks:
+        debug_server.refuse_tables(_files(path))
+        return None
+    return debug_server.only_stacks(texts)
 
 
 def _files(path: Path) -> Iterator[Path]:

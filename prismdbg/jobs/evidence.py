@@ -85,6 +85,8 @@ def _of_import(job: ImportedJob) -> Evidence:
         damaged=job.damaged,
         gaps=job.gaps,
         clocks_agree=bool(job.hosts),
+        stacks=job.stacks,
+        stacks_file=job.stacks_file,
     )
 
 

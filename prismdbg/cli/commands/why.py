@@ -55,8 +55,8 @@ def command(run: Path, as_json: bool, whole: bool, nccl_logs: tuple[Path, ...], 
     It finds ranks that raised an exception or died, ranks that never reached a collective and their position,
     mismatched collectives, the first NaN, and stragglers. It reads the ranks' logs and the stacks that were taken at a
     hang. A CAPSULE, a folder or a packed file, contains the log of one rank. TRACES is a folder with one file per rank
-    from another tool: dumps of PyTorch's Flight Recorder, traces of torch.profiler, PyTorch execution traces, or
-    Chakra traces.
+    from another tool: dumps of PyTorch's Flight Recorder (also torchcomms'), traces of torch.profiler, PyTorch
+    execution traces, or Chakra traces. It may also contain the stacks that torch's debug server writes.
 
     The most certain findings come first. A finding is `certain` if the logs show it, `likely` if it explains the logs,
     and a `hint` if it is worth a check.
@@ -78,7 +78,7 @@ def command(run: Path, as_json: bool, whole: bool, nccl_logs: tuple[Path, ...], 
 
 def _require_log(diagnosis: Diagnosis) -> None:
     """What was seen of the ranks from outside is a diagnosis, too."""
-    if not diagnosis.ranks and not diagnosis.verdicts:
+    if not diagnosis.ranks and not diagnosis.verdicts and not diagnosis.stacks:
         raise CapsuleError(
             "; ".join((diagnosis.summary, *diagnosis.missing[:MISSING_SHOWN])),
             hint="read the output of the job and of `prismdbg record`, which says why a rank has no log",
@@ -92,6 +92,8 @@ def _show(diagnosis: Diagnosis, terminal: Console) -> None:
         terminal.print(_heading(verdict))
         for line in (*diagnosis.places(verdict), *verdict.lines):
             terminal.print(_one(f"    {line}"))
+    for line in diagnosis.positions:
+        terminal.print(_one(line))
     for line in diagnosis.missing:
         terminal.print(_one(f"missing: {line}", style="dim"))
 

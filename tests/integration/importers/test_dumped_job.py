@@ -156,5 +156,10 @@ def waiting_line(verdict: dict[str, Any]) -> int:
 
 
 def test_what_the_debug_server_of_each_rank_answers(tmp_path: Path) -> None:
-    found = why(dumped(tmp_path, "served"))
+    dumps = dumped(tmp_path, "served")
+    parts = [f"=== Rank {rank}: there ===\n{(dumps / f'traceback.{rank}.txt').read_text()}" for rank in range(3)]
+    (dumps / "stacks_20260131_235959.txt").write_text("\n".join(parts))  # as rank 0 does for all
+    found = why(dumps)
     assert (found["verdicts"], found["ranks"]) == ([], [0, 1, 2])
+    for frames in found["stacks"]["ranks"].values():
+        assert "serve" in [frame["name"] for frame in frames if frame["filename"] == str(PROGRAM)]

@@ -1,7 +1,7 @@
 """Ranks of which the last stays away from a collective, or calls another one; each dumps torch's Flight Recorder then.
 
 `dumped.py FOLDER skip|other|fine|served`; TORCH_FR_BUFFER_SIZE must be set. `served`: without a fault, the dumps are
-what torch's debug server of each rank answers.
+what torch's debug server of each rank answers, and beside them its stacks.
 """
 
 from __future__ import annotations
@@ -63,9 +63,10 @@ def dump(folder: Path, rank: int) -> None:
 
 def serve(folder: Path, rank: int) -> None:
     server = _WorkerServer("127.0.0.1", 0)
-    request = urllib.request.Request(f"http://127.0.0.1:{server.port}/handler/fr_trace_json", method="POST")
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        (folder / f"fr_trace_{rank}.json").write_bytes(answer.read())
+    for handler, name in (("fr_trace_json", f"fr_trace_{rank}.json"), ("dump_traceback", f"traceback.{rank}.txt")):
+        request = urllib.request.Request(f"http://127.0.0.1:{server.port}/handler/{handler}", method="POST")
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            (folder / name).write_bytes(answer.read())
     server.shutdown()
 
 

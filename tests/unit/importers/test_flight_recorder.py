@@ -13,7 +13,7 @@ import pytest
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.errors import UsageError
-from prismdbg.importers import flight_recorder, torch_names
+from prismdbg.importers import dump_form, flight_recorder, torch_names
 from prismdbg.importers.flight_recorder import find_dumps, read_dumps
 from prismdbg.jobs.evidence import gather
 from prismdbg.model.collective import State
@@ -90,6 +90,15 @@ def test_a_rank_that_never_came_is_named(tmp_path: Path) -> None:
     verdict = diagnosed(folder).verdicts[0]
     assert (verdict.kind, verdict.certainty, verdict.ranks[0]) == ("stopped", Certainty.LIKELY, 1)
     assert "rank 1 never joined it" in verdict.text and "for " not in verdict.text  # how long nobody knows
+
+
+def test_the_text_of_a_rank_without_a_call_has_no_entries(tmp_path: Path) -> None:
+    """It is what torch 2.13 gives."""
+    folder = write(tmp_path / "d", dump(waiting(0)), form=as_json)
+    text = '{"comm_lib_version":"","nccl_comm_state":{},"pg_config":{},"pg_status":{},"version":"2.10"}'
+    (folder / "nccl_trace_rank_1").write_text(text)
+    found = diagnosed(folder)
+    assert (found.ranks, found.verdicts[0].ranks[0]) == ((0, 1), 1)
 
 
 def test_another_call_is_a_mismatch(tmp_path: Path) -> None:
@@ -180,7 +189,7 @@ def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write(tmp_path / "d", dump(*(entry(n) for n in range(4))))
     monkeypatch.setattr(flight_recorder, "MOST_PARTS", 7)
     assert "more than 7" in read_dumps(find_dumps(folder)).damaged[0]
-    monkeypatch.setattr(flight_recorder, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(dump_form, "MOST_ENTRIES", 3)
     assert "4 entries, more than 3" in read_dumps(find_dumps(folder)).damaged[0]
     monkeypatch.setattr(flight_recorder, "MAX_DUMP_BYTES", 1 << 20)
     (folder / "nccl_trace_rank_0").write_bytes(pickle.dumps(dump()) + bytes(1 << 20))
