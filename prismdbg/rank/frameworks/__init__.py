@@ -1,1 +1,2 @@
-"""Training frameworks whose state is registered with no change to the program. None of them is imported from here."""
+"""Training frameworks whose state is registered, or whose steps are counted, with no change to the program. None is
+imported from here."""

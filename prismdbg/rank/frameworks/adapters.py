@@ -1,7 +1,8 @@
-"""Which module of a framework shows that the program uses it, and which of ours then looks after its training state.
+"""Which module of a framework shows that the program uses it, and which of ours then looks after its training state, or
+counts its steps.
 
-Standard library only: it is imported before the program's first line. No adapter is loaded in a job whose state nobody
-asks for.
+Standard library only: it is imported before the program's first line. No adapter of the state is loaded in a job whose
+state nobody asks for.
 """
 
 from __future__ import annotations
@@ -19,12 +20,25 @@ MODULES = {
 }
 
 
+STEPS = {
+    "deepspeed.runtime.engine": "deepspeed_engine",
+    "megatron.core.optimizer.optimizer": "megatron_optimizers",
+}
+
+
 def imported(name: str) -> None:
-    """The import of one of `MODULES` is complete, and so is torch's, which it needs."""
-    point = sys.modules.get("prismdbg.rank.recording.restore_point")
-    if point is None or not point.is_awaited():
+    """The import of one of `MODULES` or `STEPS` is complete, and so is torch's, which it needs."""
+    if name in STEPS:
+        _install(STEPS[name], name, f"the steps of {name} are counted by its calls of torch's optimizer alone")
         return
+    point = sys.modules.get("prismdbg.rank.recording.restore_point")
+    if point is not None and point.is_awaited():
+        _install(MODULES[name], name, f"the state of {name} is not registered")
+
+
+def _install(adapter: str, name: str, otherwise: str) -> None:
+    """otherwise: what holds if it fails."""
     try:
-        importlib.import_module(f"prismdbg.rank.frameworks.{MODULES[name]}").install(sys.modules[name])
+        importlib.import_module(f"prismdbg.rank.frameworks.{adapter}").install(sys.modules[name])
     except Exception as error:
-        print(f"prismdbg: the state of {name} is not registered: {error!r}", file=sys.stderr)
+        print(f"prismdbg: {otherwise}: {error!r}", file=sys.stderr)

@@ -44,7 +44,7 @@ def _take_installed() -> None:
 
 
 def _imported(name: str) -> None:
-    if name in adapters.MODULES:
+    if name in adapters.MODULES or name in adapters.STEPS:
         adapters.imported(name)
         return
     try:
@@ -67,7 +67,7 @@ if os.environ.get("PRISMDBG_CONFIG"):
     # The package is known from here on. An import of the program's must not ask the server of RUN's file system.
     sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(__file__)]
     try:
-        sys.meta_path.insert(0, AfterImport((*MODULES, *adapters.MODULES), _imported, "not active"))
+        sys.meta_path.insert(0, AfterImport((*MODULES, *adapters.MODULES, *adapters.STEPS), _imported, "not active"))
         seeds.prepare()
     except Exception as error:
         print(f"prismdbg: the random generators are not set: {error!r}", file=sys.stderr)

@@ -10,8 +10,8 @@ from prismdbg.rank.c10d import fingerprint
 
 
 def parameters_of(optimizer: Any) -> list[torch.Tensor]:
-    """The optimizer's parameters in its order, sharded ones as this rank's part."""
-    tensors = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    """The optimizer's parameters in its order, sharded ones as this rank's part; none of what has no groups of them."""
+    tensors = [parameter for group in getattr(optimizer, "param_groups", ()) for parameter in group["params"]]
     return [t.to_local() if hasattr(t, "to_local") else t for t in tensors]
 
 

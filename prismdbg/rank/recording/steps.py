@@ -8,7 +8,7 @@ import operator
 import sys
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -19,6 +19,7 @@ from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.recording.scaler_notes import Nobody, ScalerListener
 
 Listener = Callable[[int, StepSource], None]
+Result = TypeVar("Result")
 
 
 _MOST = (1 << 32) - 1
@@ -53,6 +54,8 @@ class StepCounter:
         self._most_numbers = 0
         self._skipped_last: set[int] = set()  # of these, those that were skipped when they were due last
         self._was_skipped = False  # the optimizer's step in the present step, by a gradient scaler
+        self._in_call = False  # of a framework, see `count_call`
+        self._has_counted = False
         self._scaler_listener: ScalerListener = Nobody()
 
     def listen(self, listener: Listener) -> None:
@@ -84,6 +87,37 @@ class StepCounter:
         elif step < self.step:
             self._refuse(f"prismdbg.step({step}) is ignored: step {self.step} has begun already, and steps only go up")
 
+    def count_call(self, optimizer: Any, call: Callable[[], Result], was_skipped: Callable[[Result], bool]) -> Result:
+        """The result of `call`, with which a framework ends a step of `optimizer`: one step, whether it calls the
+        optimizer once, for each group of parameters, or not at all. It ends with the first call of the optimizer, else
+        with `call`. What `call` raises ends no step."""
+        if self._in_call:
+            return call()
+        is_first = self._is_the_first(optimizer)
+        self._in_call, self._has_counted = True, False
+        try:
+            result = call()
+        finally:
+            self._in_call = False
+        if is_first and not self._has_counted:
+            self._was_skipped = was_skipped(result)
+            self._count(StepSource.SKIPPED_BY_SCALER if self._was_skipped else StepSource.OPTIMIZER)
+        return result
+
+    def count_none_in(self, call: Callable[[], None]) -> None:
+        """A framework may call an optimizer to make its state, before there is anything to train."""
+        before = self._in_call, self._has_counted
+        self._in_call = self._has_counted = True
+        try:
+            call()
+        finally:
+            self._in_call, self._has_counted = before
+
+    def found_scaler(self) -> None:
+        if not self._has_scaler:
+            self._has_scaler = True
+            self._scaler_listener.found()
+
     def go_on_from(self, step: int, *, by_hand: bool) -> None:
         """As if `step` had begun here; nobody is told."""
         self.step, self.by_hand, self._begun = step, by_hand, True
@@ -112,9 +146,8 @@ class StepCounter:
         return known is optimizer
 
     def _found(self, scaler: Any) -> None:
-        if not self._has_scaler and getattr(scaler, "_enabled", False):
-            self._has_scaler = True
-            self._scaler_listener.found()
+        if getattr(scaler, "_enabled", False):
+            self.found_scaler()
 
     def _wrap_scaler(self) -> None:
         original, original_init = torch.amp.GradScaler.step, torch.amp.GradScaler.__init__
@@ -167,6 +200,9 @@ class StepCounter:
 
     @not_compiled
     def _count(self, source: StepSource) -> None:
+        if self._in_call and self._has_counted:
+            return
+        self._has_counted = True
         if not self.by_hand:
             self._begin(self.step + 1, source)
 
