@@ -12,8 +12,15 @@ from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
 HERE = Path(__file__).parent
-FILES = {"package.json": HERE / "package.json", "README.md": HERE / "README.md", "LICENSE.txt": HERE.parent / "LICENSE"}
-TYPES = {".json": "application/json", ".md": "text/markdown", ".txt": "text/plain", ".vsixmanifest": "text/xml"}
+OWN = ("package.json", "extension.js", "README.md")
+FILES = {**{name: HERE / name for name in OWN}, "LICENSE.txt": HERE.parent / "LICENSE"}
+TYPES = {
+    ".json": "application/json",
+    ".js": "application/javascript",
+    ".md": "text/markdown",
+    ".txt": "text/plain",
+    ".vsixmanifest": "text/xml",
+}
 SAME_TIME = (1980, 1, 1, 0, 0, 0)  # the same files make the same archive
 
 MANIFEST = """<?xml version="1.0" encoding="utf-8"?>

@@ -132,6 +132,7 @@ class Adapter:
         if (form := arguments.text("pathFormat", "path")) != "path":
             raise UsageError(f"the path format {quoted(form)} is not supported", hint="use path")
         self._first_line = 1 if arguments.flag("linesStartAt1", True) else 0
+        self._telling.is_vscode = arguments.text("clientID", "") == "vscode"
         self._telling.wants_progress = arguments.flag("supportsProgressReporting")
         self._is_initialized = True
         self._client.respond(request, CAPABILITIES)
@@ -140,6 +141,7 @@ class Adapter:
         if self._replaying is not None:
             raise UsageError("a replay is started already")
         launch = self._launch.told(request.arguments)
+        self._control.starts()
         try:
             settled = Settled(
                 client=self._client,
@@ -151,6 +153,7 @@ class Adapter:
             )
             self._replaying = self._open.enter_context(Replaying.opened(settled))
         finally:
+            self._control.stands()
             self._telling.over()
         self._client.respond(request)
         self._client.event("initialized")

@@ -35,7 +35,8 @@ class Client:
 
     def refuse(self, request: Request, error: PrismError) -> None:
         text = shortened(with_hint(error), MAX_TEXT)
-        body = {"error": {"id": error.exit_code, "format": text, "showUser": True}}
+        # Where a value is shown, its error is, too: at each stop a watch expression would open a window beside.
+        body = {"error": {"id": error.exit_code, "format": text, "showUser": request.command != "evaluate"}}
         self._answer(request, {"success": False, "message": text, "body": body})
 
     def event(self, name: str, body: Json | None = None) -> None:

@@ -19,7 +19,7 @@ class Control:
         self._lock = threading.Lock()
         self._debugger: Debugger | None = None
         self._waiting = 0  # requests that are to move the rank and are not done
-        self._moving = False
+        self._starting = self._moving = False
         self._stop_next = False
         self._closing = threading.Event()
         self._watch: threading.Timer | None = None
@@ -27,6 +27,11 @@ class Control:
     @property
     def is_closing(self) -> bool:
         return self._closing.is_set()
+
+    def starts(self) -> None:
+        """A replay is started, until it stands."""
+        with self._lock:
+            self._starting = True
 
     def drives(self, debugger: Debugger) -> None:
         with self._lock:
@@ -46,7 +51,7 @@ class Control:
 
     def stands(self) -> None:
         with self._lock:
-            self._moving = False
+            self._starting = self._moving = False
 
     def pause(self) -> bool:
         """Whether there is anything to stop: the rank runs, or is about to."""
@@ -59,6 +64,13 @@ class Control:
             else:
                 return False
             return True
+
+    def cancel(self) -> None:
+        """What takes long is given up: the start of a replay, and the session with it, or what moves the rank."""
+        if self._starting:
+            self.close()
+        else:
+            self.pause()
 
     def close(self) -> None:
         """Whatever is waited for is given up."""

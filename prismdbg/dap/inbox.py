@@ -62,7 +62,7 @@ class Inbox:
             return
         if request.command == "cancel":  # of a request it is none: each is answered soon, or moves the rank
             if request.arguments.has("progressId"):
-                self._control.pause()
+                self._control.cancel()
             self._client.respond(request)
             return
         if request.command in MOVES:

@@ -17,6 +17,7 @@ from prismdbg.errors import UsageError
 from prismdbg.expr.parser import parse
 from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.collective import Frame
+from prismdbg.render.stop_text import stop_line
 from prismdbg.session.answers import Phase
 from prismdbg.session.breakpoint_line import require_change
 from prismdbg.session.divergence_text import render_divergence
@@ -203,7 +204,7 @@ class Looking:
                 "exceptionId": raised.kind, "description": raised.text, "breakMode": "unhandled", "details": details,
             }  # fmt: skip
         if stop is not None and stop.stops:
-            return {"exceptionId": "nan", "description": ", ".join(stop.titles), "breakMode": "always"}
+            return {"exceptionId": "NaN or infinity", "description": stop_line(stop), "breakMode": "always"}
         raise UsageError("the rank is not stopped at an exception")
 
 

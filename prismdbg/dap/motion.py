@@ -101,15 +101,14 @@ class Motion:
     def _report(self, reason: str, error: PrismError | None) -> None:
         self._on_move()
         self._shown = self._place
-        body = {"reason": self._reason(), "description": self._description(), "threadId": THREAD}
+        body: Json = {"description": self._description(), "threadId": THREAD}
         stop = self._debugger.session.stop
-        if reason and body["reason"] in ("step", "pause"):
-            body["reason"] = reason
+        own = self._reason()
         if stop is not None and stop.stops:
             body["hitBreakpointIds"] = list(stop.stops)
         if error is not None:
             body |= {"text": str(error)}
-        self._client.event("stopped", {**body, "allThreadsStopped": True})
+        self._telling.stopped(reason if reason and own in ("step", "pause") else own, body)
 
     def _reason(self) -> str:
         session = self._debugger.session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from prismdbg.dap.client import Client
 from prismdbg.debugger.program import Program, Unseen
@@ -12,6 +13,11 @@ from prismdbg.session.notices import Notice
 
 PROGRESS_ID = "prismdbg"
 
+Json = dict[str, Any]
+
+# For these reasons VS Code opens the innermost frame also where it is a library's, for others the program's own.
+OPENING_LIBRARIES = frozenset(["step", "breakpoint", "function breakpoint"])
+
 
 class Telling:
     """`logged`: the text of a logpoint, empty for one without."""
@@ -20,7 +26,7 @@ class Telling:
         self._client = client
         self.program: Program = Unseen()
         self.logged: Callable[[notices.Hit], str] = lambda _: ""
-        self.wants_progress = False
+        self.wants_progress = self.is_vscode = False
         self._progress = 0  # the number of the one that is shown
         self._shown = False
 
@@ -38,6 +44,11 @@ class Telling:
                 self._client.say(f"the rank is lost: {notice.why}; restart, or go back, to start it again", "important")
             case _:
                 self._client.say(stop_text.notice_text(notice))
+
+    def stopped(self, reason: str, body: Json) -> None:
+        """`reason`: a word of the protocol. VS Code gets another one where it would open a library."""
+        word = f"rank {reason}" if self.is_vscode and reason in OPENING_LIBRARIES else reason
+        self._client.event("stopped", {"reason": word, **body, "allThreadsStopped": True})
 
     def output(self) -> None:
         """What the program printed since the last time."""

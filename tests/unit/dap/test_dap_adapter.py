@@ -27,6 +27,7 @@ from prismdbg.dap.inbox import Inbox
 from prismdbg.dap.launch import Launch, Say
 from prismdbg.debugger.debugger import Debugger
 from prismdbg.debugger.driver import Tell
+from prismdbg.debugger.program import Unseen
 
 INITIALIZE = {"adapterID": "prismdbg"}
 NO_CAPSULE = Launch()
@@ -84,6 +85,29 @@ def test_a_session_without_a_replay(running: Running) -> None:
     editor.close()
 
 
+def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Any) -> Running:
+    """An adapter whose launch finds a simulated rank."""
+    capsule = make_capsule(tmp_path / "capsule")
+
+    @contextlib.contextmanager
+    def live(_launch: Launch, tell: Tell, _say: Say) -> Iterator[Any]:
+        rank = SimulatedRank()
+        debugger = Debugger(rank, tell, recorded=rank.moments)
+        yield SimpleNamespace(debugger=debugger, travel=SimpleNamespace(capsule=capsule), program=program)
+
+    monkeypatch.setattr(replaying, "live", live)
+    return Running(Launch(path=capsule.path))
+
+
+@pytest.mark.parametrize(("command", "window"), [("evaluate", False), ("launch", True)])
+def test_an_expression_that_fails_opens_no_window(running: Running, command: str, window: bool) -> None:
+    editor = running.editor()
+    editor.ask("initialize", **INITIALIZE)
+    response = editor.response(editor.send(command, expression="no_such_name"))
+    assert response["body"]["error"]["showUser"] is window
+    editor.close()
+
+
 class Printing:
     """A program that prints a line before its first stop, and one in the first move."""
 
@@ -95,16 +119,7 @@ class Printing:
 
 
 def test_what_the_program_prints_is_output_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    capsule = make_capsule(tmp_path / "capsule")
-
-    @contextlib.contextmanager
-    def live(_launch: Launch, tell: Tell, _say: Say) -> Iterator[Any]:
-        rank = SimulatedRank()
-        debugger = Debugger(rank, tell, recorded=rank.moments)
-        yield SimpleNamespace(debugger=debugger, travel=SimpleNamespace(capsule=capsule), program=Printing())
-
-    monkeypatch.setattr(replaying, "live", live)
-    running = Running(Launch(path=capsule.path))
+    running = serving(tmp_path, monkeypatch, Printing())
     editor = running.editor()
     editor.ask("initialize", **INITIALIZE)
     editor.ask("launch", noDebug=False)
@@ -112,6 +127,45 @@ def test_what_the_program_prints_is_output_of_its_own(tmp_path: Path, monkeypatc
     editor.stopped_by("configurationDone")
     assert editor.printed("stdout") == "step 1 of 2\nstep 2 of 2\n"
     editor.ask("disconnect")
+    editor.close()
+    running.socket.close()
+    assert running.ended()
+
+
+@pytest.mark.parametrize(("client", "reason"), [("vscode", "rank step"), ("other", "step")])
+def test_vscode_opens_the_program_at_a_stop_not_a_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client: str, reason: str
+) -> None:
+    running = serving(tmp_path, monkeypatch, Unseen())
+    editor = running.editor()
+    editor.ask("initialize", clientID=client, **INITIALIZE)
+    editor.ask("launch", noDebug=False)
+    assert editor.stopped_by("configurationDone")["reason"] == "entry"
+    assert editor.stopped_by("next", threadId=1)["reason"] == reason
+    editor.ask("disconnect")
+    editor.close()
+    running.socket.close()
+    assert running.ended()
+
+
+def test_a_start_that_is_cancelled_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled = threading.Event()
+
+    @contextlib.contextmanager
+    def live(_launch: Launch, _tell: Tell, say: Say) -> Iterator[Any]:
+        assert cancelled.wait(BOUND_S)
+        say("building a container image")
+        yield None
+
+    monkeypatch.setattr(replaying, "live", live)
+    running = Running(Launch(path=make_capsule(tmp_path / "capsule").path))
+    editor = running.editor()
+    editor.ask("initialize", supportsProgressReporting=True, **INITIALIZE)
+    launch = editor.send("launch", noDebug=False)
+    progress = editor.next_event("progressStart")
+    editor.ask("cancel", progressId=progress["progressId"])
+    cancelled.set()
+    assert "cancelled" in editor.response(launch)["message"]
     editor.close()
     running.socket.close()
     assert running.ended()

@@ -79,3 +79,19 @@ def test_the_end_gives_up_what_runs_and_what_begins_later(control: Control, debu
     debugger.on_begin()
     assert debugger.interrupts == 4 and control.is_closing
     control.closed()
+
+
+def test_a_start_that_is_cancelled_ends_the_session(control: Control) -> None:
+    control.starts()
+    control.cancel()
+    assert control.is_closing
+    control.closed()
+
+
+def test_a_move_that_is_cancelled_is_paused(control: Control, debugger: SimulatedDebugger) -> None:
+    control.starts()
+    control.stands()
+    control.expects_move()
+    debugger.on_begin()
+    control.cancel()
+    assert debugger.interrupts == 1 and not control.is_closing

@@ -9,6 +9,7 @@ import pytest
 from simulated_rank import SimulatedRank
 
 from prismdbg.dap.motion import Motion
+from prismdbg.dap.telling import Telling
 from prismdbg.debugger.debugger import Debugger, Settings
 from prismdbg.model.frame import Frame
 from prismdbg.session.recorded_hang import RecordedHang
@@ -24,8 +25,7 @@ def test_it_stops_with_the_verdict_and_goes_back(monkeypatch: pytest.MonkeyPatch
     told: list[dict[str, Any]] = []
     client: Any = SimpleNamespace(event=lambda name, body: told.append(body), say=lambda *_: None)
     control: Any = SimpleNamespace(stands=lambda: None)
-    telling: Any = SimpleNamespace(over=lambda: None, output=lambda: None)
-    motion = Motion(client, control, debugger, telling, SimpleNamespace(), lambda: None)  # type: ignore[arg-type]
+    motion = Motion(client, control, debugger, Telling(client), SimpleNamespace(), lambda: None)  # type: ignore[arg-type]
     motion.run("continue")
     motion.run("reverse-next")
     hangs, back = told

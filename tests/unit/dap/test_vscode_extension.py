@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shutil
+import subprocess
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -52,7 +54,8 @@ def test_the_archive_has_what_its_manifest_names(tmp_path: Path) -> None:
         "prismdbg",
     ]
     assets = [asset.get("Path") for asset in manifest.iter(f"{SCHEMA}Asset")]
-    assert sorted(name for name in names if name.startswith("extension/")) == sorted(map(str, assets))
+    named = [*map(str, assets), f"extension/{PACKAGE['main']}"]
+    assert sorted(name for name in names if name.startswith("extension/")) == sorted(named)
     endings = {each.get("Extension") for each in types}
     assert {Path(name).suffix for name in names if not name.startswith("[")} <= endings
 
@@ -61,9 +64,60 @@ def test_the_same_files_make_the_same_archive(tmp_path: Path) -> None:
     assert build(tmp_path / "a").read_bytes() == build(tmp_path / "b").read_bytes()
 
 
-def test_it_starts_the_adapter_and_runs_no_code_of_its_own() -> None:
-    assert (DEBUGGER["runtime"], DEBUGGER["runtimeArgs"]) == ("prismdbg", ["dap"]) and "dap" in registry.entries()
-    assert "main" not in PACKAGE and "browser" not in PACKAGE
+# Prints what VS Code would start for a setting and a workspace, or the error that it would show.
+START = """
+const [extension, path, workspace] = process.argv.slice(1);
+let factory;
+const vscode = {
+    DebugAdapterExecutable: class { constructor(command, args) { this.line = [command, ...args]; } },
+    debug: { registerDebugAdapterDescriptorFactory: (type, made) => { factory = [type, made]; } },
+    workspace: { getConfiguration: (section) => ({ get: (name) => section + "." + name === "prismdbg.path" && path }) },
+};
+const load = require("module")._load;
+require("module")._load = (name, ...rest) => name === "vscode" ? vscode : load(name, ...rest);
+require(extension).activate({ subscriptions: [] });
+const session = workspace ? { workspaceFolder: { uri: { fsPath: workspace } } } : {};
+try {
+    console.log(JSON.stringify([factory[0], ...factory[1].createDebugAdapterDescriptor(session).line]));
+} catch (error) {
+    console.log(JSON.stringify(error.message));
+}
+"""
+
+
+def started(setting: str, workspace: Path | str, path: Path) -> Any:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed (apt-get install nodejs)")
+    line = [node, "-e", START, "--", str(ROOT / "vscode" / PACKAGE["main"]), setting, str(workspace)]
+    done = subprocess.run(line, env={"PATH": str(path)}, capture_output=True, text=True, timeout=60, check=True)
+    return json.loads(done.stdout)
+
+
+def program(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("")
+    path.chmod(0o755)
+    return path
+
+
+def test_it_starts_the_adapter_that_is_in_the_path_or_that_the_setting_names(tmp_path: Path) -> None:
+    found = ["prismdbg", str(program(tmp_path / "bin" / "prismdbg")), "dap"]
+    assert started("prismdbg", "", tmp_path / "bin") == found and "dap" in registry.entries()
+    assert started(found[1], "", tmp_path) == found
+    assert started("bin/prismdbg", tmp_path, tmp_path) == found
+
+
+def test_a_program_that_is_missing_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
+    (tmp_path / "prismdbg").mkdir()
+    missing = started("prismdbg", "", tmp_path)
+    assert missing.startswith("prismdbg: not in the PATH of VS Code. Set prismdbg.path")
+    assert started("/no/prismdbg", "", tmp_path).startswith("/no/prismdbg: no such program. Set prismdbg.path")
+
+
+def test_it_is_active_before_a_session_starts() -> None:
+    assert PACKAGE["activationEvents"] == [f"onDebugResolve:{DEBUGGER['type']}"]
+    assert PACKAGE["contributes"]["configuration"]["properties"]["prismdbg.path"]["default"] == "prismdbg"
     assert PACKAGE["version"] == prismdbg.__version__
 
 
