@@ -120,7 +120,7 @@ class CheckpointKeeper:
             if asked:
                 raise
             self.why_none = str(error)
-            self._tell(notices.Said(f"no checkpoints of the rank can be taken: {error}; {error.hint}".rstrip("; ")))
+            self._tell(notices.Said(f"going back replays from the start moment: {error}; {error.hint}".rstrip("; ")))
             return
         self._last_cost_s = time.monotonic() - began
         self._taken_at_s[made.number], self._sides[made.number] = self._clock_s, side
