@@ -607,6 +607,34 @@ def test_a_name_that_is_cut_is_whole_below_the_tree_and_another_list_begins_at_i
     screen_of(part, tmp_path, PlayedRank(), size=(80, 24))
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_the_chosen_row_stays_in_view_and_the_name_below_is_its_own(tmp_path: Path, size: tuple[int, int]) -> None:
+    """The list stood at its top, and below it the stack of a row further down."""
+    stack = "model.py:53 in forward < " + " < ".join(f"a_rather_long_name.py:{n}" for n in range(6))
+    few = (MemoryNode(label=f"{stack} old", size_bytes=10, blocks=1),)
+    more = tuple(MemoryNode(label=f"{stack} new {n}", size_bytes=1000 - n, blocks=1) for n in range(60))
+    view = MemoryView(at=Moment(0, 1), curve=curve(), program_bytes=10_000, nodes=few)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        memory, blocks = app.panes.memory, app.panes.memory.blocks
+
+        async def chosen(row: int, name: str) -> None:
+            await until(lambda: str(memory.whole_name.render()).endswith(name), pilot)
+            await until(lambda: 0 <= row - blocks.scroll_offset.y < blocks.scrollable_content_region.height, pilot)
+            assert blocks.cursor_line == row
+
+        await pilot.press("v")
+        await until(lambda: "trace on" in memory.shown.note, pilot)
+        memory.show(view)
+        await chosen(0, " old")
+        memory.show(replace(view, at=Moment(1, 1), nodes=(*more, *few)))
+        await chosen(60, " old")
+        memory.show(replace(view, at=Moment(1, 2), nodes=more))
+        await chosen(0, " new 0")
+
+    screen_of(part, tmp_path, PlayedRank(), size=size)
+
+
 def test_the_notice_names_the_moments_in_the_order_of_the_pane() -> None:
     choices = MemoryChoices(lambda: None)
     choices.mark(MemoryPlace(Moment(2, 3), None))
