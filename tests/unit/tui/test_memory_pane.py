@@ -107,15 +107,16 @@ def test_both_ends_of_a_difference_stay_where_they_were_chosen(tmp_path: Path) -
 
         await pilot.press("1", "g", "x")
         assert memory.marked == Moment(0, 1)
-        await until(lambda: "0.1 is marked; x at another collective" in "".join(told(app)[-1:]), pilot)
+        await until(lambda: "0.1 is marked; x at another collective compares with it" in on_screen(app), pilot)
         await pilot.press("down")
         assert (asked().since, asked().marked) == (None, Moment(0, 1)), "nothing is compared yet"
         await pilot.press("x")
         between = asked()
         assert (between.since, between.at, between.marked) == (Moment(0, 1), Moment(0, 2), None)
-        await until(lambda: told(app)[-1] == "memory: difference between 0.1 and 0.2", pilot)
+        await until(lambda: "memory: difference between 0.1 and 0.2" in on_screen(app), pilot)
         await pilot.press("G")
         assert asked() == between, "that the cursor goes on changes nothing"
+        assert "difference between" not in on_screen(app) and not told(app)
         await pilot.press("x")
         assert (asked().since, asked().marked, asked().at) == (None, None, app.position.moment)
         await pilot.press("X")
@@ -284,6 +285,28 @@ def test_a_small_area_has_a_whole_size_or_none() -> None:
         shown = draw_map(nodes, width, height, MAP_INK, signed=False, chosen=nodes[4]).plain
         assert [len(line) for line in shown.split("\n")] == [width] * height
         assert re.findall(r"\d+(?:\.\d)? ?…|(?<!\S)…", shown) == []
+
+
+@pytest.mark.parametrize(
+    ("label", "width", "height", "shown"),
+    [
+        ("module.blocks.3.mlp", 22, 1, ["600 B …blocks.3.mlp"]),
+        ("module.blocks.3.mlp", 14, 1, ["600 B …3.mlp"]),
+        ("module.blocks.3.mlp", 11, 3, ["600 B", "…3.mlp"]),
+        ("module.blocks.3.mlp", 9, 1, ["600 B"]),
+        ("aten::empty at adam.py:120", 20, 1, ["600 B aten::empty …"]),
+        ("aten::empty at adam.py:120", 15, 1, ["600 B"]),
+        ("aten::empty at adam.py:120", 12, 2, ["600 B", "aten::empt…"]),
+        ("aten::empty at adam.py:120", 8, 4, ["600 B"]),
+    ],
+)
+def test_of_a_modules_name_an_area_shows_the_end_and_of_others_enough_to_read(
+    label: str, width: int, height: int, shown: list[str]
+) -> None:
+    """Five areas were `module.b…`, others `all…`. The last column and line of an area are its gap."""
+    node = MemoryNode(label=label, size_bytes=600, blocks=1)
+    lines = draw_map((node,), width, height + 1, MAP_INK, signed=False).plain.split("\n")
+    assert [line.rstrip() for line in lines if line.strip()] == shown
 
 
 @pytest.mark.parametrize("height", [1, 3, 10])
