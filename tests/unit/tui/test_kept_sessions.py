@@ -167,6 +167,7 @@ def test_a_value_is_copied(tmp_path: Path) -> None:
         await pilot.press("5", "y", "1", "y")
         assert copied[0].startswith("tensor") or "float32[4]" in copied[0]
         assert copied[1] == "2.2"
+        assert "2.2 copied to the terminal's clipboard" in str(app.panes.status.visual) and not told(app)
 
     screen_of_app(looking(tmp_path / "one" / "capsule"), part)
 

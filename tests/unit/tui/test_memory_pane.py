@@ -107,15 +107,16 @@ def test_both_ends_of_a_difference_stay_where_they_were_chosen(tmp_path: Path) -
 
         await pilot.press("1", "g", "x")
         assert memory.marked == Moment(0, 1)
-        await until(lambda: "0.1 is marked; x at another collective" in "".join(told(app)[-1:]), pilot)
+        await until(lambda: "0.1 is marked; x at another collective compares with it" in on_screen(app), pilot)
         await pilot.press("down")
         assert (asked().since, asked().marked) == (None, Moment(0, 1)), "nothing is compared yet"
         await pilot.press("x")
         between = asked()
         assert (between.since, between.at, between.marked) == (Moment(0, 1), Moment(0, 2), None)
-        await until(lambda: told(app)[-1] == "memory: difference between 0.1 and 0.2", pilot)
+        await until(lambda: "memory: difference between 0.1 and 0.2" in on_screen(app), pilot)
         await pilot.press("G")
         assert asked() == between, "that the cursor goes on changes nothing"
+        assert "difference between" not in on_screen(app) and not told(app)
         await pilot.press("x")
         assert (asked().since, asked().marked, asked().at) == (None, None, app.position.moment)
         await pilot.press("X")
@@ -284,6 +285,28 @@ def test_a_small_area_has_a_whole_size_or_none() -> None:
         shown = draw_map(nodes, width, height, MAP_INK, signed=False, chosen=nodes[4]).plain
         assert [len(line) for line in shown.split("\n")] == [width] * height
         assert re.findall(r"\d+(?:\.\d)? ?…|(?<!\S)…", shown) == []
+
+
+@pytest.mark.parametrize(
+    ("label", "width", "height", "shown"),
+    [
+        ("module.blocks.3.mlp", 22, 1, ["600 B …blocks.3.mlp"]),
+        ("module.blocks.3.mlp", 14, 1, ["600 B …3.mlp"]),
+        ("module.blocks.3.mlp", 11, 3, ["600 B", "…3.mlp"]),
+        ("module.blocks.3.mlp", 9, 1, ["600 B"]),
+        ("aten::empty at adam.py:120", 20, 1, ["600 B aten::empty …"]),
+        ("aten::empty at adam.py:120", 15, 1, ["600 B"]),
+        ("aten::empty at adam.py:120", 12, 2, ["600 B", "aten::empt…"]),
+        ("aten::empty at adam.py:120", 8, 4, ["600 B"]),
+    ],
+)
+def test_of_a_modules_name_an_area_shows_the_end_and_of_others_enough_to_read(
+    label: str, width: int, height: int, shown: list[str]
+) -> None:
+    """Five areas were `module.b…`, others `all…`. The last column and line of an area are its gap."""
+    node = MemoryNode(label=label, size_bytes=600, blocks=1)
+    lines = draw_map((node,), width, height + 1, MAP_INK, signed=False).plain.split("\n")
+    assert [line.rstrip() for line in lines if line.strip()] == shown
 
 
 @pytest.mark.parametrize("height", [1, 3, 10])
@@ -605,6 +628,34 @@ def test_a_name_that_is_cut_is_whole_below_the_tree_and_another_list_begins_at_i
         await until(lambda: not memory.whole_name.display, pilot)
 
     screen_of(part, tmp_path, PlayedRank(), size=(80, 24))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_the_chosen_row_stays_in_view_and_the_name_below_is_its_own(tmp_path: Path, size: tuple[int, int]) -> None:
+    """The list stood at its top, and below it the stack of a row further down."""
+    stack = "model.py:53 in forward < " + " < ".join(f"a_rather_long_name.py:{n}" for n in range(6))
+    few = (MemoryNode(label=f"{stack} old", size_bytes=10, blocks=1),)
+    more = tuple(MemoryNode(label=f"{stack} new {n}", size_bytes=1000 - n, blocks=1) for n in range(60))
+    view = MemoryView(at=Moment(0, 1), curve=curve(), program_bytes=10_000, nodes=few)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        memory, blocks = app.panes.memory, app.panes.memory.blocks
+
+        async def chosen(row: int, name: str) -> None:
+            await until(lambda: str(memory.whole_name.render()).endswith(name), pilot)
+            await until(lambda: 0 <= row - blocks.scroll_offset.y < blocks.scrollable_content_region.height, pilot)
+            assert blocks.cursor_line == row
+
+        await pilot.press("v")
+        await until(lambda: "trace on" in memory.shown.note, pilot)
+        memory.show(view)
+        await chosen(0, " old")
+        memory.show(replace(view, at=Moment(1, 1), nodes=(*more, *few)))
+        await chosen(60, " old")
+        memory.show(replace(view, at=Moment(1, 2), nodes=more))
+        await chosen(0, " new 0")
+
+    screen_of(part, tmp_path, PlayedRank(), size=size)
 
 
 def test_the_notice_names_the_moments_in_the_order_of_the_pane() -> None:

@@ -239,6 +239,7 @@ def test_colours_are_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         first = app.theme
         await pilot.press("T")
         assert app.theme != first
+        assert f"theme: {app.theme}" in on_screen(app) and not told(app)
 
     play(looking(tmp_path / "with"), part)
 

@@ -56,6 +56,31 @@ def test_what_runs_how_long_and_how_to_end_it(tmp_path: Path, size: tuple[int, i
     screen_of(part, tmp_path, rank, size=size)
 
 
+def test_what_a_key_led_to_is_said_until_the_next_key_and_hides_neither_an_error_nor_what_runs(tmp_path: Path) -> None:
+    rank = PlayedRank([])
+    rank.answers["pause"] = lambda _: rank.tell(stopped("0.2", 2, "paused")) or {}
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED and app.is_settled, pilot)
+        app.post_message(Said("no such thing", "error"))
+        await until(lambda: status(app) == "✕ no such thing", pilot)
+        await pilot.press("T")
+        await until(lambda: status(app) == f"theme: {app.theme}", pilot)
+        app.post_message(Said("no such thing", "error"))
+        await until(lambda: status(app) == "✕ no such thing", pilot)
+        await pilot.press("T", "G")
+        await until(lambda: "no such thing" not in status(app), pilot)
+        assert "theme" not in status(app) and not told(app)
+        await pilot.press("c")
+        await until(lambda: "0 s  continue" in status(app), pilot)
+        await pilot.press("T")
+        await until(lambda: told(app) == [f"theme: {app.theme}"], pilot)
+        await pilot.press("escape")
+        await until(lambda: status(app).startswith("paused at 0.2"), pilot)
+
+    screen_of(part, tmp_path, rank)
+
+
 @pytest.mark.parametrize(("passes", "shown"), [(0, ""), (1, ""), (2, ", pass 2"), (3, ", pass 3")])
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)])
 def test_the_share_of_another_pass_says_that_it_is_another(
@@ -182,7 +207,8 @@ def test_an_error_goes_with_the_next_key_that_succeeds(tmp_path: Path, key: str)
         await pilot.press("colon", *"unwatch 3", "enter", "escape")
         await until(lambda: status(app) == NO_WATCH, pilot)
         await pilot.press(key)
-        await until(lambda: status(app) == "stopped at 0.1", pilot)
+        said = "0.1 copied to the terminal's clipboard" if key == "y" else "stopped at 0.1"
+        await until(lambda: status(app) == said, pilot)
 
     screen_of(part, tmp_path, PlayedRank([stopped("0.1", 2)]))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from rich.style import Style
 from rich.text import Text
@@ -17,6 +18,7 @@ from prismdbg_tui.memory.view import MemoryNode, largest_first
 _INSIDE = (16, 4)  # cells from which on a box shows what it is made of
 _STEPS = (0.0, 0.18, 0.36)  # neighbours are told apart
 _CHILD = 0.3
+_LEAST_CUT = 9  # cells: what is left of a name in fewer tells nothing
 CHOSEN = "▶ "
 
 
@@ -129,14 +131,36 @@ def _fill(
 
 
 def _labels(label: str, wide: int, high: int) -> list[str]:
-    """The name in as many lines as there are; where not even a size has room there is nothing but the sign of the
-    chosen one, because half a number reads as another one."""
+    """The name in as many lines as there are, up to one that would be cut to very little; where not even
+    a size has room there is nothing but the sign of the chosen one, because half a number reads as another one."""
     if len(label) <= wide:
         return [label]
     sign = CHOSEN if label.startswith(CHOSEN) else ""
-    if wide < len(sign + " ".join(label.removeprefix(sign).split()[:2])):
+    size = sign + " ".join(label.removeprefix(sign).split()[:2])
+    if wide < len(size):
         return [sign.strip()[:wide]]
-    return [figures.cut(line, wide) for line in _lines(label, wide, high)]
+    cut = _cut_name if " " in label[len(size) + 1 :] else _end_of_path
+    return list(takewhile(bool, (_fitted(line, size, wide, cut) for line in _lines(label, wide, high))))
+
+
+def _fitted(line: str, size: str, wide: int, cut: Callable[[str, int], str]) -> str:
+    """The line with its name cut; the size is never cut."""
+    if len(line) <= wide:
+        return line
+    begin = f"{size} " if line.startswith(size) else ""
+    return f"{begin}{cut(line[len(begin) :], wide - len(begin))}".rstrip()
+
+
+def _cut_name(name: str, width: int) -> str:
+    """Empty where too little of it would be left."""
+    return figures.cut(name, width) if width >= _LEAST_CUT else ""
+
+
+def _end_of_path(name: str, width: int) -> str:
+    """Of `module.blocks.3.mlp` the last parts that fit: neighbours begin alike."""
+    parts = name.split(".")
+    ends = (f"…{'.'.join(parts[skip:])}" for skip in range(1, len(parts)))
+    return next((end for end in ends if len(end) <= width), "") or _cut_name(parts[-1], width)
 
 
 def _lines(label: str, wide: int, high: int) -> list[str]:

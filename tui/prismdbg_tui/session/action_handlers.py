@@ -15,7 +15,7 @@ from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session.actions import BY_NAME, unavailable
 from prismdbg_tui.session.breakpoint_rows import breakpoint_at, rows_of_breakpoint
 from prismdbg_tui.session.messages import Asked, Purpose
-from prismdbg_tui.session.views import BUSY, Phase
+from prismdbg_tui.session.views import Phase
 from prismdbg_tui.session.visible_panes import NUMBERED, behind, panes
 from prismdbg_tui.start import WEB_PAGE
 
@@ -39,10 +39,11 @@ class ActionHandlers:
     def carry_out(self, deed: Callable[[], None]) -> None:
         """Says why where it cannot be done, and what to do instead where an error says that. An error of before is over
         once something else could be done."""
+        self._app.panes.status.confirm("")
         try:
             deed()
         except UsageError as error:
-            if error.hint and self._app.state.phase not in (*BUSY, Phase.LOST):
+            if error.hint and self._app.panes.status.is_free:
                 self._app.panes.status.fail(with_hint(error))
             else:  # the status line says what runs
                 self._app.refuse(with_hint(error))
@@ -160,7 +161,7 @@ class ActionHandlers:
         self._app.panes.timeline.change_axis()
 
     def sensor(self) -> None:
-        self._app.notify(self._app.panes.timeline.next_sensor().replace("[", r"\["), timeout=2)
+        self._app.confirm(self._app.panes.timeline.next_sensor())
         self._app.layout.apply()
 
     def memory_by(self) -> None:
@@ -341,12 +342,12 @@ class ActionHandlers:
 
     def _copy(self, text: str, name: str) -> None:
         self._app.copy_to_clipboard(text)
-        self._app.notify(f"{name} copied to the terminal's clipboard".replace("[", r"\["), timeout=2)
+        self._app.confirm(f"{name} copied to the terminal's clipboard")
 
     def theme(self) -> None:
         names = sorted(self._app.available_themes)
         self._app.theme = names[(names.index(self._app.theme) + 1) % len(names)]
-        self._app.notify(self._app.theme, timeout=1.5)
+        self._app.confirm(f"theme: {self._app.theme}")
 
     def help(self) -> None:
         self._app.push_screen(Help(self._app.keys_shown, live=self._app.live is not None))

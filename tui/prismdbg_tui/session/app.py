@@ -356,6 +356,13 @@ class PrismApp(PicturedApp[int]):
     def refuse(self, reason: str) -> None:
         self.notify(_plain(reason), severity="warning", timeout=4)
 
+    def confirm(self, text: str) -> None:
+        """In the status line, where that is free: a notification covers a part of the panes."""
+        if self.panes.status.is_free:
+            self.panes.status.confirm(text)
+        else:
+            self.notify(_plain(text), timeout=2)
+
     def type_line(self, text: str) -> None:
         """To the rank; where nothing runs only help, quit and the export of the timeline have a meaning."""
         if text:

@@ -123,7 +123,7 @@ class CursorViews:
             self.memory.forget()
             self._panes.status.fail(view.refused)
         elif untold and not self._panes.memory.display:
-            self._app.notify(self.memory.in_words(self._app.keys_shown["memory_mark"]), timeout=3)
+            self._app.confirm(self.memory.in_words(self._app.keys_shown["memory_mark"]))
         self._panes.memory.show(view)
 
     @property

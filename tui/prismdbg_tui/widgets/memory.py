@@ -100,9 +100,11 @@ class Blocks(Tree[_Path]):
             self.cursor_line = self._line_of(chosen)
         if anew:
             self.scroll_to(y=0, animate=False, force=True)
+        else:
+            self.scroll_to_line(self.cursor_line, animate=False)
 
     def on_resize(self) -> None:
-        """Names have another width."""
+        """Names have another width, and the cursor may be out of view."""
         if self._filled[0]:
             self.fill(*self._filled)
 

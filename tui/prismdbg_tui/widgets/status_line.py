@@ -1,4 +1,5 @@
-"""The line above the keys: what runs and how long, the last error, what a search found, or why the rank is there."""
+"""The line above the keys: what runs and how long, the last error, what a key or a search led to, or why the rank is
+there."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class StatusLine(Static):
         gives the lines that wait for what runs."""
         super().__init__("", id="status")
         self._state = State()
-        self._error, self._told = "", told
+        self._error, self._told, self._confirmed = "", told, ""
         self._keys, self._queued = keys, queued
         self._looking = not_replayable or "`prismdbg debug` runs the rank"
 
@@ -52,6 +53,17 @@ class StatusLine(Static):
         """Beside why the rank is there, until something is asked for."""
         self._error, self._told = "", text
         self.again()
+
+    def confirm(self, text: str) -> None:
+        """What a key led to, in place of why the rank is there; empty once another key is pressed."""
+        if text != self._confirmed:
+            self._confirmed = text
+            self.again()
+
+    @property
+    def is_free(self) -> bool:
+        """It says neither what runs nor that the rank is lost."""
+        return self._state.phase not in (*BUSY, Phase.LOST)
 
     def forget_error(self) -> None:
         """Something else was done."""
@@ -85,6 +97,8 @@ class StatusLine(Static):
             error, hint = _line(self._error), _hint(self._error)
             tried = (*((f"{error} · {hint}",) if hint else ()), *figures.clauses(error))
             return text.append(f"✕ {figures.first_fitting(tried, room)}", color(self.app, "error"))
+        if self._confirmed:
+            return text.append(figures.first_fitting(figures.clauses(_line(self._confirmed)), room + 2))
         if self._state.phase is Phase.RUNS_ON:
             return text.append(figures.first_fitting(self._runs_on(), room + 2), color(self.app, "warning"))
         standing, told = _line(self._standing()), _line(self._told)
