@@ -651,8 +651,12 @@ def test_the_chosen_row_stays_in_view_and_the_name_below_is_its_own(tmp_path: Pa
         memory.show(view)
         await chosen(0, " old")
         memory.show(replace(view, at=Moment(1, 1), nodes=(*more, *few)))
+        await chosen(0, " new 0")  # nobody chose another than the first
+        blocks.move_cursor(blocks.get_node_at_line(60))
         await chosen(60, " old")
-        memory.show(replace(view, at=Moment(1, 2), nodes=more))
+        memory.show(replace(view, at=Moment(1, 2), nodes=(*more[:40], *few, *more[40:])))
+        await chosen(40, " old")
+        memory.show(replace(view, at=Moment(1, 3), nodes=more))
         await chosen(0, " new 0")
 
     screen_of(part, tmp_path, PlayedRank(), size=size)

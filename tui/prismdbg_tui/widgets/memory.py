@@ -87,10 +87,12 @@ class Blocks(Tree[_Path]):
 
     def fill(self, nodes: tuple[MemoryNode, ...], total_bytes: int = 0, *, anew: bool = False) -> None:
         """`total_bytes`: what all of it is; 0 for a difference, whose parts are no shares of anything. anew: it is
-        about something else than before, and begins at the top."""
+        about something else than before, and begins at the top. So does a list whose first row was the chosen one:
+        nobody chose another."""
         self._filled = (nodes, total_bytes)
         known = {node.data: node.is_expanded for node in self.root.children}
-        chosen = self.cursor_node.data if self.cursor_node is not None and not anew else None
+        is_chosen = self.cursor_node is not None and self.cursor_line > 0 and not anew
+        chosen = self.cursor_node.data if is_chosen and self.cursor_node else None
         self.clear()
         self._scale = Scale(max((abs(node.size_bytes) for node in nodes), default=0) or 1, total_bytes)
         for number, node in enumerate(nodes):
