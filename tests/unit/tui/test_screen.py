@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 from played import PlayedRank, has_values, live_over, screen, small_capsule, stopped, until
 from prismdbg_tui.screens.help import Help
+from prismdbg_tui.screens.pictured_app import PicturedApp
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.views import Phase, SourceView
 from prismdbg_tui.session.visible_panes import PANES
 from prismdbg_tui.start import WEB_PAGE
-from prismdbg_tui.widgets.source import first_seen
+from prismdbg_tui.widgets.source import Source, first_seen
 from rich.console import RenderableType
-from shown import on_screen, told
+from shown import on_screen, running, told
+from textual.app import ComposeResult
 from textual.pilot import Pilot
 from textual.screen import Screen
 
@@ -380,6 +382,21 @@ def test_no_picture_of_the_source_pane_has_the_title_of_one_line_and_the_text_of
         picture for lines, line, picture in places if not re.search(rf"▶ +{line} line_{line}_of_{lines}\(", picture)
     ]
     assert not wrong, f"{len(wrong)} of {len(places)} pictures:\n{wrong[0]}"
+
+
+def test_the_source_pane_is_blank_until_it_is_known_where_the_rank_stands() -> None:
+    class Alone(PicturedApp[None]):
+        CSS = ".pane { border: round white; }"
+
+        def compose(self) -> ComposeResult:
+            yield Source()
+
+    async def drawn() -> str:
+        async with running(app := Alone(), (60, 8)):
+            return on_screen(app)
+
+    picture = asyncio.run(drawn())
+    assert "Source" in picture and "no Python frame" not in picture
 
 
 def test_what_is_selected_of_the_source_is_what_is_seen(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from prismdbg_tui.session.views import SourceView
 from prismdbg_tui.session.visible_panes import numbered
 
 _ABOVE = 0.4  # how much of the pane lies above the marked line
-_ABOVE_LINES = 2  # and at least so many lines, where the pane has room for as many below
+_ABOVE_LINES = 2  # and at least so many lines, in a pane of four or more
 
 
 def first_seen(marked: int, lines: int, height: int) -> int:
@@ -90,12 +90,14 @@ class Source(ScrollView, can_focus=True):
         width, style = self.scrollable_content_region.width, self.visual_style
         looks = (width, style, self.text_selection)
         if looks != self._looks:
-            source = self._shown or SourceView()
-            empty = Text(source.note or "no Python frame of the program here", "dim")
-            self._text = self._syntax(source, width) if source.lines else empty
+            self._text = Text() if self._shown is None else self._told(self._shown, width)
             self._strips = Visual.to_strips(self, visualize(self, self._text), width, None, style, pad=True)
             self._looks = looks
         return self._strips
+
+    def _told(self, source: SourceView, width: int) -> Text:
+        empty = Text(source.note or "no Python frame of the program here", "dim")
+        return self._syntax(source, width) if source.lines else empty
 
     def _syntax(self, source: SourceView, width: int) -> Text:
         dark = self.app.current_theme.dark
