@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from played import PlayedRank, has_values, live_over, screen, small_capsule, stopped, until
 from prismdbg_tui.screens.help import Help
+from prismdbg_tui.screens.pictured_app import PicturedApp
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.views import Phase, SourceView
 from prismdbg_tui.session.visible_panes import PANES
 from prismdbg_tui.start import WEB_PAGE
-from shown import on_screen, told
+from prismdbg_tui.widgets.source import Source, first_seen
+from rich.console import RenderableType
+from shown import on_screen, running, told
+from textual.app import ComposeResult
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 Play = Callable[[PrismApp, Pilot[int]], Awaitable[None]]
 
@@ -34,6 +40,11 @@ def looking(folder: Path) -> PrismApp:
 def debugging(folder: Path, rank: PlayedRank) -> PrismApp:
     capsule = small_capsule(folder)
     return PrismApp(capsule, "capsule", live=live_over(capsule, rank))
+
+
+def view(lines: int, line: int) -> SourceView:
+    texts = tuple(f"line_{number}_of_{lines}()" for number in range(1, lines + 1))
+    return SourceView(filename=f"/job/f{lines}.py", function="step", line=line, first=1, lines=texts)
 
 
 def said(app: PrismApp) -> str:
@@ -285,10 +296,6 @@ def test_the_source_of_a_stop_below_the_help_is_at_its_line_when_the_help_closes
 ) -> None:
     """What lies below another screen is laid out only when it is seen again, and then its size is the same."""
 
-    def view(lines: int, line: int) -> SourceView:
-        texts = tuple(f"line_{number}_of_{lines}()" for number in range(1, lines + 1))
-        return SourceView(filename=f"/job/f{lines}.py", function="step", line=line, first=1, lines=texts)
-
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         source = app.panes.source
         app.layout.choose("source")
@@ -309,15 +316,6 @@ def test_the_source_of_a_stop_below_the_help_is_at_its_line_when_the_help_closes
 def test_the_source_pane_shows_the_line_that_its_title_names(tmp_path: Path, size: tuple[int, int]) -> None:
     """One file after the other, shorter or longer than the pane: each is scrolled by its own length."""
 
-    def view(lines: int, line: int) -> SourceView:
-        return SourceView(
-            filename=f"/job/f{lines}.py",
-            function="step",
-            line=line,
-            first=1,
-            lines=tuple(f"line_{number}_of_{lines}()" for number in range(1, lines + 1)),
-        )
-
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         source = app.panes.source
         app.layout.choose("source")
@@ -337,3 +335,81 @@ def test_the_source_pane_shows_the_line_that_its_title_names(tmp_path: Path, siz
             assert f"f{lines}.py:{line}" in str(source.border_title)
 
     play(looking(tmp_path), part, size)
+
+
+@pytest.mark.parametrize(
+    ("marked", "height", "first"),
+    [(42, 4, 40), (42, 3, 41), (42, 1, 42), (42, 30, 30), (1, 4, 0), (98, 4, 96)],
+)
+def test_the_marked_line_has_lines_above_it_in_a_small_pane_too(marked: int, height: int, first: int) -> None:
+    assert first_seen(marked, 100, height) == first
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_no_picture_of_the_source_pane_has_the_title_of_one_line_and_the_text_of_another(
+    tmp_path: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only the one it settles at: a machine that is busy shows each of them for long."""
+    drawn: list[str] = []
+    display = PrismApp._display
+
+    def look(app: PrismApp, screen: Screen[object], update: RenderableType | None) -> None:
+        drawn.append(on_screen(app))
+        display(app, screen, update)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        source = app.panes.source
+        await until(lambda: has_values(app), pilot)  # by then it has shown the call's own
+        await pilot.press("3")
+        monkeypatch.setattr(PrismApp, "_display", look)
+        for lines, line in ((300, 60), (400, 7), (3, 2), (400, 200), (400, 390)):
+            source.show(SourceView())  # at 120x36 the pane is folded then
+            await until(lambda: "3 Source" in "".join(drawn[-1:]), pilot)
+            for other in (line - 1, line):
+                source.show(view(lines, other))
+                await until(lambda: f"▶{other:>5} line_{other}_of_{lines}()" in drawn[-1], pilot)  # noqa: B023
+                assert source.vertical_scrollbar.position == source.scroll_y
+        height = source.size.height
+        await pilot.press("z")
+        await until(lambda: source.size.height > height, pilot)
+        await pilot.press("z")
+        await until(lambda: source.size.height == height, pilot)
+        assert source.scroll_y == first_seen(389, 400, height)
+
+    play(looking(tmp_path), part, size)
+    places = [(*title, picture) for picture in drawn for title in re.findall(r" f(\d+)\.py:(\d+) step", picture)]
+    assert {f"{line}" for _, line, _ in places} == {"389", "390", "59", "60", "6", "7", "1", "2", "199", "200"}
+    wrong = [
+        picture for lines, line, picture in places if not re.search(rf"▶ +{line} line_{line}_of_{lines}\(", picture)
+    ]
+    assert not wrong, f"{len(wrong)} of {len(places)} pictures:\n{wrong[0]}"
+
+
+def test_the_source_pane_is_blank_until_it_is_known_where_the_rank_stands() -> None:
+    class Alone(PicturedApp[None]):
+        CSS = ".pane { border: round white; }"
+
+        def compose(self) -> ComposeResult:
+            yield Source()
+
+    async def drawn() -> str:
+        async with running(app := Alone(), (60, 8)):
+            return on_screen(app)
+
+    picture = asyncio.run(drawn())
+    assert "Source" in picture and "no Python frame" not in picture
+
+
+def test_what_is_selected_of_the_source_is_what_is_seen(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        source = app.panes.source
+        await until(lambda: has_values(app), pilot)
+        source.show(view(400, 390))
+        await until(lambda: "▶  390 line_390" in on_screen(app), pilot)
+        row = 390 - 1 - int(source.scroll_y) + 1  # below the frame
+        await pilot.mouse_down(source, offset=(8, row))
+        await pilot.hover(source, offset=(18, row))
+        await pilot.mouse_up(source, offset=(18, row))
+        assert app.screen.get_selected_text() == "line_390_of"
+
+    play(looking(tmp_path), part)

@@ -1,4 +1,4 @@
-"""A pane with a frame and a title that scrolls its text: source, stack, values, peers and stops are made of it."""
+"""A pane with a frame and a title that scrolls its text: stack, values, peers and stops are made of it."""
 
 from __future__ import annotations
 
