@@ -450,8 +450,9 @@ def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int
     deaths = [death for rank, death in seen_dead.items() if rank in silent]
     if deaths and supervisor.get("deaths"):
         first = likely_first(deaths, {})
-        if any(death.wall_ns < first.alive_wall_ns for death in seen_dead.values()):
-            return None, False  # one that had its word died before it: a launcher kills who does not end when told
+        others = [death for death in seen_dead.values() if death.name != first.name]
+        if any(death.wall_ns <= first.alive_wall_ns for death in others):  # the same look: dead, and alive after that
+            return None, False  # one that had its word died before it: a launcher ends the others, or kills them
         # One that was told to end, as a launcher tells the others of one that failed, may follow one not known.
         follows = first.signal in ASKED and any(death.signal is None for death in deaths)
         return _rank(first.name), first.signal is None or follows or len(perhaps_first(deaths)) > 1

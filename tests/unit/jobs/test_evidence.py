@@ -178,12 +178,14 @@ def test_who_was_told_to_end_is_not_for_certain_the_first_where_another_end_is_n
     assert (evidence.interrupted, evidence.died_first, evidence.deaths_seen_late) == (False, 0, True)
 
 
-def test_who_was_killed_after_one_that_had_its_word_is_not_the_first(tmp_path: Path) -> None:
-    """As a launcher kills a rank that hangs, half a minute after it told it to end."""
+@pytest.mark.parametrize("alive_ns", [9, 29])
+def test_who_was_killed_after_one_that_had_its_word_is_not_the_first(alive_ns: int, tmp_path: Path) -> None:
+    """As a launcher ends the others, or kills a rank that hangs half a minute after it told it to end. The look that
+    sees one dead sees after that who is alive."""
     rank_folder(tmp_path, "0").note("exit", code=1)
     rank_folder(tmp_path, "1")
     raised = {"rank": "0", "wall_ns": 9, "signal": 0, "code": 1}
-    killed = {"rank": "1", "wall_ns": 30, "alive_wall_ns": 29, "signal": SIGKILL, "code": 137}
+    killed = {"rank": "1", "wall_ns": 30, "alive_wall_ns": alive_ns, "signal": SIGKILL, "code": 137}
     supervisor(tmp_path, exit_code=1, deaths=["0", "1"], how_they_died=[raised, killed])
 
     assert gather(tmp_path).died_first is None
