@@ -94,7 +94,12 @@ def _state(folder: Path, node: NodeState | None, has_ended: Callable[[], bool], 
     logs = folder if node is None else node.logs_of(folder)
     if node is not None and node.local and not event_segments(logs):
         return _untold(folder, node)
-    return _read(logs, node, has_ended)
+    try:
+        return _read(logs, node, has_ended)
+    except (CapsuleError, OSError):
+        if (logs / "rank.json").exists():
+            raise
+        return _read(folder, node, has_ended)  # its job has ended meanwhile: the log is in RUN now, and not here
 
 
 def _told(folder: Path, node: NodeState, told: Mapping[str, Any]) -> RankState:

@@ -20,6 +20,7 @@ from prismdbg.jobs.storage.inventory import remove
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, node_states
 from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_logs
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.jobs.storage.run_report import rank_states
 from prismdbg.log import joining
 from prismdbg.log.columns import read_columns
 from prismdbg.log.folding import fold
@@ -206,6 +207,17 @@ def test_removing_a_run_removes_what_this_node_keeps_and_forgets_no_other(
     write_json(run.nodes / "n2" / "published.json", {"by": "supervisor"})
     remove(run.path)
     assert not run.path.exists()
+
+
+def test_who_reads_a_log_while_it_is_removed_from_its_node_reads_it_in_the_run(
+    run: RunFolder, local: LocalFolder
+) -> None:
+    for ranks in (local.ranks, run.ranks):
+        issue(TinyLog(ranks / "0"), 5)
+    write_json(run.ranks / "0" / "rank.json", {"rank": 0, "world_size": 1, "pid": 1, "started_ticks": 1})
+    node = NodeState(name="n1", ranks=("0",), exit_code=0, silent_s=None, local=str(local.path), visible=True)
+    (state,) = rank_states(run, [node])
+    assert (state.name, state.collectives) == ("0", 5)
 
 
 def test_removing_a_run_removes_no_folder_that_is_not_its_own(run: RunFolder, local: LocalFolder) -> None:
