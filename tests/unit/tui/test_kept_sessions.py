@@ -13,6 +13,7 @@ from prismdbg_tui.session.sidecar import MAX_BYTES, SUFFIX, Kept, Sidecar, besid
 from prismdbg_tui.session.views import Phase
 from prismdbg_tui.start import _kept_lines
 from shown import told
+from textual.events import DescendantFocus
 from textual.pilot import Pilot
 
 from prismdbg.errors import CapsuleError
@@ -184,6 +185,9 @@ def test_a_restored_console_leaves_keys_keys(tmp_path: Path, size: tuple[int, in
 
     async def again(app: PrismApp, pilot: Pilot[int]) -> None:
         await until(lambda: app.state.phase is Phase.STOPPED and app.layout.pane == "console", pilot)
+        app.post_message(DescendantFocus(app.panes.collectives))  # late, as on a busy machine: it had the focus before
+        await pilot.pause()
+        assert app.layout.pane == "console"
         assert app.panes.console.line.value == ""
         await pilot.press("c")
         await until(lambda: "› continue" in "\n".join(app.panes.console.log_pane.lines_said), pilot)

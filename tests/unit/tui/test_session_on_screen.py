@@ -520,7 +520,7 @@ def test_a_rank_that_nobody_waits_for_is_still_said_to_hang_again(
     frames = [{"filename": now.filename, "line": now.line, "name": now.name}]
     rank.answers["stacks"] = lambda _: {"threads": [{"name": "MainThread", "frames": frames}]}
     capsule = small_capsule(tmp_path)
-    standing, hang = OutsideCollective(rank=1, frames=(now,)), RecordedHang(rank=1, bound_s=1.5, frames=(now,))
+    standing, hang = OutsideCollective(rank=1, frames=(now,)), RecordedHang(rank=1, bound_s=4.0, frames=(now,))
     live = live_over(capsule, rank, standing=standing, hang=hang)
 
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:

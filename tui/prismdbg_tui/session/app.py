@@ -272,6 +272,9 @@ class PrismApp(PicturedApp[int]):
         self.layout.leave_line()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Each widget tells it in its own time: it may be told after the focus has moved on, as at the start."""
+        if event.widget is not self.focused:
+            return
         for widget in event.widget.ancestors_with_self:
             if widget.id in PANES:
                 self.layout.focused(widget.id)
