@@ -15,12 +15,12 @@ from prismdbg.cli.options.sharing import for_others
 from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.jobs.replay.build import build_image
-from prismdbg.jobs.storage import image_registry, skopeo
 from prismdbg.jobs.storage.archive_crypto import Keys
-from prismdbg.jobs.storage.image_registry import ImageAddress
-from prismdbg.jobs.storage.oci_image import Pushed
-from prismdbg.jobs.storage.oci_layout import write_layout
 from prismdbg.jobs.storage.pack import opened
+from prismdbg.jobs.storage.remote import image_registry, skopeo
+from prismdbg.jobs.storage.remote.image_registry import ImageAddress
+from prismdbg.jobs.storage.remote.oci_image import Pushed
+from prismdbg.jobs.storage.remote.oci_layout import write_layout
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
 

@@ -10,7 +10,7 @@ from prismdbg.cli.options.addresses import Written, written
 from prismdbg.cli.terminal import long_work
 from prismdbg.jobs.storage.gather import SSH, gather
 from prismdbg.jobs.storage.job_nodes import node_folders
-from prismdbg.jobs.storage.object_store import Address, fetch
+from prismdbg.jobs.storage.remote.object_store import Address, fetch
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
 

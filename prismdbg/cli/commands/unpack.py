@@ -15,9 +15,9 @@ from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.archive_crypto import ENCRYPTED_SUFFIX, Keys
 from prismdbg.jobs.storage.archive_reader import Limits
-from prismdbg.jobs.storage.fetched_cache import is_fetched
-from prismdbg.jobs.storage.object_store import Address
 from prismdbg.jobs.storage.pack import read_manifest, unpack
+from prismdbg.jobs.storage.remote.fetched_cache import is_fetched
+from prismdbg.jobs.storage.remote.object_store import Address
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
 

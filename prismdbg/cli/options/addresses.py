@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from prismdbg.jobs.storage import image_registry
-from prismdbg.jobs.storage.image_registry import SCHEME, ImageAddress
-from prismdbg.jobs.storage.object_store import Address, fetch, push, require_free
+from prismdbg.jobs.storage.remote import image_registry
+from prismdbg.jobs.storage.remote.image_registry import SCHEME, ImageAddress
+from prismdbg.jobs.storage.remote.object_store import Address, fetch, push, require_free
 from prismdbg.render import console
 
 SHOWN = f"{__name__}.shown"  # of a context's `meta`: what shows long work that is done before the command begins

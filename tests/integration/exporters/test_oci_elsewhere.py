@@ -22,9 +22,9 @@ from waiting import wait_for
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.jobs.storage.oci_image import Pushed
-from prismdbg.jobs.storage.oci_layout import annotations_of, write_layout
 from prismdbg.jobs.storage.pack import pack
+from prismdbg.jobs.storage.remote.oci_image import Pushed
+from prismdbg.jobs.storage.remote.oci_layout import annotations_of, write_layout
 
 SKOPEO, PODMAN = shutil.which("skopeo"), shutil.which("podman")
 REGISTRY = shutil.which("docker-registry") or shutil.which("registry")

@@ -13,7 +13,7 @@ from prismdbg.checkpoint.cache import cache_folder, made_cache_folder
 from prismdbg.checkpoint.engine import Use
 from prismdbg.errors import FacilityError
 from prismdbg.jobs.record import setup
-from prismdbg.jobs.storage import fetched_cache
+from prismdbg.jobs.storage.remote import fetched_cache
 
 OTHERS_WRITE = 0o022
 

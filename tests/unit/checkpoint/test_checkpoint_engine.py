@@ -20,7 +20,7 @@ SEAM = {"engine", "choice", "bounded", "cache", "gpu", "gpu_part"}
 # Why a text names the program. Names of variables, functions and modules never do.
 NAMED_IN_TEXTS = {
     "prismdbg/runtime/facilities.py": "`doctor` says which program is missing, and how to get it",
-    "prismdbg/jobs/storage/oci_layout.py": "annotations of an image say which version made its checkpoint",
+    "prismdbg/jobs/storage/remote/oci_layout.py": "annotations of an image say which version made its checkpoint",
     "prismdbg/jobs/record/setup.py": "`setup` says which program it builds",
     "prismdbg/cli/registry.py": "the one-line help of `setup`",
     "prismdbg/cli/commands/setup.py": "the help of `setup`",

@@ -20,9 +20,9 @@ from prismdbg.capsule.checked_json import Count, Word
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.transfer import hash_file
 from prismdbg.errors import CapsuleError, UsageError
-from prismdbg.jobs.storage import skopeo
-from prismdbg.jobs.storage.fetched_cache import cache_folder, is_whole, keep, require_room
-from prismdbg.jobs.storage.oci_image import BLOBS, LAYER, Pushed
+from prismdbg.jobs.storage.remote import skopeo
+from prismdbg.jobs.storage.remote.fetched_cache import cache_folder, is_whole, keep, require_room
+from prismdbg.jobs.storage.remote.oci_image import BLOBS, LAYER, Pushed
 from prismdbg.model.meanwhile import by_bytes, working
 from prismdbg.model.sizes import size
 

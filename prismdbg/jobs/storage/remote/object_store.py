@@ -20,7 +20,7 @@ from prismdbg.capsule.checked_json import Count, Word
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.transfer import hash_file
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
-from prismdbg.jobs.storage.fetched_cache import cache_folder, is_whole, keep, require_room
+from prismdbg.jobs.storage.remote.fetched_cache import cache_folder, is_whole, keep, require_room
 from prismdbg.model.meanwhile import by_bytes, working
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size

@@ -23,11 +23,11 @@ from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.capture.secret_search import report
-from prismdbg.jobs.storage import fetched_cache, image_registry, skopeo
-from prismdbg.jobs.storage.image_registry import ImageAddress, fetch
-from prismdbg.jobs.storage.oci_image import BLOBS, LAYER, Pushed
-from prismdbg.jobs.storage.oci_layout import write_layout
 from prismdbg.jobs.storage.pack import unpack
+from prismdbg.jobs.storage.remote import fetched_cache, image_registry, skopeo
+from prismdbg.jobs.storage.remote.image_registry import ImageAddress, fetch
+from prismdbg.jobs.storage.remote.oci_image import BLOBS, LAYER, Pushed
+from prismdbg.jobs.storage.remote.oci_layout import write_layout
 from prismdbg.model.meanwhile import looked_on_by
 
 THERE = ImageAddress.of("docker://example.org/team/rank0:v1")

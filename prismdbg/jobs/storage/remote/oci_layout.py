@@ -19,8 +19,8 @@ from prismdbg.capsule.manifest import Manifest, Origin
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.transfer import hash_file
 from prismdbg.errors import FacilityError, UsageError
-from prismdbg.jobs.storage.oci_image import BLOBS, CONFIG, INDEX, LAYER, MANIFEST, Pushed
 from prismdbg.jobs.storage.pack import Progress, pack
+from prismdbg.jobs.storage.remote.oci_image import BLOBS, CONFIG, INDEX, LAYER, MANIFEST, Pushed
 from prismdbg.model.meanwhile import by_bytes, working
 
 _CHUNK_BYTES = 1 << 20

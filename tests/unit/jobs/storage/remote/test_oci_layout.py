@@ -17,9 +17,9 @@ from click.testing import CliRunner
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.cli.main import cli
 from prismdbg.errors import UsageError
-from prismdbg.jobs.storage.oci_image import Pushed
-from prismdbg.jobs.storage.oci_layout import write_layout
 from prismdbg.jobs.storage.pack import unpack
+from prismdbg.jobs.storage.remote.oci_image import Pushed
+from prismdbg.jobs.storage.remote.oci_layout import write_layout
 
 SKOPEO = shutil.which("skopeo")
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
-from prismdbg.jobs.storage import fetched_cache
-from prismdbg.jobs.storage.object_store import LISTED, Address, fetch, push
+from prismdbg.jobs.storage.remote import fetched_cache
+from prismdbg.jobs.storage.remote.object_store import LISTED, Address, fetch, push
 from prismdbg.model.meanwhile import looked_on_by
 
 fsspec = pytest.importorskip("fsspec")

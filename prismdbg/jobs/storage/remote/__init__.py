@@ -1,0 +1,1 @@
+"""Capsules and runs elsewhere: object stores, container registries, and the OCI image that a registry takes."""
