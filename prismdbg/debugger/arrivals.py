@@ -101,7 +101,7 @@ class Arrivals:
         return tuple(Arrival(rank=rank, after_first_ns=time_ns - times[0][0]) for time_ns, rank in times)
 
     def _came_ns(self, rank: int, identity: str) -> int | None:
-        """A capsule is mostly of what happened last. Where the log's end lacks it, all of it is read, perhaps of weeks."""
+        """A capsule is mostly of what happened last. Where the log's end lacks it, the whole is read, weeks perhaps."""
         newest = self._calls(rank, LAST_BYTES)
         came_ns = newest.came_ns(identity)
         if came_ns is None and newest.has_older:
