@@ -68,13 +68,15 @@ def called(stack: str, width: int) -> str:
 
 
 def fitted_table(text: str, width: int) -> str:
-    """A table whose last column is a stack, each row in a line of `width` cells: a stack that is too long loses its
-    folders, then frames in its middle."""
-    return "\n".join(_fitted_row(row, width) for row in text.split("\n"))
+    """A table whose last column is a stack, each row in a line of `width` cells: where one is too long, all stacks lose
+    their folders, and those that still are lose frames in their middle."""
+    if all(cell_len(row) <= width for row in text.split("\n")):
+        return text
+    return "\n".join(_fitted_row(without_folders(row), width) for row in text.split("\n"))
 
 
 def _fitted_row(row: str, width: int) -> str:
     if cell_len(row) <= width or (found := _LAST_COLUMN.fullmatch(row)) is None:
         return row
     before, stack = found.groups()
-    return before + called(without_folders(stack), max(width - cell_len(before), 1))
+    return before + called(stack, max(width - cell_len(before), 1))

@@ -75,9 +75,11 @@ STACKS = """\
 
 @pytest.mark.parametrize("width", [48, 60, 80, 200])
 def test_each_row_of_a_table_has_one_line(width: int) -> None:
-    """Folders go first, then frames in the middle of a stack."""
+    """Folders go first, in all rows, then frames in the middle of a stack."""
     rows = fitted_table(STACKS, width).split("\n")
     assert all(cell_len(row) <= width for row in rows) and len(rows) == 4
     assert rows[0] == STACKS.split("\n")[0] and rows[3] == "      4 B       1  aten::empty"
     assert rows[1].startswith("  1.0 MiB       4  ") and rows[1].endswith("train.py:67")
-    assert ("/opt/train/" in rows[1]) == (width == 200) and ("…" in rows[1]) == (width < 200)
+    assert ("/opt/train/" in rows[2]) == ("/opt/train/" in rows[1]) == (width == 200) and ("…" in rows[1]) == (
+        width < 200
+    )
