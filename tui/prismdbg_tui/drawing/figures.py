@@ -6,10 +6,12 @@ from datetime import UTC, datetime
 
 from prismdbg.model.durations import brief
 from prismdbg.model.sizes import size as size
+from prismdbg.render.fitting import called as called
 from prismdbg.render.fitting import clauses as clauses
 from prismdbg.render.fitting import cut as cut
 from prismdbg.render.fitting import cut_words as cut_words
 from prismdbg.render.fitting import first_fitting as first_fitting
+from prismdbg.render.fitting import fitted_table as fitted_table
 from prismdbg.render.fitting import parts as parts
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -38,18 +40,6 @@ def number(value: object) -> str:
 def bar(fraction: float) -> str:
     """One cell, never empty."""
     return _BARS[max(0, min(7, int(fraction * 8)))]
-
-
-def called(stack: str, width: int) -> str:
-    """A stack whose frames are `innermost < ... < outermost`, without frames in its middle where there is no room: the
-    program's own ones are at its end."""
-    first, *callers = stack.split(" < ")
-    short = first.partition(" in ")[0]
-    ends = [" < ".join(callers[skip:]) for skip in range(1, len(callers) - 1)]
-    fewer = [f"{begin} < … < {end}" for begin in (first, short) for end in ends]
-    fewer += [f"{short} … {end}" for end in ends]
-    fits = next((text for text in (stack, *fewer) if len(text) <= width), "")
-    return fits or cut(stack, width)
 
 
 def clean(text: str) -> str:
