@@ -63,6 +63,7 @@ class DebuggerMessages:
         self.state = state
         self._asked = ""
         self._is_kept = False
+        self._saved = ""  # what became of the checkpoint that was asked for last
         self._kept: tuple[str, ...] = ()  # expressions printed, shown again at each stop
 
     def begin(self) -> None:
@@ -92,6 +93,7 @@ class DebuggerMessages:
                 self._show(differs=True)
                 self._say(answers.notice(notice), "error")
             case notices.CheckpointMade():
+                self._saved = answers.notice(notice) if notice.asked else self._saved
                 self._show(checkpoints=self._checkpoints())
                 self._say(answers.notice(notice), "event")
             case notices.Cancelled():
@@ -156,6 +158,8 @@ class DebuggerMessages:
             if shown := answers.answer(answer, line.verb if line is not None else ""):
                 self._say(shown, answers.kind(answer))
             self._arrived(_PHASES[self._debugger.session.phase], answer)
+            if line is not None and line.verb is Verb.CHECKPOINT:
+                self._show(found=self._saved)  # the console may be out of sight
             return
         match answer:
             case told.Value() if not answer.only_stats:
