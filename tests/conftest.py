@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import gc
 import importlib.util
 import itertools
 import os
@@ -38,6 +39,7 @@ settings.load_profile("prismdbg")
 ROOT = Path(__file__).resolve().parent.parent
 
 
+_KEEPS_NO_BYTECODE = sys.dont_write_bytecode  # as the environment says
 BUILT = ("criu", "native", "starter-python")  # in the cache, by `prismdbg setup` and the first replay
 
 
@@ -105,6 +107,20 @@ def pytest_unconfigure() -> None:
         from prismdbg.runtime.docker.daemon import Daemon
 
         Daemon(cache_dir()).stop()
+
+
+def pytest_collectstart() -> None:
+    """The bytecode of tests is kept for the next run, whatever the environment says: compiling them takes longer than
+    the rest of the collection. Set before each file, because the starter unsets it when a test imports it. All that a
+    collection makes stays: the garbage collector would only look through it, again and again."""
+    sys.dont_write_bytecode = False
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    sys.dont_write_bytecode = _KEEPS_NO_BYTECODE
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

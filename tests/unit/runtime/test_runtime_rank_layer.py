@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.capsule.limits import MAX_MADE_FOLDERS
 from prismdbg.errors import CapsuleError
+from prismdbg.runtime.docker import image_layers
 from prismdbg.runtime.docker.image_layers import add_rank_files
 from prismdbg.runtime.environment import Environment, InstalledFile, of_files
 from prismdbg.runtime.limits import LimitReached, usual
@@ -45,11 +45,14 @@ def test_one_content_for_many_files_is_bounded(tmp_path: Path) -> None:
         laid(spec(tmp_path, files=files, limits=most))
 
 
-def test_folders_that_a_short_list_makes_are_bounded(tmp_path: Path) -> None:
+def test_folders_that_a_short_list_makes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each path has hundreds of them on its way."""
+    assert image_layers.MAX_MADE_FOLDERS == 200_000
+    monkeypatch.setattr(image_layers, "MAX_MADE_FOLDERS", 2_000)
     deep = "/a" * 250
-    folders = tuple(f"/{number}{deep}" for number in range(MAX_MADE_FOLDERS // 250))
-    with pytest.raises(CapsuleError, match="in more than 200,000 folders"):
+    folders = tuple(f"/{number}{deep}" for number in range(2_000 // 250))
+    assert len(laid(spec(tmp_path, folders=folders[:-1]))) > 1_500
+    with pytest.raises(CapsuleError, match="in more than 2,000 folders"):
         laid(spec(tmp_path, folders=folders))
 
 
