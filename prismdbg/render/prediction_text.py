@@ -17,10 +17,15 @@ _SECOND_NS = 1e9
 _SHOWN = 8
 
 
+def parameters(number: int) -> str:
+    """`8.03 billion parameters`, `3.27 million parameters`."""
+    return f"{number / 1e9:.2f} billion parameters" if number >= 1e8 else f"{number / 1e6:.2f} million parameters"
+
+
 def lines(model: Model, training: Training, job: ModelledJob, timeline: Timeline) -> list[str]:
     mesh = training.mesh
     return [
-        f"{model.parameters / 1e9:.2f} billion parameters on {counted(mesh.world, 'rank')}, {mesh}: "
+        f"{parameters(model.parameters)} on {counted(mesh.world, 'rank')}, {mesh}: "
         f"{four_digits(timeline.iteration_ns)} per iteration, {_tokens_a_second(model, training, timeline):,.0f} "
         f"tokens/s, {timeline.bubble_share:.1%} of the ranks' time idle",
         "",

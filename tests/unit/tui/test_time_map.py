@@ -217,6 +217,8 @@ def test_the_cursor_covers_no_part_of_a_time_above_the_map() -> None:
     [
         (0, 0.5, "0 ns to 500 ms"),
         (2.47, 2.49, "2.47 s to 2.49 s"),
+        (2.46, 2.54, "2.46 s to 2.54 s"),
+        (2.4985, 2.5139, "2.498 s to 2.514 s"),
         (150, 150.2, "2 min 30.0 s to 2 min 30.2 s"),
         (3600, 3615, "1 h 0 min 0 s to 1 h 0 min 15 s"),
         (2, 3.5, "2.0 s to 3.5 s"),

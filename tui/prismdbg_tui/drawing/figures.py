@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from math import ceil, log10
 
 from prismdbg.model.durations import brief, unit_of
 from prismdbg.model.sizes import size as size
@@ -29,10 +30,10 @@ def duration(time_ns: float) -> str:
 def span(begin_ns: float, end_ns: float) -> str:
     """`2 s to 3.5 s`; of a short one with as many digits as tell its ends apart: `2.47 s to 2.49 s`."""
     begin, end = duration(begin_ns), duration(end_ns)
-    digits = 0
-    while begin == end and digits < _MOST_DIGITS and begin_ns != end_ns:
+    if begin == end and begin_ns != end_ns:
+        unit_ns = 1_000_000_000 if begin_ns >= 60e9 else unit_of(begin_ns)[1]
+        digits = min(max(ceil(log10(2 * unit_ns / (end_ns - begin_ns)) - 1e-6), 0), _MOST_DIGITS)
         begin, end = _exact(begin_ns, digits), _exact(end_ns, digits)
-        digits += 1
     return f"{begin} to {end}"
 
 
