@@ -113,7 +113,7 @@ WALKS: dict[str, Incident] = {
         walks=(
             Walk(
                 capsule="oom-rank0-*",
-                steps=(keys("v", "z", picture="1-curve"), keys("X", picture="2-leaked")),
+                steps=(keys("2", "z", picture="1-curve"), keys("X", picture="2-leaked")),
                 runs=False,
             ),
             Walk(capsule="oom-rank0-*", steps=(keys("c"), typed("print curve[-1]", picture="3-kept"))),

@@ -132,6 +132,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError(f"tests/broad.py names what is not there: {', '.join(entries)}")
 
 
+@pytest.hookimpl(optionalhook=True)  # absent with -p no:xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from distribution import DockerOnOneWorker
 

@@ -11,14 +11,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.stacks import HangPlace, capsule_stacks
 from prismdbg.errors import PrismError
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.log.rank_log import read_log
-from prismdbg.model.collective import Group
+from prismdbg.log.columns import LAST_BYTES, LogColumns, read_columns
+from prismdbg.log.segment import Ints
+from prismdbg.model.collective import Group, Identity
 
-MAX_RANKS = 64  # their logs are read as a whole
+MAX_RANKS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,26 @@ class Arrival:
 
     rank: int
     after_first_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Calls:
+    """A rank's collectives by group: their sequence numbers, rising, and when it came to each, in ns of the wall
+    clock. `has_older`: the log has some that were not read."""
+
+    by_group: dict[str, tuple[Ints, Ints]]
+    has_older: bool
+
+    def came_ns(self, identity: str) -> int | None:
+        for group, (seqs, came_ns) in self.by_group.items():
+            seq = _seq(identity, group)
+            row = int(np.searchsorted(seqs, seq))
+            if seq >= 0 and row < len(seqs) and int(seqs[row]) == seq:
+                return int(came_ns[row])
+        return None
+
+
+_NO_CALLS = _Calls(by_group={}, has_older=False)
 
 
 class Arrivals:
@@ -38,7 +61,7 @@ class Arrivals:
         self.hang = hang
         self._groups = groups
         self._rank = rank
-        self._times = lru_cache(MAX_RANKS)(self._read)
+        self._calls = lru_cache(2 * MAX_RANKS)(self._read)
 
     @classmethod
     def of_capsule(cls, capsule: Capsule) -> Arrivals:
@@ -73,18 +96,41 @@ class Arrivals:
         set as they are."""
         if self._run is None or not identity or len(ranks) > MAX_RANKS:
             return ()
-        known = {rank: self._times(rank).get(identity) for rank in ranks}
+        known = {rank: self._came_ns(rank, identity) for rank in ranks}
         times = sorted((time_ns, rank) for rank, time_ns in known.items() if time_ns is not None)
         return tuple(Arrival(rank=rank, after_first_ns=time_ns - times[0][0]) for time_ns, rank in times)
 
-    def _read(self, rank: int) -> dict[str, int]:
+    def _came_ns(self, rank: int, identity: str) -> int | None:
+        """A capsule is mostly of what happened last. Where the log's end lacks it, the whole is read, weeks perhaps."""
+        newest = self._calls(rank, LAST_BYTES)
+        came_ns = newest.came_ns(identity)
+        if came_ns is None and newest.has_older:
+            came_ns = self._calls(rank, None).came_ns(identity)
+        return came_ns
+
+    def _read(self, rank: int, newest_bytes: int | None) -> _Calls:
         assert self._run is not None
         try:
-            log = read_log(self._run.latest(rank))
+            log = read_columns(self._run.latest(rank), newest_bytes)
         except (PrismError, OSError):
-            return {}
-        met = [r for r in log.collectives if not r.is_p2p and not r.is_on_device]
-        return {str(r.identity): r.time_created_ns + log.wall_offset_ns for r in met}
+            return _NO_CALLS
+        return _calls(log)
+
+
+def _calls(log: LogColumns) -> _Calls:
+    meets = np.flatnonzero(~log.is_p2p & ~log.on_device)
+    by_group = {}
+    for number in np.unique(log.group[meets]).tolist():
+        rows = meets[log.group[meets] == number]
+        rows = rows[np.argsort(log.seq[rows], kind="stable")]  # threads may issue in another order
+        by_group[log.texts.get(number, "")] = (log.seq[rows], log.begun_ns[rows] + log.wall_offset_ns)
+    return _Calls(by_group=by_group, has_older=log.read_from_later)
+
+
+def _seq(identity: str, group: str) -> int:
+    """The sequence number of a collective of this group; -1 where it is another's."""
+    number = identity.removeprefix(str(Identity(group, 0)).removesuffix("0"))
+    return int(number) if number.isdecimal() else -1
 
 
 def with_hang(peers: dict[str, Any], identity: str, hang: HangPlace | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from prismdbg.capsule.limits import MAX_DEVICES
 from prismdbg.capsule.memory_format import CPU, Flag, Kind, device_name
-from prismdbg.capsule.memory_reader import SiteNumbers, TraceParts, read_parts
+from prismdbg.capsule.memory_reader import SiteNumbers, Span, TraceParts, read_parts
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.model.frame import Frame, source_of
 from prismdbg.model.moment import Moment
@@ -242,7 +242,7 @@ def open_trace(folder: Path, records: int | None = None, device: int | None = No
     `CapsuleError` where there is none. A trace that is written at this moment is read as far as it goes.
     """
     parts = read_parts(folder)
-    pieces = [np.fromfile(s.path, dtype=_LAYOUT, count=s.records, offset=s.offset) for s in parts.spans]
+    pieces = list(map(_records_of, parts.spans))
     rows = np.concatenate(pieces) if pieces else np.zeros(0, dtype=_LAYOUT)
     if len(rows) and (highest := int(rows["device"].max())) > MAX_DEVICES:
         raise CapsuleError(
@@ -250,6 +250,16 @@ def open_trace(folder: Path, records: int | None = None, device: int | None = No
             hint="record or fetch it again: the trace is damaged",
         )
     return from_records(rows[:records], parts, device)
+
+
+def _records_of(span: Span) -> NDArray[np.void]:
+    """A trace that is made anew is removed first, also while it is read."""
+    try:
+        return np.fromfile(span.path, dtype=_LAYOUT, count=span.records, offset=span.offset)
+    except OSError as error:
+        raise CapsuleError(
+            f"{span.path} was removed while it was read: {error.strerror}", hint="try again once it is traced anew"
+        ) from error
 
 
 def from_bytes(records: bytes, parts: TraceParts) -> MemoryTrace:

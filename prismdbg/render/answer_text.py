@@ -48,7 +48,7 @@ def answer_text(answer: Answer) -> str:
         case answers.Allocated():
             return _allocated(answer)
         case answers.Originated():
-            return _originated(answer)
+            return origin_texts(answer)[0]
         case answers.Differs():
             return _differs(answer)
         case answers.Help():
@@ -153,11 +153,19 @@ def _allocated(answer: answers.Allocated) -> str:
     return one_line(f"as of {answer.asked_at}, {answer.text} is in {block}{place}")
 
 
-def _originated(answer: answers.Originated) -> str:
-    came = "was produced by" if answer.born else "was already in the inputs of"
+def origin_texts(answer: answers.Originated) -> tuple[str, ...]:
+    """A sentence, then shorter texts that keep where it is."""
+    came, of = ("was produced by", "output of") if answer.born else ("was already in the inputs of", "input of")
+    op = answer.op or "this collective"
     place = f" at {stop_text.own_line(answer.frames)}" if answer.frames else ""
     seen = "" if answer.seen_at == answer.moment else f"; first sent or received at {answer.seen_at}"
-    return one_line(f"the first {answer.what} {came} {answer.op or 'this collective'}, {answer.moment}{place}{seen}")
+    texts = (
+        f"the first {answer.what} {came} {op}, {answer.moment}{place}{seen}",
+        f"the first {answer.what} {came} {op}, {answer.moment}{place}",
+        f"first {answer.what}: {answer.moment}{place}, {of} {op}",
+        f"first {answer.what}: {answer.moment}{place}",
+    )
+    return tuple(map(one_line, texts))
 
 
 def _differs(answer: answers.Differs) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from shutil import get_terminal_size
 from typing import Any
@@ -19,6 +20,7 @@ from prismdbg.memory.trace_end import TraceEnd
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
+from prismdbg.render.fitting import fitted_table
 
 BESIDE_CURVE = 12  # columns of the sizes beside it
 MOST_POINTS = 200
@@ -30,6 +32,14 @@ UNCOUNTED = "not included: blocks that only C++ held at that time (DDP buckets, 
 def curve_points() -> int:
     """As many as the terminal has room for; where there is none, 80 columns."""
     return max(1, min(get_terminal_size((80, 24)).columns - BESIDE_CURVE, MOST_POINTS))
+
+
+def for_terminal(text: str) -> str:
+    """With stacks that fit into a line of the terminal. A program that reads it gets all of them."""
+    if not sys.stdout.isatty():
+        return text
+    rows, gap, table = text.partition("\n\n")
+    return rows + gap + fitted_table(table, get_terminal_size((80, 24)).columns)
 
 
 def curve_text(curve: Curve) -> str:

@@ -10,6 +10,7 @@ from prismdbg.model.breakpoints import ON_THE_WAY, StopReason
 from prismdbg.model.collective import Frame
 from prismdbg.model.frame import place_of, source_of
 from prismdbg.model.moment import Moment
+from prismdbg.model.ops import OPS
 from prismdbg.model.plain_text import one_line
 from prismdbg.model.plurals import counted
 from prismdbg.render.console import columns, size
@@ -43,8 +44,8 @@ Json = dict[str, Any]
 _WHY: dict[str, str] = {
     StopReason.START: "before the first line that follows `import torch`",
     StopReason.RESTORED: "at the restore point, where the program gets the state of the snapshot",
-    StopReason.PARKED: "where it was captured, not run yet: n runs to the next collective",
-    StopReason.END_OF_LOG: "the recording ends here; from here on peers' answers are synthesized",
+    StopReason.PARKED: "as captured, not run yet; n runs to the next collective",
+    StopReason.END_OF_LOG: "the recording ends here; later answers are synthesized",
 }
 _ROWS = ("module", "inputs", "outputs", "reduce_op", "root", "tag", "is_async")
 
@@ -142,7 +143,8 @@ def notice_text(notice: Notice) -> str:
     """What is shown at once; empty for stops and divergences, which are shown with what the rank is asked then."""
     match notice:
         case Synthesized():
-            return one_line(f"{notice.moment} {notice.op}: no recording, the answer is synthesized")
+            name = OPS[notice.op].label if notice.op in OPS else notice.op
+            return one_line(f"{notice.moment} {name}: no recording, the answer is synthesized")
         case Departed():
             what = one_line(headline(notice.story))
             return (

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from prismdbg.model.durations import four_digits
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
+from prismdbg.render.fitting import cut_words
 from prismdbg.sweep.result import Result, State, fastest, pareto
 from prismdbg.sweep.search import Regret
 
@@ -18,6 +20,37 @@ PREDICTED = "the interval of a predicted time is {error:.1%} on each side, the m
 NO_ENERGY = "energy: not available, no sensor of this machine counts it (`prismdbg telemetry RUN` says why)"
 _MOST_WORTHS = 3
 NUMBERS = ("iteration", "idle", "exposed", "messages", "peak", "tokens/s", "recomputed")
+_DROPPED_FIRST = ("mesh", "messages", "recomputed", "tokens/s", "idle", "exposed", "fits", "interval", "peak")
+_NO_VALUE = ("-", "not traced")
+_LEAST_NOTE = 24  # columns
+_EDGE = 2  # columns between two columns of a table
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`left_out`: the columns for which there was no room. notes: those that were shortened, in full."""
+
+    header: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    left_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def fitted(rows: Sequence[tuple[str, ...]], room: int) -> Table:
+    """`room`: columns of the terminal. Where not all fit, columns without any value are left out first, then those of
+    least use. The note gets what the others leave."""
+    place = {name: number for number, name in enumerate(HEADER)}
+    widths = {name: max([len(name), *(len(row[at]) for row in rows)]) for name, at in place.items()}
+    note = widths.pop("note")
+    dropped = sorted(_DROPPED_FIRST, key=lambda name: any(row[place[name]] not in _NO_VALUE for row in rows))
+    left_out: list[str] = []
+    while dropped and sum(widths.values()) + _EDGE * len(widths) + min(note, _LEAST_NOTE) > room:
+        left_out.append(dropped.pop(0))
+        del widths[left_out[-1]]
+    note = max(room - sum(widths.values()) - _EDGE * len(widths), _LEAST_NOTE)
+    shown = [(*(row[place[name]] for name in widths), cut_words(row[-1], note)) for row in rows]
+    shortened = tuple(f"{row[0]}: {row[-1]}" for row in rows if len(row[-1]) > note)
+    return Table((*widths, HEADER[-1]), shown, tuple(name for name in HEADER if name in left_out), shortened)
 
 
 def rows(results: Sequence[Result], cap_bytes: int) -> list[tuple[str, ...]]:

@@ -20,6 +20,7 @@ from prismdbg.telemetry.collectors.network import NetworkCollector
 from prismdbg.telemetry.collectors.nvidia import NvidiaCollector
 from prismdbg.telemetry.collectors.processes import ProcessCollector
 from prismdbg.telemetry.collectors.ranks import RankCollector
+from prismdbg.telemetry.open_files import raise_limit
 from prismdbg.telemetry.sampling import Sampling
 from prismdbg.telemetry.sensor import rank_subject
 from prismdbg.telemetry.writer import TelemetryWriter, about
@@ -29,6 +30,7 @@ _OF_RANKS = (names.CPU_TIME, names.RUN_QUEUE_WAIT, names.QUOTA_THROTTLED)
 
 def main() -> int:
     folder, period_ns = Path(sys.argv[1]), int(sys.argv[2])
+    raise_limit()
     writer = TelemetryWriter(folder, about(period_ns))
     root = Path("/")
     ranks = RankCollector(root, period_ns)

@@ -207,7 +207,7 @@ class _Shown:
         if self.as_json:
             console.emit_json(what)
         else:
-            console.emit(str(what))
+            console.emit(memory_text.for_terminal(str(what)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

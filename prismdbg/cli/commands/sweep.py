@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -234,8 +236,10 @@ def _predictor(ops: Path | None, cluster: Path | None) -> Predictor:
 
 
 def _show(results: Sequence[Result], cap_bytes: int, request: SweepRequest) -> None:
-    console.emit(console.columns(sweep_text.HEADER, sweep_text.rows(results, cap_bytes), right=sweep_text.NUMBERS))
+    table = _table(sweep_text.rows(results, cap_bytes))
+    console.emit(console.columns(table.header, table.rows, right=sweep_text.NUMBERS))
     said = [
+        *table.notes,
         *sweep_text.conclusion(results, cap_bytes),
         *sweep_text.worth(results, cap_bytes),
         *sweep_text.energy(results),
@@ -245,6 +249,15 @@ def _show(results: Sequence[Result], cap_bytes: int, request: SweepRequest) -> N
     if request.how is How.PREDICT:
         said.append(sweep_text.PREDICTED.format(error=PREDICTION_ERROR))
     console.emit_lines(["", *said])
+    if table.left_out:
+        console.say(f"no room for {', '.join(table.left_out)}; a wider terminal, a pipe and --json have them")
+
+
+def _table(rows: list[tuple[str, ...]]) -> sweep_text.Table:
+    """A program gets all of it, whatever the terminal."""
+    if not sys.stdout.isatty():
+        return sweep_text.Table(sweep_text.HEADER, rows)
+    return sweep_text.fitted(rows, shutil.get_terminal_size((80, 24)).columns)
 
 
 def _values(results: list[Result], cap_bytes: int) -> dict[str, object]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.collectors.ranks import RankCollector
+from prismdbg.telemetry.open_files import OpenFile
 from prismdbg.telemetry.sensor import Kind, Sensor, Sink
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -18,8 +20,21 @@ _LEAST_SHARE = 0.03  # of a CPU, since the last look: others are not worth a nam
 _MOST_NAMED = 128
 
 
+@dataclass(slots=True, kw_only=True)
+class _Process:
+    """As last read. used_ns: CPU time of all its threads. sensors: once it is worth a name."""
+
+    file: OpenFile
+    text: bytes = b""
+    started: int = -1
+    used_ns: int = 0
+    cpu: int = 0
+    sensors: tuple[Sensor, Sensor] | None = None
+
+
 class ProcessCollector:
-    """All processes but the ranks, which have sensors of their own, and the sampler."""
+    """All processes but the ranks, which have sensors of their own, and the sampler. Most do nothing: of those nothing
+    is parsed."""
 
     name = "processes"
     every_ns = 2_000_000_000
@@ -27,54 +42,58 @@ class ProcessCollector:
     def __init__(self, root: Path, ranks: RankCollector) -> None:
         self._proc = root / "proc"
         self._ranks = ranks
-        self._used: dict[tuple[int, int], int] = {}
-        self._named: dict[tuple[int, int], tuple[Sensor, Sensor]] = {}
+        self._processes: dict[str, _Process] = {}
+        self._named = 0
         self._looked_ns = 0
 
     def sample(self, sink: Sink) -> None:
         now_ns = time.monotonic_ns()
         since_ns, self._looked_ns = now_ns - self._looked_ns, now_ns
-        ranks, used = self._ranks.pids, {}
-        for name in os.listdir(self._proc):  # noqa: PTH208  paths cost more than reading
-            if not name.isdecimal() or int(name) in ranks or int(name) == os.getpid():
-                continue
-            found = self._stat(name)
-            if found is None:
-                continue
-            key, used_ns, cpu = found
-            used[key] = used_ns
-            grew_ns = used_ns - self._used.get(key, used_ns)
-            if key in self._named or (grew_ns >= _LEAST_SHARE * since_ns and len(self._named) < _MOST_NAMED):
-                self._say(key, used_ns, cpu, sink)
-        self._used = used
+        own = {str(pid) for pid in (*self._ranks.pids, os.getpid())}
+        alive = {name for name in os.listdir(self._proc) if name.isdecimal()} - own  # noqa: PTH208  paths cost more
+        for gone in self._processes.keys() - alive:
+            self._processes.pop(gone).file.close()
+        for name in alive:
+            grew_ns = self._read(name)
+            process = self._processes[name]
+            if process.sensors is None and grew_ns >= _LEAST_SHARE * since_ns and self._named < _MOST_NAMED:
+                process.sensors = self._sensors(name)
+            if process.sensors is not None:
+                sink.reading(process.sensors[0], process.used_ns)
+                sink.reading(process.sensors[1], process.cpu)
 
     def close(self) -> None:
-        self._used.clear()
+        for process in self._processes.values():
+            process.file.close()
+        self._processes.clear()
 
-    def _say(self, key: tuple[int, int], used_ns: int, cpu: int, sink: Sink) -> None:
-        if key not in self._named:
-            subject = f"process {key[0]} ({self._title(key[0])})"
-            self._named[key] = (
-                Sensor(subject, names.CPU_TIME, "ns", Kind.COUNTER),
-                Sensor(subject, names.LAST_CPU, "cpu", Kind.GAUGE),
-            )
-        sink.reading(self._named[key][0], used_ns)
-        sink.reading(self._named[key][1], cpu)
-
-    def _stat(self, name: str) -> tuple[tuple[int, int], int, int] | None:
-        """PID and start, CPU time of all threads, last CPU; None where it ended meanwhile."""
+    def _read(self, name: str) -> int:
+        """How much CPU time it has used since the last look; 0 at the first, and where it ended meanwhile."""
+        if name not in self._processes:
+            self._processes[name] = _Process(file=OpenFile(self._proc / name / "stat"))
+        process = self._processes[name]
         try:
-            descriptor = os.open(f"{self._proc}/{name}/stat", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                fields = os.read(descriptor, 1024).rpartition(b")")[2].split()
-            finally:
-                os.close(descriptor)
+            text = process.file.read()
         except OSError:
-            return None
-        return (int(name), int(fields[19])), (int(fields[11]) + int(fields[12])) * _TICK_NS, int(fields[36])
+            return 0
+        if text == process.text:
+            return 0
+        fields = text.rpartition(b")")[2].split()
+        started, used_ns = int(fields[19]), (int(fields[11]) + int(fields[12])) * _TICK_NS
+        is_same = started == process.started
+        grew_ns = used_ns - process.used_ns if is_same else 0
+        sensors = process.sensors if is_same else None  # a PID may come again
+        process.text, process.started, process.used_ns, process.cpu = text, started, used_ns, int(fields[36])
+        process.sensors = sensors
+        return grew_ns
 
-    def _title(self, pid: int) -> str:
-        folder = self._proc / str(pid)
+    def _sensors(self, name: str) -> tuple[Sensor, Sensor]:
+        self._named += 1
+        subject = f"process {name} ({self._title(name)})"
+        return Sensor(subject, names.CPU_TIME, "ns", Kind.COUNTER), Sensor(subject, names.LAST_CPU, "cpu", Kind.GAUGE)
+
+    def _title(self, name: str) -> str:
+        folder = self._proc / name
         try:
             program = (folder / "comm").read_text().strip()
             arguments = (folder / "cmdline").read_bytes().split(b"\0")

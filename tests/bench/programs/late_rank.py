@@ -58,6 +58,7 @@ def main() -> None:
     parser.add_argument("--group", type=Path)
     parser.add_argument("--devices", type=Path, help="the script of a fake driver")
     parser.add_argument("--seconds", type=Path, help="write how long the steps took")
+    parser.add_argument("--onset", type=Path, help="write when the last rank began to be late, in ns of the wall clock")
     parser.add_argument("--priority", type=int, default=0)
     args = parser.parse_args()
     dist.init_process_group("gloo")
@@ -88,6 +89,8 @@ def train(args: argparse.Namespace, rank: int, burners: list[subprocess.Popen[by
     for step in range(args.steps):
         late = args.late if rank == LAST and step >= args.begin else "no"
         if step == args.begin:
+            if rank == LAST and args.onset is not None:
+                args.onset.write_text(f"{time.time_ns()}\n")
             if late == "burner":
                 burners += [subprocess.Popen([sys.executable, BURNER, str(int(rank == LAST))]) for _ in range(2)]
             elif late == "pause" and args.devices is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
 
@@ -28,27 +29,33 @@ def measure(settings: Settings, folder: Path) -> Measured:
         "recorded, --window 1": ("--window", "1"),
         f"recorded, --state-every {every}": ("--state-every", every),
     }
-    means: dict[str, list[float]] = {name: [] for name in jobs}
+    filling: dict[str, list[float]] = {name: [] for name in jobs}
+    filled: dict[str, list[float]] = {name: [] for name in jobs}
+    # Two snapshots are kept, and what was received since the older: till then each step writes to new memory.
+    full_at = 2 * every + WARM_UP_STEPS
     taken: Snapshots = []
     for number in range(settings.job_rounds):
         for name, options in list(jobs.items())[:: -1 if number % 2 else 1]:  # what drifts favours none
             seconds, snapshots = _job(settings, folder, options)
-            means[name].append(fmean(seconds[WARM_UP_STEPS:]) * 1e3)
+            filling[name].append(fmean(seconds[WARM_UP_STEPS:full_at]) * 1e3)
+            filled[name].append(fmean(seconds[full_at:]) * 1e3)
             taken += snapshots
     goals = {f"recorded, --state-every {every}": GOAL}
     size = taken[0]["bytes"]
     copies = [_copy_ms(size) for _ in range(_COPIES)]
     held = [one["copied_ns"] / 1e6 for one in taken]
     rows = [
-        *against_bare(means, goals),
+        *against_bare(filled, goals),
+        *(replace(row, what=f"{row.what}: the first {full_at} steps") for row in against_bare(filling, {})),
         Row(what="a copy of as many bytes", values=copies, unit="ms", digits=2),
         Row(what="a snapshot holds the program", values=held, unit="ms", digits=2),
         Row(what="writing it beside the program", values=[one["written_ns"] / 1e6 for one in taken], unit="ms"),
     ]
     notes = [
-        f"GPT {settings.size}, batch {settings.batch}, DDP over gloo, 2 ranks; {settings.state_steps} steps a job, the "
-        f"first {WARM_UP_STEPS} do not count. Snapshots of {size / (1 << 20):.1f} MiB a rank. --state-every also keeps "
-        "what is received, as a window does: the job with --window 1 shows that part of the cost.",
+        f"GPT {settings.size}, batch {settings.batch}, DDP over gloo, 2 ranks; {settings.state_steps} steps a job. "
+        f"Snapshots of {size / (1 << 20):.1f} MiB a rank. --state-every also keeps what is received, as a window does: "
+        f"the job with --window 1 shows that part of the cost. In the first {full_at} steps (of them the first "
+        f"{WARM_UP_STEPS} do not count) the memory for it is touched for the first time; after that it is used again.",
         f"The first snapshot of a rank touches new memory: {max(held):.1f} ms at most, {median(held):.1f} ms usually.",
     ]
     return Measured(rows=rows, notes=notes)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.lateness.cause import LateCause, Why
 from prismdbg.diagnosis.lateness.delays import Delay
 from prismdbg.diagnosis.lateness.stragglers import Straggler
@@ -22,6 +23,8 @@ from tests.bench.table import Measured, Row
 TITLE = "Telemetry: why a rank was late"
 RANKS, LATE_RANK = 4, 3
 PERIOD_US = 10_000
+PERIOD_MS = 50.0  # of the sampler
+BEGIN = 3  # of so many parts of the steps the first is without delay
 PRIORITY = -15  # the rest of the machine is to be no cause
 _GROUPS = Path("/sys/fs/cgroup")
 
@@ -47,12 +50,14 @@ SCENARIOS = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """late: the ranks that `why` found late, with the cause that it named, if any. held_s: how long the quota held the
-    last rank, by the kernel, where there is one."""
+    last rank, by the kernel, where there is one. onset_ms: between when the rank began to be late, by its program, and
+    where `why` says that its delay begins; None where it says nothing of that."""
 
     late: Sequence[tuple[int, LateCause | None]]
     seconds: float
     sampler_share: float
     held_s: float = 0.0
+    onset_ms: float | None = None
 
     def named(self) -> list[tuple[int, Why]]:
         return [(rank, cause.why) for rank, cause in self.late if cause is not None and cause.why.is_named]
@@ -88,6 +93,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
                 ratios=ratios,
                 goal=1.005,
             ),
+            *_onsets(outcomes),
             Row(what="the sampler's CPU time", values=shares, unit="% of a core", goal=0.5, digits=2),
         ],
         notes=[
@@ -97,6 +103,16 @@ def measure(settings: Settings, folder: Path) -> Measured:
             "no run delays a link: no cause is named for one",
         ],
     )
+
+
+def _onsets(outcomes: Mapping[str, Sequence[Outcome]]) -> list[Row]:
+    """Late ranks whose delay `why` places; of how many it does not is the difference of `runs` to all."""
+    late = [outcome for title, found in outcomes.items() if title != SCENARIOS[-1].title for outcome in found]
+    placed = [abs(outcome.onset_ms) for outcome in late if outcome.onset_ms is not None]
+    if not placed:
+        return []
+    what = f"where a delay begins: distance from when it did ({len(placed)} of {len(late)} runs)"
+    return [Row(what=what, values=placed, unit="ms", goal=PERIOD_MS)]
 
 
 def _outcome(settings: Settings, folder: Path, scenario: Scenario, library: Path | None) -> Outcome:
@@ -131,10 +147,11 @@ def _run(
     telemetry: bool = True,
 ) -> float:
     """How long its steps took, by the job itself."""
-    told = place.with_suffix(".seconds")
+    told, onset = place.with_suffix(".seconds"), place.with_suffix(".onset")
     job = torchrun(
-        RANKS, PROGRAMS / "late_rank.py", "--late", late, "--steps", settings.late_steps, "--seconds", told,
-        "--priority", PRIORITY, *options,
+        RANKS, PROGRAMS / "late_rank.py", "--late", late,
+        "--steps", settings.late_steps, "--begin", settings.late_steps // BEGIN,
+        "--seconds", told, "--onset", onset, "--priority", PRIORITY, *options,
     )  # fmt: skip
     wanted = ["--telemetry"] if telemetry else []
     run([*prefix, *recorded(place, wanted, job)], place.with_suffix(".txt"))
@@ -152,8 +169,17 @@ def _seen(place: Path, seconds: float) -> Outcome:
     lasted_ns = int(own.times_ns[-1] - own.times_ns[0])
     share = int(own.values[-1] - own.values[0]) / lasted_ns
     verdicts = diagnose(evidence).verdicts
+    onset_ns = int(place.with_suffix(".onset").read_text())
+    places = [_begins_ns(evidence, v) for v in verdicts if isinstance(v, Delay) and v.ranks == (LATE_RANK,)]
     late = [(v.ranks[0], v.cause) for v in verdicts if isinstance(v, Straggler | Delay)]
-    return Outcome(late=late, seconds=seconds, sampler_share=share)
+    onset_ms = (places[0] - onset_ns) / 1e6 if places else None
+    return Outcome(late=late, seconds=seconds, sampler_share=share, onset_ms=onset_ms)
+
+
+def _begins_ns(evidence: Evidence, delay: Delay) -> int:
+    """After the call before the first to which the rank came late. In ns of the wall clock."""
+    before = delay.before.collective if delay.before is not None else delay.first.collective
+    return evidence.wall_ns(LATE_RANK, before.time_completed_ns or before.time_created_ns)
 
 
 def _summary(scenario: Scenario, outcomes: Sequence[Outcome]) -> str:
@@ -169,6 +195,7 @@ def _summary(scenario: Scenario, outcomes: Sequence[Outcome]) -> str:
         false = len(outcomes) - len(right) - len(silent)
         text = f"named right in {len(right)} of {len(outcomes)} runs, wrong in {false}, no cause named in {len(silent)}"
         wrong = [outcome.say() for outcome in outcomes if outcome not in right]
+        text += f", its begin told in {sum(outcome.onset_ms is not None for outcome in outcomes)}"
     held_s = [outcome.held_s for outcome in outcomes]
     text += f", held by the quota for {min(held_s):.2f} to {max(held_s):.2f} s" if any(held_s) else ""
     return f"{scenario.title}: {text}" + (f" ({'; '.join(wrong)})" if wrong else "")

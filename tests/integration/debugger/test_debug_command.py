@@ -54,7 +54,7 @@ def test_a_restored_rank(captured_live: Callable[[str], Taken], runtime: str) ->
     assert said.code == 0, said.out + said.err
     first, *shown = said.out.split("(prismdbg) ")
     answers = dict(part.split("\n", 1) for part in shown)
-    assert "where it was captured" in first
+    assert "as captured, not run yet" in first
     assert "has not run yet, so it has no frame" in answers["print out"]
     assert f"stopped at {taken.manifest.moment_a}" in answers["next"]
     assert re.search(r"-> +\d+ +.*train_ddp\.py:\d+ in main", answers["where"])

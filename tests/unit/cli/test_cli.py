@@ -299,6 +299,13 @@ def test_help_imports_nothing_heavy(child_environment: dict[str, str], prismdbg_
     assert ran.stderr == "heavy: []\n"
 
 
+def test_python_m_prismdbg_is_the_command_line(child_environment: dict[str, str]) -> None:
+    line = [sys.executable, "-m", "prismdbg", "--no-such-option"]
+    ended = subprocess.run(line, env=child_environment, capture_output=True, text=True, timeout=90)
+    assert ended.returncode == ExitCode.USAGE
+    assert "--no-such-option" in ended.stderr
+
+
 TERMINATED_IN_A_DESTRUCTOR = """
 import os, signal, time
 from prismdbg.cli import main

@@ -18,7 +18,7 @@ from prismdbg.memory.peak import peak
 from prismdbg.memory.snapshot import snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.model.moment import Moment
-from prismdbg.render.memory_text import curve_text
+from prismdbg.render.memory_text import curve_text, for_terminal
 from prismdbg.render.stop_text import event_line
 
 GPU, OTHER = 1, 2
@@ -156,3 +156,18 @@ def test_a_curve_names_its_device_only_where_there_is_a_choice(trace: MemoryTrac
 def test_a_stop_at_an_allocation_names_a_gpu(device: str, shown: str) -> None:
     event = {"kind": "allocation", "profiling_name": "aten::mm", "size_bytes": 4096, "device": device}
     assert event_line(event) == f"allocation of {shown}"
+
+
+def test_a_terminal_shows_a_row_of_the_table_in_a_line_and_a_program_reads_all_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stack = " < ".join(["/opt/train/model.py:53 in forward", *(f"train.py:{line}" for line in range(70, 80))])
+    text = f"growth  {'2.6 MiB ' * 20}\n\n   size  blocks  of\n1.0 MiB       4  {stack}"
+    monkeypatch.setenv("COLUMNS", "80")
+    assert for_terminal(text) == text
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    above, _, table = for_terminal(text).partition("\n\n")
+    assert above == text.partition("\n\n")[0]
+    assert all(len(row) <= 80 for row in table.split("\n"))
+    assert table.startswith("   size  blocks  of\n1.0 MiB       4  model.py:53 in forward < … < ")
+    assert table.endswith(" < train.py:79")

@@ -16,7 +16,7 @@ from traces import CAPACITY, TraceBuilder, header_of
 from prismdbg.capsule import memory_format, memory_reader
 from prismdbg.capsule.log.format import event_segment
 from prismdbg.capsule.memory_format import Kind
-from prismdbg.capsule.memory_reader import read_parts
+from prismdbg.capsule.memory_reader import TraceParts, read_parts
 from prismdbg.capsule.new_file import check_place
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
@@ -60,6 +60,22 @@ def training(builder: TraceBuilder) -> Path:
     builder.allocate(40, "aten::add", frames=(MAIN,))
     builder.free(old)
     return builder.write()
+
+
+def test_a_trace_that_is_removed_while_it_is_read_is_an_error_that_says_so(
+    builder: TraceBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A debugger traces a rank anew while its screen reads: the screen ended with a traceback."""
+    folder = training(builder)
+
+    def then_removed(of: Path) -> TraceParts:
+        parts = read_parts(of)
+        parts.spans[0].path.unlink()
+        return parts
+
+    monkeypatch.setattr("prismdbg.memory.trace.read_parts", then_removed)
+    with pytest.raises(CapsuleError, match=r"memory\.00000\.seg was removed while it was read"):
+        open_trace(folder)
 
 
 def test_a_block_from_before_that_is_found_late_was_there_all_the_time(tmp_path: Path) -> None:

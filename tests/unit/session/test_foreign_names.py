@@ -73,3 +73,8 @@ def test_it_begins_no_line(what: str) -> None:
     text = TEXTS[what]
     assert "name identical" in text
     assert not [line for line in text.splitlines() if line.startswith(SAID)], text
+
+
+def test_a_synthesized_answer_names_the_collective_as_users_write_it() -> None:
+    told = stop_text.notice_text(notices.Synthesized(moment=AT, op="allreduce_"))
+    assert told == "1.1 all_reduce: no recording, the answer is synthesized"

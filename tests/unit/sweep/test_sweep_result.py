@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
 
+from prismdbg.cli.commands import sweep
 from prismdbg.errors import CapsuleError
+from prismdbg.render.console import columns
 from prismdbg.render.sweep_page import page
-from prismdbg.render.sweep_text import HEADER, conclusion, rows
+from prismdbg.render.sweep_text import HEADER, NUMBERS, conclusion, fitted, rows
+from prismdbg.sweep.request import How, SweepRequest
 from prismdbg.sweep.result import Interval, Result, State, fastest, pareto
+from prismdbg.sweep.space import Space
 
 MILLION = 1_000_000
 
@@ -100,6 +106,51 @@ def test_a_reason_that_several_have_is_said_once() -> None:
     found = rows([*failed, other], 0)
     assert [row[-1] for row in found] == ["failed: no GPU", "failed: as x", "failed: as x", "impossible: no GPU"]
     assert HEADER[-1] == "note"
+
+
+REASON = "rank 0 failed: `python train.py --tp 4` ended with 1; see s/trials/tp=4/output.txt"
+
+
+def compared() -> list[tuple[str, ...]]:
+    shares = {"exposed": {"tp": 0.1, "dp": 0.03}, "message_bytes": {"tp": 123_456, "dp": 7_654_321}, "tokens": 4096}
+    failed = Result(name="tp=4", values={}, state=State.FAILED, mesh="pp=1,dp=1,tp=4", why=REASON)
+    return rows([result("tp=1", 20, 100, **shares), result("tp=2", 30, 90, **shares), failed], 0)
+
+
+@pytest.mark.parametrize("room", [60, 80, 100, 120, 150, 400])
+def test_a_table_fits_its_terminal_and_names_what_it_leaves_out(room: int) -> None:
+    table = fitted(compared(), room)
+    lines = columns(table.header, table.rows, right=NUMBERS).splitlines()
+    assert all(len(line) <= room for line in lines), lines
+    assert sorted({*table.header, *table.left_out}) == sorted(HEADER) and not {*table.header} & {*table.left_out}
+    assert {"configuration", "iteration", "note"} <= {*table.header}
+    if REASON not in lines[-1]:
+        assert table.notes == (f"tp=4: failed: {REASON}",) and lines[-1].endswith(" …")
+    assert (room == 400) == (not table.left_out)
+
+
+def test_columns_without_a_value_go_first() -> None:
+    assert fitted(compared(), 150).left_out == ("mesh", "fits", "recomputed"), "no cap was given, nothing predicted"
+
+
+def test_a_sweep_without_configurations_has_a_table() -> None:
+    assert fitted([], 40).rows == []
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("out", [Terminal(), io.StringIO()], ids=["terminal", "pipe"])
+def test_only_a_terminal_lacks_columns(out: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout", out)
+    request = SweepRequest(output=Path("s"), space=Space.parse(2, "dp", ()), command=(), how=How.EMULATE)
+    sweep._show([result("tp=1", 20, 100, exposed={"tp": 0.1})], 0, request)
+    lines = out.getvalue().splitlines()
+    assert ("messages" in lines[0]) == (not out.isatty())
+    assert not out.isatty() or max(map(len, lines[:2])) <= 80
 
 
 def test_the_share_that_is_recomputed_has_a_column() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from telemetry_sink import Collected
 
+from prismdbg.telemetry import open_files
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.collectors.control_groups import ControlGroups
 from prismdbg.telemetry.collectors.cpus import CpuCollector, PressureCollector
@@ -348,11 +351,64 @@ def test_processes_that_use_a_cpu_are_named_without_their_arguments(tmp_path: Pa
     found = Collected()
     processes = ProcessCollector(tmp_path, collector(tmp_path))
     for ticks in (0, 10_000_000):
-        fields = STAT.replace("4711", "99").format(state="R").replace(" 250 50 ", f" {ticks} 0 ")
-        (process / "stat").write_text(fields)
+        (process / "stat").write_text(stat(ticks))
         processes.sample(found)
     assert {sensor.subject for sensor in found.readings} == {"process 99 (python3 burn.py)"}
     assert found.last("process 99 (python3 burn.py)", names.LAST_CPU) == 3
+
+
+def stat(ticks: int, started: int = 99) -> str:
+    fields = STAT.replace("4711", "99").format(state="R").replace(" 250 50 ", f" {ticks} 0 ")
+    return fields.replace(" 99 0 ", f" {started} 0 ", 1)
+
+
+def test_a_process_with_the_pid_of_one_that_ended_is_another(tmp_path: Path) -> None:
+    rank_tree(tmp_path)
+    process = tmp_path / "proc/99"
+    process.mkdir()
+    (process / "comm").write_text("first\n")
+    (process / "cmdline").write_bytes(b"")
+    found, processes = Collected(), ProcessCollector(tmp_path, collector(tmp_path))
+    for text in (stat(0), stat(10_000_000), stat(10_000_000), stat(20_000_000, started=100)):
+        (process / "stat").write_text(text)
+        processes.sample(found)
+    assert [sensor.subject for sensor in found.readings] == ["process 99 (first)"] * 2
+    assert len(found.values("process 99 (first)", names.CPU_TIME)) == 2, "the other one has used nothing so far"
+    (process / "comm").write_text("second\n")
+    (process / "stat").write_text(stat(40_000_000, started=100))
+    processes.sample(found)
+    assert found.values("process 99 (second)", names.CPU_TIME) == [40_000_000 * 10_000_000]
+    processes.close()
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[int]:
+    """How many this process may have open, for a moment."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = max(int(place.name) for place in Path("/proc/self/fd").iterdir()) + 80
+    open_files.kept_below.cache_clear()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+    yield few
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    open_files.kept_below.cache_clear()
+
+
+def test_more_threads_than_files_may_be_open_are_all_read(tmp_path: Path, few_descriptors: int) -> None:
+    rank_tree(tmp_path)
+    for thread in range(PID + 2, PID + 2 + few_descriptors):
+        write(tmp_path / "proc" / str(PID) / "task", **{f"{thread}__schedstat": "10 1 1\n"})
+    found, ranks = Collected(), collector(tmp_path)
+    for _ in range(2):
+        ranks.sample(found)
+    assert found.values("rank 3.1", names.THREADS_CPU_TIME) == [5040 + 10 * few_descriptors] * 2
+    assert found.values("rank 3.1", names.CPU_TIME) == [5000] * 2
+    ranks.close()
+
+
+def test_the_sampler_may_open_as_many_files_as_the_machine_grants(few_descriptors: int) -> None:
+    open_files.raise_limit()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert few_descriptors < soft == min(hard, 1 << 16) or hard == resource.RLIM_INFINITY
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this kernel has no schedstat")

@@ -163,6 +163,20 @@ def test_sorting_keeps_the_configuration_under_the_cursor(sweep: Path) -> None:
     play(sweep, part)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_the_header_says_the_order_and_nothing_covers_the_panes(sweep: Path, size: tuple[int, int]) -> None:
+    async def part(app: SweepApp, pilot: Pilot[str]) -> None:
+        for order in ("memory", "name"):
+            await pilot.press("s")
+            await until(lambda order=order: f"sorted by {order}" in str(app.head.content), pilot)  # type: ignore[misc]
+            assert f"sorted by {order}" in on_screen(app) and "2 of 5 configurations" in on_screen(app)
+        await pilot.press("s")
+        await until(lambda: "sorted by" not in str(app.head.content), pilot)
+        assert told(app) == []
+
+    play(sweep, part, size)
+
+
 def test_it_is_read_again_while_the_sweep_runs(sweep: Path) -> None:
     async def part(app: SweepApp, pilot: Pilot[str]) -> None:
         (sweep / "trials" / "tp=16" / "result.json").write_text(json.dumps(done("tp=16", 5, 1).to_json()))

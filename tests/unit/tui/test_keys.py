@@ -11,6 +11,7 @@ import pytest
 from played import screen_of_app, small_capsule, until
 from prismdbg_tui.memory.view import MemoryNode, MemoryView
 from prismdbg_tui.screens.help import Help
+from prismdbg_tui.session import answers
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.live import Tell
 from prismdbg_tui.session.messages import MemoryRead, StateChanged
@@ -28,6 +29,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from prismdbg.model.moment import Moment
+from prismdbg.session import answers as told_answers
 from prismdbg.session.breakpoint_line import parse_breakpoint
 from prismdbg.session.checkpoint import Checkpoint
 
@@ -368,6 +370,50 @@ def test_what_was_said_while_the_console_was_hidden_is_laid_out_when_it_is_seen(
         assert all(len(strip.text.strip()) != 1 for strip in log.lines)
 
     on_screen(tmp_path, part, (80, 24))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_a_table_of_stacks_has_a_line_per_row_in_the_console(tmp_path: Path, size: tuple[int, int]) -> None:
+    """What stands before it is wrapped."""
+    stack = " < ".join(["/opt/train/model.py:53 in forward", *(f"train.py:{line}" for line in range(70, 80))])
+    table = f"caused by  {'word ' * 40}\n\n   size  blocks  of\n1.0 MiB       4  {stack}\n  535 B      38  {stack}"
+
+    async def part(app: PrismApp, pilot: Pilot[int], _heard: Heard) -> None:
+        await pilot.press("colon")
+        app.panes.console.say(table, "table")
+        log = app.panes.console.log_pane
+        await until(lambda: any("535 B" in strip.text for strip in log.lines), pilot)
+        lines = [strip.text.rstrip() for strip in log.lines]
+        rows = lines[lines.index("   size  blocks  of") + 1 :]
+        assert [row[:15].split() for row in rows] == [["1.0", "MiB", "4"], ["535", "B", "38"]]
+        assert all(row.endswith("train.py:79") and "…" in row for row in rows)
+
+    on_screen(tmp_path, part, size)
+
+
+def test_a_rank_in_a_collective_after_the_last_one_is_at_the_end_of_the_timeline(tmp_path: Path) -> None:
+    """And not at the last recorded one, which it has left."""
+
+    async def part(app: PrismApp, pilot: Pilot[int], _heard: Heard) -> None:
+        def rank_is_at() -> int:
+            return app.panes.timeline.render_line(app.panes.timeline.size.height - 1).text.index("◆") - LABEL_WIDTH
+
+        assert app.recording is not None and app.panes.timeline.range is not None
+        last, seen = len(app.recording) - 1, app.panes.timeline.range
+        at_last = app.recording.columns.moment(last)
+        assert seen.begin(last) < seen.end(last)
+        app.post_message(StateChanged(replace(STANDS, moment=at_last)))
+        await until(lambda: app.state.moment == at_last and rank_is_at() == seen.begin(last), pilot)
+        after = Moment(at_last.step, at_last.collective + 1)
+        app.post_message(StateChanged(replace(STANDS, moment=after)))
+        await until(lambda: app.state.moment == after and rank_is_at() == seen.end(last), pilot)
+
+    on_screen(tmp_path, part)
+
+
+def test_memory_is_told_as_a_table() -> None:
+    assert answers.kind(told_answers.Memory(answer=None, by="op", moment=Moment(1, 1))) == "table"
+    assert answers.kind(told_answers.Done(what="done")) == "said"
 
 
 def test_a_screenshot_lies_in_the_working_directory_or_its_failure_is_told(

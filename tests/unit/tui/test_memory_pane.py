@@ -598,13 +598,18 @@ def test_blocks_of_a_line_that_came_and_others_that_went_say_which_they_are(tmp_
         (60, "model.py:53 in forward < … < train.py:67 < train.py:76"),
         (44, "model.py:53 < … < train.py:67 < train.py:76"),
         (40, "model.py:53 … train.py:67 < train.py:76"),
-        (30, "model.py:53 in forward < model…"),
+        (30, "model.py:53 … train.py:76"),
     ],
 )
 def test_of_a_stack_the_ends_are_shown(width: int, shown: str) -> None:
     stack = "model.py:53 in forward < model.py:67 < model.py:84 < train.py:34 < train.py:67 < train.py:76"
-    text = figures.called(stack, width)
-    assert text == shown if width > 30 else len(text) == 30 and text.startswith("model.py:53")
+    assert figures.called(stack, width) == shown
+    assert figures.called(stack, 20) == "model.py:53 in forw…"
+
+
+def test_of_two_frames_both_are_shown_where_their_names_have_no_room() -> None:
+    assert figures.called("train.py:67 in main < train.py:75", 27) == "train.py:67 < train.py:75"
+    assert figures.called("aten::empty in DistributedDataParallel", 27) == "aten::empty in Distributed…"
 
 
 def test_a_name_that_is_cut_is_whole_below_the_tree_and_another_list_begins_at_its_top(tmp_path: Path) -> None:

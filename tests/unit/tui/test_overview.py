@@ -22,10 +22,12 @@ from prismdbg_tui.overview.keys import LINE_ACTIONS, OVERVIEW_ACTIONS
 from prismdbg_tui.overview.plain_ranks import write_ranks
 from prismdbg_tui.overview.rank_screen import RankScreen
 from prismdbg_tui.overview.simulated import SimulatedRecording
+from prismdbg_tui.overview.words import of_cell
 from prismdbg_tui.session.app import PrismApp
-from shown import running, told
+from shown import on_screen, running, told
 from textual.pilot import Pilot
 
+from prismdbg.render.fitting import parts
 from prismdbg.simulate.cluster.cluster import example
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
@@ -142,6 +144,19 @@ def test_axes_zoom_fold_and_scale() -> None:
         assert look.part.columns == 512
 
     play(part, (80, 24))
+
+
+@pytest.mark.parametrize("size", [(60, 24), (72, 24), (80, 24), (120, 36)])
+def test_what_is_said_of_a_cell_is_not_cut_within_a_value(size: tuple[int, int]) -> None:
+    async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
+        await pilot.press("minus", "0")
+        whole = of_cell(app.map_view, 1000).plain
+        assert "mean" in whole and any(said(app, text) for text in parts(whole))
+
+    def said(app: OverviewApp, text: str) -> bool:
+        return any(line.strip() == text for line in on_screen(app).splitlines())
+
+    play(part, size)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 45), (250, 70), (40, 12)])

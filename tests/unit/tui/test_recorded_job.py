@@ -350,6 +350,20 @@ def test_sorting_keeps_the_rank_under_the_cursor() -> None:
     play(part)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_the_header_says_the_order_and_nothing_covers_the_panes(size: tuple[int, int]) -> None:
+    async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
+        for order in ("waited", "awaited", "memory"):
+            await pilot.press("s")
+            await until(lambda order=order: f"sorted by {order}" in str(app.head.content), pilot)  # type: ignore[misc]
+            assert f"sorted by {order}" in on_screen(app)
+        await pilot.press("s")
+        await until(lambda: "sorted by" not in str(app.head.content), pilot)
+        assert told(app) == []
+
+    play(part, size=size)
+
+
 def test_it_is_read_again_and_says_where_it_cannot_be() -> None:
     shown = [job(), job(8)]
 

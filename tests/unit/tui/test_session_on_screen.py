@@ -87,6 +87,7 @@ def test_a_checkpoint_has_one_line_in_the_console(tmp_path: Path) -> None:
         lines = app.panes.console.log_pane.lines_said
         assert lines[lines.index("› checkpoint") :] == ["› checkpoint", "checkpoint 1 at 0.1: 1.0 MiB in 0.20 s"]
         assert "" not in lines
+        await until(lambda: lines[-1] in str(app.panes.status.content), pilot)  # the console may be out of sight
         await pilot.press("colon", *"checkpoints", "enter", "escape")
         await until(lambda: re.search(r"1  0\.1 +1\.0 MiB +0\.20 s", said(app)), pilot)
 

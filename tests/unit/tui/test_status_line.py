@@ -12,13 +12,18 @@ from typing import Any
 import pytest
 from capsules import MANIFEST, make_capsule
 from played import TALLY, PlayedRank, live_over, resized, screen_of, screen_of_app, small_capsule, stopped, until
+from prismdbg_tui.session import answers
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import Said, StateChanged
 from prismdbg_tui.session.views import Phase, State
 from shown import told
 from textual.pilot import Pilot
 
+from prismdbg.model.breakpoints import StopReason
+from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
+from prismdbg.render.stop_text import reason_text
+from prismdbg.session.answers import Originated
 from prismdbg.session.notices import Progress
 
 NO_WATCH = "✕ no watch expression number 3 · try: type `watch` to list them"
@@ -179,6 +184,54 @@ def test_what_a_search_found_is_told_where_it_came_to(tmp_path: Path) -> None:
         await until(lambda: status(app) == "stopped at 0.1.5", pilot)
 
     screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
+
+
+SENTENCE = "the first NaN was already in the inputs of aten::select.int, 11.0.5 at train.py:28 in __getitem__"
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        ((160, 45), f"{SENTENCE}; first sent or received at 11.1"),
+        ((120, 36), SENTENCE),
+        ((80, 24), "first NaN: 11.0.5 at train.py:28 in __getitem__, input of aten::select.int"),
+    ],
+)
+def test_where_there_is_little_room_a_search_says_where_it_came_to(
+    tmp_path: Path, size: tuple[int, int], shown: str
+) -> None:
+    frame = Frame("/a/long/path/train.py", 28, "__getitem__")
+    found = Originated(
+        asked_at=Moment(11, 1),
+        moment=Moment.parse("11.0.5"),
+        op="aten::select.int",
+        born=False,
+        what="NaN",
+        seen_at=Moment(11, 1),
+        frames=(frame,),
+        exact=True,
+        stop=None,
+    )
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        texts = {"found": answers.answer(found), "found_shorter": answers.shorter(found)}
+        here = State(phase=Phase.STOPPED, moment=found.moment, reason="origin", **texts)
+        app.post_message(StateChanged(here))
+        await until(lambda: status(app) == shown, pilot)
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part, size=size)
+
+
+@pytest.mark.parametrize("reason", [StopReason.PARKED, StopReason.END_OF_LOG])
+def test_why_a_rank_stands_fits_into_eighty_columns(tmp_path: Path, reason: StopReason) -> None:
+    """With what to press next, and what is synthesized."""
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        here = State(phase=Phase.STOPPED, moment=Moment(2000, 12), reason=reason)
+        app.post_message(StateChanged(here))
+        await until(lambda: status(app) == f"stopped at 2000.12: {reason_text(reason)}", pilot)
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part, size=(80, 24))
 
 
 def test_the_last_error_stays_until_something_else_could_be_done(tmp_path: Path) -> None:

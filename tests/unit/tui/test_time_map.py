@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from logs import MILLISECOND_NS, Job, put_on_device
 from played import until
+from prismdbg_tui.drawing import figures
 from prismdbg_tui.recorded_job import time_words
 from prismdbg_tui.recorded_job.app import JobApp, OpenRank
 from prismdbg_tui.recorded_job.time_drawing import Look, legend, map_cells, row_title, ruler
@@ -203,6 +204,27 @@ def test_times_above_the_map(lasted_s: float, labels: list[str]) -> None:
     text = ruler(round(lasted_s * 1e9), 70, 69)
     assert text.endswith("▼") and len(text) == 70
     assert [each.strip() for each in text[:-1].split("   ") if each.strip()] == labels
+
+
+def test_the_cursor_covers_no_part_of_a_time_above_the_map() -> None:
+    texts = [ruler(3_700_000_000, 70, cursor).replace("▼", " ").split() for cursor in range(70)]
+    assert all({*text} <= {"0", "1", "2", "3", "s"} for text in texts)
+    assert sorted(len(text) for text in texts)[0] >= 5, "one time at most is left out"
+
+
+@pytest.mark.parametrize(
+    ("begin_s", "end_s", "text"),
+    [
+        (0, 0.5, "0 ns to 500 ms"),
+        (2.47, 2.49, "2.47 s to 2.49 s"),
+        (150, 150.2, "2 min 30.0 s to 2 min 30.2 s"),
+        (3600, 3615, "1 h 0 min 0 s to 1 h 0 min 15 s"),
+        (2, 3.5, "2.0 s to 3.5 s"),
+        (7, 7, "7.0 s to 7.0 s"),
+    ],
+)
+def test_the_ends_of_a_short_time_are_told_apart(begin_s: float, end_s: float, text: str) -> None:
+    assert figures.span(begin_s * 1e9, end_s * 1e9) == text
 
 
 # on the screen

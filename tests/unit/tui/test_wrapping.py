@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from prismdbg_tui.drawing.figures import clauses, cut_words, first_fitting
+import pytest
+from prismdbg_tui.drawing.figures import clauses, cut_words, first_fitting, fitted_table
 from prismdbg_tui.drawing.wrapping import cut_words as cut_text
 from prismdbg_tui.drawing.wrapping import wrapped
+from rich.cells import cell_len
 from rich.text import Text
 
 
@@ -55,8 +57,29 @@ def test_words_are_left_out_in_their_colours() -> None:
 
 def test_a_clause_is_left_out_before_a_word() -> None:
     text = "the first NaN was produced by aten::log; first sent at 11.1; at train.py:7"
-    assert [len(each) for each in clauses(text)] == [74, 59, 39]
-    assert first_fitting(clauses(text), 60).endswith("; first sent at 11.1")
-    assert first_fitting(clauses(text), 50) == "the first NaN was produced by aten::log"
+    assert [len(each) for each in clauses(text)] == [74, 61, 41]
+    assert first_fitting(clauses(text), 61).endswith("; first sent at 11.1 …")
+    assert first_fitting(clauses(text), 50) == "the first NaN was produced by aten::log …", (
+        "one sees that there is more"
+    )
     assert first_fitting(clauses(text), 30) == "the first NaN was produced …"
     assert list(clauses("")) == []
+
+
+STACKS = """\
+     size  blocks  of
+  1.0 MiB       4  /opt/train/model.py:53 in forward < model.py:67 < model.py:84 < train.py:34 < train.py:67
+535.0 KiB      38  /opt/train/train.py:61 in main < train.py:76
+      4 B       1  aten::empty"""
+
+
+@pytest.mark.parametrize("width", [48, 60, 80, 200])
+def test_each_row_of_a_table_has_one_line(width: int) -> None:
+    """Folders go first, in all rows, then frames in the middle of a stack."""
+    rows = fitted_table(STACKS, width).split("\n")
+    assert all(cell_len(row) <= width for row in rows) and len(rows) == 4
+    assert rows[0] == STACKS.split("\n")[0] and rows[3] == "      4 B       1  aten::empty"
+    assert rows[1].startswith("  1.0 MiB       4  ") and rows[1].endswith("train.py:67")
+    assert ("/opt/train/" in rows[2]) == ("/opt/train/" in rows[1]) == (width == 200) and ("…" in rows[1]) == (
+        width < 200
+    )

@@ -75,11 +75,16 @@ class SweepApp(ActionApp[str]):
         return sorted(self.sweep.results, key=_ORDERS[self._order][1])
 
     def repaint(self) -> None:
-        name = figures.clean(self.sweep.path.name or str(self.sweep.path))
-        self.show_head("sweep", "warning", name, words.heading(self.sweep))
+        self._show_heading()
         self._show(self._conclusion, words.conclusion(self.sweep))
         self._fill()
         self.keybar.paint()
+
+    def _show_heading(self) -> None:
+        name = figures.clean(self.sweep.path.name or str(self.sweep.path))
+        heading = words.heading(self.sweep, f"sorted by {_ORDERS[self._order][0]}" if self._order else "")
+        beside = range(len(heading) - 2, 0, -1) if self._order else ()  # the order that somebody chose stays
+        self.show_head("sweep", "warning", name, heading, dropped_first=beside)
 
     def _show(self, pane: Static, text: Text) -> None:
         """As high as its text, with its frame."""
@@ -129,8 +134,8 @@ class SweepApp(ActionApp[str]):
 
     def _do_next_order(self) -> None:
         self._order = (self._order + 1) % len(_ORDERS)
+        self._show_heading()
         self._fill()
-        self.notify(f"sorted by {_ORDERS[self._order][0]}", timeout=2)
 
     def _do_again(self) -> None:
         try:

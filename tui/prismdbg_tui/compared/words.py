@@ -20,11 +20,12 @@ _LEAST_NAME = 12
 _LEFT = ("configuration", "interval", "fits", "exposed")
 
 
-def heading(sweep: StoredSweep) -> tuple[str, ...]:
+def heading(sweep: StoredSweep, order: str = "") -> tuple[str, ...]:
+    """`order`: of the rows, if it was changed."""
     done = sum(each.state is State.DONE for each in sweep.results)
     parts = [f"{done} of {figures.plural(len(sweep.results) + len(sweep.unfinished), 'configuration')} with a time"]
     parts += [f"{len(sweep.unfinished)} without a result"] if sweep.unfinished else []
-    return (*parts, *([f"cap {size(sweep.cap_bytes)}"] if sweep.cap_bytes else []))
+    return (*parts, *([f"cap {size(sweep.cap_bytes)}"] if sweep.cap_bytes else []), *([order] if order else []))
 
 
 def conclusion(sweep: StoredSweep) -> Text:

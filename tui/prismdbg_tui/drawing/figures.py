@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from prismdbg.model.durations import brief
+from prismdbg.model.durations import brief, unit_of
 from prismdbg.model.sizes import size as size
+from prismdbg.render.fitting import called as called
 from prismdbg.render.fitting import clauses as clauses
 from prismdbg.render.fitting import cut as cut
 from prismdbg.render.fitting import cut_words as cut_words
 from prismdbg.render.fitting import first_fitting as first_fitting
+from prismdbg.render.fitting import fitted_table as fitted_table
 from prismdbg.render.fitting import parts as parts
 
 _BARS = "▁▂▃▄▅▆▇█"
+_MOST_DIGITS = 6
 
 
 def duration(time_ns: float) -> str:
@@ -21,6 +24,25 @@ def duration(time_ns: float) -> str:
         minutes, seconds = divmod(int(time_ns / 1e9), 60)
         return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
     return brief(time_ns)
+
+
+def span(begin_ns: float, end_ns: float) -> str:
+    """`2 s to 3.5 s`; of a short one with as many digits as tell its ends apart: `2.47 s to 2.49 s`."""
+    begin, end = duration(begin_ns), duration(end_ns)
+    digits = 0
+    while begin == end and digits < _MOST_DIGITS and begin_ns != end_ns:
+        begin, end = _exact(begin_ns, digits), _exact(end_ns, digits)
+        digits += 1
+    return f"{begin} to {end}"
+
+
+def _exact(time_ns: float, digits: int) -> str:
+    if time_ns < 60e9:
+        unit, unit_ns = unit_of(time_ns)
+        return f"{time_ns / unit_ns:.{digits}f} {unit}"
+    minutes, seconds = divmod(time_ns / 1e9, 60)
+    hours = f"{minutes // 60:.0f} h " if minutes >= 60 else ""
+    return f"{hours}{minutes % 60:.0f} min {seconds:.{digits}f} s"
 
 
 def count(number: int) -> str:
@@ -38,18 +60,6 @@ def number(value: object) -> str:
 def bar(fraction: float) -> str:
     """One cell, never empty."""
     return _BARS[max(0, min(7, int(fraction * 8)))]
-
-
-def called(stack: str, width: int) -> str:
-    """A stack whose frames are `innermost < ... < outermost`, without frames in its middle where there is no room: the
-    program's own ones are at its end."""
-    first, *callers = stack.split(" < ")
-    short = first.partition(" in ")[0]
-    ends = [" < ".join(callers[skip:]) for skip in range(1, len(callers) - 1)]
-    fewer = [f"{begin} < … < {end}" for begin in (first, short) for end in ends]
-    fewer += [f"{short} … {end}" for end in ends]
-    fits = next((text for text in (stack, *fewer) if len(text) <= width), "")
-    return fits or cut(stack, width)
 
 
 def clean(text: str) -> str:

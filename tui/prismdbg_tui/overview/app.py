@@ -36,6 +36,7 @@ from prismdbg_tui.session import keymap
 _WIDE = (110, 30)  # from so many columns and lines on the iteration has a place of its own
 _LEAST_ITERATION = 15  # lines, with all that stands around it
 _FRAME = 3  # lines of the map that are no cells
+_EDGES = 2  # columns beside what is said of the rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,8 @@ class OverviewApp(ActionApp[Drop | None]):
         """After every key: the map, and what is under the cursor."""
         self.map.show()
         accent = color(self, "accent")
-        self._rank_text.update(words.of_rank(self.map_view, accent) + Text("\n") + words.of_cell(self.map_view))
+        cell = words.of_cell(self.map_view, self.size.width - _EDGES)
+        self._rank_text.update(words.of_rank(self.map_view, accent) + Text("\n") + cell)
 
     def _arrange(self) -> None:
         """The map alone where there is little room; `iteration` shows the other."""

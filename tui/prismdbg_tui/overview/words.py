@@ -54,8 +54,8 @@ def of_rank(look: MapView, accent: str) -> Text:
     return text
 
 
-def of_cell(look: MapView) -> Text:
-    """What lies under the cursor besides its rank."""
+def of_cell(look: MapView, width: int) -> Text:
+    """What lies under the cursor besides its rank; where there is little room, without its last parts."""
     ranks, metric = look.ranks_here, look.metric
     place = f"place {figures.count(look.place_by_value())} of {figures.count(look.job.mesh.world)} by {metric.name}"
     if len(ranks) == 1:
@@ -64,7 +64,8 @@ def of_cell(look: MapView) -> Text:
     least, most, mean = (amount(float(value), metric.unit) for value in (values.min(), values.max(), values.mean()))
     ran = int(np.isin(ranks, list(look.job.ran)).sum()) if look.job.ran else 0
     really = f", {ran} of them ran" if ran else ""
-    return Text(f"{place} · its cell: {figures.count(len(ranks))} ranks{really}, {least} to {most}, mean {mean}", "dim")
+    said = f"{place} · its cell: {figures.count(len(ranks))} ranks{really}, {least} to {most}, mean {mean}"
+    return Text(figures.first_fitting(figures.parts(said), width), "dim")
 
 
 def of_iteration(job: OverviewJob, path: Sequence[PathRow] | None, width: int, accent: str) -> RenderableType:

@@ -149,7 +149,8 @@ class JobApp(ActionApp[OpenRank | None]):
 
     def _show_heading(self) -> None:
         name = figures.clean(self.job.path.name or str(self.job.path))
-        heading = words.heading(self.job, self.wanted)
+        order = f"sorted by {_ORDERS[self._order][0]}" if self._order else ""
+        heading = words.heading(self.job, self.wanted, order)
         self.show_head(self._kind, "success", name, heading, dropped_first=words.DROPPED_FIRST)
 
     def _show_findings(self) -> None:
@@ -290,7 +291,6 @@ class JobApp(ActionApp[OpenRank | None]):
     def _do_next_order(self) -> None:
         self._order = (self._order + 1) % len(_ORDERS)
         self.repaint()
-        self.notify(f"sorted by {_ORDERS[self._order][0]}", timeout=2)
 
     def _do_again(self) -> None:
         self._read_again()

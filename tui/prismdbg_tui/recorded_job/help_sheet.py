@@ -24,7 +24,8 @@ _BELOW = (
     "The map of the time: a row for each rank, or for several where there are more ranks than lines; a row of several "
     "ranks shows the largest shares. The height of a bar is the share of the cell in which the rank waits for a rank "
     "that comes later, or in which others wait for it. Below the map: who was waited for longest in the cell under the "
-    "cursor, how long, in which collective, and its line. `enter` opens the rank at that collective.",
+    "cursor, how long, in which collective, and its line. `enter` opens the rank at that collective. The map shows the "
+    "whole time: the timeline of a rank, which `enter` opens, shows more detail (`+` and `-`, or the wheel).",
 )
 
 

@@ -85,12 +85,12 @@ def row_title(view: TimeView, line: int) -> str:
 
 
 def ruler(lasted_ns: int, cells: int, cursor: int) -> str:
-    """Times since the start of the job, and the cell of the cursor."""
+    """Times since the start of the job, and the cell of the cursor; a time that it would cover in part is left out."""
     text = [" "] * cells
     step_ns = _step_ns(lasted_ns * _GAP / max(cells, 1))
     for number in range(lasted_ns // step_ns + 1 if lasted_ns else 1):
         start, label = number * step_ns * cells // max(lasted_ns, 1), _time(number * step_ns)
-        if start + len(label) <= cells:
+        if start + len(label) <= cells and not start <= cursor <= start + len(label):
             text[start : start + len(label)] = label
     text[cursor] = COLUMN
     return "".join(text)

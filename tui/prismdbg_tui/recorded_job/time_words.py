@@ -21,7 +21,7 @@ def of_cell(row: RankRow, parts: slice, job: RunOverview, width: int, accent: st
     begin, end = (job.lasted_ns * part / PARTS for part in (parts.start, parts.stop))
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(f" ◆ rank {row.rank}", f"bold {accent}")
-    text.append(f"  {figures.duration(begin)} to {figures.duration(end)}", "bold")
+    text.append(f"  {figures.span(begin, end)}", "bold")
     text.append("".join(f" · {share}" for share in _shares(row, parts)), "dim")
     waits = [text for _, text in sorted(_waits(row, parts), reverse=True)] or [_without(row, job, width - 1)]
     first, *others = waits

@@ -27,17 +27,17 @@ _WIDE = 110  # columns
 _STRIPS = (6, 16)  # of a rank that was waited for; where it is wide
 
 
-DROPPED_FIRST = (1, 2)  # of `heading`, where there is little room
+DROPPED_FIRST = (1, 2, 3, 0)  # of `heading`, where there is little room: what somebody chose is seen longest
 
 
-def heading(job: RunOverview, at: Moment | None = None) -> tuple[str, ...]:
-    """`at`: where ranks open."""
+def heading(job: RunOverview, at: Moment | None = None, order: str = "") -> tuple[str, ...]:
+    """`at`: where ranks open. order: of the rows, if it was changed."""
     ranks = figures.plural(len(job.ranks), "rank")
     calls = figures.plural(sum(row.collectives for row in job.ranks), "collective")
     state = "running" if job.is_running else "ended"
     newest = "newest " if job.begins_later else ""
     opens = (f"opens ranks at {at}",) if at is not None else ()
-    return (ranks, calls, f"{newest}{figures.duration(job.lasted_ns)}", state, *opens)
+    return (ranks, calls, f"{newest}{figures.duration(job.lasted_ns)}", state, *opens, *([order] if order else []))
 
 
 @dataclass(frozen=True, slots=True)

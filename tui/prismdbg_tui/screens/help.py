@@ -19,7 +19,7 @@ from prismdbg_tui.session.actions import ACTIONS, Action, Section, unavailable
 from prismdbg_tui.timeline.lanes_drawing import END, START, WAITING
 
 _SIGNS = (
-    ("◆ ▶", "where the rank is: in the timeline, in the table"),
+    ("◆ ▶", "where the rank is: in the timeline, in the table; ◆ also marks it among the ranks"),
     ("▲", "the cursor"),
     (f"{START} {END}", "start and end moment of the capsule"),
     ("●", "a breakpoint, or where one will be hit; • where there are many"),

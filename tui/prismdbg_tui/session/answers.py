@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prismdbg.render.answer_text import answer_text
+from prismdbg.render.answer_text import answer_text, origin_texts
 from prismdbg.render.stop_text import checkpoint_text, notice_text, stop_line
 from prismdbg.session import answers as told
 from prismdbg.session import notices
@@ -14,6 +14,16 @@ def answer(found: told.Answer, asked: str = "") -> str:
     if isinstance(found, told.Arrived):
         return stop_line(found.stop, beginning=found.beginning, asked=asked) if found.stop is not None else ""
     return answer_text(found)
+
+
+def kind(found: told.Answer) -> str:
+    """How the console lays it out."""
+    return "table" if isinstance(found, told.Memory) else "said"
+
+
+def shorter(found: told.Answer) -> tuple[str, ...]:
+    """For a line that has no room for the answer: what is most important first."""
+    return origin_texts(found)[1:] if isinstance(found, told.Originated) else ()
 
 
 def notice(found: notices.Notice) -> str:

@@ -16,13 +16,14 @@ NO_ROWS: Ints = np.zeros(0, dtype=np.int64)
 
 class CursorPosition:
     """`cursor` is a row of the recording; `here` the row of the rank, None where nothing runs. reached: the last row
-    that it ran, -1 where there is none yet."""
+    that it ran, -1 where there is none yet. is_past_end: the rank is in a collective after the last row."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.cursor = 0
         self.here: int | None = None
         self.reached = -1
+        self.is_past_end = False
         self.hits = NO_ROWS
         self.lane = -1
         self.by_rank = False
@@ -38,6 +39,10 @@ class CursorPosition:
         """The last row at or before it, -1 where there is none."""
         exact = self.recording.exact_row(moment)
         return exact if exact is not None else self.row_at(moment) - 1
+
+    def is_after_last(self, moment: Moment) -> bool:
+        """Whether it is a collective that comes after all recorded ones."""
+        return moment.collective > 0 and self.row_at(moment) >= len(self.recording)
 
     def row_of(self, moment: Moment) -> int:
         """Of a rank: between two collectives it has the later one still before it."""

@@ -63,6 +63,7 @@ class DebuggerMessages:
         self.state = state
         self._asked = ""
         self._is_kept = False
+        self._saved = ""  # what became of the checkpoint that was asked for last
         self._kept: tuple[str, ...] = ()  # expressions printed, shown again at each stop
 
     def begin(self) -> None:
@@ -92,6 +93,7 @@ class DebuggerMessages:
                 self._show(differs=True)
                 self._say(answers.notice(notice), "error")
             case notices.CheckpointMade():
+                self._saved = answers.notice(notice) if notice.asked else self._saved
                 self._show(checkpoints=self._checkpoints())
                 self._say(answers.notice(notice), "event")
             case notices.Cancelled():
@@ -154,8 +156,10 @@ class DebuggerMessages:
     def _answer(self, answer: told.Answer, line: Line | None = None) -> None:
         if (line is not None and line.verb in MOVES) or isinstance(answer, told.Arrived):
             if shown := answers.answer(answer, line.verb if line is not None else ""):
-                self._say(shown)
+                self._say(shown, answers.kind(answer))
             self._arrived(_PHASES[self._debugger.session.phase], answer)
+            if line is not None and line.verb is Verb.CHECKPOINT:
+                self._show(found=self._saved)  # the console may be out of sight
             return
         match answer:
             case told.Value() if not answer.only_stats:
@@ -167,7 +171,7 @@ class DebuggerMessages:
             case _:
                 pass
         if shown := answers.answer(answer):
-            self._say(shown)
+            self._say(shown, answers.kind(answer))
         self._show(**self._of_session())
 
     def _keep(self, value: told.Value) -> None:
@@ -179,7 +183,7 @@ class DebuggerMessages:
         known = {watch.number: watch for watch in self.state.watches} | {w.number: w for w in table.watched}
         shown = {watch.number for watch in self.state.watches}
         added = tuple(watch for watch in table.watched if watch.number not in shown)
-        found = {"found": answers.answer(told.WatchTable(watched=added)), "cancelled": ""}
+        found = {"found": answers.answer(told.WatchTable(watched=added)), "found_shorter": (), "cancelled": ""}
         self._show(watches=tuple(known.values()), **(found if added and not self._is_kept else {}))
 
     def _moved(self, by: int) -> None:
@@ -227,6 +231,7 @@ class DebuggerMessages:
             self._say(render_divergence(session.divergence.story), "error")
             looked["story"] = headline(session.divergence.story)
         looked["found"] = answers.answer(answer) if isinstance(answer, _SEARCHED) else ""
+        looked["found_shorter"] = answers.shorter(answer) if answer is not None else ()
         if isinstance(answer, told.Arrived | told.Wrote | told.Allocated | told.Originated):
             looked["watches"] = answer.watched or tuple(
                 replace(watch, changed=None, before=None) for watch in self.state.watches

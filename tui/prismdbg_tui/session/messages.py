@@ -146,7 +146,7 @@ class StateChanged(Message):
 
 
 class Said(Message):
-    """A line for the console; `kind`: said, asked, error, event."""
+    """A line for the console; `kind`: said, asked, error, event, table."""
 
     def __init__(self, text: str, kind: str = "said") -> None:
         self.text = text

@@ -117,7 +117,9 @@ class Panes:
         self.collectives.show(recording)
 
     def place(self, position: CursorPosition) -> None:
-        self.timeline.place(position.cursor, position.here, is_to_come=position.is_to_come)
+        self.timeline.place(
+            position.cursor, position.here, is_to_come=position.is_to_come, is_past_end=position.is_past_end
+        )
         self.collectives.place(position.cursor)
 
     def show_recorded(self, message: messages.RecordedRead, recording: Recording) -> None:

@@ -65,8 +65,9 @@ class State:
     """Where the rank is and everything that was asked of it there. `since`: monotonic seconds of the phase's begin.
 
     doing: what takes its time, `done` of `total` of it where that is known. hit_here: the stops that were hit here,
-    why: what these are. found: what the search that came here found, or the watch
-    that was added. cancelled: what was cancelled here, and where that is. before: where it stood before it came here.
+    why: what these are. found: what the search that came here found, or the watch that was added; found_shorter: the
+    same in fewer words. cancelled: what was cancelled here, and where that is. before: where it stood before it came
+    here.
     """
 
     phase: Phase = Phase.LOOKING
@@ -98,6 +99,7 @@ class State:
     trace: TracePlace = field(default_factory=TracePlace)
     story: str = ""
     found: str = ""
+    found_shorter: tuple[str, ...] = ()
     cancelled: str = ""
     lost_because: str = ""
     is_cancelled: bool = False  # the start was: no rank is there, and it can be started

@@ -9,14 +9,14 @@ from textual.widgets import Input, Label
 
 from prismdbg_tui.session.messages import Asked, PromptLeft, Purpose
 
-_PATTERN = "all_reduce  dp  nan  failed  open  >1MiB  >5ms  12.3  train.py:61  -word"
-_HINTS = {
+_PATTERN = "all_reduce  dp  nan  failed  open  >1MiB  >5ms  12.3  a.py:61  -word"
+HINTS = {  # each fits beside its label in 80 columns
     Purpose.SEARCH: _PATTERN,
     Purpose.FILTER: _PATTERN,
-    Purpose.CONDITION: "bytes > 1MiB and nan(out)    max(abs(input[0])) > 1e3    empty: always",
+    Purpose.CONDITION: "bytes > 1MiB and nan(out)   max(abs(input[0])) > 1e3   empty: always",
     Purpose.WATCH: "loss    out[0]    model.layers[3].weight    nan(model.head.weight)",
     Purpose.WHO: "a tensor: model.layers[3].weight    out[0]    loss",
-    Purpose.COMPARE: "a RUN or CAPSULE, another rank of it: runs/good rank 1, or of this run: rank 1",
+    Purpose.COMPARE: "a CAPSULE, a RUN, or another rank: runs/good rank 1    rank 1",
     Purpose.NOTE: "a note on this moment, kept beside the capsule; empty: no note",
     Purpose.IGNORE: "how many of the next hits of this breakpoint to ignore: 10",
 }
@@ -59,7 +59,7 @@ class Prompt(Horizontal):
     def ask(self, purpose: Purpose, text: str = "") -> None:
         self._purpose = purpose
         self._label.update(str(purpose))
-        self._line.placeholder = _HINTS[purpose]
+        self._line.placeholder = HINTS[purpose]
         self._line.open(text)
         self.display = True
         self.screen.set_focus(self._line)

@@ -103,8 +103,15 @@ class StatusLine(Static):
             return text.append(figures.first_fitting(self._runs_on(), room + 2), color(self.app, "warning"))
         standing, told = _line(self._standing()), _line(self._told)
         both = (f"{standing} · {told}",) if standing and told else ()
-        tried = (*both, *figures.clauses(standing or told))
+        tried = (*both, *self._shorter(standing or told))
         return text.append(figures.first_fitting(tried, room + 2), "dim")
+
+    def _shorter(self, text: str) -> Iterator[str]:
+        """All of it, then fewer words: of what a search found those that say where it is."""
+        found = self._state.found_shorter if text == _line(self._state.found) else ()
+        if not found:
+            return figures.clauses(text)
+        return iter((text, *map(_line, found)))
 
     def _runs_on(self) -> Iterator[str]:
         """Where it is, as far as that is known, and the keys that wait for it and end it."""

@@ -31,7 +31,8 @@ class TextLog(RichLog, can_focus=True):
         return [text for text, _ in self._said]
 
     def say(self, text: str, kind: str = "said") -> None:
-        """`kind`: said, asked, error or event; control characters are not passed on."""
+        """`kind`: said, asked, error, event, or table: its rows follow an empty line, and have a line each. Control
+        characters are not passed on."""
         entry = (figures.clean(text), kind)
         self._said.append(entry)
         if not self._width:
@@ -74,7 +75,9 @@ class TextLog(RichLog, can_focus=True):
 
     def _text(self, text: str, kind: str) -> Text:
         width = self._width
+        text, gap, table = text.partition("\n\n") if kind == "table" else (text, "", "")
         text = "\n".join(piece for line in text.split("\n") for piece in wrapped(line, width))
+        text += gap + figures.fitted_table(table, width)
         if kind == "event":
             return Text(text, "dim")
         return Text(text, f"bold {color(self.app, _COLORS[kind])}" if kind in _COLORS else "")

@@ -40,7 +40,7 @@ class Timeline(Widget, can_focus=True):
         self._lanes: Lanes | None = None
         self._cursor = 0
         self._here: int | None = None
-        self._is_to_come = False
+        self._is_to_come = self._is_past_end = False
         self._checkpoints: tuple[int, ...] = ()
         self._stops: tuple[int, ...] = ()
         self._compared = range(0)
@@ -74,9 +74,9 @@ class Timeline(Widget, can_focus=True):
         self._lanes, self._lane, self._top = lanes, -1, 0
         self._tell()
 
-    def place(self, cursor: int, here: int | None, *, is_to_come: bool = False) -> None:
-        """is_to_come: the rank has still to run its row."""
-        self._cursor, self._here, self._is_to_come = cursor, here, is_to_come
+    def place(self, cursor: int, here: int | None, *, is_to_come: bool = False, is_past_end: bool = False) -> None:
+        """is_to_come: the rank has still to run its row. is_past_end: it is after the last one."""
+        self._cursor, self._here, self._is_to_come, self._is_past_end = cursor, here, is_to_come, is_past_end
         if self.range is not None and self._recording is not None and cursor < len(self._recording):
             self.range.show(cursor)
             self._show_lane(self._lanes_of(cursor))
@@ -127,7 +127,7 @@ class Timeline(Widget, can_focus=True):
     def change_axis(self) -> None:
         if self.range is not None:
             self.range.change_axis()
-            self.place(self._cursor, self._here, is_to_come=self._is_to_come)
+            self.place(self._cursor, self._here, is_to_come=self._is_to_come, is_past_end=self._is_past_end)
 
     def repaint(self) -> None:
         """In the theme's colours of now."""
@@ -253,10 +253,16 @@ class Timeline(Widget, can_focus=True):
         stretch, nan = self.range, self._recording.first_sent_nonfinite
         return Marks(
             first_nonfinite=stretch.begin(nan) if nan >= 0 else -1,
-            here=stretch.begin(self._here) if self._here is not None else -1,
+            here=self._rank_cell(stretch),
             checkpoints=tuple(stretch.begin(row) for row in self._checkpoints),
             stops=tuple(stretch.begin(row) for row in self._stops),
         )
+
+    def _rank_cell(self, stretch: VisibleRange) -> int:
+        """-1 where no rank runs."""
+        if self._here is None:
+            return -1
+        return stretch.end(self._here) if self._is_past_end else stretch.begin(self._here)
 
     def _where(self) -> Text:
         assert self._recording is not None
