@@ -109,6 +109,12 @@ class Fields:
     def fields(self, name: str) -> Fields:
         return Fields(self._get(name), f"{self.where}: {name}")
 
+    def require_at_most(self, most: int, name: str) -> None:
+        """Of a list or an object, before any of its entries is read."""
+        value = self._get(name)
+        if isinstance(value, list | dict) and len(value) > most:
+            self.fail(name, f"contains {len(value):,} entries; the limit is {most:,}")
+
     def refuse_others(self) -> None:
         """No field may be there that was not asked for."""
         for name in self.value.keys() - self._asked:

@@ -175,6 +175,8 @@ def _from_fields(fields: Fields) -> Manifest:
             f"{fields.where} needs a reader of format {oldest}; this version reads {FORMAT}",
             hint="use a newer prismdbg",
         )
+    for name, most in _MOST.items():
+        fields.require_at_most(most, name)
     manifest = Manifest(
         format=version,
         oldest_reader=oldest,
@@ -203,9 +205,6 @@ def _from_fields(fields: Fields) -> Manifest:
 
 
 def _check(manifest: Manifest, fields: Fields) -> None:
-    for name, most in _MOST.items():
-        if (entries := len(getattr(manifest, name))) > most:
-            fields.fail(name, f"contains {entries:,} entries; the limit is {most:,}")
     if manifest.rank >= manifest.world_size:
         fields.fail("rank", f"is {manifest.rank} in a job of {manifest.world_size}")
     if manifest.moment_b < manifest.moment_a:

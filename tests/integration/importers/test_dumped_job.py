@@ -127,7 +127,7 @@ def judged(dumps: Path, folder: Path, how: str) -> str:
         assert said.code == 0, said.err
     else:
         with_members(dumps, folder / "dumps")
-    return analysed(folder / "dumps", plain_environment())
+    return analysed(folder / "dumps")
 
 
 def with_members(dumps: Path, folder: Path) -> None:

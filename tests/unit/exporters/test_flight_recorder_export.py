@@ -43,14 +43,14 @@ def exported(run: Path, *options: object) -> Path:
     return dumps
 
 
-def test_torch_names_the_rank_that_never_came(tmp_path: Path, child_environment: dict[str, str]) -> None:
+def test_torch_names_the_rank_that_never_came(tmp_path: Path) -> None:
     for rank in range(3):
         log = rank_log(tmp_path / "run", rank, 3)
         log.complete(log.issue(0, 1, stack=log.stack(TRAIN)))
         if rank != 1:
             log.issue(0, 2, stack=log.stack(TRAIN))
     dumps = exported(tmp_path / "run")
-    said = analysed(dumps, child_environment)
+    said = analysed(dumps)
     assert "Not all ranks joining collective, sequence number: 1" in said
     assert "missing ranks: {1}" in said and "step at /job/train.py:40" in said
     before, after = (diagnose(gather(where)).verdicts[0] for where in (tmp_path / "run", dumps))
@@ -64,21 +64,19 @@ def test_torch_names_the_rank_that_never_came(tmp_path: Path, child_environment:
         ({"inputs": (EIGHT,), "outputs": (EIGHT,)}, "'[[4]]' does not match found input sizes: '[[8]]'"),
     ],
 )
-def test_torch_names_the_mismatch_that_why_names(
-    tmp_path: Path, child_environment: dict[str, str], other: dict[str, object], words: str
-) -> None:
+def test_torch_names_the_mismatch_that_why_names(tmp_path: Path, other: dict[str, object], words: str) -> None:
     for rank in range(2):
         log = rank_log(tmp_path / "run", rank)
         log.complete(log.issue(0, 1))
         log.issue(0, 2, **(other if rank else {}))  # type: ignore[arg-type]
     dumps = exported(tmp_path / "run")
-    said = analysed(dumps, child_environment)
+    said = analysed(dumps)
     assert "Collective sequence number: 1 has errors" in said and words in said and "Culprit rank 1" in said
     for where in (tmp_path / "run", dumps):
         assert diagnose(gather(where)).verdicts[0].kind == "mismatch"
 
 
-def test_torch_finds_nothing_in_a_job_without_a_fault(tmp_path: Path, child_environment: dict[str, str]) -> None:
+def test_torch_finds_nothing_in_a_job_without_a_fault(tmp_path: Path) -> None:
     """With every operator that has an answer for each rank alike."""
     shares, whole = (FOUR, FOUR), (TensorMeta((8,), "float32"),)
     for rank in range(2):
@@ -97,14 +95,12 @@ def test_torch_finds_nothing_in_a_job_without_a_fault(tmp_path: Path, child_envi
         send, into = ("send", "recv_")[rank], {"inputs": () if rank else (FOUR,), "outputs": (FOUR,) if rank else ()}
         log.complete(log.issue(0, 12, op=send, seq=0, root=1 - rank, flags=fmt.IssueFlag.P2P, **into))  # type: ignore[arg-type]
         log.complete(log.issue(0, 13, seq=12))
-    said = analysed(exported(tmp_path / "run"), child_environment)
+    said = analysed(exported(tmp_path / "run"))
     assert "errors" not in said and "Not all ranks" not in said, said
     assert diagnose(gather(tmp_path / "dumps")).verdicts == ()
 
 
-def test_a_call_whose_sizes_one_rank_lacks_is_left_out_of_all(
-    tmp_path: Path, child_environment: dict[str, str]
-) -> None:
+def test_a_call_whose_sizes_one_rank_lacks_is_left_out_of_all(tmp_path: Path) -> None:
     """As in traces of torch's profiler. The analyser fails on it, and calls of one rank alone are a fault to it."""
     for rank in range(2):
         log = rank_log(tmp_path / "run", rank)
@@ -113,7 +109,7 @@ def test_a_call_whose_sizes_one_rank_lacks_is_left_out_of_all(
     dumps = tmp_path / "dumps"
     said = export(tmp_path / "run", "--format", "flight-recorder", "-o", dumps)
     assert "left out: 2 calls: torch's analyser needs the sizes" in said
-    told = analysed(dumps, child_environment)
+    told = analysed(dumps)
     assert "errors" not in told and "Not all ranks" not in told, told
 
 
@@ -131,28 +127,28 @@ def messages(run: Path, *, lost: bool) -> None:
             log.issue(0, 4, op="send", seq=1, root=1, flags=fmt.IssueFlag.P2P, outputs=())
 
 
-def test_messages_among_collectives(tmp_path: Path, child_environment: dict[str, str]) -> None:
+def test_messages_among_collectives(tmp_path: Path) -> None:
     messages(tmp_path / "run", lost=False)
-    said = analysed(exported(tmp_path / "run"), child_environment)
+    said = analysed(exported(tmp_path / "run"))
     assert "errors" not in said and "Not all ranks" not in said, said
     assert diagnose(gather(tmp_path / "dumps")).verdicts == ()
 
 
-def test_a_message_that_nobody_receives(tmp_path: Path, child_environment: dict[str, str]) -> None:
+def test_a_message_that_nobody_receives(tmp_path: Path) -> None:
     messages(tmp_path / "run", lost=True)
-    said = analysed(exported(tmp_path / "run"), child_environment)
+    said = analysed(exported(tmp_path / "run"))
     assert "Not all ranks joining collective, sequence number: 2" in said
     assert "group info: 0: 0->1:messages of world" in said and "missing ranks: {1}" in said
     for where in (tmp_path / "run", tmp_path / "dumps"):
         assert diagnose(gather(where)).verdicts[0].ranks[0] == 1
 
 
-def test_without_the_other_ranks(tmp_path: Path, child_environment: dict[str, str]) -> None:
+def test_without_the_other_ranks(tmp_path: Path) -> None:
     make_capsule(tmp_path / "capsule")
     assert "rank 1: torchfrtrace needs --allow-incomplete-ranks" in export(
         tmp_path / "capsule", "--format", "flight-recorder", "-o", tmp_path / "dumps"
     )
-    assert "missed FR dumps from ranks" in analysed(tmp_path / "dumps", child_environment, "--allow-incomplete-ranks")
+    assert "missed FR dumps from ranks" in analysed(tmp_path / "dumps", "--allow-incomplete-ranks")
 
 
 def test_a_dump_is_read_back_as_the_log(tmp_path: Path) -> None:

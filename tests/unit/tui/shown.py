@@ -12,11 +12,14 @@ from xml.etree import ElementTree
 
 import pytest
 from prismdbg_tui.drawing.picture import WIDTH
+from textual._compositor import Compositor
+from textual._context import visible_screen_stack
 from textual.app import App
 from textual.css.stylesheet import Stylesheet
 from textual.message import Message
 from textual.notifications import Notification, Notify
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 SVG = "{http://www.w3.org/2000/svg}"
 _TOLD: WeakKeyDictionary[App[Any], dict[str, Notification]] = WeakKeyDictionary()
@@ -33,6 +36,7 @@ async def running(app: App[Any], size: tuple[int, int]) -> AsyncIterator[Pilot[A
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stylesheet, "_parse_rules", _parsed_once)
+        patch.setattr(Compositor, "render_update", _drawn)
         async with app.run_test(size=size, message_hook=hear) as pilot:
             yield pilot
 
@@ -48,6 +52,26 @@ def _parsed_once(sheet: Stylesheet, css: str, **source: Any) -> Any:
 @cache
 def _rules(variables: frozenset[tuple[str, str]], css: str, source: tuple[tuple[str, Any], ...]) -> Any:
     return _PARSE(Stylesheet(variables=dict(variables)), css, **dict(source))
+
+
+_RENDER = Compositor.render_update
+
+
+def _drawn(
+    screen: Compositor, full: bool = False, screen_stack: list[Screen[Any]] | None = None, simplify: bool = False
+) -> Any:
+    """No terminal shows this frame: each widget in it draws its lines, as ever, but they are not cut and put together.
+    A picture is."""
+    if full:
+        return _RENDER(screen, full, screen_stack, simplify)
+    visible_screen_stack.set(screen_stack or [])
+    parts = set(screen._dirty_regions)
+    screen._dirty_regions.clear()
+    for widget, (region, clip) in screen.visible_widgets.items():
+        seen = region.intersection(clip)
+        if any(seen.overlaps(part) for part in parts):
+            widget.render_lines(seen.translate(-region.offset))
+    return None
 
 
 def told(app: App[Any]) -> list[str]:

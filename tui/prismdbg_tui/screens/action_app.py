@@ -56,7 +56,7 @@ class ActionApp(PicturedApp[Returned]):
                 break
             left.pop(number, None)
         head.append("".join(left.values()), "dim")
-        self.head.update(head)
+        self.head.update(head, layout=False)
 
     def watch_theme(self, _name: str) -> None:
         if self.is_mounted(self.head):

@@ -34,7 +34,7 @@ class Header(Static):
 
     def show(self, state: State) -> None:
         self._state = state
-        self.update(self._text())
+        self.update(self._text(), layout=False)
 
     def on_resize(self) -> None:
         self.show(self._state)

@@ -55,7 +55,7 @@ class IncidentLine(Static):
     def _draw(self) -> None:
         lines, _ = self._lines()
         self.styles.height = len(lines)
-        self.update(Text("\n", no_wrap=True).join(lines))
+        self.update(Text("\n", no_wrap=True).join(lines), layout=False)  # that of its height is enough
 
     def _lines(self) -> tuple[list[Text], tuple[_Way, ...]]:
         """With the keys at the end of the last one. There is a second one where one is too short for what matters most

@@ -51,7 +51,7 @@ class KeyBar(Static):
             text.append(key, f"bold {accent}")
             text.append(word + " " * _GAP, "dim")
         text.rstrip()
-        self.update(text)
+        self.update(text, layout=False)
 
     def on_click(self, event: events.Click) -> None:
         column = 1

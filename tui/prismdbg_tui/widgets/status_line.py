@@ -72,7 +72,7 @@ class StatusLine(Static):
             self.again()
 
     def again(self) -> None:
-        self.update(self._text())
+        self.update(self._text(), layout=False)
 
     def _spin(self) -> None:
         if self._state.phase in BUSY:

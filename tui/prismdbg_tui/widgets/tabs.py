@@ -29,7 +29,7 @@ class Tabs(Static):
             text.append(f"{key_of(pane)} {title}", f"bold reverse {accent}" if pane == chosen else "dim")
             text.append("  ")
         text.rstrip()
-        self.update(text)
+        self.update(text, layout=False)
 
     def on_resize(self) -> None:
         self.show(self._chosen)
