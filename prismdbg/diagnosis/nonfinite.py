@@ -194,7 +194,7 @@ def _with_its_return(evidence: Evidence, first: FirstNonfinite, lasts: Mapping[i
 
 def _got_over(log: LogColumns) -> Bools:
     """Calls of steps that a gradient scaler skipped and got over, and of those in which something was left of them."""
-    nonfinite = _believed(log) & (log.sent_nonfinite | log.received_nonfinite)
+    nonfinite = _believed(log) & log.nonfinite
     found: Bools = np.isin(log.step, list(got_over(log, nonfinite)))
     return found
 
@@ -220,12 +220,13 @@ def _believed(log: LogColumns) -> Bools:
 
 
 def _first_sent(log: LogColumns, among: Bools) -> Collective | None:
-    rows = np.flatnonzero(among & _believed(log) & log.sent_nonfinite)
+    rows = np.flatnonzero(among & _believed(log) & log.nonfinite & log.sent_nonfinite)
     return log.collective(int(rows[0])) if len(rows) else None
 
 
 def _first_received(log: LogColumns, among: Bools) -> Collective | None:
-    rows = np.flatnonzero(among & _believed(log) & log.received_nonfinite & (log.ended_ns != NOT_ENDED))
+    received = log.nonfinite & log.received_nonfinite & (log.ended_ns != NOT_ENDED)
+    rows = np.flatnonzero(among & _believed(log) & received)
     return log.collective(int(rows[log.ended_ns[rows].argmin()])) if len(rows) else None
 
 

@@ -26,6 +26,7 @@ from prismdbg.log import step_rows
 from prismdbg.log.segment import Ints
 from prismdbg.log.summary import parts, summarized
 from prismdbg.model.collective import Collective, Frame, Group
+from prismdbg.model.frame import infers_shapes
 from prismdbg.model.moment import Moment
 
 T = TypeVar("T")
@@ -139,6 +140,14 @@ class LogColumns:
     def frames(self, stack: int) -> tuple[Frame, ...]:
         """Innermost first; empty where the log does not have the stack."""
         return self.records.stacks.get(stack, ())
+
+    @property
+    def nonfinite(self) -> Bools:
+        """Calls that sent or received NaN or Inf, but for those with which pipelining learns shapes."""
+        found = self.sent_nonfinite | self.received_nonfinite
+        stacks = np.unique(self.stack[found]).tolist()
+        learns = [stack for stack in stacks if infers_shapes(self.frames(stack))]
+        return found & ~np.isin(self.stack, learns) if learns else found
 
     @property
     def last_moment(self) -> Moment:

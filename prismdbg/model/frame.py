@@ -23,6 +23,10 @@ _PLAIN_CALL = re.compile(
     r"|/deepspeed/comm/|/typing_extensions\.py$"
 )
 
+# torch's pipelining runs each stage once to learn the shapes that it sends: 2.13, and before 2.12 in one function.
+_INFERENCES = frozenset({"_forward_metadata_inference", "_backward_metadata_inference", "_shape_inference"})
+_PIPELINING = "/torch/distributed/pipelining/"
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -55,6 +59,12 @@ def is_program(filename: str) -> bool:
 def is_override(name: str) -> bool:
     """An override of torch's calls is a wrapper, whoever wrote it."""
     return _last_part(name) in _OVERRIDES
+
+
+def infers_shapes(frames: Iterable[Frame]) -> bool:
+    """Whether torch's pipelining calls the program only to learn shapes: what it computes with then is what happened to
+    be in memory."""
+    return any(_PIPELINING in frame.filename and _last_part(frame.name) in _INFERENCES for frame in frames)
 
 
 def own_frames(frames: Iterable[Frame]) -> tuple[Frame, ...]:

@@ -23,9 +23,9 @@ class Batch:
     times between two collectives of a thread, as (begin, end, record id of the second). waited_ns: how long those that
     completed had taken, by step, but for those on a device. notable: those that sent NaN or Inf as they were issued,
     those that received some as they were completed; the first of a log only, of a step that follows one that a gradient
-    scaler skipped, and after CLEAN_STEPS. nonfinite: there were such, given or not. open: those that were not complete
-    when the log was last read, each given once; closed: record ids of earlier batches' open ones that are complete now.
-    last: the one issued last of all that were read.
+    scaler skipped, and after CLEAN_STEPS; none with which pipelining learns shapes. nonfinite: there were such, given
+    or not. open: those that were not complete when the log was last read, each given once; closed: record ids of
+    earlier batches' open ones that are complete now. last: the one issued last of all that were read.
     """
 
     reached: dict[Key, int] = field(default_factory=dict)

@@ -13,6 +13,8 @@ from prismdbg.capsule.log.batch import CLEAN_STEPS, NOTABLE_KEPT, Batch, Key
 from prismdbg.capsule.log.events import Event, Note, StepMark
 from prismdbg.capsule.log.notes import SKIPPED
 from prismdbg.capsule.log.reader import LogReader
+from prismdbg.model.collective import Collective
+from prismdbg.model.frame import infers_shapes
 
 _Issued = tuple[int, int, bytes]  # begun ns, step that waits in it, the record for whoever asks
 NOWHERE = -1  # the step of a call on a device: it is issued and left
@@ -101,11 +103,15 @@ class LogFollower(LogReader):
             self._notable_left = NOTABLE_KEPT
         return note
 
-    def _saw_nonfinite(self, batch: Batch) -> bool:
-        """Whether it is to be given."""
-        batch.nonfinite, self._clean_steps = True, 0
+    def _saw_nonfinite(self, batch: Batch, decode: Callable[[], Collective]) -> None:
+        """Decodes it where it may be given."""
+        if self._notable_left > 0:
+            record = decode()
+            if infers_shapes(record.frames):
+                return
+            batch.notable.append(record)
         self._notable_left -= 1
-        return self._notable_left >= 0
+        batch.nonfinite, self._clean_steps = True, 0
 
     def _follow_issue(self, body: bytes) -> Batch | None:
         """The batch, where it begins with this record."""
@@ -124,8 +130,8 @@ class LogFollower(LogReader):
         batch.issued_ns[thread] = self._thread_issued_ns[thread]
         waits_in = step if self._records.texts.get(device, "cpu") == "cpu" else NOWHERE
         self._issued[record_id] = begun_ns, waits_in, body
-        if flags & _SENT_NONFINITE and self._saw_nonfinite(batch):
-            batch.notable.append(self._records.collective(body))
+        if flags & _SENT_NONFINITE:
+            self._saw_nonfinite(batch, lambda: self._records.collective(body))
         if record_id > self._last_id:
             self._last_id, self._last_body = record_id, body
         return batch if begins else None
@@ -140,8 +146,8 @@ class LogFollower(LogReader):
         begun_ns, step, issue = issued
         if step != NOWHERE:
             batch.waited_ns[step] = batch.waited_ns.get(step, 0) + ended_ns - begun_ns
-        if flags & _ENDED_NONFINITE and self._saw_nonfinite(batch):
-            batch.notable.append(self._records.completed(self._records.collective(issue), body))
+        if flags & _ENDED_NONFINITE:
+            self._saw_nonfinite(batch, lambda: self._records.completed(self._records.collective(issue), body))
         if record_id in self._given_open:
             self._given_open.remove(record_id)
             batch.closed.append(record_id)

@@ -136,6 +136,26 @@ def test_a_batch_is_bounded_whatever_was_issued(tmp_path: Path) -> None:
     assert [c.record_id for c in batch.notable] == list(range(NOTABLE_KEPT))  # the oldest
 
 
+@pytest.mark.parametrize("function", ["_forward_metadata_inference", "PipelineStage._shape_inference"])
+def test_a_nan_with_which_pipelining_learns_shapes_is_none(tmp_path: Path, function: str) -> None:
+    """torch runs each stage once on memory that nobody has written, whose tensor-parallel calls send it."""
+    log = TinyLog(tmp_path, segment_bytes=1 << 18)
+    learns = log.stack(("/job/model.py", 3, "forward"), ("/x/torch/distributed/pipelining/stage.py", 9, function))
+    for number in range(2 * NOTABLE_KEPT):
+        call = log.issue(0, number + 1, flags=NAN, stack=learns)
+        log.complete(call, flags=fmt.CompleteFlag.RECEIVED_NONFINITE)
+    follower = LogFollower(tmp_path)
+    (batch,) = batches(follower.poll())
+    assert not batch.notable and not batch.nonfinite
+
+    trains = log.stack(
+        ("/job/model.py", 3, "forward"), ("/x/torch/distributed/pipelining/stage.py", 12, "forward_one_chunk")
+    )
+    call = log.issue(0, 2 * NOTABLE_KEPT + 1, flags=NAN, stack=trains)
+    (batch,) = batches(follower.poll())
+    assert [each.record_id for each in batch.notable] == [call] and batch.nonfinite
+
+
 def test_once_the_first_nans_are_told_the_others_cost_nothing(tmp_path: Path) -> None:
     """A job goes on with NaN in every collective: whoever follows it must not fall behind."""
     log, follower = TinyLog(tmp_path, segment_bytes=1 << 18), LogFollower(tmp_path)

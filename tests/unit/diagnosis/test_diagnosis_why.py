@@ -467,6 +467,20 @@ class TestNonfinite:
         job.call(sends_nan={1})
         assert only(diagnose(evidence(job)), FirstNonfinite).ranks[0] == 1
 
+    def test_values_with_which_pipelining_learns_shapes_are_not_looked_at(self) -> None:
+        """They are what happened to be in memory: torch's pipelining runs each stage once with them."""
+        job = Job(3)
+        job.call(sends_nan={1}, receives_nan={0, 1, 2})
+        place = "/v/lib/python3.11/site-packages/torch/distributed/pipelining/stage.py"
+        learns = Frame(place, 1945, "_forward_metadata_inference")
+        for log in job.logs.values():
+            log.collectives[0] = replace(log.collectives[0], frames=(*log.collectives[0].frames, learns))
+        job.steps(2)
+        assert not [v for v in diagnose(evidence(job)).verdicts if isinstance(v, FirstNonfinite)]
+
+        job.call(sends_nan={2})
+        assert only(diagnose(evidence(job)), FirstNonfinite).ranks[0] == 2
+
     def test_the_earliest_of_several(self) -> None:
         job = Job(3)
         job.steps(1)

@@ -70,11 +70,9 @@ def _recorded(recording: Recording, row: int) -> Verdict:
         return Verdict("")
     if row == recording.first_sent_nonfinite:
         return Verdict("✕ first NaN", bad=True)
-    if columns.sent_nonfinite[row]:
-        return Verdict("✕ sends NaN", bad=True)
-    if columns.received_nonfinite[row]:
-        return Verdict("✕ gets NaN", bad=True)
-    return Verdict("synthesized" if columns.synthesized[row] else "")
+    if not recording.is_nonfinite[row]:
+        return Verdict("")
+    return Verdict("✕ sends NaN" if columns.sent_nonfinite[row] else "✕ gets NaN", bad=True)
 
 
 def verdicts_of(position: CursorPosition, state: State) -> Verdicts:

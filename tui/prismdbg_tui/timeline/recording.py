@@ -12,7 +12,7 @@ from prismdbg.capsule.stacks import HangPlace, JobStacks, capsule_stacks
 from prismdbg.diagnosis.stack_positions import position_lines
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture.packed_telemetry import packed_telemetry
-from prismdbg.log.columns import LogColumns, read_columns
+from prismdbg.log.columns import Bools, LogColumns, read_columns
 from prismdbg.model.collective import Frame, Group, Identity
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import OPS
@@ -138,9 +138,13 @@ class Recording:
         return made_ns if 0 < made_ns - self.log_until_ns < DAY_NS else self.log_until_ns
 
     @cached_property
+    def is_nonfinite(self) -> Bools:
+        return self.columns.nonfinite
+
+    @cached_property
     def nonfinite(self) -> Ints:
         """Rows that sent or received a NaN or Inf, before anything that they may stand on was made up."""
-        rows = np.flatnonzero(self.columns.sent_nonfinite | self.columns.received_nonfinite)
+        rows = np.flatnonzero(self.is_nonfinite)
         return rows[rows < self.made_up_from]
 
     @cached_property
