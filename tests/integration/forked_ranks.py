@@ -82,13 +82,18 @@ def _import_torch(script: Path) -> None:
     """No other thread may be there afterwards: a forked rank would lack it, and keep its locks."""
     import torch.distributed as dist
 
-    text = script.read_text()
-    if any(word in text for word in COMPILES) and "import uncompiled" not in text:
+    if compiles(script):
         import torch._dynamo  # noqa: F401
     threads = list(Path("/proc/self/task").iterdir())
     assert len(threads) == 1, f"a process with {len(threads)} threads must not fork ranks"
     _keep_groups(dist.distributed_c10d)
     gc.freeze()  # else each rank copies all that was imported when it ends: its garbage collector writes to it
+
+
+def compiles(script: Path) -> bool:
+    """Whether it imports torch._dynamo."""
+    text = script.read_text()
+    return any(word in text for word in COMPILES) and "import uncompiled" not in text
 
 
 def _keep_groups(c10d: Any) -> None:
