@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import gc
 import importlib
 import importlib.machinery
 import json
@@ -39,6 +38,7 @@ HASH_SEED = "7"
 READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "GLIBC_", "MALLOC_", "OMP_", "MKL_", "KMP_")
 READ_BY_TORCH = ("TORCH_", "PYTORCH_", "ATEN_", "GLOO_", "CUDA_")
 PUT_ANEW = ("PYTHONPATH", "PYTHONHASHSEED")
+SHADOWING = ("prismdbg", "prismdbg.py", "sitecustomize.py", "usercustomize.py")
 REQUEST_BYTES = 128 << 10
 START_BOUND_S = 120.0
 RECORDS = ("capsule", "checkpoint", "diagnosis", "jobs", "log", "telemetry")
@@ -58,9 +58,14 @@ def can_start(command: Sequence[str], env: Mapping[str, str], usual: Mapping[str
     `usual`: what the server is started with."""
     line = list(command)
     job = _job_of(line)
-    if not _is_launcher(job) or (job is not line and env.get("PYTHONPATH")):
+    if not _is_launcher(job) or (job is not line and _shadows(env.get("PYTHONPATH", ""))):
         return False
     return env.get("PYTHONHASHSEED", HASH_SEED) == HASH_SEED and _at_start(env) == _at_start(usual)
+
+
+def _shadows(path: str) -> bool:
+    """Whether the command itself would be another one with it."""
+    return any((Path(folder) / name).exists() for folder in path.split(os.pathsep) if folder for name in SHADOWING)
 
 
 def is_launcher(command: Sequence[str]) -> bool:
@@ -157,13 +162,12 @@ def main() -> None:
     if not _is_launcher(asked.line):
         command, asked = asked, _held_back()
         if asked is None:
-            _be_command(command)
+            _be_command(command, path)
             return
     _be_launcher(asked, path)
 
 
 def _import_all(*, has_compiler: bool) -> None:
-    """No other thread may be there afterwards: a forked process would lack it, and keep its locks."""
     from prismdbg.cli import registry
 
     registry.entries()["record"].load()
@@ -171,12 +175,7 @@ def _import_all(*, has_compiler: bool) -> None:
         found = importlib.import_module(f"prismdbg.{package}")
         for module in pkgutil.walk_packages(found.__path__, f"{found.__name__}."):
             importlib.import_module(module.name)
-    import torch.distributed
-
-    if has_compiler:
-        import torch._dynamo  # noqa: F401
-    assert len(list(Path("/proc/self/task").iterdir())) == 1
-    gc.freeze()
+    forked_ranks.import_torch(has_compiler=has_compiler)
 
 
 def _serve(connection: socket.socket) -> Start:
@@ -263,8 +262,9 @@ class _Popen(subprocess.Popen[bytes]):
             connection.send(b"go")
 
 
-def _be_command(command: Start) -> None:
+def _be_command(command: Start, path: list[str]) -> None:
     _put_on(command)
+    sys.path[:] = ["", *_before(command), *path]
     sys.argv[:] = ["-c", *command.line[3:]]
     exec(compile(command.line[2], "<string>", "exec"), _new_main().__dict__)
 
@@ -277,8 +277,7 @@ def _be_launcher(asked: Start, path: list[str]) -> None:
         del sys.modules[name]
     _draw_new_seeds()
     sys.meta_path.insert(0, _Imported())
-    before = filter(None, asked.environment.get("PYTHONPATH", "").split(os.pathsep))
-    sys.path[:] = [*before, *path]
+    sys.path[:] = [*_before(asked), *path]
     importlib.invalidate_caches()
     with suppress(ModuleNotFoundError):
         importlib.import_module("sitecustomize")
@@ -288,6 +287,10 @@ def _be_launcher(asked: Start, path: list[str]) -> None:
     main = _new_main()
     main.__file__ = LAUNCHER
     exec(compile(Path(LAUNCHER).read_bytes(), LAUNCHER, "exec"), main.__dict__)
+
+
+def _before(start: Start) -> list[str]:
+    return [folder for folder in start.environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
 
 
 def _new_main() -> types.ModuleType:
@@ -330,9 +333,6 @@ def _put_on(start: Start) -> None:
     _tell(start)
 
 
-_told: list[Any] = []  # the memory in which the kernel finds it
-
-
 def _tell(start: Start) -> None:
     """Makes /proc/PID/cmdline and /proc/PID/environ what they would be."""
     words = b"".join(os.fsencode(word) + b"\0" for word in start.line)
@@ -348,7 +348,7 @@ def _tell(start: Start) -> None:
     # struct prctl_mm_map: these, then no auxiliary vector (pointer, size) and no other executable.
     layout = (ctypes.c_uint64 * 13)(*places, *texts, 0, 0xFFFFFFFF << 32)
     _prctl(PR_SET_MM, PR_SET_MM_MAP, ctypes.addressof(layout), ctypes.sizeof(layout))
-    _told.append(text)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(text))  # for as long as the process lives
 
 
 def _prctl(*arguments: int) -> None:
