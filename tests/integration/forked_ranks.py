@@ -87,8 +87,6 @@ def _listening(address: str, port: int) -> socket.socket | None:
 
 def import_torch(*, has_compiler: bool) -> None:
     """No other thread may be there afterwards: a forked rank would lack it, and keep its locks."""
-    if "torch" in sys.modules:  # we are forked from a process that did this
-        return
     atexit.register(_leave_in_memory)  # before torch's own: it is called after them
     import torch.distributed
 

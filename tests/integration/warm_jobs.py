@@ -1,5 +1,5 @@
-"""Starts jobs of `forked_ranks.py`, alone or under `prismdbg record`, in processes that are forked from one that has
-imported torch and what `record` needs: these imports are most of what a short job costs.
+"""Starts jobs of `forked_ranks.py`, alone or under `prismdbg record`, and emulations in processes that are forked from
+one that has imported torch and what these commands need: these imports are most of what a short job costs.
 
 Who is whose child, who ends with which code, the session, the standard streams, and what /proc tells of command line
 and environment are as if each process had been started anew. A job finds its `sitecustomize` and imports the half of a
@@ -21,10 +21,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 import types
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
@@ -37,11 +40,12 @@ LAUNCHER = str(Path(__file__).with_name("forked_ranks.py"))
 HASH_SEED = "7"
 READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "GLIBC_", "MALLOC_", "OMP_", "MKL_", "KMP_")
 READ_BY_TORCH = ("TORCH_", "PYTORCH_", "ATEN_", "GLOO_", "CUDA_")
+QUIET = ["-W", "ignore"]
 PUT_ANEW = ("PYTHONPATH", "PYTHONHASHSEED")
 SHADOWING = ("prismdbg", "prismdbg.py", "sitecustomize.py", "usercustomize.py")
 REQUEST_BYTES = 128 << 10
 START_BOUND_S = 120.0
-RECORDS = ("capsule", "checkpoint", "diagnosis", "jobs", "log", "telemetry")
+USED = ("capsule", "checkpoint", "diagnosis", "emulate", "jobs", "log", "telemetry")
 # Of what the hooks of `sitecustomize` wait for, what is imported here already; in the order in which it is complete.
 HOOKED = ("random", "numpy.random", "torch")
 PR_SET_MM, PR_SET_MM_MAP, PR_SET_CHILD_SUBREAPER = 35, 14, 36
@@ -49,17 +53,25 @@ PR_SET_MM, PR_SET_MM_MAP, PR_SET_CHILD_SUBREAPER = 35, 14, 36
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
+    """descriptors: the numbers of those that it gets, in the order in which they come; for one of a command's."""
+
     line: list[str]
     environment: dict[str, str]
+    descriptors: list[int] = field(default_factory=list)
 
 
 def can_start(command: Sequence[str], env: Mapping[str, str], usual: Mapping[str, str]) -> bool:
-    """Whether it is a job of `forked_ranks.py`, and `env` that of the server as far as a process reads it at its start.
-    `usual`: what the server is started with."""
+    """Whether it is a job of `forked_ranks.py` or an emulation of a script, and `env` that of the server as far as a
+    process reads it at its start. `usual`: what the server is started with."""
     line = list(command)
     job = _job_of(line)
-    if not _is_launcher(job) or (job is not line and _shadows(env.get("PYTHONPATH", ""))):
+    is_known = _script_of(job) is not None if _is_emulation(line) else _is_launcher(job)
+    if not is_known or (job is not line and _shadows(env.get("PYTHONPATH", ""))):
         return False
+    return _is_as_usual(env, usual)
+
+
+def _is_as_usual(env: Mapping[str, str], usual: Mapping[str, str]) -> bool:
     return env.get("PYTHONHASHSEED", HASH_SEED) == HASH_SEED and _at_start(env) == _at_start(usual)
 
 
@@ -73,10 +85,20 @@ def is_launcher(command: Sequence[str]) -> bool:
 
 
 def _job_of(line: list[str]) -> list[str]:
-    """What follows `record ... --`; else the line itself."""
-    if line[1:2] == ["-c"] and line[3:4] == ["record"] and "--" in line:
+    """What follows `record ... --` or `emulate ... --`; else the line itself."""
+    if line[1:2] == ["-c"] and line[3:4] in (["record"], ["emulate"]) and "--" in line:
         return line[line.index("--") + 1 :]
     return line
+
+
+def _is_emulation(line: list[str]) -> bool:
+    return line[1:2] == ["-c"] and line[3:4] == ["emulate"]
+
+
+def _script_of(line: list[str]) -> int | None:
+    """Where in `python [-W ignore] SCRIPT [ARGUMENT...]` it is."""
+    at = 3 if line[1:3] == QUIET else 1
+    return at if line[:1] == [sys.executable] and line[at : at + 1] and line[at].endswith(".py") else None
 
 
 def _is_launcher(line: list[str]) -> bool:
@@ -117,16 +139,25 @@ class Process(psutil.Process):
 
 
 def start(
-    command: Sequence[str], *, env: Mapping[str, str], usual: Mapping[str, str], cwd: Path | None, output: IO[bytes]
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    usual: Mapping[str, str],
+    cwd: Path | None,
+    output: IO[bytes],
+    errors: IO[bytes] | None = None,
 ) -> Process:
-    """With an empty standard input, and a session of its own."""
+    """With an empty standard input, and a session of its own. errors: None where they go to `output`."""
     line = list(command)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     place = os.open(cwd or ".", os.O_PATH | os.O_DIRECTORY)
     try:
         request = Start(line=line, environment={"PYTHONHASHSEED": HASH_SEED, **env})
-        server = _server(forked_ranks.compiles(Path(_job_of(line)[3])), tuple(sorted(usual.items())))
-        socket.send_fds(server, [json.dumps(asdict(request)).encode()], [theirs.fileno(), output.fileno(), place])
+        job = _job_of(line)
+        script = job[3 if _is_launcher(job) else _script_of(job) or 0]
+        server = _server(forked_ranks.compiles(Path(script)), tuple(sorted(usual.items())))
+        streams = [output.fileno(), (errors or output).fileno()]
+        socket.send_fds(server, [json.dumps(asdict(request)).encode()], [theirs.fileno(), *streams, place])
     finally:
         theirs.close()
         os.close(place)
@@ -134,6 +165,27 @@ def start(
     process = Process(int(ours.recv(32)), ours)
     ours.send(b"go")  # it cannot have ended before
     return process
+
+
+def run(
+    command: Sequence[str], *, env: Mapping[str, str], usual: Mapping[str, str], cwd: Path, bound_s: float
+) -> subprocess.CompletedProcess[str]:
+    """Raises `psutil.TimeoutExpired` once nothing of it is left."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = start(command, env=env, usual=usual, cwd=cwd, output=out, errors=err)
+        try:
+            code = process.wait(bound_s)
+        except psutil.TimeoutExpired:
+            for one in [process, *process.children(recursive=True)]:
+                with suppress(psutil.NoSuchProcess):
+                    one.kill()
+            raise
+        return subprocess.CompletedProcess(list(command), code, _text(out), _text(err))
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 @cache
@@ -159,19 +211,20 @@ def main() -> None:
     _import_all(has_compiler=sys.argv[2] == "1")
     asked: Start | None = _serve(socket.socket(fileno=int(sys.argv[1])))
     assert asked is not None
-    if not _is_launcher(asked.line):
-        command, asked = asked, _held_back()
+    if asked.line[1] == "-c":
+        command, asked = asked, _held_back(is_for_one=not _is_emulation(asked.line))
         if asked is None:
             _be_command(command, path)
             return
-    _be_launcher(asked, path)
+    _be_program(asked, path)
 
 
 def _import_all(*, has_compiler: bool) -> None:
     from prismdbg.cli import registry
 
-    registry.entries()["record"].load()
-    for package in RECORDS:
+    for command in ("record", "emulate"):
+        registry.entries()[command].load()
+    for package in USED:
         found = importlib.import_module(f"prismdbg.{package}")
         for module in pkgutil.walk_packages(found.__path__, f"{found.__name__}."):
             importlib.import_module(module.name)
@@ -182,7 +235,7 @@ def _serve(connection: socket.socket) -> Start:
     """Returns in the process of each command alone."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes that wait for commands
     while True:
-        request, descriptors, _, _ = socket.recv_fds(connection, REQUEST_BYTES, 3)
+        request, descriptors, _, _ = socket.recv_fds(connection, REQUEST_BYTES, 4)
         if not request:
             os._exit(0)
         if os.fork() == 0:
@@ -193,11 +246,12 @@ def _serve(connection: socket.socket) -> Start:
             os.close(descriptor)
 
 
-def _forked(request: bytes, asker_fd: int, output: int, place: int) -> Start:
+def _forked(request: bytes, asker_fd: int, output: int, errors: int, place: int) -> Start:
     """A second fork: the first process tells how the command ends."""
     with socket.socket(fileno=asker_fd) as asker:
         if pid := os.fork():
             os.close(output)
+            os.close(errors)
             asker.send(b"%d" % pid)
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             with suppress(BrokenPipeError):  # nobody waits for it any more
@@ -207,59 +261,114 @@ def _forked(request: bytes, asker_fd: int, output: int, place: int) -> Start:
     os.setsid()
     os.fchdir(place)
     nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (output, 1), (output, 2)):
+    for source, target in ((nothing, 0), (output, 1), (errors, 2)):
         os.dup2(source, target)
-    os.closerange(3, max(nothing, output, place) + 1)
+    os.closerange(3, max(nothing, output, errors, place) + 1)
     return Start(**json.loads(request))
 
 
-def _held_back() -> Start | None:
-    """None in the command itself. Else in the job that it starts: it is forked from here, where nothing of the command
-    has run, and becomes the command's child when the process between them ends."""
+def _held_back(*, is_for_one: bool) -> Start | None:
+    """None in the command itself. Else in each process that it starts: it is forked from here, where nothing of the
+    command has run, and becomes the command's child when the processes between them end. is_for_one: the first of them
+    is then gone, too."""
+    command = os.getpid()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if between := os.fork():
         theirs.close()
-        _Popen.where = (ours, between)
+        _Popen.held = _Held(ours, between if is_for_one else None)
         subprocess.Popen = _Popen  # type: ignore[misc]
         return None
     ours.close()
-    request = theirs.recv(REQUEST_BYTES)
-    if not request:  # the command has ended without a job
-        os._exit(0)
-    if pid := os.fork():
-        theirs.send(b"%d" % pid)
-        os._exit(0)
-    theirs.recv(2)
-    theirs.close()
-    return Start(**json.loads(request))
+    while True:
+        request, descriptors, _, _ = socket.recv_fds(theirs, REQUEST_BYTES, 8)
+        if not request:  # the command has ended
+            os._exit(0)
+        if (between := os.fork()) == 0:
+            if os.fork():
+                os._exit(0)
+            return _taken_over(theirs, request, descriptors, command)
+        os.waitpid(between, 0)
+        if is_for_one:
+            os._exit(0)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _taken_over(connection: socket.socket, request: bytes, received: list[int], command: int) -> Start:
+    """Returns once it is the command's child."""
+    end = time.monotonic() + START_BOUND_S
+    while os.getppid() != command:
+        assert time.monotonic() < end, "the command is not our parent"
+        time.sleep(0.001)
+    start = Start(**json.loads(request))
+    with connection:
+        connection.send(b"%d" % os.getpid())
+    free = max([2, *received, *start.descriptors]) + 1
+    for number, descriptor in enumerate(received):
+        os.dup2(descriptor, free + number)
+        os.close(descriptor)
+    for number, wanted in enumerate(start.descriptors):
+        os.dup2(free + number, wanted)
+        os.close(free + number)
+    return start
+
+
+@dataclass(frozen=True)
+class _Held:
+    """once: the process that ends after the first start."""
+
+    connection: socket.socket
+    once: int | None
+
+    def start(self, start: Start, descriptors: list[int]) -> int:
+        """Its process: a child of this one."""
+        _prctl(PR_SET_CHILD_SUBREAPER, 1)
+        socket.send_fds(self.connection, [json.dumps(asdict(start)).encode()], descriptors)
+        pid = int(self.connection.recv(32))
+        _prctl(PR_SET_CHILD_SUBREAPER, 0)
+        if self.once is not None:
+            os.waitpid(self.once, 0)
+            self.connection.close()
+        return pid
 
 
 class _Popen(subprocess.Popen[bytes]):
-    """Starts the first process of `forked_ranks.py` by what `_held_back` holds back."""
+    """Starts the processes of the job by what `_held_back` holds back, all others as ever."""
 
-    where: tuple[socket.socket, int] | None = None
+    held: _Held | None = None
 
     def __init__(self, args: Any, **options: Any) -> None:
-        environment = options.get("env")
-        self._held = None
-        if options.keys() == {"env"} and _is_launcher(list(args)) and can_start(args, environment, os.environ):
-            self._held, _Popen.where = _Popen.where, None
-        self._environment = environment
+        self._start, self._given = _held_start(list(args), options) if _Popen.held else (None, [])
         super().__init__(args, **options)
 
     def _execute_child(self, args: Any, *rest: Any) -> None:
-        if self._held is None:
+        held = _Popen.held
+        if self._start is None or held is None:
             super()._execute_child(args, *rest)  # type: ignore[misc]
             return
-        connection, between = self._held
-        with connection:
-            _prctl(PR_SET_CHILD_SUBREAPER, 1)
-            connection.send(json.dumps(asdict(Start(line=args, environment=self._environment))).encode())
-            self.pid = int(connection.recv(32))
-            self._child_created = True
-            os.waitpid(between, 0)
-            _prctl(PR_SET_CHILD_SUBREAPER, 0)
-            connection.send(b"go")
+        if held.once is not None:
+            _Popen.held = None
+        self.pid = held.start(self._start, self._given)
+        self._child_created = True
+
+
+def _held_start(line: list[str], options: dict[str, Any]) -> tuple[Start | None, list[int]]:
+    """And its descriptors, as this process knows them. None where it is not of the job."""
+    streams = {1: options.get("stdout"), 2: options.get("stderr")}
+    given = {number: stream for number, stream in streams.items() if stream is not None}
+    given |= {number: number for number in options.get("pass_fds", ())}
+    if not options.keys() <= {"env", "pass_fds", "stdout", "stderr"} or any(
+        not _is_open(one) for one in given.values()
+    ):
+        return None, []
+    if not (_is_launcher(line) or _script_of(line)) or not _is_as_usual(options["env"], os.environ):
+        return None, []
+    return Start(line=line, environment=dict(options["env"]), descriptors=[*given]), [*given.values()]
+
+
+def _is_open(stream: object) -> bool:
+    """Not to be made first, as a pipe is."""
+    return isinstance(stream, int) and stream >= 0
 
 
 def _be_command(command: Start, path: list[str]) -> None:
@@ -269,10 +378,15 @@ def _be_command(command: Start, path: list[str]) -> None:
     exec(compile(command.line[2], "<string>", "exec"), _new_main().__dict__)
 
 
-def _be_launcher(asked: Start, path: list[str]) -> None:
-    """As `python forked_ranks.py RANKS SCRIPT [ARGUMENT...]`."""
+def _be_program(asked: Start, path: list[str]) -> None:
+    """As `python [-W ignore] SCRIPT [ARGUMENT...]`."""
     _put_on(asked)
-    sys.argv[:] = asked.line[1:]
+    at = _script_of(asked.line) or 0
+    script = asked.line[at]
+    sys.argv[:] = asked.line[at:]
+    if at > 1:
+        sys.warnoptions[:] = ["ignore"]
+        warnings.simplefilter("ignore")
     for name in [name for name in sys.modules if name.partition(".")[0] == "prismdbg"]:
         del sys.modules[name]
     _draw_new_seeds()
@@ -281,12 +395,10 @@ def _be_launcher(asked: Start, path: list[str]) -> None:
     importlib.invalidate_caches()
     with suppress(ModuleNotFoundError):
         importlib.import_module("sitecustomize")
-    for name in HOOKED:
-        importlib.import_module(name)
-    sys.path.insert(0, str(Path(LAUNCHER).parent))
+    sys.path.insert(0, str(Path(script).resolve().parent))
     main = _new_main()
-    main.__file__ = LAUNCHER
-    exec(compile(Path(LAUNCHER).read_bytes(), LAUNCHER, "exec"), main.__dict__)
+    main.__file__ = script
+    exec(compile(Path(script).read_bytes(), script, "exec"), main.__dict__)
 
 
 def _before(start: Start) -> list[str]:
@@ -322,6 +434,9 @@ class _Imported:
         return self._modules.pop(spec.name)
 
     def exec_module(self, module: types.ModuleType) -> None:
+        if module.__name__ == "torch":  # which imports the others
+            for name in HOOKED[:-1]:
+                importlib.import_module(name)
         module.__spec__ = self._specs[module.__name__]
 
 
