@@ -98,7 +98,8 @@ def _is_emulation(line: list[str]) -> bool:
 def _script_of(line: list[str]) -> int | None:
     """Where in `python [-W ignore] SCRIPT [ARGUMENT...]` it is."""
     at = 3 if line[1:3] == QUIET else 1
-    return at if line[:1] == [sys.executable] and line[at : at + 1] and line[at].endswith(".py") else None
+    is_script = line[:1] == [sys.executable] and len(line) > at and Path(line[at]).suffix == ".py"
+    return at if is_script and Path(line[at]).is_file() else None
 
 
 def _is_launcher(line: list[str]) -> bool:
