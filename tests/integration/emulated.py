@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import warm_jobs
 from chain import CLI
 from jobs import EXAMPLES, ROOT, Recorded, plain_environment, record, torchrun
 
@@ -37,16 +38,11 @@ JOBS: dict[str, tuple[int, str, list[str]]] = {
 def emulate(
     out: Path, world: int, mesh: str, *options: object, program: list[str], **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    command = [*CLI, "emulate", "-o", out, "--world", world, "--mesh", mesh, *options, "--", *program]
-    return subprocess.run(
-        list(map(str, command)),
-        cwd=ROOT,
-        env=plain_environment(**environment),
-        capture_output=True,
-        text=True,
-        timeout=BOUND_S,
-        check=False,
-    )
+    words = [*CLI, "emulate", "-o", out, "--world", world, "--mesh", mesh, *options, "--", *program]
+    command, env, usual = list(map(str, words)), plain_environment(**environment), plain_environment()
+    if warm_jobs.can_start(command, env, usual):
+        return warm_jobs.run(command, env=env, usual=usual, cwd=ROOT, bound_s=BOUND_S)
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=BOUND_S, check=False)
 
 
 def emulated(out: Path, world: int, mesh: str, *options: object, program: list[str], **environment: str) -> str:

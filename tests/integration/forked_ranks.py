@@ -9,6 +9,8 @@ is about those, about torchrun, or about how a process starts takes torchrun. `f
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import errno
 import gc
 import os
@@ -28,6 +30,9 @@ LOOK_S = 0.1
 # A program with one of these imports what compiles torch programs, only to be told that it is not compiled.
 COMPILES = ("optim.", "DistributedDataParallel", "fully_shard", "runpy")
 
+NOT_LEFT = {*sys.stdlib_module_names, "__main__", "prismdbg"}
+_imported: list[str] = []  # with torch
+
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
@@ -44,7 +49,9 @@ class Node:
 def main() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does
     node, words = _node(sys.argv[1:])
-    _import_torch(Path(words[0]))
+    import_torch(has_compiler=compiles(Path(words[0])))
+    _keep_groups()
+    gc.freeze()  # else each rank copies all that was imported when it ends: its garbage collector writes to it
     signal.signal(signal.SIGTERM, _interrupted)
     signal.signal(signal.SIGINT, _interrupted)
     ranks = {_forked(local, node, words) for local in range(node.count)}
@@ -78,24 +85,42 @@ def _listening(address: str, port: int) -> socket.socket | None:
         return None
 
 
-def _import_torch(script: Path) -> None:
+def import_torch(*, has_compiler: bool) -> None:
     """No other thread may be there afterwards: a forked rank would lack it, and keep its locks."""
-    import torch.distributed as dist
+    atexit.register(_leave_in_memory)  # before torch's own: it is called after them
+    import torch.distributed
 
-    text = script.read_text()
-    if any(word in text for word in COMPILES) and "import uncompiled" not in text:
+    if has_compiler:
         import torch._dynamo  # noqa: F401
     threads = list(Path("/proc/self/task").iterdir())
     assert len(threads) == 1, f"a process with {len(threads)} threads must not fork ranks"
-    _keep_groups(dist.distributed_c10d)
-    gc.freeze()  # else each rank copies all that was imported when it ends: its garbage collector writes to it
+    _imported.extend(name for name in sys.modules if name.partition(".")[0] not in NOT_LEFT)
+    c_library = ctypes.CDLL(None)
+    c_library.on_exit(c_library._exit, None)  # after the destructors of what is loaded later, instead of torch's
+    gc.freeze()
 
 
-def _keep_groups(c10d: Any) -> None:
+def _leave_in_memory() -> None:
+    """A process that ends does not take apart what was imported for all of them: it would copy the memory of it first,
+    at half a second of CPU time. What the program made is freed as ever."""
+    left = [sys.modules.pop(name, None) for name in _imported]
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(left))
+    ctypes.CDLL(None).fflush(None)
+
+
+def compiles(script: Path) -> bool:
+    """Whether it imports torch._dynamo."""
+    text = script.read_text()
+    return any(word in text for word in COMPILES) and "import uncompiled" not in text
+
+
+def _keep_groups() -> None:
     """Till the process ends. A group of gloo's (torch 2.13) that is freed waits for its threads, and may hold Python's
     lock meanwhile; a thread that has not yet let go of its last tensor waits for that lock. Where
     DistributedDataParallel outlives `destroy_process_group`, ranks of a busy machine hang so now and then, also under
     torchrun."""
+    from torch.distributed import distributed_c10d as c10d
+
     kept: list[Any] = []
     make = c10d._new_process_group_helper
 
@@ -104,7 +129,7 @@ def _keep_groups(c10d: Any) -> None:
         kept.append(made)
         return made
 
-    c10d._new_process_group_helper = made_and_kept
+    c10d._new_process_group_helper = made_and_kept  # type: ignore[assignment]
 
 
 def _forked(local: int, node: Node, words: list[str]) -> int:

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
+import warm_jobs
 from waiting import wait_for
 
 from prismdbg.capsule.log.events import RankLog
@@ -77,15 +78,7 @@ class Job:
     ) -> None:
         self._output = output
         with output.open("wb") as sink:
-            self.process = psutil.Popen(
-                list(command),
-                env=dict(env),
-                cwd=cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            self.process = _started(list(command), dict(env), cwd, sink)
 
     @property
     def output(self) -> str:
@@ -120,6 +113,23 @@ class Job:
             return [self.process, *self.process.children(recursive=True)]
         except psutil.NoSuchProcess:
             return [self.process]
+
+
+def _started(
+    command: list[str], env: dict[str, str], cwd: Path | None, sink: IO[bytes]
+) -> psutil.Popen | warm_jobs.Process:
+    usual = plain_environment()
+    if warm_jobs.can_start(command, env, usual):
+        return warm_jobs.start(command, env=env, usual=usual, cwd=cwd, output=sink)
+    return psutil.Popen(
+        command,
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=sink,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
 
 
 def _end(process: psutil.Process) -> None:
@@ -210,7 +220,10 @@ def record(
 ) -> Recorded:
     """Runs the command with the recorder injected, with all payloads unless `window_steps` says otherwise."""
     folder = prepare_run(path, native=native, **options)
-    environment = job_environment(folder.inject, folder.config, plain_environment() if env is None else env)
+    base = dict(plain_environment() if env is None else env)
+    if warm_jobs.is_launcher(command):
+        base.setdefault("PYTHONHASHSEED", warm_jobs.HASH_SEED)
+    environment = job_environment(folder.inject, folder.config, base)
     try:
         ended = run(command, output or folder.path / "output.txt", env=environment, bound_s=bound_s)
     finally:

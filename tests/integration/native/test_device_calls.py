@@ -17,6 +17,7 @@ from native_ranks import run_job
 
 from prismdbg.capsule.log.events import Note
 from prismdbg.capsule.log.reader import read_payload
+from prismdbg.jobs.injection import cache_dir
 from prismdbg.model.collective import Collective, State
 from tests import fake_nccl
 
@@ -24,15 +25,13 @@ RECEIVED = b"\x07" * 4
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built() -> Path:
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("needs g++")
     if not hasattr(dist.AllreduceOptions(), "asyncOp"):
         pytest.skip("in this torch every call has a Work")
-    folder = tmp_path_factory.mktemp("fake_nccl")
-    fake_nccl.build(compiler, folder)
-    return folder
+    return fake_nccl.built(compiler, cache_dir())
 
 
 @dataclass(frozen=True, slots=True)
