@@ -211,6 +211,17 @@ def _plain(value: dict[str, Any]) -> Any:
             return [_plain(item) for item in value["items"]]
         case "mapping":
             return {key: _plain(item) for key, item in value["items"]}
-        case "tensor" | "module":
+        case "tensor":
+            return {name: _numbers(part) if name in ("values", "stats") else part for name, part in value.items()}
+        case "module":
             return value
     return value.get("text", "...")
+
+
+def _numbers(part: Any) -> Any:
+    """Of a tensor: lists and dictionaries of its elements, among which no text is a text."""
+    if isinstance(part, list):
+        return [_numbers(item) for item in part]
+    if isinstance(part, dict):
+        return {name: _numbers(item) for name, item in part.items()}
+    return float(part) if part in _NO_NUMBERS else part

@@ -88,6 +88,16 @@ def test_values_are_pythons(rendered: dict[str, Any], value: object) -> None:
     assert api._plain(rendered) == value
 
 
+def test_elements_of_a_tensor_that_are_not_finite_are_numbers() -> None:
+    stats = {"nan": 1, "inf": 2, "min": None, "max": 2.5, "mean": "inf", "std": "nan"}
+    rendered = {"kind": "tensor", "dtype": "float32", "stats": stats, "values": [["nan", 1.0], ["-inf", 2.5]]}
+    value = api._plain(rendered)
+    (nan, one), (low, high) = value["values"]
+    assert math.isnan(nan) and (one, low, high) == (1.0, -math.inf, 2.5)
+    assert value["stats"]["mean"] == math.inf and math.isnan(value["stats"]["std"]) and value["stats"]["min"] is None
+    assert math.isnan(api._plain({"kind": "tensor", "values": "nan", "stats": None})["values"])
+
+
 def test_a_nan_is_a_number_that_compares() -> None:
     nan = api._plain({"kind": "scalar", "type": "float", "value": "nan"})
     assert math.isnan(nan) and not nan < 10
