@@ -38,6 +38,7 @@ from prismdbg.settings.rank_config import RANK_MEMORY
 from prismdbg.simulate.cluster.cluster import ideal
 from prismdbg.simulate.engine.engine import Keep
 from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph import pooling
 from prismdbg.simulate.graph.class_finder import RankClasses
 from prismdbg.simulate.graph.entries import Entries, Provenance
 from prismdbg.simulate.graph.folding import fold, fold_kinds, same_shape
@@ -151,7 +152,7 @@ def build_graph(request: GraphRequest) -> JobGraph:
         origin=replace(
             origin,
             is_contended=is_contended,
-            doubts=(*doubts, *values, *(each.doubt() for each in spreads), *islice(never, MOST_UNWAITED)),
+            doubts=(*doubts, *values, *pooling.doubts(spreads), *islice(never, MOST_UNWAITED)),
         ),
     )
 

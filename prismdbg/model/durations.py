@@ -23,9 +23,10 @@ def brief(time_ns: float) -> str:
 
 
 def four_digits(time_ns: int) -> str:
-    """`12.34 ms`, for times that are added or compared."""
+    """`12.34 ms`, `23,980 s`, for times that are added or compared."""
     unit, unit_ns = unit_of(time_ns)
-    return f"{time_ns / unit_ns:.4g} {unit}"
+    value = time_ns / unit_ns
+    return f"{float(f'{value:.4g}'):,.0f} {unit}" if value >= 9999.5 else f"{value:.4g} {unit}"
 
 
 def unit_of(time_ns: float) -> tuple[str, int]:

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from prismdbg.model.plurals import counted
 from prismdbg.simulate.graph.entries import Entries, Kind
 from prismdbg.simulate.graph.folding import shape_of
 from prismdbg.simulate.graph.sharing import in_proportion
 from prismdbg.simulate.graph.typical_iteration import goes_as
 
 SMALL_SPREAD = 0.02
+MOST_TOLD = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,16 @@ class Spread:
             f"{self.least_ns / 1e6:.1f} to {self.most_ns / 1e6:.1f} ms; their median, {self.pooled_ns / 1e6:.1f} ms, "
             "is used for all"
         )
+
+
+def doubts(spreads: Sequence[Spread]) -> tuple[str, ...]:
+    """The widest ones each, and how many others there are."""
+    widest = sorted(spreads, key=lambda spread: -spread.share)
+    told = [spread.doubt() for spread in sorted(widest[:MOST_TOLD], key=lambda spread: spread.ranks)]
+    if rest := widest[MOST_TOLD:]:
+        classes = counted(len(rest), "more class", "more classes")
+        told.append(f"the computing time of {classes}: ranks of one class differ by up to {rest[0].share:.0%}")
+    return tuple(told)
 
 
 def pooled(by_rank: Mapping[int, Entries]) -> tuple[dict[int, Entries], list[Spread]]:

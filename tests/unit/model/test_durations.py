@@ -25,6 +25,9 @@ def test_microseconds_are_written_with_one_sign(say: Callable[[int], str]) -> No
 def test_rounding() -> None:
     assert [brief(ns) for ns in (0, 7, 1500, 12_340_000, 310 * 10**9)] == ["0 ns", "7 ns", "1.5 µs", "12.3 ms", "310 s"]
     assert [four_digits(ns) for ns in (537_512, 12_345_678)] == ["537.5 µs", "12.35 ms"]
+    assert [four_digits(ns * 10**9) for ns in (9999, 10_004, 23_983, 1_234_567)] == [
+        "9999 s", "10,000 s", "23,980 s", "1,235,000 s",
+    ]  # fmt: skip
 
 
 def test_a_file_has_the_unit_that_can_be_typed_and_both_are_read() -> None:

@@ -8,7 +8,7 @@ from prismdbg.simulate.graph.entries import Entries
 from prismdbg.simulate.graph.entry_writer import EntryWriter
 from prismdbg.simulate.graph.folding import fold
 from prismdbg.simulate.graph.mesh import Mesh
-from prismdbg.simulate.graph.pooling import pooled
+from prismdbg.simulate.graph.pooling import MOST_TOLD, Spread, doubts, pooled
 from prismdbg.simulate.quantities import MILLION
 
 MS = 1_000_000
@@ -61,3 +61,14 @@ def test_where_they_do_not_go_entry_by_entry_each_keeps_its_proportions() -> Non
 
 def test_a_small_spread_is_not_said() -> None:
     assert pooled({0: waiting(1000, 500), 1: waiting(1010, 500)})[1] == []
+
+
+def test_of_many_classes_the_widest_are_told_one_by_one() -> None:
+    spreads = [
+        Spread(ranks=(rank, rank + 1), least_ns=100, most_ns=100 + 10 * share, pooled_ns=100)
+        for rank, share in ((0, 3), (2, 9), (4, 1), (6, 8), (8, 7))
+    ]
+    *told, rest = doubts(spreads)
+    assert [text.split(":")[0][-6:] for text in told] == ["rank 2", "rank 6", "rank 8"] and len(told) == MOST_TOLD
+    assert rest == "the computing time of 2 more classes: ranks of one class differ by up to 30%"
+    assert doubts(spreads[:2]) == (spreads[0].doubt(), spreads[1].doubt())
