@@ -102,10 +102,13 @@ class Checkpoints:
         self._digests[name] = digest_of(folder)
         return {"output_bytes": length, "left": [], "seal": self._digests[name]}
 
-    def return_to(self, name: str) -> dict[str, Any]:
-        """Ends the rank, if it lives; then it stands where it was saved, and its files and output are as they were."""
-        if digest_of(self._folder / name) != self._digests.get(name):
+    def return_to(self, name: str, seal: str = "") -> dict[str, Any]:
+        """Ends the rank, if it lives; then it stands where it was saved, and its files and output are as they were.
+        seal: of an image that another starter saved, before this one began."""
+        known = self._digests.get(name, seal)
+        if digest_of(self._folder / name) != known:
             raise PlaceError(f"checkpoint {name} was modified after it was saved")
+        self._digests[name] = known
         facts = json.loads((self._folder / name / "facts.json").read_text())
         self.rank = None
         end_all()
@@ -240,7 +243,9 @@ def answer(line: bytes, checkpoints: Checkpoints, report: Report) -> dict[str, A
             raise PlaceError(f"{name!r} is not a valid checkpoint name")
         if verb not in ("save", "return"):
             raise PlaceError(f"unknown request to the starter: {verb!r}")
-        return {"ok": True, **(checkpoints.save(name) if verb == "save" else checkpoints.return_to(name))}
+        if verb == "save":
+            return {"ok": True, **checkpoints.save(name)}
+        return {"ok": True, **checkpoints.return_to(name, str(request.get("seal", "")))}
     except DumpError as error:
         return {"ok": False, "what": str(error), "log": checkpoints.dump_log}
     except RestoreError as error:

@@ -173,7 +173,7 @@ class Travel:
     def _return_in_place(self, number: int) -> bool:
         """False where the place is gone, or did not get the rank back: another one may."""
         try:
-            answer = self._control().return_to(str(number))
+            answer = self._control().return_to(str(number), self._seals[number])
         except RankLost:
             return False
         if answer.refusal:

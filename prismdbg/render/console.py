@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from shutil import get_terminal_size
+from textwrap import wrap
+from typing import TextIO
 
 import click
 
@@ -16,6 +20,7 @@ from prismdbg.model.plain_text import one_line
 from prismdbg.model.plain_text import plain as plain
 from prismdbg.model.sizes import size as size
 
+_COMMAND = re.compile(r"\bprismdbg [a-z-]|\btorchrun ")
 _gives_way: list[Callable[[], None]] = []
 
 
@@ -35,8 +40,8 @@ def emit(text: str) -> None:
 
 
 def emit_lines(lines: Iterable[str]) -> None:
-    """Each is one line, whatever is in it."""
-    emit("\n".join(map(one_line, lines)))
+    """Each is one line, whatever is in it; in a terminal, of as many rows as it needs."""
+    emit("\n".join(_rows(lines, sys.stdout)))
 
 
 def emit_json(value: object) -> None:
@@ -44,8 +49,23 @@ def emit_json(value: object) -> None:
 
 
 def say(*lines: str) -> None:
-    """To the person, not to the next program; each is one line, whatever is in it."""
-    _echo(plain("\n".join(map(one_line, lines))), err=True)
+    """To the person, not to the next program; each is one line, whatever is in it, as in `emit_lines`."""
+    _echo(plain("\n".join(_rows(lines, sys.stderr))), err=True)
+
+
+def has_command(line: str) -> bool:
+    return _COMMAND.search(line) is not None
+
+
+def _rows(lines: Iterable[str], stream: TextIO) -> Iterator[str]:
+    """A terminal breaks words. A command stays in one line, to be copied."""
+    width = get_terminal_size((80, 24)).columns if stream.isatty() else 0
+    for line in map(one_line, lines):
+        if not width or len(line) <= width or has_command(line):
+            yield line
+        else:
+            indent = " " * (len(line) - len(line.lstrip()) + 2)
+            yield from wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _echo(text: str, *, err: bool = False) -> None:

@@ -40,15 +40,16 @@ class StarterControl:
     def save(self, name: str) -> Answer:
         return self._ask("save", name)
 
-    def return_to(self, name: str) -> Answer:
-        return self._ask("return", name)
+    def return_to(self, name: str, seal: str) -> Answer:
+        """seal: of the answer to `save`, which another starter may have given."""
+        return self._ask("return", name, seal=seal)
 
-    def _ask(self, verb: str, name: str) -> Answer:
+    def _ask(self, verb: str, name: str, **more: str) -> Answer:
         try:
             with socket.socket(socket.AF_UNIX) as sock:
                 sock.settimeout(self._bound_s)
                 sock.connect(str(self._folder / CONTROL))
-                sock.sendall(json.dumps({"do": verb, "name": name}).encode() + b"\n")
+                sock.sendall(json.dumps({"do": verb, "name": name, **more}).encode() + b"\n")
                 with sock.makefile("rb") as stream:
                     line = stream.readline(MAX_ANSWER_BYTES)
         except TimeoutError:

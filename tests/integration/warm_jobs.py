@@ -66,7 +66,8 @@ def can_start(command: Sequence[str], env: Mapping[str, str], usual: Mapping[str
     line = list(command)
     job = _job_of(line)
     is_known = _script_of(job) is not None if _is_emulation(line) else _is_launcher(job)
-    if not is_known or (job is not line and _shadows(env.get("PYTHONPATH", ""))):
+    path = env.get("PYTHONPATH", "")
+    if not is_known or _extends_torch(path) or (job is not line and _shadows(path)):
         return False
     return _is_as_usual(env, usual)
 
@@ -78,6 +79,11 @@ def _is_as_usual(env: Mapping[str, str], usual: Mapping[str, str]) -> bool:
 def _shadows(path: str) -> bool:
     """Whether the command itself would be another one with it."""
     return any((Path(folder) / name).exists() for folder in path.split(os.pathsep) if folder for name in SHADOWING)
+
+
+def _extends_torch(path: str) -> bool:
+    """Whether an installed package is there: torch imports some together with itself."""
+    return any(next(Path(folder).glob("*.dist-info"), None) for folder in path.split(os.pathsep) if folder)
 
 
 def is_launcher(command: Sequence[str]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -249,17 +248,9 @@ def _show(results: Sequence[Result], cap_bytes: int, request: SweepRequest) -> N
         said.append(sweep_text.NO_ENERGY)
     if request.how is How.PREDICT:
         said.append(sweep_text.PREDICTED.format(error=PREDICTION_ERROR))
-    console.emit_lines(["", *(part for line in said for part in _wrapped(line))])
+    console.emit_lines(["", *said])
     if table.left_out:
         console.say(f"no room for {', '.join(table.left_out)}; a wider terminal, a pipe and --json have them")
-
-
-def _wrapped(line: str) -> list[str]:
-    """In a terminal, between words; a program gets each in one line."""
-    if not sys.stdout.isatty():
-        return [line]
-    width = shutil.get_terminal_size((80, 24)).columns
-    return textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _table(rows: list[tuple[str, ...]]) -> sweep_text.Table:

@@ -70,10 +70,10 @@ def command(run: Path, as_json: bool, whole: bool, nccl_logs: tuple[Path, ...], 
         more = {"nccl": nccl_json(nccl)} if nccl is not None else {}
         console.emit_json({"run": str(run), **diagnosis.to_json(), **more})
         return
-    terminal = Console(highlight=False, soft_wrap=True)
+    terminal = Console(highlight=False)
     _show(diagnosis, terminal)
     for line in nccl_lines(nccl) if nccl is not None else ():
-        terminal.print(_one(f"nccl: {line}"))
+        _print(terminal, _one(f"nccl: {line}"))
 
 
 def _require_log(diagnosis: Diagnosis) -> None:
@@ -87,15 +87,20 @@ def _require_log(diagnosis: Diagnosis) -> None:
 
 def _show(diagnosis: Diagnosis, terminal: Console) -> None:
     if not diagnosis.verdicts:
-        terminal.print(_one(diagnosis.summary))
+        _print(terminal, _one(diagnosis.summary))
     for verdict in diagnosis.verdicts:
-        terminal.print(_heading(verdict))
+        _print(terminal, _heading(verdict))
         for line in (*diagnosis.places(verdict), *verdict.lines):
-            terminal.print(_one(f"    {line}"))
+            _print(terminal, _one(f"    {line}"))
     for line in diagnosis.positions:
-        terminal.print(_one(line))
+        _print(terminal, _one(line))
     for line in diagnosis.missing:
-        terminal.print(_one(f"missing: {line}", style="dim"))
+        _print(terminal, _one(f"missing: {line}", style="dim"))
+
+
+def _print(terminal: Console, text: Text) -> None:
+    """In one line, but for a terminal: that would break words."""
+    terminal.print(text, soft_wrap=not terminal.is_terminal or console.has_command(text.plain))
 
 
 def _one(line: str, style: str = "") -> Text:

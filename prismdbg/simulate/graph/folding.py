@@ -9,7 +9,7 @@ from itertools import zip_longest
 import numpy as np
 
 from prismdbg.simulate.graph.entries import FREE, Entries, Kind
-from prismdbg.simulate.graph.job_graph import JobGraph, RankClass
+from prismdbg.simulate.graph.job_graph import JobGraph, RankClass, as_rank
 from prismdbg.simulate.graph.kinds import Kinds
 from prismdbg.simulate.graph.mesh import Mesh
 from prismdbg.simulate.quantities import MILLION
@@ -45,7 +45,7 @@ def fold(mesh: Mesh, by_rank: Mapping[int, Entries]) -> JobGraph:
             if id(entries) not in slower:
                 slower[id(entries)] = _slower_ppm(entries, first)
             compute_ppm[rank] = slower[id(entries)]
-        classes.append((RankClass(name=f"as rank {ranks[0]}", entries=first), ranks))
+        classes.append((RankClass(name=as_rank(ranks[0]), entries=first), ranks))
     return JobGraph.build(mesh, classes, compute_ppm=compute_ppm)
 
 
@@ -58,7 +58,7 @@ def fold_kinds(kinds: Kinds, by_base: Mapping[int, Entries]) -> JobGraph:
         entries = by_base[base]
         number = known.setdefault(shape_of(entries), len(classes))
         if number == len(classes):
-            classes.append(RankClass(name=f"as rank {base}", entries=entries))
+            classes.append(RankClass(name=as_rank(base), entries=entries))
         class_of.append(number)
         ppm_of.append(_slower_ppm(entries, classes[number].entries))
     kind_at = kinds.by_position()

@@ -16,6 +16,8 @@ from prismdbg.simulate.graph.shared_channels import Stitching
 from prismdbg.simulate.graph.stitching import stitch
 from prismdbg.simulate.quantities import MILLION
 
+_AS_RANK = "as rank "
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RankClass:
@@ -123,7 +125,7 @@ class JobGraph:
         repeated = np.arange(size) % self.mesh.size(axis)
         slower = self.compute_ppm_at.reshape(self.mesh.sizes).take(repeated, number).ravel()
         origin = self.origin.stretched_along(number, self.mesh.sizes, size, axis)
-        return replace(JobGraph.placed(mesh, self.classes, class_at, slower), origin=origin)
+        return replace(JobGraph.placed(mesh, _renamed(self.classes, class_at, mesh), class_at, slower), origin=origin)
 
     def with_rank(self, rank: int, alone: RankClass) -> JobGraph:
         """The same job in which this rank did that by itself."""
@@ -135,6 +137,24 @@ class JobGraph:
 
     def class_of(self, rank: int) -> RankClass:
         return self.classes[int(self.class_at[position(self.mesh, rank)])]
+
+
+def as_rank(rank: int) -> str:
+    """The name of a class, after one of its ranks."""
+    return f"{_AS_RANK}{rank}"
+
+
+def _renamed(classes: Sequence[RankClass], class_at: Ints, mesh: Mesh) -> tuple[RankClass, ...]:
+    """Those that are named after a rank are named after one of this mesh."""
+
+    def first(number: int) -> int:
+        place = np.unravel_index(int((class_at == number).argmax()), mesh.sizes)
+        return mesh.rank(**dict(zip(mesh.names, map(int, place), strict=True)))
+
+    return tuple(
+        replace(each, name=as_rank(first(number))) if each.name.startswith(_AS_RANK) else each
+        for number, each in enumerate(classes)
+    )
 
 
 def _nbytes(vector: Standings | None) -> int:

@@ -59,6 +59,20 @@ def save(travel: Travel) -> int:
     return travel.save(Moment.parse(here(travel))).number
 
 
+def test_an_image_is_returned_to_in_a_place_that_was_made_after_it(captured_live_native: Taken) -> None:
+    """The start moment of a live capture is a place of its own each time."""
+    said: list[str] = []
+    request = ReplayRequest(capsule=Capsule.open(captured_live_native.capsule), runtime="local")
+    with open_travel(request, said.append) as travel:
+        go_on(travel, 1)
+        first, after = save(travel), go_on(travel, 1)
+        travel.return_to(0)
+        place = travel.running
+        travel.return_to(first)
+        assert travel.running is place and go_on(travel, 1) == after
+    assert not [text for text in said if "could not" in text]
+
+
 @over_runtimes
 def test_what_comes_after_an_image_is_always_the_same(captured_live_native: Taken, runtime: str) -> None:
     with travelling(captured_live_native, runtime) as travel:

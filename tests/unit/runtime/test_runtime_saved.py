@@ -39,8 +39,8 @@ class FakeCheckpoints:
             raise self.error
         return {"output_bytes": 7, "left": []}
 
-    def return_to(self, name: str) -> dict[str, Any]:
-        self.asked.append(("return", name))
+    def return_to(self, name: str, seal: str) -> dict[str, Any]:
+        self.asked.append(("return", name + seal))
         if self.error is not None:
             raise self.error
         return {"output_bytes": 3, "left": ["/a"]}
@@ -57,13 +57,13 @@ def ask(starter: Any, checkpoints: FakeCheckpoints, **request: object) -> dict[s
 def test_a_request_is_carried_out(starter: Any) -> None:
     checkpoints = FakeCheckpoints()
     assert ask(starter, checkpoints, do="save", name="1")["output_bytes"] == 7
-    assert ask(starter, checkpoints, do="return", name="1") == {
+    assert ask(starter, checkpoints, do="return", name="1", seal="s") == {
         "ok": True,
         "output_bytes": 3,
         "left": ["/a"],
         "reported": [],
     }
-    assert checkpoints.asked == [("save", "1"), ("return", "1")]
+    assert checkpoints.asked == [("save", "1"), ("return", "1s")]
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def answering(session: Path, line: bytes) -> Iterator[list[bytes]]:
 
 def test_the_client_s_side(tmp_path: Path) -> None:
     with answering(tmp_path, b'{"ok": true, "output_bytes": 3, "left": ["/a"], "seal": "s"}\n') as heard:
-        assert StarterControl(tmp_path, 1).return_to("4") == Answer(left=("/a",), seal="s")
-    assert json.loads(heard[0]) == {"do": "return", "name": "4"}
+        assert StarterControl(tmp_path, 1).return_to("4", "t") == Answer(left=("/a",), seal="s")
+    assert json.loads(heard[0]) == {"do": "return", "name": "4", "seal": "t"}
     (tmp_path / CONTROL_FOLDER / CONTROL).unlink()
     (tmp_path / CONTROL_FOLDER / "dump.log").write_text("Error (criu/x.c:1): why")
     with answering(tmp_path, b'{"ok": false, "what": "no", "log": "dump.log"}\n'):

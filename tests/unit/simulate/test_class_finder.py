@@ -199,4 +199,6 @@ class TestKinds:
 
         assert len(graph.classes) == 16
         assert graph.class_of(LARGE.rank(pp=7, dp=33, tp=5)).name == f"as rank {LARGE.rank(pp=7)}"
-        assert graph.stretched("dp", 512).mesh.world == 65536
+        larger = graph.stretched("dp", 512)
+        assert larger.mesh.world == 65536
+        assert larger.class_of(larger.mesh.rank(pp=7, dp=300, tp=5)).name == f"as rank {larger.mesh.rank(pp=7)}"
