@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from prismdbg.cli.options.addresses import Fetched
@@ -100,7 +101,11 @@ def _show(diagnosis: Diagnosis, terminal: Console) -> None:
 
 def _print(terminal: Console, text: Text) -> None:
     """In one line, but for a terminal: that would break words."""
-    terminal.print(text, soft_wrap=not terminal.is_terminal or console.has_command(text.plain))
+    if not terminal.is_terminal or console.has_command(text.plain):
+        terminal.print(text, soft_wrap=True)
+        return
+    indent = len(text.plain) - len(text.plain.lstrip())
+    terminal.print(Padding(text[indent:], (0, 0, 0, indent), expand=False))
 
 
 def _one(line: str, style: str = "") -> Text:

@@ -58,4 +58,9 @@ def test_why_does_the_same(is_terminal: bool) -> None:
         why._print(terminal, Text(line))
     *rows, command = out.getvalue().splitlines()
     assert command == COMMAND
-    assert rows == [LONG] if not is_terminal else max(map(len, rows)) <= 60
+    if not is_terminal:
+        assert rows == [LONG]
+        return
+    assert len(rows) > 1 and max(map(len, rows)) <= 60
+    assert {len(row) - len(row.lstrip()) for row in rows} == {4}
+    assert " ".join(row.strip() for row in rows) == LONG.strip()

@@ -155,6 +155,19 @@ def test_what_was_printed_before_leaves_the_names_in_sight(tmp_path: Path) -> No
     screen_of_app(app, part, (160, 60))
 
 
+def test_a_name_of_the_frame_has_one_line_however_long_its_value_is(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.panes.values.body.size.width > 0, pilot)
+        long = "torch.nn.parallel.distributed.DistributedDataParallel." * 4
+        app.panes.values.show((), [{"name": "ddp", "text": long}, {"name": "rank", "text": "2"}], "")
+        await until(lambda: values(app)[:1] == ["names of this frame"], pilot)
+        ddp, rank = values(app)[1:3]
+        assert ddp.startswith("ddp   torch.nn.parallel.") and ddp.endswith("…")
+        assert rank == "rank  2"
+
+    screen_of_app(looking(tmp_path), part, (120, 36))
+
+
 def test_a_watch_keeps_what_it_was_before() -> None:
     watches = WatchList()
     watch = watches.add("loss")

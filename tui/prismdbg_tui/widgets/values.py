@@ -37,7 +37,8 @@ class Values(Pane):
         named = [self._names(names)] if names else []
         if not parts:  # no blank line then: the names are to be in sight
             lines, named = [*lines, *named], []
-        parts = [*([Text("\n").join(lines)] if lines else []), *parts, *named]
+        first = Text("\n", no_wrap=True, overflow="ellipsis").join(lines)
+        parts = [*([first] if lines else []), *parts, *named]
         parts += [draw(view.title, view.value, self.ink, view.differs) for view in of_call]
         content = Group(*_spaced(parts)) if parts else Text("nothing here", "dim")
         self.put(content, note, is_empty=not parts)
