@@ -20,7 +20,7 @@ from prismdbg.model.plain_text import one_line
 from prismdbg.model.plain_text import plain as plain
 from prismdbg.model.sizes import size as size
 
-_COMMAND = re.compile(r"\bprismdbg [a-z-]|\btorchrun ")
+_COMMAND = re.compile(r"\bprismdbg [a-z-]+(?: [a-z-]+)? (?=[-A-Z./~]|\S*/)|\btorchrun ")
 _gives_way: list[Callable[[], None]] = []
 
 
@@ -58,10 +58,14 @@ def has_command(line: str) -> bool:
 
 
 def _rows(lines: Iterable[str], stream: TextIO) -> Iterator[str]:
-    """A terminal breaks words. A command stays in one line, to be copied."""
-    width = get_terminal_size((80, 24)).columns if stream.isatty() else 0
-    for line in map(one_line, lines):
-        if not width or len(line) <= width or has_command(line):
+    whole = map(one_line, lines)
+    return in_rows(whole, get_terminal_size((80, 24)).columns) if stream.isatty() else whole
+
+
+def in_rows(lines: Iterable[str], width: int) -> Iterator[str]:
+    """Of at most `width`: a terminal breaks words. A command stays in one line, to be copied."""
+    for line in lines:
+        if len(line) <= width or has_command(line):
             yield line
         else:
             indent = " " * (len(line) - len(line.lstrip()) + 2)

@@ -38,8 +38,9 @@ def for_terminal(text: str) -> str:
     """With stacks that fit into a line of the terminal. A program that reads it gets all of them."""
     if not sys.stdout.isatty():
         return text
+    width = get_terminal_size((80, 24)).columns
     rows, gap, table = text.partition("\n\n")
-    return rows + gap + fitted_table(table, get_terminal_size((80, 24)).columns)
+    return "\n".join(console.in_rows(rows.split("\n"), width)) + gap + fitted_table(table, width)
 
 
 def curve_text(curve: Curve) -> str:

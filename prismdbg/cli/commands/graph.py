@@ -166,11 +166,12 @@ def what_if_command(
         return
     difference_ns = after.iteration_ns - before.iteration_ns
     sign = "-" if difference_ns < 0 else "+"
-    console.emit(
-        f"{four_digits(before.iteration_ns)} becomes {four_digits(after.iteration_ns)}: "
-        f"{sign}{four_digits(abs(difference_ns))} ({difference_ns / max(before.iteration_ns, 1):+.2%})\n"
-        f"fidelity: before, {before.fidelity.summary()}; "
-        f"after, {after.fidelity.summary()}; details at the end"
+    _emit(
+        [
+            f"{four_digits(before.iteration_ns)} becomes {four_digits(after.iteration_ns)}: "
+            f"{sign}{four_digits(abs(difference_ns))} ({difference_ns / max(before.iteration_ns, 1):+.2%})",
+            f"fidelity: before, {before.fidelity.summary()}; after, {after.fidelity.summary()}; details at the end",
+        ]
     )
     _emit(["", *charts.compared_waits(report.by_axis(before), report.by_axis(after))])
     if late := report.stragglers(after):

@@ -10,7 +10,7 @@ from rich.text import Text
 from prismdbg.cli.commands import why
 from prismdbg.render import console
 
-LONG = "    " + "a rank waited for the others " * 5 + "in-one-piece"
+LONG = "    " + "a rank waited for what prismdbg does not count " * 5 + "in-one-piece"
 COMMAND = f"try: prismdbg debug {'a/very/long/path/' * 6}capsule --at 11.1"
 
 
