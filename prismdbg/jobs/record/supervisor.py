@@ -104,6 +104,7 @@ class Supervisor:
         self._incidents = IncidentWatch(policy.triggers)
         self._hangs = HangWatch(policy.triggers.get("hang", ""))
         self._summarized: dict[str, int] = {}  # the segment that was written to when a log was summarized
+        self._held_by_captures: set[str] = set()  # folders of logs that were not shortened as far as they may be
         self._told_span = False
         self._asked_by_signal = False
         self._needs_since_s: float | None = None
@@ -320,11 +321,14 @@ class Supervisor:
                     self._peaks.look(folder, process.pid)
 
     def _keep_logs_short(self) -> None:
-        """Of each rank that has begun another segment. A log that cannot be summarized or shortened stays as it is, and
-        so does one that an incident may need."""
+        """Of each rank that has begun another segment, or that a capture held back. A log that cannot be summarized or
+        shortened stays as it is, and so does one that an incident may need."""
         for folder in self._folders:
             follower = self._readers.get(folder.name)
-            if follower is None or follower.segment == self._summarized.get(folder.name, 0):
+            if follower is None:
+                continue
+            is_done = follower.segment == self._summarized.get(folder.name, 0)
+            if is_done and folder.name not in self._held_by_captures:
                 continue
             if self._policy.log_bytes and self._may_need_the_past():
                 return
@@ -341,7 +345,11 @@ class Supervisor:
             self._say_what_is_kept(folder)
             kept = [n for c in checkpoints.list_checkpoints(self._run, folder) for n in (c.past_records, *c.in_flight)]
             captured = needed_by_captures(self._run)
-            kept += [captured[folder.name]] if folder.name in captured else []
+            if folder.name in captured:
+                kept.append(captured[folder.name])
+                self._held_by_captures.add(folder.name)
+            else:
+                self._held_by_captures.discard(folder.name)
             kept += [state.past_records for state in list_states(self._run, folder)]
             fold(folder, self._policy.log_bytes, min(kept, default=None))
 

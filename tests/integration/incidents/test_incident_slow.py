@@ -39,8 +39,7 @@ def test_the_capsule_is_of_the_rank_for_which_the_others_waited(taken: Taken) ->
 def test_why_names_the_rank_and_the_place(taken: Taken) -> None:
     (delay,) = prismdbg("why", taken.recording.run.path, "--json").json["verdicts"]
     assert (delay["kind"], delay["certainty"], delay["ranks"]) == ("delay", "likely", [SLOW_RANK])
-    assert (delay["moment"], delay["before"]["moment"]) == ("20.1", "19.2")
-    assert delay["times"] in (4, 5), "on a busy machine another rank may be last once"
+    assert (delay["moment"], delay["before"]["moment"], delay["times"]) == ("20.1", "19.2", 5)
     source = TRAIN.read_text().splitlines()
     lines = [source[call["line"] - 1].strip() for call in (delay["before"], delay["first"])]
     assert lines == ["loss.backward()", "dist.all_reduce(mean)"]

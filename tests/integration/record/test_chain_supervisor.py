@@ -113,9 +113,7 @@ def test_ranks_that_their_launcher_ends_when_it_is_told_to_are_no_incident(tmp_p
             ranks[0].resume()
         assert job.end(60).code != 0
         assert job.supervisor["incidents"] == [] and job.capsules == []
-        signals = {death["signal"] for death in job.supervisor["how_they_died"]}
-        # Before Linux 6.15 /proc tells it, until torchrun has waited for the rank, which a busy machine may miss.
-        assert signals == {signal.SIGTERM} or (not PIDFDS_TELL and signals <= {signal.SIGTERM, None})
+        assert {death["signal"] for death in job.supervisor["how_they_died"]} == {signal.SIGTERM}
         assert "the job was told to end" in prismdbg("why", job.run.path).out
 
 

@@ -37,8 +37,7 @@ def test_a_log_within_its_budget(tmp_path: Path) -> None:
     log = read_whole(folder)
     status = prismdbg("status", job.run.path, "--json").json
     assert status["ranks"][0]["collectives"] == int(log.record_id[-1]) + 1 > len(log)
-    # One segment by its budget, one that is written, one that had just begun when the job ended; and the preface.
-    assert sum(path.stat().st_size for path in folder.glob("events.*.seg")) < 3.5 * SEGMENT_BYTES
+    assert sum(path.stat().st_size for path in folder.glob("events.*.seg")) < 3 * SEGMENT_BYTES
     why = prismdbg("why", job.run.path)
     assert "the log of rank 0 begins after" in why.out and "certain" not in why.out
 

@@ -169,6 +169,8 @@ def test_what_a_capture_in_progress_needs_stays(
 
     first = [int(read_columns(folder).record_id[0]) for folder in run.rank_folders()]
     assert first == [14, 4 if lives else 14]  # two a segment
+    supervisor._look(True)  # the capture is over; no rank begins another segment
+    assert [int(read_columns(folder).record_id[0]) for folder in run.rank_folders()] == [14, 14]
 
 
 def test_a_log_that_cannot_be_shortened_is_said_once_and_the_others_are(
