@@ -7,12 +7,9 @@ reads before it imports anything (`PYTHONPATH`, `LD_PRELOAD`) it cannot get so: 
 
 from __future__ import annotations
 
-import atexit
 import gc
-import importlib
 import json
 import os
-import pkgutil
 import signal
 import socket
 import subprocess
@@ -22,12 +19,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import IO
 
-ROOT = Path(__file__).resolve().parents[2]
+import fork_server
+
 READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG")
-REQUEST_BYTES = 128 << 10
-START_BOUND_S = 120.0
 # What commands import when they are called. Neither torch nor anything that begins a thread is among it.
 IMPORTED = ("capsule", "checkpoint", "cli", "debugger", "diagnosis", "jobs", "log", "memory", "render", "runtime")
 
@@ -60,63 +55,32 @@ def run(arguments: Sequence[str], *, env: Mapping[str, str], typed: str, bound_s
         with suppress(BrokenPipeError):  # it has ended without a look
             stdin.write(typed.encode())
         stdin.close()
-        ours.settimeout(START_BOUND_S)
+        ours.settimeout(fork_server.START_BOUND_S)
         pid = int(ours.recv(32))
         ours.settimeout(bound_s)
         try:
             code = int(ours.recv(32))
         except TimeoutError:
             os.kill(pid, signal.SIGKILL)
-            raise subprocess.TimeoutExpired(list(arguments), bound_s, _text(out), _text(err)) from None
-        return code, _text(out), _text(err)
-
-
-def _text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode().replace("\r\n", "\n").replace("\r", "\n")
+            raise subprocess.TimeoutExpired(
+                list(arguments), bound_s, fork_server.text_of(out), fork_server.text_of(err)
+            ) from None
+        return code, fork_server.text_of(out), fork_server.text_of(err)
 
 
 @cache
 def _server(at_start: tuple[tuple[str, str], ...]) -> socket.socket:
-    """The connection to the one of such an environment. It ends with this process."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    """The connection to the one of such an environment."""
     environment = {**dict(at_start), "OMP_NUM_THREADS": "1"}  # else numpy begins threads
-    with theirs:
-        line = [sys.executable, __file__, str(theirs.fileno())]
-        server = subprocess.Popen(line, cwd=ROOT, env=environment, pass_fds=[theirs.fileno()])
-    atexit.register(_end, server, ours)
-    return ours
+    return fork_server.started(__file__, environment=environment)
 
 
-def _end(server: subprocess.Popen[bytes], connection: socket.socket) -> None:
-    connection.close()
-    server.wait(20)
-
-
-def _serve(listener: socket.socket) -> list[str]:
+def _asked(connection: socket.socket) -> list[str]:
     """Returns in the process of each command alone, with its arguments."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes that wait for commands
-    while True:
-        request, streams, _, _ = socket.recv_fds(listener, REQUEST_BYTES, 4)
-        if not request:
-            os._exit(0)
-        if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            listener.close()
-            return _forked(json.loads(request), streams)
-        for stream in streams:
-            os.close(stream)
-
-
-def _forked(request: dict[str, dict[str, str]], streams: list[int]) -> list[str]:
-    """A second fork: the first process tells how the command ends."""
+    text, streams = fork_server.request_of(connection)
+    request = json.loads(text)
     with socket.socket(fileno=streams.pop()) as asker:
-        if pid := os.fork():
-            asker.send(b"%d" % pid)
-            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            with suppress(BrokenPipeError):  # it was killed, for it took too long
-                asker.send(b"%d" % code)
-            os._exit(0)
+        fork_server.fork_and_tell(asker)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -130,10 +94,7 @@ def _import_all() -> None:
 
     for entry in registry.entries().values():
         entry.load()
-    for package in IMPORTED:
-        found = importlib.import_module(f"prismdbg.{package}")
-        for module in pkgutil.walk_packages(found.__path__, f"{found.__name__}."):
-            importlib.import_module(module.name)
+    fork_server.import_packages(IMPORTED)
     assert "torch" not in sys.modules and len(list(Path("/proc/self/task").iterdir())) == 1
     gc.freeze()
 
@@ -141,7 +102,7 @@ def _import_all() -> None:
 def main() -> None:
     sys.path[0] = ""  # as of `python -c`
     _import_all()
-    sys.argv[:] = ["-c", *_serve(socket.socket(fileno=int(sys.argv[1])))]
+    sys.argv[:] = ["-c", *_asked(socket.socket(fileno=int(sys.argv[1])))]
     from prismdbg.cli.main import main as command
 
     command()

@@ -10,14 +10,11 @@ something of that kind, `can_start` says no.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import importlib
 import importlib.machinery
 import json
 import os
-import pkgutil
-import signal
 import socket
 import subprocess
 import sys
@@ -32,10 +29,10 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
+import fork_server
 import forked_ranks
 import psutil
 
-ROOT = Path(__file__).resolve().parents[2]
 LAUNCHER = str(Path(__file__).with_name("forked_ranks.py"))
 HASH_SEED = "7"
 READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "GLIBC_", "MALLOC_", "OMP_", "MKL_", "KMP_")
@@ -43,8 +40,6 @@ READ_BY_TORCH = ("TORCH_", "PYTORCH_", "ATEN_", "GLOO_", "CUDA_")
 QUIET = ["-W", "ignore"]
 PUT_ANEW = ("PYTHONPATH", "PYTHONHASHSEED")
 SHADOWING = ("prismdbg", "prismdbg.py", "sitecustomize.py", "usercustomize.py")
-REQUEST_BYTES = 128 << 10
-START_BOUND_S = 120.0
 USED = ("capsule", "checkpoint", "diagnosis", "emulate", "jobs", "log", "telemetry")
 # Of what the hooks of `sitecustomize` wait for, what is imported here already; in the order in which it is complete.
 HOOKED = ("random", "numpy.random", "torch")
@@ -168,7 +163,7 @@ def start(
     finally:
         theirs.close()
         os.close(place)
-    ours.settimeout(START_BOUND_S)
+    ours.settimeout(fork_server.START_BOUND_S)
     process = Process(int(ours.recv(32)), ours)
     ours.send(b"go")  # it cannot have ended before
     return process
@@ -187,36 +182,20 @@ def run(
                 with suppress(psutil.NoSuchProcess):
                     one.kill()
             raise
-        return subprocess.CompletedProcess(list(command), code, _text(out), _text(err))
-
-
-def _text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read().decode().replace("\r\n", "\n").replace("\r", "\n")
+        return subprocess.CompletedProcess(list(command), code, fork_server.text_of(out), fork_server.text_of(err))
 
 
 @cache
 def _server(has_compiler: bool, usual: tuple[tuple[str, str], ...]) -> socket.socket:
-    """The connection to it. It ends with this process."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        line = [sys.executable, __file__, str(theirs.fileno()), str(int(has_compiler))]
-        environment = {**dict(usual), "PYTHONHASHSEED": HASH_SEED, "PYTHONPATH": ""}
-        server = subprocess.Popen(line, cwd=ROOT, env=environment, pass_fds=[theirs.fileno()])
-    atexit.register(_end, server, ours)
-    return ours
-
-
-def _end(server: subprocess.Popen[bytes], connection: socket.socket) -> None:
-    connection.close()
-    server.wait(20)
+    environment = {**dict(usual), "PYTHONHASHSEED": HASH_SEED, "PYTHONPATH": ""}
+    return fork_server.started(__file__, str(int(has_compiler)), environment=environment)
 
 
 def main() -> None:
     sys.path[0] = ""  # as of `python -c`
     path = sys.path[1:]
     _import_all(has_compiler=sys.argv[2] == "1")
-    asked: Start | None = _serve(socket.socket(fileno=int(sys.argv[1])))
+    asked: Start | None = _asked(socket.socket(fileno=int(sys.argv[1])))
     assert asked is not None
     if asked.line[1] == "-c":
         command, asked = asked, _held_back(is_for_one=not _is_emulation(asked.line))
@@ -231,39 +210,15 @@ def _import_all(*, has_compiler: bool) -> None:
 
     for command in ("record", "emulate"):
         registry.entries()[command].load()
-    for package in USED:
-        found = importlib.import_module(f"prismdbg.{package}")
-        for module in pkgutil.walk_packages(found.__path__, f"{found.__name__}."):
-            importlib.import_module(module.name)
+    fork_server.import_packages(USED)
     forked_ranks.import_torch(has_compiler=has_compiler)
 
 
-def _serve(connection: socket.socket) -> Start:
+def _asked(connection: socket.socket) -> Start:
     """Returns in the process of each command alone."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the processes that wait for commands
-    while True:
-        request, descriptors, _, _ = socket.recv_fds(connection, REQUEST_BYTES, 4)
-        if not request:
-            os._exit(0)
-        if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            connection.close()
-            return _forked(request, *descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
-
-
-def _forked(request: bytes, asker_fd: int, output: int, errors: int, place: int) -> Start:
-    """A second fork: the first process tells how the command ends."""
+    request, (asker_fd, output, errors, place) = fork_server.request_of(connection)
     with socket.socket(fileno=asker_fd) as asker:
-        if pid := os.fork():
-            os.close(output)
-            os.close(errors)
-            asker.send(b"%d" % pid)
-            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            with suppress(BrokenPipeError):  # nobody waits for it any more
-                asker.send(b"%d" % code)
-            os._exit(0)
+        fork_server.fork_and_tell(asker, kept=(output, errors))
         asker.recv(2)
     os.setsid()
     os.fchdir(place)
@@ -287,7 +242,7 @@ def _held_back(*, is_for_one: bool) -> Start | None:
         return None
     ours.close()
     while True:
-        request, descriptors, _, _ = socket.recv_fds(theirs, REQUEST_BYTES, 8)
+        request, descriptors, _, _ = socket.recv_fds(theirs, fork_server.REQUEST_BYTES, 8)
         if not request:  # the command has ended
             os._exit(0)
         if (between := os.fork()) == 0:
@@ -303,7 +258,7 @@ def _held_back(*, is_for_one: bool) -> Start | None:
 
 def _taken_over(connection: socket.socket, request: bytes, received: list[int], command: int) -> Start:
     """Returns once it is the command's child."""
-    end = time.monotonic() + START_BOUND_S
+    end = time.monotonic() + fork_server.START_BOUND_S
     while os.getppid() != command:
         assert time.monotonic() < end, "the command is not our parent"
         time.sleep(0.001)
