@@ -20,7 +20,14 @@ from prismdbg.rank.c10d import fingerprint
 from prismdbg.rank.c10d.call import Call, metas
 from prismdbg.rank.debug.digest import digest_of
 from prismdbg.rank.debug.scope import environment_of
-from prismdbg.rank.program.frames import is_module, modules_around, own_frames, program_frame, program_line
+from prismdbg.rank.program.frames import (
+    infers_shapes,
+    is_module,
+    modules_around,
+    own_frames,
+    program_frame,
+    program_line,
+)
 from prismdbg.rank.program.isolation import quiet
 from prismdbg.rank.tracing import tracer
 
@@ -221,7 +228,8 @@ class Breakpoints:
                 self._failed(one, UsageError("values depend on synthesized answers, so NaN is not checked"))
                 return False
             case BreakpointKind.NAN:
-                return record is None or _is_unknown(record) or record.sent_nonfinite or record.received_nonfinite
+                may_be = record is None or _is_unknown(record) or record.sent_nonfinite or record.received_nonfinite
+                return may_be and not infers_shapes(view.frame)
             case BreakpointKind.PEER:
                 return bool(call.spec.is_p2p and call.root == one.spec.get("peer"))
             case BreakpointKind.ALLOCATION | BreakpointKind.EXCEPTION | BreakpointKind.DIVERGENCE:

@@ -64,8 +64,16 @@ def own_frames(frame: FrameType | None) -> Iterator[FrameType]:
 def program_line(frame: FrameType | None) -> FrameType | None:
     """The frame of the program's own line, by the rule of `model/frame.py`."""
     found = list(outwards(frame))
-    stack = tuple(rule.Frame(f.f_code.co_filename, f.f_lineno, f.f_code.co_name) for f in found)
-    return found[rule.source_index(stack)] if found else None
+    return found[rule.source_index(tuple(map(_as_value, found)))] if found else None
+
+
+def infers_shapes(frame: FrameType | None) -> bool:
+    """As the function of that name in `model/frame.py`, of a thread that is in `frame`."""
+    return rule.infers_shapes(map(_as_value, outwards(frame)))
+
+
+def _as_value(frame: FrameType) -> rule.Frame:
+    return rule.Frame(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 def stack_of(frame: FrameType | None) -> list[dict[str, Any]]:

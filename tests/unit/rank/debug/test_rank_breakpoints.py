@@ -137,6 +137,20 @@ def test_nan_is_looked_for_only_where_the_record_does_not_know() -> None:
     assert bench.hit(view(call(), record=received)) == [1]
 
 
+def test_a_nan_with_which_pipelining_learns_shapes_is_none() -> None:
+    """Also in a program that was edited, of which there is no record."""
+    stage = {"hit": lambda *of: bench.hit(view(*of))}
+    names = "_forward_metadata_inference", "forward_one_chunk"
+    source = "\n".join(f"def {name}(*of): return hit(*of)" for name in names)
+    exec(compile(source, "/v/site-packages/torch/distributed/pipelining/stage.py", "exec"), stage)
+    bench = Bench("nan")
+    bad = call("allreduce_", torch.tensor([1.0, float("nan")]))
+    sent = lone_collective(sent_nonfinite=True, received_nonfinite=True, synthesized=False)
+    for record in (None, sent):
+        assert stage["_forward_metadata_inference"](bad, 3, 5, record) == []
+        assert stage["forward_one_chunk"](bad, 3, 5, record) == [1]
+
+
 def test_what_a_device_sent_is_unknown_where_its_end_does_not_say_it() -> None:
     """The call was open when the log was read, or there was no room to look: then the values of the replay are."""
     bad = call("allreduce_", torch.tensor([1.0, float("inf")]))
