@@ -278,7 +278,10 @@ def _table(groups: Sequence[Entry]) -> str:
 
 
 def _entry_json(entry: Entry) -> dict[str, Any]:
-    return {"label": entry.label, "bytes": entry.size_bytes, "blocks": entry.blocks}
+    """By stack: with all its frames, innermost first, of which the label of a deep one leaves out some."""
+    frames = [{"filename": frame.filename, "line": frame.line, "name": frame.name} for frame in entry.frames]
+    found = {"label": entry.label, "bytes": entry.size_bytes, "blocks": entry.blocks}
+    return found | ({"frames": frames} if frames else {})
 
 
 def _refusal_json(refusal: Refusal) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from prismdbg.memory.snapshot import snapshot, write_snapshot
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
+from prismdbg.render.memory_text import live_json
 from prismdbg.render.answer_text import answer_text
 from prismdbg.session import answers
 
@@ -172,6 +173,10 @@ def test_blocks_are_grouped_and_the_rest_is_told_apart(builder: TraceBuilder) ->
     assert stack.label == "/home/me/model.py:53 in forward < train.py:70"
     assert stack.frames == (INSIDE, OWN, MAIN)
     assert [e.label for e in grouped(live, By.SIZE)] == [BEFORE, "30 bytes each"]
+    told = {one["label"]: one for one in live_json(live, Moment(0, 1, 1), grouped(live, By.STACK))["groups"]}
+    assert [frame["line"] for frame in told[stack.label]["frames"]] == [INSIDE.line, OWN.line, MAIN.line]
+    assert told[stack.label]["frames"][1] == {"filename": OWN.filename, "line": OWN.line, "name": OWN.name}
+    assert "frames" not in told[BEFORE]
 
 
 def test_a_deep_stack_still_names_the_line_of_the_script_that_led_there(builder: TraceBuilder) -> None:
