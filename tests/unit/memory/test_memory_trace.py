@@ -31,8 +31,8 @@ from prismdbg.memory.snapshot import snapshot, write_snapshot
 from prismdbg.memory.trace import open_trace
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
-from prismdbg.render.memory_text import live_json
 from prismdbg.render.answer_text import answer_text
+from prismdbg.render.memory_text import live_json
 from prismdbg.session import answers
 
 INSIDE = Frame("/x/site-packages/torch/nn/linear.py", 130, "forward")
