@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import types
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -74,3 +75,10 @@ def fork_and_tell(asker: socket.socket, kept: Iterable[int] = ()) -> None:
         with suppress(BrokenPipeError):  # nobody waits for it any more
             asker.send(b"%d" % code)
         os._exit(0)
+
+
+def new_main() -> types.ModuleType:
+    """An empty `__main__` without a file, as of `python -c`: what the process spawns would run this one's again."""
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main.__dict__["__builtins__"] = __builtins__
+    return main

@@ -105,6 +105,7 @@ def main() -> None:
     sys.argv[:] = ["-c", *_asked(socket.socket(fileno=int(sys.argv[1])))]
     from prismdbg.cli.main import main as command
 
+    fork_server.new_main()
     command()
 
 

@@ -337,7 +337,7 @@ def _be_command(command: Start, path: list[str]) -> None:
     _put_on(command)
     sys.path[:] = ["", *_before(command), *path]
     sys.argv[:] = ["-c", *command.line[3:]]
-    exec(compile(command.line[2], "<string>", "exec"), _new_main().__dict__)
+    exec(compile(command.line[2], "<string>", "exec"), fork_server.new_main().__dict__)
 
 
 def _be_program(asked: Start, path: list[str]) -> None:
@@ -358,19 +358,13 @@ def _be_program(asked: Start, path: list[str]) -> None:
     with suppress(ModuleNotFoundError):
         importlib.import_module("sitecustomize")
     sys.path.insert(0, str(Path(script).resolve().parent))
-    main = _new_main()
+    main = fork_server.new_main()
     main.__file__ = script
     exec(compile(Path(script).read_bytes(), script, "exec"), main.__dict__)
 
 
 def _before(start: Start) -> list[str]:
     return [folder for folder in start.environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
-
-
-def _new_main() -> types.ModuleType:
-    main = sys.modules["__main__"] = types.ModuleType("__main__")
-    main.__dict__["__builtins__"] = __builtins__
-    return main
 
 
 def _draw_new_seeds() -> None:

@@ -81,10 +81,11 @@ def test_output_goes_on_where_an_image_of_the_restored_rank_was_taken(kind: str)
         rank, control = LocalRuntime().start(spec), StarterControl(session, 60)
         try:
             wait_for(lambda: "counted to" in spec.output.read_text(), 30, "output")
-            assert control.save("1").refusal == ""
+            saved = control.save("1")
+            assert saved.refusal == ""
             length = len(spec.output.read_text())
             wait_for(lambda: len(spec.output.read_text()) > length + 20, 30, "more output")
-            assert control.return_to("1").refusal == ""
+            assert control.return_to("1", saved.seal).refusal == ""
             count = ask(socket, "status")["count"]
             wait_for(lambda: ask(socket, "status")["count"] > count + 20, 30, "the rank to go on")
             printed = [int(line.split()[-1]) for line in spec.output.read_text().splitlines() if "counted to" in line]

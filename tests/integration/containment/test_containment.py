@@ -43,12 +43,13 @@ PLACES = [
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A hostile rank that runs, and how it is asked."""
+    """A hostile rank that runs, and how it is asked. seal: of its image 1; empty where none is taken."""
 
     name: str
     spec: ReplaySpec
     rank: RunningRank
     socket: Path
+    seal: str
 
     def attempt(self, name: str, *words: str) -> str:
         """The error's name; what it did in words where there was none."""
@@ -95,23 +96,31 @@ def place(request: pytest.FixtureRequest, daemon: Daemon) -> Iterator[Place]:
             spec = with_saving(spec, bundle.find(), images)
         if reason := runtime.refuses(spec):
             pytest.skip(reason)
-        with _running(runtime, spec, socket, images) as rank:
-            yield Place(name, spec, rank, socket)
+        with _running(runtime, spec, socket, images) as (rank, seal):
+            yield Place(name, spec, rank, socket, seal)
 
 
 @contextmanager
-def _running(runtime: Runtime, spec: ReplaySpec, socket: Path, images: Path) -> Iterator[RunningRank]:
-    rank = runtime.start(spec)
+def _running(runtime: Runtime, spec: ReplaySpec, socket: Path, images: Path) -> Iterator[tuple[RunningRank, str]]:
+    """It, and the seal of image 1 where images are taken."""
+    rank, seal = runtime.start(spec), ""
     try:
         ask(socket, "status")
         if spec.saving is not None:
             control = StarterControl(spec.session, 60)
-            assert control.save("1").refusal == ""
-            assert control.return_to("1").refusal == ""
+            seal = _saved(control, "1")
+            assert control.return_to("1", seal).refusal == ""
             ask(socket, "status")
-        yield rank
+        yield rank, seal
     finally:
         rank.kill()
+
+
+def _saved(control: StarterControl, name: str) -> str:
+    """The image's seal."""
+    answer = control.save(name)
+    assert answer.refusal == ""
+    return answer.seal
 
 
 @pytest.fixture
@@ -226,7 +235,7 @@ def test_criu_is_not_looked_into_while_it_works(place: Place) -> None:
     saw, *reached = told.split("|")
     assert int(saw.split()[1]) >= 2, "the starter and criu"
     assert reached == []
-    assert control.return_to("1").refusal == ""
+    assert control.return_to("1", place.seal).refusal == ""
 
 
 def test_criu_takes_nobodys_word_for_what_the_kernel_can(place: Place) -> None:
@@ -238,7 +247,7 @@ def test_criu_takes_nobodys_word_for_what_the_kernel_can(place: Place) -> None:
     for way in (("put", "/run/criu.kdat", "x"), ("remove", "/run/criu.kdat"), ("rename", "/run", "/tmp/run")):
         assert place.attempt(*way) in ("EROFS", "EBUSY", "EACCES", "EPERM"), way
     assert control.save("81").refusal == ""
-    assert control.return_to("1").refusal == ""
+    assert control.return_to("1", place.seal).refusal == ""
 
 
 @pytest.mark.parametrize(
@@ -315,11 +324,11 @@ def test_an_image_that_was_changed_is_not_restored(place: Place) -> None:
     whole = core.read_bytes()
     try:
         core.write_bytes(whole + b"\0")
-        assert "modified after it was saved" in control.return_to("1").refusal
+        assert "modified after it was saved" in control.return_to("1", place.seal).refusal
         assert place.rank.exit_code() is None
     finally:
         core.write_bytes(whole)
-    assert control.return_to("1").refusal == ""
+    assert control.return_to("1", place.seal).refusal == ""
     wait_for(lambda: ask(place.socket, "status")["count"] > 0, 20, "it to count again")
 
 
@@ -337,11 +346,11 @@ def test_nothing_of_the_rank_has_a_say_in_how_criu_is_started(place: Place) -> N
     for name in ("iptables", "iptables-restore", "ip", "nft", "tar", "sh"):
         place.attempt("put", f"/usr/local/sbin/{name}", script)
     place.attempt("put", "/usr/lib/criu/plugin.so", "no_library")
-    assert control.save("2").refusal == ""
+    seal = _saved(control, "2")
     assert place.attempt("read", "/tmp/run-by-criu") == "ENOENT"
-    assert control.return_to("2").refusal == ""
+    assert control.return_to("2", seal).refusal == ""
     assert place.attempt("read", "/tmp/run-by-criu") == "ENOENT"
-    assert control.return_to("1").refusal == ""
+    assert control.return_to("1", place.seal).refusal == ""
 
 
 def test_it_is_confined_as_the_table_says(place: Place) -> None:

@@ -187,7 +187,8 @@ def test_going_back_follows_no_link(saved: Hostile) -> None:
     """
     assert saved.does(code, opened=opened, victim=victim) is None
     control = StarterControl(saved.spec.session, 60)
-    assert control.save("1").refusal == ""
+    image = control.save("1")
+    assert image.refusal == ""
     length = saved.own.output.size_bytes
     code = """
         import os
@@ -198,7 +199,7 @@ def test_going_back_follows_no_link(saved: Hostile) -> None:
         found = open(victim).read()
     """
     assert saved.does(code, opened=opened, victim=victim, output=output).startswith("precious and")
-    answer = control.return_to("1")
+    answer = control.return_to("1", image.seal)
     assert saved.own.output.size_bytes >= length or answer.refusal
     code = "found = open(path).read()"
     if answer.refusal:
@@ -259,8 +260,9 @@ def test_going_back_opens_nothing_through_a_link(saved: Hostile, how: str) -> No
     if how == "watch" and saved.case.runtime.name == "docker":
         assert "criu could not save" in control.save("1").refusal, "nothing on an overlay has a handle"
         return
-    assert control.save("1").refusal == ""
-    assert control.return_to("1").refusal == ""
+    image = control.save("1")
+    assert image.refusal == ""
+    assert control.return_to("1", image.seal).refusal == ""
     replaced = """
         import os
         os.rename(path, path + ".moved")
@@ -268,7 +270,7 @@ def test_going_back_opens_nothing_through_a_link(saved: Hostile, how: str) -> No
         found = os.readlink(path)
     """
     assert saved.does(replaced, path=path, target=f"{home}/elsewhere") == f"{home}/elsewhere"
-    refusal = control.return_to("1").refusal
+    refusal = control.return_to("1", image.seal).refusal
     assert ("criu could not restore" if how in UNSEEN else "removed or replaced") in refusal
 
 
@@ -300,13 +302,13 @@ def test_going_back_binds_nothing_through_a_link(saved: Hostile, how: str) -> No
     folder = saved.does(bound, home=home, how=how)
     assert folder.startswith(home), folder
     control = StarterControl(saved.spec.session, 60)
-    refusal = control.save("1").refusal
+    image = control.save("1")
     if how == "behind a link":
-        assert "behind a link" in refusal
+        assert "behind a link" in image.refusal
         assert saved.does("found = 'goes on'") == "goes on"
         return
-    assert refusal == ""
-    assert control.return_to("1").refusal == ""
+    assert image.refusal == ""
+    assert control.return_to("1", image.seal).refusal == ""
     replaced = """
         import os
         os.rename(folder, folder + ".moved")
@@ -314,7 +316,7 @@ def test_going_back_binds_nothing_through_a_link(saved: Hostile, how: str) -> No
         found = os.readlink(folder)
     """
     assert saved.does(replaced, folder=folder, target=f"{home}/elsewhere") == f"{home}/elsewhere"
-    assert "criu could not restore" in control.return_to("1").refusal
+    assert "criu could not restore" in control.return_to("1", image.seal).refusal
 
 
 def test_it_cannot_begin_outside_of_its_place(case: Case) -> None:

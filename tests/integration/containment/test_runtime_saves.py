@@ -97,13 +97,14 @@ def test_it_stands_where_it_was_saved_as_often_as_one_likes(saved: Saved) -> Non
     for name in ("1", "2"):
         saved.go_on(100)
         least = saved.count
-        assert saved.control.save(name).refusal == ""
-        spans[name] = least, saved.count
+        answer = saved.control.save(name)
+        assert answer.refusal == ""
+        spans[name] = least, saved.count, answer.seal
     for name in ("1", "1", "2", "1"):
         saved.go_on(100)
-        least, most = spans[name]
+        least, most, seal = spans[name]
         began_s = time.monotonic()
-        answer = saved.control.return_to(name)
+        answer = saved.control.return_to(name, seal)
         assert (answer.refusal, answer.left) == ("", ())
         counted = saved.count
         assert least <= counted <= most + (time.monotonic() - began_s) / COUNT_S  # it counts no faster than that
@@ -113,8 +114,8 @@ def test_it_stands_where_it_was_saved_as_often_as_one_likes(saved: Saved) -> Non
 
 def test_it_has_no_capabilities_afterwards(saved: Saved) -> None:
     before = saved.ask()
-    saved.control.save("1")
-    assert saved.control.return_to("1").refusal == ""
+    seal = saved.control.save("1").seal
+    assert saved.control.return_to("1", seal).refusal == ""
     after = saved.ask()
     same = ("pid", "cap_eff", "cap_bnd", "no_new_privs", "interfaces", "processes", "hostname", "uid")
     assert {name: after[name] for name in same} == {name: before[name] for name in same}
@@ -129,7 +130,7 @@ def test_files_go_back_in_time_with_it(saved: Saved) -> None:
     saved.ask(f"append {table}")
     saved.ask(f"append {later}")
     assert saved.ask(f"read {table}")["text"] != before
-    assert saved.control.return_to("1").left == ()
+    assert saved.control.return_to("1", seal).left == ()
     assert saved.ask(f"read {table}")["text"] == before
     assert saved.ask(f"read {later}")["text"] is None
     saved.start_anew("1", seal)
@@ -139,7 +140,7 @@ def test_files_go_back_in_time_with_it(saved: Saved) -> None:
 
 @pytest.mark.parametrize("how", ["by itself", "killed"])
 def test_one_can_go_back_after_its_end(saved: Saved, how: str) -> None:
-    saved.control.save("1")
+    seal = saved.control.save("1").seal
     count = saved.count
     if how == "by itself":
         saved.ask("end 3")
@@ -150,7 +151,7 @@ def test_one_can_go_back_after_its_end(saved: Saved, how: str) -> None:
     code = wait_for(saved.rank.exit_code, 20, "its end")
     assert code == (3 if how == "by itself" else 137)
     assert saved.control.save("2").refusal == "the rank has ended"
-    assert saved.control.return_to("1").refusal == ""
+    assert saved.control.return_to("1", seal).refusal == ""
     assert saved.rank.exit_code() is None
     assert saved.count <= count + SOON
     assert_consistent(saved, count - SOON)
@@ -163,12 +164,12 @@ def test_its_place_can_be_made_anew(saved: Saved, place_of: Callable[[Saved], in
     os.kill(place_of(saved), signal.SIGKILL)
     wait_for(lambda: saved.rank.exit_code() is not None, 20, "its end to be noticed")
     with pytest.raises(RankLost, match="sandbox"):
-        saved.control.return_to("1")
+        saved.control.return_to("1", seal)
     saved.start_anew("1", seal)
     assert saved.count <= count + SOON
     assert_consistent(saved, count - SOON)
     saved.go_on()
-    assert saved.control.return_to("1").refusal == ""
+    assert saved.control.return_to("1", seal).refusal == ""
     assert_consistent(saved, count - SOON)
 
 
