@@ -65,8 +65,9 @@ format: $(INSTALLED) ## Check that every file is formatted.
 lint: $(INSTALLED) ## Run ruff.
 	$(BIN)/ruff check .
 
-types: $(INSTALLED) ## Run mypy --strict.
+types: $(INSTALLED) ## Run mypy: --strict on the program; on the tests, that they call what is there.
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 
 layers: $(INSTALLED) ## Check the layers: which package may import which (import-linter).
 	$(BIN)/lint-imports

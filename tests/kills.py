@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "integration"), str(Path(__file__).parents[1])]
 
@@ -101,13 +102,13 @@ def kill_in_a_job(world: World, victims: str) -> None:
         wait_for(lambda: (signs / "progress.1").exists() or not job.job.alive, BOUND_S, "the ranks to begin")
         wait_for(lambda: _done(signs, 0) >= after or not job.job.alive, BOUND_S, f"{after} steps")
         ranks = [psutil.Process(int((signs / f"pid.{rank}").read_text())) for rank in range(2)]
-        chosen = {
+        victims_of: dict[str, list[Any]] = {
             "rank": [world.random.choice(ranks)],
             "all ranks": ranks,
             "supervisor": [job.job.process],
             "everything": [job.job.process, *job.job.process.children(), *ranks],
-        }[victims]
-        for process in chosen:
+        }
+        for process in victims_of[victims]:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         wait_for(lambda: not _living(str(signs)), BOUND_S, "the job to end")

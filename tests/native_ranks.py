@@ -40,7 +40,8 @@ def run_job(tmp_path: Path, script: str, world: int, *arguments: str, expect: tu
     for folder in folders:
         folder.mkdir(exist_ok=True)
     lines = [(JOBS / f"{script}.py", tmp_path, rank, world, *arguments) for rank in range(world)]
-    ran = [Ran(*ended, folder) for ended, folder in zip(warm_torch.run(*lines), folders, strict=True)]
+    ended = zip(warm_torch.run(*lines), folders, strict=True)
+    ran = [Ran(code, output, folder) for (code, output), folder in ended]
     for rank, (one, wanted) in enumerate(zip(ran, expect or (0,) * world, strict=True)):
         assert one.code == wanted, f"rank {rank} ended with {one.code}, not {wanted}:\n{one.output}"
     return ran

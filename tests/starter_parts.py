@@ -26,8 +26,10 @@ PARTS = (
     "rank",
     "exact_paths",
     "kept_files",
+    "private_folders",
+    "checkpoints",
+    "starter",
 )
-PARTS = (*PARTS, "kept_files", "private_folders", "checkpoints", "starter")
 
 
 def starter_parts() -> Any:

@@ -24,19 +24,17 @@ from prismdbg.debugger.known_names import known_names
 from prismdbg.debugger.memory_verbs import MemoryVerbs
 from prismdbg.debugger.navigation import Navigation
 from prismdbg.debugger.routes import Routes
-from prismdbg.errors import Defect, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
+from prismdbg.errors import Defect, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture.packed_memory import packed_trace
 from prismdbg.jobs.replay.divergence import with_causes
 from prismdbg.jobs.replay.silence import recorded_silence
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
-from prismdbg.protocol.client import AgentClient
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
 from prismdbg.session.breakpoint_check import names_help
 from prismdbg.session.causes import Unhidden
-from prismdbg.session.checkpoint import Checkpoint
 from prismdbg.session.known import NOTHING, Known
 from prismdbg.session.line import VERBS, Line, Verb, parse_line, verb_of
 from prismdbg.session.outside_collective import OutsideCollective
@@ -44,7 +42,7 @@ from prismdbg.session.recorded_hang import RecordedHang
 from prismdbg.session.session import AROUND_LINES, Phase, Session
 from prismdbg.session.trace_place import TracePlace
 
-__all__ = ["Debugger", "OnlyForward", "Settings", "Travel"]
+__all__ = ["Debugger", "Settings", "Travel"]
 
 Json = dict[str, Any]
 
@@ -182,26 +180,6 @@ def _help(line: Line) -> Answer:
     verb = verb_of(line.text)
     more = names_help() if verb in (Verb.BREAK, Verb.TBREAK, Verb.CONDITION) else ""
     return answers.Help(verbs=(verb,), more=more)
-
-
-class OnlyForward:
-    """A rank without a way back: what `Travel` is where nothing can start or restore it again."""
-
-    def __init__(self, client: AgentClient) -> None:
-        self.client = client
-        self.checkpoints: tuple[Checkpoint, ...] = (Checkpoint(number=0, moment=Moment(0), size_bytes=0, cost_s=0.0),)
-
-    def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
-        raise FacilityError("this replay cannot go back: it only runs forward", hint="use prismdbg debug CAPSULE")
-
-    def keep_origin(self) -> None:
-        return None
-
-    def return_to(self, number: int) -> None:
-        raise FacilityError("this replay cannot go back: it only runs forward", hint="use prismdbg debug CAPSULE")
-
-    def forget(self, number: int) -> None:
-        return None
 
 
 class Live(Travel, Protocol):

@@ -315,11 +315,11 @@ def _stream() -> io.TextIOWrapper:
 def _watch(inside: Path, outside: list[str]) -> Any:
     """An audit hook that notes what is changed beside the input's folder, and what is started."""
 
-    def is_inside(path: object) -> bool:
+    def is_inside(path: Any) -> bool:
         if isinstance(path, int):
             return True
-        text = os.path.realpath(os.path.dirname(os.path.abspath(os.fsdecode(path))))  # noqa: PTH100, PTH120  # type: ignore[arg-type]
-        return os.fsdecode(path) in _HARMLESS or (text + "/").startswith(f"{inside}/")  # type: ignore[arg-type]
+        text = os.path.realpath(os.path.dirname(os.path.abspath(os.fsdecode(path))))  # noqa: PTH100, PTH120
+        return os.fsdecode(path) in _HARMLESS or (text + "/").startswith(f"{inside}/")
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":

@@ -77,7 +77,7 @@ class Places:
         targets = [each["target"] for each in (*orders["binds"], *orders["files"])]
         links = [path for path, _ in seen["links"]]
         for path in (*orders["folders"], *orders["absent"], *targets, *links):
-            _check_laid(path)
+            _check_laid(str(path))
         if orders["program"] is not None:
             _check_program(orders["program"])
 

@@ -66,7 +66,8 @@ def changed_json(data: bytes, rng: Random) -> bytes:
 
 
 def _place(root: list[Any], rng: Random) -> tuple[Any, Any]:
-    holder, key = root, 0
+    holder: Any = root
+    key: Any = 0
     while True:
         value = holder[key]
         if not isinstance(value, list | dict) or not value or rng.random() < 0.1:

@@ -238,7 +238,7 @@ def _held_back(*, is_for_one: bool) -> Start | None:
     if between := os.fork():
         theirs.close()
         _Popen.held = _Held(ours, between if is_for_one else None)
-        subprocess.Popen = _Popen  # type: ignore[misc]
+        subprocess.Popen = _Popen  # type: ignore[misc, assignment]
         return None
     ours.close()
     while True:

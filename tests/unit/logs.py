@@ -59,6 +59,12 @@ class Job:
             for rank in self.ranks:
                 self.next_step(rank)
 
+    def calls(self, rank: int) -> list[Collective]:
+        """What its log has; to be changed."""
+        calls = self.logs[rank].collectives
+        assert isinstance(calls, list)
+        return calls
+
     def next_step(self, rank: int) -> None:
         step = self._moments[rank].step + 1
         self._moments[rank] = Moment(step)
@@ -94,7 +100,7 @@ class Job:
             record = replace(record, sent_nonfinite=rank in sends_nan, time_created_ns=self.now_ns + late.get(rank, 0))
             if done:
                 record = _complete(record, done_ns, rank in receives_nan)
-            self.logs[rank].collectives.append(record)
+            self.calls(rank).append(record)
         self.now_ns = done_ns
 
     def point_to_point(
@@ -106,7 +112,7 @@ class Job:
             if happens:
                 nth = self._next((rank, WORLD, op, peer))
                 record = self._record(rank, op, WORLD, Identity(WORLD, nth, op, peer, 0), Tensors(), (LINE,), peer, 1)
-                self.logs[rank].collectives.append(_complete(record, self.now_ns + 1000, False) if done else record)
+                self.calls(rank).append(_complete(record, self.now_ns + 1000, False) if done else record)
 
     def exits(self, code: int = 0) -> None:
         """Every rank ends by itself."""
@@ -198,8 +204,8 @@ def put_on_device(job: Job) -> None:
 
 def leave_open(job: Job, rank: int, last: int) -> None:
     """What a rank's log lacks if the process is gone before the ends of its last calls are written."""
-    calls = job.logs[rank].collectives
-    bare = {"state": State.SCHEDULED, "time_completed_ns": None, "fingerprint": None}
+    calls = job.calls(rank)
+    bare: dict[str, Any] = {"state": State.SCHEDULED, "time_completed_ns": None, "fingerprint": None}
     bare |= {"sent_nonfinite": False, "received_nonfinite": False}
     calls[-last:] = [replace(call, **bare) for call in calls[-last:]]
 

@@ -10,6 +10,7 @@ from typing import Any
 from prismdbg.errors import FacilityError, RankLost, WaitTimeout
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import AgentError, UnknownRequest
+from prismdbg.runtime.rank_folder import RankFolder
 from prismdbg.session.checkpoint import Checkpoint
 
 Json = dict[str, Any]
@@ -69,6 +70,10 @@ class SimulatedRank:
     _events: deque[Json] = field(default_factory=deque)
     _told: Json = field(default_factory=dict)
     _next: int = 1
+
+    @property
+    def own(self) -> RankFolder:
+        raise FacilityError("nobody keeps a folder of this rank")
 
     @property
     def moments(self) -> list[Moment]:

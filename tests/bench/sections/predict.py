@@ -38,8 +38,8 @@ def measure(settings: Settings, folder: Path) -> Measured:
 def _operators(folder: Path) -> Measured:
     known = [samples for operator, samples in read_folder(folder).items() if operator in OPERATORS]
     published = {(r["Function"], _PHASES[r["Propagation"]]): r for r in _published(folder)}
-    theirs = {key: _percent(row) for key, row in published.items()}
-    found = {(error.operator, str(error.phase)): error for error in errors(known)}
+    theirs: Published = {key: _percent(row) for key, row in published.items()}
+    found: dict[tuple[str, ...], Errors] = {(error.operator, str(error.phase)): error for error in errors(known)}
     return _table("A100 operators", found, theirs, OPERATORS_GOAL)
 
 

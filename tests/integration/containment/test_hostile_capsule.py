@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from counting import PYTHON, ask, short_folder
@@ -73,7 +73,7 @@ def test_the_program_that_a_capsule_names_runs_only_inside(case: Case) -> None:
 def test_a_path_that_no_program_starts_with_is_the_capsules_fault(case: Case, field: str, path: str) -> None:
     spec, _ = case.plan()
     assert isinstance(spec.origin, ProgramOrigin)
-    origin = replace(spec.origin, **{field: path})
+    origin = replace(spec.origin, **cast(Any, {field: path}))
     with pytest.raises(CapsuleError, match=rf"rank\.json: {field} must be .* not '{path}' \("):
         case.runtime.start(replace(spec, origin=origin)).kill()
 

@@ -94,7 +94,7 @@ def _running(spec: ReplaySpec) -> Iterator[None]:
         rank.kill()
 
 
-def _does(spec: ReplaySpec, socket: Path, code: str, **names: object) -> Any:
+def _does(spec: ReplaySpec, socket: Path, code: str, names: dict[str, str]) -> Any:
     head = "".join(f"{name} = {value!r}\n" for name, value in names.items())
     with _running(spec):
         answer = ask(socket, f"run {(head + textwrap.dedent(code)).encode().hex()}")
@@ -104,10 +104,10 @@ def _does(spec: ReplaySpec, socket: Path, code: str, **names: object) -> Any:
 
 def test_it_sees_and_does_what_it_would_without(spec: tuple[ReplaySpec, Path], installation: Path) -> None:
     names = {"secret": str(installation), "data": "/data/of/rank", "home": "/data/empty"}
-    mapped = _does(*spec, DOES, **names)
+    mapped = _does(*spec, DOES, names)
     with short_folder() as session, short_folder() as images:
         planned, socket = _planned(session, installation)
-        plain = _does(with_saving(planned, bundle.find(), images), socket, DOES, **names)
+        plain = _does(with_saving(planned, bundle.find(), images), socket, DOES, names)
     assert mapped == plain and mapped[0] == [0, 0, 0]
     assert installation.read_text() == "root's own"
 
@@ -131,7 +131,7 @@ def test_where_a_file_system_shows_no_other_owners_it_is_root_and_the_log_says_w
 ) -> None:
     planned, socket = spec
     bind = Bind(source=Path("/sys/devices/system/cpu"), target="/cpus")
-    found = _does(replace(planned, binds=(bind,)), socket, "found = open('/proc/self/uid_map').read().split()")
+    found = _does(replace(planned, binds=(bind,)), socket, "found = open('/proc/self/uid_map').read().split()", {})
     assert found == ["0", "0", str((1 << 32) - 1)]
     said = (planned.control / STARTER_LOG).read_text()
     assert "root of this machine, without capabilities: the file system of /sys/devices/system/cpu" in said

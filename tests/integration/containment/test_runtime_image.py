@@ -129,10 +129,11 @@ def test_an_image_that_goes_by_another_name_serves(docker: Engine, tmp_path: Pat
     file = packages(tmp_path) / "library.so"
     file.write_text(str(tmp_path))
     some = of_files([InstalledFile.at(str(file)) or pytest.fail("not there")])
-    tag, other = image.ensure_environment_image(docker, some), "prismdbg/elsewhere:test"
+    tag, name, version = image.ensure_environment_image(docker, some), "prismdbg/elsewhere", "test"
+    other = f"{name}:{version}"
     try:
         container = docker.create(tag, ["none"], network_mode="none")
-        docker.commit(container, *other.split(":"), labels={image.ENVIRONMENT_LABEL: some.key})
+        docker.commit(container, name, version, labels={image.ENVIRONMENT_LABEL: some.key})
         docker.remove(container)
         docker.remove_image(tag)
         file.unlink()  # a second making would fail
@@ -150,7 +151,7 @@ def test_what_a_client_left_that_was_killed_goes_with_the_next(daemon: Daemon, d
         child = os.fork()
         if child == 0:
             try:
-                Engine.start = lambda *_: (os.write(tell, b"x"), signal.pause())  # type: ignore[method-assign]
+                Engine.start = lambda *_: (os.write(tell, b"x"), signal.pause())  # type: ignore[method-assign, assignment]
                 DockerRuntime(daemon).start(spec)
             finally:
                 os._exit(1)
@@ -185,7 +186,7 @@ def test_a_layer_that_was_not_finished_goes_with_the_next(docker: Engine, tmp_pa
     child = os.fork()
     if child == 0:
         try:
-            Engine.commit = lambda *_, **__: (os.write(tell, b"x"), signal.pause())  # type: ignore[method-assign]
+            Engine.commit = lambda *_, **__: (os.write(tell, b"x"), signal.pause())  # type: ignore[method-assign, assignment]
             image.ensure_environment_image(Engine(docker.url), some)
         finally:
             os._exit(1)

@@ -56,9 +56,9 @@ def test_the_debugger_says_the_same_of_each_and_stays_where_it_is(
 ) -> None:
     """At first nothing is traced: the rank is run again, to the exception and not to the collective before it."""
     b = recorded["b_moment"]
-    lines = ("break exception", "continue", "memory", "print type", "restart", "delete")
-    lines += (f"until {b}", "memory", "trace on", "memory", "print allocated", "break exception", "continue", "memory")
-    lines += ("print allocated", "print type", "quit")
+    lines = ["break exception", "continue", "memory", "print type", "restart", "delete"]
+    lines += [f"until {b}", "memory", "trace on", "memory", "print allocated", "break exception", "continue", "memory"]
+    lines += ["print allocated", "print type", "quit"]
     typed = "".join(f"{line}\n" for line in lines)
     said = prismdbg("debug", out_of_memory.capsule, "--runtime", "local", typed=typed)
     assert said.code == 0, said.out + said.err

@@ -17,11 +17,12 @@ import pytest
 from jobs import forked
 
 from prismdbg.cli.terminal.repl import run_repl
-from prismdbg.debugger.debugger import Debugger, OnlyForward, Settings
+from prismdbg.debugger.debugger import Debugger, Settings
 from prismdbg.errors import WaitTimeout
 from prismdbg.jobs.injection import job_environment, make_inject_folder
 from prismdbg.protocol.client import connect_when_ready
 from prismdbg.settings.rank_config import ENVIRONMENT_NAME, Mode, RankConfig
+from tests.only_forward import OnlyForward
 
 pytestmark = pytest.mark.job
 

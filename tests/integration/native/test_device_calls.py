@@ -40,7 +40,7 @@ class First:
 
     found: Any
     calls: list[Collective]
-    received: list[bytes | None]
+    received: list[bytearray | None]
     notes: list[Note]
 
 

@@ -45,7 +45,7 @@ def traced(folder: Path, part: str, code: int = 0) -> Any:
 def test_the_peak_is_the_profilers_to_the_byte_and_has_a_name(tmp_path: Path) -> None:
     report = traced(tmp_path, "profiled")
     trace = open_trace(tmp_path / "trace")
-    step = {"begin": Moment(1), "end": Moment(2)}
+    step: Any = {"begin": Moment(1), "end": Moment(2)}
     found = peak(trace, **step, made_inside=True, with_backend=True)
     assert found is not None and found.allocation is not None
     assert found.size_bytes == report["peak_bytes"]

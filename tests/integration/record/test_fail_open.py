@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -382,7 +383,7 @@ SIDE_BY_SIDE = [
 def _ready(path: Path, signs: Path, *, native: bool, window_steps: int) -> Iterator[tuple[Job, RunFolder]]:
     """A job that is recorded into `path`, once what it has issued is in its log, and it waits for `go` in `signs`."""
     signs.mkdir()
-    options = {"event_segment_bytes": 64 << 10, "payload_segment_bytes": 64 << 10, "window_steps": window_steps}
+    options: Any = {"event_segment_bytes": 64 << 10, "payload_segment_bytes": 64 << 10, "window_steps": window_steps}
     run_folder = prepare_run(path, native=native, **options)
     environment = job_environment(run_folder.inject, run_folder.config, plain_environment())
     with started(many(signs / "met", 2000, signs), signs / "output.txt", env=environment) as job:
@@ -433,7 +434,7 @@ def _waits_for_a_server(pid: int) -> bool:
 def test_on_a_file_system_with_a_server_nothing_is_lost(native: bool, tmp_path: Path) -> None:
     if reason := missing():
         pytest.skip(reason)
-    options = {"event_segment_bytes": 64 << 10, "payload_segment_bytes": 64 << 10}
+    options: Any = {"event_segment_bytes": 64 << 10, "payload_segment_bytes": 64 << 10}
     home = tmp_path / "served"
     home.mkdir()
     with served(home, tmp_path, cached=True):

@@ -73,7 +73,9 @@ def test_where_it_is_gone_already_the_log_is_kept_and_why(tmp_path: Path) -> Non
 def test_two_nodes_take_longer_to_agree_and_it_is_still_there(tmp_path: Path, local: tuple[str, ...]) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
-    program, _ = (shutil.copy(file, shared) for file in (PROGRAM, ROOT / "examples" / "vendored" / "prismdbg_hooks.py"))
+    program, _ = (
+        Path(shutil.copy(file, shared)) for file in (PROGRAM, ROOT / "examples" / "vendored" / "prismdbg_hooks.py")
+    )
     job = torchrun_line(program, "--steps", 90, "--nan-at", 33, "--rest-s", 0.1)  # two snapshots more: 1.4 s, of the 3
     with on_two_nodes(tmp_path, job, "--state-every", 8, *local) as two:
         assert two.end() == (0, 0), two.output

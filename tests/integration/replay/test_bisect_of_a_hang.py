@@ -164,6 +164,6 @@ def test_a_rank_that_never_joined_is_judged_by_what_leads_it_there(tmp_path: Pat
     for least in (0, 1):
         script.write_text(f"expect: [{{that: local.left > {least}, at: 0.3}}]\n")
         for source in (job_folder, good):
-            options = ("--source", source, "--script", script, "--bisect", "--timeout", 20)
-            codes[source.name, least] = prismdbg("replay", capsule, "--runtime", "local", *options).code
+            checks = ("--source", source, "--script", script, "--bisect", "--timeout", 20)
+            codes[source.name, least] = prismdbg("replay", capsule, "--runtime", "local", *checks).code
     assert codes == {("job", 0): 125, ("good", 0): 0, ("job", 1): 1, ("good", 1): 0}

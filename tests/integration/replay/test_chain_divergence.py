@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from chain import INCIDENTS, Taken, altered, assert_identical, prismdbg, replay, span
 from jobs import plain_environment
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.rank_json import RankJson
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
@@ -25,7 +25,7 @@ def other_rate(nan_from_start: Taken, tmp_path_factory: pytest.TempPathFactory) 
     return altered(capsule, tmp_path_factory.mktemp("diverging") / "capsule", orig_argv=argv, seeds={})
 
 
-def _rank(capsule: Path) -> dict[str, Any]:
+def _rank(capsule: Path) -> RankJson:
     return Capsule.open(capsule).rank()
 
 

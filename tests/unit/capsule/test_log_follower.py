@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-from followed import followed
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_log import TinyLog, write_training
@@ -18,6 +17,7 @@ from prismdbg.capsule.log.events import Event, StepMark
 from prismdbg.capsule.log.follower import LogFollower
 from prismdbg.capsule.log.reader import LogReader, event_segments
 from prismdbg.errors import CapsuleError
+from tests.unit.followed import followed
 
 NAN = fmt.IssueFlag.SENT_NONFINITE
 

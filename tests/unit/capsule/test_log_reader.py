@@ -397,7 +397,7 @@ def test_a_payload_that_is_cut_while_it_is_read(tmp_path: Path, monkeypatch: pyt
 def test_a_payload_is_read_into_buffers(tmp_path: Path) -> None:
     write_training(tmp_path)
     buffers = [bytearray(size) for size in (3, 0, 17)]
-    read_payload_into(list(map(memoryview, buffers)), tmp_path, PayloadRef(0, 8, 20))
+    read_payload_into([memoryview(buffer) for buffer in buffers], tmp_path, PayloadRef(0, 8, 20))
     assert b"".join(buffers) == (tmp_path / "payload.00000.seg").read_bytes()[8:28]
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from capsules import MANIFEST, make_capsule
 from incident_run import write_run
-from logs import Job
 
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.cli import main
@@ -30,6 +29,7 @@ from prismdbg.script.scripted import Scripted
 from prismdbg.session import notices
 from prismdbg.session.notices import ProgramRaised, parse_notice
 from prismdbg.telemetry.series import Telemetry
+from tests.unit.logs import Job
 
 SAID = "identical up to 9.9: 99 collectives compared"
 TEXT = f"name\x1b[2J\n{SAID}\r{SAID}\v{SAID}\u2028{SAID}"

@@ -22,15 +22,16 @@ import pytest
 from prismdbg.cli.terminal.line_history import MAX_LINE_BYTES, MAX_LINES, LineHistory, history_file
 from prismdbg.cli.terminal.repl import run_repl
 from prismdbg.cli.terminal.typed_lines import from_pipe, from_terminal
-from prismdbg.debugger.debugger import Debugger, OnlyForward, Settings
+from prismdbg.debugger.debugger import Debugger, Settings
 from prismdbg.errors import RankLost, WaitTimeout
 from prismdbg.model.collective import Frame
 from prismdbg.protocol.client import AgentClient, AgentError
 from prismdbg.render.stop_text import peers_text, source_lines, where_text
 from prismdbg.render.value_text import bars, value_text
 from prismdbg.session.line import VERBS
+from tests.only_forward import OnlyForward
 
-CALL = {"profiling_name": "all_reduce", "process_group": "0", "group_title": "world"}
+CALL: dict[str, Any] = {"profiling_name": "all_reduce", "process_group": "0", "group_title": "world"}
 CALL |= {"inputs": ["float32[4]"], "outputs": []}
 TALLY = {"compared": 2, "fingerprints": 1, "synthesized": 0, "missing": 3}
 FRAMES = [

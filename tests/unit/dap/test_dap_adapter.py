@@ -16,7 +16,6 @@ from capsules import make_capsule
 from dap_client import BOUND_S, Editor, check, over_socket
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_rank import SimulatedRank
 
 from prismdbg.dap import replaying
 from prismdbg.dap.adapter import Adapter
@@ -28,6 +27,7 @@ from prismdbg.dap.launch import Launch, Say
 from prismdbg.debugger.debugger import Debugger
 from prismdbg.debugger.driver import Tell
 from prismdbg.debugger.program import Unseen
+from tests.unit.simulated_rank import SimulatedRank
 
 INITIALIZE = {"adapterID": "prismdbg"}
 NO_CAPSULE = Launch()

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from simulated_rank import SimulatedRank
 
 from prismdbg.dap.motion import Motion
 from prismdbg.dap.telling import Telling
 from prismdbg.debugger.debugger import Debugger, Settings
 from prismdbg.model.frame import Frame
 from prismdbg.session.recorded_hang import RecordedHang
+from tests.unit.simulated_rank import SimulatedRank
 
 
 def test_it_stops_with_the_verdict_and_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:

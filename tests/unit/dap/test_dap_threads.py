@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from simulated_rank import SimulatedRank
 
 from prismdbg.dap.threads import Threads
 from prismdbg.debugger.debugger import Debugger
 from prismdbg.errors import PrismError
 from prismdbg.protocol.client import AgentError, NotWaitedFor, RankRuns, UnknownRequest
 from prismdbg.protocol.wire import InvalidMessage
+from tests.unit.simulated_rank import SimulatedRank
 
 LOADER = {"thread": 7, "name": "loader", "frames": [{"filename": "/job/data.py", "line": 3, "name": "read"}]}
 

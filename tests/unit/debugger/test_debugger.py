@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from simulated_rank import SimulatedRank
 
-from prismdbg.debugger.debugger import Debugger, OnlyForward, Settings
+from prismdbg.debugger.debugger import Debugger, Settings
 from prismdbg.debugger.history_queries import HistoryQueries
 from prismdbg.errors import Defect, PrismError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.render.stop_text import checkpoint_text
 from prismdbg.session import answers, notices
 from prismdbg.session.session import Phase
+from tests.only_forward import OnlyForward
+from tests.unit.simulated_rank import SimulatedRank
 
 
 class Bench:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from capsules import MANIFEST, make_capsule
-from simulated_rank import SimulatedRank
 
 from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
@@ -24,6 +23,7 @@ from prismdbg.rank.tracing.tracer import Event, EventKind
 from prismdbg.session import answers, notices
 from prismdbg.session.breakpoint_line import parse_breakpoint
 from prismdbg.session.breakpoints import BreakpointList
+from tests.unit.simulated_rank import SimulatedRank
 
 Told = list[notices.Notice]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from simulated_rank import SimulatedRank
 
 from prismdbg.debugger.debugger import Debugger, Settings
 from prismdbg.errors import UsageError, WaitTimeout
@@ -14,6 +13,7 @@ from prismdbg.render import answer_text, stop_text
 from prismdbg.session import answers, notices
 from prismdbg.session.recorded_hang import RecordedHang
 from prismdbg.session.session import Phase
+from tests.unit.simulated_rank import SimulatedRank
 
 THEN = (Frame("/job/data.py", 26, "load"), Frame("/job/train.py", 9, "main"))
 NOW = (Frame("/job/data.py", 27, "load"), Frame("/job/train.py", 9, "main"))

@@ -6,7 +6,6 @@ import io
 from typing import Any
 
 import pytest
-from simulated_rank import SimulatedRank
 
 from prismdbg.cli.terminal.repl import run_repl
 from prismdbg.debugger.debugger import Debugger, Settings
@@ -23,6 +22,7 @@ from prismdbg.render.answer_text import answer_text
 from prismdbg.session import answers, notices
 from prismdbg.session.notices import Stopped
 from prismdbg.session.query_checks import require_block, require_number, require_written
+from tests.unit.simulated_rank import SimulatedRank
 
 DATA, TRAIN = Frame("/job/data.py", 25, "item"), Frame("/job/train.py", 28, "item")
 SOURCE = {"filename": "/job/train.py", "function": "main", "line": 7, "first": 7, "lines": ["all_reduce(x)"]}

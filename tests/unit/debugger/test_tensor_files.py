@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from capsules import MANIFEST, make_capsule
-from simulated_rank import SimulatedRank
 
 from prismdbg.capsule import safetensors
 from prismdbg.debugger.debugger import Debugger, Settings
@@ -19,6 +18,7 @@ from prismdbg.errors import UsageError
 from prismdbg.rank.debug.tensor_bytes import read_bytes
 from prismdbg.session import answers
 from prismdbg.session.session import Phase
+from tests.unit.simulated_rank import SimulatedRank
 
 DTYPES = [
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool, torch.uint16,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import pytest
-from simulated_rank import SimulatedRank
 
 from prismdbg.debugger.debugger import Debugger, Settings
 from prismdbg.debugger.memory_verbs import MemoryVerbs
 from prismdbg.errors import Defect, FacilityError, PrismError, UsageError
 from prismdbg.session.line import VERBS, Takes, Verb
+from tests.unit.simulated_rank import SimulatedRank
 
 WRONG = (
     "", "x", "]", "-1", "0", "1 2 3", "99999999999", "1.2.3.4", "99.1", "x y z", "٣", "ü ☃ ｎ", '"', "\0", "\x1b[31m",

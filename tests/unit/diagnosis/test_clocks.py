@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from logs import MILLISECOND_NS, Job
 
 from prismdbg.diagnosis.clocks import clock_offsets
 from prismdbg.diagnosis.evidence import Evidence, SilentNode
 from prismdbg.diagnosis.lost_nodes import find_lost_nodes, unseen_ends
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.log.rank_log import columns_of
+from tests.unit.logs import MILLISECOND_NS, Job
 
 NODES = {0: "n1", 1: "n1", 2: "n2", 3: "n2"}
 AHEAD_NS = 3_700 * MILLISECOND_NS

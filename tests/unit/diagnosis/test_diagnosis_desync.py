@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logs import Job, Tensors
 
 from prismdbg.diagnosis.desync import Desync
 from prismdbg.diagnosis.evidence import Evidence
@@ -16,6 +15,7 @@ from prismdbg.diagnosis.stops import Stopped
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.model.frame import Frame
+from tests.unit.logs import Job, Tensors
 
 FIRST, SECOND, LOGGED, OTHER = (Frame("/job/train.py", line, "main") for line in (10, 20, 30, 31))
 STEPS = 12

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from logs import MILLISECOND_NS, Job, leave_open, put_on_device
 
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.nonfinite import Birth, FirstNonfinite
@@ -16,6 +15,7 @@ from prismdbg.diagnosis.stops import find_stops
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.exporters.perfetto_waits import Arrivals
+from tests.unit.logs import MILLISECOND_NS, Job, leave_open, put_on_device
 
 MINUTE_NS = 60_000 * MILLISECOND_NS
 
@@ -168,7 +168,7 @@ def test_a_rank_whose_log_ends_before_it_may_have_sent_it() -> None:
     job = Job(3)
     job.steps(2)
     job.call(receives_nan={0, 1})
-    del job.logs[2].collectives[-1]
+    del job.calls(2)[-1]
     assert first_nan(job).suspects == (2,)
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from followed import followed
 from hypothesis import given
 from hypothesis import strategies as st
-from logs import MILLISECOND_NS, WORLD, Job, Tensors, chain_of_waits, circle_of_waits
 
 from prismdbg.capsule.log.batch import Batch
 from prismdbg.capsule.log.events import Completion, Event
 from prismdbg.diagnosis.hang import GAPS_REMEMBERED, NS_PER_S, Busy, HangDetector, HangReport
 from prismdbg.model.collective import Collective, Frame, State
+from tests.unit.followed import followed
+from tests.unit.logs import MILLISECOND_NS, WORLD, Job, Tensors, chain_of_waits, circle_of_waits
 
 BOUND_NS = 30 * NS_PER_S
 HISTORY = GAPS_REMEMBERED

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from logs import Job, Tensors
 
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.payloads import FEWEST_STEPS, Payload
@@ -16,6 +15,7 @@ from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.model.fingerprint_arithmetic import of_zeros
 from prismdbg.rank.c10d import fingerprint
+from tests.unit.logs import Job, Tensors
 
 GRADIENTS, FLAG = Tensors(shape=(512,)), Tensors(shape=(4,))
 ZEROS = of_zeros([512 * 4])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from logs import Job
 
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident
@@ -12,6 +11,7 @@ from prismdbg.diagnosis.recorded_incidents import find_recorded_incidents
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.model.moment import Moment
+from tests.unit.logs import Job
 
 ASKED_FOR = {IncidentKind.REQUEST, IncidentKind.SIGNAL}
 

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logs import MILLISECOND_NS, WORLD, Job, Tensors, chain_of_waits, circle_of_waits
 
 from prismdbg.capsule.log.events import Note
 from prismdbg.capsule.log.format import StepSource
@@ -26,6 +25,7 @@ from prismdbg.diagnosis.stops import How, Stopped
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.model.collective import Frame, State
+from tests.unit.logs import MILLISECOND_NS, WORLD, Job, Tensors, chain_of_waits, circle_of_waits
 
 MINUTE_NS = 60_000 * MILLISECOND_NS
 CLOSED = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer"
@@ -222,7 +222,7 @@ class TestPartialEvidence:
     def test_a_log_that_breaks_off_is_not_held_to_what_it_lacks(self) -> None:
         job = Job(2)
         job.steps(2)
-        job.logs[1].collectives.pop()
+        job.calls(1).pop()
         job.call(without={1}, done=False)
 
         diagnosis = diagnose(evidence(job, damaged={1: "offset 512"}))
@@ -233,7 +233,7 @@ class TestPartialEvidence:
     def test_a_log_without_its_beginning(self) -> None:
         job = Job(2)
         job.steps(3)
-        del job.logs[0].collectives[:2]
+        del job.calls(0)[:2]
 
         assert diagnose(evidence(job)).missing == ("the log of rank 0 begins after 2 collectives",)
 
@@ -524,7 +524,7 @@ class TestNonfinite:
         job = Job(2)
         job.steps(2)
         job.call(sends_nan={0})
-        del job.logs[1].collectives[:1]
+        del job.calls(1)[:1]
 
         nan = only(diagnose(evidence(job)), FirstNonfinite)
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from logs import MILLISECOND_NS, WORLD, Job
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.diagnosis.evidence import Evidence
@@ -18,6 +17,7 @@ from prismdbg.diagnosis.why import diagnose
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.sensor import Kind, Provenance, Sensor
 from prismdbg.telemetry.series import Series, Telemetry
+from tests.unit.logs import MILLISECOND_NS, WORLD, Job
 
 LATE = 3
 LATE_MS, STEP_MS = 40, 51.5  # of each step, as the logs of `late_job` have it

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from logs import MILLISECOND_NS, Job, put_on_device
 
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.lateness.rank_times import RankTime, Wait
@@ -21,6 +20,7 @@ from prismdbg.log.rank_log import rank_log
 from prismdbg.log.values import Values, of_values
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
+from tests.unit.logs import MILLISECOND_NS, Job, put_on_device
 
 LATE_NS = 200 * MILLISECOND_NS
 EVERY_PART = slice(0, PARTS)

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from followed import followed
 from hypothesis import given
 from hypothesis import strategies as st
-from logs import MILLISECOND_NS, Job
 
 from prismdbg.capsule.log.events import Completion, Event
 from prismdbg.capsule.log.format import StepSource
@@ -20,6 +18,8 @@ from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.jobs.record.incidents import SETTLE_NS, IncidentWatch, Wanted, parse_triggers
 from prismdbg.model.collective import State
+from tests.unit.followed import followed
+from tests.unit.logs import MILLISECOND_NS, Job
 
 FINE, SKIPPED, TAKEN = "fine", "skipped", "taken with NaN"
 
@@ -56,7 +56,8 @@ def incidents(job: Job) -> list[Wanted]:
     for rank, log in job.logs.items():
         for group in log.groups.values():
             watch.feed(str(rank), group, 0)
-        timed += [(one.time_ns, str(rank), one) for one in (*log.notes, *log.steps)]
+        timed += [(note.time_ns, str(rank), note) for note in log.notes]
+        timed += [(mark.time_ns, str(rank), mark) for mark in log.steps]
         for call in log.collectives:
             issued = replace(call, state=State.SCHEDULED, time_completed_ns=None, received_nonfinite=False)
             timed += [(call.time_created_ns, str(rank), issued)]

@@ -125,7 +125,7 @@ def hints(tree: ast.AST) -> Iterator[tuple[int, str]]:
             if isinstance(value, ast.JoinedStr):
                 value = value.values[0]
             if isinstance(value, ast.Constant) and isinstance(value.value, str) and " " in value.value.strip():
-                yield node.lineno, value.value
+                yield value.lineno, value.value
 
 
 def begins_with_a_verb(hint: str) -> bool:

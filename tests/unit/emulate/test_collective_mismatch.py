@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from logs import LINE, Job, Tensors
 
 from prismdbg.emulate.collective_mismatch import check_calls, with_cause
 from prismdbg.errors import MismatchError
 from prismdbg.model import synthesis
 from prismdbg.model.collective import Frame
+from tests.unit.logs import LINE, Job, Tensors
 
 AT = "at /job/train.py:42 in main"
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logs import MILLISECOND_NS, Job, Tensors, put_on_device
 
 from prismdbg.capsule.log.events import Note, RankLog
 from prismdbg.capsule.log.notes import DEVICE_WAITS
@@ -20,6 +19,7 @@ from prismdbg.simulate.engine.engine import Keep
 from prismdbg.simulate.engine.schedule import schedule_of
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.report.rank_parts import RankParts, simulated_parts
+from tests.unit.logs import MILLISECOND_NS, Job, Tensors, put_on_device
 from tests.unit.simulate.test_predict_agrees import JobDraw, clusters
 
 TRANSFER_NS = 2 * MILLISECOND_NS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from prismdbg.emulate.rank_scheduler import Ended, Event, Kept, MissingValue, RankScheduler
@@ -35,7 +37,7 @@ class Job:
                 self.seen |= {key} & self.kept
             elif key not in self.kept:
                 self._at[rank] = at
-                words = {"collective": "recv", "axis": "pp", "identity": key, "where": "train.py:3"}
+                words: Any = {"collective": "recv", "axis": "pp", "identity": key, "where": "train.py:3"}
                 return MissingValue(rank=rank, source=peer, key=key, **words)
         return Ended()
 
@@ -123,7 +125,7 @@ def test_a_value_that_comes_and_does_not_fit_is_an_error() -> None:
 
 def test_an_object_is_not_offered_to_be_made_up() -> None:
     def go(rank: int, until: str, since: MissingValue | None) -> Event:
-        words = {"collective": "broadcast", "axis": "world", "identity": "#1", "caller": "broadcast_object_list"}
+        words: Any = {"collective": "broadcast", "axis": "world", "identity": "#1", "caller": "broadcast_object_list"}
         return MissingValue(rank=5, source=-1, key="a", **words)
 
     with pytest.raises(RankLost, match="broadcast_object_list on world") as raised:

@@ -47,6 +47,7 @@ def job(folder: Path, device: str = "cpu") -> dict[int, Any]:
 def fields(data: bytes) -> Iterator[tuple[int, Any]]:
     """Of one message, by the wire format alone: number and value."""
     at = 0
+    value: Any
     while at < len(data):
         key, at = varint(data, at)
         if key & 7 == 0:

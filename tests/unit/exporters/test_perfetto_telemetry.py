@@ -88,7 +88,9 @@ def test_readings_of_several_nodes_are_shown_by_the_clocks_of_their_ranks(tmp_pa
     nodes, telemetry = {0: "n1", 1: "n2"}, {}
     for node in ("n1", "n2", "n3"):
         readings(tmp_path / node)
-        telemetry[node] = read_telemetry(tmp_path / node)
+        found = read_telemetry(tmp_path / node)
+        assert found is not None
+        telemetry[node] = found
     with (tmp_path / "out").open("wb") as file:
         written = write_trace(logs, {}, file, last=100, telemetry=telemetry, nodes=nodes)
     assert written.sensors == 6

@@ -33,13 +33,17 @@ def event(
 
 def all_reduce(at: float, number: int, *, waits: float = 20.0, elements: int = 8) -> list[dict[str, Any]]:
     """As gloo's: the call, and its transfer in a thread of gloo."""
-    call = {
+    call: dict[str, Any] = {
         "Record function id": number,
         "Concrete Inputs": ["", "", "", "", "True", "-1"],
         "Input type": ["TensorList", "", "", "", "Scalar", "Scalar"],
         "Input Dims": [[[elements]], [], [], [], [], []],
     }
-    work = {"Record function id": number + 1, "Input type": ["c10::BFloat16"], "Input Dims": [[elements]]}
+    work: dict[str, Any] = {
+        "Record function id": number + 1,
+        "Input type": ["c10::BFloat16"],
+        "Input Dims": [[elements]],
+    }
     return [
         event("c10d::allreduce_", at, **call),
         event("gloo:all_reduce", at + 1, waits, cat="user_annotation", tid=9, **work),
@@ -48,16 +52,17 @@ def all_reduce(at: float, number: int, *, waits: float = 20.0, elements: int = 8
 
 def described(at: float, seq: int, group: str, **other: Any) -> dict[str, Any]:
     """As NCCL's: what a backend says of a call that is made at the same time."""
-    return event("record_param_comms", at + 1, 2.0, **{
+    said: Any = {
         "External id": 100 + seq, "Process Group Name": group, "In split size": "[]", "Out split size": "[]",
         "Out msg nelems": 4, "Process Group Ranks": "[0, 1]", "Group size": 2, "Global rank stride": 1, "Seq": seq,
         "Collective name": "all_gather", "Process Group Description": "pairs", "dtype": "Float", "Rank": 0,
         "In msg nelems": 2, "Global rank start": 0, "Is asynchronized op": 0,
-    } | other)  # fmt: skip
+    }  # fmt: skip
+    return event("record_param_comms", at + 1, 2.0, **said | other)
 
 
 def all_gather(at: float, seq: int, group: str = "1", **other: Any) -> list[dict[str, Any]]:
-    call = {
+    call: dict[str, Any] = {
         "Concrete Inputs": ["", "", "", "False", "-1"],
         "Input type": ["", "TensorList", "", "Scalar", "Scalar"],
         "Input Dims": [[], [[2]], [], [], []],

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logs import MILLISECOND_NS, Job, Tensors
 
 from prismdbg.errors import UsageError
 from prismdbg.job_graph import builder
@@ -22,6 +21,7 @@ from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph.entries import Provenance
 from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.simulate.graph.mesh import Mesh
+from tests.unit.logs import MILLISECOND_NS, Job, Tensors
 
 MESH = Mesh.parse("dp=2,tp=2")
 GROUPS = {"a": (0, 1), "b": (2, 3), "c": (0, 2), "d": (1, 3)}

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from logs import MILLISECOND_NS, Job
 
 from prismdbg.emulate.assessment import EmulationWorth
 from prismdbg.errors import CapsuleError
@@ -27,6 +26,7 @@ from prismdbg.simulate.graph.job_graph import JobGraph, RankClass, by_position
 from prismdbg.simulate.graph.kinds import Kinds
 from prismdbg.simulate.graph.mesh import Mesh
 from prismdbg.simulate.graph.origin import NOT_KNOWN, Source, Standing
+from tests.unit.logs import MILLISECOND_NS, Job
 
 MESH = Mesh.parse("dp=4")
 LATE_NS = 4 * MILLISECOND_NS

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from logs import MILLISECOND_NS, Job
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import UsageError
@@ -16,6 +15,7 @@ from prismdbg.job_graph.one_iteration import one_iteration
 from prismdbg.simulate.graph.entries import Kind
 from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.simulate.graph.mesh import Mesh
+from tests.unit.logs import MILLISECOND_NS, Job
 
 Write = Callable[[Mapping[int, RankLog], Path], object]
 MESH = Mesh.parse("dp=2")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from logs import LINE, MILLISECOND_NS, Job, Tensors
 
 from prismdbg.capsule.log.notes import PARTS, SHAPING
 from prismdbg.errors import MismatchError, UsageError
@@ -29,6 +28,7 @@ from prismdbg.simulate.graph.folding import fold
 from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.simulate.graph.mesh import Mesh
 from prismdbg.simulate.quantities import MILLION
+from tests.unit.logs import LINE, MILLISECOND_NS, Job, Tensors
 
 MESH = Mesh.parse("dp=2,tp=2")
 

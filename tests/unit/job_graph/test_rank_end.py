@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from logs import Job
 
 from prismdbg.capsule.log.notes import exit_codes
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.job_graph.rank_end import fault_of
+from tests.unit.logs import Job
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from logs import Job
-
 from prismdbg.capsule.log.events import Note
 from prismdbg.capsule.log.notes import SHAPING
 from prismdbg.emulate.assessment import EmulationWorth
 from prismdbg.job_graph.synthesized import doubts_of, shaping_of
 from prismdbg.model import synthesis
+from tests.unit.logs import Job
 
 
 def noted(*ways: str) -> Job:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logs import Job, Tensors
 from traces import TraceBuilder
 
 from prismdbg.job_graph.interval_layout import SMALL, laid_out, put_together
@@ -25,6 +25,7 @@ from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph.entries import PROVENANCES, Kind, Provenance
 from prismdbg.simulate.graph.job_graph import JobGraph, RankClass
 from prismdbg.simulate.graph.mesh import Mesh
+from tests.unit.logs import Job, Tensors
 
 LINE = Frame("/job/model.py", 7, "forward")
 MESH = Mesh.parse("dp=2")
@@ -199,7 +200,14 @@ ITEMS = st.lists(
 
 class TestPuttingTogether:
     def test_small_neighbours_are_one(self) -> None:
-        small = [Ran(3, "a"), Changed(8, "x"), Ran(4, "b", "l"), Changed(-2), Changed(7, "y"), Ran(90, "c")]
+        small: Any = [
+            Ran(3, "a"),
+            Changed(8, "x"),
+            Ran(4, "b", "l"),
+            Changed(-2),
+            Changed(7, "y"),
+            Ran(90, "c"),
+        ]
         assert list(put_together(small, 10)) == [Changed(13, "y"), Ran(7, SMALL, "l"), Ran(90, "c")]
         assert list(put_together([Ran(3, "a"), Ran(4, "a")], 10)) == [Ran(7, "a")]
 

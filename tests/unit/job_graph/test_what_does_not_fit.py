@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logs import Job, Tensors
 
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.builder import check_it_ends
@@ -18,6 +17,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.rank_graph.slice import build_slice
 from prismdbg.simulate.graph.folding import fold
 from prismdbg.simulate.graph.mesh import Mesh
+from tests.unit.logs import Job, Tensors
 
 MESH = Mesh.parse("dp=2,tp=2")
 GROUPS = {"0": (0, 1, 2, 3), "1": (0, 1), "2": (2, 3), "3": (0, 2), "4": (1, 3), "5": (0, 1, 2, 3)}
@@ -114,7 +114,7 @@ def test_one_call_is_left_out(drawn: list[Step], rank: int, data: st.DataObject)
     """Named where it is missing, or at the first call of another kind that stands in its place."""
     number = data.draw(st.integers(0, len(drawn) - 1))
     job = job_of(drawn)
-    del job.logs[rank].collectives[number]
+    del job.calls(rank)[number]
     with pytest.raises(UsageError) as caught:
         built(job)
     said = str(caught.value)

@@ -34,7 +34,7 @@ def test_it_holds_the_half_that_runs_in_a_rank(tmp_path: Path) -> None:
 
 def test_the_other_half_is_that_of_an_installed_one(tmp_path: Path) -> None:
     """A job may run the command line. What runs in a rank remains the copy."""
-    click = Path(__import__("click").__file__).parents[1]
+    click = Path(str(__import__("click").__file__)).parents[1]
     done = run(USES_THE_HOST_SIDE, tmp_path, PACKAGE.parent, click)
     assert done.stdout.split() == [
         str(PACKAGE / "cli/__init__.py"),

@@ -6,10 +6,10 @@ import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from logs import MILLISECOND_NS, Job, put_on_device
 from tiny_log import TinyLog
 
 from prismdbg.capsule.log import format as fmt
@@ -31,6 +31,7 @@ from prismdbg.jobs.storage.run_report import RankState, rank_states
 from prismdbg.log import segment
 from prismdbg.telemetry.sensor import Kind, Sensor
 from prismdbg.telemetry.series import Series, Telemetry
+from tests.unit.logs import MILLISECOND_NS, Job, put_on_device
 
 LATE_NS = 200 * MILLISECOND_NS
 
@@ -42,7 +43,10 @@ def state(rank: int) -> RankState:
     )  # fmt: skip
 
 
-def overview(job: Job, **facts: int) -> RunOverview:
+NOTHING = np.zeros(0)
+
+
+def overview(job: Job, **facts: Any) -> RunOverview:
     evidence = Evidence(logs=job.logs, world_size=len(job.ranks), **facts)
     return overview_of(Path("run"), evidence, {rank: state(rank) for rank in job.ranks}, {0: 5})
 
@@ -180,8 +184,8 @@ def test_rows_alone_need_no_diagnosis(tmp_path: Path, monkeypatch: pytest.Monkey
     run = recorded(tmp_path)
     whole = read_overview(run).ranks
     monkeypatch.setattr(run_overview, "diagnose", None)
-    rows, whole = ([replace(row, inside=None, time=NO_TIME) for row in each] for each in (read_rows(run), whole))  # type: ignore[arg-type]
-    assert rows == whole
+    rows, expected = ([replace(row, inside=NOTHING, time=NO_TIME) for row in each] for each in (read_rows(run), whole))
+    assert rows == expected
 
 
 def counter(subject: str, name: str, rate: float, until_ns: int) -> Series:

@@ -178,6 +178,7 @@ def test_an_ordinary_collective_takes_at_most_250_bytes(tmp_path: Path) -> None:
         log.complete(log.issue(0, number + 2, stack=stack))
     assert 150 < (log.offset - begin) / 100 <= 250
     (log_bytes,) = (option.default for option in record_command.params if option.name == "log_bytes")
+    assert isinstance(log_bytes, str)
     assert 1_000_000 <= size(log_bytes) / 250 < 1_100_000
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from logs import lone_collective
 
 from prismdbg.memory.backend import Staged, modelled, staged
 from prismdbg.model.collective import Collective, Group, TensorMeta
 from prismdbg.model.moment import Moment
+from tests.unit.logs import lone_collective
 
 ROW, WHOLE = TensorMeta((4, 8), "float32"), TensorMeta((16, 8), "float32")
 GROUPS = {"0": Group(name="0", ranks=(5, 6, 7, 8), backend="gloo")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def grid() -> Work:
     return matmul("mm", m=m.astype(float), n=n.astype(float), k=k.astype(float))
 
 
-def some(work: Work, rows: Floats) -> Work:
+def some(work: Work, rows: np.ndarray[Any, Any]) -> Work:
     return matmul("mm", **{name: size[rows] for name, size in work.sizes.items()})
 
 

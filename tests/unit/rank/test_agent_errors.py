@@ -187,7 +187,9 @@ def test_clients_leave_the_program_files_to_open(agent: Agent, tmp_path: Path) -
         (tmp_path / "of the program").touch()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
-        for opened in (*clients, *taken):
+        for client in clients:
+            client.close()
+        for opened in taken:
             opened.close()
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from waiting import wait_for
@@ -245,7 +245,7 @@ def test_who_watches_a_client_opens_nothing(monkeypatch: pytest.MonkeyPatch, dyi
     """A checkpoint may be taken at any moment of it: an open descriptor would be in it."""
     monkeypatch.setattr(recording_verbs, "WATCH_S", 0.001)
     watchers, looks, opened = {"prismdbg-lease", "prismdbg-window"}, 0, []
-    original = Holder.is_gone.fget
+    original = cast(property, Holder.is_gone).fget
     assert original is not None
 
     def counted(self: Holder) -> bool:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from logs import LINE, MILLISECOND_NS, Job, Tensors
-
 from prismdbg.model.moment import Moment
 from prismdbg.rank_graph.slice import GraphSlice, build_slice
+from tests.unit.logs import LINE, MILLISECOND_NS, Job, Tensors
 
 
 def pipeline_job() -> Job:
@@ -30,8 +29,8 @@ class TestWhatIsInIt:
     def test_what_was_made_up_and_where_it_was_waited_for(self) -> None:
         job = pipeline_job()
         log = job.logs[0]
-        waited = {"time_waited_ns": log.collectives[1].time_created_ns + 5, "waiting_thread_id": 1}
-        log.collectives[1] = replace(log.collectives[1], synthesized=True, **waited)
+        waited_ns = log.collectives[1].time_created_ns + 5
+        job.calls(0)[1] = replace(log.collectives[1], synthesized=True, time_waited_ns=waited_ns, waiting_thread_id=1)
         graph = slice_of(job, 0)
 
         assert [node.synthesized for node in graph.nodes][:3] == [False, True, False]

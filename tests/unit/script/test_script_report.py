@@ -241,7 +241,7 @@ def test_a_run_that_ends_before_the_incident_is_judged_as_far_as_it_went() -> No
 
 
 def test_no_more_is_claimed_of_a_run_than_it_came_to() -> None:
-    lost = {"ending": Ending.LOST, "exit_code": 139, "reached": Moment(3, 3)}
+    lost: Any = {"ending": Ending.LOST, "exit_code": 139, "reached": Moment(3, 3)}
     said = fixed(departed=departed("3.1"), **lost)
     assert said.text.endswith("SIGSEGV (exit code 139); what it sent up to 3.3 depends only on recorded data")
     said = fixed(departed=departed("3.1"), affected=Moment(3, 1), **lost)

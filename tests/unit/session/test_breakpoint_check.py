@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from simulated_rank import SimulatedRank
 
 from prismdbg.debugger.debugger import Debugger
 from prismdbg.errors import UsageError
@@ -17,6 +16,7 @@ from prismdbg.session.answers import Help
 from prismdbg.session.breakpoint_check import check, doubt
 from prismdbg.session.breakpoint_line import parse_breakpoint
 from prismdbg.session.known import NOTHING, Known
+from tests.unit.simulated_rank import SimulatedRank
 
 KNOWN = Known(
     groups=(Group(name="0", ranks=(0, 1, 2, 3), desc="default_pg"), Group(name="7", ranks=(0, 2), desc="mesh_tp")),

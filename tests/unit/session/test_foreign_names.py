@@ -36,7 +36,7 @@ STORY = {"moment": "1.1", "expected": None, "actual": CALL, "differences": [DIFF
 ORIGIN = Originated(
     asked_at=AT, moment=AT, op=NAME, born=True, what="NaN", seen_at=AT, frames=(), exact=True, stop=None
 )
-NOTICES = {
+NOTICES: dict[str, notices.Notice] = {
     "synthesized": notices.Synthesized(moment=AT, op=NAME),
     "departed": notices.Departed(moment=AT, story=STORY),
     "state": notices.StateCompared(moment=AT, equal=True, expected=NAME, actual=NAME),

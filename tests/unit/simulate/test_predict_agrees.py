@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_simulation import SlowSimulation
 
 from prismdbg.simulate.cluster.cluster import Algorithm, Choice, ClusterModel, Tier
 from prismdbg.simulate.cluster.curve import Curve
@@ -20,6 +19,7 @@ from prismdbg.simulate.graph.entries import Kind
 from prismdbg.simulate.graph.entry_writer import EntryWriter
 from prismdbg.simulate.graph.job_graph import JobGraph, RankClass
 from prismdbg.simulate.graph.mesh import Mesh
+from tests.unit.slow_simulation import SlowSimulation
 
 OPS = ("all_reduce", "all_gather", "broadcast", "all_to_all", "barrier")
 

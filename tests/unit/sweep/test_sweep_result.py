@@ -112,7 +112,11 @@ REASON = "rank 0 failed: `python train.py --tp 4` ended with 1; see s/trials/tp=
 
 
 def compared() -> list[tuple[str, ...]]:
-    shares = {"exposed": {"tp": 0.1, "dp": 0.03}, "message_bytes": {"tp": 123_456, "dp": 7_654_321}, "tokens": 4096}
+    shares: Any = {
+        "exposed": {"tp": 0.1, "dp": 0.03},
+        "message_bytes": {"tp": 123_456, "dp": 7_654_321},
+        "tokens": 4096,
+    }
     failed = Result(name="tp=4", values={}, state=State.FAILED, mesh="pp=1,dp=1,tp=4", why=REASON)
     return rows([result("tp=1", 20, 100, **shares), result("tp=2", 30, 90, **shares), failed], 0)
 

@@ -33,7 +33,7 @@ from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
 from prismdbg.simulate.graph.mesh import Mesh
 
 Json = dict[str, Any]
-CALL = {"profiling_name": "all_reduce", "process_group": "0", "group_title": "world"}
+CALL: dict[str, Any] = {"profiling_name": "all_reduce", "process_group": "0", "group_title": "world"}
 CALL |= {"inputs": ["float32[4]"], "outputs": []}
 TALLY = {"compared": 2, "fingerprints": 1, "synthesized": 0, "missing": 3}
 FRAMES = [

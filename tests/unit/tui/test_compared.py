@@ -236,6 +236,7 @@ def test_the_help_of_a_sweep_names_every_key(sweep: Path) -> None:
     async def part(app: SweepApp, pilot: Pilot[str]) -> None:
         await pilot.press("question_mark")
         await until(lambda: isinstance(app.screen, SweepHelp), pilot)
+        assert isinstance(app.screen, SweepHelp)
         cells = [str(cell) for column in app.screen.of_keys().columns for cell in column.cells]
         assert all(action.title in cells for action in SWEEP_ACTIONS)
         await pilot.press("escape")

@@ -163,7 +163,7 @@ def test_where_it_cannot_be_written_that_is_told_once_and_nothing_is_left(tmp_pa
 def test_a_value_is_copied(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         copied: list[str] = []
-        app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
+        app.copy_to_clipboard = copied.append  # type: ignore[method-assign, assignment]
         await until(lambda: has_values(app), pilot)
         await pilot.press("5", "y", "1", "y")
         assert copied[0].startswith("tensor") or "float32[4]" in copied[0]

@@ -179,7 +179,7 @@ def test_looking_around_moves_nothing(tmp_path: Path) -> None:
 
     async def part(app: PrismApp, pilot: Pilot[int], _heard: Heard) -> None:
         copied: list[str] = []
-        app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
+        app.copy_to_clipboard = copied.append  # type: ignore[method-assign, assignment]
         await pilot.press("G")
         assert app.cursor == 5
         await pilot.press("g")

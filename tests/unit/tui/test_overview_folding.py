@@ -112,4 +112,4 @@ def test_a_scale_of_levels_as_wide_or_with_as_many_ranks() -> None:
     assert even.level(10) > LEVELS // 3 and even.level(1000) == LEVELS - 1
     assert wide.middle == 500 and even.middle <= 10
     assert Scale.of(np.full(3, 7), even=False).level(7) == 0
-    assert Scale.of(np.zeros(0), even=True).level(7) == 0
+    assert Scale.of(np.zeros(0, dtype=np.int64), even=True).level(7) == 0

@@ -10,7 +10,6 @@ import re
 from pathlib import Path
 
 import pytest
-from logs import MILLISECOND_NS, Job
 from played import PlayedRank, has_values, large_job, live_over, screen, small_capsule, stopped, until
 from prismdbg_tui.compared.app import SweepApp
 from prismdbg_tui.overview.app import OverviewApp
@@ -25,6 +24,7 @@ from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.jobs.run_overview import RunOverview, overview_of
 from prismdbg.jobs.storage.run_report import RankState
 from prismdbg.sweep.stored import read_sweep
+from tests.unit.logs import MILLISECOND_NS, Job
 
 PICTURES = Path(__file__).parents[2] / "golden" / "screen"
 SIZES = {"80x24": (80, 24), "120x36": (120, 36), "160x45": (160, 45)}

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from logs import MILLISECOND_NS, Job, put_on_device
 from played import until
 from prismdbg_tui.drawing.finding_signs import SIGNS
 from prismdbg_tui.recorded_job import words
@@ -32,6 +31,7 @@ from prismdbg.errors import CapsuleError, RankLost
 from prismdbg.jobs.run_overview import RunOverview, overview_of
 from prismdbg.jobs.storage.run_report import RankState
 from prismdbg.model.moment import Moment
+from tests.unit.logs import MILLISECOND_NS, Job, put_on_device
 
 Play = Callable[[JobApp, Pilot[OpenRank | None]], Awaitable[None]]
 
@@ -421,6 +421,7 @@ def test_help_names_every_key() -> None:
     async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:
         await pilot.press("question_mark")
         await until(lambda: isinstance(app.screen, JobHelp), pilot)
+        assert isinstance(app.screen, JobHelp)
         cells = [str(cell) for column in app.screen.of_keys().columns for cell in column.cells]
         assert all(action.title in cells for action in JOB_ACTIONS)
         assert "inside a" in on_screen(app), "what the columns are, beside them"

@@ -270,7 +270,7 @@ def test_keys_of_ones_own(tmp_path: Path) -> None:
 def test_the_moment_is_copied(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         copied: list[str] = []
-        app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
+        app.copy_to_clipboard = copied.append  # type: ignore[method-assign, assignment]
         await pilot.press("g", "y")
         assert copied == ["0.1"]
 
@@ -280,7 +280,7 @@ def test_the_moment_is_copied(tmp_path: Path) -> None:
 def test_in_a_browser_the_link_of_the_moment_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         copied: list[str] = []
-        app.copy_to_clipboard = copied.append  # type: ignore[method-assign]
+        app.copy_to_clipboard = copied.append  # type: ignore[method-assign, assignment]
         await pilot.press("g", "Y")
         await until(lambda: any("in a browser only" in note for note in told(app)), pilot)
         monkeypatch.setenv(WEB_PAGE, "http://127.0.0.1:8000/open/2")

@@ -214,7 +214,7 @@ def test_where_there_is_little_room_a_search_says_where_it_came_to(
     )
 
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
-        texts = {"found": answers.answer(found), "found_shorter": answers.shorter(found)}
+        texts: Any = {"found": answers.answer(found), "found_shorter": answers.shorter(found)}
         here = State(phase=Phase.STOPPED, moment=found.moment, reason="origin", **texts)
         app.post_message(StateChanged(here))
         await until(lambda: status(app) == shown, pilot)

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from logs import MILLISECOND_NS, Job, put_on_device
 from played import until
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.recorded_job import time_words
@@ -27,6 +26,7 @@ from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.jobs.run_overview import RunOverview, overview_of
 from prismdbg.jobs.storage.run_report import RankState
 from prismdbg.model.moment import Moment
+from tests.unit.logs import MILLISECOND_NS, Job, put_on_device
 
 LATE_NS = 200 * MILLISECOND_NS
 BOTH_SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 36)])

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from simulated_rank import SimulatedRank
 from traces import TraceBuilder
 
 from prismdbg.capsule import layout
@@ -27,6 +26,7 @@ from prismdbg.session import notices
 from prismdbg.session.answers import Memory
 from prismdbg.settings.rank_config import RANK_MEMORY
 from tests.unit.jobs.capture.test_assemble import run_folder
+from tests.unit.simulated_rank import SimulatedRank
 
 
 def capsule_of(path: Path, last: Moment | None = None, *, capacity: int = 3) -> Capsule:

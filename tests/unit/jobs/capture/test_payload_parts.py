@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from logs import lone_collective
-
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import CapsuleWriter
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.jobs.capture.payload_parts import add_payloads
 from prismdbg.model.collective import Collective, PayloadRef
+from tests.unit.logs import lone_collective
 
 
 def received(record_id: int, segment: int, offset: int, size_bytes: int) -> Collective:

@@ -7,6 +7,7 @@ import pickle
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from capsules import IMAGE, MANIFEST, RANK, make_capsule
@@ -56,7 +57,7 @@ def capsule_of(
 
 def test_a_received_object_is_read_without_unpickling_it(tmp_path: Path) -> None:
     class Evil:
-        def __reduce__(self) -> object:
+        def __reduce__(self) -> tuple[Any, ...]:
             return (Path.touch, (tmp_path / "touched",))
 
     capsule = capsule_of(tmp_path / "capsule", (OBJECT, {"again": "hf_" + SECRET * 2}, [Evil(), {"password": "pw-x1"}]))

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from logs import lone_collective
 from tiny_log import TinyLog
 from waiting import wait_for
 
@@ -34,6 +33,7 @@ from prismdbg.log.summary import summarize
 from prismdbg.model.collective import Group
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import NotWaitedFor
+from tests.unit.logs import lone_collective
 
 MOMENTS = [Moment(4, 2), Moment(8, 2), Moment(8, 2), Moment(12, 2)]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from logs import WORLD, lone_collective
 
 from prismdbg.capsule.log.batch import Batch
 from prismdbg.capsule.log.events import Note, StepMark
@@ -15,6 +14,7 @@ from prismdbg.errors import UsageError
 from prismdbg.jobs.record.incidents import SETTLE_NS, IncidentWatch, Wanted, parse_triggers
 from prismdbg.model.collective import Collective, Group, Identity, State, TensorMeta
 from prismdbg.model.moment import Moment
+from tests.unit.logs import WORLD, lone_collective
 
 NOW = 10**12
 ALL = parse_triggers("exception,nan,oom,slow=3")

@@ -6,11 +6,11 @@ from dataclasses import replace
 from signal import SIGHUP, SIGINT, SIGKILL, SIGSEGV, SIGTERM
 
 import pytest
-from logs import MILLISECOND_NS, Job
 
 from prismdbg.jobs.record.deaths import Death
 from prismdbg.jobs.record.interruption import TOGETHER_NS, interrupted_at, told_since, told_together
 from prismdbg.model.collective import State
+from tests.unit.logs import MILLISECOND_NS, Job
 
 NOW_NS = 10**18
 TOGETHER_MS = TOGETHER_NS // MILLISECOND_NS

@@ -4,7 +4,6 @@ again: the loss of the generator goes through the discriminator, whose optimizer
 from __future__ import annotations
 
 import pytest
-from logs import lone_collective
 
 from prismdbg.capsule.log.batch import CLEAN_STEPS, Batch
 from prismdbg.capsule.log.events import Note, StepMark
@@ -13,6 +12,7 @@ from prismdbg.diagnosis.skipped_steps import LEFT_OVER_STEPS
 from prismdbg.jobs.record.incidents import SETTLE_NS, IncidentWatch, Wanted, parse_triggers
 from prismdbg.jobs.record.nonfinite_watch import LONGEST_HELD_NS, SKIPPED_IN_A_ROW
 from prismdbg.model.moment import Moment
+from tests.unit.logs import lone_collective
 
 TAKEN, SKIPPED = StepSource.OPTIMIZER, StepSource.SKIPPED_BY_SCALER
 RANKS = ("0", "1")

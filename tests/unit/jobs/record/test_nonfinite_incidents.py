@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from logs import lone_collective
 
 from prismdbg.capsule.log.batch import CLEAN_STEPS, Batch
 from prismdbg.capsule.log.events import Note, StepMark
@@ -18,6 +17,7 @@ from prismdbg.jobs.record.nonfinite_watch import (
     NonfiniteWatch,
 )
 from prismdbg.model.moment import Moment
+from tests.unit.logs import lone_collective
 
 NAN = parse_triggers("nan")
 TAKEN, SKIPPED = StepSource.OPTIMIZER, StepSource.SKIPPED_BY_SCALER

@@ -15,7 +15,6 @@ import capsules
 import psutil
 import pytest
 from capsules import IMAGE, MANIFEST, RANK, make_capsule
-from logs import lone_collective
 from tiny_log import TinyLog, write_training
 from waiting import wait_for
 
@@ -32,6 +31,7 @@ from prismdbg.model.deadline import Deadline
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.limits import LimitReached, reached, usual
 from prismdbg.session.causes import ALL_HIDDEN, Unhidden
+from tests.unit.logs import lone_collective
 
 NONE = {"compared": 0, "fingerprints": 0, "synthesized": 0, "missing": 0}
 END = {"event": "end_of_log", "moment": "3.1"}

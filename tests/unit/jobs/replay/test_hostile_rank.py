@@ -17,12 +17,11 @@ from typing import Any, cast
 
 import pytest
 from capsules import IMAGE, make_capsule
-from hostile_rank import TALLY, HostileRank, Says, answers, line
 
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.cli.commands import replay
 from prismdbg.cli.terminal.repl import run_repl
-from prismdbg.debugger.debugger import Debugger, OnlyForward, Settings
+from prismdbg.debugger.debugger import Debugger, Settings
 from prismdbg.errors import RankLost, WaitTimeout
 from prismdbg.jobs.replay.compare import run_to_end
 from prismdbg.jobs.replay.replay import LiveReplay
@@ -35,6 +34,8 @@ from prismdbg.protocol.wire import InvalidMessage, parse_line
 from prismdbg.render import console
 from prismdbg.session.answers import Value
 from prismdbg.session.causes import ALL_HIDDEN
+from tests.only_forward import OnlyForward
+from tests.unit.hostile_rank import TALLY, HostileRank, Says, answers, line
 
 BOUND_S = 20.0
 CALL = {

@@ -12,7 +12,6 @@ from typing import Any
 import capsules
 import pytest
 from capsules import make_capsule
-from hostile_rank import TALLY, HostileRank, answers, line
 
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.terminal.lines_of_rank import by_lines
@@ -32,6 +31,7 @@ from prismdbg.script.findings import Ending
 from prismdbg.script.reader import read
 from prismdbg.script.scripted import Scripted, run_scripted
 from prismdbg.session.causes import ALL_HIDDEN
+from tests.unit.hostile_rank import TALLY, HostileRank, answers, line
 
 BOUND_S = 30.0
 STANDS = {"moment": "0.0", "stopped": "start", "number": 1, "collective": {}, "tally": TALLY}

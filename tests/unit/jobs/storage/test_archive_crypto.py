@@ -281,7 +281,7 @@ print(size, (most_kib() - base) >> 10)
     assert size == 256 << 20 and grown_mib < 64
 
 
-REQUIRED = {  # besides the capsule
+REQUIRED: dict[tuple[str, ...], tuple[str, ...]] = {  # besides the capsule
     ("export",): ("--format", "flight-recorder", "-o", "dumps"),
     ("report",): ("-o", "incident.html"),
 }

@@ -10,6 +10,7 @@ import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -76,7 +77,7 @@ def refuse(tar: bytes, place: Path, limits: Limits | None = None) -> CapsuleErro
     return caught.value
 
 
-def with_manifest(items: list[Member], change: Callable[[dict[str, object]], object]) -> list[Member]:
+def with_manifest(items: list[Member], change: Callable[[dict[str, Any]], object]) -> list[Member]:
     """The same members, the manifest rewritten."""
     data = json.loads(items[0][1])
     change(data)
@@ -86,7 +87,7 @@ def with_manifest(items: list[Member], change: Callable[[dict[str, object]], obj
 def with_extra(items: list[Member], name: str, data: bytes) -> list[Member]:
     """A further file, with a manifest that names it as it is."""
     entry = {"size_bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    named = with_manifest(items, lambda manifest: manifest["files"].update({name: entry}))  # type: ignore[attr-defined]
+    named = with_manifest(items, lambda manifest: manifest["files"].update({name: entry}))
     return [*named, member(name, data)]
 
 
@@ -260,7 +261,7 @@ def test_a_manifest_of_an_impossible_size(packed: Path, place: Path, size: int) 
 @pytest.mark.parametrize("size", [1 << 50, (1 << 63) - 1])
 def test_a_member_of_a_huge_size(packed: Path, place: Path, size: int) -> None:
     """Said before a byte of it is written: the disk could not hold it."""
-    entry = {"size_bytes": size, "sha256": "0" * 64}
+    entry: Any = {"size_bytes": size, "sha256": "0" * 64}
     named = with_manifest(members(packed), lambda m: m["files"].update({"prismdbg/huge": entry}))
     error = refuse(archive([*named, member("prismdbg/huge", size=size)], tail=bytes(4096)), place)
     assert "the limit is" in str(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import enum
 import json
-from collections import OrderedDict, UserDict, defaultdict
+from collections import OrderedDict, UserDict, defaultdict, namedtuple
 from collections.abc import Callable
 from typing import Any
 
@@ -78,7 +78,7 @@ class Bare(metaclass=Meta):
     pass
 
 
-Slotted = type("Slotted", (), {**{n: m for n, m in TELLING.items() if n != "__dict__"}, "__slots__": ("held",)})
+Slotted: Any = type("Slotted", (), {**{n: m for n, m in TELLING.items() if n != "__dict__"}, "__slots__": ("held",)})
 
 
 class Color(enum.Enum):
@@ -222,14 +222,14 @@ def test_no_library_is_loaded_by_looking_for_it() -> None:
     ],
 )  # fmt: skip
 def test_what_programs_hold_can_still_be_read(text: str, shown: object) -> None:
-    from collections import namedtuple
 
     model = torch.nn.Sequential(torch.nn.Linear(2, 3))
     with torch.no_grad():
         model[0].weight.fill_(1.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     optimizer.state[model[0].weight]["step"] = 4
-    pair = namedtuple("pair", "x y")(1, 2)
+    pair_type: Any = namedtuple("pair_type", "x y")
+    pair = pair_type(1, 2)
     called.clear()
     found = look(text, **VALUES | {"model": model, "optimizer": optimizer, "pair": pair, "listed": [1, 2]})
     assert (found["value"] if "value" in found else found["values"]) == shown

@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
-from logs import Job
 
 from prismdbg.errors import UsageError
 from prismdbg.model.moment import Moment
@@ -28,6 +27,7 @@ from prismdbg.rank.debug.rendering import render
 from prismdbg.rank.program.frames import innermost, program_frame, stack_of
 from prismdbg.rank.program.isolation import is_quiet, quiet, refuse_collective
 from prismdbg.rank.replay.membership import peers_at
+from tests.unit.logs import Job
 
 
 def stop_at(frame: FrameType | None, **names: Any) -> Stop:
@@ -409,7 +409,7 @@ def test_a_thread_without_python_frames_shows_where_the_main_thread_waits() -> N
     seen: queue.SimpleQueue[FrameType | None] = queue.SimpleQueue()
     scope = {"program_frame": program_frame, "seen": seen}
     exec(compile("def kernel(): seen.put(program_frame())", "/x/prismdbg/rank/c10d/kernels.py", "exec"), scope)
-    _thread.start_new_thread(scope["kernel"], ())  # type: ignore[arg-type]
+    _thread.start_new_thread(cast(Any, scope["kernel"]), ())
     frame = seen.get(timeout=10)
     names = []
     while frame is not None:

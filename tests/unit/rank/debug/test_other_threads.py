@@ -24,7 +24,7 @@ class Silent(threading.Thread):
     """Its own code has an opinion on its name."""
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         asked.append("name")
         return "wrong"
 

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 import torch
-from logs import lone_collective
 
 from prismdbg.expr.parser import parse
 from prismdbg.model.breakpoints import BreakpointKind
@@ -26,6 +25,7 @@ from prismdbg.rank.tracing.tracer import Event, EventKind
 from prismdbg.session.breakpoint_check import NAMES
 from prismdbg.session.breakpoint_line import parse_breakpoint
 from prismdbg.session.breakpoints import BreakpointList
+from tests.unit.logs import lone_collective
 
 
 def call(op: str = "allreduce_", *tensors: torch.Tensor, root: int = -1) -> Call:
@@ -200,7 +200,8 @@ def test_what_was_passed_is_no_change() -> None:
     bench = Bench("change weight * 2")
     assert bench.hit(view(call())) == []
     weight[1] = 1  # while the rank went on without looking at stops
-    bench.stops.measure({}.__getitem__, program_frame())
+    nothing: dict[str, Any] = {}
+    bench.stops.measure(nothing.__getitem__, program_frame())
     assert bench.hit(view(call())) == []
     weight[1] = 2
     assert bench.hit(view(call())) == [1]

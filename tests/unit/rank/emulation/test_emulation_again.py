@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from logs import lone_collective
 
 from prismdbg.capsule.log.events import Note
 from prismdbg.errors import CapsuleError
@@ -20,6 +19,7 @@ from prismdbg.rank.emulation import filling
 from prismdbg.rank.emulation.notes import StoreNotes, noise_note
 from prismdbg.rank.replay.emulated import PeersAsEmulated, StoreAsEmulated
 from prismdbg.settings.emulation import Emulation
+from tests.unit.logs import lone_collective
 
 SETTINGS = Emulation(rank=3, world=8, axes=(("dp", 8),), seed=7)
 WHERE = Identity("0", 4)

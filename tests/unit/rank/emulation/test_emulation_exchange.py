@@ -89,7 +89,7 @@ def test_it_is_known_whose_values_of_how_many_bytes_are_wanted() -> None:
     counts = Played("alltoall_base_", [torch.zeros(3, dtype=torch.int64)], [torch.zeros(3, dtype=torch.int64)])
     assert exchange.wanted(counts, HERE) == {"4|7<0>1": (0, 8), "4|7<2>1": (2, 8)}  # type: ignore[arg-type]
     rows = Played("alltoall_base_", [torch.zeros(4, 2)], [torch.zeros(3, 2)], "", (3, 1, 0), (1, 1, 1))
-    assert exchange.wanted(rows, HERE) == {"4|7<0>1": (0, 24)}  # type: ignore[arg-type]  nothing comes from the last
+    assert exchange.wanted(rows, HERE) == {"4|7<0>1": (0, 24)}, "nothing comes from the last"  # type: ignore[arg-type]
     sums = Played("allreduce_", [torch.zeros(2)], [torch.zeros(2)], "SUM")
     assert exchange.wanted(sums, HERE) == {"4|7<0": (0, 8), "4|7<2": (2, 8)}  # type: ignore[arg-type]
 

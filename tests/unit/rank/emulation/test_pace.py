@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logs import MILLISECOND_NS, Job
-from slow_simulation import SlowSimulation
 
 from prismdbg.emulate.steps_alike import steps_alike
 from prismdbg.errors import UsageError
@@ -27,8 +25,10 @@ from prismdbg.simulate.graph.entry_writer import EntryWriter
 from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
 from prismdbg.simulate.graph.job_graph import JobGraph, RankClass
 from prismdbg.simulate.graph.mesh import Mesh
+from tests.unit.logs import MILLISECOND_NS, Job
 from tests.unit.simulate.test_predict_agrees import JobDraw, clusters
 from tests.unit.simulate.test_predict_simulate import SECOND_A_GB, job, one_f_one_b
+from tests.unit.slow_simulation import SlowSimulation
 
 
 def schedules(graph: JobGraph, cluster: ClusterModel, ranks: Iterable[int]) -> list[Schedule]:

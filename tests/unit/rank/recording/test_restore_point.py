@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -87,7 +87,7 @@ class Job:
         self.model = torch.nn.Linear(2, 2)
         self.loader = Loader()
         self.batches = iter(self.loader)
-        self.snapshots = StateSnapshots(self.recording, every)
+        self.snapshots = StateSnapshots(cast(Any, self.recording), every)
         self.objects = objects or {"model": self.model, "loader": self.loader}
 
     def end_step(self, source: StepSource = StepSource.OPTIMIZER) -> None:

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from logs import lone_collective
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.model.collective import Group, State, TensorMeta
@@ -18,6 +17,7 @@ from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.debug.breakpoints import CallView
 from prismdbg.rank.debug.gate import Gate
 from prismdbg.rank.replay.replayer import OTHER_THREADS_S, Replayer
+from tests.unit.logs import lone_collective
 
 
 class Waits(threading.Condition):
@@ -28,7 +28,7 @@ class Waits(threading.Condition):
         self._counters = counters
         self.bounds: list[float | None] = []
 
-    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> bool:
+    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
         if not predicate():
             self.bounds.append(timeout)
             self._counters.begin_step(2)
