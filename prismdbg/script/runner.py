@@ -203,7 +203,7 @@ class Runner:
         return [
             number
             for number, spec in self._specs.items()
-            if spec.kind is kind and number not in stand.stops and self._holds(spec.condition)
+            if spec.kind is kind and number not in stand.stops and self._holds(spec.whole_condition)
         ]
 
     def _holds(self, condition: str) -> bool:

@@ -54,7 +54,7 @@ def check(spec: BreakpointSpec, known: Known) -> None:
         raise UsageError(f"unknown group {quoted(spec.group)}", hint=f"use one of: {groups}")
     if spec.peer is not None and 0 < known.world_size <= spec.peer:
         raise UsageError(f"unknown rank {spec.peer}", hint=f"use a rank from 0 to {known.world_size - 1}")
-    for text in (spec.condition, spec.expression):
+    for text in (spec.whole_condition, spec.expression):
         if text:
             check_names(parse(text), spec.kind, known)
 

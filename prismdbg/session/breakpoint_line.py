@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from prismdbg.capsule.manifest import IncidentKind
@@ -92,7 +93,6 @@ class _Words:
     def __init__(self, text: str, kind: BreakpointKind, words: list[str]) -> None:
         self._text, self._kind, self._words = text, kind, words
         self._found: dict[str, Any] = {}
-        self._moment = ""
 
     def read(self, condition: str) -> BreakpointSpec:
         if self._kind is BreakpointKind.PEER:
@@ -102,10 +102,7 @@ class _Words:
                 raise complaint(self._text, self._text.find(word), f"a word here has at most {MAX_WORD} characters")
         while self._words:
             self._one(self._words.pop(0))
-        both = " and ".join(
-            f"({part})" if self._moment and condition else part for part in (self._moment, condition) if part
-        )
-        return BreakpointSpec(kind=self._kind, condition=both, **self._found)
+        return BreakpointSpec(kind=self._kind, condition=condition, **self._found)
 
     def _one(self, word: str) -> None:
         takers: dict[str, Callable[[], None]] = {
@@ -122,7 +119,7 @@ class _Words:
             self._put("file", place.group(1))
             self._put("line", self._line(place.group(2)))
         elif word[0].isdigit():
-            self._at_moment(Moment.parse(word))
+            self._put("moment", replace(Moment.parse(word), op=0))
         else:
             self._put("op", self._op(word))
 
@@ -146,11 +143,6 @@ class _Words:
         if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
             raise complaint(self._text, max(self._text.find(text), 0), f"{quoted(text)} is not {what}", hint=EXAMPLE)
         return int(text)
-
-    def _at_moment(self, moment: Moment) -> None:
-        self._moment = f"step == {moment.step}" + (
-            f" and collective == {moment.collective}" if moment.collective else ""
-        )
 
     def _op(self, word: str) -> str:
         """Collectives are known by name; operators of allocations (aten::mm) are not."""

@@ -3,7 +3,6 @@ the rank."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from prismdbg.errors import UsageError
 from prismdbg.expr.parser import Expression, parse
 from prismdbg.model.breakpoints import BreakpointKind
+from prismdbg.model.moment import Moment
 
 MAX_BREAKPOINTS = 100
 HELD = frozenset(["allocated", "total"])  # bytes that the program holds now
@@ -20,7 +20,8 @@ HELD = frozenset(["allocated", "total"])  # bytes that the program holds now
 class BreakpointSpec:
     """Everything that is given must hold. `ignore`: hits that are still let pass; `expression`: whose change is meant.
 
-    once: gone after its first stop; log_only: its hits are told and the rank goes on.
+    moment: without a collective, any of its step. once: gone after its first stop; log_only: its hits are told and the
+    rank goes on.
     """
 
     kind: BreakpointKind
@@ -32,6 +33,7 @@ class BreakpointSpec:
     line: int | None = None
     module: str = ""
     peer: int | None = None
+    moment: Moment | None = None
     condition: str = ""
     expression: str = ""
     ignore: int = 0
@@ -39,9 +41,19 @@ class BreakpointSpec:
     log_only: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Without what is as it always is: rank 0 and sequence 0 are said."""
-        said = {name: value for name, value in asdict(self).items() if value != _ALWAYS.get(name)}
+        """Without what is as it always is: rank 0 and sequence 0 are said. The rank takes the moment as a condition."""
+        parts = asdict(self) | {"moment": None, "condition": self.whole_condition}
+        said = {name: value for name, value in parts.items() if value != _ALWAYS.get(name)}
         return {**said, "seq": self.seq}
+
+    @property
+    def whole_condition(self) -> str:
+        """With that of its moment."""
+        if self.moment is None:
+            return self.condition
+        at = f"step == {self.moment.step}"
+        at += f" and collective == {self.moment.collective}" if self.moment.collective else ""
+        return f"({at}) and ({self.condition})" if self.condition else at
 
     @property
     def needs_trace(self) -> bool:
@@ -52,6 +64,8 @@ class BreakpointSpec:
     def title(self) -> str:
         """As one would type it."""
         parts = [] if self.kind is BreakpointKind.COLLECTIVE else [_WORDS[self.kind]]
+        if self.moment is not None:
+            parts += [str(self.moment) if self.moment.collective else str(self.moment.step)]
         parts += [self.op] if self.op else []
         parts += [self.expression] if self.expression else []
         parts += [str(self.peer)] if self.peer is not None else []
@@ -59,16 +73,11 @@ class BreakpointSpec:
         parts += [f"#{self.seq}"] if self.seq is not None else []
         parts += [f"{self.file}:{self.line}"] if self.file else []
         parts += [f"in {self.module}"] if self.module else []
-        moment = _AT_A_MOMENT.fullmatch(self.condition) if not parts else None
-        if moment is not None:
-            return f"{moment[1]}.{moment[2]}"
         parts += [f"if {self.condition}"] if self.condition else []
         return " ".join(parts)
 
 
 _ALWAYS = {part.name: part.default for part in fields(BreakpointSpec)}
-# What `break 12.3` becomes.
-_AT_A_MOMENT = re.compile(r"step == (0|[1-9][0-9]{0,8}) and collective == ([1-9][0-9]{0,8})")
 _WORDS = {kind: str(kind) for kind in BreakpointKind}
 
 

@@ -44,7 +44,11 @@ BOUND_BYTES = 1 << 30  # above what the process had before
 INPUTS_OF_A_PROCESS = 200
 OK, FOUND, USAGE, BAD_CAPSULE, LACKING, DIVERGED, INCONCLUSIVE = 0, 1, 2, 3, 4, 5, 7
 FOUND_BY_DIFF = (DIVERGED, INCONCLUSIVE)  # verdicts on two recordings that could both be read
-SECRETS_KEPT = (" or possible secrets:\n", " may contain secrets that were not searched for:\n")  # by `pack --share`
+SECRETS_KEPT = (
+    " known or possible secret:\n",
+    " known or possible secrets:\n",
+    " may contain secrets that were not searched for:\n",
+)  # by `pack --share`
 # What a machine may be said to lack: all else with this exit code would be a bad capsule, or a gap in this harness.
 MAY_LACK = (
     NOT_RUN,

@@ -102,7 +102,7 @@ def _default_target(capsule: Path, *, is_encrypted: bool) -> Path:
 def _warn(capsule: Capsule, kept: int | None) -> None:
     """`kept`: how many secrets were packed knowingly; None where nobody said so."""
     if kept is not None:
-        console.say(f"it contains {counted(kept, 'secret')} or possible secrets: prismdbg inspect --secrets")
+        console.say(f"it contains {counted(kept, 'known or possible secret')}: prismdbg inspect --secrets")
     elif capsule.manifest.contains_raw_memory:
         console.say(
             "it contains the rank's raw memory: share it only with people who may see everything the rank had in memory"

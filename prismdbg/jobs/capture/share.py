@@ -41,7 +41,7 @@ def require_shareable(capsule: Capsule, found: Report, *, is_masked: bool = Fals
     if capsule.manifest.contains_raw_memory:
         hint = "capture with --origin start, which contains no memory, or use --share-anyway to pack everything"
     raise SecretsKept(
-        "\n".join([f"{capsule.path} contains {counted(len(found.kept), 'secret')} or possible secrets:", *lines]),
+        "\n".join([f"{capsule.path} contains {counted(len(found.kept), 'known or possible secret')}:", *lines]),
         hint=hint,
     )
 

@@ -8,17 +8,15 @@ variables begin at their beginning: they are the program's, and nobody else can 
 from __future__ import annotations
 
 import functools
-import gc
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from prismdbg.errors import UsageError
 from prismdbg.rank.frameworks import registration
-from prismdbg.rank.recording import restore_point
+from prismdbg.rank.recording import ddp_buckets, restore_point
 
 BY = "accelerate"
 PLACE = "place"
@@ -131,7 +129,7 @@ class _Loop:
     def _objects(self) -> restore_point.Registered:
         accelerator = self._accelerator
         found = {
-            **registration.numbered("model", _as_called(accelerator._models)),
+            **registration.numbered("model", accelerator._models),
             **registration.numbered("optimizer", accelerator._optimizers),
             **registration.numbered("lr_scheduler", accelerator._schedulers),
             **registration.numbered("custom", accelerator._custom_objects),
@@ -176,20 +174,9 @@ def _place_in(loader: Any, loaders: list[Any]) -> int:
     return next((number for number, each in enumerate(loaders) if each is loader), -1)
 
 
-def _as_called(models: list[Any]) -> list[Any]:
-    """The models as the program calls them: an Accelerator keeps what is inside of DistributedDataParallel."""
-    wrappers = {id(each.module): each for each in _all_of(DistributedDataParallel)}
-    return [wrappers.get(id(model), model) for model in models]
-
-
-def _all_of(kind: type) -> list[Any]:
-    """By their types alone: some objects warn of being looked at."""
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
-
-
 def _accelerator_of(loader: Any) -> Any:
     """The Accelerator that prepared it: none is told to a loader, so all objects are looked through, once."""
     kind = getattr(sys.modules.get("accelerate.accelerator"), "Accelerator", None)
     if kind is None:
         return None
-    return next((each for each in _all_of(kind) if _place_in(loader, each._dataloaders) >= 0), None)
+    return next((each for each in ddp_buckets.instances_of(kind) if _place_in(loader, each._dataloaders) >= 0), None)

@@ -3,7 +3,8 @@ backward pass did. A program that begins in the middle of a run has to begin wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import gc
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -12,14 +13,23 @@ from torch.nn.parallel import DistributedDataParallel
 Buckets = tuple[tuple[int, ...], ...]
 
 
-def modules_of(objects: Iterable[Any]) -> Iterator[Any]:
-    """Every DDP module in the objects, each once."""
-    seen: set[int] = set()
-    for thing in objects:
-        for module in thing.modules() if isinstance(thing, torch.nn.Module) else ():
-            if isinstance(module, DistributedDataParallel) and id(module) not in seen:
-                seen.add(id(module))
-                yield module
+def modules_of(objects: Iterable[Any]) -> list[Any]:
+    """Every DDP module of the process that has a parameter of the objects, in the order of these parameters: a program
+    may register what it wrapped, or a part of that. Looks through all objects of the process."""
+    modules = [thing for thing in objects if isinstance(thing, torch.nn.Module)]
+    parameters = [parameter for module in modules for parameter in module.parameters()]
+    places = {id(parameter): place for place, parameter in reversed([*enumerate(parameters)])}
+    found = []
+    for module in instances_of(DistributedDataParallel):
+        its_places = [places[id(one)] for one in module.parameters() if id(one) in places]
+        if its_places:
+            found.append((min(its_places), module))
+    return [module for _, module in sorted(found, key=lambda each: each[0])]
+
+
+def instances_of(kind: type) -> list[Any]:
+    """By their types alone: some objects warn of being looked at."""
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
 
 
 def order_of(module: Any) -> Buckets | None:

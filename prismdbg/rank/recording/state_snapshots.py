@@ -52,6 +52,7 @@ class StateSnapshots:
         self._recording = recording
         self._every = every
         self._objects: Registered = {}
+        self._ddp_modules: list[Any] = []
         self._ended = ""
         self._taken_at = 0
         self._prologue_records = 0
@@ -89,7 +90,8 @@ class StateSnapshots:
             return
         if problem := unfit(objects):
             raise UsageError(problem)
-        if any(module.static_graph for module in ddp_buckets.modules_of(objects.values())):
+        modules = ddp_buckets.modules_of(objects.values())
+        if any(module.static_graph for module in modules):
             raise UsageError(
                 "a DDP module has static_graph: its first step differs from later ones",
                 hint="leave static_graph out, or record with --checkpoint-every",
@@ -104,7 +106,7 @@ class StateSnapshots:
         with _apart(self._recording.recorder):
             for name, thing in objects.items():
                 packer.pack(thing.state_dict(), name)
-        self._objects = dict(objects)
+        self._objects, self._ddp_modules = dict(objects), modules
         self._prologue_records = int(self._recording.recorder.stats()["events"])
         keep = partial(keep_prologue, self._folder, self._home / files.PROLOGUE)
         keep() if is_local(self._folder) else bounded(keep)  # a file server may not answer
@@ -131,7 +133,7 @@ class StateSnapshots:
             self._taken_at = 0
         if step // self._every <= self._taken_at // self._every or self._is_busy:
             return
-        orders = [ddp_buckets.order_of(module) for module in ddp_buckets.modules_of(self._objects.values())]
+        orders = [ddp_buckets.order_of(module) for module in self._ddp_modules]
         buckets = [order for order in orders if order is not None]
         if len(buckets) < len(orders):  # in a later step
             return

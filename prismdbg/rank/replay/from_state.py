@@ -183,7 +183,7 @@ def _at_first_forward(objects: restore_point.Registered, snapshot: StateSnapshot
 def _order_buckets(objects: restore_point.Registered, snapshot: StateSnapshot, prologue: Prologue) -> None:
     """Lets each DDP module order its buckets as the recorded one had. It asks rank 0 for the order, by two broadcasts,
     and takes it from there on every rank."""
-    modules = list(ddp_buckets.modules_of(objects.values()))
+    modules = ddp_buckets.modules_of(objects.values())
     if len(modules) != len(snapshot.buckets):
         raise UsageError(
             f"{len(modules)} DDP modules are registered; the recorded program registered {len(snapshot.buckets)}",

@@ -26,9 +26,9 @@ class Daemon:
     """`cache`: images are kept below it. One engine per cache folder, shared by all who use that folder."""
 
     def __init__(self, cache: Path) -> None:
-        name = hashlib.sha256(str(cache.resolve()).encode()).hexdigest()[:8]
-        self.cache = cache
-        self._data = cache / "docker"
+        self.cache = cache.resolve()  # runc refuses a container below a symbolic link
+        name = hashlib.sha256(str(self.cache).encode()).hexdigest()[:8]
+        self._data = self.cache / "docker"
         self._run = Path("/run") / f"prismdbg-docker-{name}"  # short: socket paths end at 108 bytes
         self.log = self._data / "dockerd.log"
         self.url = f"unix://{self._run}/docker.sock"

@@ -48,7 +48,8 @@ def _ours(call: Callable[P, T]) -> Callable[P, T]:
         try:
             return call(*args, **kwargs)
         except APIError as error:
-            raise RuntimeFailure(f"Docker refused: {error.explanation or error}", hint=_HINT) from error
+            hint = "read Docker's log, or use --runtime local"
+            raise RuntimeFailure(f"Docker refused: {error.explanation or error}", hint=hint) from error
         except (DockerException, requests.RequestException) as error:
             raise RuntimeFailure(f"Docker does not answer: {error}", hint=_HINT) from error
 

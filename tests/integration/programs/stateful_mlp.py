@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=20)
 parser.add_argument("--unregistered", default="")
+parser.add_argument("--bare", action="store_true", help="register the module that DDP wraps, not DDP")
 parser.add_argument("--ahead", action="store_true", help="draw the data of the next step at the end of each")
 parser.add_argument("--raise-at", type=int, default=-1)
 parser.add_argument("--nan-data-at", type=int, default=-1, help="a step: the last rank's data contain NaN in it")
@@ -37,7 +38,7 @@ model = DistributedDataParallel(
 optimizer = torch.optim.AdamW(model.parameters(), lr=told[0]["rate"])
 schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=3, gamma=0.8)
 
-registered = {"model": model, "optimizer": optimizer, "schedule": schedule}
+registered = {"model": model.module if arguments.bare else model, "optimizer": optimizer, "schedule": schedule}
 registered.pop(arguments.unregistered, None)
 data = torch.randn(8, width) if arguments.ahead else None
 start = restore_point(**registered) or 0

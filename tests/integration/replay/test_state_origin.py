@@ -61,6 +61,15 @@ def test_a_rank_goes_on_from_its_snapshot(recorded: Recorded, rank: int, tmp_pat
     assert prismdbg("verify", capsule).code == 0
 
 
+def test_the_module_that_ddp_wraps_may_be_registered_instead(tmp_path: Path) -> None:
+    """DDP's gradient buckets have the recorded order nevertheless."""
+    made = recorded_by_command_line(job("--bare"), tmp_path / "run", "--state-every", str(EVERY), env=HOOKS)
+    capsule = captured(made, 1, tmp_path)
+    assert_identical(replay(capsule), capsule)
+    verified = prismdbg("verify", made.run.path, "--state", "--steps", 2, "--runtime", "local")
+    assert verified.code == 0, verified.out + verified.err
+
+
 def test_a_larger_window_begins_at_the_older_snapshot(recorded: Recorded, tmp_path: Path) -> None:
     capsule = captured(recorded, 0, tmp_path, "--window", 4)
     assert Capsule.open(capsule).manifest.moment_a.step == 8

@@ -37,6 +37,14 @@ def test_what_is_wrong_and_what_to_do_are_told_apart(tmp_path: Path, monkeypatch
     assert refused.value.hint == "run apt-get install docker.io"
 
 
+def test_a_cache_behind_a_link_has_the_engine_of_what_it_leads_to(tmp_path: Path) -> None:
+    """runc starts nothing below a symbolic link."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    real, link = Daemon(tmp_path / "real"), Daemon(tmp_path / "link")
+    assert (link.url, link.cache, link.log) == (real.url, real.cache, real.log)
+
+
 class _Docker(BaseHTTPRequestHandler):
     """Docker's answers about one container that takes a while to end."""
 

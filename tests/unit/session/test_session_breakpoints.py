@@ -32,8 +32,8 @@ from prismdbg.session.watches import WatchList
         ("on tp #12", BreakpointSpec(kind=BreakpointKind.COLLECTIVE, group="tp", seq=12)),
         ("train.py:73", BreakpointSpec(kind=BreakpointKind.COLLECTIVE, file="train.py", line=73)),
         ("in layers.3", BreakpointSpec(kind=BreakpointKind.COLLECTIVE, module="layers.3")),
-        ("12.3", BreakpointSpec(kind=BreakpointKind.COLLECTIVE, condition="step == 12 and collective == 3")),
-        ("12 if nan(out)", BreakpointSpec(kind=BreakpointKind.COLLECTIVE, condition="(step == 12) and (nan(out))")),
+        ("12.3", BreakpointSpec(kind=BreakpointKind.COLLECTIVE, moment=Moment(12, 3))),
+        ("12 if nan(out)", BreakpointSpec(kind=BreakpointKind.COLLECTIVE, moment=Moment(12), condition="nan(out)")),
         ("exception", BreakpointSpec(kind=BreakpointKind.EXCEPTION)),
         ("nan", BreakpointSpec(kind=BreakpointKind.NAN)),
         ("inf if step > 2", BreakpointSpec(kind=BreakpointKind.NAN, condition="step > 2")),
@@ -102,7 +102,16 @@ def test_anything_is_a_stop_or_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["all_reduce on dp #3 train.py:7 in m if bytes > 1", "nan", "peer 2", "change x + 1", "12.3"]
+    "text",
+    [
+        "all_reduce on dp #3 train.py:7 in m if bytes > 1",
+        "nan",
+        "peer 2",
+        "change x + 1",
+        "12.3",
+        "12",
+        "12.3 on dp if nan(out)",
+    ],
 )
 def test_a_title_is_what_one_would_type(text: str) -> None:
     assert parse_breakpoint(parse_breakpoint(text).title) == parse_breakpoint(text)
@@ -111,6 +120,17 @@ def test_a_title_is_what_one_would_type(text: str) -> None:
 def test_a_moment_is_named_as_one() -> None:
     assert parse_breakpoint("12.3").title == "12.3"
     assert parse_breakpoint("all_reduce if step == 12 and collective == 3").title.startswith("all_reduce if step")
+
+
+def test_a_condition_leaves_a_moment_where_it_is() -> None:
+    stops = BreakpointList()
+    stops.add(parse_breakpoint("12.3"))
+    assert stops.condition(1, "numel(out) > 5").title == "12.3 if numel(out) > 5"
+    (told,) = stops.to_json()
+    assert told["condition"] == "(step == 12 and collective == 3) and (numel(out) > 5)" and "moment" not in told
+    assert stops.condition(1, "").title == "12.3"
+    with pytest.raises(UsageError, match="moment is given twice"):
+        parse_breakpoint("12.3 12.4")
 
 
 def test_numbers_are_given_once() -> None:

@@ -59,7 +59,7 @@ def test_a_breakpoint_by_key_its_mark_and_its_end(tmp_path: Path) -> None:
         await stands(app, pilot, "0.0")
         await pilot.press("g", "j", "j", "j", "b")
         await until(lambda: app.state.stops, pilot)
-        assert app.state.stops[0].condition == "step == 1 and collective == 2"
+        assert app.state.stops[0].moment == Moment(1, 2)
         assert "●1.2" in on_screen(app)
         await pilot.press("c")
         await stands(app, pilot, "1.2")
@@ -467,7 +467,7 @@ def test_where_the_ranks_of_a_hang_stand_and_who_never_came(tmp_path: Path) -> N
     culprit = RankStacks(
         rank=1, taken_by=FROM_OUTSIDE, threads=(ThreadStack(name="MainThread", holds_gil=False, frames=(frame,)),)
     )
-    hang = HangPlace(identity="group 0 #5", waiting=(0,), never_came={1: "1.2 train.py:9 in main"})
+    hang = HangPlace(identity="group 0 #5", waiting=(0,), never_came={1: "1.2 /job/train.py:9 in main"})
     taken = JobStacks(taken_wall_ns=5, attempt=0, ranks={1: culprit}, hang=hang)
     capsule = make_capsule(tmp_path / "capsule", replace(MANIFEST, rank=0), stacks=taken.to_json())
 

@@ -22,7 +22,9 @@ def of_cell(row: RankRow, parts: slice, job: RunOverview, width: int, accent: st
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(f" ◆ rank {row.rank}", f"bold {accent}")
     text.append(f"  {figures.span(begin, end)}", "bold")
-    text.append("".join(f" · {share}" for share in _shares(row, parts)), "dim")
+    for share in _shares(row, parts):
+        if text.cell_len + len(share) + 3 <= width:  # half a number would be another one
+            text.append(f" · {share}", "dim")
     waits = [text for _, text in sorted(_waits(row, parts), reverse=True)] or [_without(row, job, width - 1)]
     first, *others = waits
     text.append(f"\n {figures.cut_words(first, width - 1)}")

@@ -225,7 +225,10 @@ class ActionHandlers:
         self._app.panes.prompt.ask(Purpose.CONDITION)
 
     def temporary(self) -> None:
-        self._app.type_line(f"tbreak {self._position.moment}")
+        position = self._position
+        known = breakpoint_at(position.recording, self._app.state.stops, position.cursor)
+        again = known is not None and known.once
+        self._app.type_line(f"delete {known.number}" if known and again else f"tbreak {position.moment}")
 
     def ignore(self) -> None:
         self._app.condition_of = self._breakpoint_here()
@@ -254,8 +257,10 @@ class ActionHandlers:
         self._app.panes.prompt.ask(Purpose.NOTE, self._app.notes.all.get(self._position.moment, ""))
 
     def bookmark(self) -> None:
-        moment = self._position.moment
-        self._app.notes.set(moment, None if moment in self._app.notes.all else "")
+        moment, notes = self._position.moment, self._app.notes
+        if notes.all.get(moment):
+            raise UsageError(f"{moment} has a note: press {self._app.keys_shown['note']} to change it")
+        notes.set(moment, None if moment in notes.all else "")
 
     def next_note(self) -> None:
         self._app.navigation.go_to(self._app.notes.following(self._position.moment))

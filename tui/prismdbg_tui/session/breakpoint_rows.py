@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg.model.breakpoints import BreakpointKind
+from prismdbg.model.moment import Moment
 from prismdbg.session.breakpoints import BreakpointSpec
 from prismdbg_tui.timeline.recording import Recording
 
 MOST_MARKED = 2000
-_MOMENT = re.compile(r"\(?step == (\d+)(?: and collective == (\d+))?\)?(?: and \(.*\))?")
 
 
 def rows_of_breakpoint(recording: Recording, stop: BreakpointSpec) -> NDArray[np.int64]:
     """Empty where it depends on values: it may be anywhere."""
     columns = recording.columns
-    if stop.kind is BreakpointKind.NAN and not stop.condition:
+    if stop.kind is BreakpointKind.NAN and not stop.whole_condition:
         return recording.nonfinite[:MOST_MARKED]
-    at = _MOMENT.fullmatch(stop.condition)
+    at = stop.moment
     if stop.kind is not BreakpointKind.COLLECTIVE or (stop.condition and at is None) or stop.module:
         return np.zeros(0, dtype=np.int64)
     mask = np.ones(len(recording), dtype=np.bool_)
@@ -34,19 +32,15 @@ def rows_of_breakpoint(recording: Recording, stop: BreakpointSpec) -> NDArray[np
     if stop.file:
         mask &= np.isin(columns.stack, _stacks(recording, stop.file, stop.line))
     if at is not None:
-        mask &= columns.step == int(at[1])
-        mask &= columns.nth == int(at[2]) if at[2] else True
+        mask &= columns.step == at.step
+        mask &= columns.nth == at.collective if at.collective else True
     return np.flatnonzero(mask)[:MOST_MARKED]
 
 
 def breakpoint_at(recording: Recording, stops: tuple[BreakpointSpec, ...], row: int) -> BreakpointSpec | None:
     """The one that was set on just this collective."""
-    step, nth = int(recording.columns.step[row]), int(recording.columns.nth[row])
-    for stop in stops:
-        at = _MOMENT.fullmatch(stop.condition)
-        if stop.kind is BreakpointKind.COLLECTIVE and at is not None and (at[1], at[2]) == (str(step), str(nth)):
-            return stop
-    return None
+    at = Moment(int(recording.columns.step[row]), int(recording.columns.nth[row]))
+    return next((stop for stop in stops if stop.kind is BreakpointKind.COLLECTIVE and stop.moment == at), None)
 
 
 def _stacks(recording: Recording, file: str, line: int | None) -> list[int]:

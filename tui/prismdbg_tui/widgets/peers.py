@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
+from prismdbg.diagnosis.verdict import without_folders
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.session.views import Json
@@ -56,7 +57,8 @@ class Peers(Pane):
             kind = role.split(",")[0]
             own = {"this rank": color(self.app, "accent"), "synthesized": color(self.app, "warning")}.get(kind, "")
             text.append(f" {_PLAYED.get(kind, '·')} rank {rank:<{width}}  ", own)
-            text.append(f"{role}{'  ' + arrived if arrived not in ('', 'unknown') else ''}\n", own or "dim")
+            said = f"  {without_folders(arrived)}" if arrived not in ("", "unknown") else ""
+            text.append(f"{role}{said}\n", own or "dim")
         if len(rows) > MAX_SHOWN:
             text.append(f"   {len(rows) - MAX_SHOWN} more\n", "dim")
         text.rstrip()
