@@ -33,6 +33,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "llama": _LLAMA,
     "moe": _LLAMA,
 }
+_EXAMPLE = "examples/prediction/llama-8b.yaml"
 _SIZES = ("layers", "hidden", "heads", "vocabulary", "sequence")
 _FLAGS = ("gated", "rope", "dropout", "tied")
 _MOST = 1 << 24
@@ -41,11 +42,11 @@ _NAMES = ("kind", *_SIZES, "kv_heads", "ffn", "experts", "experts_per_token", "a
 
 def read(path: Path) -> Model:
     """UsageError with file, line and name where something is wrong."""
-    return _model(checked_yaml.read(path))
+    return _model(checked_yaml.read(path, example=_EXAMPLE))
 
 
 def parse(text: str, file: str = "model.yaml") -> Model:
-    return _model(checked_yaml.parse(text, file))
+    return _model(checked_yaml.parse(text, file, example=_EXAMPLE))
 
 
 def _model(top: Value) -> Model:

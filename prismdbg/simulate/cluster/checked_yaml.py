@@ -87,24 +87,23 @@ class Value:
         return fields[name]
 
 
-def read(path: Path) -> Value:
+def read(path: Path, *, example: str) -> Value:
+    """example: such a file, for who gave something else."""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", hint="give a YAML file") from error
-    return parse(text, str(path))
+        raise UsageError(f"{path} cannot be read: {error}", hint=f"give a file like {example}") from error
+    return parse(text, str(path), example=example)
 
 
-def parse(text: str, file: str) -> Value:
+def parse(text: str, file: str, *, example: str) -> Value:
     if len(text) > MAX_BYTES:
-        raise UsageError(f"{file} is larger than {MAX_BYTES} bytes", hint="give a cluster file")
+        raise UsageError(f"{file} is larger than {MAX_BYTES} bytes", hint=f"give a file like {example}")
     try:
         node = BoundedLoader(text).root()
     except yaml.YAMLError as error:
-        raise UsageError(
-            f"{file} is not YAML: {str(error)[:300]}", hint="see examples/emulation/cluster.yaml"
-        ) from error
+        raise UsageError(f"{file} is not YAML: {str(error)[:300]}", hint=f"give a file like {example}") from error
     if node is None:
-        raise UsageError(f"{file} is empty", hint="name at least one tier of links")
+        raise UsageError(f"{file} is empty", hint=f"give a file like {example}")
     return Value(node, file, "")

@@ -40,6 +40,7 @@ from prismdbg.simulate.cluster.transfer import OPS, SEND
 
 _MOST_RANKS = 1 << 24
 _MOST_SLOWER = 1 << 20
+_EXAMPLE = "examples/emulation/cluster.yaml"
 _NAMES = (
     "measured",
     "ranks_per_node",
@@ -55,11 +56,11 @@ _NAMES = (
 
 
 def read(path: Path) -> ClusterModel:
-    return _cluster(checked_yaml.read(path))
+    return _cluster(checked_yaml.read(path, example=_EXAMPLE))
 
 
 def parse(text: str, file: str = "cluster.yaml") -> ClusterModel:
-    return _cluster(checked_yaml.parse(text, file))
+    return _cluster(checked_yaml.parse(text, file, example=_EXAMPLE))
 
 
 def _cluster(top: Value) -> ClusterModel:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from chain import Taken
@@ -11,6 +14,8 @@ from rich.console import Console
 import prismdbg
 from prismdbg.errors import PrismError
 from prismdbg.session.answers import Phase
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "python.md"
 
 pytestmark = [pytest.mark.job, pytest.mark.criu]
 
@@ -36,6 +41,15 @@ def test_a_nan_is_found_and_looked_at_from_python(nan_early: Taken) -> None:
         with pytest.raises(PrismError, match="no_such_name"):
             replayed.value("no_such_name")
         assert replayed.phase is Phase.STOPPED
+
+
+def test_the_example_of_the_documentation_runs(nan_early: Taken, capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(
+        r'^    with prismdbg\.replay\("CAPSULE"\).*?(?=^\S)', PAGE.read_text(), re.DOTALL | re.MULTILINE
+    )
+    given = f'{str(nan_early.capsule)!r}, runtime="local"'
+    exec(textwrap.dedent(example).replace('"CAPSULE"', given), {"prismdbg": prismdbg})
+    assert "nan" in capsys.readouterr().out
 
 
 def test_a_run_is_read_with_all_its_ranks(nan_early: Taken) -> None:

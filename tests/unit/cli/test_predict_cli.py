@@ -231,11 +231,15 @@ def test_a_run_without_logs(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
         (CLUSTER.replace("1 us", "2000000000 s"), "'2000000000 s' is longer than a month", ""),
         (CLUSTER.replace("10 GB/s", "1 B/s"), "bytes over all would take", "its bandwidth of 1 B/s"),
         (CLUSTER.replace("spans: job", "spans: rack"), "'rack' is not a span of links", "write node, job, or"),
-        (CLUSTER.replace("  all", "\tall"), "cluster.yaml is not YAML", "see examples/emulation/cluster.yaml"),
+        (
+            CLUSTER.replace("  all", "\tall"),
+            "cluster.yaml is not YAML",
+            "give a file like examples/emulation/cluster.yaml",
+        ),
         (CLUSTER + "slower: {compute: {5-2: 2}}\n", "'5-2' is in descending order", "write 64-127"),
         (CLUSTER + "slower: {links: {0-99999999: 2}}\n", "contains too many ranks", "write 64-127"),
         (CLUSTER + "slower: {compute: {99: 2}}\n", "rank 99 is not in the mesh", "give a rank from 0 to 7"),
-        (None, "cannot be read", "give a YAML file"),
+        (None, "cannot be read", "give a file like examples/emulation/cluster.yaml"),
     ],
 )
 def test_a_cluster_file_that_makes_no_sense(

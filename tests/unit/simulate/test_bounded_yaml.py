@@ -31,7 +31,7 @@ def script(text: str) -> object:
 
 
 def cluster(text: str) -> object:
-    return checked_yaml.parse(text, "file.yaml")
+    return checked_yaml.parse(text, "file.yaml", example="an example")
 
 
 @pytest.mark.parametrize("read", [script, cluster])
