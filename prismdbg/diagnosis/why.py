@@ -34,7 +34,7 @@ from prismdbg.protocol.values import frame_to_json
 class Diagnosis:
     """`missing`: sentences on evidence that is not there. `ranks`: those whose logs could be read. `nodes`:
     where they ran, in a job of several supervisors. `stacks`: from another tool's `stacks_file`, taken at an unknown
-    time, so that no verdict rests on them."""
+    time, so that no verdict rests on them. has_telemetry: a late rank would have been looked up in it."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[str, ...]
@@ -42,6 +42,7 @@ class Diagnosis:
     nodes: Mapping[int, str] = field(default_factory=dict)
     stacks: Mapping[int, RankStacks] = field(default_factory=dict)
     stacks_file: str = ""
+    has_telemetry: bool = False
 
     def places(self, verdict: Verdict) -> list[str]:
         """`node n2: rank 3`, for each node with a rank of the verdict."""
@@ -64,7 +65,8 @@ class Diagnosis:
         if not self.ranks:
             return "no rank left a readable log: no diagnosis is possible"
         whole = "these logs" if not self.missing else f"the available logs of {rank_list(self.ranks)}"
-        return f"no problem found in {whole}"
+        unasked = "; no rank was late, `prismdbg telemetry` shows what slowed all alike" if self.has_telemetry else ""
+        return f"no problem found in {whole}{unasked}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -90,6 +92,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         nodes=evidence.nodes,
         stacks=evidence.stacks if evidence.stacks_file else {},
         stacks_file=evidence.stacks_file,
+        has_telemetry=bool(evidence.telemetry),
     )
 
 

@@ -394,3 +394,12 @@ def test_the_verdict_prints_the_cause_and_gives_it_to_programs() -> None:
     assert late.lines[0].startswith("why: it waited ")
     assert late.to_json()["cause"]["why"] == "run_queue"
     assert late.to_json()["cause"]["explained"]["run_queue"] == pytest.approx(1.0, abs=0.05)
+
+
+def test_where_no_rank_was_late_it_is_said_that_no_cause_was_sought() -> None:
+    """What slows all of them alike shows only in the telemetry itself."""
+    job = Job(2)
+    job.call()
+    found = diagnose(Evidence(logs=job.logs, telemetry={"": telemetry(job, {})}))
+    assert found.summary.startswith("no problem found in these logs; no rank was late, `prismdbg telemetry` shows")
+    assert diagnose(Evidence(logs=job.logs)).summary == "no problem found in these logs"
