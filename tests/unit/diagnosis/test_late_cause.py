@@ -401,5 +401,5 @@ def test_where_no_rank_was_late_it_is_said_that_no_cause_was_sought() -> None:
     job = Job(2)
     job.call()
     found = diagnose(Evidence(logs=job.logs, telemetry={"": telemetry(job, {})}))
-    assert found.summary.startswith("no problem found in these logs; no rank was late, `prismdbg telemetry` shows")
-    assert diagnose(Evidence(logs=job.logs)).summary == "no problem found in these logs"
+    assert "no problem found" in found.summary and "no rank was late, `prismdbg telemetry` shows" in found.summary
+    assert "telemetry" not in diagnose(Evidence(logs=job.logs)).summary
