@@ -104,6 +104,11 @@ def test_a_condition_is_of_the_breakpoint_here_else_of_all_such_collectives(tmp_
         await until(lambda: len(app.state.stops) == 2, pilot)
         await pilot.press("B", *"bytes > 4", "enter")
         await until(lambda: app.state.stops[1].condition == "bytes > 4", pilot)
+        assert app.state.stops[1].title.endswith(" if bytes > 4") and "●" in on_screen(app), "and it is still here"
+        await pilot.press("H")
+        await until(lambda: len(app.state.stops) == 3 and app.state.stops[2].once, pilot)
+        await pilot.press("H")
+        await until(lambda: len(app.state.stops) == 2, pilot)
 
     screen_of(part, tmp_path, PlayedRank())
 

@@ -225,10 +225,11 @@ class ActionHandlers:
         self._app.panes.prompt.ask(Purpose.CONDITION)
 
     def temporary(self) -> None:
+        """Set, or taken away where one is."""
         position = self._position
-        known = breakpoint_at(position.recording, self._app.state.stops, position.cursor)
-        again = known is not None and known.once
-        self._app.type_line(f"delete {known.number}" if known and again else f"tbreak {position.moment}")
+        once = tuple(stop for stop in self._app.state.stops if stop.once)
+        known = breakpoint_at(position.recording, once, position.cursor)
+        self._app.type_line(f"tbreak {position.moment}" if known is None else f"delete {known.number}")
 
     def ignore(self) -> None:
         self._app.condition_of = self._breakpoint_here()
