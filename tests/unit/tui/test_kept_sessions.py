@@ -12,7 +12,7 @@ from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.sidecar import MAX_BYTES, SUFFIX, Kept, Sidecar, beside, lines_of
 from prismdbg_tui.session.views import Phase
 from prismdbg_tui.start import _kept_lines
-from shown import on_screen, told
+from shown import told
 from textual.events import DescendantFocus
 from textual.pilot import Pilot
 
@@ -58,7 +58,7 @@ def test_notes_and_bookmarks_are_there_again(tmp_path: Path) -> None:
         assert app.cursor == 2
         app.navigation.move(0)
         await pilot.press("K")
-        await until(lambda: "0.1 has a note: press a to change it" in on_screen(app), pilot)
+        await until(lambda: "0.1 has a note: press a to change it" in told(app), pilot)
         assert app.notes.all[Moment(0, 1)] == "begins here", "only a bookmark is taken away by its key"
         await pilot.press("a", *["backspace"] * 12, "enter")
         assert list(map(str, app.notes.all)) == ["1.1"]
