@@ -166,7 +166,7 @@ def test_own_rules_for_secrets(config: Path) -> None:
 def test_keys_and_the_theme_of_the_screen(config: Path) -> None:
     from textual.app import App
 
-    config.write_text('theme = "nord"\n[keys]\nnext = "f10"\n[keys.job]\nsort = "o"\n')
+    config.write_text('theme = "nord"\n[keys]\nnext = "f10"\n[keys.job]\nnext_order = "o"\n')
     assert own_keys() == {"next": "f10"}
     app: App[None] = App()
     use_themes(app)
