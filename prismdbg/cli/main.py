@@ -21,7 +21,7 @@ from prismdbg.capsule.secrets import own_rules
 from prismdbg.cli import click_errors, registry
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options import addresses, user_code
-from prismdbg.cli.options.config_defaults import apply_defaults, origin_of, require_commands
+from prismdbg.cli.options.config_defaults import apply_defaults, origin_of, require_commands, showing
 from prismdbg.cli.terminal import long_work
 from prismdbg.errors import PrismError, UsageError, quoted, suggestion
 from prismdbg.model.exit_code import as_shell
@@ -74,6 +74,7 @@ class LazyGroup(click.Group):
             own_rules.use(config.secret_names, config.secret_values)
             user_code.begin(config)
             apply_defaults(ctx, name, command, config)
+            command = showing(command, (ctx.default_map or {}).get(name, {}), user_code.as_default())
             ctx.meta[addresses.SHOWN] = long_work.shown
         return name, command, rest
 
