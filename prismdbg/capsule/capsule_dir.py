@@ -19,10 +19,10 @@ from prismdbg.capsule import checked_json, container_dump, layout, transfer
 from prismdbg.capsule.checked_json import Fields
 from prismdbg.capsule.limits import MAX_MANIFEST_BYTES
 from prismdbg.capsule.manifest import FileEntry, Manifest
-from prismdbg.capsule.partial import partial_folder
+from prismdbg.capsule.partial import already_exists, partial_folder, publish
 from prismdbg.capsule.rank_json import RankJson, read_rank, startable
 from prismdbg.capsule.transfer import Transfer
-from prismdbg.errors import CapsuleError, FacilityError, UsageError
+from prismdbg.errors import CapsuleError, FacilityError
 from prismdbg.model.meanwhile import Tell, by_bytes, unheard, working
 from prismdbg.model.plain_text import one_line
 
@@ -50,7 +50,7 @@ class CapsuleWriter:
 
     def __enter__(self) -> CapsuleWriter:
         if self.path.exists() or self.path.is_symlink():
-            raise UsageError(f"{self.path} already exists", hint="choose another name, or remove it first")
+            raise already_exists(self.path)
         self._partial = self._cleanup.enter_context(partial_folder(self.path))
         for folder in layout.FOLDERS:
             (self._partial / folder).mkdir(mode=0o700)
@@ -131,8 +131,9 @@ class CapsuleWriter:
     def holds(self, name: str) -> bool:
         return name in self._entries
 
-    def finish(self, manifest: Manifest) -> Capsule:
-        """Writes what describes the rest, makes all durable, gives it its name: now the capsule exists."""
+    def finish(self, manifest: Manifest, names: Iterable[Path] = ()) -> Capsule:
+        """Writes what describes the rest, makes all durable, gives it its name: now the capsule exists. `UsageError`
+        where another process was faster. `names`: in place of its own; it gets the first one that is free."""
         if layout.RANK not in self._entries:
             raise CapsuleError(f"{self.path}: {layout.RANK} was not added, the capsule would be incomplete")
         self.add_json(layout.CONFIG_DUMP, container_dump.config(manifest))
@@ -142,9 +143,11 @@ class CapsuleWriter:
         parsed = Manifest.from_bytes(data)  # what this program could not read again must not be written
         transfer.write_new(self._partial / layout.MANIFEST, data)
         _sync(self._partial)
-        self._partial.rename(self.path)
-        _sync_folder(self.path.parent)
-        return Capsule(path=self.path, manifest=parsed)
+        path = next((path for path in names or (self.path,) if publish(self._partial, path)), None)
+        if path is None:
+            raise already_exists(self.path)
+        _sync_folder(path.parent)
+        return Capsule(path=path, manifest=parsed)
 
     def _target(self, name: str) -> Path:
         layout.check_file_name(name)

@@ -7,6 +7,7 @@ not be seen here: what has its mark is left alone for a day.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -22,8 +23,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from prismdbg.errors import UsageError
+
 _MARK = ".partial-"
 _OF_ANOTHER_KEPT_S = 24 * 3600.0
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 _HOST = re.compile(r".*\.partial-([0-9a-f]{8})\.")
 
 
@@ -44,6 +48,27 @@ def partial_folder(path: Path) -> Iterator[Path]:
         if made is not None:
             shutil.rmtree(made[0], ignore_errors=True)
             os.close(made[1])
+
+
+def publish(partial: Path, path: Path) -> bool:
+    """Gives the whole folder `partial` its name. False where something has that name: another process was faster."""
+    try:
+        partial.rename(path)
+    except OSError as error:
+        if error.errno in _TAKEN:
+            return False
+        raise
+    return True
+
+
+def publish_new(partial: Path, path: Path) -> None:
+    """As `publish`, for a name that a user chose: `UsageError` where something has it."""
+    if not publish(partial, path):
+        raise already_exists(path)
+
+
+def already_exists(path: Path) -> UsageError:
+    return UsageError(f"{path} already exists", hint="choose another name, or remove it first")
 
 
 @contextmanager

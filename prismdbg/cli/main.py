@@ -21,7 +21,7 @@ from prismdbg.capsule.secrets import own_rules
 from prismdbg.cli import click_errors, registry
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options import addresses, user_code
-from prismdbg.cli.options.config_defaults import apply_defaults, origin_of, require_commands
+from prismdbg.cli.options.config_defaults import apply_defaults, origin_of, require_commands, showing
 from prismdbg.cli.terminal import long_work
 from prismdbg.errors import PrismError, UsageError, quoted, suggestion
 from prismdbg.model.exit_code import as_shell
@@ -74,6 +74,7 @@ class LazyGroup(click.Group):
             own_rules.use(config.secret_names, config.secret_values)
             user_code.begin(config)
             apply_defaults(ctx, name, command, config)
+            command = showing(command, (ctx.default_map or {}).get(name, {}), user_code.as_default())
             ctx.meta[addresses.SHOWN] = long_work.shown
         return name, command, rest
 
@@ -109,8 +110,11 @@ def main() -> NoReturn:
         _let_go_of_outputs()
         sys.exit(code)
     except _Terminated as arrived:
-        arrived.is_here = True
+        _all_arrived(arrived)
         raise
+    finally:
+        for number in (signal.SIGTERM, signal.SIGALRM):
+            signal.signal(number, _end)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -197,6 +201,20 @@ class _Terminated(SystemExit):
             signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
 
 
+def _all_arrived(last: BaseException) -> None:
+    """With those that were raised before it: `timeout` sends SIGTERM to a process and to its group."""
+    error: BaseException | None = last
+    while error is not None:
+        if isinstance(error, _Terminated):
+            error.is_here = True
+        error = error.__context__
+
+
 def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
     """SIGTERM ends it as an exception does: temporary files, containers and locks are cleaned up."""
     raise _Terminated(ExitCode.TERMINATED)
+
+
+def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+    """While the interpreter ends, nobody catches an exception any more: it would be printed, and its code be lost."""
+    os._exit(ExitCode.TERMINATED)

@@ -69,13 +69,16 @@ def _emulated(world: EmulatedRun, rank: int | None, say: Say) -> Path:
     if _is_current(evidence, folder):
         raise _not_kept(world, rank, evidence)
     for earlier in (path, evidence):
-        if earlier.exists():
-            shutil.rmtree(earlier)  # ours, of an earlier run of this rank
+        _remove_earlier(earlier, folder)
     say(f"creating the capsule of rank {rank} in {path}")
     try:
         return _made(world, rank, folder, path).path
     except NotReplayable as made:
-        raise _not_kept(world, rank, made.evidence) from made
+        raise _not_kept(world, rank, _only_one(made.evidence, evidence, folder)) from made
+    except UsageError:
+        if not _is_current(path, folder):
+            raise
+        return path  # another process made it meanwhile
 
 
 def _emulated_shown(world: EmulatedRun, rank: int | None, say: Say) -> Path:
@@ -142,6 +145,21 @@ def _is_current(path: Path, folder: Path) -> bool:
     return all(file.stat().st_mtime_ns <= made_ns for file in folder.iterdir() if file.is_file())
 
 
+def _remove_earlier(path: Path, folder: Path) -> None:
+    """What was made of an earlier run of this rank, or when it had not come so far. Another process may remove it, too,
+    and make the new one."""
+    if path.exists() and not _is_current(path, folder):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _only_one(made: Path, first: Path, folder: Path) -> Path:
+    """Of two folders of evidence the one that another process made meanwhile; ours goes."""
+    if made == first or not _is_current(first, folder):
+        return made
+    shutil.rmtree(made, ignore_errors=True)
+    return first
+
+
 def incident_of(log: RankLog, otherwise: str) -> Incident:
     """What ended the program; a request where nothing went wrong."""
     raised = [note for note in log.notes if note.kind == "incident" and not note.data.get("thread")]
@@ -185,9 +203,14 @@ def _replayable(run: RunFolder, rank: int, say: Say) -> Path:
     if not has_past(run, folder):
         raise _lacks(run, rank, folder)
     say(f"rank {rank} has no capsule yet: creating one in {run.capsules}")
-    capsule = freeze(run, wanted_now(folder, Incident(kind=IncidentKind.REQUEST, text="captured on request")))
-    _say_size(f"rank {rank}", capsule.path, say)
-    return capsule.path
+    try:
+        made = freeze(run, wanted_now(folder, Incident(kind=IncidentKind.REQUEST, text="captured on request"))).path
+    except UsageError:
+        if (there := _newest_by_rank(run).get(rank)) is None:
+            raise
+        made = there  # by another process meanwhile
+    _say_size(f"rank {rank}", made, say)
+    return made
 
 
 def _lacks(run: RunFolder, rank: int, folder: Path) -> PrismError:
@@ -235,8 +258,7 @@ def _log_alone(run: RunFolder, rank: int, folder: Path, say: Say) -> Path:
         return kept
     if kept.is_symlink() or kept.is_file():
         raise CapsuleError(f"{kept} is not a capsule", hint="remove it")
-    if kept.exists():
-        shutil.rmtree(kept)  # ours, of when the rank had not come so far
+    _remove_earlier(kept, folder)
     say(f"rank {rank} cannot be replayed: creating a capsule of its log in {run.capsules}")
     run.capsules.mkdir(exist_ok=True, mode=0o700)
     last = read_columns(folder, newest_rows=1)
@@ -252,8 +274,9 @@ def _log_alone(run: RunFolder, rank: int, folder: Path, say: Say) -> Path:
     try:
         return assemble(parts).path
     except NotReplayable as made:
-        _say_size(f"rank {rank}, its log, not replayable", made.evidence, say)
-        return made.evidence
+        evidence = _only_one(made.evidence, kept, folder)
+        _say_size(f"rank {rank}, its log, not replayable", evidence, say)
+        return evidence
 
 
 def _newest_by_rank(run: RunFolder, *, is_evidence: bool = False) -> dict[int, Path]:

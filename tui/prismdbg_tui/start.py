@@ -51,6 +51,15 @@ def _shown(app: PicturedApp[Returned], picture: StillPicture | None, bound_s: fl
     return None
 
 
+def own_keys(table: str = "") -> dict[str, str]:
+    """The user's keys for a screen. `UsageError` says, before it starts, what is wrong with them or with the theme."""
+    from prismdbg_tui.drawing.themes import own_theme
+    from prismdbg_tui.session import keymap
+
+    own_theme()
+    return keymap.own_keys(table)
+
+
 def look(
     capsule: Capsule,
     name: str,
@@ -70,7 +79,6 @@ def look(
         write_table(capsule, sys.stdout)
         return 0
     from prismdbg_tui.session.app import PrismApp
-    from prismdbg_tui.session.keymap import own_keys
 
     app = PrismApp(capsule, name, keys=own_keys(), at=at, above=above, sidecar=_sidecar(path, picture), told=told)
     return _shown(app, picture) or 0
@@ -87,10 +95,9 @@ def overview(view: JobView, into: Callable[[int, bool], None], picture: StillPic
         write_ranks(job, sys.stdout)
         return 0
     from prismdbg_tui.overview.app import OverviewApp
-    from prismdbg_tui.overview.keys import OVERVIEW_ACTIONS, TABLE
-    from prismdbg_tui.session.keymap import own_keys
+    from prismdbg_tui.overview.keys import TABLE
 
-    keys, rank, refused = own_keys(OVERVIEW_ACTIONS, TABLE), None, ""
+    keys, rank, refused = own_keys(TABLE), None, ""
     while True:
         app = OverviewApp(job, keys=keys, at=rank, refused=refused)
         drop = _shown(app, picture)
@@ -120,10 +127,9 @@ def recorded_job(
     in place of that of the finding. note: of an emulated run, why there is no map of all its ranks."""
     job = read()
     from prismdbg_tui.recorded_job.app import JobApp
-    from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, TABLE
-    from prismdbg_tui.session.keymap import own_keys
+    from prismdbg_tui.recorded_job.keys import TABLE
 
-    keys, rank, part, refused = own_keys(JOB_ACTIONS, TABLE), -1, None, ""
+    keys, rank, part, refused = own_keys(TABLE), -1, None, ""
     while True:
         app = JobApp(job, read, keys=keys, at=rank, moment=at, refused=refused, note=note, part=part)
         chosen = _shown(app, picture)
@@ -148,10 +154,9 @@ def compared(
         write_sweep(sweep, sys.stdout)
         return 0
     from prismdbg_tui.compared.app import SweepApp
-    from prismdbg_tui.compared.keys import SWEEP_ACTIONS, TABLE
-    from prismdbg_tui.session.keymap import own_keys
+    from prismdbg_tui.compared.keys import TABLE
 
-    keys, chosen, refused = own_keys(SWEEP_ACTIONS, TABLE), "", ""
+    keys, chosen, refused = own_keys(TABLE), "", ""
     while True:
         app = SweepApp(read, keys=keys, at=chosen, refused=refused)
         name = _shown(app, picture)
@@ -178,12 +183,10 @@ def debug(
     in `look`."""
     from prismdbg.session.breakpoint_line import first_breakpoints
     from prismdbg_tui.session.app import PrismApp
-    from prismdbg_tui.session.keymap import own_keys
 
-    sidecar = _sidecar(path, picture)
+    keys, sidecar = own_keys(), _sidecar(path, picture)
     first = first_breakpoints(request.capsule.manifest.incident.kind)
     live = live_rank(request, bound_s, at, _kept_lines(sidecar, first))
-    keys = own_keys()
     app = PrismApp(
         request.capsule, name, live=live, keys=keys, at=at, above=above, sidecar=sidecar, first_lines=first, told=told
     )

@@ -6,7 +6,9 @@ The command line comes first, then a variable, then the file.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
+from copy import copy
 from typing import Any
 
 import click
@@ -16,6 +18,7 @@ from prismdbg.errors import UsageError, quoted, suggestion
 from prismdbg.settings.user_config import UserConfig
 
 PREFIX = "PRISMDBG"
+_USUAL = re.compile(r" *\[default: [^]]*\]$")  # in a help text
 _ORIGINS = "prismdbg.origins"  # in a context's meta: where the default of a parameter is from
 
 Values = Mapping[str, Any]
@@ -27,6 +30,16 @@ def apply_defaults(context: click.Context, name: str, command: click.Command, co
     values = dict(_defaults(command, (name,), config.commands.get(name, {}), str(config.path), origins))
     context.default_map = {name: values} if values else None
     context.meta[_ORIGINS] = origins
+
+
+def showing(command: click.Command, values: Values, of_all: Values) -> click.Command:
+    """A copy of the command whose help shows these defaults, where it names the usual ones in words or not at all.
+    `of_all`: those of the same option of every command, which come last."""
+    shown, own = copy(command), {**of_all, **values}
+    shown.params = [_showing(each, own[each.name]) if each.name in own else each for each in command.params]
+    if isinstance(command, click.Group) and isinstance(shown, click.Group):
+        shown.commands = {n: showing(below, values.get(n, {}), of_all) for n, below in command.commands.items()}
+    return shown
 
 
 def require_commands(config: UserConfig, known: Collection[str]) -> None:
@@ -69,6 +82,14 @@ def _defaults(
     for name, subcommand in below.items():
         inner = written.get(name, {})
         yield name, dict(_defaults(subcommand, (*names, name), inner, path, origins))
+
+
+def _showing(parameter: click.Parameter, value: Any) -> click.Parameter:
+    if not isinstance(parameter, click.Option) or parameter.show_default or parameter.help is None:
+        return parameter
+    shown, text = copy(parameter), ", ".join(value) if isinstance(value, list) else str(value)
+    shown.help = f"{_USUAL.sub('', parameter.help)}  [default: {text}]"
+    return shown
 
 
 def _option(options: Mapping[str, click.Option], name: str, table: str, known: Collection[str]) -> click.Option:

@@ -19,6 +19,11 @@ def begin(config: UserConfig) -> None:
     user_code.use(tuple(map(_absolute, listed)) or config.user_code)
 
 
+def as_default() -> dict[str, list[str]]:
+    """What was begun with, by the name of the option; empty where nothing was."""
+    return {"user_code": list(paths)} if (paths := user_code.paths()) else {}
+
+
 def tell_children() -> None:
     """For prismdbg processes that this one starts, as those behind pages of a browser."""
     os.environ[VARIABLE] = os.pathsep.join(user_code.paths())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -131,7 +132,7 @@ def assemble(parts: Ingredients) -> Capsule:
         manifest, in_manifest = secrets.of_manifest(_manifest(parts, recorded, _whole_from(parts, recorded, payloads)))
         logs = {layout.LOG: _searched(recorded, payloads), **before}
         _add_findings(writer, logs, files, secrets, in_manifest)
-        capsule = writer.finish(manifest)
+        capsule = writer.finish(manifest, _evidence_names(parts.output) if manifest.not_replayable else ())
     return _require_replayable(capsule)
 
 
@@ -250,13 +251,11 @@ def _require_replayable(capsule: Capsule) -> Capsule:
     lack = capsule.manifest.not_replayable
     if not lack:
         return capsule
-    kept = _evidence_name(capsule.path)
-    capsule.path.rename(kept)
     raise NotReplayable(
-        f"the capsule is {lack}; it is kept as evidence in {kept}",
+        f"the capsule is {lack}; it is kept as evidence in {capsule.path}",
         hint="record with a larger --window or --window-bytes, or with --checkpoint-every; "
         "`prismdbg open` shows the available data",
-        evidence=kept,
+        evidence=capsule.path,
     )
 
 
@@ -265,12 +264,11 @@ def _seeds(rank: dict[str, Any], log: RankLog) -> dict[str, Any]:
     return {**rank.get("seeds", {}), **{n.data["name"]: n.data["state"] for n in log.notes if n.kind == "seed"}}
 
 
-def _evidence_name(path: Path) -> Path:
-    kept, number = path.with_name(f"{path.name}.evidence"), 1
-    while kept.exists():
-        number += 1
-        kept = path.with_name(f"{path.name}.evidence-{number}")
-    return kept
+def _evidence_names(path: Path) -> Iterator[Path]:
+    """Never that of a capsule, not even for a moment: somebody may look for one just then."""
+    yield path.with_name(f"{path.name}.evidence")
+    for number in count(2):
+        yield path.with_name(f"{path.name}.evidence-{number}")
 
 
 def _ends(log: RankLog, span: Span) -> tuple[Moment, Moment]:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.checked_json import Count, Word, between
-from prismdbg.capsule.partial import partial_folder
+from prismdbg.capsule.partial import partial_folder, publish_new
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, file_system_now, node_of, node_states
 from prismdbg.jobs.storage.ranks_alive import is_in_a_container_here, pid_here
@@ -202,5 +202,5 @@ def _move(made: Path, output: Path) -> None:
     except OSError:
         with partial_folder(output) as partial:
             shutil.copytree(made, partial, dirs_exist_ok=True)
-            partial.rename(output)
+            publish_new(partial, output)
         shutil.rmtree(made, ignore_errors=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule.partial import partial_folder
+from prismdbg.capsule.partial import partial_folder, publish_new
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.jobs.storage.job_nodes import is_shared, job_file, node_folders
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
@@ -52,7 +52,7 @@ def gather(sources: Sequence[str], output: Path, say: Say, ssh: str = SSH) -> Ru
                 _add(whole, copied, sources[0], source)
         if whole is None:
             raise UsageError("no run to gather", hint="give one HOST:RUN for each node")
-        whole.path.rename(final)
+        publish_new(whole.path, final)
     return RunFolder(final)
 
 

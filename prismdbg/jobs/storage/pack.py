@@ -21,7 +21,7 @@ import zstandard
 from prismdbg.capsule import checked_json, layout, transfer
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import FileEntry, Manifest
-from prismdbg.capsule.partial import lock, partial_folder, partial_name
+from prismdbg.capsule.partial import lock, partial_folder, partial_name, publish_new
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys, plain, sign, signature_path, write_encrypted
 from prismdbg.jobs.storage.archive_reader import ArchiveReader, Limits, Member
@@ -98,7 +98,7 @@ def unpack(
         with partial_folder(target) as partial:
             with plain(source, keys) as file:
                 manifest = _read_archive(file, source, partial, limits or Limits(), progress)
-            partial.rename(target)
+            publish_new(partial, target)
     except PrismError:
         raise
     except OSError as error:

@@ -94,6 +94,16 @@ def test_what_is_there_is_never_overwritten(tmp_path: Path) -> None:
     assert tree(tmp_path) == before
 
 
+def test_of_two_writers_of_a_capsule_the_second_says_that_it_exists(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="already exists"), CapsuleWriter(tmp_path / "capsule") as writer:
+        writer.add_json(layout.RANK, {})
+        make_capsule(tmp_path / "capsule")
+        before = tree(tmp_path / "capsule")
+        writer.finish(MANIFEST)
+    assert tree(tmp_path / "capsule") == before
+    assert [path.name for path in tmp_path.iterdir()] == ["capsule"]
+
+
 def test_a_name_is_added_once(tmp_path: Path) -> None:
     with CapsuleWriter(tmp_path / "capsule") as writer:
         writer.add_bytes("prismdbg/x", b"1")

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from prismdbg.capsule import partial
-from prismdbg.capsule.partial import is_abandoned, partial_folder
+from prismdbg.capsule.partial import is_abandoned, partial_folder, publish, publish_new
+from prismdbg.errors import UsageError
 
 DIES = """
 import os, signal, sys
@@ -41,6 +42,16 @@ def test_the_next_writer_removes_what_a_killed_one_left(tmp_path: Path) -> None:
 def test_nobody_removes_what_is_being_written(tmp_path: Path) -> None:
     with partial_folder(tmp_path / "first") as first, partial_folder(tmp_path / "second") as second:
         assert partials(tmp_path) == sorted([first, second])
+
+
+def test_of_two_writers_of_a_name_the_first_has_it(tmp_path: Path) -> None:
+    with partial_folder(tmp_path / "name") as first, partial_folder(tmp_path / "name") as second:
+        (first / "whose").write_text("first")
+        (second / "whose").write_text("second")
+        assert publish(first, tmp_path / "name") and not publish(second, tmp_path / "name")
+        with pytest.raises(UsageError, match="name already exists"):
+            publish_new(second, tmp_path / "name")
+    assert [path.read_text() for path in tmp_path.glob("*/whose")] == ["first"] and not partials(tmp_path)
 
 
 def test_a_link_of_that_name_is_left_alone(tmp_path: Path) -> None:

@@ -334,6 +334,44 @@ def test_a_termination_that_is_discarded_on_its_way_comes_again(child_environmen
     assert ended.returncode == ExitCode.TERMINATED, ended.stderr
 
 
+TERMINATED_AT_THE_END = """
+import atexit, os, signal
+from prismdbg.cli import main
+
+atexit.register(os.kill, os.getpid(), signal.SIGTERM)
+main.run = lambda arguments: 0
+main.main()
+"""
+TERMINATED_TWICE = """
+import atexit, os, signal, time
+from prismdbg.cli import main
+
+def tidy():
+    time.sleep(0.2)
+    print("tidied")
+
+def run(arguments):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+atexit.register(tidy)
+main.run = run
+main.main()
+"""
+
+
+@pytest.mark.parametrize(("program", "printed"), [(TERMINATED_AT_THE_END, ""), (TERMINATED_TWICE, "tidied\n")])
+def test_a_termination_while_the_interpreter_ends_is_quiet(
+    child_environment: dict[str, str], program: str, printed: str
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=child_environment, capture_output=True, text=True, timeout=90
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (ExitCode.TERMINATED, printed, "")
+
+
 def test_a_reader_that_has_enough_is_no_failure(
     tmp_path: Path, child_environment: dict[str, str], prismdbg_command: tuple[str, ...]
 ) -> None:

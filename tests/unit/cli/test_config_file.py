@@ -144,6 +144,40 @@ def test_help_is_shown_whatever_stands_in_the_file_of_another_command(
     assert main.run(["list", "--help"]) == main.run(["replay", "--help"]) == ExitCode.OK
 
 
+def shown_default(capfd: pytest.CaptureFixture[str], option: str, *command: str) -> str:
+    """What the help of a command says in brackets of an option."""
+    assert main.run([*command, "--help"]) == ExitCode.OK
+    text = " ".join(capfd.readouterr().out.partition("Options:")[2].split())
+    _, _, about = text.partition(f"{option} ")
+    return about.partition(" --")[0].rpartition("[default: ")[2].partition("]")[0]
+
+
+def test_help_shows_the_defaults_that_are_in_force_also_where_the_usual_ones_are_words(
+    config: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config.write_text(
+        '[replay]\nruntime = "local"\ntimeout = 120\nlimit-pids = 64\n'
+        '[record]\non-incident = "curl x"\n[graph.simulate]\ncluster = "c.yaml"\njson = true\n'
+    )
+    assert shown_default(capfd, "--runtime", "replay") == "local"
+    assert shown_default(capfd, "--timeout", "replay") == "120"
+    assert shown_default(capfd, "--limit-pids", "replay") == "64"
+    assert shown_default(capfd, "--on-incident", "record") == "curl x"
+    assert shown_default(capfd, "--cluster", "graph", "simulate") == "c.yaml"
+    assert shown_default(capfd, "--json", "graph", "simulate") == "True"
+    monkeypatch.setenv("PRISMDBG_REPLAY_RUNTIME", "docker")
+    assert shown_default(capfd, "--runtime", "replay") == "docker"
+    assert shown_default(capfd, "--runtime", "debug") == "the first that works here"
+
+
+def test_help_shows_the_paths_of_the_users_own_code(
+    config: Path, capfd: pytest.CaptureFixture[str], told: Callable[..., tuple[str, ...]]
+) -> None:
+    config.write_text('user-code = ["/a", "/b"]\n[why]\nuser-code = "/c"\n')
+    assert shown_default(capfd, "--user-code", "replay") == "/a, /b"
+    assert shown_default(capfd, "--user-code", "why") == "/c"
+
+
 def test_own_rules_for_secrets(config: Path) -> None:
     config.write_text("[secrets]\nnames = ['ACME_LIC', 'ACME_LICENSE']\nvalues = ['acme-[0-9]{4}', 'seat:(\\w+)']\n")
     assert not secrets.is_secret_setting("ACME_LICENSE", "abc")
@@ -166,7 +200,7 @@ def test_own_rules_for_secrets(config: Path) -> None:
 def test_keys_and_the_theme_of_the_screen(config: Path) -> None:
     from textual.app import App
 
-    config.write_text('theme = "nord"\n[keys]\nnext = "f10"\n[keys.job]\nsort = "o"\n')
+    config.write_text('theme = "nord"\n[keys]\nnext = "f10"\n[keys.job]\nnext_order = "o"\n')
     assert own_keys() == {"next": "f10"}
     app: App[None] = App()
     use_themes(app)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from capsules import MANIFEST, make_capsule
 from incident_run import write_run
 from tiny_log import TinyLog, write_training
 
+from prismdbg.capsule import capsule_dir
+from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.coverage import StartPoint, replayable_from, span_of
 from prismdbg.capsule.log.reader import read_log
@@ -21,12 +24,14 @@ from prismdbg.cli import main
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import CapsuleError, NotReplayable, RankLost, UsageError
 from prismdbg.job_graph.job_view import is_job
-from prismdbg.jobs.capture.assemble import kept_from_the_start
+from prismdbg.jobs import rank_capsule
+from prismdbg.jobs.capture.assemble import Ingredients, assemble, kept_from_the_start
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.rank_capsule import capsule_of, changed_since, incident_of, shown_capsule_of
 from prismdbg.jobs.storage.classes_file import write_classes
 from prismdbg.jobs.storage.emulated_run import EmulatedRun, read_emulated
 from prismdbg.jobs.storage.inventory import describe, disk_bytes
+from prismdbg.jobs.storage.pack import read_manifest
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.jobs.storage.run_report import report
 from prismdbg.model import synthesis
@@ -154,9 +159,14 @@ def test_a_rank_that_did_not_run_is_said_to_and_how_it_would(tmp_path: Path) -> 
 
 def without_payloads(path: Path) -> RunFolder:
     """An emulated rank of which nothing was kept that it received."""
+    run = with_payloads(path)
+    (run.ranks / "0" / fmt.payload_segment(0)).unlink()
+    return run
+
+
+def with_payloads(path: Path) -> RunFolder:
     (script := path.parent / "train.py").write_text("print()")
     run = emulated(path, 0).run
-    (run.ranks / "0" / fmt.payload_segment(0)).unlink()
     described = {"environment": {}, "versions": {}, "hardware": {}, "orig_argv": ["python", str(script)], "rank": 0}
     file = run.ranks / "0" / "rank.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **described}))
@@ -174,6 +184,43 @@ def test_an_emulated_rank_without_the_data_that_it_received_is_shown_and_not_mad
         assert shown_capsule_of(run.path, 0, said.append) == caught.value.evidence
     assert said[-1].startswith("rank 0, its log, not replayable: no received data was kept: ")
     assert [path.name for path in run.capsules.iterdir()] == ["emulated-rank0.evidence"]
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
+    """What another process does while a capsule is written; each once."""
+    others: list[Callable[[], object]] = []
+
+    def slow(parts: Ingredients) -> Capsule:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(capsule_dir, "_sync", lambda _: [others.pop()() for _ in others[:1]])
+            return assemble(parts)
+
+    monkeypatch.setattr(rank_capsule, "assemble", slow)
+    return others
+
+
+def test_a_rank_that_two_open_at_once_has_one_capsule(tmp_path: Path, meanwhile: list[Callable[[], object]]) -> None:
+    run, theirs = with_payloads(tmp_path / "run"), list[Path]()
+    meanwhile.append(lambda: theirs.append(of(run.path, 0)))
+    assert [of(run.path, 0)] == theirs == list(run.capsules.iterdir())
+    assert theirs[0].name == "emulated-rank0" and not read_manifest(theirs[0]).not_replayable
+
+
+def test_a_rank_without_its_data_that_two_open_at_once_has_one_folder_of_evidence(
+    tmp_path: Path, meanwhile: list[Callable[[], object]]
+) -> None:
+    run, theirs = without_payloads(tmp_path / "run"), list[Path]()
+    meanwhile.append(lambda: theirs.append(shown_capsule_of(run.path, 0, lambda _: None)))
+    assert [shown_capsule_of(run.path, 0, lambda _: None)] == theirs == list(run.capsules.iterdir())
+    assert theirs[0].name == "emulated-rank0.evidence"
+
+
+def test_evidence_never_has_the_name_of_a_capsule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, seen = without_payloads(tmp_path / "run"), list[str]()
+    monkeypatch.setattr(capsule_dir, "_sync_folder", lambda path: seen.extend(map(str, path.glob("emulated*"))))
+    shown_capsule_of(run.path, 0, lambda _: None)
+    assert seen == [str(run.capsules / "emulated-rank0.evidence")]
 
 
 def test_an_emulated_rank_whose_program_was_changed_is_shown(tmp_path: Path) -> None:

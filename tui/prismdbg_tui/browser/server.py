@@ -21,7 +21,7 @@ from aiohttp.typedefs import Handler
 from textual_serve.server import Server
 
 from prismdbg.errors import FacilityError
-from prismdbg_tui.start import WEB_DRIVER, WEB_PAGE
+from prismdbg_tui.start import WEB_DRIVER, WEB_PAGE, own_keys
 
 HOST = "127.0.0.1"
 KEY = "key"
@@ -35,6 +35,7 @@ _PAGES = Path(__file__).with_name("pages")
 def serve(arguments: Sequence[str], port: int, talk: TextIO, run: str = "", *, has_moments: bool = True) -> int:
     """Until interrupted; each visit runs `prismdbg` with `arguments` anew. `run`: whose ranks have pages of their own,
     to which the screen of all ranks leads. has_moments: whether the first screen can be opened at a moment, too."""
+    own_keys()  # what is wrong with the user's is said here, not in a page
     command = screen_command(f"http://{HOST}:{port}", *arguments)
     server = GuardedServer(command, port, secrets.token_urlsafe(16), run, has_moments=has_moments)
     print(f"prismdbg: {server.address}   (ctrl+c ends it)", file=talk, flush=True)

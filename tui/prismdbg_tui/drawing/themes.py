@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from textual.app import App
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 from prismdbg.errors import UsageError, quoted, suggestion
 from prismdbg.settings.user_config import user_config
@@ -48,10 +48,16 @@ def use_themes(app: App[Any]) -> None:
     """Makes them known, and begins with the one in the user's `config.toml`, if there is one."""
     for theme in THEMES:
         app.register_theme(theme)
+    app.theme = own_theme()
+
+
+def own_theme() -> str:
+    """Its name. To be asked before a screen starts: `UsageError` where nobody knows the one in `config.toml`."""
+    known = {*BUILTIN_THEMES, *(theme.name for theme in THEMES)}
     chosen = user_config().theme or THEMES[0].name
-    if chosen not in app.available_themes:
+    if chosen not in known:
         raise UsageError(
-            f"{user_config().path}: unknown theme {quoted(chosen)}{suggestion(chosen, app.available_themes)}",
-            hint=f"use one of: {' '.join(sorted(app.available_themes))}",
+            f"{user_config().path}: unknown theme {quoted(chosen)}{suggestion(chosen, known)}",
+            hint=f"use one of: {' '.join(sorted(known))}",
         )
-    app.theme = chosen
+    return chosen

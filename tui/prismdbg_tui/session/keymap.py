@@ -15,26 +15,35 @@ from textual.keys import Keys, _character_to_key, format_key
 
 from prismdbg.errors import UsageError
 from prismdbg.settings.user_config import folder, tables_of, user_config
+from prismdbg_tui.compared import keys as of_sweep
+from prismdbg_tui.overview import keys as of_overview
+from prismdbg_tui.recorded_job import keys as of_job
 from prismdbg_tui.session.actions import ACTIONS, Action
 
-TABLES = ("overview", "job", "sweep")
+SCREENS = {
+    "": ACTIONS,
+    of_overview.TABLE: of_overview.OVERVIEW_ACTIONS,
+    of_job.TABLE: of_job.JOB_ACTIONS,
+    of_sweep.TABLE: of_sweep.SWEEP_ACTIONS,
+}  # by the table in which their keys stand
 RESERVED = ("ctrl+p", "ctrl+q", "ctrl+c")  # Textual's own
 ESCAPE = "escape"  # out of a line, out of what takes long
 _MODIFIERS = frozenset(["ctrl", "shift", "alt", "super", "hyper", "meta"])
 _NAMES = frozenset(key.value.rpartition("+")[2] for key in Keys) | {_character_to_key(chr(c)) for c in range(32, 127)}
 
 
-def own_keys(actions: Sequence[Action] = ACTIONS, table: str = "") -> dict[str, str]:
+def own_keys(table: str = "") -> dict[str, str]:
     """Keys by action, as Textual wants them, of `keys.toml` or of `[keys]` in `config.toml`. `UsageError` names what is
-    wrong there.
+    wrong there, also for another screen: from one screen you come to others.
 
-    table: one of `TABLES`, for screens of their own.
+    table: one of `SCREENS`.
     """
     config, path = user_config(), folder() / "keys.toml"
     written = tables_of(path)
     if written and config.keys:
         raise UsageError(f"{path} and {config.path} both choose keys", hint="keep the keys in one of them")
-    return chosen_keys(path if written else config.path, written or config.keys, actions, table)
+    place, keys = (path, written) if written else (config.path, config.keys)
+    return {name: chosen_keys(place, keys, actions, name) for name, actions in SCREENS.items()}[table]
 
 
 def read_keys(path: Path, actions: Sequence[Action] = ACTIONS, table: str = "") -> dict[str, str]:
@@ -44,31 +53,33 @@ def read_keys(path: Path, actions: Sequence[Action] = ACTIONS, table: str = "") 
 def chosen_keys(
     path: Path, written: Mapping[str, Any], actions: Sequence[Action] = ACTIONS, table: str = ""
 ) -> dict[str, str]:
-    chosen = written.get(table, {}) if table else {name: v for name, v in written.items() if name not in TABLES}
+    chosen = written.get(table, {}) if table else {name: v for name, v in written.items() if name not in SCREENS}
     if not isinstance(chosen, dict):
         raise UsageError(
             f"{path}: {table} must be a table of keys", hint=f'write [{table}], then lines like: help = "f1"'
         )
-    names = [action.name for action in actions]
-    found = {name: _keys(path, name, value, names) for name, value in chosen.items()}
-    _check_doubles(path, found, actions)
+    names, place = [action.name for action in actions], f"{path}: {table}" if table else str(path)
+    found = {name: _keys(place, name, value, names) for name, value in chosen.items()}
+    _check_doubles(place, found, actions)
     return found
 
 
-def _keys(path: Path, name: str, value: object, names: Sequence[str]) -> str:
+def _keys(place: str, name: str, value: object, names: Sequence[str]) -> str:
     if name not in names:
-        raise UsageError(f"{path}: unknown action {name!r}", hint=f"use one of: {' '.join(names)}")
+        raise UsageError(f"{place}: unknown action {name!r}", hint=f"use one of: {' '.join(names)}")
     keys = [value] if isinstance(value, str) else value
     if not isinstance(keys, list) or not keys or not all(isinstance(key, str) and key for key in keys):
-        raise UsageError(f"{path}: {name} takes a key or a list of keys", hint='write for instance next = ["n", "f10"]')
+        raise UsageError(
+            f"{place}: {name} takes a key or a list of keys", hint='write for instance next = ["n", "f10"]'
+        )
     named = [_named(key) for key in keys]
     for given, key in zip(keys, named, strict=True):
         if key in (*RESERVED, ESCAPE):
             whose = "the key that closes screens" if key == ESCAPE else "the terminal toolkit's own"
-            raise UsageError(f"{path}: {name} cannot have {key}", hint=f"choose another key: that one is {whose}")
+            raise UsageError(f"{place}: {name} cannot have {key}", hint=f"choose another key: that one is {whose}")
         if not _is_key(key):
             hint = 'use a character, or for instance "f10", "home", "space", "ctrl+g", "alt+n"'
-            raise UsageError(f"{path}: {name}: unknown key {given!r}", hint=hint)
+            raise UsageError(f"{place}: {name}: unknown key {given!r}", hint=hint)
     return ",".join(named)
 
 
@@ -97,7 +108,7 @@ def _character(name: str) -> str:
         return " "
 
 
-def _check_doubles(path: Path, chosen: Mapping[str, str], actions: Sequence[Action]) -> None:
+def _check_doubles(place: str, chosen: Mapping[str, str], actions: Sequence[Action]) -> None:
     """A pane may use a key that means something else outside of it."""
     owners: dict[tuple[str, str], str] = {}
     for action in actions:
@@ -105,7 +116,7 @@ def _check_doubles(path: Path, chosen: Mapping[str, str], actions: Sequence[Acti
             other = owners.setdefault((action.pane, key), action.name)
             if other != action.name and (action.name in chosen or other in chosen):
                 raise UsageError(
-                    f"{path}: {shown(key)} is both {other} and {action.name}", hint="give one of them another key"
+                    f"{place}: {shown(key)} is both {other} and {action.name}", hint="give one of them another key"
                 )
 
 

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+from prismdbg.capsule.partial import publish
 from prismdbg.capsule.transfer import hash_file
 from prismdbg.checkpoint.cache import made_cache_folder
 from prismdbg.errors import FacilityError, PrismError
@@ -40,10 +41,13 @@ def is_whole(target: Path) -> bool:
 
 
 def keep(partial: Path, target: Path) -> None:
-    """The folder `partial`, which has a complete copy, becomes that of `target`. The oldest copies go."""
+    """The folder `partial`, which has a complete copy, becomes that of `target`, unless another process has fetched it
+    meanwhile: that one may be read already. The oldest copies go."""
     (partial / _DIGESTS).write_text(json.dumps(_digests(partial / target.name)))
-    shutil.rmtree(target.parent, ignore_errors=True)
-    partial.rename(target.parent)
+    if not is_whole(target):
+        shutil.rmtree(target.parent, ignore_errors=True)
+        if not publish(partial, target.parent) and not is_whole(target):
+            raise FacilityError(f"{target.parent} is damaged and cannot be replaced", hint="remove it, and try again")
     _drop_oldest()
 
 

@@ -16,7 +16,7 @@ import zstandard
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Manifest, Origin
-from prismdbg.capsule.partial import partial_folder
+from prismdbg.capsule.partial import partial_folder, publish_new
 from prismdbg.capsule.transfer import hash_file
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.jobs.storage.pack import Progress, pack
@@ -35,7 +35,7 @@ def write_layout(capsule: Capsule, target: Path, tag: str) -> Pushed:
         with partial_folder(target) as folder:
             digest = _write(folder, capsule, tag)
             size_bytes = sum(path.stat().st_size for path in (folder / BLOBS).iterdir())
-            folder.rename(target)
+            publish_new(folder, target)
     except OSError as error:
         raise FacilityError(f"{target} could not be written: {error.strerror}", hint="check the disk") from error
     return Pushed(path=target, tag=tag, digest=digest, size_bytes=size_bytes)

@@ -98,6 +98,20 @@ def test_a_file_is_fetched_alone(address: Address, tmp_path: Path) -> None:
     assert fetch(one, said).with_name("one.tar.zst.sig").read_bytes() == b"signature"
 
 
+def test_what_two_fetch_at_once_stays_where_the_first_reads_it(tmp_path: Path) -> None:
+    target = fetched_cache.cache_folder() / "key" / "run"
+    for fetcher in ("first", "second"):
+        (tmp_path / fetcher / "run").mkdir(parents=True)
+        (tmp_path / fetcher / "run" / "run.json").write_text("{}")
+        fetched_cache.keep(tmp_path / fetcher, target)
+        if fetcher == "first":
+            read = (target / "run.json").stat().st_ino
+    assert (target / "run.json").stat().st_ino == read and fetched_cache.is_whole(target)
+    (target / "run.json").write_text("[]")
+    fetched_cache.keep(tmp_path / "second", target)
+    assert (target / "run.json").read_text() == "{}"
+
+
 @pytest.mark.parametrize("harm", ["altered", "missing"])
 def test_a_folder_that_was_altered_is_refused(harm: str, address: Address, folder: Path, cache: Path) -> None:
     push(folder, address, said)
