@@ -128,6 +128,7 @@ def _result(
         late=_by_axes({row.channel: row.late_ns / whole_ns for row in rows}),
         peak_bytes=max(peaks) if has_memory else None,
         worth=timeline.fidelity.summary(),
+        doubts=timeline.fidelity.doubts,
         tokens=tokens,
         message_bytes=message_bytes(timeline),
         link_share=link_shares(timeline, timeline.cluster),

@@ -23,7 +23,7 @@ from prismdbg.sweep.result import Result
 from prismdbg.sweep.space import Configuration
 
 FORMAT = 1
-RESULTS = 3  # counted up when a result gets other values: older ones are worked out again
+RESULTS = 4  # counted up when a result gets other values: older ones are worked out again
 _RESTS_ON = "rests_on"
 DESCRIPTION, TRIALS, RESULT = "sweep.json", "trials", "result.json"
 CLUSTER = "cluster.yaml"  # a copy of what results rest on; none where no cluster was given

@@ -242,6 +242,7 @@ def _show(results: Sequence[Result], cap_bytes: int, request: SweepRequest) -> N
         *table.notes,
         *sweep_text.conclusion(results, cap_bytes),
         *sweep_text.worth(results, cap_bytes),
+        *sweep_text.doubts(results, cap_bytes),
         *sweep_text.energy(results),
     ]
     if request.telemetry_ns and not sweep_text.energy(results):

@@ -105,6 +105,19 @@ def test_a_sweep_predicts_each_configuration_as_the_command_does_and_runs_nothin
     assert sorted(path.name for path in folder.iterdir()) == ["cluster.yaml", "model.yaml", "ops"]
 
 
+def test_a_sweep_doubts_what_the_command_doubts_of_each_configuration(folder: Path) -> None:
+    ran = sweep(folder, "--json")
+    by_name = {each["name"]: each for each in json.loads(ran.stdout)["results"]}
+    for pp, dp, tp in ((1, 8, 1), (1, 2, 4)):  # of the second, the shapes of the first would be too many
+        alone = run(folder, "--mesh", f"pp={pp},dp={dp},tp={tp}", "--batch", "8").stdout
+        doubts = [line.removeprefix("not reliable: ") for line in alone.splitlines() if line.startswith("not reliable")]
+        assert any("they lie outside what was sampled" in doubt for doubt in doubts)
+        assert by_name[f"pp={pp},tp={tp},rc=none"]["doubts"] == doubts
+    said = sweep(folder).stdout.splitlines()
+    assert any(line.startswith("not reliable: times of flash_atten: its bytes at the best rate") for line in said)
+    assert len(said) == len(set(said))
+
+
 def test_a_model_that_cannot_be_divided_is_impossible_and_the_table_says_so(folder: Path) -> None:
     (folder / "model.yaml").write_text(MODEL.replace("layers: 4", "layers: 6"))
     said = sweep(folder).output

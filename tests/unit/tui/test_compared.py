@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,15 @@ def test_what_has_no_run_is_not_opened_and_says_why(sweep: Path) -> None:
         await until(lambda: any("tp=4 has no complete run" in note for note in told(app)), pilot)
 
     assert play(sweep, part).return_value is None
+
+
+def test_the_row_under_the_cursor_says_what_is_not_reliable(sweep: Path) -> None:
+    keep(sweep, replace(done("tp=2", 20, 900), doubts=("all values: nothing ran", "times of 3 shapes: not sampled")))
+
+    async def part(app: SweepApp, pilot: Pilot[str]) -> None:
+        await until(lambda: "not reliable: all values; times of 3 shapes" in on_screen(app), pilot)
+
+    play(sweep, part, (80, 24))
 
 
 def test_sorting_keeps_the_configuration_under_the_cursor(sweep: Path) -> None:

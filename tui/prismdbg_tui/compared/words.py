@@ -72,8 +72,13 @@ def detail(result: Result) -> Text:
         return text.append(f"\n{result.state}: {figures.clean(result.why)}")
     text.append(f"\nexposed {sweep_text.exposed(result)}  idle {result.idle_share:.1%}")
     text.append(f"  messages {sweep_text.messages(result)}")
-    lines = [*sweep_text.energy([result]), figures.clean(result.worth)]
+    lines = [*sweep_text.energy([result]), figures.clean(result.worth), figures.clean(_doubted(result))]
     return text.append("".join(f"\n{line}" for line in lines if line), "dim")
+
+
+def _doubted(result: Result) -> str:
+    """Without the reasons, for which there is no room."""
+    return f"not reliable: {'; '.join(each.partition(': ')[0] for each in result.doubts)}" if result.doubts else ""
 
 
 def shown_titles(rows: Sequence[Sequence[Text]], room: int) -> list[tuple[str, int]]:
