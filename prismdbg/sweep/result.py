@@ -44,6 +44,7 @@ class _Stored(TypedDict):
     joules: float | None
     peak_watts: float | None
     doubts: NotRequired[list[str]]
+    recomputed: NotRequired[float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,7 @@ class Result:
     message_bytes: of a message, on average. link_share: of the rate of its links, that messages reach. computed: the
     share of an iteration in which ranks compute, of each rank, or of so many blocks of consecutive ranks. joules: of an
     iteration, peak_watts: of a device; None where no sensor told. recomputed: the share of an
-    iteration in which the backward pass computes activations again, of a prediction; None of a program that ran. It is
-    not stored, as predictions are not."""
+    iteration in which the backward pass computes activations again, of a prediction; None of a program that ran."""
 
     name: str
     values: Mapping[str, str]
