@@ -17,6 +17,8 @@ from prismdbg_tui.compared.app import SweepApp
 from prismdbg_tui.compared.help_sheet import SweepHelp
 from prismdbg_tui.compared.keys import SWEEP_ACTIONS, TABLE
 from prismdbg_tui.compared.plain_sweep import write_sweep
+from prismdbg_tui.compared.words import TITLES
+from prismdbg_tui.compared.words import heading as heading_of_sweep
 from prismdbg_tui.overview.job import overview_job
 from prismdbg_tui.overview.words import heading
 from prismdbg_tui.session.keymap import read_keys
@@ -79,6 +81,11 @@ def test_all_configurations_with_time_interval_memory_and_fit(sweep: Path, size:
         assert "failed" in text and "left out" in text
 
     play(sweep, part, size)
+
+
+@pytest.mark.parametrize(("cap_bytes", "written"), [(80 * 10**9, "cap 80 GB"), (3 << 29, "cap 1536 MiB")])
+def test_the_cap_is_said_as_it_was_given(sweep: Path, cap_bytes: int, written: str) -> None:
+    assert written in heading_of_sweep(replace(read_sweep(sweep), cap_bytes=cap_bytes))
 
 
 def test_a_long_name_leaves_room_for_the_other_columns(sweep: Path) -> None:
@@ -252,6 +259,11 @@ def test_the_help_of_a_sweep_names_every_key(sweep: Path) -> None:
         await pilot.press("escape")
 
     play(sweep, part)
+
+
+def test_the_help_of_a_sweep_names_every_column() -> None:
+    sheet = SweepHelp({})
+    assert {*TITLES} - {"configuration"} <= {*sheet.meanings}
 
 
 def test_a_sweep_as_lines_of_text(sweep: Path) -> None:

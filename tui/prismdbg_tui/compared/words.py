@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from prismdbg.model.durations import four_digits
-from prismdbg.model.sizes import size
+from prismdbg.model.sizes import as_given, size
 from prismdbg.render import sweep_text
 from prismdbg.sweep.result import Result, State
 from prismdbg.sweep.stored import StoredSweep
@@ -25,7 +25,7 @@ def heading(sweep: StoredSweep, order: str = "") -> tuple[str, ...]:
     done = sum(each.state is State.DONE for each in sweep.results)
     parts = [f"{done} of {figures.plural(len(sweep.results) + len(sweep.unfinished), 'configuration')} with a time"]
     parts += [f"{len(sweep.unfinished)} without a result"] if sweep.unfinished else []
-    return (*parts, *([f"cap {size(sweep.cap_bytes)}"] if sweep.cap_bytes else []), *([order] if order else []))
+    return (*parts, *([f"cap {as_given(sweep.cap_bytes)}"] if sweep.cap_bytes else []), *([order] if order else []))
 
 
 def conclusion(sweep: StoredSweep) -> Text:
