@@ -163,6 +163,18 @@ def test_the_row_under_the_cursor_says_what_is_not_reliable(sweep: Path) -> None
     play(sweep, part, (80, 24))
 
 
+def test_what_has_no_room_under_the_cursor_is_seen_to_be_left_out(sweep: Path) -> None:
+    doubts = tuple(f"times of operator {number}: not sampled" for number in range(30))
+    keep(sweep, replace(done("tp=2", 20, 900), doubts=doubts))
+
+    async def part(app: SweepApp, pilot: Pilot[str]) -> None:
+        await until(lambda: "operator 0" in on_screen(app), pilot)
+        last = [line for line in on_screen(app).splitlines() if "operator" in line][-1]
+        assert "operator 29" not in last and last.rstrip().endswith(" …")
+
+    play(sweep, part, (80, 24))
+
+
 def test_sorting_keeps_the_configuration_under_the_cursor(sweep: Path) -> None:
     async def part(app: SweepApp, pilot: Pilot[str]) -> None:
         orders = []
