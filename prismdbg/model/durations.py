@@ -17,14 +17,14 @@ def duration(seconds: float) -> str:
 
 def brief(time_ns: float) -> str:
     """`640 µs`, `12.3 ms`, `4.2 s`, `310 s`."""
-    unit, unit_ns = unit_of(time_ns)
+    unit, unit_ns = unit_of(float(f"{time_ns:.3g}"))  # 999.7 µs is 1.0 ms, not 1000 µs
     value = time_ns / unit_ns
     return f"{value:.0f} {unit}" if value >= 100 or unit_ns == 1 else f"{value:.1f} {unit}"
 
 
 def four_digits(time_ns: int) -> str:
     """`12.34 ms`, `23,980 s`, for times that are added or compared."""
-    unit, unit_ns = unit_of(time_ns)
+    unit, unit_ns = unit_of(float(f"{time_ns:.4g}"))
     value = time_ns / unit_ns
     return f"{float(f'{value:.4g}'):,.0f} {unit}" if value >= 9999.5 else f"{value:.4g} {unit}"
 

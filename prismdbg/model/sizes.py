@@ -23,10 +23,16 @@ def size(size_bytes: int) -> str:
     """`338.2 MiB`, `12 B`."""
     value = float(size_bytes)
     for unit in _UNITS:
-        if value < 1024 or unit == _UNITS[-1]:
+        if round(value, 1) < 1024 or unit == _UNITS[-1]:
             break
         value /= 1024
     return f"{int(value)} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def as_given(size_bytes: int) -> str:
+    """`80 GB`, `512 MiB`: exact, in the unit in which people write it, that of the smallest whole number."""
+    unit = min((name for name in UNITS if size_bytes % UNITS[name] == 0), key=lambda name: size_bytes / UNITS[name])
+    return f"{size_bytes // UNITS[unit]} {unit}"
 
 
 def unit_bytes(unit: str) -> int | None:

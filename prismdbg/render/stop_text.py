@@ -129,7 +129,8 @@ def tally_text(tally: Json) -> str:
     fingerprints = tally["fingerprints"] - tally.get("object_notes", 0)
     parts = [f"{counted(tally['compared'], 'collective')} compared, {fingerprints} with their payload fingerprints"]
     if tally.get("object_notes"):
-        parts.append(f"{tally['object_notes']} pickled objects that differ")
+        objects = counted(tally["object_notes"], "pickled object")
+        parts.append(f"{objects} that {'differs' if tally['object_notes'] == 1 else 'differ'}")
     again = tally.get("again", 0)
     parts.append(f"{again} synthesized as in the emulation" if again else f"{tally['synthesized']} synthesized")
     if again and tally["synthesized"]:

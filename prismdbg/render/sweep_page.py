@@ -25,7 +25,7 @@ def page(results: Sequence[Result], cap_bytes: int) -> str:
         *_computing(results),
         *(tag("p", line) for line in sweep_text.energy(results)),
         tag("h2", "Fidelity"),
-        tag("ul", *(tag("li", line) for line in sweep_text.worth(results, cap_bytes))),
+        tag("ul", *(tag("li", line) for line in _worth(results, cap_bytes))),
     )
     head = tag(
         "head",
@@ -34,6 +34,10 @@ def page(results: Sequence[Result], cap_bytes: int) -> str:
         tag("style", Markup(STYLE)),
     )
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _worth(results: Sequence[Result], cap_bytes: int) -> list[str]:
+    return [*sweep_text.worth(results, cap_bytes), *sweep_text.doubts(results, cap_bytes)]
 
 
 def _time_against_memory(results: Sequence[Result], cap_bytes: int) -> list[Markup]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,8 @@ HEADER = (
 )  # fmt: skip
 PREDICTED = "the interval of a predicted time is {error:.1%} on each side, the mean error against measured iterations"
 NO_ENERGY = "energy: not available, no sensor of this machine counts it (`prismdbg telemetry RUN` says why)"
-_MOST_WORTHS = 3
+_MOST_NAMES = 3
+_NUMBER = re.compile(r"(?<![\w.=-])\d+(?:,\d{3})*(?:\.\d+)?")  # none in a name
 NUMBERS = ("iteration", "idle", "exposed", "messages", "peak", "tokens/s", "recomputed")
 _DROPPED_FIRST = ("mesh", "messages", "recomputed", "tokens/s", "idle", "exposed", "fits", "interval", "peak")
 _NO_VALUE = ("-", "not traced")
@@ -142,4 +144,42 @@ def conclusion(results: Sequence[Result], cap_bytes: int) -> list[str]:
 
 def worth(results: Sequence[Result], cap_bytes: int) -> list[str]:
     """What the times of the fastest rest on."""
-    return [f"fidelity of {each.name}: {each.worth}" for each in fastest(results, cap_bytes)[:_MOST_WORTHS]]
+    said = [(each.name, each.worth) for each in fastest(results, cap_bytes)]
+    return [f"fidelity of {_some(names)}: {text}" for text, names in _once(said).items()]
+
+
+def doubts(results: Sequence[Result], cap_bytes: int) -> list[str]:
+    """What is not reliable of the fastest. Of which of them, unless it is so of all."""
+    first = fastest(results, cap_bytes)
+    found = _once([(each.name, doubt) for each in first for doubt in each.doubts])
+    return [
+        f"not reliable{'' if len(names) == len(first) else f' for {_some(names)}'}: {text}"
+        for text, names in found.items()
+    ]
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {counted(rest, 'other')}" if rest > 0 else "")
+
+
+def _once(said: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    """The names of whom a text is said, by text. Texts in which only numbers differ become one text."""
+    alike: dict[str, list[tuple[str, str]]] = {}
+    for name, text in said:
+        alike.setdefault(_NUMBER.sub("0", text), []).append((name, text))
+    return {
+        _with_ranges([text for _, text in of_form]): list(dict.fromkeys(name for name, _ in of_form))
+        for of_form in alike.values()
+    }
+
+
+def _with_ranges(texts: Sequence[str]) -> str:
+    """`times of 3 to 12 shapes`, of texts in which only numbers differ."""
+    numbers = iter(zip(*(_NUMBER.findall(text) for text in texts), strict=True))
+    return _NUMBER.sub(lambda _: _range(next(numbers)), texts[0])
+
+
+def _range(numbers: Sequence[str]) -> str:
+    ordered = sorted(set(numbers), key=lambda number: float(number.replace(",", "")))
+    return ordered[0] if len(ordered) == 1 else f"{ordered[0]} to {ordered[-1]}"

@@ -24,7 +24,6 @@ from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.report.report import by_axis
 from prismdbg.sweep import energy
 from prismdbg.sweep.messages import axes_of, link_shares, message_bytes
-from prismdbg.sweep.predictor import Described, Predictor
 from prismdbg.sweep.request import How, Trial
 from prismdbg.sweep.result import Result, State
 from prismdbg.sweep.space import Configuration
@@ -83,12 +82,7 @@ def _with_energy(result: Result, run: RunFolder, steps: Sequence[int]) -> Result
     return replace(result, joules=taken, peak_watts=peak_watts)
 
 
-def predicted(predictor: Predictor, one: Configuration, described: Described, tokens: int) -> Result:
-    """Impossible where the model cannot be divided so."""
-    try:
-        timeline = predictor.predict(described)
-    except UsageError as error:
-        return Result(name=one.name, values=one.values, state=State.IMPOSSIBLE, mesh=str(one.mesh), why=str(error))
+def predicted(one: Configuration, timeline: Timeline, tokens: int) -> Result:
     error_ns = round(PREDICTION_ERROR * timeline.iteration_ns)
     each_ns = [timeline.iteration_ns - error_ns, timeline.iteration_ns + error_ns]
     result = _result(one, timeline, timeline.iteration_ns, each_ns, tokens=tokens, has_memory=True)
@@ -128,6 +122,7 @@ def _result(
         late=_by_axes({row.channel: row.late_ns / whole_ns for row in rows}),
         peak_bytes=max(peaks) if has_memory else None,
         worth=timeline.fidelity.summary(),
+        doubts=timeline.fidelity.doubts,
         tokens=tokens,
         message_bytes=message_bytes(timeline),
         link_share=link_shares(timeline, timeline.cluster),

@@ -18,14 +18,16 @@ from prismdbg.capsule.secrets.masking import (
 )
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.run_folder import cannot_be_made, not_empty, write_json
+from prismdbg.simulate.graph import graph_file
+from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.sweep.request import SweepRequest, Trial
 from prismdbg.sweep.result import Result
 from prismdbg.sweep.space import Configuration
 
 FORMAT = 1
-RESULTS = 3  # counted up when a result gets other values: older ones are worked out again
+RESULTS = 4  # counted up when a result gets other values: older ones are worked out again
 _RESTS_ON = "rests_on"
-DESCRIPTION, TRIALS, RESULT = "sweep.json", "trials", "result.json"
+DESCRIPTION, TRIALS, RUN, RESULT = "sweep.json", "trials", "run", "result.json"
 CLUSTER = "cluster.yaml"  # a copy of what results rest on; none where no cluster was given
 _RAN = "ran.json"
 
@@ -94,7 +96,7 @@ class SweepFolder:
 
     def trial(self, configuration: Configuration) -> Trial:
         of_it = self.path / TRIALS / configuration.name
-        return Trial(request=self.request, configuration=configuration, run=of_it / "run", output=of_it / "output.txt")
+        return Trial(request=self.request, configuration=configuration, run=of_it / RUN, output=of_it / "output.txt")
 
     def begin(self, trial: Trial) -> None:
         """Removes what an interrupted start of it left."""
@@ -119,6 +121,16 @@ class SweepFolder:
             return None
         value = checked_json.read(path).value
         return Result.from_json(value, str(path)) if value.get(_RESTS_ON) == self._rests_on else None
+
+    def remove_trials(self) -> None:
+        shutil.rmtree(self.path / TRIALS, ignore_errors=True)
+
+    def keep_prediction(self, result: Result, graph: JobGraph) -> None:
+        """In place of a run, the graph: it opens as one."""
+        own = self.path / TRIALS / result.name
+        (own / RUN).mkdir(parents=True, exist_ok=True)
+        graph_file.save(graph, own / RUN / graph_file.FILE_NAME)
+        write_json(own / RESULT, result.to_json())
 
     def keep(self, trial: Trial, result: Result) -> None:
         write_json(_result(trial), {**result.to_json(), _RESTS_ON: self._rests_on})

@@ -44,4 +44,5 @@ class Predictor:
 
     def predict(self, described: Described) -> Timeline:
         """`UsageError` where the model cannot be divided so."""
-        return simulate(modelled_job(described.model, described.training, self._times).graph, self._cluster)
+        times = self._times.of_another_job()
+        return simulate(modelled_job(described.model, described.training, times).graph, self._cluster)

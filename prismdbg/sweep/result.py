@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from math import comb, floor, sqrt
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from prismdbg.capsule import checked_json
 from prismdbg.errors import CapsuleError
@@ -43,6 +43,8 @@ class _Stored(TypedDict):
     computed: list[float]
     joules: float | None
     peak_watts: float | None
+    doubts: NotRequired[list[str]]
+    recomputed: NotRequired[float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +70,13 @@ class Interval:
 class Result:
     """Shares are of an iteration, of a rank on average, by mesh axis. peak_bytes: of the rank that holds most, None
     where memory was not traced. middle_ns: the time of an iteration, iteration_ns: of several
-    ones, that say how sure it is. worth: what the time rests on. tokens: of one iteration, 0 where not given.
+    ones, that say how sure it is. worth: what the time rests on, doubts: what is not reliable. tokens: of one
+    iteration, 0 where not given.
 
     message_bytes: of a message, on average. link_share: of the rate of its links, that messages reach. computed: the
     share of an iteration in which ranks compute, of each rank, or of so many blocks of consecutive ranks. joules: of an
     iteration, peak_watts: of a device; None where no sensor told. recomputed: the share of an
-    iteration in which the backward pass computes activations again, of a prediction; None of a program that ran. It is
-    not stored, as predictions are not."""
+    iteration in which the backward pass computes activations again, of a prediction; None of a program that ran."""
 
     name: str
     values: Mapping[str, str]
@@ -88,6 +90,7 @@ class Result:
     late: Mapping[str, float] = field(default_factory=dict)
     peak_bytes: int | None = None
     worth: str = ""
+    doubts: tuple[str, ...] = ()
     tokens: int = 0
     message_bytes: Mapping[str, float] = field(default_factory=dict)
     link_share: Mapping[str, float] = field(default_factory=dict)
@@ -120,12 +123,12 @@ class Result:
         stored: dict[str, Any] = {**checked_json.checked(_Stored, value, where)}
         if stored["state"] not in list(State):
             raise CapsuleError(f"{where}: state is {stored['state'][:40]!r}", hint="remove it; it is worked out again")
-        known = {name: stored[name] for name in _Stored.__annotations__}
+        known = {name: stored[name] for name in _Stored.__annotations__ if name in stored}
         return cls(
             **{
                 **known,
                 "state": State(stored["state"]),
-                **{name: tuple(stored[name]) for name in ("iteration_ns", "computed")},
+                **{name: tuple(stored.get(name, ())) for name in ("iteration_ns", "computed", "doubts")},
             }
         )
 

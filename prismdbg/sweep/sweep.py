@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
-from prismdbg.errors import PrismError
+from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.record.launch_line import parse
 from prismdbg.model.plurals import counted
+from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.sweep.evaluate import evaluate, predicted
 from prismdbg.sweep.folder import SweepFolder
-from prismdbg.sweep.predictor import Predictor
+from prismdbg.sweep.predictor import Described, Predictor
 from prismdbg.sweep.request import FOLDER, SweepRequest, Trial, tokens_of
 from prismdbg.sweep.result import Result, State
 from prismdbg.sweep.space import Configuration
@@ -36,22 +38,51 @@ def sweep(request: SweepRequest, say: Say, only: Collection[str] | None = None) 
 
 def sweep_of_predictions(request: SweepRequest, predictor: Predictor, say: Say) -> list[Result]:
     """The same of predictions: nothing runs. What is wrong with the command is an error before the first of them."""
+    return [result for result, _ in _predictions(request, predictor, say)]
+
+
+def kept_predictions(request: SweepRequest, predictor: Predictor, say: Say) -> list[Result]:
+    """Predictions, kept with their graphs in the folder of the sweep. Those of an earlier start may rest on other
+    operators: they are removed, and all are predicted anew."""
+    results: list[Result] = []
+    predictions = _predictions(request, predictor, say)
+    with SweepFolder.opened(request) as folder:
+        folder.remove_trials()
+        for result, graph in predictions:
+            if graph is not None:
+                folder.keep_prediction(result, graph)
+            results.append(result)
+    return results
+
+
+def _predictions(request: SweepRequest, predictor: Predictor, say: Say) -> Iterator[tuple[Result, JobGraph | None]]:
+    """Without a graph where the model cannot be divided so. The command is checked at once, not with the first one."""
     request.space.check(request.command, is_told_mesh=True)
     _check_tokens(request)
-    return list(_predictions(request, predictor, say))
-
-
-def _predictions(request: SweepRequest, predictor: Predictor, say: Say) -> Iterator[Result]:
     tried = list(request.space.configurations())
     described = {one.name: predictor.describe(one.words(request.command), one.mesh) for one in tried if one.mesh}
-    left = len(described)
-    for one in tried:
-        if one.mesh is None:
-            yield _impossible(one)
-            continue
-        yield predicted(predictor, one, described[one.name], tokens_of(one, request.tokens))
-        left -= 1
-        say(f"{one.name}: predicted; {left} to go")
+
+    def each() -> Iterator[tuple[Result, JobGraph | None]]:
+        left = len(described)
+        for one in tried:
+            if one.mesh is None:
+                yield _impossible(one), None
+                continue
+            yield _predicted(predictor, one, described[one.name], tokens_of(one, request.tokens))
+            left -= 1
+            say(f"{one.name}: predicted; {left} to go")
+
+    return each()
+
+
+def _predicted(
+    predictor: Predictor, one: Configuration, described: Described, tokens: int
+) -> tuple[Result, JobGraph | None]:
+    try:
+        timeline = predictor.predict(described)
+    except UsageError as error:
+        return replace(_impossible(one), mesh=str(one.mesh), why=str(error)), None
+    return predicted(one, timeline, tokens), timeline.graph
 
 
 def _check_tokens(request: SweepRequest) -> None:

@@ -33,5 +33,6 @@ def command(sources: tuple[str, ...], output: Path | Address, ssh: str) -> None:
     local = [source if (at := Address.of(source)) is None else str(fetch(at, console.announce)) for source in sources]
     with written(output) as path:
         run = gather(local, path, console.announce, ssh)
-        console.say(f"{counted(len(node_folders(run)), 'node')}, {counted(len(run.rank_folders()), 'rank')}")
+        nodes = len(node_folders(run)) or 1  # a job of one node has no folder for it
+        console.say(f"{counted(nodes, 'node')}, {counted(len(run.rank_folders()), 'rank')}")
     console.emit(str(output))

@@ -289,6 +289,7 @@ def _of_tally(tally: Mapping[str, Any]) -> Iterator[str]:
     if tally.get("again"):
         yield "emulated: the peers' answers are synthesized, as in the emulation; values are valid for this run only"
     if differ := tally.get("object_notes"):
-        yield f"{differ} pickled objects differ, for example in a PID or a time; --strict treats them as diverged"
+        objects = f"{counted(differ, 'pickled object')} {'differs' if differ == 1 else 'differ'}"
+        yield f"{objects}, for example in a PID or a time; --strict treats that as diverged"
     if made := tally.get("synthesized"):
         yield f"synthesized, because not recorded: {counted(made, 'answer')}; later values depend on them"

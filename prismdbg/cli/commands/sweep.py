@@ -34,7 +34,7 @@ from prismdbg.sweep.result import Result, State, fastest, pareto
 from prismdbg.sweep.search import Regret, Search, search
 from prismdbg.sweep.space import Space
 from prismdbg.sweep.stored import keep_comparison
-from prismdbg.sweep.sweep import sweep, sweep_of_predictions
+from prismdbg.sweep.sweep import kept_predictions, sweep, sweep_of_predictions
 
 
 def _place(text: str) -> Place:
@@ -47,7 +47,8 @@ def _place(text: str) -> Place:
 @click.command(context_settings=TAKES_JOB)
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), metavar="S",
-    help="Write to this folder. If it contains a sweep with the same options, continue it.",
+    help="Write to this folder. If it contains a sweep with the same options, continue it. With --how predict, all "
+    "configurations are predicted again; without -o, nothing is kept.",
 )  # fmt: skip
 @click.option(
     "--world", type=click.IntRange(1, LARGEST_WORLD), required=True, metavar="N", help="Set the number of ranks."
@@ -159,13 +160,14 @@ def command(
         wanted = Search(line=line, keep=keep or 0, cap_bytes=memory_cap)
         results, regret = search(request, wanted, _predictor(ops, cluster), console.announce)
     elif request.how is How.PREDICT:
-        results = sweep_of_predictions(request, _predictor(ops, cluster), console.announce)
+        predict = sweep_of_predictions if output is None else kept_predictions
+        results = predict(request, _predictor(ops, cluster), console.announce)
     else:
         if cluster is not None:
             cluster_file.read(cluster)  # what is wrong with it is an error before anything runs
         results = sweep(request, console.announce)
-    if request.how is not How.PREDICT:
-        keep_comparison(request.output, results, memory_cap)
+    if output is not None:
+        keep_comparison(output, results, memory_cap)
     if page_path is not None:
         with output_file.whole(page_path) as path:
             path.write_text(page(results, memory_cap), encoding="utf-8")
@@ -213,7 +215,7 @@ def _request(
         how=how,
         steps=steps,
         classes=tuple(name.strip() for name in classes.split(",") if name.strip()),
-        memory=memory or memory_cap > 0,
+        memory=memory or memory_cap > 0 or how is How.PREDICT,
         jobs=jobs or _at_once(how, place),
         bound_s=timeout,
         cluster=cluster,
@@ -242,6 +244,7 @@ def _show(results: Sequence[Result], cap_bytes: int, request: SweepRequest) -> N
         *table.notes,
         *sweep_text.conclusion(results, cap_bytes),
         *sweep_text.worth(results, cap_bytes),
+        *sweep_text.doubts(results, cap_bytes),
         *sweep_text.energy(results),
     ]
     if request.telemetry_ns and not sweep_text.energy(results):

@@ -17,6 +17,7 @@ from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.jobs.telemetry import telemetry_of_capsule, telemetry_of_run
+from prismdbg.model.plurals import counted
 from prismdbg.render import console, telemetry_text
 from prismdbg.telemetry import export
 from prismdbg.telemetry.series import Telemetry
@@ -100,3 +101,5 @@ def _export(telemetry: Telemetry, form: str, output: Path | None) -> None:
             write_file(telemetry, file)
         else:
             file.writelines(f"{line}\n".encode() for line in export.csv_lines(telemetry))
+    what = f"{counted(len(telemetry.series), 'sensor')}, {console.size(output.stat().st_size)}"
+    console.say(f"{output}: {what}{': open it at https://ui.perfetto.dev' if form == _PERFETTO else ''}")

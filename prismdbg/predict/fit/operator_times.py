@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +26,10 @@ class Doubts:
     outside: dict[str, str] = field(default_factory=dict)
     unsampled: dict[str, str] = field(default_factory=dict)
 
+    def add(self, more: Doubts) -> None:
+        self.outside |= more.outside
+        self.unsampled |= more.unsampled
+
 
 class OperatorTimes:
     def __init__(self, samples: Mapping[str, Samples]) -> None:
@@ -32,10 +37,16 @@ class OperatorTimes:
         for one in samples.values():
             self._families.setdefault(one.work.family, []).append(one)
         self._fitted: dict[tuple[str, Phase], Regressor] = {}
-        self._known: dict[tuple[str, Phase], float] = {}
+        self._known: dict[tuple[str, Phase], tuple[float, Doubts]] = {}
         self._bytes_per_s = 0.0
         self._is_of_program = is_of_program(samples)
         self.doubts = Doubts()
+
+    def of_another_job(self) -> OperatorTimes:
+        """The same times with doubts of their own. What was fitted and estimated before is not worked out again."""
+        times = copy(self)
+        times.doubts = Doubts()
+        return times
 
     def time_ns(self, work: Work, phase: Phase) -> int:
         """Of one shape."""
@@ -45,7 +56,9 @@ class OperatorTimes:
         key = (work.shape(0), phase)
         if key not in self._known:
             self._known[key] = self._estimate(work, phase)
-        return self._known[key]
+        time_ns, doubts = self._known[key]
+        self.doubts.add(doubts)  # also of a time that another job has asked for before
+        return time_ns
 
     def is_sampled(self, work: Work, phase: Phase) -> bool:
         return all(part.family in self._families for part, _ in self._parts(work, phase))
@@ -55,14 +68,14 @@ class OperatorTimes:
         calls = calls_of(work, phase) if self._is_of_program else []
         return [(call, Phase.WHOLE) for call in calls] or [(work, phase)]
 
-    def _estimate(self, work: Work, phase: Phase) -> float:
+    def _estimate(self, work: Work, phase: Phase) -> tuple[float, Doubts]:
         if not any(phase in one.times_ns for one in self._families.get(work.family, ())):
-            return self._unsampled(work, phase)
+            said = f"{work.family}: its bytes at the best rate that an operator reached"
+            return self._unsampled(work, phase), Doubts(unsampled={work.family: said})
         regressor = self._regressor(work.family, phase)
         outside = regressor.hull.outside(work)[0]
-        if outside:
-            self.doubts.outside[work.shape(0)] = outside
-        return float(regressor.time_ns(work)[0])
+        doubts = Doubts(outside={work.shape(0): outside}) if outside else Doubts()
+        return float(regressor.time_ns(work)[0]), doubts
 
     def _regressor(self, family: str, phase: Phase) -> Regressor:
         if (family, phase) not in self._fitted:
@@ -73,7 +86,6 @@ class OperatorTimes:
 
     def _unsampled(self, work: Work, phase: Phase) -> float:
         """Its bytes at the best rate of any operator that only moves bytes."""
-        self.doubts.unsampled[work.family] = f"{work.family}: its bytes at the best rate that an operator reached"
         if not self._bytes_per_s:
             self._bytes_per_s = self._best_rate()
         factor = _BACKWARD if phase is Phase.BACKWARD and work.family != "dropout" else 1.0

@@ -20,6 +20,7 @@ from prismdbg import errors
 from prismdbg.capsule.manifest import IncidentKind, Manifest, Origin
 from prismdbg.cli import main, registry
 from prismdbg.cli.click_errors import WrongValue
+from prismdbg.cli.commands.replay import _of_tally
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.param_types import moment, ranks, seconds, size
 from prismdbg.jobs.storage.pack import pack
@@ -27,6 +28,7 @@ from prismdbg.jobs.storage.verify import verify
 from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
+from prismdbg.render.stop_text import tally_text
 
 
 @dataclass(frozen=True)
@@ -681,3 +683,10 @@ def test_open_imports_nothing_that_makes_capsules_or_graphs(child_environment: d
     ).stdout
     heavy = ("jobs.rank_capsule", "jobs.capture.assemble", "job_graph.builder", "jobs.replay.replay", "checkpoint.criu")
     assert not [name for name in heavy if f"'prismdbg.{name}'" in loaded]
+
+
+@pytest.mark.parametrize(("objects", "said"), [(1, "1 pickled object differs, "), (2, "2 pickled objects differ, ")])
+def test_pickled_objects_that_differ_are_counted(objects: int, said: str) -> None:
+    tally = {"compared": 3, "fingerprints": 3, "synthesized": 0, "object_notes": objects}
+    assert next(_of_tally(tally)).startswith(said)
+    assert said.replace(" differ", " that differ").removesuffix(", ") in tally_text(tally)

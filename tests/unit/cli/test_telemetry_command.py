@@ -16,6 +16,7 @@ from prismdbg.cli.click_errors import WrongValue
 from prismdbg.cli.options.param_types import period
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
 from prismdbg.jobs.storage.verify import Severity, verify
+from prismdbg.model.sizes import size
 from prismdbg.telemetry.file_format import segment_name
 from prismdbg.telemetry.sensor import Kind, Provenance, Sensor
 from prismdbg.telemetry.writer import TelemetryWriter, about
@@ -74,6 +75,16 @@ def test_csv_has_a_line_for_each_reading(run: Path, capsys: pytest.CaptureFixtur
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [row["value"] for row in rows if row["sensor"] == "cpu_time"] == ["0", "500000000", "1000000000"]
     assert {row["provenance"] for row in rows if row["sensor"] == "power"} == {"fake"}
+
+
+@pytest.mark.parametrize(("form", "more"), [("csv", ""), ("perfetto", ": open it at https://ui.perfetto.dev")])
+def test_an_export_names_its_file(
+    form: str, more: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "readings"
+    code, out, err = said(capsys, "telemetry", run, "--export", form, "-o", path)
+    assert (code, out) == (0, "")
+    assert err.splitlines() == [f"{path}: 3 sensors, {size(path.stat().st_size)}{more}"]
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,13 @@ def test_rounding() -> None:
     ]  # fmt: skip
 
 
+def test_what_is_rounded_to_the_next_unit_is_said_in_it() -> None:
+    assert [brief(ns) for ns in (999_499, 999_700, 999_999_999, 999_600)] == ["999 µs", "1.0 ms", "1.0 s", "1.0 ms"]
+    assert [four_digits(ns) for ns in (999_940, 999_990, 999_996_000)] == ["999.9 µs", "1 ms", "1 s"]
+    assert figures.duration(999_700) == "1.0 ms"
+    assert [brief(ns * 10**9) for ns in (999, 1234)] == ["999 s", "1234 s"]
+
+
 def test_a_file_has_the_unit_that_can_be_typed_and_both_are_read() -> None:
     assert write_time(4_500) == "4.5 us" and time_ns("4.5 us") == time_ns("4.5 µs") == 4_500
 

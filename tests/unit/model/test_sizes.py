@@ -15,6 +15,7 @@ from prismdbg.simulate import quantities
         (0, "0 B"),
         (1023, "1023 B"),
         (1024, "1.0 KiB"),
+        (1_048_540, "1.0 MiB"),
         (354_628_403, "338.2 MiB"),
         (3 << 40, "3.0 TiB"),
         (5 << 60, "5120.0 PiB"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from prismdbg.errors import UsageError
-from prismdbg.predict.fit.operator_times import OperatorTimes
+from prismdbg.predict.fit.operator_times import Doubts, OperatorTimes
 from prismdbg.predict.job.modelled_job import ModelledJob, modelled_job, recomputed_share
 from prismdbg.predict.model import model_file
 from prismdbg.predict.model.memory import layer_parameters, stage_memory
@@ -46,9 +46,9 @@ class Known(OperatorTimes):
         )
         super().__init__({"res_add": pass_only})
 
-    def _estimate(self, work: Work, phase: Phase) -> float:
+    def _estimate(self, work: Work, phase: Phase) -> tuple[float, Doubts]:
         once = max(work.flops[0] / 1e5, work.moved_bytes[0] / 1e3)
-        return once * (2 if phase is Phase.BACKWARD else 1)
+        return once * (2 if phase is Phase.BACKWARD else 1), Doubts()
 
     def is_sampled(self, work: Work, phase: Phase) -> bool:
         return work.family != "dropout"

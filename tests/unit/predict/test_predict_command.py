@@ -11,13 +11,17 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner, Result
 
+from prismdbg.cli import main
 from prismdbg.cli.commands.predict import command
 from prismdbg.cli.commands.sweep import command as sweep_command
 from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
+from prismdbg.job_graph.job_view import job_view
+from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph import graph_file
 from prismdbg.sweep.evaluate import PREDICTION_ERROR
 from prismdbg.sweep.predictor import Predictor
+from prismdbg.sweep.stored import read_sweep
 
 MODEL = "kind: llama\nlayers: 4\nhidden: 512\nheads: 8\nvocabulary: 1024\nsequence: 256\n"
 CLUSTER = "ranks_per_node: 8\ntiers:\n  link: {spans: job, latency: 1 us, bandwidth: 100 GB/s}\n"
@@ -103,6 +107,59 @@ def test_a_sweep_predicts_each_configuration_as_the_command_does_and_runs_nothin
     assert 0.1 < one["recomputed"] < 0.25, "a forward pass of three, and of these what an iteration computes"
     assert by_name["pp=2,tp=1,rc=full"]["peak_bytes"] < by_name["pp=2,tp=1,rc=none"]["peak_bytes"]
     assert sorted(path.name for path in folder.iterdir()) == ["cluster.yaml", "model.yaml", "ops"]
+
+
+def test_predictions_are_kept_in_a_folder_that_opens_as_those_of_a_sweep(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = {
+        each["name"]: each for each in json.loads(sweep(folder, "--json", "-o", str(folder / "s")).stdout)["results"]
+    }
+    kept = read_sweep(folder / "s")
+    assert {each.name: json.loads(json.dumps(each.to_json())) for each in kept.results} == {
+        name: {key: value for key, value in each.items() if key not in ("interval_ns", "fits")}
+        for name, each in printed.items()
+    }
+    assert kept.unfinished == () and kept.cap_bytes == 10**9
+    assert main.run(["open", str(folder / "s")]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("pp=2,tp=1,rc=full\t")]
+    assert str(printed["pp=2,tp=1,rc=full"]["middle_ns"]) in row
+    view = job_view(kept.run("pp=2,tp=1,rc=full"), kept.cluster, lambda _: None)
+    assert view.graph.mesh.world == 8
+    assert simulate(view.graph, view.cluster).iteration_ns == printed["pp=2,tp=1,rc=full"]["middle_ns"]
+
+
+def test_predictions_of_other_operators_replace_those_of_an_earlier_start(folder: Path) -> None:
+    sweep(folder, "-o", str(folder / "s"))
+    before = {each.name: each.middle_ns for each in read_sweep(folder / "s").results}
+    (folder / "s/trials/pp=2,tp=1,rc=full").rename(folder / "s/trials/pp=3")
+    (folder / "cluster.yaml").write_text(CLUSTER.replace("100 GB/s", "1 GB/s"))
+    sweep(folder, "-o", str(folder / "s"))
+    after = read_sweep(folder / "s")
+    assert {each.name for each in after.results} == before.keys() and not after.unfinished
+    assert all(each.middle_ns > before[each.name] for each in after.results if each.middle_ns)
+
+
+def test_a_folder_of_something_else_is_refused_before_anything_is_predicted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Predictor, "predict", lambda *_: pytest.fail("it predicts"))
+    with pytest.raises(UsageError, match="ops"):
+        sweep(folder, "-o", str(folder / "ops"))
+    assert sorted(path.name for path in (folder / "ops").iterdir()) == ["RMSlayernorm.csv", "linear3.csv"]
+
+
+def test_a_sweep_doubts_what_the_command_doubts_of_each_configuration(folder: Path) -> None:
+    ran = sweep(folder, "--json")
+    by_name = {each["name"]: each for each in json.loads(ran.stdout)["results"]}
+    for pp, dp, tp in ((1, 8, 1), (1, 2, 4)):  # of the second, the shapes of the first would be too many
+        alone = run(folder, "--mesh", f"pp={pp},dp={dp},tp={tp}", "--batch", "8").stdout
+        doubts = [line.removeprefix("not reliable: ") for line in alone.splitlines() if line.startswith("not reliable")]
+        assert any("they lie outside what was sampled" in doubt for doubt in doubts)
+        assert by_name[f"pp={pp},tp={tp},rc=none"]["doubts"] == doubts
+    said = sweep(folder).stdout.splitlines()
+    assert any(line.startswith("not reliable: times of flash_atten: its bytes at the best rate") for line in said)
+    assert len(said) == len(set(said))
 
 
 def test_a_model_that_cannot_be_divided_is_impossible_and_the_table_says_so(folder: Path) -> None:

@@ -15,7 +15,7 @@ from prismdbg.cli.commands import sweep
 from prismdbg.errors import CapsuleError
 from prismdbg.render.console import columns
 from prismdbg.render.sweep_page import page
-from prismdbg.render.sweep_text import HEADER, NUMBERS, conclusion, fitted, rows
+from prismdbg.render.sweep_text import HEADER, NUMBERS, conclusion, doubts, fitted, rows, worth
 from prismdbg.sweep.request import How, SweepRequest
 from prismdbg.sweep.result import Interval, Result, State, fastest, pareto
 from prismdbg.sweep.space import Space
@@ -76,6 +76,33 @@ def test_there_is_no_winner_where_intervals_overlap() -> None:
     assert [each.name for each in fastest(results)] == ["b", "c"]
     (line,) = conclusion(results, 0)
     assert line.startswith("no winner: b has the shortest time") and line.endswith(": c")
+
+
+def test_what_the_times_rest_on_is_said_once_of_all_that_cannot_be_told_apart() -> None:
+    values, shapes = "all values: nothing ran", "times of {} shapes of operators: they are not between samples"
+    modelled: Any = {"worth": "of the time 99.6 % modelled, 0.4 % assumed"}
+    results = [
+        result("tp=1", 20, doubts=(values, shapes.format(3)), **modelled),
+        result("tp=2", 20.1, doubts=(values, shapes.format("1,031")), **modelled),
+        *(
+            result(f"tp={n}", 20.2, worth="of the time 98.1 % modelled, 1.9 % assumed", doubts=(values,))
+            for n in (4, 8)
+        ),
+        result("tp=16", 90, worth="all assumed", doubts=("times of dropout: nothing of it was sampled",)),
+    ]
+    assert worth(results, 0) == [
+        "fidelity of tp=1, tp=2, tp=4 and 1 other: of the time 98.1 to 99.6 % modelled, 0.4 to 1.9 % assumed"
+    ]
+    assert doubts(results, 0) == [
+        f"not reliable: {values}",
+        f"not reliable for tp=1, tp=2: {shapes.format('3 to 1,031')}",
+    ]
+    assert doubts(results[-1:], 0) == ["not reliable: times of dropout: nothing of it was sampled"]
+
+
+def test_numbers_within_names_are_no_amounts() -> None:
+    said = [result(f"n={n}", 20, doubts=(f"sizes along tp={n}: they are unchanged",)) for n in (2, 4)]
+    assert doubts(said, 0) == [f"not reliable for n={n}: sizes along tp={n}: they are unchanged" for n in (2, 4)]
 
 
 def test_what_does_not_fit_into_the_memory_is_not_the_fastest() -> None:
@@ -169,8 +196,13 @@ def test_the_share_that_is_recomputed_has_a_column() -> None:
 
 
 def test_a_result_is_read_as_it_was_written() -> None:
-    written = result("a", 20, 3, exposed={"tp": 0.25}, late={"dp": 0.5}, idle_share=0.1, worth="all real", tokens=7)
-    assert Result.from_json(json.loads(json.dumps(written.to_json())), "here") == written
+    written = result(
+        "a", 20, 3, exposed={"tp": 0.25}, late={"dp": 0.5}, idle_share=0.1, worth="all real", tokens=7, doubts=("x",)
+    )
+    stored = json.loads(json.dumps(written.to_json()))
+    assert Result.from_json(stored, "here") == written
+    del stored["doubts"]
+    assert Result.from_json(stored, "here").doubts == (), "an older version kept none"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def done(name: str, ms: int, peak_mib: int) -> Result:
 def keep(folder: Path, result: Result) -> None:
     """As one that has run."""
     own = folder / "trials" / result.name
-    own.mkdir(parents=True)
+    own.mkdir(parents=True, exist_ok=True)
     (own / "result.json").write_text(json.dumps(result.to_json()))
 
 

@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from prismdbg_tui.compared.app import SweepApp
 from prismdbg_tui.compared.help_sheet import SweepHelp
 from prismdbg_tui.compared.keys import SWEEP_ACTIONS, TABLE
 from prismdbg_tui.compared.plain_sweep import write_sweep
+from prismdbg_tui.compared.words import TITLES
+from prismdbg_tui.compared.words import heading as heading_of_sweep
 from prismdbg_tui.overview.job import overview_job
 from prismdbg_tui.overview.words import heading
 from prismdbg_tui.session.keymap import read_keys
@@ -78,6 +81,11 @@ def test_all_configurations_with_time_interval_memory_and_fit(sweep: Path, size:
         assert "failed" in text and "left out" in text
 
     play(sweep, part, size)
+
+
+@pytest.mark.parametrize(("cap_bytes", "written"), [(80 * 10**9, "cap 80 GB"), (3 << 29, "cap 1536 MiB")])
+def test_the_cap_is_said_as_it_was_given(sweep: Path, cap_bytes: int, written: str) -> None:
+    assert written in heading_of_sweep(replace(read_sweep(sweep), cap_bytes=cap_bytes))
 
 
 def test_a_long_name_leaves_room_for_the_other_columns(sweep: Path) -> None:
@@ -144,6 +152,27 @@ def test_what_has_no_run_is_not_opened_and_says_why(sweep: Path) -> None:
         await until(lambda: any("tp=4 has no complete run" in note for note in told(app)), pilot)
 
     assert play(sweep, part).return_value is None
+
+
+def test_the_row_under_the_cursor_says_what_is_not_reliable(sweep: Path) -> None:
+    keep(sweep, replace(done("tp=2", 20, 900), doubts=("all values: nothing ran", "times of 3 shapes: not sampled")))
+
+    async def part(app: SweepApp, pilot: Pilot[str]) -> None:
+        await until(lambda: "not reliable: all values; times of 3 shapes" in on_screen(app), pilot)
+
+    play(sweep, part, (80, 24))
+
+
+def test_what_has_no_room_under_the_cursor_is_seen_to_be_left_out(sweep: Path) -> None:
+    doubts = tuple(f"times of operator {number}: not sampled" for number in range(30))
+    keep(sweep, replace(done("tp=2", 20, 900), doubts=doubts))
+
+    async def part(app: SweepApp, pilot: Pilot[str]) -> None:
+        await until(lambda: "operator 0" in on_screen(app), pilot)
+        last = [line for line in on_screen(app).splitlines() if "operator" in line][-1]
+        assert "operator 29" not in last and last.rstrip().endswith(" …")
+
+    play(sweep, part, (80, 24))
 
 
 def test_sorting_keeps_the_configuration_under_the_cursor(sweep: Path) -> None:
@@ -242,6 +271,11 @@ def test_the_help_of_a_sweep_names_every_key(sweep: Path) -> None:
         await pilot.press("escape")
 
     play(sweep, part)
+
+
+def test_the_help_of_a_sweep_names_every_column() -> None:
+    sheet = SweepHelp({})
+    assert {*TITLES} - {"configuration"} <= {*sheet.meanings}
 
 
 def test_a_sweep_as_lines_of_text(sweep: Path) -> None:

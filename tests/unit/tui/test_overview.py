@@ -50,8 +50,10 @@ def job(mesh_text: str = "pp=4,dp=64,tp=8") -> OverviewJob:
     )
 
 
-def play(part: Play, size: tuple[int, int] = (160, 45), *, at: int | None = 0) -> OverviewApp:
-    app = OverviewApp(job(), at=at)
+def play(
+    part: Play, size: tuple[int, int] = (160, 45), *, at: int | None = 0, mesh: str = "pp=4,dp=64,tp=8"
+) -> OverviewApp:
+    app = OverviewApp(job(mesh), at=at)
 
     async def run() -> None:
         async with running(app, size) as pilot:
@@ -117,6 +119,25 @@ def test_a_rank_is_gone_to_by_number_and_by_coordinates() -> None:
         assert app.job.mesh.coordinates(app.map_view.rank)["pp"] == 3 and app.focused is app.map
 
     play(part)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (160, 45)])
+def test_what_is_said_of_a_cell_is_of_the_cells_that_are_seen(size: tuple[int, int]) -> None:
+    """While the prompt takes a line, the map has other cells."""
+
+    def is_said(app: OverviewApp) -> bool:
+        ranks, screen = len(app.map_view.ranks_here), on_screen(app)
+        return f"of {ranks} ranks per cell" in screen and f"its cell: {ranks} ranks" in screen
+
+    async def part(app: OverviewApp, pilot: Pilot[Drop | None]) -> None:
+        await until(lambda: is_said(app), pilot)
+        await pilot.press("slash", *"617")
+        await until(lambda: is_said(app), pilot)
+        await pilot.press("enter")
+        await until(lambda: is_said(app), pilot)
+
+    app = play(part, size, mesh="pp=4,dp=128,tp=8")
+    assert app.map_view.rank == 617
 
 
 def test_axes_zoom_fold_and_scale() -> None:

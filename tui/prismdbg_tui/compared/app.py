@@ -87,9 +87,16 @@ class SweepApp(ActionApp[str]):
         self.show_head("sweep", "warning", name, heading, dropped_first=beside)
 
     def _show(self, pane: Static, text: Text) -> None:
-        """As high as its text, with its frame."""
-        lines = len(text.wrap(self.console, max(self.size.width - 4, 1)))
-        pane.styles.height = min(lines, _MOST_LINES, max(self.size.height // 4, 2)) + 2
+        """As high as its text, with its frame. `…` is where there is no room for the rest."""
+        width = max(self.size.width - 4, 1)
+        lines = text.wrap(self.console, width)
+        room = min(len(lines), _MOST_LINES, max(self.size.height // 4, 2))
+        if room < len(lines):
+            last = lines[room - 1]
+            last.rstrip()
+            last.truncate(width - 2)
+            text = Text("\n").join([*lines[: room - 1], last.append(" …")])
+        pane.styles.height = room + 2
         pane.update(text)
 
     def _fill(self) -> None:

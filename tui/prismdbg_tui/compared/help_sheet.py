@@ -14,6 +14,7 @@ _COLUMNS = {
     "memory": "the peak of the rank that needs most; - where it was not traced",
     "fits": "whether it is at most --memory-cap",
     "idle": "the share of all ranks' time without computation and transfer",
+    "tokens/s": "of an iteration, divided by its time; needs --tokens",
     "exposed": "the share of an iteration in which ranks wait for transfers, by axis",
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from prismdbg.model.durations import four_digits
-from prismdbg.model.sizes import size
+from prismdbg.model.sizes import as_given, size
 from prismdbg.render import sweep_text
 from prismdbg.sweep.result import Result, State
 from prismdbg.sweep.stored import StoredSweep
@@ -25,7 +25,7 @@ def heading(sweep: StoredSweep, order: str = "") -> tuple[str, ...]:
     done = sum(each.state is State.DONE for each in sweep.results)
     parts = [f"{done} of {figures.plural(len(sweep.results) + len(sweep.unfinished), 'configuration')} with a time"]
     parts += [f"{len(sweep.unfinished)} without a result"] if sweep.unfinished else []
-    return (*parts, *([f"cap {size(sweep.cap_bytes)}"] if sweep.cap_bytes else []), *([order] if order else []))
+    return (*parts, *([f"cap {as_given(sweep.cap_bytes)}"] if sweep.cap_bytes else []), *([order] if order else []))
 
 
 def conclusion(sweep: StoredSweep) -> Text:
@@ -72,8 +72,13 @@ def detail(result: Result) -> Text:
         return text.append(f"\n{result.state}: {figures.clean(result.why)}")
     text.append(f"\nexposed {sweep_text.exposed(result)}  idle {result.idle_share:.1%}")
     text.append(f"  messages {sweep_text.messages(result)}")
-    lines = [*sweep_text.energy([result]), figures.clean(result.worth)]
+    lines = [*sweep_text.energy([result]), figures.clean(result.worth), figures.clean(_doubted(result))]
     return text.append("".join(f"\n{line}" for line in lines if line), "dim")
+
+
+def _doubted(result: Result) -> str:
+    """Without the reasons, for which there is no room."""
+    return f"not reliable: {'; '.join(each.partition(': ')[0] for each in result.doubts)}" if result.doubts else ""
 
 
 def shown_titles(rows: Sequence[Sequence[Text]], room: int) -> list[tuple[str, int]]:

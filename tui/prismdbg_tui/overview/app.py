@@ -89,6 +89,9 @@ class OverviewApp(ActionApp[Drop | None]):
     def show(self) -> None:
         """After every key: the map, and what is under the cursor."""
         self.map.show()
+        self._say_of_rank()
+
+    def _say_of_rank(self) -> None:
         accent = color(self, "accent")
         cell = words.of_cell(self.map_view, self.size.width - _EDGES)
         self._rank_text.update(words.of_rank(self.map_view, accent) + Text("\n") + cell)
@@ -134,6 +137,9 @@ class OverviewApp(ActionApp[Drop | None]):
         self.show()
         if message.drop:
             self.action_act("drop")
+
+    def on_heat_map_fitted(self) -> None:
+        self._say_of_rank()
 
     def on_heat_map_wheel(self, message: HeatMap.Wheel) -> None:
         self.action_act("zoom_in" if message.closer else "zoom_out")

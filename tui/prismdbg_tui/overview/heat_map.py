@@ -35,6 +35,9 @@ class HeatMap(Widget, can_focus=True):
             self.closer = closer
             super().__init__()
 
+    class Fitted(Message):
+        """The map has other room, and with it other cells."""
+
     def __init__(self, map_view: MapView) -> None:
         super().__init__(id="map", classes="pane")
         self._overlook = map_view
@@ -94,6 +97,7 @@ class HeatMap(Widget, can_focus=True):
 
     def on_resize(self) -> None:
         self.show()
+        self.post_message(self.Fitted())
 
     def render_line(self, y: int) -> Strip:
         base, width = self.rich_style, self.size.width

@@ -121,12 +121,12 @@ class HelpOfTable(Help):
         table: str,
     ) -> None:
         super().__init__(keys, live=live, actions=actions)
-        self._title, self._meanings, self._remarks, self._table = title, meanings, remarks, table
+        self._title, self.meanings, self._remarks, self._table = title, meanings, remarks, table
 
     def _beside(self) -> Table:
-        sheet = _columns(self._meanings, _MOST_NAME)
+        sheet = _columns(self.meanings, _MOST_NAME)
         sheet.add_row("", Text(self._title, f"bold {color(self.app, 'accent')}"))
-        for name, meaning in self._meanings.items():
+        for name, meaning in self.meanings.items():
             sheet.add_row(Text(name, "bold"), Text(meaning))
         sheet.add_row("", "")
         return sheet

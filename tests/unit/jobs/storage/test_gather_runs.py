@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from prismdbg.cli import main
 from prismdbg.errors import FacilityError, PrismError, UsageError
 from prismdbg.jobs.storage import gather as gathering
 from prismdbg.jobs.storage.gather import gather
@@ -51,6 +52,13 @@ def test_all_of_each_node_is_in_the_whole(tmp_path: Path) -> None:
     assert "node n1: /tmp/x is full" in report["problems"]
     assert [text.split("/")[-1] for text in told] == ["of-n1", "of-n2"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all", "of-n1", "of-n2"]
+
+
+@needs_rsync
+def test_a_job_without_folders_of_nodes_is_of_one_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = of_node(tmp_path, "n1", "0", "1", shared=False)
+    assert main.run(["gather", source, "-o", str(tmp_path / "all")]) == 0
+    assert "1 node, 2 ranks" in capsys.readouterr().err
 
 
 @needs_rsync
