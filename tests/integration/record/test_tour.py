@@ -25,6 +25,7 @@ RANKS = range(4)
 # phases that send what no two runs have in common: a pid, a temporary name, unset bytes that pad a shorter pickle
 CHANCE = {"pids", "checkpoint", "all_gather_object", "gather_object"}
 SIDE_BY_SIDE = {"lane"}  # issued by two threads at once, in either order
+APART = 2  # so far from its place a call may stand by the clock of the profiler of the bare run
 
 
 @pytest.fixture(scope="module")
@@ -92,16 +93,16 @@ def test_recorded_results_are_those_of_the_bare_run(bare: Path, tour: RecordedTo
     assert list(differences(without["results"], recorded["results"])) == []
 
 
-def swapped_neighbours(logged: list[str], witnessed: list[str]) -> int:
-    """How often two that follow each other stand the other way round; fails where they differ in anything else."""
-    swaps, at = 0, 0
-    while at < max(len(logged), len(witnessed)):
-        if logged[at : at + 1] != witnessed[at : at + 1]:
-            assert logged[at : at + 2] == witnessed[at : at + 2][::-1], (at, logged[at:][:5], witnessed[at:][:5])
-            swaps += 1
-            at += 1
-        at += 1
-    return swaps
+def displaced(logged: list[str], witnessed: list[str]) -> int:
+    """How many stand up to `APART` places too late in `witnessed`; fails where they differ in anything else."""
+    found, left = 0, list(witnessed)
+    for at, name in enumerate(logged):
+        place = left.index(name) if name in left[: APART + 1] else None
+        assert place is not None, (at, logged[at:][:5], left[:5])
+        found += place > 0
+        del left[place]
+    assert left == []
+    return found
 
 
 @pytest.mark.parametrize("rank", RANKS)
@@ -109,7 +110,7 @@ def test_every_call_that_reaches_the_backend_is_in_the_log(bare: Path, tour: Rec
     witnessed = [name.removeprefix("sparse_") for name in json.loads((bare / f"{rank}.json").read_text())]
     assert len(witnessed) > 200
     logged = expected_works(tour.recorded.log(rank))
-    assert swapped_neighbours(logged, witnessed) <= 2, "the profiler's clock is not that of one thread"
+    assert displaced(logged, witnessed) <= 2, "the profiler's clock is not that of one thread"
 
 
 @pytest.mark.parametrize("rank", RANKS)
