@@ -34,7 +34,8 @@ from prismdbg.protocol.values import frame_to_json
 class Diagnosis:
     """`missing`: sentences on evidence that is not there. `ranks`: those whose logs could be read. `nodes`:
     where they ran, in a job of several supervisors. `stacks`: from another tool's `stacks_file`, taken at an unknown
-    time, so that no verdict rests on them. has_telemetry: a late rank would have been looked up in it."""
+    time, so that no verdict rests on them. unsearched_telemetry: there is some, and among several ranks none stood out as
+    late."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[str, ...]
@@ -42,7 +43,7 @@ class Diagnosis:
     nodes: Mapping[int, str] = field(default_factory=dict)
     stacks: Mapping[int, RankStacks] = field(default_factory=dict)
     stacks_file: str = ""
-    has_telemetry: bool = False
+    unsearched_telemetry: bool = False
 
     def places(self, verdict: Verdict) -> list[str]:
         """`node n2: rank 3`, for each node with a rank of the verdict."""
@@ -65,8 +66,8 @@ class Diagnosis:
         if not self.ranks:
             return "no rank left a readable log: no diagnosis is possible"
         whole = "these logs" if not self.missing else f"the available logs of {rank_list(self.ranks)}"
-        unasked = "; no rank was late, `prismdbg telemetry` shows what slowed all alike" if self.has_telemetry else ""
-        return f"no problem found in {whole}{unasked}"
+        more = "; no rank stands out as late: `prismdbg telemetry` shows what slowed all alike"
+        return f"no problem found in {whole}{more if self.unsearched_telemetry else ''}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -92,7 +93,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         nodes=evidence.nodes,
         stacks=evidence.stacks if evidence.stacks_file else {},
         stacks_file=evidence.stacks_file,
-        has_telemetry=bool(evidence.telemetry),
+        unsearched_telemetry=bool(evidence.telemetry) and len(evidence.logs) > 1 and _compares_times(evidence),
     )
 
 
@@ -105,13 +106,17 @@ def _verdicts(evidence: Evidence, tell: Tell) -> list[Verdict]:
         tell("comparing what ranks sent and received")
         verdicts += find_desyncs(evidence, verdicts)
         verdicts += find_payloads(evidence)
-        if evidence.clocks_agree:
+        if _compares_times(evidence):
             tell("searching for late ranks")
             late = [_with_cause(evidence, each) for each in find_stragglers(evidence) or find_delays(evidence)]
             known = {verdict.ranks for verdict in late}
             verdicts += [*late, *(one for one in find_earlier_waits(evidence) if one.ranks not in known)]
     tell("comparing with the recorded incidents")
     return [*verdicts, *find_recorded_incidents(evidence, verdicts)]
+
+
+def _compares_times(evidence: Evidence) -> bool:
+    return evidence.clocks_agree and not evidence.emulated
 
 
 def _with_cause(evidence: Evidence, late: Verdict) -> Verdict:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -401,5 +402,19 @@ def test_where_no_rank_was_late_it_is_said_that_no_cause_was_sought() -> None:
     job = Job(2)
     job.call()
     found = diagnose(Evidence(logs=job.logs, telemetry={"": telemetry(job, {})}))
-    assert "no problem found" in found.summary and "no rank was late, `prismdbg telemetry` shows" in found.summary
+    assert (
+        "no problem found" in found.summary
+        and "no rank stands out as late: `prismdbg telemetry` shows" in found.summary
+    )
     assert "telemetry" not in diagnose(Evidence(logs=job.logs)).summary
+
+
+@pytest.mark.parametrize(
+    "known", [{"clocks_agree": False}, {"emulated": "dp=2"}, {}], ids=["clocks", "emulated", "one rank"]
+)
+def test_where_nobody_could_be_found_late_it_is_not_said_that_nobody_was(known: dict[str, Any]) -> None:
+    job = Job(2)
+    job.call()
+    logs = job.logs if known else {0: job.logs[0]}
+    found = diagnose(Evidence(logs=logs, telemetry={"": telemetry(job, {})}, **known))
+    assert "late" not in found.summary
