@@ -34,8 +34,8 @@ from prismdbg.protocol.values import frame_to_json
 class Diagnosis:
     """`missing`: sentences on evidence that is not there. `ranks`: those whose logs could be read. `nodes`:
     where they ran, in a job of several supervisors. `stacks`: from another tool's `stacks_file`, taken at an unknown
-    time, so that no verdict rests on them. unsearched_telemetry: there is some, and among several ranks none stood out as
-    late."""
+    time, so that no verdict rests on them. unsearched_telemetry: there is some, and of several ranks none stood out
+    as late."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[str, ...]

@@ -3,7 +3,9 @@
 torchrun --nproc-per-node 4 witness.py FOLDER SCRIPT [ARGUMENT...]
 
 Each work that the backend makes opens a profiler range of its own (`gloo:all_reduce`, `gloo:send`, ...) in C++, below
-the dispatcher and whoever called it. FOLDER/<rank>.json lists them in the order in which they were made.
+the dispatcher and whoever called it; most of them in one of gloo's threads, when it begins with the work. The
+dispatcher opens one for each call (`c10d::allreduce_`), in the thread that calls. FOLDER/<rank>.json has the names of
+all works, and those of the calls of each thread, in their order.
 """
 
 from __future__ import annotations
@@ -25,9 +27,13 @@ def main() -> None:
     every_thread = _ExperimentalConfig(profile_all_threads=True)
     with profile(activities=[ProfilerActivity.CPU], acc_events=True, experimental_config=every_thread) as profiler:
         runpy.run_path(script, run_name="__main__")
-    works = [e for e in profiler.events() if e.name.startswith("gloo:")]
-    names = [e.name.removeprefix("gloo:") for e in sorted(works, key=lambda e: e.time_range.start)]
-    (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(names))
+    events = sorted(profiler.events(), key=lambda e: e.time_range.start)
+    works = [e.name.removeprefix("gloo:") for e in events if e.name.startswith("gloo:")]
+    calls: dict[int, list[str]] = {}
+    for event in events:
+        if event.name.startswith("c10d::"):
+            calls.setdefault(event.thread, []).append(event.name.removeprefix("c10d::"))
+    (folder / f"{os.environ['RANK']}.json").write_text(json.dumps({"works": works, "calls": [*calls.values()]}))
 
 
 if __name__ == "__main__":
