@@ -34,8 +34,8 @@ from prismdbg.protocol.values import frame_to_json
 class Diagnosis:
     """`missing`: sentences on evidence that is not there. `ranks`: those whose logs could be read. `nodes`:
     where they ran, in a job of several supervisors. `stacks`: from another tool's `stacks_file`, taken at an unknown
-    time, so that no verdict rests on them. unsearched_telemetry: there is some, and of several ranks none stood out
-    as late."""
+    time, so that no verdict rests on them. unsearched_telemetry: there is some, and of several ranks none was
+    clearly later."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[str, ...]
@@ -66,7 +66,7 @@ class Diagnosis:
         if not self.ranks:
             return "no rank left a readable log: no diagnosis is possible"
         whole = "these logs" if not self.missing else f"the available logs of {rank_list(self.ranks)}"
-        more = "; no rank stands out as late: `prismdbg telemetry` shows what slowed all alike"
+        more = "; no rank is clearly later than the others: `prismdbg telemetry` shows what slowed all alike"
         return f"no problem found in {whole}{more if self.unsearched_telemetry else ''}"
 
     def to_json(self) -> dict[str, Any]:

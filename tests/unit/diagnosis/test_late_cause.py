@@ -404,7 +404,7 @@ def test_where_no_rank_was_late_it_is_said_that_no_cause_was_sought() -> None:
     found = diagnose(Evidence(logs=job.logs, telemetry={"": telemetry(job, {})}))
     assert (
         "no problem found" in found.summary
-        and "no rank stands out as late: `prismdbg telemetry` shows" in found.summary
+        and "no rank is clearly later than the others: `prismdbg telemetry` shows" in found.summary
     )
     assert "telemetry" not in diagnose(Evidence(logs=job.logs)).summary
 
