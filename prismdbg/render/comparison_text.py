@@ -82,7 +82,8 @@ def _tensor(found: TensorDifference) -> str:
         parts.append(f"by at most {found.max_abs:.3g}")
     if found.max_rel is not None:
         parts.append(f"relatively {found.max_rel:.3g}")
-    parts.append(f"the largest at {list(found.at)}")
+    if found.at:  # a single number has no indexes
+        parts.append(f"the largest at {list(found.at)}")
     if any(found.nans):
         parts.append(f"NaN {found.nans[0]} and {found.nans[1]}")
     return ", ".join(parts)

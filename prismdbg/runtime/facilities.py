@@ -140,10 +140,10 @@ def _docker(cache: Path) -> Facility:
     try:
         engine = connect(daemon, may_start=False)
     except PrismError:
-        detail = "installed; prismdbg starts its own engine when needed"
+        detail = "installed; prismdbg starts its own engine when needed (not tried here)"
         return Facility(name="docker", ok=True, needed_for=needed_for, detail=detail)
     try:
-        detail = f"engine {engine.version()} at {engine.url}"
+        detail = f"engine {engine.version()} at {engine.url} answers (no container was started)"
     finally:
         engine.close()
     return Facility(name="docker", ok=True, needed_for=needed_for, detail=detail)

@@ -88,7 +88,7 @@ class Chosen:
             return
         why = (
             "this capsule has no incident that a replay can reproduce "
-            f"({manifest.incident.kind}: {manifest.incident.text}), so every commit would be good"
+            f"({manifest.incident.kind}: {manifest.incident.text}), so no commit would be bad"
         )
         hint = "add --script with a check that fails for a bad commit"
         if not manifest.origin.starts_program:

@@ -224,7 +224,7 @@ def test_a_capsule_in_which_nothing_can_happen_again_judges_no_commit(
     asked = ["replay", str(tmp_path / "capsule"), "--source", str(tmp_path)]
     never = kind in (IncidentKind.REQUEST, IncidentKind.SIGNAL, IncidentKind.HANG, IncidentKind.SLOW)
     assert (main.run([*asked, "--bisect"]) == ExitCode.NO_VERDICT) == never
-    assert ("every commit would be good" in capsys.readouterr().err) == never
+    assert ("no commit would be bad" in capsys.readouterr().err) == never
     assert main.run(asked) == ExitCode.USAGE  # no file of it is the program's
     assert "the relative path" in capsys.readouterr().err
 
@@ -234,7 +234,7 @@ def test_all_that_a_bisection_of_a_hang_lacks_is_one_error(tmp_path: Path, capsy
     make_capsule(tmp_path / "capsule", replace(MANIFEST, origin=Origin.IMAGE, contains_raw_memory=True, incident=hang))
     assert main.run(["replay", str(tmp_path / "capsule"), "--source", str(tmp_path), "--bisect"]) == ExitCode.NO_VERDICT
     said = capsys.readouterr().err
-    assert "every commit would be good; and it starts at " in said and "from the program's start" in said
+    assert "no commit would be bad; and it starts at " in said and "from the program's start" in said
     assert "add --script with a check" in said and "--window all" in said
     assert main.run(["replay", str(tmp_path / "capsule"), "--bisect"]) == ExitCode.NO_VERDICT
     said = capsys.readouterr().err

@@ -16,6 +16,7 @@ from prismdbg.jobs import evidence
 from prismdbg.log.columns import LogColumns
 from prismdbg.log.folding import fold
 from prismdbg.log.summary import summarize
+from prismdbg.model.collective import TensorMeta
 
 SEGMENT_BYTES = 1 << 13
 
@@ -54,6 +55,16 @@ def test_the_same_rank_of_two_runs(tmp_path: Path, capsys: pytest.CaptureFixture
     paths = [str(run_of(tmp_path / "a")), str(run_of(tmp_path / "b", op="broadcast_"))]
     assert main.run(["diff", *paths, "--rank", "1"]) == ExitCode.DIVERGED
     assert "first difference: operator all_reduce and broadcast" in capsys.readouterr().out
+
+
+def test_a_single_number_has_no_indexes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    number = (TensorMeta((), "float32"),)
+    for name, received in (("a", ZEROS[:4]), ("b", ONE[:4])):
+        log = TinyLog(tmp_path / name / "ranks" / "0")
+        log.group("0", (0, 1), "default_pg")
+        log.complete(log.issue(0, 1, inputs=number, outputs=number), received)
+    assert main.run(["diff", str(tmp_path / "a"), str(tmp_path / "b")]) == ExitCode.DIVERGED
+    assert "output[0] float32[]: 1 element differs, by at most 1, relatively 1\n" in capsys.readouterr().out
 
 
 ZEROS, ONE = b"\0" * 16, b"\0\0\x80\x3f" + b"\0" * 12

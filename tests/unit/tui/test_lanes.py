@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from capsules import make_capsule
+from played import screen_of_app, small_capsule
+from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.breakpoint_rows import breakpoint_at, rows_of_breakpoint
 from prismdbg_tui.session.cursor import CursorPosition
 from prismdbg_tui.timeline.axis import View, make_axis, whole
@@ -15,6 +17,9 @@ from prismdbg_tui.timeline.rank_sets import in_order_of_use
 from prismdbg_tui.timeline.recording import Recording
 from prismdbg_tui.timeline.visible_range import VisibleRange
 from test_recording import varied
+from textual.content import Content
+from textual.pilot import Pilot
+from tiny_log import TinyLog
 
 from prismdbg.log.columns import read_columns
 from prismdbg.model.moment import Moment
@@ -128,3 +133,22 @@ def test_zoom_keeps_what_is_under_the_mouse(recording: Recording) -> None:
     assert stretch.view == whole(stretch.axis)
     stretch.change_axis()
     assert stretch.view == whole(stretch.axis) != View(0, 1)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_legend_says_what_waits_look_like_before_it_names_all_kinds(width: int, tmp_path: Path) -> None:
+    log = TinyLog(tmp_path / "log")
+    log.group("0", (0, 1), "default_pg")
+    ops = "allreduce_", "_allgather_base_", "_reduce_scatter_base_", "broadcast_", "alltoall_base_"
+    for number, op in enumerate(ops, 1):
+        log.complete(log.issue(0, number, op=op))
+
+    async def part(app: PrismApp, _pilot: Pilot[int]) -> None:
+        assert app.capsule is not None
+        app.panes.timeline.show(Recording(app.capsule, read_columns(tmp_path / "log")))
+        said = Content.from_markup(app.panes.timeline.border_subtitle).plain
+        assert said.startswith("■ all_reduce  ■ all_gather  ■ ") and "  ▒ waits  " in said, said
+        assert said.count("■") < len(ops) if width == 80 else said.count("■") == len(ops)
+        assert len(said) <= app.panes.timeline.outer_size.width - 4
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part, (width, 24))

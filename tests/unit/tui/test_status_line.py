@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from prismdbg_tui.session.messages import Said, StateChanged
 from prismdbg_tui.session.views import Phase, State
 from shown import told
 from textual.pilot import Pilot
+from textual.widgets._toast import Toast
 
 from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.frame import Frame
@@ -494,3 +496,19 @@ def test_a_search_that_is_cancelled_while_the_program_ends_says_so(tmp_path: Pat
         await until(lambda: status(app).startswith("origin was cancelled at 2.2"), pilot)
 
     screen_of(part, tmp_path, rank, size=(80, 24))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_a_notification_covers_neither_the_status_line_nor_the_keys(tmp_path: Path, size: tuple[int, int]) -> None:
+    async def run() -> None:
+        app = PrismApp(small_capsule(tmp_path), "capsule")
+        async with app.run_test(size=size, notifications=True) as pilot:
+            await until(lambda: app.recording is not None, pilot)
+            app.refuse("there is nothing before this; " * 6)
+            await until(lambda: app.screen.query(Toast), pilot)
+            toast = app.screen.query_one(Toast).region
+            assert toast.height > 3, "it has many lines"
+            for covered in (app.panes.status.region, app.panes.keys.region):
+                assert covered.height == 1 and not toast.overlaps(covered), (toast, covered)
+
+    asyncio.run(run())

@@ -9,10 +9,12 @@ from rich.text import Text
 
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import faded
+from prismdbg_tui.drawing.labels import labelled
 from prismdbg_tui.memory.view import CurveView
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 LABEL = 10
+_GAP = 3  # cells between two steps' numbers, at least
 _BETWEEN = 0.45  # how far the range between least and most fades
 
 
@@ -104,10 +106,7 @@ def _marks(curve: CurveView, cells: int, ink: CurveInk) -> Text:
 
 def _steps(curve: CurveView, cells: int, ink: CurveInk) -> Text:
     line = ["─"] * cells
-    free = 0
-    for step, point in curve.steps:
-        cell, shown = cell_of(point, curve, cells), f"╷{step}"
-        if free <= cell and cell + len(shown) <= cells:
-            line[cell : cell + len(shown)] = shown
-            free = cell + len(shown) + 3
+    places = [(step, cell_of(point, curve, cells), f"╷{step}") for step, point in curve.steps]
+    for cell, label in labelled(places, cells, _GAP).items():
+        line[cell : cell + len(label)] = label
     return Text("".join(line), ink.quiet)

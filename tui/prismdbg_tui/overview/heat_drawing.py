@@ -8,6 +8,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from prismdbg_tui.drawing.colors import readable
+from prismdbg_tui.drawing.labels import labelled
 from prismdbg_tui.overview.folding import Folded
 from prismdbg_tui.overview.grid import Place
 from prismdbg_tui.overview.job import Unit
@@ -17,6 +18,7 @@ from prismdbg_tui.timeline.lanes_drawing import style as style_of
 
 RAN = "•"
 CURSOR = "◆"
+_GAP = 2  # characters between two coordinates above the map, at least
 _ROOM_OF_NUMBER = 8  # characters a cell needs for its number
 
 
@@ -111,16 +113,14 @@ def ruler(folded: Folded) -> str:
     if frame.wraps > 1 or not grid.columns:
         return ""
     name = grid.columns[0]
-    text = [" "] * frame.width
-    free, last = 0, -1
+    places: list[tuple[int, int, str]] = []
     for cell in range(frame.cells):
         at = grid.column_at(folded.place_of((0, cell))[1])[name]
-        start = cell * frame.cell_width
-        label = f"{name} {at}" if not cell else str(at)
-        if at != last and start >= free and start + len(label) <= len(text):
-            text[start : start + len(label)] = label
-            free = start + len(label) + 2
-        last = at
+        if not places or at != places[-1][0]:
+            places.append((at, cell * frame.cell_width, str(at) if cell else f"{name} {at}"))
+    text = [" "] * frame.width
+    for cell, label in labelled(places, len(text), _GAP).items():
+        text[cell : cell + len(label)] = label
     return "".join(text)
 
 

@@ -16,12 +16,15 @@ _NUMBERS = {
     "exposed": "the time of communication that no computation hides",
     "memory": "the peak of its own memory, if the graph has memory",
 }
-_CELLS = (
+_REMARKS = (
     "A cell of several ranks shows their maximum, or their mean or minimum (`fold`). A dot marks ranks that really "
     "ran.",
+    "`tp` and `dp,cp` are groups of ranks that differ only in these axes; `pp+1` and `pp-1` are the next and the "
+    "previous rank along an axis. What follows `#` tells channels of the same ranks apart: of predicted pipelines "
+    "`f` carries the forward pass, `b` the backward pass.",
 )
 
 
 class OverviewHelp(HelpOfTable):
     def __init__(self, keys: Mapping[str, str], actions: Sequence[Action]) -> None:
-        super().__init__(keys, actions, live=False, title="Numbers", meanings=_NUMBERS, remarks=_CELLS, table=TABLE)
+        super().__init__(keys, actions, live=False, title="Numbers", meanings=_NUMBERS, remarks=_REMARKS, table=TABLE)

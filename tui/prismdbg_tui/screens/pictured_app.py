@@ -22,6 +22,7 @@ class PicturedApp(App[Returned]):
     """`fatal`: the error after which there is nothing to show."""
 
     fatal: PrismError | None = None
+    CSS = "ToastRack { margin-bottom: 2; overflow-y: hidden; }"  # above the status line and the key bar
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), _PRINTABLE]

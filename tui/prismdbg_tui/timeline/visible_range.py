@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismdbg_tui.drawing import figures
+from prismdbg_tui.drawing.labels import stride
 from prismdbg_tui.timeline.axis import View, make_axis, whole
 from prismdbg_tui.timeline.recording import Recording
 
@@ -86,23 +87,13 @@ class VisibleRange:
         if part.stop <= part.start:
             return {}
         first, last = int(steps[part.start]), int(steps[min(part.stop, len(steps)) - 1])
-        stride = _stride((last - first + 1) / max(self.cells // 8, 1))
+        every = stride((last - first + 1) / max(self.cells // 8, 1))
         ticks: dict[int, str] = {}
         free = 0
-        for step in range(first - first % stride, last + 1, stride):
+        for step in range(first - first % every, last + 1, every):
             row = int(np.searchsorted(steps, step))
             cell = self.cell(float(begin[row])) if row < len(begin) else -1
             if free <= cell < self.cells - len(str(step)):
                 ticks[cell] = str(step)
                 free = cell + len(str(step)) + 2
         return ticks
-
-
-def _stride(least: float) -> int:
-    """1, 2, 5, 10, 20, ..."""
-    power = 1
-    while True:
-        for factor in (1, 2, 5):
-            if factor * power >= least:
-                return factor * power
-        power *= 10

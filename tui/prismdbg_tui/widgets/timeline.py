@@ -25,7 +25,7 @@ from prismdbg_tui.timeline.sensor_row import SensorRow
 from prismdbg_tui.timeline.visible_range import VisibleRange
 
 LABEL_WIDTH = 14
-_ROOM_OF_REST = 34  # cells of the lower frame that the legend leaves
+_FRAME = 4  # cells of the lower frame that its title never has
 
 
 class Timeline(Widget, can_focus=True):
@@ -173,19 +173,20 @@ class Timeline(Widget, can_focus=True):
         if self._recording is not None and self.range is not None:
             left_out = self._lanes.left_out if self._lanes is not None else 0
             more = f"{left_out} more ranks, " if left_out else ""
-            self.border_subtitle = f"{self._legend()}[dim]{more}{self.range.described}[/]"
+            rest = f"{more}{self.range.described}"
+            self.border_subtitle = f"{self._legend(self.size.width - len(rest) - _FRAME)}[dim]{rest}[/]"
         self.refresh()
 
-    def _legend(self) -> str:
+    def _legend(self, room: int) -> str:
+        """What fits into `room` cells. Waits first: no lane names them, and each names its collectives' group."""
         assert self._recording is not None
-        room, dark, parts = self.size.width - _ROOM_OF_REST, self.app.current_theme.dark, []
+        dark, parts = self.app.current_theme.dark, []
+        waits = "[dim]▒ waits[/]  " if (left := room - len("▒ waits  ")) >= 0 else ""
         for number in self._recording.families:
             family = FAMILIES[number]
-            if (room := room - len(family.name) - 4) > 0:
+            if (left := left - len(family.name) - 4) >= 0:
                 parts.append(f"[{family.color(dark)}]■[/] {family.name}  ")
-        if room > 12:
-            parts.append("[dim]▒ waits[/]  ")
-        return "".join(parts)
+        return "".join(parts) + waits
 
     def _image(self) -> LanesImage:
         assert self._recording is not None and self.range is not None and self._lanes is not None
