@@ -84,7 +84,10 @@ def parse_args() -> argparse.Namespace:
         "--collectives", type=int, help="of each rank, in `weeks` and `old`; their goals are for 10000000"
     )
     parser.add_argument(
-        "--kind", choices=emulated_kinds.KINDS, action="append", help="of `emulated_kinds`; may be given again"
+        "--kind",
+        choices=[*emulated_kinds.KINDS, *emulated_kinds.ASLEEP],
+        action="append",
+        help="of `emulated_kinds`; may be given again",
     )
     parser.add_argument("--late-runs", type=int, help="of each cause in `telemetry`; its goals are for 20")
     parser.add_argument(

@@ -105,10 +105,16 @@ def _log(request: RecordRequest) -> str:
 
 
 def _window(request: RecordRequest) -> str:
-    if not request.window_steps:
+    if not request.keeps_received:
         return "none"
-    steps = "all" if request.window_steps < 0 else f"at least the last {counted(request.window_steps, 'step')}"
-    return f"{steps}, at most {size(request.window_bytes)} per rank"
+    parts = []
+    if steps := request.window_steps:
+        parts.append("all" if steps < 0 else f"at least the last {counted(steps, 'step')}")
+    if request.policy.checkpoint_every:
+        parts.append("what follows the older checkpoint that is kept")
+    if request.state_every:
+        parts.append("what follows the older state snapshot")
+    return f"{' and '.join(parts)}, at most {size(request.window_bytes)} per rank"
 
 
 def _checkpoints(request: RecordRequest) -> str:

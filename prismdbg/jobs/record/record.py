@@ -53,11 +53,16 @@ class RecordRequest:
     policy: Policy
 
     @property
+    def keeps_received(self) -> bool:
+        """Also what follows a checkpoint or a state snapshot, which a replay from there needs."""
+        return bool(self.window_steps or self.state_every or self.policy.checkpoint_every)
+
+    @property
     def most_bytes(self) -> int:
         """Of one rank, without checkpoints and capsules; 0 where nothing bounds it."""
         if not self.policy.log_bytes:
             return 0
-        return self.policy.log_bytes + (self.window_bytes if _keeps_payloads(self) else 0)
+        return self.policy.log_bytes + (self.window_bytes if self.keeps_received else 0)
 
 
 def record(request: RecordRequest, say: Say) -> int:
@@ -148,7 +153,7 @@ def _environment_among_others(request: RecordRequest, member: Member, sockets: P
 
 def _environment(request: RecordRequest, inject: Path, config: Path) -> dict[str, str]:
     """The job's. It is in every capsule, so a replay gets memory as its rank got it."""
-    made = job_environment(inject, config, os.environ, is_replayed_from_start=_keeps_payloads(request))
+    made = job_environment(inject, config, os.environ, is_replayed_from_start=_is_replayed_from_start(request))
     return {**made, **(_ZEROED if request.zero_memory else {})}
 
 
@@ -174,7 +179,8 @@ def _not_started(first: str, why: str) -> UsageError:
     )
 
 
-def _keeps_payloads(request: RecordRequest) -> bool:
+def _is_replayed_from_start(request: RecordRequest) -> bool:
+    """By a new process, also if a state snapshot is loaded into it."""
     return request.window_steps != 0 or request.state_every > 0
 
 

@@ -1,6 +1,8 @@
-"""Trains two ranks in one kind of parallelism, a processor and one thread each, and says how long each step took.
+"""Trains ranks in one kind of parallelism, a processor and one thread each, and says how long each step took.
 
-parallel_steps.py KIND STEPS FOLDER; KIND is one of those below. FOLDER gets <rank>.json, every step in it.
+parallel_steps.py KIND STEPS FOLDER; KIND is one of those below. FOLDER gets <rank>.json, every step in it. In kinds
+that end in -asleep a block does not compute but sleeps, so that ranks may share processors: only their communication
+uses them.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-rank = int(os.environ["LOCAL_RANK"])
+rank, world = int(os.environ["LOCAL_RANK"]), int(os.environ["WORLD_SIZE"])
 allowed = sorted(os.sched_getaffinity(0))
 os.sched_setaffinity(0, {allowed[rank % len(allowed)]})
 
@@ -32,6 +34,11 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 WIDTH, LAYERS, ROWS, TOKENS = 512, 8, 128, 512
 ONE_BUCKET_MB, SMALL_BUCKET_MB = 1024, 2
+ASLEEP_WIDTH, ASLEEP_ROWS, ASLEEP_S = (
+    256,
+    1024,
+    0.005,
+)  # of a block's forward pass; its backward pass takes twice as long
 Step = Callable[[], Any]
 
 
@@ -57,12 +64,12 @@ def ddp(model: nn.Module, bucket_mb: int) -> tuple[nn.Module, Step]:
     return whole, plain(whole)
 
 
-def fsdp2(model: nn.Sequential) -> tuple[nn.Module, Step]:
-    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
+def fsdp2(model: nn.Sequential, step: Callable[[nn.Module], Step] = plain) -> tuple[nn.Module, Step]:
+    mesh = init_device_mesh("cpu", (world,), mesh_dim_names=("dp",))
     for block in model:
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
-    return model, plain(model)
+    return model, step(model)
 
 
 def tensor_parallel(model: nn.Sequential) -> tuple[nn.Module, Step]:
@@ -85,6 +92,100 @@ def pipeline(microbatches: int) -> tuple[nn.Module, Step]:
             schedule.step(target=torch.zeros(batch, WIDTH), losses=[])
 
     return half, step
+
+
+class Sleep(torch.autograd.Function):
+    """Depends on a block's weights, and gives each a gradient, as a computation would."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(*weights)
+        time.sleep(ASLEEP_S)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
+        time.sleep(2 * ASLEEP_S)
+        return gradient.clone(), *map(torch.zeros_like, ctx.saved_tensors)
+
+
+class ReducedBackward(torch.autograd.Function):
+    """What all ranks of a tensor-parallel group read: its gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(_ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(_ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
+        total = gradient.clone()
+        dist.all_reduce(total)
+        return total
+
+
+class ReducedForward(torch.autograd.Function):
+    """What each of them has computed a part of."""
+
+    @staticmethod
+    def forward(_ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        total = x.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(_ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
+        return gradient.clone()
+
+
+class AsleepBlock(nn.Module):
+    def __init__(self, parts: int = 1) -> None:
+        super().__init__()
+        self.parts = parts
+        inner = 2 * ASLEEP_WIDTH // parts
+        self.up = nn.Parameter(torch.zeros(inner, ASLEEP_WIDTH))
+        self.down = nn.Parameter(torch.zeros(ASLEEP_WIDTH, inner))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.parts == 1:
+            slept: torch.Tensor = Sleep.apply(x, self.up, self.down)
+            return slept
+        reduced: torch.Tensor = ReducedForward.apply(Sleep.apply(ReducedBackward.apply(x), self.up, self.down))
+        return reduced
+
+
+def asleep(layers: int = LAYERS, parts: int = 1) -> nn.Sequential:
+    return nn.Sequential(*[AsleepBlock(parts) for _ in range(layers)])
+
+
+def asleep_step(model: nn.Module) -> Step:
+    return lambda: model(torch.ones(ASLEEP_ROWS, ASLEEP_WIDTH, requires_grad=True)).mean().backward()
+
+
+def asleep_ddp() -> tuple[nn.Module, Step]:
+    model = DistributedDataParallel(asleep(), bucket_cap_mb=ONE_BUCKET_MB)
+    return model, asleep_step(model)
+
+
+def asleep_tensor_parallel() -> tuple[nn.Module, Step]:
+    model = asleep(parts=world)
+    return model, asleep_step(model)
+
+
+def asleep_pipeline(microbatches: int) -> tuple[nn.Module, Step]:
+    part = asleep(LAYERS // world)
+    stage = PipelineStage(part, rank, world, torch.device("cpu"))
+    schedule = Schedule1F1B(stage, microbatches, loss_fn=lambda out, _: out.mean())
+    whole = ASLEEP_ROWS * 2
+
+    def step() -> None:
+        if rank == 0:
+            schedule.step(torch.ones(whole, ASLEEP_WIDTH))
+        elif rank < world - 1:
+            schedule.step()
+        else:
+            schedule.step(target=torch.zeros(whole, ASLEEP_WIDTH), losses=[])
+
+    return part, step
 
 
 class Exchange(torch.autograd.Function):
@@ -133,6 +234,10 @@ KINDS: dict[str, Callable[[], tuple[nn.Module, Step]]] = {
     "pp-4": lambda: pipeline(4),
     "pp-8": lambda: pipeline(8),
     "moe": experts,
+    "ddp-asleep": asleep_ddp,
+    "fsdp2-asleep": lambda: fsdp2(asleep(), asleep_step),
+    "tp-asleep": asleep_tensor_parallel,
+    "pp-asleep": lambda: asleep_pipeline(4),
 }
 
 
@@ -142,13 +247,15 @@ def main() -> None:
     dist.init_process_group("gloo")
     torch.manual_seed(100 if kind != "moe" else 100 + rank)
     model, run = KINDS[kind]()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    # Asleep: its step marks the end of an iteration, and computes nothing.
+    weights = [nn.Parameter(torch.zeros(1))] if kind.endswith("-asleep") else model.parameters()
+    optimizer = torch.optim.SGD(weights, lr=1e-4)
     taken: list[tuple[str, float, float]] = []
     for _ in range(steps):
         began, used = time.perf_counter(), time.process_time()
         run()
         optimizer.step()
-        optimizer.zero_grad()
+        model.zero_grad()
         taken.append(("", time.perf_counter() - began, time.process_time() - used))
     (out / f"{rank}.json").write_text(json.dumps(taken))
     dist.barrier()

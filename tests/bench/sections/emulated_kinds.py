@@ -1,10 +1,12 @@
-"""Iteration time of a real rank and of the same rank emulated, for each kind of parallelism, on two pinned ranks."""
+"""Iteration time of a real rank and of the same one emulated, for each kind of parallelism: of two pinned ranks, and of
+four that sleep where they would compute, so that they may share CPUs."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+from prismdbg.jobs.record.calibrate import OVERLAP, PROCESSORS
 from tests.bench.jobs import PROGRAMS, environment
 from tests.bench.sections.emulated_time import WARM_UP_STEPS, Job, compared
 from tests.bench.settings import Settings
@@ -20,13 +22,19 @@ KINDS = {
     "pp-8": ("pp=2", "a pipeline of 2 stages, 1F1B, 8 microbatches"),
     "moe": ("ep=2", "experts on 2 ranks, all-to-all of random tokens"),
 }
+ASLEEP = {
+    "ddp-asleep": ("dp=4", "DDP with one bucket"),
+    "fsdp2-asleep": ("dp=4", "FSDP2, one unit a layer"),
+    "tp-asleep": ("tp=4", "tensor parallelism, an all_reduce in each pass of a layer"),
+    "pp-asleep": ("pp=4", "a pipeline of 4 stages, 1F1B, 4 microbatches"),
+}
 
 
 def measure(settings: Settings, folder: Path) -> Measured:
     os.environ.update(environment())  # what emulated ranks are started with
     rows: list[Row] = []
     notes: list[str] = []
-    for kind in settings.kinds or KINDS:
+    for kind in settings.kinds or (*KINDS, *ASLEEP):
         found = compared(_job(kind, settings, folder), settings.kind_pairs, folder, is_judged=False)
         rows += found.rows
         notes += found.notes
@@ -36,14 +44,17 @@ def measure(settings: Settings, folder: Path) -> Measured:
 def _job(kind: str, settings: Settings, folder: Path) -> Job:
     out, steps = folder / kind, settings.paced_steps
     out.mkdir()
-    mesh, told = KINDS[kind]
+    mesh, told = {**KINDS, **ASLEEP}[kind]
+    is_asleep = kind in ASLEEP
+    how = "CPUs are shared, blocks sleep and compute nothing" if is_asleep else "pinned, layers of width 512"
     return Job(
         name=kind,
-        told=f"{told}; layers of width 512 over gloo, one thread a rank, pinned; median of {steps - WARM_UP_STEPS} "
-        "iterations, as the program itself times them.",
-        ranks=2,
+        told=f"{told}; over gloo, one thread a rank, {how}; median of {steps - WARM_UP_STEPS} iterations, as the "
+        "program itself times them.",
+        ranks=int(mesh.partition("=")[2]),
         mesh=mesh,
         program=(str(PROGRAMS / "parallel_steps.py"), kind, str(steps), str(out)),
         out=out,
         passes=settings.paced_passes,
+        not_calibrated=(OVERLAP, PROCESSORS) if is_asleep else (),
     )

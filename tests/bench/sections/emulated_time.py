@@ -41,7 +41,8 @@ BOUND_S = 600.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """`name`: of its rows; told: what it is. mesh: of as many ranks. program: with its arguments; it writes each run's
-    step times into `out`, and pins each rank to a processor. passes: of the emulation, at most."""
+    step times into `out`, and pins each rank to a processor. passes: of the emulation, at most. not_calibrated: what
+    cannot be of this job, of `calibrate.MEASURES`."""
 
     name: str
     told: str
@@ -50,6 +51,7 @@ class Job:
     program: tuple[str, ...]
     out: Path
     passes: int
+    not_calibrated: tuple[str, ...] = ()
 
     def real(self, folder: Path) -> list[float]:
         """Milliseconds of an iteration on each rank."""
@@ -119,9 +121,10 @@ def _paced(job: Job, folder: Path) -> tuple[Paces, ClusterModel]:
     """From the emulation and a calibration alone: no real run of the job is looked at."""
     request = job.emulated()
     ops, sizes = _communicated(job, folder)
-    measured = calibrate(
-        CalibrateRequest(groups=(job.ranks,), sizes=sizes, ops=ops, pin=True, bound_s=30.0), lambda _: None
+    wanted = CalibrateRequest(
+        groups=(job.ranks,), sizes=sizes, ops=ops, pin=True, bound_s=30.0, without=job.not_calibrated
     )
+    measured = calibrate(wanted, lambda _: None)
     if measured is None:
         raise BenchError("calibration found nothing")
     cluster = measured.calibrated.cluster

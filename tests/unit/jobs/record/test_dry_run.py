@@ -47,6 +47,21 @@ def test_it_says_what_would_be_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({"policy": {"checkpoint_every": 50}}, "what follows the older checkpoint that is kept"),
+        ({"state_every": 50}, "what follows the older state snapshot"),
+        ({"state_every": 50, "window_steps": 2}, "at least the last 2 steps and what follows the older state snapshot"),
+        ({"window_steps": -1}, "all"),
+    ],
+)
+def test_what_is_received_is_kept_for_every_origin(tmp_path: Path, options: dict[str, object], kept: str) -> None:
+    rows, doubts = planned(tmp_path, **options, window_bytes=1 << 60)
+    assert rows["received data"] == f"{kept}, at most 1024.0 PiB per rank"
+    assert any("the disk may become full" in doubt for doubt in doubts)
+
+
+@pytest.mark.parametrize(
     ("options", "start"),
     [
         ({"policy": {"checkpoint_every": 50}}, "at the newest checkpoint"),
