@@ -1,4 +1,4 @@
-"""How much a capsule, a run or an archive may ask of whoever reads it. Every bound there is stands here.
+"""How much a capsule, a run or an archive may ask of whoever reads it. Bounds that several readers share.
 
 A bound is chosen far above what a job can write, and low enough that all of them together stay below 1 GiB of memory
 and 10 s. Where a file may rightly be of any size (a process checkpoint, a log of months) nothing is bounded but what it

@@ -50,8 +50,8 @@ def command(capsule: Path, push: str | None, redact: bool, share_anyway: bool, a
 
     With --push, the packed CAPSULE becomes the one layer of an OCI image, and no container image is built. oci:DIR
     needs no other program and contains all that CAPSULE contains, secrets too. A registry needs skopeo, takes the login
-    of `skopeo login` or `docker login`, and gets a CAPSULE without known secrets only, as with `pack --share`. Commands
-    that read a capsule read it from there: `prismdbg replay docker://HOST/NAME:TAG`.
+    of `skopeo login` or `docker login`, and gets a CAPSULE without known secrets only, as with `pack --share`. `replay`
+    and others that read a capsule take it from there: `prismdbg replay docker://HOST/NAME:TAG`.
     """
     if push is not None:
         _push(capsule, keys, push, _Secrets(redact=redact, share_anyway=share_anyway), as_json=as_json)

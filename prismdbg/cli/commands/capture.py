@@ -60,7 +60,7 @@ def command(
     capsule replays from the first line of the program. RUN must then have been recorded with --window all.
 
     `--origin state` needs no privileges either, and the rank is not paused. RUN must have been recorded with
-    --state-every, and the program must call `prismdbg.restore_point`.
+    --state-every, and the program must call `prismdbg.restore_point`, or train with a framework that prismdbg knows.
 
     RUN may be that of a job of several nodes. The supervisor of the rank's node then takes the checkpoint.
 

@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     type=seconds,
     default=600.0,
     show_default=True,
-    help="Exit after this time without a collective or a command.",
+    help="Stop waiting after this time without a collective; if commands come from a pipe, also without a command, and "
+    "exit.",
 )
 @limits
 @click.option("--at", type=moment, metavar="MOMENT", help="Go to MOMENT first.")
@@ -93,10 +94,12 @@ def command(
     Example: `prismdbg debug CAPSULE`, or `prismdbg debug RUN --rank 2 --at 11.1`
 
     For a RUN, --rank selects the rank. The debugger uses the newest capsule of this rank, or creates one from the
-    recorded data. For an emulated rank, this data is always sufficient.
+    recorded data. For an emulated rank, this data is sufficient unless it received more than
+    `emulate --window-bytes`.
 
     On a terminal, a screen opens. Otherwise, commands come from standard input until it ends. `help` lists the
-    commands. The exit code is 0, 5 if the replay diverged, 6 if the rank was lost, or 124 after the timeout.
+    commands. The exit code is 0, 5 if the replay diverged, 6 if the rank was lost, or 124 after the
+    timeout (with commands from a pipe).
     """
     told: list[str] = []
     with long_work.shown():

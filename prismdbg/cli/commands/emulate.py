@@ -94,7 +94,8 @@ def command(
     give it another output folder, so that it does not overwrite the training checkpoints of the real job. What rank 37
     prints is in RUN/output/37.txt.
 
-    At the end, the calls of the ranks that ran are compared. If a real job would hang there, the exit code is 2.
+    At the end, the calls of the ranks that ran are compared. If a real job would hang there, or --mesh
+    is not the mesh of the program, the exit code is 2. It is 1 if --pace does not converge.
     """
     request = replace(
         whole,

@@ -205,7 +205,7 @@ def export_command(graph: Path, cluster_path: Path | None, output: Path, kind: s
 
     Example: `prismdbg graph export RUN -o timeline.json`, or `prismdbg graph export RUN --format chakra -o DIR`
 
-    perfetto: a file with one process for each class, whatever the number of ranks.
+    perfetto: a file with one process for each group of ranks that advance together, and one for the critical path.
 
     chakra: a new folder FILE with a Chakra execution trace of each rank. Nothing is simulated.
     """

@@ -39,8 +39,9 @@ def command(capsule: Path, rank: int | None, as_json: bool, files: bool, secrets
 
     Example: `prismdbg inspect CAPSULE --secrets`
 
-    It reads only the manifest and, for a hang, the stacks of all ranks; `verify` checks the rest. With --secrets, it
-    searches the whole capsule: variables, arguments, files, notes, received objects and raw memory.
+    It reads only the manifest, for a hang the stacks of all ranks, and what a checkpoint needs of a GPU; `verify`
+    checks the rest. With --secrets, it searches the whole capsule: variables, arguments, files, notes,
+    received objects and raw memory.
     """
     with long_work.shown():
         found = shown_capsule_at(capsule, rank)

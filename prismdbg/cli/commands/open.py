@@ -73,8 +73,8 @@ def command(
     A SWEEP, the folder of `prismdbg sweep`, opens as a table of its configurations. From there you can open each of
     their runs.
 
-    Nothing runs, and nothing in the capsule is trusted. Without a terminal, a table of the collectives or the ranks is
-    printed.
+    Nothing runs, and nothing in the capsule is trusted. Without a terminal, a table of the collectives, the ranks or
+    the configurations is printed.
     """
     whole_job = rank is None and is_job(capsule)
     all_recorded = rank is None and is_recorded_job(capsule)

@@ -72,7 +72,10 @@ def _place(text: str) -> Place:
     help="Emulate N steps of each configuration.",
 )  # fmt: skip
 @click.option(
-    "--ops", type=click.Path(path_type=Path), metavar="OPS", help="With --how predict, use the times of operators here."
+    "--ops",
+    type=click.Path(path_type=Path),
+    metavar="OPS",
+    help="With --how predict or --search, use the times of operators here.",
 )
 @click.option(
     "--search", "line", metavar="LINE",

@@ -35,7 +35,7 @@ _CSV, _PERFETTO = "csv", "perfetto"
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the export to FILE; CSV also goes to stdout.",
+    help="Write the export to FILE. Without it, CSV goes to stdout.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @archive_keys

@@ -12,7 +12,7 @@ from prismdbg.cli.click_errors import WrongValue
 from prismdbg.cli.options.param_types import size
 from prismdbg.runtime.limits import OPTIONS, Asked
 
-_USUAL = "[default: half of the machine's memory, or twice the recorded peak plus 4 GiB if larger]"
+_USUAL = "[default: half of the machine's memory, or twice the recorded peak plus 4 GiB if that is larger and free]"
 
 
 def limits(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -207,6 +207,13 @@ def test_keys_and_the_theme_of_the_screen(config: Path) -> None:
     assert app.theme == "nord"
 
 
+def test_a_table_of_keys_is_named_as_it_stands_in_that_file(config: Path) -> None:
+    config.write_text('[keys]\njob = "f10"\n')
+    with pytest.raises(UsageError, match=r"keys\.job must be a table of keys") as refused:
+        own_keys()
+    assert refused.value.hint.startswith("write [keys.job], ")
+
+
 def test_keys_in_two_files_and_an_unknown_theme(config: Path) -> None:
     from textual.app import App
 

@@ -80,7 +80,8 @@ def not_there(cell: str) -> list[str]:
 
 
 def test_what_is_quoted_is_promised() -> None:
-    assert not [(name, quoted) for name, quoted, _ in rows() if plain(quoted) not in document(name)]
+    missing = [(name, quoted) for name, quoted, _ in rows() if plain(quoted) not in document(name)]
+    assert not missing, "\n".join(f"{name}: {quoted}" for name, quoted in missing)
 
 
 def test_what_is_named_beside_it_exists() -> None:

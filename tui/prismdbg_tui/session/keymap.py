@@ -26,6 +26,7 @@ SCREENS = {
     of_job.TABLE: of_job.JOB_ACTIONS,
     of_sweep.TABLE: of_sweep.SWEEP_ACTIONS,
 }  # by the table in which their keys stand
+KEYS_FILE = "keys.toml"
 RESERVED = ("ctrl+p", "ctrl+q", "ctrl+c")  # Textual's own
 ESCAPE = "escape"  # out of a line, out of what takes long
 _MODIFIERS = frozenset(["ctrl", "shift", "alt", "super", "hyper", "meta"])
@@ -38,7 +39,7 @@ def own_keys(table: str = "") -> dict[str, str]:
 
     table: one of `SCREENS`.
     """
-    config, path = user_config(), folder() / "keys.toml"
+    config, path = user_config(), folder() / KEYS_FILE
     written = tables_of(path)
     if written and config.keys:
         raise UsageError(f"{path} and {config.path} both choose keys", hint="keep the keys in one of them")
@@ -55,8 +56,9 @@ def chosen_keys(
 ) -> dict[str, str]:
     chosen = written.get(table, {}) if table else {name: v for name, v in written.items() if name not in SCREENS}
     if not isinstance(chosen, dict):
+        heading = table if path.name == KEYS_FILE else f"keys.{table}"
         raise UsageError(
-            f"{path}: {table} must be a table of keys", hint=f'write [{table}], then lines like: help = "f1"'
+            f"{path}: {heading} must be a table of keys", hint=f'write [{heading}], then lines like: help = "f1"'
         )
     names, place = [action.name for action in actions], f"{path}: {table}" if table else str(path)
     found = {name: _keys(place, name, value, names) for name, value in chosen.items()}
