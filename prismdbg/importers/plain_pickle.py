@@ -143,6 +143,10 @@ class _Reader:
         if type(target) is not dict or len(items) % 2:
             raise ValueError("something is set in a value that is not a dictionary")
         for key, value in zip(items[::2], items[1::2], strict=True):
+            if type(key) is not str:
+                # Python would hash it, without an end for tuples of tuples that share their parts, or too deep for its
+                # stack. Whole numbers can be made to fall all into one place of a dictionary.
+                raise ValueError(f"a key of a dictionary is a {type(key).__name__}, not a text")
             target[key] = value
 
     def _last(self) -> Any:

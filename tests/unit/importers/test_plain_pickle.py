@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,3 +83,25 @@ def test_a_pickle_that_asks_for_many_values_is_refused(monkeypatch: pytest.Monke
         read_pickle(b"\x80\x02(" + b"N" * 101 + b"t.", "dump")
     with pytest.raises(CapsuleError, match="ends at byte"):
         read_pickle(b"\x80\x02X\xff\xff\xff\xff", "dump")
+
+
+_BEGIN = b"\x80\x02}X\x07\0\0\0versionX\x01\0\0\x001s"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param(b")" + b"".join(b"q%ch%c\x86" % (n, n) for n in range(60)), id="shared"),
+        pytest.param(b")" + b"\x85" * 200_000, id="deep"),
+        pytest.param(b"\x8a\x08" + bytes([255] * 7) + b"\x1f", id="number"),
+        pytest.param(b"]", id="list"),
+    ],
+)
+def test_only_texts_are_keys(tmp_path: Path, key: bytes) -> None:
+    """Python hashes a key: in C, where nothing stops a value that takes for ever, or is deeper than the stack."""
+    file = tmp_path / "dump"
+    file.write_bytes(_BEGIN + key + b"Ns.")
+    program = "import sys; from pathlib import Path; from prismdbg.importers.plain_pickle import read_pickle\n"
+    program += "read_pickle(Path(sys.argv[1]).read_bytes(), 'dump')"
+    done = subprocess.run([sys.executable, "-c", program, file], capture_output=True, text=True, timeout=60)
+    assert "CapsuleError: dump does not contain a pickle of plain data: a key of a dictionary is a " in done.stderr
