@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from prismdbg.capsule import checked_json
-from prismdbg.capsule.limits import MAX_RANKS
+from prismdbg.capsule.limits import MAX_IMPORTED_RANKS
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.importers import torchcomms
 from prismdbg.importers.dump_form import Dump, Entry
+from prismdbg.importers.file_rank import rank_of_name
 from prismdbg.importers.imported_job import ImportedJob
+from prismdbg.importers.job_groups import JobGroups
 from prismdbg.importers.plain_pickle import read_pickle
 from prismdbg.importers.torch_names import OPS_BY_TITLE, dtype_of
 from prismdbg.model.collective import Collective, Frame, Group, Identity, State, TensorMeta
@@ -54,12 +56,8 @@ def find_dumps(path: Path) -> dict[int, Path]:
     found: dict[int, list[Path]] = {}
     for file in files:
         if file.is_file() and not file.is_symlink() and is_dump(file):
-            if (rank := _RANK.search(file.name)) is None:
-                hint = "name each dump after its rank, as in nccl_trace_rank_3"
-                raise UsageError(
-                    f"the name of the Flight Recorder dump {file.name} does not end with a rank", hint=hint
-                )
-            found.setdefault(int(rank[1]), []).append(file)
+            rank = rank_of_name(file, _RANK, "Flight Recorder dump", "nccl_trace_rank_3")
+            found.setdefault(rank, []).append(file)
     return {rank: _chosen(rank, dumps) for rank, dumps in sorted(found.items())}
 
 
@@ -105,7 +103,7 @@ def read_dumps(dumps: Mapping[int, Path]) -> ImportedJob:
         except CapsuleError as error:
             damaged[rank] = str(error)
     read, of_torchcomms = torchcomms.as_c10d(read)
-    groups, inferred = _groups(read)
+    groups, inferred = _groups(read, JobGroups(dumps.values()))
     over = frozenset(_over(entry) for dump in read.values() for entry in dump["entries"] if _is_over(entry))
     logs = {rank: _log(rank, dump, groups, over) for rank, dump in read.items()}
     return ImportedJob(logs=logs, damaged=damaged, gaps=(*_gaps(read, logs, inferred), *of_torchcomms))
@@ -147,7 +145,7 @@ def _entry(entry: object, where: str) -> Entry:
     return checked_json.checked(Entry, entry, where)
 
 
-def _groups(dumps: Mapping[int, Dump]) -> tuple[dict[str, Group], frozenset[str]]:
+def _groups(dumps: Mapping[int, Dump], of_job: JobGroups) -> tuple[dict[str, Group], frozenset[str]]:
     """By name, and those whose members no dump lists: then the ranks that called something in it are taken for them,
     and all ranks for the default group's."""
     listed: dict[str, tuple[int, ...]] = {}
@@ -167,9 +165,9 @@ def _groups(dumps: Mapping[int, Dump]) -> tuple[dict[str, Group], frozenset[str]
             descriptions.setdefault(name, description)
     world = 1 + max([*dumps, *(rank for ranks in by_text.values() for rank in ranks)], default=-1)
     inferred = frozenset(seen.keys() - listed.keys())
-    everybody = tuple(range(world))
     members = {
-        name: everybody if descriptions[name] == _DEFAULT_GROUP else tuple(sorted(seen[name])) for name in inferred
+        name: of_job.members(name, 0, 1, world) if descriptions[name] == _DEFAULT_GROUP else tuple(sorted(seen[name]))
+        for name in inferred
     }
     return {
         name: Group(name=name, ranks=ranks, desc=descriptions.get(name, ""))
@@ -180,7 +178,7 @@ def _groups(dumps: Mapping[int, Dump]) -> tuple[dict[str, Group], frozenset[str]
 def _ranks(text: str) -> tuple[int, ...]:
     """Of a list in a text, as torch writes it: `[0, 2]`."""
     numbers = [int(number) for number in re.findall(r"\d{1,8}", text)]
-    return tuple(dict.fromkeys(number for number in numbers if number < MAX_RANKS))
+    return tuple(dict.fromkeys(number for number in numbers if number < MAX_IMPORTED_RANKS))
 
 
 def _is_over(entry: Entry) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prismdbg.capsule.limits import MAX_RANKS
+from prismdbg.capsule.limits import MAX_IMPORTED_RANKS
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.importers import json_stream
 
@@ -117,7 +117,7 @@ class _Reader:
         if (found := _LINE.search(line)) is None:
             return
         process = (found["host"] or f"file {self.file}", found["pid"] or "")
-        if len(self.log.processes) < MAX_RANKS:
+        if len(self.log.processes) < MAX_IMPORTED_RANKS:
             self.log.processes.add(process)
         if found["level"] == "WARN":
             if len(self.log.warnings) < MOST_KEPT or found["text"] in self.log.warnings:
