@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
@@ -105,7 +106,7 @@ def _nodes(path: Path) -> Iterator[Any]:
                 if number >= MOST_NODES:
                     raise CapsuleError(f"{path} has more than {MOST_NODES} nodes", hint="write fewer steps (--last)")
                 yield messages().node.FromString(body)
-        except (ValueError, DecodeError, OSError, EOFError) as error:
+        except (ValueError, DecodeError, OSError, EOFError, zlib.error) as error:
             raise CapsuleError(
                 f"{path} is not a Chakra execution trace: {error}", hint="fetch it again, or remove it"
             ) from None

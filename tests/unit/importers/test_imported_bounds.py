@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable, Iterator
 from math import prod
@@ -16,6 +17,7 @@ from prismdbg.importers import chakra, execution_trace, flight_recorder, formats
 from prismdbg.importers.chakra_schema import COLLECTIVE, METADATA, messages, prefixed
 from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.importers.job_groups import JobGroups
+from prismdbg.importers.nccl_log import read_nccl_logs
 from prismdbg.importers.traced_job import TracedCall, TracedRank
 from prismdbg.model.collective import Frame, Group, Identity
 
@@ -164,6 +166,17 @@ def test_a_rank_of_a_profile_that_is_none(tmp_path: Path) -> None:
         path = profile(tmp_path / "trace_0.json", **wrong)
         with pytest.raises(CapsuleError, match="distributedInfo has a rank above 1,048,575"):
             formats.read_job(path)
+
+
+def test_packed_files_that_are_damaged(tmp_path: Path) -> None:
+    data = bytearray(gzip.compress(b"NCCL INFO Using network IB\n" * 1000))
+    data[12:40] = bytes([255] * 28)
+    for name in ("chakra.0.et", "out.log"):
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(CapsuleError, match="is not a Chakra execution trace"):
+        formats.read_job(tmp_path)
+    with pytest.raises(CapsuleError, match="cannot be read"):
+        read_nccl_logs([tmp_path / "out.log"])
 
 
 class Counted(tuple[int, ...]):
