@@ -234,8 +234,8 @@ def refused(folder: Path, dumped: dict[str, Any]) -> str:
 def test_what_a_dump_repeats_is_not_looked_at_each_time(tmp_path: Path, name: str) -> None:
     """A wrong value at the end shows that nothing was looked at. All of it would be ten thousand times ten thousand."""
     shared = [7] * 10_000
-    entries = [entry(n, **{name: shared}) for n in range(200)] if name in ("frames", "input_dtypes") else []
-    found = refused(tmp_path / "d", dump(*entries, entry(0, **{name: [shared] * 10_000 + [None]})))
+    entries = [entry(n) | {name: shared} for n in range(200)] if name in ("frames", "input_dtypes") else []
+    found = refused(tmp_path / "d", dump(*entries, entry(0) | {name: [shared] * 10_000 + [None]}))
     assert "repeated too often" in found
 
 
@@ -250,7 +250,7 @@ def test_what_is_not_repeated_is_counted_before_it_is_looked_at(
 ) -> None:
     monkeypatch.setattr(flight_recorder, "MOST_PARTS", 50)
     for name in ("input_sizes", "output_sizes"):
-        text = dump(entry(0), entry(1, **{name: [[1] * 30, [None] * 30]}))
+        text = dump(entry(0), entry(1) | {name: [[1] * 30, [None] * 30]})
         assert "the frames and tensors are more than 50" in refused(tmp_path / name, text)
 
 

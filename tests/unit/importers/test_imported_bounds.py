@@ -137,7 +137,7 @@ def test_equal_lists_of_members_are_made_once() -> None:
     of_job = JobGroups([])
     first = of_job.members("a", 0, 2, 500)
     assert first == tuple(range(0, 1000, 2)) and of_job.members("b", 0, 2, 500) is first
-    for _ in range(MAX_IMPORTED_RANKS):
+    for _ in range(3000):
         of_job.members("b", 0, 2, 500)  # of each file of a large job
     for wrong in ((-1, 1, 2), (0, 0, 2), (0, 1, 0), (0, 1, MAX_IMPORTED_RANKS + 1), (0, 2**40, 2**40)):
         assert of_job.members("c", *wrong) == ()
@@ -252,7 +252,7 @@ class CountedCall(TracedCall):
 def test_the_windows_of_groups_are_found_in_one_pass() -> None:
     plain = call()
     counted = CountedCall(**{name: getattr(plain, name) for name in TracedCall.__dataclass_fields__})
-    numbered = {0: [(counted, Identity("0", n)) for n in range(200)]}
+    numbered: dict[int, list[tuple[TracedCall, Identity]]] = {0: [(counted, Identity("0", n)) for n in range(200)]}
     groups = {str(n): Group(name=str(n), ranks=(0,)) for n in range(200)}
     CountedCall.asked = 0
     assert len(traced_job._in_all_windows(numbered, groups)[0]) == 200
