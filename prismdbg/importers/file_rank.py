@@ -16,7 +16,7 @@ def rank_of_name(path: Path, pattern: re.Pattern[str], what: str, example: str) 
         raise UsageError(f"the name of the {what} {path.name} does not end with a rank", hint=hint)
     if (rank := int(found[1])) >= MAX_IMPORTED_RANKS:
         raise UsageError(
-            f"the name of the {what} {path.name} ends with {rank}, which is no rank: they go up to "
+            f"the name of the {what} {path.name} ends with {rank}, which is not a rank: ranks go up to "
             f"{MAX_IMPORTED_RANKS - 1:,}",
             hint=hint,
         )

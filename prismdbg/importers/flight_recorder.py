@@ -192,7 +192,7 @@ def _over(entry: Entry) -> tuple[str, int, bool]:
     return entry["process_group"][0], entry["collective_seq_id"], entry["is_p2p"]
 
 
-def _log(rank: int, dump: Dump, groups: Mapping[str, Group], over: frozenset[tuple[str, int, bool]]) -> RankLog:
+def _log(rank: int, dump: Dump, groups: dict[str, Group], over: frozenset[tuple[str, int, bool]]) -> RankLog:
     """`over`: what is over for any rank. gloo is late to say so, and a call that all have come to is no hang there."""
     entries: list[Entry] = sorted(dump["entries"], key=lambda entry: entry["record_id"])
     first = entries[0]["record_id"] if entries else 0
@@ -210,7 +210,7 @@ def _log(rank: int, dump: Dump, groups: Mapping[str, Group], over: frozenset[tup
         pid=0,
         wall_offset_ns=0,
         collectives=calls,
-        groups=dict(groups),
+        groups=groups,
     )
 
 

@@ -198,7 +198,7 @@ def _windows(calls: Iterable[tuple[TracedCall, Identity]]) -> dict[str, tuple[in
     return found
 
 
-def _log(traced: TracedRank, calls: list[tuple[TracedCall, Identity]], groups: Mapping[str, Group]) -> RankLog:
+def _log(traced: TracedRank, calls: list[tuple[TracedCall, Identity]], groups: dict[str, Group]) -> RankLog:
     begins = [mark.time_ns for mark in traced.steps]
     in_step: Counter[int] = Counter()
     collectives = []
@@ -213,7 +213,7 @@ def _log(traced: TracedRank, calls: list[tuple[TracedCall, Identity]], groups: M
         wall_offset_ns=traced.wall_offset_ns or 0,
         collectives=collectives,
         steps=list(traced.steps),
-        groups=dict(groups),
+        groups=groups,
     )
 
 

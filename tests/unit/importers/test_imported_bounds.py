@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from prismdbg.capsule.limits import MAX_DIMENSIONS, MAX_IMPORTED_RANKS
+from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.importers import chakra, execution_trace, flight_recorder, formats, kineto, traced_job
 from prismdbg.importers.chakra_schema import COLLECTIVE, METADATA, messages, prefixed
@@ -76,7 +77,7 @@ def reduced(name: str) -> Any:
 @pytest.mark.parametrize("rank", [20_261_128, 99_999_999, MAX_IMPORTED_RANKS])
 def test_a_number_that_is_no_rank_ends_a_name(tmp_path: Path, rank: int) -> None:
     """A date, say: the world would have twenty million ranks."""
-    said = f"ends with {rank}, which is no rank: they go up to 1,048,575"
+    said = f"ends with {rank}, which is not a rank: ranks go up to 1,048,575"
     for path in (
         written(tmp_path / "dump" / f"nccl_trace_rank_{rank}", {"version": "2.10", "entries": []}),
         execution(tmp_path / "executions" / f"et_{rank}.json"),
@@ -266,6 +267,15 @@ def test_groups_of_ranks_without_names_are_found_in_one_pass() -> None:
     Counted.times = 0
     job = traced_job.join(traced, {})
     assert job.logs[299].groups["not told"].ranks == members and Counted.times < 20
+
+
+def test_the_members_of_a_job_are_gone_through_once(tmp_path: Path) -> None:
+    """Not once for each rank."""
+    members = Counted(range(40))
+    groups = {str(n): Group(name=str(n), ranks=members) for n in range(30)}
+    job = traced_job.join([TracedRank(rank=rank, calls=[call()], groups=groups) for rank in range(20)], {})
+    Counted.times = 0
+    assert Evidence(logs=job.logs, damaged={}).known_world_size == 40 and Counted.times <= 1
 
 
 def test_the_number_of_dimensions_has_a_bound(tmp_path: Path) -> None:
