@@ -14,10 +14,15 @@ MAX_MANIFEST_BYTES = 32 << 20
 MAX_FILES = 100_000
 # Of one job; the emulator is tried with 65,536.
 MAX_RANKS = 1 << 24
+# Of one job that another tool's files are about: a world of which they say no more than its size has its members listed
+# in 40 MiB.
+MAX_IMPORTED_RANKS = 1 << 20
 # Of an installation; its list in 32 MiB has no more where paths are as long as they are.
 MAX_INSTALLED_FILES = 400_000
 # Of one collective: an all_gather of lists has one for each rank of a world.
 MAX_TENSORS = 1 << 16
+# Of one tensor in another tool's files, whose number of elements is a product: torch's operators take 64.
+MAX_DIMENSIONS = 256
 # Different lists of tensors in one log, counted tensor by tensor; lists that are equal are kept once. A step of 8,192
 # ranks that gathers into lists has 8,192 in a list, and the same lists in every step.
 MAX_LISTED_TENSORS = 1 << 24

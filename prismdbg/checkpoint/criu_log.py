@@ -6,7 +6,9 @@ import re
 
 from prismdbg.errors import CapsuleError, CheckpointError, PrismError
 
-_ERROR = re.compile(r"^(?:\([\d.]+\)\s*)?(?:pie: )?(?:\d+:\s*)?\s*Error \([^)]*\): (.+)$", re.MULTILINE)
+_ERROR = re.compile(
+    r"^(?:\([\d.]++\)[ \t]*+)?(?:pie: )?(?:\d++:[ \t]*+)?[ \t]*+Error \([^)\n]*+\): (.+)$", re.MULTILINE
+)
 
 # Printed in runs that succeed too, or only repeat that it failed.
 _NOISE = (

@@ -14,7 +14,7 @@ from prismdbg.session.known import NOTHING, Known
 
 DEEP = 48  # frames that are recorded at most: of a deeper stack the outer ones are not known
 _WORD = re.compile(r"[^\W\d]\w*")
-_EVERYTHING = re.compile(r"^\s*from\s+\S+\s+import\s+\*", re.MULTILINE)
+_EVERYTHING = re.compile(r"^[ \t\f]*+from[ \t]++\S++[ \t]++import[ \t]*+\*", re.MULTILINE)
 
 
 def known_names(capsule: Capsule) -> Known:

@@ -130,7 +130,10 @@ class Evidence:
     @property
     def known_world_size(self) -> int:
         """At least this many ranks."""
-        members = (rank + 1 for log in self.logs.values() for group in log.groups.values() for rank in group.ranks)
+        # Each list once: ranks share them where another tool's files are read.
+        told = {id(log.groups): log.groups for log in self.logs.values()}
+        lists = {id(group.ranks): group.ranks for groups in told.values() for group in groups.values()}
+        members = (max(ranks) + 1 for ranks in lists.values() if ranks)
         return max(self.world_size, max(self.logs, default=-1) + 1, max(members, default=0))
 
     @property

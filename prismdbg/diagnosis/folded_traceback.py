@@ -10,12 +10,12 @@ from prismdbg.model.frame import Frame, source_index
 
 _SHORT = 6  # lines: not folded
 _MOST_TEXT = 2  # lines of what an exception says
-_FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+), in (?P<name>.+)')
+_FRAME = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d{1,9}), in (?P<name>.+)')
 _TITLE = "Traceback (most recent call last):"
 _TITLES = (_TITLE, f"Original {_TITLE}")  # the second in the text of what a DataLoader's worker raised
 _GROUP = f"Exception Group {_TITLE}"
 _IN_GROUP = re.compile(r"\s*\| (?P<text>[^\s|+].*)")  # what a group or one of its exceptions says, or a title
-_REPEATED = re.compile(r"  \[Previous line repeated (?P<more>\d+) more times?\]")
+_REPEATED = re.compile(r"  \[Previous line repeated (?P<more>\d{1,9}) more times?\]")
 
 
 def folded(lines: Sequence[str]) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 
 _TENSORS_SHOWN = 3
-_FOLDERS = re.compile(r"(?<![^\s(])/(?:[^\s:/]+/)+(?=[^\s:/]+:\d)")  # of a file with a line
+_RUN = re.compile(r"[^\s:]++")  # in which the name of a file may be
+_LINE = re.compile(r":\d")
 
 
 class Certainty(StrEnum):
@@ -133,7 +134,20 @@ class Verdict:
 
 def without_folders(text: str) -> str:
     """`train.py:61` in place of `/opt/train/train.py:61`."""
-    return _FOLDERS.sub("", text)
+    return _RUN.sub(_without_folders, text)
+
+
+def _without_folders(run: re.Match[str]) -> str:
+    """Of a file with a line, whose whole name begins the run or is behind a bracket in it. Each run is looked at once:
+    an expression for all of this begins again at each bracket."""
+    text, begin = run[0], run.start()
+    end = text.rfind("/")
+    if end in (-1, len(text) - 1) or _LINE.match(run.string, run.end()) is None:
+        return text
+    least = text.rfind("//") + 1  # folders have names
+    begins_here = least == 0 and text.startswith("/") and (begin == 0 or run.string[begin - 1] != ":")
+    at = 0 if begins_here else text.find("(/", max(least - 1, 0)) + 1
+    return text[:at] + text[end + 1 :] if at < end and (at or begins_here) else text
 
 
 def in_order(verdicts: list[Verdict]) -> tuple[Verdict, ...]:

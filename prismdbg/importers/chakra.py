@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
@@ -17,10 +18,12 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from prismdbg.capsule import checked_json
-from prismdbg.capsule.limits import MAX_JSON_BYTES, MAX_RANKS, MAX_TENSORS
-from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.capsule.limits import MAX_DIMENSIONS, MAX_IMPORTED_RANKS, MAX_JSON_BYTES, MAX_TENSORS
+from prismdbg.errors import CapsuleError
 from prismdbg.importers import execution_trace, json_stream
 from prismdbg.importers.chakra_schema import COLLECTIVE, COLLECTIVES, METADATA, RECV, SEND, SUFFIX, bodies, messages
+from prismdbg.importers.file_rank import rank_of_name
+from prismdbg.importers.job_groups import JobGroups
 from prismdbg.importers.torch_names import known_dtype
 from prismdbg.importers.traced_job import TracedCall, TracedRank
 from prismdbg.model.collective import Group, TensorMeta
@@ -52,12 +55,7 @@ def is_trace(file: Path) -> bool:
 
 
 def rank_of(path: Path) -> int:
-    if (found := _RANK.search(path.name)) is None:
-        raise UsageError(
-            f"the name of the Chakra trace {path.name} does not end with a rank",
-            hint="name each trace after its rank, as in chakra.3.et",
-        )
-    return int(found[1])
+    return rank_of_name(path, _RANK, "Chakra trace", "chakra.3.et")
 
 
 def gaps() -> Iterator[str]:
@@ -79,13 +77,15 @@ def name_world(traced: Sequence[TracedRank], ranks: Iterable[int]) -> Iterator[s
         yield "the traces name no groups: each call is taken for one of all ranks that have a trace here"
 
 
-def read_trace(path: Path, rank: int) -> TracedRank:
+def read_trace(path: Path, rank: int, of_job: JobGroups) -> TracedRank:
     """Raises `CapsuleError` for what is damaged or too large."""
-    calls, groups = [], _groups(path.with_name(GROUPS_FILE))
+    calls, groups = [], dict(of_job.of_file(path.with_name(GROUPS_FILE), _groups))
+    places = _Places()
     for node in _nodes(path):
         if node.type == METADATA and node.name == execution_trace.OF_GROUPS:
-            groups = execution_trace.groups_of(_listed(node), str(path)) | groups
-        if node.type in (COLLECTIVE, SEND, RECV) and (call := _call(node, rank, groups)) is not None:
+            for name, group in execution_trace.groups_of(_listed(node), str(path), of_job).items():
+                groups.setdefault(name, group)
+        if node.type in (COLLECTIVE, SEND, RECV) and (call := _call(node, groups, places)) is not None:
             calls.append(call)
         if len(calls) > MOST_CALLS:
             raise CapsuleError(f"{path} has more than {MOST_CALLS} calls", hint="write fewer steps (--last)")
@@ -106,7 +106,7 @@ def _nodes(path: Path) -> Iterator[Any]:
                 if number >= MOST_NODES:
                     raise CapsuleError(f"{path} has more than {MOST_NODES} nodes", hint="write fewer steps (--last)")
                 yield messages().node.FromString(body)
-        except (ValueError, DecodeError, OSError, EOFError) as error:
+        except (ValueError, DecodeError, OSError, EOFError, zlib.error) as error:
             raise CapsuleError(
                 f"{path} is not a Chakra execution trace: {error}", hint="fetch it again, or remove it"
             ) from None
@@ -117,7 +117,12 @@ def _groups(path: Path) -> dict[str, Group]:
     if not path.is_file() or path.is_symlink():
         return {}
     listed = checked_json.parse(checked_json.read_bytes(path, limit_bytes=MAX_JSON_BYTES), str(path))
-    return {name: Group(name=name, ranks=listed.ranks(name)) for name in listed.value}
+    groups = {name: Group(name=name, ranks=listed.ranks(name)) for name in listed.value}
+    if max((max(group.ranks, default=0) for group in groups.values()), default=0) >= MAX_IMPORTED_RANKS:
+        raise CapsuleError(
+            f"{path} has a rank above {MAX_IMPORTED_RANKS - 1:,}", hint="fetch it again: it is damaged or was altered"
+        )
+    return groups
 
 
 def _listed(node: Any) -> str:
@@ -126,7 +131,7 @@ def _listed(node: Any) -> str:
     return found.removeprefix("['").removesuffix("']")
 
 
-def _call(node: Any, rank: int, groups: Mapping[str, Group]) -> TracedCall | None:
+def _call(node: Any, groups: Mapping[str, Group], places: _Places) -> TracedCall | None:
     told = _attributes(node)
     op = _op(node, told)
     if op is None or max(node.start_time_micros, node.duration_micros) > _MAX_US:
@@ -142,7 +147,7 @@ def _call(node: Any, rank: int, groups: Mapping[str, Group]) -> TracedCall | Non
         op=op,
         group=group,
         seq=_whole(told.get("seq")) if node.type == COLLECTIVE else None,
-        root=_root(node, told, members),
+        root=_root(node, told, members, places),
         tag=_whole(told.get("comm_tag")) or 0,
         is_async=told.get("is_async") is True,
         inputs=inputs,
@@ -172,18 +177,31 @@ def _op(node: Any, told: Mapping[str, Any]) -> str | None:
     return _OPS[COLLECTIVES[kind]] if is_known and isinstance(kind, int) else None
 
 
-def _root(node: Any, told: Mapping[str, Any], members: tuple[int, ...]) -> int:
+class _Places:
+    """Of the members in their groups, looked for once for each list of members: traces have many messages."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[tuple[int, ...], dict[int, int]]] = {}
+
+    def of(self, rank: int, members: tuple[int, ...]) -> int | None:
+        if id(members) not in self._known:  # with the list itself, so that no other one gets its id
+            self._known[id(members)] = members, {member: place for place, member in enumerate(members)}
+        return self._known[id(members)][1].get(rank)
+
+
+def _root(node: Any, told: Mapping[str, Any], members: tuple[int, ...], places: _Places) -> int:
     if node.type == COLLECTIVE:
         root = _whole(told.get("root"))
         return -1 if root is None else root
     peer = _whole(told.get("comm_dst" if node.type == SEND else "comm_src"))
     if peer is None:
         return -1
-    return members.index(peer) if peer in members else peer
+    place = places.of(peer, members)
+    return peer if place is None else place
 
 
 def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_RANKS else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_IMPORTED_RANKS else None
 
 
 def _text(value: object) -> str:
@@ -208,5 +226,9 @@ def _argument(shape: object, kind: object) -> Iterator[TensorMeta]:
         return
     shapes = [shape] if kind.startswith("Tensor(") else shape
     for each, name in zip(shapes, execution_trace.TENSOR.findall(kind), strict=False):
-        if isinstance(each, list) and all(type(size) is int and 0 <= size < 2**31 for size in each):
+        if (
+            isinstance(each, list)
+            and len(each) <= MAX_DIMENSIONS
+            and all(type(size) is int and 0 <= size < 2**31 for size in each)
+        ):
             yield TensorMeta(tuple(each), known_dtype(name))

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from prismdbg.capsule import checked_json
-from prismdbg.capsule.limits import MAX_RANKS
+from prismdbg.capsule.limits import MAX_IMPORTED_RANKS
 from prismdbg.capsule.stacks import FROM_OUTSIDE, MOST_FRAMES, MOST_TEXT, MOST_THREADS, RankStacks, ThreadStack
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.importers.imported_job import ImportedJob
@@ -74,7 +74,7 @@ def _stacks(lines: Iterable[str]) -> dict[int, RankStacks]:
             part = parts.setdefault(int(found["rank"]), [])
         else:
             part.append(line)
-    return {rank: _of_rank(rank, part) for rank, part in sorted(parts.items()) if rank < MAX_RANKS}
+    return {rank: _of_rank(rank, part) for rank, part in sorted(parts.items()) if rank < MAX_IMPORTED_RANKS}
 
 
 def _of_rank(rank: int, lines: Sequence[str]) -> RankStacks:

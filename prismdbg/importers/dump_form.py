@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, NotRequired, TypedDict
 
-from prismdbg.capsule.checked_json import Count
+from prismdbg.capsule.checked_json import Count, at_most
+from prismdbg.capsule.limits import MAX_DIMENSIONS
 
 MOST_ENTRIES = 100_000  # torch keeps 2,000 where nobody asks for more
 
@@ -29,9 +30,9 @@ class Entry(TypedDict):
     timeout_ms: NotRequired[int]
     thread_id: NotRequired[str]
     frames: NotRequired[list[DumpedFrame]]
-    input_sizes: NotRequired[list[list[Count]]]
+    input_sizes: NotRequired[list[Annotated[list[Count], at_most(MAX_DIMENSIONS)]]]
     input_dtypes: NotRequired[list[str]]
-    output_sizes: NotRequired[list[list[Count]]]
+    output_sizes: NotRequired[list[Annotated[list[Count], at_most(MAX_DIMENSIONS)]]]
     output_dtypes: NotRequired[list[str]]
 
 

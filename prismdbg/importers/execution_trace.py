@@ -15,11 +15,13 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import Count, between
-from prismdbg.capsule.limits import MAX_RANKS, MAX_TENSORS
+from prismdbg.capsule.limits import MAX_DIMENSIONS, MAX_IMPORTED_RANKS, MAX_TENSORS
 from prismdbg.capsule.log.events import StepMark
 from prismdbg.capsule.log.format import StepSource
-from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.errors import CapsuleError
 from prismdbg.importers import json_stream
+from prismdbg.importers.file_rank import rank_of_name
+from prismdbg.importers.job_groups import JobGroups
 from prismdbg.importers.torch_names import OPS_BY_COMMS_NAME, UNKNOWN, known_dtype
 from prismdbg.importers.traced_job import TracedCall, TracedRank
 from prismdbg.model.collective import Group, TensorMeta
@@ -35,6 +37,7 @@ _OF_OPS = "c10d::"
 _OF_COMMS = "record_param_comms"
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 _OPTIMIZER = "Optimizer.step#"
+_NUMBERS = ("global_rank_start", "global_rank_stride", "pg_size")
 _DEEPEST = 4  # of lists in lists of tensors
 
 
@@ -62,8 +65,8 @@ class _Group(TypedDict):
     pg_name: str
     pg_desc: NotRequired[str]
     backend_config: NotRequired[str]
-    ranks: NotRequired[list[Annotated[int, between(0, MAX_RANKS - 1)]]]
-    group_size: NotRequired[Annotated[int, between(0, MAX_RANKS)]]
+    ranks: NotRequired[list[Annotated[int, between(0, MAX_IMPORTED_RANKS - 1)]]]
+    group_size: NotRequired[Annotated[int, between(0, MAX_IMPORTED_RANKS)]]
 
 
 @dataclass(slots=True)
@@ -84,12 +87,7 @@ def is_trace(file: Path) -> bool:
 
 def rank_of(path: Path) -> int:
     """By the file's name, for the trace does not say it."""
-    if (found := _RANK.search(path.name)) is None:
-        raise UsageError(
-            f"the name of the execution trace {path.name} does not end with a rank",
-            hint="name each trace after its rank, as in et_3.json",
-        )
-    return int(found[1])
+    return rank_of_name(path, _RANK, "execution trace", "et_3.json")
 
 
 def gaps() -> Iterator[str]:
@@ -97,14 +95,14 @@ def gaps() -> Iterator[str]:
     yield "execution traces contain no times, values or stacks: only whether the calls of all ranks match is told"
 
 
-def read_trace(path: Path, rank: int) -> TracedRank:
+def read_trace(path: Path, rank: int, of_job: JobGroups) -> TracedRank:
     """Raises `CapsuleError` for what is damaged or too large."""
     found = _Found()
     for name, value in json_stream.members(path, {"nodes"}):
         if name == "nodes":
             _take(found, value, str(path))
     found.calls.sort(key=lambda node: node["id"])
-    groups = _groups(found)
+    groups = _groups(found, of_job)
     return TracedRank(
         rank=rank,
         calls=[_call(node, found.comms.get(node["id"])) for node in found.calls],
@@ -143,9 +141,9 @@ def _attributes(node: _Node) -> dict[str, Any]:
     return {name: value for name, value in found.items() if isinstance(value, str | int)}
 
 
-def groups_of(text: str, where: str) -> dict[str, Group]:
+def groups_of(text: str, where: str, of_job: JobGroups) -> dict[str, Group]:
     """Of PyTorch's list of groups, by name. `CapsuleError` for what is none."""
-    return _by_name(_listed(text, where))
+    return _by_name(_listed(text, where), of_job)
 
 
 def _listed(text: object, where: str) -> list[_Group]:
@@ -156,33 +154,34 @@ def _listed(text: object, where: str) -> list[_Group]:
     return checked_json.checked(list[_Group], groups, f"{where}: the groups")
 
 
-def _by_name(listed: list[_Group]) -> dict[str, Group]:
+def _by_name(listed: list[_Group], of_job: JobGroups) -> dict[str, Group]:
     """One without a list of members is the whole world, if it is as large."""
     world = max((each.get("group_size", 0) for each in listed), default=0)
     groups = {}
     for each in listed:
         is_world = not each.get("ranks") and each.get("group_size") == world
-        ranks = tuple(range(world)) if is_world else tuple(dict.fromkeys(each.get("ranks", [])))
-        groups[each["pg_name"]] = Group(
-            name=each["pg_name"], ranks=ranks, desc=each.get("pg_desc", ""), backend=each.get("backend_config", "")
+        name = each["pg_name"]
+        ranks = of_job.members(name, 0, 1, world) if is_world else tuple(dict.fromkeys(each.get("ranks", [])))
+        groups[name] = Group(
+            name=name, ranks=ranks, desc=each.get("pg_desc", ""), backend=each.get("backend_config", "")
         )
     return groups
 
 
-def _groups(found: _Found) -> dict[str, Group]:
-    groups = _by_name(found.groups)
+def _groups(found: _Found, of_job: JobGroups) -> dict[str, Group]:
+    groups = _by_name(found.groups, of_job)
     for attributes in map(_attributes, found.comms.values()):
         name = attributes.get("pg_name")
         if isinstance(name, str) and (name not in groups or not groups[name].ranks):
-            groups[name] = Group(name=name, ranks=_members(attributes), desc=str(attributes.get("pg_desc", "")))
+            ranks = of_job.members(name, *_numbers(attributes))
+            groups[name] = Group(name=name, ranks=ranks, desc=str(attributes.get("pg_desc", "")))
     return groups
 
 
-def _members(attributes: Mapping[str, Any]) -> tuple[int, ...]:
-    names = ("global_rank_start", "global_rank_stride", "pg_size")
-    start, stride, size = (_whole(attributes.get(name)) or 0 for name in names)
-    is_told = start >= 0 and stride > 0 and 0 < size <= MAX_RANKS and start + stride * size <= MAX_RANKS
-    return tuple(range(start, start + stride * size, stride)) if is_told else ()
+def _numbers(attributes: Mapping[str, Any]) -> tuple[int, int, int]:
+    """The first member, the stride and the size; 0 for what is not told."""
+    start, stride, size = (_whole(attributes.get(name)) or 0 for name in _NUMBERS)
+    return start, stride, size
 
 
 def _whole(value: object) -> int | None:
@@ -200,7 +199,7 @@ def _call(node: _Node, comms: _Node | None) -> TracedCall:
         op=op,
         group=group if isinstance(group, str) else "",
         seq=_sequence(comms) if comms is not None and not spec.is_p2p else None,
-        root=root if root is not None and 0 <= root < MAX_RANKS else -1,
+        root=root if root is not None and 0 <= root < MAX_IMPORTED_RANKS else -1,
         tag=_tag(node, spec),
         is_async=_value(node, spec.async_op) is True,
         inputs=tensors_of(node["inputs"], spec.inputs),
@@ -248,7 +247,7 @@ def _leaves(values: Any, shapes: Any, depth: int) -> Iterator[tuple[tuple[int, .
     if not isinstance(values, list) or not isinstance(shapes, list) or depth > _DEEPEST:
         return
     if len(values) == 6 and isinstance(values[-1], str):
-        if all(isinstance(size, int) and 0 <= size < 2**62 for size in shapes):
+        if len(shapes) <= MAX_DIMENSIONS and all(isinstance(size, int) and 0 <= size < 2**62 for size in shapes):
             yield tuple(shapes), values[-1][:40]
         return
     for value, shape in zip(values, shapes, strict=False):

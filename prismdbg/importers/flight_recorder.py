@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from prismdbg.capsule import checked_json
-from prismdbg.capsule.limits import MAX_RANKS
+from prismdbg.capsule.limits import MAX_IMPORTED_RANKS
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.importers import torchcomms
 from prismdbg.importers.dump_form import Dump, Entry
+from prismdbg.importers.file_rank import rank_of_name
 from prismdbg.importers.imported_job import ImportedJob
+from prismdbg.importers.job_groups import JobGroups
 from prismdbg.importers.plain_pickle import read_pickle
 from prismdbg.importers.torch_names import OPS_BY_TITLE, dtype_of
 from prismdbg.model.collective import Collective, Frame, Group, Identity, State, TensorMeta
@@ -30,9 +32,10 @@ from prismdbg.model.ops import Movement, ops_of
 from prismdbg.model.plurals import counted
 
 MAX_DUMP_BYTES = 32 << 20  # 20,000 collectives with their stacks
-MOST_PARTS = 1 << 21  # frames and tensors of one dump
+MOST_PARTS = 1 << 22  # frames, and tensors with their sizes and types, of one dump
 MOST_FILES = 16_384
 _RANK = re.compile(r"(\d{1,8})(?:\.\w+)*$")
+_LISTS = ("frames", "input_sizes", "input_dtypes", "output_sizes", "output_dtypes")
 _HEAD_BYTES = 4096
 _DEFAULT_GROUP = "default_pg"
 
@@ -40,7 +43,9 @@ _DEFAULT_GROUP = "default_pg"
 _CALLED_BY_ALL = ops_of(
     Movement.ALL_REDUCE, Movement.ALL_GATHER, Movement.REDUCE_SCATTER, Movement.ALL_TO_ALL, Movement.BARRIER
 )
-_PEER = re.compile(r"(?P<here>\d+)(?:->|<-)(?P<peer>\d+)")
+_PEER = re.compile(r"(?P<here>\d{1,8})(?:->|<-)(?P<peer>\d{1,8})")
+_THREAD = re.compile(r"\d{1,20}")
+_LONGEST_NAME = 200  # of an operator
 
 
 def find_dumps(path: Path) -> dict[int, Path]:
@@ -51,12 +56,8 @@ def find_dumps(path: Path) -> dict[int, Path]:
     found: dict[int, list[Path]] = {}
     for file in files:
         if file.is_file() and not file.is_symlink() and is_dump(file):
-            if (rank := _RANK.search(file.name)) is None:
-                hint = "name each dump after its rank, as in nccl_trace_rank_3"
-                raise UsageError(
-                    f"the name of the Flight Recorder dump {file.name} does not end with a rank", hint=hint
-                )
-            found.setdefault(int(rank[1]), []).append(file)
+            rank = rank_of_name(file, _RANK, "Flight Recorder dump", "nccl_trace_rank_3")
+            found.setdefault(rank, []).append(file)
     return {rank: _chosen(rank, dumps) for rank, dumps in sorted(found.items())}
 
 
@@ -102,7 +103,7 @@ def read_dumps(dumps: Mapping[int, Path]) -> ImportedJob:
         except CapsuleError as error:
             damaged[rank] = str(error)
     read, of_torchcomms = torchcomms.as_c10d(read)
-    groups, inferred = _groups(read)
+    groups, inferred = _groups(read, JobGroups(dumps.values()))
     over = frozenset(_over(entry) for dump in read.values() for entry in dump["entries"] if _is_over(entry))
     logs = {rank: _log(rank, dump, groups, over) for rank, dump in read.items()}
     return ImportedJob(logs=logs, damaged=damaged, gaps=(*_gaps(read, logs, inferred), *of_torchcomms))
@@ -116,42 +117,57 @@ def _read(path: Path) -> Dump:
     parts = 0
     for number, entry in enumerate(entries):
         where = f"{path}: entries[{number}]"
-        group = entry.get("process_group") if isinstance(entry, dict) else None
-        checked = {**entry, "process_group": list(group)} if isinstance(group, tuple | list) else entry
-        entries[number] = checked_json.checked(Entry, checked, where)
-        parts += sum(len(entry.get(name) or ()) for name in ("frames", "input_sizes", "output_sizes"))
-        if len(checked["process_group"]) != 2:
-            raise CapsuleError(
-                f"{where}: process_group must be a name and a description",
-                hint="give another file: this is not a file of the Flight Recorder, or it was altered",
-            )
-        if parts > MOST_PARTS:
+        if (parts := parts + _parts(entry)) > MOST_PARTS:
             raise CapsuleError(
                 f"{where}: the frames and tensors are more than {MOST_PARTS}",
                 hint="record fewer entries (TORCH_FR_BUFFER_SIZE)",
             )
+        entries[number] = _entry(entry, where)
     return dump
 
 
-def _groups(dumps: Mapping[int, Dump]) -> tuple[dict[str, Group], frozenset[str]]:
+def _parts(entry: object) -> int:
+    """Of what is not checked yet: a pickle can list the same list again and again in a few bytes."""
+    told = entry if isinstance(entry, dict) else {}
+    lists = [value for name in _LISTS if isinstance(value := told.get(name), list)]
+    return sum(1 + len(part) if isinstance(part, list) else 1 for value in lists for part in value)
+
+
+def _entry(entry: object, where: str) -> Entry:
+    group = entry.get("process_group") if isinstance(entry, dict) else None
+    if isinstance(entry, dict) and isinstance(group, tuple | list):
+        if len(group) != 2:
+            raise CapsuleError(
+                f"{where}: process_group must be a name and a description",
+                hint="give another file: this is not a file of the Flight Recorder, or it was altered",
+            )
+        entry = {**entry, "process_group": list(group)}
+    return checked_json.checked(Entry, entry, where)
+
+
+def _groups(dumps: Mapping[int, Dump], of_job: JobGroups) -> tuple[dict[str, Group], frozenset[str]]:
     """By name, and those whose members no dump lists: then the ranks that called something in it are taken for them,
     and all ranks for the default group's."""
     listed: dict[str, tuple[int, ...]] = {}
+    by_text: dict[str, tuple[int, ...]] = {}  # many groups, of this dump or of others, can have one list
     seen: dict[str, set[int]] = {}
     descriptions: dict[str, str] = {}
     for rank, dump in dumps.items():
         for name, config in dump.get("pg_config", {}).items():
-            if ranks := _ranks(config.get("ranks", "")):
-                listed[config.get("name") or name] = ranks
+            text = config.get("ranks", "")
+            if text not in by_text:
+                by_text[text] = _ranks(text)
+            if by_text[text]:
+                listed[config.get("name") or name] = by_text[text]
         for entry in dump["entries"]:
             name, description = entry["process_group"]
             seen.setdefault(name, set()).add(rank)
             descriptions.setdefault(name, description)
-    world = 1 + max([*dumps, *(rank for ranks in listed.values() for rank in ranks)], default=-1)
+    world = 1 + max([*dumps, *(rank for ranks in by_text.values() for rank in ranks)], default=-1)
     inferred = frozenset(seen.keys() - listed.keys())
-    everybody = tuple(range(world))
     members = {
-        name: everybody if descriptions[name] == _DEFAULT_GROUP else tuple(sorted(seen[name])) for name in inferred
+        name: of_job.members(name, 0, 1, world) if descriptions[name] == _DEFAULT_GROUP else tuple(sorted(seen[name]))
+        for name in inferred
     }
     return {
         name: Group(name=name, ranks=ranks, desc=descriptions.get(name, ""))
@@ -162,7 +178,7 @@ def _groups(dumps: Mapping[int, Dump]) -> tuple[dict[str, Group], frozenset[str]
 def _ranks(text: str) -> tuple[int, ...]:
     """Of a list in a text, as torch writes it: `[0, 2]`."""
     numbers = [int(number) for number in re.findall(r"\d{1,8}", text)]
-    return tuple(dict.fromkeys(number for number in numbers if number < MAX_RANKS))
+    return tuple(dict.fromkeys(number for number in numbers if number < MAX_IMPORTED_RANKS))
 
 
 def _is_over(entry: Entry) -> bool:
@@ -176,7 +192,7 @@ def _over(entry: Entry) -> tuple[str, int, bool]:
     return entry["process_group"][0], entry["collective_seq_id"], entry["is_p2p"]
 
 
-def _log(rank: int, dump: Dump, groups: Mapping[str, Group], over: frozenset[tuple[str, int, bool]]) -> RankLog:
+def _log(rank: int, dump: Dump, groups: dict[str, Group], over: frozenset[tuple[str, int, bool]]) -> RankLog:
     """`over`: what is over for any rank. gloo is late to say so, and a call that all have come to is no hang there."""
     entries: list[Entry] = sorted(dump["entries"], key=lambda entry: entry["record_id"])
     first = entries[0]["record_id"] if entries else 0
@@ -194,7 +210,7 @@ def _log(rank: int, dump: Dump, groups: Mapping[str, Group], over: frozenset[tup
         pid=0,
         wall_offset_ns=0,
         collectives=calls,
-        groups=dict(groups),
+        groups=groups,
     )
 
 
@@ -219,6 +235,7 @@ class _Call(NamedTuple):
 
 def _call(entry: Entry) -> _Call:
     label, _, ends = entry["profiling_name"].rpartition(":")[2].partition(" ")
+    label = label[:_LONGEST_NAME]  # many entries can share a long title, and each keeps a text of its own
     peer = int(found["peer"]) if (found := _PEER.fullmatch(ends)) else -1
     return _Call(entry["process_group"][0], OPS_BY_TITLE.get(label, label), peer)
 
@@ -244,7 +261,7 @@ def _collective(record_id: int, entry: Entry, call: _Call, nth: int, is_over: bo
         fingerprint=None,
         sent_nonfinite=False,
         time_created_ns=created,
-        thread_id=int(thread) & (2**63 - 1) if (thread := entry.get("thread_id", "")).isdecimal() else 0,
+        thread_id=int(thread) & (2**63 - 1) if _THREAD.fullmatch(thread := entry.get("thread_id", "")) else 0,
         frames=tuple(Frame(frame["filename"], frame["line"], frame["name"]) for frame in entry.get("frames", ())),
         state=State.COMPLETED if is_over else State.SCHEDULED,
         time_completed_ns=(completed or created) if is_over else None,

@@ -12,6 +12,7 @@ from prismdbg.capsule.log.reader import iter_logs
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.importers import chakra, debug_server, execution_trace, flight_recorder, kineto
 from prismdbg.importers.imported_job import ImportedJob
+from prismdbg.importers.job_groups import JobGroups
 from prismdbg.importers.traced_job import TracedRank, join
 
 MOST_FILES = 16_384
@@ -113,13 +114,13 @@ def _of_traces(traces: Mapping[int, Path], executions: Mapping[int, Path]) -> Im
 
 
 def _read(
-    paths: Mapping[int, Path], read: Callable[[Path, int], TracedRank]
+    paths: Mapping[int, Path], read: Callable[[Path, int, JobGroups], TracedRank]
 ) -> tuple[list[TracedRank], dict[int, str]]:
     """What can be read, and why the rest cannot."""
-    ranks, damaged = [], {}
+    ranks, damaged, of_job = [], {}, JobGroups(paths.values())
     for rank, path in sorted(paths.items()):
         try:
-            ranks.append(read(path, rank))
+            ranks.append(read(path, rank, of_job))
         except CapsuleError as error:
             damaged[rank] = str(error)
     return ranks, damaged

@@ -16,11 +16,12 @@ from typing import Any, NotRequired, TypedDict
 
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import Count
-from prismdbg.capsule.limits import MAX_RANKS
+from prismdbg.capsule.limits import MAX_DIMENSIONS, MAX_IMPORTED_RANKS
 from prismdbg.capsule.log.events import StepMark
 from prismdbg.capsule.log.format import StepSource
 from prismdbg.errors import CapsuleError
 from prismdbg.importers import json_stream
+from prismdbg.importers.job_groups import JobGroups
 from prismdbg.importers.torch_names import OPS_BY_COMMS_NAME, OPS_BY_TITLE, UNKNOWN, known_dtype
 from prismdbg.importers.traced_job import TracedCall, TracedRank
 from prismdbg.model.collective import Frame, Group, TensorMeta
@@ -37,6 +38,7 @@ _OPTIMIZER = "Optimizer.step#"
 _FUNCTION = re.compile(r"(?P<file>[^(]+)\((?P<line>\d{1,9})\): (?P<name>.+)$")
 # Of these the annotation's end is that of the transfer. NCCL's ends when its kernel is queued.
 _BACKENDS_ON_CPU = ("gloo:", "mpi:", "ucc:")
+_NUMBERS = ("Global rank start", "Global rank stride", "Group size")
 _MOST_INNER = 64  # events of a rank's stack at one call
 
 
@@ -96,7 +98,7 @@ def is_trace(file: Path) -> bool:
     return head.lstrip().startswith(b"{") and (b'"traceEvents"' in head or b'"schemaVersion"' in head)
 
 
-def read_trace(path: Path, rank: int) -> TracedRank:
+def read_trace(path: Path, rank: int, of_job: JobGroups) -> TracedRank:
     """The trace of a rank. Raises `CapsuleError` for what is damaged, too large, or does not say its rank."""
     found = _Found()
     for name, value in json_stream.members(path, {"traceEvents"}):
@@ -111,7 +113,7 @@ def read_trace(path: Path, rank: int) -> TracedRank:
     return TracedRank(
         rank=rank,
         calls=calls,
-        groups=_groups(distributed, found),
+        groups=_groups(distributed, found, of_job),
         steps=_steps(found),
         wall_offset_ns=_base_ns(found.header, path),
         host=_text(found.header.get("host_name")),
@@ -152,8 +154,9 @@ def _distributed(header: Mapping[str, Any], path: Path) -> _Distributed:
         raise _no_rank(path)
     found = checked_json.checked(_Distributed, header["distributedInfo"], f"{path}: distributedInfo")
     ranks = (rank for group in found.get("pg_config", []) for rank in group.get("ranks", []))
-    if max(found["rank"], found.get("world_size", 0), *ranks, 0) > MAX_RANKS:
-        raise CapsuleError(f"{path}: distributedInfo has a rank above {MAX_RANKS}", hint="record the trace again")
+    if max(found["rank"] + 1, found.get("world_size", 0), max(ranks, default=0) + 1) > MAX_IMPORTED_RANKS:
+        most = MAX_IMPORTED_RANKS - 1
+        raise CapsuleError(f"{path}: distributedInfo has a rank above {most:,}", hint="record the trace again")
     return found
 
 
@@ -232,16 +235,13 @@ def _calls(found: _Found) -> Iterator[tuple[tuple[int, int], TracedCall]]:
 def _by_outer(found: _Found) -> dict[int, _Span]:
     """For each call, by its place, the first description inside it that is of a call (not of a wait)."""
     found.comms.sort(key=lambda span: (span.thread, span.begin_ns))
-    keys = [(span.thread, span.begin_ns) for span in found.comms]
+    of_calls = [span for span in found.comms if _text(span.args.get("Collective name")) in OPS_BY_COMMS_NAME]
+    keys = [(span.thread, span.begin_ns) for span in of_calls]
     inside = {}
     for place, call in enumerate(found.calls):
-        for at in range(bisect_left(keys, (call.thread, call.begin_ns)), len(keys)):
-            comms = found.comms[at]
-            if not call.contains(comms):
-                break
-            if _text(comms.args.get("Collective name")) in OPS_BY_COMMS_NAME:
-                inside[place] = comms
-                break
+        at = bisect_left(keys, (call.thread, call.begin_ns))
+        if at < len(keys) and call.contains(of_calls[at]):
+            inside[place] = of_calls[at]
     return inside
 
 
@@ -299,7 +299,7 @@ def _root(span: _Span, spec: OpSpec, comms: _Span | None) -> int:
     if given is None and comms is not None:
         names = ("Dst Rank", "Src Rank") if spec.is_p2p else ("Rank",)
         given = next((number for name in names if (number := _number(comms, name)) is not None), None)
-    return -1 if given is None or not 0 <= given < MAX_RANKS else given
+    return -1 if given is None or not 0 <= given < MAX_IMPORTED_RANKS else given
 
 
 def _is_async(span: _Span, spec: OpSpec, comms: _Span | None) -> bool:
@@ -321,7 +321,9 @@ def _tensors(span: _Span, place: int | None, dtype: str) -> tuple[TensorMeta, ..
     return tuple(
         TensorMeta(tuple(shape), dtype if named == UNKNOWN else named)
         for shape in (shapes if isinstance(shapes, list) else ())
-        if isinstance(shape, list) and all(isinstance(size, int) and 0 <= size < _MAX_NS for size in shape)
+        if isinstance(shape, list)
+        and len(shape) <= MAX_DIMENSIONS
+        and all(isinstance(size, int) and 0 <= size < _MAX_NS for size in shape)
     )
 
 
@@ -338,7 +340,7 @@ def _flat(comms: _Span, name: str, dtype: str, place: int | None) -> tuple[Tenso
     return (TensorMeta((number,), dtype),) if place is not None and number is not None and number >= 0 else ()
 
 
-def _groups(distributed: _Distributed, found: _Found) -> dict[str, Group]:
+def _groups(distributed: _Distributed, found: _Found, of_job: JobGroups) -> dict[str, Group]:
     groups = {
         each["pg_name"]: Group(
             name=each["pg_name"],
@@ -352,21 +354,19 @@ def _groups(distributed: _Distributed, found: _Found) -> dict[str, Group]:
         name = _text(comms.args.get("Process Group Name"))
         if name and (name not in groups or not groups[name].ranks):
             groups[name] = Group(
-                name=name, ranks=_members(comms), desc=_text(comms.args.get("Process Group Description"))
+                name=name, ranks=_members(name, comms, of_job), desc=_text(comms.args.get("Process Group Description"))
             )
     return groups
 
 
-def _members(comms: _Span) -> tuple[int, ...]:
+def _members(name: str, comms: _Span, of_job: JobGroups) -> tuple[int, ...]:
     """As listed; torch cuts long lists, and then those with the first member and a stride are told."""
     text = _text(comms.args.get("Process Group Ranks"))
     if "..." not in text:
         ranks = (int(number) for number in re.findall(r"\d{1,8}", text))
-        return tuple(dict.fromkeys(rank for rank in ranks if rank < MAX_RANKS))
-    names = ("Global rank start", "Global rank stride", "Group size")
-    start, stride, size = (_number(comms, name) or 0 for name in names)
-    is_told = start >= 0 and stride > 0 and 0 < size <= MAX_RANKS and start + stride * size <= MAX_RANKS
-    return tuple(range(start, start + stride * size, stride)) if is_told else ()
+        return tuple(dict.fromkeys(rank for rank in ranks if rank < MAX_IMPORTED_RANKS))
+    start, stride, size = (_number(comms, number) or 0 for number in _NUMBERS)
+    return of_job.members(name, start, stride, size)
 
 
 def _steps(found: _Found) -> list[StepMark]:
@@ -388,24 +388,49 @@ def _add_frames(path: Path, calls: list[TracedCall]) -> None:
     by_thread: dict[int, list[TracedCall]] = {}
     for call in calls:
         by_thread.setdefault(call.thread, []).append(call)
-    begins = {thread: [call.issued_ns for call in each] for thread, each in by_thread.items()}
-    inner: dict[int, list[tuple[int, Frame]]] = {}
-    kept = 0
+    stacks = {thread: _Stacks(each) for thread, each in by_thread.items()}
+    room = MOST_FRAMES
     for name, value in json_stream.members(path, {"traceEvents"}):
         if name != "traceEvents" or not isinstance(value, dict) or value.get("cat") != "python_function":
             continue
         span = _span(value, str(path))
-        if (frame := _frame(span.name)) is None or span.thread not in begins:
-            continue
-        times = begins[span.thread]
-        for at in range(bisect_left(times, span.begin_ns), bisect_right(times, span.end_ns)):
-            stack = inner.setdefault(id(by_thread[span.thread][at]), [])
-            if len(stack) < _MOST_INNER and kept < MOST_FRAMES:
-                stack.append((span.begin_ns, frame))
-                kept += 1
-    for call in calls:
-        stack = sorted(inner.get(id(call), []), key=lambda pair: -pair[0])
-        call.frames = tuple(frame for _, frame in stack)
+        if (frame := _frame(span.name)) is not None and span.thread in stacks:
+            room -= stacks[span.thread].add(span, frame, room)
+    for each in stacks.values():
+        each.tell()
+
+
+class _Stacks:
+    """Of the calls of one thread. A function that many calls were made in skips those whose stacks are full: else a
+    trace of functions and calls takes a time that grows with the product of both."""
+
+    def __init__(self, calls: list[TracedCall]) -> None:
+        self._calls = calls
+        self._times = [call.issued_ns for call in calls]
+        self._frames: list[list[tuple[int, Frame]]] = [[] for _ in calls]
+        self._next = list(range(len(calls) + 1))  # itself, or one that comes no later than the next that is not full
+
+    def add(self, span: _Span, frame: Frame, room: int) -> int:
+        """To all calls in `span`, to no more than `room`. To how many."""
+        added, until = 0, bisect_right(self._times, span.end_ns)
+        at = self._open(bisect_left(self._times, span.begin_ns))
+        while at < until and added < room:
+            self._frames[at].append((span.begin_ns, frame))
+            added += 1
+            if len(self._frames[at]) == _MOST_INNER:
+                self._next[at] = at + 1
+            at = self._open(at + 1)
+        return added
+
+    def _open(self, at: int) -> int:
+        while self._next[at] != at:
+            self._next[at] = self._next[self._next[at]]
+            at = self._next[at]
+        return at
+
+    def tell(self) -> None:
+        for call, frames in zip(self._calls, self._frames, strict=True):
+            call.frames = tuple(frame for _, frame in sorted(frames, key=lambda pair: -pair[0]))
 
 
 def _frame(name: str) -> Frame | None:

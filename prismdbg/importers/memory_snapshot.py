@@ -27,6 +27,7 @@ from prismdbg.model.frame import Frame
 
 MAX_SNAPSHOT_BYTES = 256 << 20
 MOST_FRAMES = 1 << 22
+_LONG_TEXT = 1 << 10  # characters
 _FEWER = (
     "if the file is not damaged, record fewer entries: torch.cuda.memory._record_memory_history(max_entries=100000)"
 )
@@ -126,7 +127,7 @@ def _read(path: Path) -> _Snapshot:
     if path.is_file() and path.stat().st_size > MAX_SNAPSHOT_BYTES:
         raise CapsuleError(f"{path} is larger than {MAX_SNAPSHOT_BYTES >> 20} MiB", hint=_FEWER)
     data = checked_json.read_bytes(path, limit_bytes=MAX_SNAPSHOT_BYTES)
-    value = read_pickle(data, str(path), _FEWER)
+    value = read_pickle(data, str(path), _FEWER, looks_once=True)
     if not isinstance(value, dict) or "device_traces" not in value:
         raise CapsuleError(f"{path} is not a memory snapshot", hint="give a file of torch.cuda.memory._dump_snapshot")
     return checked_json.checked(_Snapshot, value, str(path))
@@ -199,9 +200,9 @@ class _Names:
         return self._sites[id(frames)]
 
     def _new_site(self, frames: list[Any]) -> int:
-        self._frames += len(frames)
-        _require_few("frames in its stacks", self._frames, MOST_FRAMES, self.where)
+        self._count(len(frames))
         told = [checked_json.checked(_Frame, frame, f"{self.where}: a frame") for frame in frames]
+        self._count(sum((len(frame["filename"]) + len(frame["name"])) // _LONG_TEXT for frame in told))
         operators = _operators(told)
         stack = tuple(Frame(f["filename"], f["line"], f["name"]) for f in told if not _is_native(f["filename"]))
         number = len(self.parts.sites)
@@ -209,6 +210,11 @@ class _Names:
             outer_op=self._text(operators[-1]), op=self._text(operators[0]), module=0, stack=self._stack(stack)
         )
         return number
+
+    def _count(self, frames: int) -> None:
+        """One with a long text counts as several: frames can share it, and it is searched for each of them."""
+        self._frames += frames
+        _require_few("frames in its stacks", self._frames, MOST_FRAMES, self.where)
 
     def _text(self, text: str) -> int:
         number = self._texts.setdefault(text, len(self._texts))

@@ -7,12 +7,13 @@ does not name its communicator, so transports are counted for all communicators 
 from __future__ import annotations
 
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from prismdbg.capsule.limits import MAX_RANKS
+from prismdbg.capsule.limits import MAX_IMPORTED_RANKS
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.importers import json_stream
 
@@ -21,26 +22,33 @@ MOST_COMMUNICATORS = 10_000
 MOST_KEPT = 256  # warnings, settings, transports
 MAX_LINE_BYTES = 16 << 10
 MOST_RING_RANKS = 4096
-_LINE = re.compile(
-    r"(?:(?P<host>[\w.-]+):(?P<pid>\d{1,9}):\d{1,9} (?:\[\d+\] )?(?:[\w./-]+:\d+ )?)?"
-    r"NCCL (?P<level>INFO|WARN) (?P<text>.+)"
-)
+_LONGEST_NUMBER = 9
+# None of these tries again what it has gone through: a line is long, and a log has many. They begin with what they
+# have to find, or where they are told to, and what repeats in them ends where it has to.
+_LINE = re.compile(r"NCCL (?P<level>INFO|WARN) (?P<text>.+)")
+_SOURCE = re.compile(r"[\w./-]+:\d+")
+_DEVICE = re.compile(r"\[\d+\]")
+_PROCESS = re.compile(r"(?P<before>.*):(?P<pid>\d{1,9}):\d{1,9}")
+_NOT_OF_HOST = re.compile(r"[^\w.-]")
+_LONGEST_PREFIX = 1024
 _VERSION = re.compile(r"NCCL version (?P<version>[\w.+-]+)")
 _NETWORK = re.compile(r"Using network (?P<name>.+)")
 _SHAPE = re.compile(
-    r"comm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d+) n[Rr]anks (?P<size>\d+) nNodes (?P<nodes>\d+) "
-    r"localRanks (?P<local>\d+)"
+    r"comm (?P<comm>0x[0-9a-f]{1,16}) rank (?P<rank>\d{1,9}) n[Rr]anks (?P<size>\d{1,9}) nNodes (?P<nodes>\d{1,9}) "
+    r"localRanks (?P<local>\d{1,9})"
 )
 _INIT = re.compile(
-    r"\w+ comm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d+) n[Rr]anks (?P<size>\d+) .*?"
-    r"(?:commId (?P<id>0x[0-9a-f]+).*?)?- Init (?P<state>START|COMPLETE)"
+    r"\w+ comm (?P<comm>0x[0-9a-f]{1,16}) rank (?P<rank>\d{1,9}) n[Rr]anks (?P<size>\d{1,9}) (?P<rest>.*)"
 )
-_RING = re.compile(r"Channel (?P<channel>\d+)/(?P<channels>\d+) : +(?P<ranks>\d+(?: +\d+)+)$")
+_STATE = re.compile(r"- Init (?P<state>START|COMPLETE)")
+_IDENTITY = re.compile(r"commId (?P<id>0x[0-9a-f]{1,16})")
+_RING = re.compile(r"Channel (?P<channel>\d{1,9})/(?P<channels>\d{1,9}) : +(?P<ranks>\d+(?: +\d+)+)$")
 _TRANSPORT = re.compile(
-    r"Channel \d+(?:/\d+)? : (?P<source>\d+)\[[^\]]*\] -> (?P<target>\d+)\[[^\]]*\] "
+    r"Channel \d{1,9}(?:/\d{1,9})? : (?P<source>\d{1,9})\[[^\]]*\] -> (?P<target>\d{1,9})\[[^\]]*\] "
     r"(?:\[(?P<way>send|receive)\] )?via (?P<transport>.+)"
 )
-_COUNTS = re.compile(r"(?P<coll>\d+) coll channels.*?(?P<p2p>\d+) p2p channels")
+_COUNTS = re.compile(r"(?P<coll>\d{1,9}) coll channels(?P<rest>.*)")
+_OF_MESSAGES = re.compile(r"(?<!\d)(?P<p2p>\d{1,9}) p2p channels")
 _SETTING = re.compile(r"(?P<name>NCCL_\w+) set (?:by environment )?to (?P<value>.+?)\.?$")
 
 
@@ -98,8 +106,21 @@ def _lines(path: Path) -> Iterator[str]:
                     raise CapsuleError(f"{path} is larger than {MAX_FILE_BYTES >> 30} GiB", hint="give its beginning")
                 if b"NCCL " in line:
                     yield line.decode("utf-8", "replace").rstrip()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise CapsuleError(f"{path} cannot be read: {error}", hint="fetch it again, or leave it out") from None
+
+
+def _process(before: str) -> tuple[str, str]:
+    """Host and PID at the end of what stands before NCCL's text: `host:12:34 [0] file.cc:56 `. Empty without them."""
+    words = before[-_LONGEST_PREFIX:].split(" ")
+    if words.pop():
+        return "", ""  # it does not end with a space
+    for optional in (_SOURCE, _DEVICE):
+        if words and optional.fullmatch(words[-1]):
+            words.pop()
+    found = _PROCESS.fullmatch(words[-1]) if words else None
+    host = _NOT_OF_HOST.split(found["before"])[-1] if found else ""
+    return (host, found["pid"]) if found and host else ("", "")
 
 
 class _Reader:
@@ -116,8 +137,9 @@ class _Reader:
             self._add(self.log.versions, version["version"])
         if (found := _LINE.search(line)) is None:
             return
-        process = (found["host"] or f"file {self.file}", found["pid"] or "")
-        if len(self.log.processes) < MAX_RANKS:
+        host, pid = _process(line[: found.start()])
+        process = (host or f"file {self.file}", pid)
+        if len(self.log.processes) < MAX_IMPORTED_RANKS:
             self.log.processes.add(process)
         if found["level"] == "WARN":
             if len(self.log.warnings) < MOST_KEPT or found["text"] in self.log.warnings:
@@ -131,16 +153,17 @@ class _Reader:
         elif shape := _SHAPE.match(text):
             communicator = self._communicator(process, shape, "")
             communicator.nodes = int(shape["nodes"])
-        elif init := _INIT.match(text):
-            self._init(process, init)
+        elif (init := _INIT.match(text)) and (state := _STATE.search(init["rest"])):
+            self._init(process, init, state)
         elif (ring := _RING.match(text)) and (last := self._last.get(process)):
-            ranks = tuple(map(int, ring["ranks"].split()[:MOST_RING_RANKS]))
-            if len(last.rings) < MOST_KEPT:
-                last.rings[int(ring["channel"])] = ranks
+            ranks = ring["ranks"].split()[:MOST_RING_RANKS]
+            if len(last.rings) < MOST_KEPT and all(len(rank) <= _LONGEST_NUMBER for rank in ranks):
+                last.rings[int(ring["channel"])] = tuple(map(int, ranks))
         elif transport := _TRANSPORT.match(text):
             self._transport(transport)
         elif (counts := _COUNTS.match(text)) and (last := self._last.get(process)):
-            last.coll_channels, last.p2p_channels = int(counts["coll"]), int(counts["p2p"])
+            if of_messages := _OF_MESSAGES.search(counts["rest"]):
+                last.coll_channels, last.p2p_channels = int(counts["coll"]), int(of_messages["p2p"])
         elif (setting := _SETTING.match(text)) and len(self.log.settings) < MOST_KEPT:
             self.log.settings[setting["name"]] = setting["value"][:200]
 
@@ -166,11 +189,12 @@ class _Reader:
             self._known[(identity,)] = known
         return known
 
-    def _init(self, process: tuple[str, str], found: re.Match[str]) -> None:
-        communicator = self._communicator(process, found, found["id"] or "")
+    def _init(self, process: tuple[str, str], found: re.Match[str], state: re.Match[str]) -> None:
+        identity = _IDENTITY.search(found["rest"], 0, state.start())
+        communicator = self._communicator(process, found, identity["id"] if identity else "")
         rank = int(found["rank"])
         communicator.begun.add(rank)
-        if found["state"] == "COMPLETE":
+        if state["state"] == "COMPLETE":
             communicator.ready.add(rank)
 
     def _transport(self, found: re.Match[str]) -> None:

@@ -6,12 +6,17 @@ The opcodes are those of Python's `pickletools` (protocols 2 to 5), without all 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from prismdbg.errors import CapsuleError
 
 MOST_VALUES = 1 << 22  # of a dump of 100,000 collectives with 20 frames each; together about 300 MiB
+# For a reader that follows each reference, for each byte of the file. A frame, which many stacks share, is fifteen
+# values in two to five bytes, but not much else in a dump is shared.
+VALUES_A_BYTE = 8
+FREE_VALUES = 1 << 16
+_CHARACTERS = 16  # of a text count as one value
 _BYTE, _SHORT, _UNSIGNED, _SIGNED, _LONG, _DOUBLE = map(struct.Struct, ("<B", "<H", "<I", "<i", "<Q", ">d"))
 _DAMAGED = "the file is damaged, or it contains more than plain data"
 
@@ -23,21 +28,51 @@ class _Mark:
 _MARK = _Mark()
 
 
-def read_pickle(data: bytes, where: str, hint: str = _DAMAGED) -> Any:
-    """The one value of `data`. Raises `CapsuleError` for what is damaged, too large, or asks for anything but data."""
+def read_pickle(data: bytes, where: str, hint: str = _DAMAGED, *, looks_once: bool = False) -> Any:
+    """The one value of `data`. Raises `CapsuleError` for what is damaged, too large, or asks for anything but data; for
+    what repeats its own parts too often, too, unless the caller `looks_once` at what several values share."""
     try:
-        return _Reader(data).value()
+        return _Reader(data, None if looks_once else _Repeats(FREE_VALUES + VALUES_A_BYTE * len(data))).value()
     except (IndexError, KeyError, struct.error, UnicodeDecodeError, TypeError, ValueError) as error:
         raise CapsuleError(f"{where} does not contain a pickle of plain data: {error}", hint=hint) from None
 
 
+class _Repeats:
+    """How many values there are for who follows each reference: two bytes can refer to a list of a million numbers.
+
+    What was referred to is whole: what it grew by afterwards would not be counted, and it could contain itself. Nothing
+    that was made goes away before the end, so each value has an id of its own.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+        self._sizes: dict[int, int] = {}  # of lists, dictionaries and tuples with what is in them, by id
+        self._whole: set[int] = set()
+
+    def grow(self, target: object, items: Iterable[object]) -> None:
+        if id(target) in self._whole:
+            raise ValueError("a value that another one refers to is changed")
+        self._sizes[id(target)] = self._size(target) + sum(map(self._size, items))
+
+    def refer(self, value: object) -> None:
+        self._left -= self._size(value)
+        if self._left < 0:
+            raise ValueError("the same values are repeated too often")
+        if isinstance(value, list | dict):
+            self._whole.add(id(value))
+
+    def _size(self, value: object) -> int:
+        return 1 + len(value) // _CHARACTERS if isinstance(value, str | bytes) else self._sizes.get(id(value), 1)
+
+
 class _Reader:
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, repeats: _Repeats | None) -> None:
         self._data = memoryview(data)
         self._at = 0
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
         self._values = 0
+        self._repeats = repeats
 
     def value(self) -> Any:
         while (code := self._number(_BYTE)) != ord("."):
@@ -101,8 +136,11 @@ class _Reader:
         self._memo[len(self._memo)] = self._last()
 
     def get(self, form: struct.Struct) -> None:
-        """What is there already counts once: a place on the stack is no more than the file's own bytes ask for."""
-        self._stack.append(self._memo[self._number(form)])
+        """What is there already is made once: a place on the stack is no more than the file's own bytes ask for."""
+        value = self._memo[self._number(form)]
+        if self._repeats is not None:
+            self._repeats.refer(value)
+        self._stack.append(value)
 
     def append(self) -> None:
         self._extend([self._pop()])
@@ -119,13 +157,17 @@ class _Reader:
 
     def tuple_of(self, size: int) -> None:
         items = [self._pop() for _ in range(size)]
-        self.push(tuple(reversed(items)))
+        self._push_filled(tuple(reversed(items)))
 
     def tuple_since_mark(self) -> None:
-        self.push(tuple(self._since_mark()))
+        self._push_filled(tuple(self._since_mark()))
 
     def list_since_mark(self) -> None:
-        self.push(self._since_mark())
+        self._push_filled(self._since_mark())
+
+    def _push_filled(self, value: list[Any] | tuple[Any, ...]) -> None:
+        self.push(value)
+        self._grow(value, value)
 
     def dict_since_mark(self) -> None:
         items = self._since_mark()
@@ -136,6 +178,7 @@ class _Reader:
         target = self._last()
         if type(target) is not list:
             raise ValueError("something is appended to a value that is not a list")
+        self._grow(target, items)
         target += items
 
     def _update(self, items: list[Any]) -> None:
@@ -143,7 +186,18 @@ class _Reader:
         if type(target) is not dict or len(items) % 2:
             raise ValueError("something is set in a value that is not a dictionary")
         for key, value in zip(items[::2], items[1::2], strict=True):
+            if type(key) is not str:
+                # Python would hash it, without an end for tuples of tuples that share their parts, or too deep for its
+                # stack. Whole numbers can be made to fall all into one place of a dictionary.
+                raise ValueError(f"a key of a dictionary is a {type(key).__name__}, not a text")
+            if key in target:
+                raise ValueError("a key of a dictionary occurs twice")
             target[key] = value
+        self._grow(target, items[1::2])
+
+    def _grow(self, target: object, items: Iterable[object]) -> None:
+        if self._repeats is not None:
+            self._repeats.grow(target, items)
 
     def _last(self) -> Any:
         if not self._stack or self._stack[-1] is _MARK:

@@ -34,6 +34,7 @@ OPS_BY_COMMS_NAME = OPS_BY_TITLE | {
     "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor_coalesced_",
     "all_to_allv": "alltoall_base_",
 }
+_LONGEST = 100  # many tensors of a dump can share a text, and each keeps what is made of it
 # c10::toString of an element type, where it is not the name in lower case, and C++'s names of types.
 _DTYPES = {
     "byte": "uint8",
@@ -59,7 +60,7 @@ _DTYPES = {
 
 def dtype_of(text: str) -> str:
     """`float32` for `Float`, `float`, `Tensor(float)`; the text itself in lower case for what is not known."""
-    lower = text.lower().removeprefix("tensor(").removesuffix(")")
+    lower = text[:_LONGEST].lower().removeprefix("tensor(").removesuffix(")")
     return _DTYPES.get(lower, lower.removeprefix("c10::") or UNKNOWN)
 
 

@@ -17,6 +17,7 @@ from prismdbg.model.plurals import counted
 
 _MESSAGES = frozenset({"send", "recv", "batch_op_issue"})
 _SHOWN = 8
+_LONGEST = 200  # list of members in a name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +81,18 @@ def _with_own_names(dumps: Mapping[int, Dump]) -> dict[int, dict[str, tuple[str,
     for names in listed.values():
         for name, ranks in names.items():
             members[name].add(ranks)
+    numbers = {name: {ranks: number for number, ranks in enumerate(sorted(each))} for name, each in members.items()}
     return {
-        rank: {name: (f"{name} {ranks}" if len(members[name]) > 1 else name, ranks) for name, ranks in names.items()}
+        rank: {name: (_own_name(name, ranks, numbers[name]), ranks) for name, ranks in names.items()}
         for rank, names in listed.items()
     }
+
+
+def _own_name(name: str, ranks: str, numbers: Mapping[str, int]) -> str:
+    """numbers: of all lists of members that go by this name. A long one is shortened, for many names can share it."""
+    if len(numbers) == 1:
+        return name
+    return f"{name} {ranks}" if len(ranks) <= _LONGEST else f"{name} {ranks[:_LONGEST]}... (list {numbers[ranks]})"
 
 
 def _config(names: Mapping[str, tuple[str, str]]) -> dict[str, dict[str, str]]:

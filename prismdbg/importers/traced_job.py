@@ -8,8 +8,8 @@ left out: it says where a window ended, not where a rank was.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prismdbg.capsule.log.events import RankLog, StepMark
@@ -106,13 +106,18 @@ def _name_groups(ranks: Sequence[TracedRank], groups: dict[str, Group]) -> Itera
     """Gives each call without a group one: the only one that its rank has, or one that says that it is not known. Of
     the latter all members are known, if they are those of each group that it may be."""
     unknown = []
-    for traced in ranks:
-        if all(call.group for call in traced.calls):
-            continue
-        name = _only_group(traced, groups)
+    nameless = [traced for traced in ranks if not all(call.group for call in traced.calls)]
+    of_rank = _groups_of({traced.rank for traced in nameless}, groups)
+    are_told = all(group.ranks for group in groups.values())
+    anyones = [group.name for group in groups.values() if not group.ranks]
+    for traced in nameless:
+        own = of_rank[traced.rank]
+        names = [*(group.name for group in own), *anyones]
+        name = names[0] if len(names) == 1 else ""
         if not name:
             unknown.append(traced.rank)
-            name = _unknown_group(traced, groups)
+            made = _unknown_group(traced.rank, {group.ranks for group in own} if are_told else set())
+            name = groups.setdefault(made.name, made).name
         for call in traced.calls:
             call.group = call.group or name
     if unknown:
@@ -123,19 +128,21 @@ def _name_groups(ranks: Sequence[TracedRank], groups: dict[str, Group]) -> Itera
         )
 
 
-def _only_group(traced: TracedRank, groups: Mapping[str, Group]) -> str:
-    """Empty if there are several."""
-    names = [name for name, group in groups.items() if traced.rank in group.ranks or not group.ranks]
-    return names[0] if len(names) == 1 else ""
+def _groups_of(ranks: Container[int], groups: Mapping[str, Group]) -> dict[int, list[Group]]:
+    """Those of which each rank is a member."""
+    found: defaultdict[int, list[Group]] = defaultdict(list)
+    for group in groups.values():
+        for rank in group.ranks:
+            if rank in ranks:
+                found[rank].append(group)
+    return found
 
 
-def _unknown_group(traced: TracedRank, groups: dict[str, Group]) -> str:
-    members = {group.ranks for group in groups.values() if traced.rank in group.ranks}
-    are_told = len(members) == 1 and all(group.ranks for group in groups.values())
-    ranks = members.pop() if are_told else (traced.rank,)
-    name = _NOT_TOLD if are_told else f"{_NOT_TOLD} (rank {traced.rank})"
-    groups.setdefault(name, Group(name=name, ranks=ranks, desc=""))
-    return name
+def _unknown_group(rank: int, members: set[tuple[int, ...]]) -> Group:
+    """members: of the groups that it may be, where all are told."""
+    if len(members) == 1:
+        return Group(name=_NOT_TOLD, ranks=next(iter(members)), desc="")
+    return Group(name=f"{_NOT_TOLD} (rank {rank})", ranks=(rank,), desc="")
 
 
 def _numbered(calls: Iterable[TracedCall]) -> list[tuple[TracedCall, Identity]]:
@@ -161,15 +168,16 @@ def _in_all_windows(numbered: _Numbered, groups: Mapping[str, Group]) -> _Number
     silent = {rank for rank, calls in numbered.items() if any(call.group.startswith(_NOT_TOLD) for call, _ in calls)}
     first: dict[str, int] = {}
     last: dict[str, int] = {}
+    windows = {rank: _windows(calls) for rank, calls in numbered.items()}
     for name, group in groups.items():
-        seqs = [
-            [identity.seq for call, identity in numbered[rank] if call.group == name and not call.is_p2p]
+        of_members = [
+            windows[rank].get(name)
             for rank in group.ranks
             if rank in numbered and (rank not in silent or name.startswith(_NOT_TOLD))
         ]
-        if seqs:
-            first[name] = max((min(each) for each in seqs if each), default=0)
-            last[name] = min(max(each, default=-1) for each in seqs)
+        if of_members:
+            first[name] = max((window[0] for window in of_members if window is not None), default=0)
+            last[name] = min(-1 if window is None else window[1] for window in of_members)
     return {
         rank: [
             (call, identity)
@@ -180,7 +188,17 @@ def _in_all_windows(numbered: _Numbered, groups: Mapping[str, Group]) -> _Number
     }
 
 
-def _log(traced: TracedRank, calls: list[tuple[TracedCall, Identity]], groups: Mapping[str, Group]) -> RankLog:
+def _windows(calls: Iterable[tuple[TracedCall, Identity]]) -> dict[str, tuple[int, int]]:
+    """By group the first and the last number of a rank's calls."""
+    found: dict[str, tuple[int, int]] = {}
+    for call, identity in calls:
+        if not call.is_p2p:
+            least, most = found.get(call.group, (identity.seq, identity.seq))
+            found[call.group] = min(least, identity.seq), max(most, identity.seq)
+    return found
+
+
+def _log(traced: TracedRank, calls: list[tuple[TracedCall, Identity]], groups: dict[str, Group]) -> RankLog:
     begins = [mark.time_ns for mark in traced.steps]
     in_step: Counter[int] = Counter()
     collectives = []
@@ -195,7 +213,7 @@ def _log(traced: TracedRank, calls: list[tuple[TracedCall, Identity]], groups: M
         wall_offset_ns=traced.wall_offset_ns or 0,
         collectives=collectives,
         steps=list(traced.steps),
-        groups=dict(groups),
+        groups=groups,
     )
 
 

@@ -22,7 +22,7 @@ def cut_words(text: str, width: int) -> str:
     if cell_len(text) <= width:
         return text
     shown = ""
-    for word in re.findall(r"\s*\S+", text):
+    for word in re.findall(r"\s*+\S++", text.rstrip()):
         if cell_len(shown + word) > width - 2:
             break
         shown += word

@@ -48,7 +48,7 @@ def _lines(made: Made, path: str, out: str, corpus: Corpus) -> list[list[str]]:
         case "graph":
             return [["graph", "simulate", path], ["graph", "critical-path", path], ["open", path], ["list", path],
                     ["graph", "what-if", path, "--slow-rank", "0=2"]]  # fmt: skip
-        case "profiles" | "executions" | "nodes":
+        case "profiles" | "executions" | "nodes" | "dumps":
             return _of_traces(path, out)
         case "snapshot":
             return [["memory", path], ["memory", path, "--by", "stack", "--export", f"{out}.pickle"],

@@ -40,7 +40,7 @@ from prismdbg.sweep.stored import keep_comparison
 from prismdbg.telemetry.sensor import Kind, Sensor
 from prismdbg.telemetry.writer import TelemetryWriter
 from tests.fuzz.process_image import write_images
-from tests.fuzz.traced import write_executions, write_nodes, write_profiles
+from tests.fuzz.traced import write_dumps, write_executions, write_nodes, write_profiles
 from tests.fuzz.traps import Traps, make_traps
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +75,7 @@ def make_corpus(folder: Path) -> Corpus:
     made["emulated"] = _emulated(folder / "emulated")
     made |= {"profiles": write_profiles(folder / "profiles"), "executions": write_executions(folder / "executions")}
     made["nodes"] = write_nodes(folder / "nodes", made["run"])
+    made["dumps"] = write_dumps(folder / "dumps", made["run"])
     made["sweep"] = _sweep(folder / "sweep")
     made["snapshot"] = _memory_snapshot(folder / "snapshot.pickle")
     made |= {"graph": folder / "graph.npz", "cluster": folder / "cluster.yaml", "script": folder / "checks.yaml"}

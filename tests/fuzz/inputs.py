@@ -26,7 +26,7 @@ from tests.fuzz.values import TEXTS, changed, changed_json
 PACKED = f"packed{layout.PACKED_SUFFIX}"
 MOST_BYTES = 1 << 26
 _WEIGHTS = {"start": 9, "image": 9, "state": 9, "run": 4, "emulated": 3, "graph": 2, "cluster": 1, "script": 1,
-            "profiles": 1, "executions": 1, "nodes": 1, "sweep": 2, "snapshot": 1}  # fmt: skip
+            "profiles": 1, "executions": 1, "nodes": 1, "dumps": 1, "sweep": 2, "snapshot": 1}  # fmt: skip
 _WHOLE_SHARE, _PACKED_SHARE, _STALE_SHARE = 0.01, 0.25, 0.04
 _OF_MACHINE_SHARE = 0.4  # of capsules: whole but for what they say of this machine, so that they are read to the end
 
@@ -189,7 +189,7 @@ def _changed_file(name: str, data: bytes, rng: Random, made: Made) -> bytes:
         return _changed_arrays(data, rng)
     if last.endswith(".yaml"):
         return _changed_yaml(data, rng)
-    if last.endswith(".pickle") and rng.random() < 0.7:
+    if (last.endswith(".pickle") or made.base == "dumps") and rng.random() < 0.7:
         return pickle.dumps(changed(pickle.loads(data), rng), 4)  # noqa: S301  of the corpus
     if last.endswith(".img") and not last.startswith("pages-") and rng.random() < 0.8:
         return _changed_image(data, rng)

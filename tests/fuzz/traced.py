@@ -1,4 +1,5 @@
-"""Small files of other tools, for two ranks: a profiler's traces, execution traces, and Chakra's."""
+"""Small files of other tools, for two ranks: a profiler's traces, execution traces, Chakra's, and
+Flight Recorder's dumps."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from prismdbg.exporters import flight_recorder
 from prismdbg.exporters.chakra import write_traces
 from prismdbg.log.rank_log import read_log
 
@@ -70,6 +72,13 @@ def write_nodes(folder: Path, run: Path) -> Path:
     """Of the logs of a run."""
     folder.mkdir()
     write_traces({rank: read_log(run / "ranks" / str(rank)) for rank in range(RANKS)}, folder, last=100)
+    return folder
+
+
+def write_dumps(folder: Path, run: Path) -> Path:
+    """Of Flight Recorder, of the logs of a run."""
+    folder.mkdir()
+    flight_recorder.write_dumps({rank: read_log(run / "ranks" / str(rank)) for rank in range(RANKS)}, folder, last=100)
     return folder
 
 

@@ -16,7 +16,7 @@ from prismdbg.jobs.replay.verdict import Recorded, Seen
 from prismdbg.model.frame import Frame, source_of
 from prismdbg.settings.rank_config import CAP_DETAILS
 
-_FRAME = re.compile(r'  File "(.+?)", line (\d+), in (.+)')
+_FRAME = re.compile(r'  File "(.+?)", line (\d{1,9}), in (.+)')
 _OURS = "/prismdbg/rank/"  # other frames of a recorded than of a replayed rank
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-f]{6,16}\b")  # in the text that Python gives an object without one of its own
 _ASTERISKS = re.compile(rf"\*{{{LEAST_WORD},}}")

@@ -221,3 +221,49 @@ def test_names_that_do_not_say_which_rank(tmp_path: Path) -> None:
 
 def test_every_title_is_an_operator() -> None:
     assert set(torch_names.OPS_BY_TITLE.values()) == set(OPS)
+
+
+def refused(folder: Path, dumped: dict[str, Any]) -> str:
+    """Why a dump, which has to be small, is refused."""
+    write(folder, dumped)
+    assert (folder / "nccl_trace_rank_0").stat().st_size < 100_000
+    return read_dumps(find_dumps(folder)).damaged.get(0, "")
+
+
+@pytest.mark.parametrize("name", ["input_sizes", "output_sizes", "frames", "input_dtypes"])
+def test_what_a_dump_repeats_is_not_looked_at_each_time(tmp_path: Path, name: str) -> None:
+    """A wrong value at the end shows that nothing was looked at. All of it would be ten thousand times ten thousand."""
+    shared = [7] * 10_000
+    entries = [entry(n) | {name: shared} for n in range(200)] if name in ("frames", "input_dtypes") else []
+    found = refused(tmp_path / "d", dump(*entries, entry(0) | {name: [shared] * 10_000 + [None]}))
+    assert "repeated too often" in found
+
+
+def test_a_list_of_groups_that_is_repeated_is_refused(tmp_path: Path) -> None:
+    config = {"name": "0", "desc": "default_pg", "ranks": "1, " * 10_000}
+    told = dump(entry(0)) | {"pg_config": {str(n): config for n in range(2000)}}
+    assert "repeated too often" in refused(tmp_path / "d", told)
+
+
+def test_what_is_not_repeated_is_counted_before_it_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flight_recorder, "MOST_PARTS", 50)
+    for name in ("input_sizes", "output_sizes"):
+        text = dump(entry(0), entry(1) | {name: [[1] * 30, [None] * 30]})
+        assert "the frames and tensors are more than 50" in refused(tmp_path / name, text)
+
+
+def test_the_members_of_groups_with_one_text_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(flight_recorder, "_ranks", lambda text: read.append(text) or (0, 1))
+    told = dump(entry(0)) | {"pg_config": {str(n): {"name": str(n), "ranks": "[0, 1]"} for n in range(50)}}
+    groups = read_dumps(find_dumps(write(tmp_path / "d", told, told))).logs[0].groups
+    assert read == ["[0, 1]"] and len(groups) == 50 and len({id(group.ranks) for group in groups.values()}) == 1
+
+
+def test_numbers_in_texts_that_python_does_not_read(tmp_path: Path) -> None:
+    long = "1" * 5000
+    told = entry(0, f"nccl:send {long}->{long}", thread_id=long, is_p2p=True)
+    call = read_dumps(find_dumps(write(tmp_path / "d", dump(told)))).logs[0].collectives[0]
+    assert (call.thread_id, call.root, call.op) == (0, -1, "send")

@@ -332,6 +332,13 @@ class TestWhatIsNoSnapshot:
         with pytest.raises(CapsuleError, match=f"has more than [0-9]+ {of}"):
             read_snapshot(path)
 
+    def test_a_long_text_of_frames_counts_as_often_as_it_is_listed(self, tmp_path: Path) -> None:
+        """Otherwise it would be searched for operators a million times."""
+        frame = {"filename": "a.cpp", "line": 1, "name": "at::_ops::" + "x" * 400_000}
+        path = written(tmp_path, {"segments": [], "device_traces": [[entry("oom", 0, 1, [frame] * 20_000)]]})
+        with pytest.raises(CapsuleError, match=f"more than {memory_snapshot.MOST_FRAMES} frames in its stacks"):
+            read_snapshot(path)
+
     @given(at=st.integers(0, 10_000), byte=st.integers(0, 255))
     def test_a_damaged_one_is_a_trace_or_an_error(
         self, tmp_path_factory: pytest.TempPathFactory, at: int, byte: int

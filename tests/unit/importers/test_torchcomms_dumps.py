@@ -237,7 +237,7 @@ class TestOfALongJob:
     ],
 )
 def test_a_field_that_is_wrong_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any]) -> None:
-    monkeypatch.setattr(flight_recorder, "MOST_PARTS", 7)
+    monkeypatch.setattr(flight_recorder, "MOST_PARTS", 15)
     found = job(write(tmp_path / "d", dump(call(0) | wrong), dump(call(0))))
     assert list(found.logs) == [1] and "entries[0]" in found.damaged[0]
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from prismdbg_tui.drawing import figures
 
-_WORD, _FIELD = re.compile(r"\s*\S+"), re.compile(r"\s*\S+(?: \S+)*")
+_WORD, _FIELD = re.compile(r"\s*+\S++"), re.compile(r"\s*+\S++(?: \S++)*+")
 _HAS_FIELDS = re.compile(r"\S {2,}\S")  # such as `nan 1  inf 0`
 _SEPARATOR = 2  # blanks between the elements of an array
 _LEAST = 20  # cells of text; where there are fewer, nothing hangs
@@ -25,7 +25,7 @@ def wrapped(line: str, width: int) -> list[str]:
     if width - len(hang) < _LEAST:
         hang = ""
     lines = [""]
-    for piece in (_FIELD if _HAS_FIELDS.search(line) else _WORD).findall(line):
+    for piece in (_FIELD if _HAS_FIELDS.search(line) else _WORD).findall(line.rstrip()):
         if lines[-1] and cell_len(lines[-1]) + cell_len(piece) > width:
             blanks = len(piece) - len(piece.lstrip())
             column = blanks - _SEPARATOR if blanks > 1 else 0
