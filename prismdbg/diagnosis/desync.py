@@ -6,7 +6,8 @@ end, where one is missing. Programs may call one collective from different lines
 differently; so it is said only where the ranks agreed before and never agree again, and the group did not end well. The
 difference is one of calls left out or made too often, of a constant number of steps, or that one rank left a line at
 which all of them had met (`line_changes`). A slip that shows at once, by another call right after it, has no more than
-the lines of one call for it, so it is likely only.
+the lines of one call for it, so it is likely only. So is one of two ranks, of which either may be the odd one, and one
+in a job that counts no steps, where two calls in another order look like one that was left out.
 """
 
 from __future__ import annotations
@@ -85,7 +86,12 @@ class Desync(Verdict):
         if self.shift:
             did = "skipped" if self.shift > 0 else "made"
             more = "" if self.shift > 0 else " too many"
-            return f"it seems to have {did} {counted(abs(self.shift), 'call')}{more} before that"
+            text = f"it seems to have {did} {counted(abs(self.shift), 'call')}{more} before that"
+            other = next((call.rank for call in self.calls if call.rank not in self.ranks), None)
+            if len(self.calls) > 2 or other is None:
+                return text
+            otherwise = "made as many too many" if self.shift > 0 else "skipped as many"
+            return f"{text}, or rank {other} to have {otherwise}"
         return f"it is {counted(abs(self.steps), 'step')} {'ahead' if self.steps > 0 else 'behind'}"
 
     @property
@@ -132,8 +138,8 @@ def find_desyncs(evidence: Evidence, verdicts: Sequence[Verdict]) -> Iterator[De
             or _just_before(evidence, rows, columns, broken.get(name), blamed[name])
         )
         if odd is not None:
-            # another line alone tells nothing of what became of ranks that were where the others were
-            is_cause = odd.shift or odd.steps or odd.rank in blamed[name]
+            # another line or step alone tells nothing of what became of ranks that were where the others were
+            is_cause = odd.rank in blamed[name] or (odd.shift and (odd.is_sure or len(odd.ranks) == 2))
             yield _slip(evidence, name, rows, odd, certainty if is_cause else Certainty.LIKELY)
 
 
@@ -182,12 +188,16 @@ def _out_of_step(evidence: Evidence, rows: Picked, columns: Mapping[int, list[In
     right = next(rank for rank, key in at.items() if key == usual)
     steps = _steps_apart(keys[odd[0]], keys[right], start)
     shift = 0 if steps else _shift(keys[odd[0]], keys[right], start)
-    if len(at) == 2 and shift < 0:  # of two, the one that left a call out
-        odd, right, shift = [right], odd[0], -shift
+    if len(at) == 2 and shift:
+        skipped, made = (odd[0], right) if shift > 0 else (right, odd[0])
+        line = at[made].line
+        is_new = line != NOWHERE and not _have_met(evidence, rows, columns, line, start)
+        odd, right, shift = ([made], skipped, -abs(shift)) if is_new else ([skipped], made, abs(shift))
     if len(odd) > 1 or not (shift or steps):
         return None
     later = sum(seq > start and seq in keys[right] for seq in keys[odd[0]])
-    return _Odd(rank=odd[0], ranks=tuple(at), start=start, later=later, shift=shift, steps=steps)
+    is_sure = len(at) > 2 and any(key.step > 0 for key in keys[right].values())
+    return _Odd(rank=odd[0], ranks=tuple(at), start=start, later=later, shift=shift, steps=steps, is_sure=is_sure)
 
 
 def _at_another_line(evidence: Evidence, rows: Picked, columns: Mapping[int, list[Ints]]) -> _Odd | None:
@@ -231,6 +241,13 @@ def _just_before(
     if len(at) > 2:
         found = [odd for odd in found if odd.rank in blamed]
     return found[0] if len(found) == 1 else None
+
+
+def _have_met(evidence: Evidence, rows: Picked, columns: Mapping[int, list[Ints]], line: int, before: int) -> bool:
+    """Whether all ranks were at the line once, before that sequence number."""
+    seqs, places = met(evidence, rows)
+    at = np.array([columns[rank][_LINE][np.searchsorted(rows[rank], places[rank])] for rank in rows])
+    return bool((at == line)[:, seqs < before].all(axis=0).any())
 
 
 def _always_met(evidence: Evidence, rows: Picked, columns: Mapping[int, list[Ints]], line: int, before: int) -> bool:

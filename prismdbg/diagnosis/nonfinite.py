@@ -5,7 +5,7 @@ From a rank's first made-up answer on nothing is concluded from its values: they
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from prismdbg.diagnosis.collective_key import CollectiveKey, collective_key
-from prismdbg.diagnosis.cross_rank import rows_of
+from prismdbg.diagnosis.cross_rank import groups, rows_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.skipped_steps import ended_steps, got_over, last_taken, skipped, skipped_first
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
@@ -22,7 +22,7 @@ from prismdbg.diagnosis.wording import place, rank_list
 from prismdbg.log.columns import NOT_ENDED, Bools, LogColumns
 from prismdbg.model.collective import Collective, Group, State
 from prismdbg.model.moment import Moment
-from prismdbg.model.ops import FROM_ROOT, OPS
+from prismdbg.model.ops import FROM_ROOT, OPS, REDUCTIONS, Movement
 from prismdbg.model.plurals import counted
 
 _LATER = 4  # skipped steps that are told one by one
@@ -43,7 +43,8 @@ class FirstNonfinite(Verdict):
     was_skipped: a gradient scaler then skipped the optimizer on the rank of `call`; was_another: not the first one,
     with which steps end; lasted: it took no step after that. have_logs: some of the suspects do.
     later: the first ones of later steps that a scaler skipped, after steps that it took; `more_later`: how many others.
-    came_again: the first call with some in a step that was taken, before any step was without.
+    came_again: the first call with some in a step that was taken, before any step was without. not_looked_at: what was
+    sent before it, or what its rank received, is not all known.
     """
 
     birth: Birth
@@ -60,6 +61,7 @@ class FirstNonfinite(Verdict):
     later: tuple[FirstNonfinite, ...] = ()
     more_later: int = 0
     came_again: Call | None = None
+    not_looked_at: bool = False
 
     kind = "nonfinite"
 
@@ -134,6 +136,10 @@ class FirstNonfinite(Verdict):
                 f"the logs of {rank_list(self.suspects)} do not start at the beginning: these ranks may "
                 "have sent it earlier"
             )
+        if self.not_looked_at:
+            lines.append("some of the data that was sent before it was not looked at: it may have been there")
+        if self.birth is Birth.UNSEEN and _may_overflow(self.call.collective):
+            lines.append("the reduction itself may have overflowed")
         return tuple(lines)
 
     def details(self) -> dict[str, Any]:
@@ -249,10 +255,12 @@ def _sent(evidence: Evidence, own: dict[int, Collective], received: dict[int, Co
     suspects = tuple(_without_beginning(evidence))
     counts = _all_count_steps(evidence, order)
     together = [rank for rank in order[1:] if not counts or own[rank].moment.step == own[first].moment.step]
+    not_looked_at = _was_not_looked_at(evidence, Call(rank=first, collective=own[first]))
     return _verdict(
         evidence,
         birth=Birth.SENT,
-        certainty=Certainty.LIKELY if together or suspects else Certainty.CERTAIN,
+        certainty=Certainty.LIKELY if together or suspects or not_looked_at else Certainty.CERTAIN,
+        not_looked_at=not_looked_at,
         first=Call(rank=first, collective=own[first]),
         others=tuple(Call(rank=rank, collective=own[rank]) for rank in order[1:]),
         received=_calls({rank: call for rank, call in received.items() if rank not in own}),
@@ -274,8 +282,61 @@ def _in_order(evidence: Evidence, calls: Mapping[int, tuple[Collective, int]]) -
 
 
 def _all_count_steps(evidence: Evidence, ranks: Iterable[int]) -> bool:
-    """Or none does: a rank without an optimizer is in step 0 for ever, which says nothing beside others."""
-    return len({bool(evidence.columns[rank].step.max(initial=0) or evidence.logs[rank].steps) for rank in ranks}) < 2
+    """Alike: of the ranks of a pipeline one may count two steps where the other counts one. Or none does: a rank
+    without an optimizer is in step 0 for ever, which says nothing beside others."""
+    among = list(ranks)
+    if len({bool(evidence.columns[rank].step.max(initial=0) or evidence.logs[rank].steps) for rank in among}) > 1:
+        return False
+    last = [int(evidence.columns[rank].step.max(initial=0)) for rank in among]
+    return max(last) - min(last) <= 1 or _were_in_one_step(evidence, among)
+
+
+def _were_in_one_step(evidence: Evidence, ranks: Sequence[int]) -> bool:
+    """In the last collective that all of them issued, after the first step."""
+    for group in groups(evidence):
+        rows = rows_of(evidence, group)
+        if not all(rank in rows for rank in ranks):
+            continue
+        of_rank = {rank: (evidence.columns[rank], rows[rank]) for rank in ranks}
+        sequences = [log.seq[own] for log, own in of_rank.values()]
+        if common := set(sequences[0].tolist()).intersection(*(seq.tolist() for seq in sequences[1:])):
+            last = max(common)
+            steps = {int(log.step[own[log.seq[own] == last][-1]]) for log, own in of_rank.values()}
+            if len(steps) == 1 and steps != {0}:
+                return True
+    return False
+
+
+def _was_not_looked_at(evidence: Evidence, first: Call) -> bool:
+    """On a device there may be no room to look at what is sent; an operator that is not known is not recorded."""
+    until_ns = first.collective.sent_ns
+    if any(note.kind == "unknown" and note.time_ns <= until_ns for note in evidence.logs[first.rank].notes):
+        return True
+    until_wall_ns = evidence.wall_ns(first.rank, until_ns)
+    return any(_sent_unseen(evidence, rank, until_wall_ns) for rank in evidence.logs)
+
+
+def _sent_unseen(evidence: Evidence, rank: int, until_wall_ns: int) -> bool:
+    """Whether it sent something by then of which its log does not say whether it was finite."""
+    log = evidence.columns[rank]
+    rows = np.flatnonzero(log.on_device & ~log.has_fingerprint & (log.ended_ns != NOT_ENDED))
+    rows = rows[log.begun_ns[rows] + evidence.wall_ns(rank, 0) < until_wall_ns]
+    if not len(rows) or not log.has_fingerprint.any():  # none: recorded without fingerprints, which says what is finite
+        return False
+    kinds = np.stack([log.op[rows], log.group[rows], log.root[rows]], axis=1)
+    _, firsts = np.unique(kinds, axis=0, return_index=True)
+    return any(_sends(evidence, rank, log.collective(int(rows[at]))) for at in firsts)
+
+
+def _sends(evidence: Evidence, rank: int, call: Collective) -> bool:
+    group = evidence.group(call.group)
+    is_data = call.op in OPS and OPS[call.op].movement is not Movement.BARRIER and bool(call.inputs or call.outputs)
+    return is_data and rank in _senders(call, collective_key(call, rank, group), group)
+
+
+def _may_overflow(call: Collective) -> bool:
+    is_reduction = call.op in OPS and OPS[call.op].movement in REDUCTIONS
+    return is_reduction and call.reduce_op not in ("MIN", "MAX")
 
 
 def _not_sent(evidence: Evidence, received: dict[int, Collective]) -> FirstNonfinite:
@@ -286,10 +347,12 @@ def _not_sent(evidence: Evidence, received: dict[int, Collective]) -> FirstNonfi
     unseen = tuple(_unseen(evidence, Call(rank=first, collective=received[first])))
     suspects = (*without_log, *unseen)
     sure = without_log and not unseen and not any(_without_beginning(evidence, known_only=True))
+    sure = sure and not _may_overflow(received[first])
     return _verdict(
         evidence,
         birth=Birth.UNSEEN if suspects or not group.ranks else Birth.REDUCED,
         certainty=Certainty.CERTAIN if sure and len(without_log) == 1 else Certainty.LIKELY,
+        not_looked_at=False,
         first=Call(rank=first, collective=received[first]),
         others=(),
         received=_calls(received),
@@ -335,6 +398,7 @@ def _verdict(
     others: tuple[Call, ...],
     received: tuple[Call, ...],
     suspects: tuple[int, ...],
+    not_looked_at: bool,
     have_logs: bool = False,
 ) -> FirstNonfinite:
     call, log = first.collective, evidence.columns[first.rank]
@@ -352,6 +416,7 @@ def _verdict(
         received=received,
         suspects=suspects,
         have_logs=have_logs,
+        not_looked_at=not_looked_at,
         was_skipped=call.moment.step in skipped(log),
         was_another=call.moment.step in skipped(log) - skipped_first(log),
         lasted=last_taken(log) <= call.moment.step,

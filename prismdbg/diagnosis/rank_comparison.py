@@ -16,7 +16,7 @@ import numpy as np
 from prismdbg.diagnosis.match import WRONG, match
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.log.columns import NOT_ENDED, LogColumns
-from prismdbg.model.collective import Collective, TensorMeta, group_title
+from prismdbg.model.collective import Collective, State, TensorMeta, group_title
 from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.moment import Moment
 from prismdbg.model.ops import Movement, ops_of
@@ -127,7 +127,9 @@ def compare(a: Side, b: Side) -> Comparison:
     a, b = (replace(side, log=side.log.without_single_ones()) for side in (a, b))
     same_rank = a.log.rank == b.log.rank
     pairs, alone = _by_moment(a.log, b.log) if same_rank else _by_sequence(a.log, b.log)
-    differs = _differing_calls(a.log, b.log, pairs, _same_tensors if same_rank else _belong_together)
+    differs = _differing_calls(a.log, b.log, pairs, _same_call if same_rank else _belong_together)
+    if same_rank:
+        differs |= _ended_otherwise(a.log, b.log, pairs)
     sent = _both_fingerprints(a.log, b.log, pairs) if same_rank else np.zeros(len(pairs), dtype=np.bool_)
     differs_sent = sent & (a.log.fingerprint[pairs[:, 0]] != b.log.fingerprint[pairs[:, 1]])
     wrong = differs | differs_sent
@@ -195,8 +197,7 @@ def _numbers(log: LogColumns, text: str) -> list[int]:
 def _differing_calls(
     a: LogColumns, b: LogColumns, pairs: Rows, agree: Callable[[Collective, Collective], bool]
 ) -> Array:
-    """Another operator, group, sequence number, or tensors that do not agree. Each combination is
-    decoded once."""
+    """Another operator, group, sequence number, or arguments that do not agree. Each combination is decoded once."""
     rows_a, rows_b = pairs[:, 0], pairs[:, 1]
     differs = np.zeros(len(pairs), dtype=np.bool_)
     for name in ("op", "group"):
@@ -207,7 +208,7 @@ def _differing_calls(
     kinds = np.stack(
         [
             getattr(log, name)[rows]
-            for name in ("op", "tensors", "root", "reduce_op")
+            for name in ("op", "tensors", "root", "tag", "reduce_op")
             for log, rows in ((a, rows_a), (b, rows_b))
         ],
         axis=1,
@@ -230,10 +231,21 @@ def _belong_together(a: Collective, b: Collective) -> bool:
     return match(a, replace(b, state=a.state)).state not in WRONG
 
 
-def _same_tensors(a: Collective, b: Collective) -> bool:
-    return [(meta.shape, meta.dtype) for meta in (*a.inputs, *a.outputs)] == [
-        (meta.shape, meta.dtype) for meta in (*b.inputs, *b.outputs)
-    ]
+def _same_call(a: Collective, b: Collective) -> bool:
+    return _arguments(a) == _arguments(b)
+
+
+def _arguments(call: Collective) -> tuple[object, ...]:
+    tensors = [(meta.shape, meta.dtype) for meta in (*call.inputs, *call.outputs)]
+    return tensors, call.root, call.tag, call.reduce_op
+
+
+def _ended_otherwise(a: LogColumns, b: LogColumns, pairs: Rows) -> Array:
+    """One failed, the other did not. Of a call that has not ended nothing is known."""
+    rows_a, rows_b = pairs[:, 0], pairs[:, 1]
+    both = (a.ended_ns[rows_a] != NOT_ENDED) & (b.ended_ns[rows_b] != NOT_ENDED)
+    differs: Array = both & (a.failed[rows_a] != b.failed[rows_b])
+    return differs
 
 
 def _both_fingerprints(a: LogColumns, b: LogColumns, pairs: Rows) -> Array:
@@ -362,9 +374,22 @@ def _differences(a: Collective, b: Collective, groups: tuple[str, str]) -> Itera
         ("sequence number", str(a.identity.seq), str(b.identity.seq)),
         ("input", _texts(a.inputs), _texts(b.inputs)),
         ("output", _texts(a.outputs), _texts(b.outputs)),
+        ("peer" if a.is_p2p else "root", _number(a.root), _number(b.root)),
+        ("tag", str(a.tag), str(b.tag)),
+        ("reduction", a.reduce_op or "none", b.reduce_op or "none"),
+        ("end", *_ends(a, b)),
     ):
         if first != second:
             yield f"{name} {first} and {second}"
+
+
+def _number(root: int) -> str:
+    return "none" if root < 0 else str(root)
+
+
+def _ends(a: Collective, b: Collective) -> tuple[str, str]:
+    """Of a call that has not ended nothing is known."""
+    return ("", "") if State.SCHEDULED in (a.state, b.state) else (a.state, b.state)
 
 
 def _texts(tensors: tuple[TensorMeta, ...]) -> str:

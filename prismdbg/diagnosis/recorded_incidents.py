@@ -74,10 +74,15 @@ def find_recorded_incidents(evidence: Evidence, verdicts: Sequence[Verdict]) -> 
         follows = TRAITS[seen.incident.kind].is_raised and followers.issuperset(seen.ranks)
         is_told = follows or bool(told.intersection(ways_to_tell(seen.incident)))
         came_later = _came_later(seen.incident, verdicts)
-        is_told &= not came_later
+        is_told &= not came_later and not _is_over(evidence, seen)
         if seen.attempt != evidence.attempt or only_one_log or not is_told:
             found = _recorded_incident(evidence, seen)
             yield replace(found, began_wall_ns=_AFTER_ALL) if came_later else found
+
+
+def _is_over(evidence: Evidence, seen: SeenIncident) -> bool:
+    """A hang whose call completed after all: where the job stopped at last is another matter."""
+    return seen.incident.kind is IncidentKind.HANG and _completed_ns(evidence, seen) is not None
 
 
 def _came_later(incident: Incident, verdicts: Sequence[Verdict]) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import Incident
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.recorded_incidents import ways_to_tell
+from prismdbg.diagnosis.recorded_incidents import RecordedIncident, ways_to_tell
 from prismdbg.diagnosis.verdict import Verdict
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.errors import PrismError
@@ -32,6 +32,7 @@ def leading_finding(capsule: Capsule) -> LeadingFinding | None:
     if not verdicts:
         return None
     telling = [verdict for verdict in verdicts if _tells_of(verdict, manifest.incident)]
+    telling = [verdict for verdict in telling if _is_over(verdict)] or telling
     of_rank = (verdict for verdict in telling if manifest.rank in verdict.ranks)
     verdict = next(of_rank, (telling or verdicts)[0])
     if telling and manifest.incident.moment is not None:
@@ -41,6 +42,11 @@ def leading_finding(capsule: Capsule) -> LeadingFinding | None:
 
 def _tells_of(verdict: Verdict, incident: Incident) -> bool:
     return verdict.kind in ways_to_tell(incident) or getattr(verdict, "incident", None) == incident
+
+
+def _is_over(verdict: Verdict) -> bool:
+    """Of a hang that did not last; what stopped at last is told by another verdict, of another moment."""
+    return isinstance(verdict, RecordedIncident) and verdict.completed_ns is not None
 
 
 def _evidence(capsule: Capsule) -> Evidence:

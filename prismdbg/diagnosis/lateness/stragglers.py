@@ -10,19 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prismdbg.diagnosis.cross_rank import groups, is_ascending, met, rows_of
+from prismdbg.diagnosis.cross_rank import groups, is_ascending, is_op, met, rows_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.lateness.cause import LateCause, lines_of
 from prismdbg.diagnosis.verdict import Certainty, Verdict
-from prismdbg.log.columns import NOT_ENDED, LogColumns
+from prismdbg.log.columns import NOT_ENDED, Bools, LogColumns
 from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Group
 from prismdbg.model.durations import brief
+from prismdbg.model.ops import FOR_ALL, FROM_ROOT, Movement, ops_of
 from prismdbg.model.plurals import counted
 
 FEWEST_COLLECTIVES = 8
 LEAST_SHARE = 0.75
 LEAST_LATENESS_NS = 1_000_000
+WAIT_FOR_ALL = FOR_ALL | ops_of(Movement.ALL_TO_ALL)
+WAIT_FOR_ROOT = ops_of(*FROM_ROOT)
 LEAST_OF_THE_TIME = 0.1  # that the collectives took, with what lay between them
 
 
@@ -149,7 +152,9 @@ def median_of_others(longer_ns: Ints) -> Ints:
 
 
 def waits_by_group(evidence: Evidence) -> dict[str, Waits]:
-    """Of groups of more than one rank of which all have logs. Without the steps in which a rank was parked."""
+    """Of groups of more than one rank of which all have logs, in calls in which all wait for all, or for a root that
+    came last: in others whoever comes last keeps nobody waiting, or the root alone. Without the steps in which a rank
+    was parked."""
     parked = _parked(evidence)
     found = {}
     for name in groups(evidence):
@@ -160,9 +165,21 @@ def waits_by_group(evidence: Evidence) -> dict[str, Waits]:
         if 1 < evidence.group(name).size == len(rows):
             logs = [(evidence.columns[rank], places[rank]) for rank in rows]
             waited_ns = np.stack([log.ended_ns[at] - log.begun_ns[at] for log, at in logs], axis=1)
-            by_rank = tuple(places[rank] for rank in rows)
-            found[name] = Waits(seqs=seqs, ranks=tuple(rows), rows=by_rank, waited_ns=waited_ns)
+            kept = _others_waited(evidence.group(name), tuple(rows), *logs[0], waited_ns)
+            by_rank = tuple(places[rank][kept] for rank in rows)
+            found[name] = Waits(seqs=seqs[kept], ranks=tuple(rows), rows=by_rank, waited_ns=waited_ns[kept])
     return found
+
+
+def _others_waited(group: Group, ranks: tuple[int, ...], log: LogColumns, rows: Ints, waited_ns: Ints) -> Bools:
+    """For whoever waited least."""
+    from_root = is_op(log, WAIT_FOR_ROOT)[rows]
+    last = np.array(ranks, dtype=np.int64)[waited_ns.argmin(axis=1)] if len(rows) else rows
+    root = log.root[rows]
+    in_group = (root >= 0) & (root < group.size)
+    came_last: Bools = in_group & (np.array(group.ranks)[np.where(in_group, root, 0)] == last)
+    kept: Bools = ~from_root | came_last
+    return kept
 
 
 def unknown_waits(evidence: Evidence, known: Mapping[str, Waits]) -> Counter[int]:
@@ -186,7 +203,7 @@ def _parked(evidence: Evidence) -> Ints:
 
 def _completed(log: LogColumns, rows: Ints, parked: Ints) -> Ints:
     """On a device only the host's way ahead of it is known, not who waited."""
-    return _ended(log, rows[~log.on_device[rows]], parked)
+    return _ended(log, rows[~log.on_device[rows] & is_op(log, WAIT_FOR_ALL | WAIT_FOR_ROOT)[rows]], parked)
 
 
 def _ended(log: LogColumns, rows: Ints, parked: Ints) -> Ints:

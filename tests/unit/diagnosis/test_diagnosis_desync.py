@@ -99,7 +99,49 @@ def test_a_call_too_many() -> None:
 
 def test_of_two_ranks_the_one_that_left_it_out() -> None:
     [slip] = slips(hangs(trained(leaves_out(0, at=4), world=2), {0}))
-    assert (slip.ranks, slip.shift) == ((0,), 1)
+    assert (slip.ranks, slip.shift, slip.certainty) == ((0,), 1, Certainty.LIKELY)
+    assert slip.text.endswith("it seems to have skipped 1 call before that, or rank 1 to have made as many too many")
+
+
+def test_of_two_ranks_the_one_that_made_a_call_at_a_line_of_its_own() -> None:
+    """As `if rank == 0: all_reduce(...)` does."""
+
+    def logs(job: Job, step: int) -> bool:
+        if step == 4:
+            job.call(only={0}, frames=(LOGGED,))
+        return False
+
+    [slip] = slips(hangs(trained(logs, world=2), {1}))
+    assert (slip.ranks, slip.shift, slip.certainty) == ((0,), -1, Certainty.LIKELY)
+    assert slip.text.endswith("it seems to have made 1 call too many before that, or rank 1 to have skipped as many")
+
+
+def test_calls_in_another_order_are_no_cause_of_the_hang_of_another_rank() -> None:
+    """In a job without steps they look like one call that was left out."""
+    job = Job(3)
+    for _ in range(10):
+        job.call(frames=(FIRST,))
+        job.call(frames=(SECOND,))
+    for _ in range(5):
+        for line, swapped in ((FIRST, SECOND), (SECOND, FIRST)):
+            job.call(only={0, 2}, frames=(line,))
+            job.call(only={1}, frames=(swapped,))
+    job.call(without={0}, done=False, frames=(FIRST,))
+    stop, slip = verdicts(job)
+    assert isinstance(stop, Stopped) and isinstance(slip, Desync)
+    assert (stop.certainty, slip.certainty) == (Certainty.CERTAIN, Certainty.LIKELY)
+
+
+def test_a_step_that_was_not_counted_is_no_cause_of_the_hang_of_another_rank() -> None:
+    job = Job(3)
+    for step in range(STEPS):
+        for line in (FIRST, SECOND):
+            job.call(frames=(line,))
+        for rank in job.ranks:
+            if not (rank == 2 and step == 4):
+                job.next_step(rank)
+    first, *_ = verdicts(hangs(job, {1}))
+    assert isinstance(first, Stopped) and first.stall.never_came == (1,)
 
 
 def test_a_step_that_was_left_out_whole() -> None:

@@ -53,6 +53,19 @@ def test_a_hang_whose_call_completed_is_not_called_certain() -> None:
     assert shown.to_json()["completed_ns"] > 2_000_000_000
 
 
+def test_another_stop_at_the_end_does_not_tell_of_a_hang_that_was_over() -> None:
+    job = Job(3)
+    job.steps(3)
+    job.call(late_ns={2: 300_000_000_000})
+    job.steps(20)
+    job.call(without={1}, done=False)
+    hang = SeenIncident(
+        incident=Incident(kind=IncidentKind.HANG, text="x", moment=Moment(3, 1)), ranks=(0, 2), attempt=0
+    )
+    found = diagnose(Evidence(logs=job.logs, incidents=(hang,), ended_wall_ns=job.now_ns + 60_000_000_000)).verdicts
+    assert [(one.kind, one.moment) for one in found] == [("stopped", Moment(23, 1)), ("incident", Moment(3, 1))]
+
+
 def test_a_hang_whose_call_did_not_complete_stays_certain() -> None:
     """Where the logs do not tell of it by themselves: one rank's log, as in a capsule."""
     job = Job(2)

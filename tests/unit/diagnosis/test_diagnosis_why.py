@@ -25,7 +25,7 @@ from prismdbg.diagnosis.stops import How, Stopped
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.model.collective import Frame, State
-from tests.unit.logs import MILLISECOND_NS, WORLD, Job, Tensors, chain_of_waits, circle_of_waits
+from tests.unit.logs import MILLISECOND_NS, WORLD, Job, Tensors, chain_of_waits, circle_of_waits, put_on_device
 
 MINUTE_NS = 60_000 * MILLISECOND_NS
 CLOSED = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer"
@@ -502,17 +502,64 @@ class TestNonfinite:
         assert nan.certainty is Certainty.LIKELY
         assert {call.rank for call in nan.others} == {1, 2}
 
-    def test_it_came_from_the_rank_without_a_log(self) -> None:
+    @pytest.mark.parametrize(("op", "certainty"), [("allgather_", Certainty.CERTAIN), ("allreduce_", Certainty.LIKELY)])
+    def test_it_came_from_the_rank_without_a_log(self, op: str, certainty: Certainty) -> None:
+        """A sum of finite values may overflow."""
         job = Job(3)
         job.steps(1)
-        job.call(sends_nan={2}, receives_nan=job.ranks)
+        job.call(op, sends_nan={2}, receives_nan=job.ranks)
         job.call(sends_nan=job.ranks, receives_nan=job.ranks)
 
         nan = only(diagnose(evidence(job, without=frozenset({2}))), FirstNonfinite)
 
         assert nan.birth is Birth.UNSEEN
         assert nan.ranks == (2,)
-        assert nan.certainty is Certainty.CERTAIN
+        assert nan.certainty is certainty
+        assert ("the reduction itself may have overflowed" in nan.lines) is (certainty is Certainty.LIKELY)
+
+    def test_an_operator_that_is_not_recorded_leaves_a_doubt(self) -> None:
+        job = Job(3)
+        job.steps(3)
+        job.note(1, "unknown", op="my_recv", text="an operator of the program")
+        job.call(sends_nan={1}, receives_nan=job.ranks)
+
+        nan = only(diagnose(evidence(job)), FirstNonfinite)
+
+        assert (nan.ranks, nan.certainty) == ((1,), Certainty.LIKELY)
+        assert any("was not looked at" in line for line in nan.lines)
+
+    def test_data_that_a_device_had_no_room_to_look_at_leaves_a_doubt(self) -> None:
+        job = Job(4)
+        job.steps(5)
+        job.point_to_point(2, 3)
+        job.call(sends_nan={3}, receives_nan=job.ranks)
+        put_on_device(job)
+        assert only(diagnose(evidence(job)), FirstNonfinite).certainty is Certainty.CERTAIN
+        job.logs[2].collectives = [
+            replace(call, fingerprint=None) if call.is_p2p else call for call in job.logs[2].collectives
+        ]
+
+        nan = only(diagnose(evidence(job)), FirstNonfinite)
+
+        assert (nan.ranks, nan.certainty) == ((3,), Certainty.LIKELY)
+
+    def test_steps_that_are_not_counted_alike_order_nothing(self) -> None:
+        """Of reinforcement learning: the critic takes two steps where the actor takes one."""
+        job = Job(4)
+        job.group("actor", (0, 1))
+        job.group("critic", (2, 3))
+        for _ in range(10):
+            job.call(group="actor")
+            job.call(group="critic")
+            for rank in (0, 1, 2, 2, 3, 3):
+                job.next_step(rank)
+        job.call(group="critic", sends_nan={2}, receives_nan={2, 3})
+        job.now_ns += 60_000_000_000
+        job.call(group="actor", sends_nan={0}, receives_nan={0, 1})
+
+        nan = only(diagnose(evidence(job)), FirstNonfinite)
+
+        assert (nan.ranks, nan.certainty) == ((2, 0), Certainty.LIKELY)
 
     def test_finite_values_whose_sum_is_not(self) -> None:
         job = Job(2)

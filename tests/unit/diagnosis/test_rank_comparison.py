@@ -68,6 +68,10 @@ def test_equal_logs() -> None:
     [
         ({"op": "broadcast_"}, Aspect.CALL, "operator all_reduce and broadcast"),
         ({"inputs": (TensorMeta((4, 1), "float32"),)}, Aspect.CALL, "input float32[2, 2] and float32[4, 1]"),
+        ({"root": 1}, Aspect.CALL, "root none and 1"),
+        ({"tag": 2}, Aspect.CALL, "tag 0 and 2"),
+        ({"reduce_op": "MAX"}, Aspect.CALL, "reduction SUM and MAX"),
+        ({"state": State.FAILED}, Aspect.CALL, "end completed and failed"),
         ({"outputs": (TensorMeta((2, 2), "int32"),)}, Aspect.CALL, "output float32[2, 2] and int32[2, 2]"),
         ({"group": "1"}, Aspect.CALL, "group world and 1"),
         ({"fingerprint": 99}, Aspect.SENT, "sent other values"),
@@ -77,6 +81,17 @@ def test_each_difference_is_named(fields: dict[str, Any], aspect: Aspect, what: 
     found = compare(side(calls()), side(changed(3, **fields)))
     assert found.difference is not None
     assert (found.difference.aspect, found.difference.what, moments(found)) == (aspect, what, ["1.2", "1.2"])
+
+
+def test_the_peer_of_a_message_is_named() -> None:
+    a, b = (changed(3, op="send", is_p2p=True, root=peer, outputs=()) for peer in (1, 2))
+    found = compare(side(a), side(b))
+    assert found.difference is not None and found.difference.what == "peer 1 and 2"
+
+
+def test_of_a_call_that_has_not_ended_it_is_not_known_how_it_ends() -> None:
+    cut = changed(5, state=State.SCHEDULED, time_completed_ns=None, payload=None)
+    assert compare(side(changed(5, state=State.FAILED, payload=None)), side(cut)).difference is None
 
 
 def test_what_was_received_before_comes_first() -> None:

@@ -44,7 +44,7 @@ def states_of(job: Job, states: dict[int, str]) -> dict[int, RankState]:
 def test_who_is_waited_for_in_which_collective_and_how_long() -> None:
     job = Job(3)
     job.call(late_ns={2: LATE_NS})
-    job.call("broadcast_", late_ns={1: 3 * LATE_NS}, frames=(Frame("/job/model.py", 7, "forward"),))
+    job.call("broadcast_", root=1, late_ns={1: 3 * LATE_NS}, frames=(Frame("/job/model.py", 7, "forward"),))
     first, second, third = times(job)
     assert first.wait_in(EVERY_PART) == Wait(
         ranks=(1,), waited_ns=3 * LATE_NS, moment=Moment(0, 2), op="broadcast", at="model.py:7"
@@ -58,6 +58,15 @@ def test_who_is_waited_for_in_which_collective_and_how_long() -> None:
     )
     assert third.delay_in(slice(PARTS // 2, PARTS)) is None, "it was late at the beginning"
     assert first.longest_part() == (3 * LATE_NS, np.flatnonzero(first.waits.late == 1)[0])
+
+
+@pytest.mark.parametrize(("op", "root"), [("reduce_", 0), ("gather_", 0), ("broadcast_", 0), ("scatter_", 2)])
+def test_nobody_waits_for_whom_only_the_root_or_nobody_needs(op: str, root: int) -> None:
+    job = Job(3)
+    job.call()
+    job.call(op, root=root, late_ns={1: LATE_NS})
+    job.call()
+    assert all(of_rank.delay_in(EVERY_PART) is None for of_rank in times(job))
 
 
 def test_others_wait_for_a_rank_while_it_is_not_there_yet() -> None:
