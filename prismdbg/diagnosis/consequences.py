@@ -9,9 +9,9 @@ from prismdbg.diagnosis.failures import Died, Raised
 from prismdbg.diagnosis.mismatches import Mismatch
 from prismdbg.diagnosis.stops import Stopped
 from prismdbg.diagnosis.verdict import Verdict
-from prismdbg.model.collective import Collective
+from prismdbg.model.collective import Collective, Identity
 
-_Place = tuple[int, str, int]  # a rank, a group and a sequence number
+_Place = tuple[int, Identity]  # a rank, and its call: messages and collectives are numbered apart
 
 
 def by_cause(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -43,4 +43,4 @@ def _only_waits(stopped: Stopped, causes: dict[_Place, Mismatch]) -> bool:
 
 
 def _place(rank: int, call: Collective) -> _Place:
-    return rank, call.group, call.identity.seq
+    return rank, call.identity

@@ -121,6 +121,8 @@ def find_desyncs(evidence: Evidence, verdicts: Sequence[Verdict]) -> Iterator[De
     broken: dict[str, int] = {}  # where calls do not match
     for verdict in sorted(verdicts, key=lambda verdict: -verdict.certainty.order):
         if isinstance(verdict, Mismatch):
+            if verdict.key.is_p2p:
+                continue
             name, ranks = verdict.group.name, verdict.ranks
             broken[name] = verdict.key.seq
         elif isinstance(verdict, Stopped):
@@ -130,6 +132,8 @@ def find_desyncs(evidence: Evidence, verdicts: Sequence[Verdict]) -> Iterator[De
         bad[name] = verdict.certainty
         blamed.setdefault(name, set()).update(ranks)
     for name, certainty in sorted(bad.items()):
+        if not evidence.is_one_group(name):
+            continue
         rows = rows_of(evidence, name)
         columns = _columns(evidence, rows)
         odd = (

@@ -127,6 +127,11 @@ class Evidence:
                 return log.groups[name]
         return Group(name=name, ranks=())
 
+    def is_one_group(self, name: str) -> bool:
+        """Whether all logs that describe a group of that name mean the same ranks. torch gives names again after
+        `destroy_process_group`, and to groups that were split from different parents."""
+        return len({log.groups[name].ranks for log in self.logs.values() if name in log.groups}) < 2
+
     @property
     def known_world_size(self) -> int:
         """At least this many ranks."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from prismdbg.diagnosis.collective_key import NOBODY, SEND, CollectiveKey, collective_key
+from prismdbg.diagnosis.collective_key import NOBODY, RECEIVE_ANY, SEND, CollectiveKey, collective_key
 from prismdbg.diagnosis.cross_rank import Numbers, groups, is_op, ops, rows_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.match import WRONG, Match, MatchState, match, match_message, signature
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import rank_list
-from prismdbg.log.columns import LogColumns
+from prismdbg.log.columns import Bools, LogColumns
 from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Collective, Group
 from prismdbg.model.moment import Moment
@@ -84,6 +84,8 @@ def find_mismatches(evidence: Evidence) -> list[Verdict]:
     """At most one for each group: what comes after the first is its consequence."""
     found: list[Verdict] = []
     for name in groups(evidence):
+        if not evidence.is_one_group(name):
+            continue  # what is issued under it in one log has nothing to do with that in another
         group_calls = _GroupCalls(evidence, name)
         wrong = [
             place for place in [*group_calls.suspects(), *group_calls.suspects(p2p=True)] if group_calls.is_wrong(place)
@@ -121,9 +123,10 @@ class _GroupCalls:
         if len(rows) < 2:
             return
         logs = [(rank, self._evidence.columns[rank], picked) for rank, picked in rows.items()]
-        rank = np.concatenate([np.full(len(picked), rank) for rank, _, picked in logs])
-        row = np.concatenate([picked for _, _, picked in logs])
-        began = np.concatenate([log.begun_ns[picked] + log.wall_offset_ns for _, log, picked in logs])
+        logs = self._with_known_sources(logs) if p2p else logs
+        if len(logs) < 2:
+            return
+        rank, row, began = (np.concatenate(parts) for parts in zip(*map(_placed, logs), strict=True))
         keys = self._message_keys(logs) if p2p else [np.concatenate([log.seq[picked] for _, log, picked in logs])]
         compared = self._sizes(logs) if p2p else self._passed(logs)
         order = np.lexsort((rank, *keys))
@@ -151,6 +154,26 @@ class _GroupCalls:
 
     def _sizes(self, logs: list[_Picked]) -> list[Ints]:
         return [np.concatenate([log.size_bytes[rows] for _, log, rows in logs])]
+
+    def _with_known_sources(self, logs: list[_Picked]) -> list[_Picked]:
+        """Without messages to ranks that receive from any source under that tag: they number what they receive without
+        knowing from whom, the senders by whom they send to."""
+        of_any: set[tuple[int, int]] = set()  # target, tag
+        for rank, log, rows in logs:
+            if rank in self.group.ranks:
+                here = self.group.ranks.index(rank)
+                of_any |= {(here, int(tag)) for tag in np.unique(log.tag[rows[is_op(log, {RECEIVE_ANY})[rows]]])}
+        if not of_any:
+            return logs
+        return [(rank, log, rows[~self._is_to(rank, log, rows, of_any)]) for rank, log, rows in logs]
+
+    def _is_to(self, rank: int, log: LogColumns, rows: Ints, targets: Collection[tuple[int, int]]) -> Bools:
+        here = self.group.ranks.index(rank) if rank in self.group.ranks else NOBODY
+        target, tag = np.where(is_op(log, {SEND})[rows], log.root[rows], here), log.tag[rows]
+        found = np.zeros(len(rows), dtype=np.bool_)
+        for wanted, with_tag in targets:
+            found |= (target == wanted) & (tag == with_tag)
+        return found
 
     def _message_keys(self, logs: list[_Picked]) -> list[Ints]:
         """Sequence number, tag, source and target, as `collective_key` has them."""
@@ -180,6 +203,12 @@ class _GroupCalls:
         return log.collective(int(found[-1])) if len(found) else None
 
 
+def _placed(picked: _Picked) -> tuple[Ints, Ints, Ints]:
+    """The rank, the row and the time of each call."""
+    rank, log, rows = picked
+    return np.full(len(rows), rank), rows, log.begun_ns[rows] + log.wall_offset_ns
+
+
 def _is_wrong(key: CollectiveKey, calls: Calls) -> bool:
     if len(calls) < 2:
         return False
@@ -195,7 +224,8 @@ def _match_ends(calls: Calls) -> Match:
 
 def _verdict(evidence: Evidence, group_calls: _GroupCalls, key: CollectiveKey, calls: Calls, later: int) -> Mismatch:
     votes = Counter(map(signature, calls.values())).most_common(2)
-    has_majority = not key.is_p2p and (len(votes) == 1 or votes[0][1] > votes[1][1])
+    size = max(group_calls.group.size, len(calls))  # of a few logs of a large group, most may be the odd ones
+    has_majority = not key.is_p2p and (len(votes) == 1 or 2 * votes[0][1] > size)
     usual = votes[0][0] if has_majority else signature(calls[min(calls)])
     right = sorted(rank for rank, call in calls.items() if signature(call) == usual)
     wrong = sorted(calls.keys() - right) if not key.is_p2p else sorted(calls)
