@@ -8,6 +8,8 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 
+from prismdbg.rank.program.stderr import say
+
 
 class AfterImport:
     """Finder for a few modules: once the import of one is complete, `imported` is called with its name. What fails
@@ -34,7 +36,7 @@ class AfterImport:
             try:
                 self._imported(name)
             except Exception as error:
-                print(f"prismdbg: {self._what} in process {os.getpid()}: {error!r}", file=sys.stderr)
+                say(f"{self._what} in process {os.getpid()}: {error!r}")
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

@@ -28,6 +28,7 @@ from prismdbg.capsule import json_text
 from prismdbg.capsule.limits import MAX_STRING_BYTES
 from prismdbg.capsule.log.format import Kind, StepSource
 from prismdbg.rank.program.not_compiled import not_compiled
+from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import seeds, started_in, state_hash
 from prismdbg.rank.recording.opened_files import OpenedFiles
 from prismdbg.rank.recording.own_process import own_start_ticks
@@ -151,7 +152,7 @@ class Recording:
         with contextlib.suppress(Exception):
             self.recorder.mode(0)
         if self.folder is None or is_said:
-            print(f"prismdbg: rank {self.rank} is not recorded: {reason}", file=sys.stderr)
+            say(f"rank {self.rank} is not recorded: {reason}")
         if self.folder is not None:
             self.note("lost", text=reason)
 

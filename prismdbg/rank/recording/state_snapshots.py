@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from prismdbg.capsule.state_snapshot import StateSnapshot
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.rank.program.isolation import ours
+from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import ddp_buckets, random_state
 from prismdbg.rank.recording.fsdp1 import ShardedModules
 from prismdbg.rank.recording.plain_state import Packed, Packer
@@ -253,7 +253,7 @@ class StateSnapshots:
 
     def _say(self, text: str, *, always: bool = False) -> None:
         if always or self._recording.rank == 0:
-            print(f"prismdbg: {text}", file=sys.stderr)
+            say(text)
 
 
 @contextmanager

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import operator
-import sys
 import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -16,6 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from prismdbg.capsule.log.format import StepSource
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.program.not_compiled import not_compiled
+from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording.scaler_notes import Nobody, ScalerListener
 
 Listener = Callable[[int, StepSource], None]
@@ -128,8 +127,7 @@ class StepCounter:
     def _refuse(self, text: str) -> None:
         if not self._refused:
             self._refused = True
-            with contextlib.suppress(OSError, ValueError):  # a stream that is closed
-                print(f"prismdbg: {text}", file=sys.stderr)
+            say(text)
 
     @not_compiled
     def _after_optimizer(self, optimizer: Any, *_: Any) -> None:
