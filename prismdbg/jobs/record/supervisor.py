@@ -57,6 +57,7 @@ from prismdbg.settings.state_hold import LONGEST_S
 
 POLL_S = 0.2
 POLL_NS = int(POLL_S * 1e9)
+MOST_LAST_LOOKS = 300  # a minute of waiting, without what captures take; more than nodes need to agree or to fail
 PEAKS_NS = 1_000_000_000  # the kernel takes longer to tell of a process's memory than all else does
 WINDOW_BOUND_S = 60.0  # of a capture after a signal: nothing else is watched meanwhile
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -164,9 +165,7 @@ class Supervisor:
             ended = self._ended.wait(POLL_S)
             self._guarded(lambda ended=ended: self._look(ended))  # type: ignore[misc]
         self._guarded(self._telemetry.stop)
-        while self._nodes.has_to_decide:
-            self._guarded(self._nodes.settle_at_the_end)
-            time.sleep(POLL_S)
+        self._decide_the_last()
         self._snapshots.set(on=False)
         self._guarded(self._nodes.publish)
         self._ledger.note(
@@ -178,6 +177,16 @@ class Supervisor:
         )
         finish()
         self._guarded(self._on_incident.finish)
+
+    def _decide_the_last(self) -> None:
+        """Incidents that are decided among nodes. Whatever keeps them from it, the supervisor ends."""
+        for _ in range(MOST_LAST_LOOKS):
+            if not self._nodes.has_to_decide:
+                return
+            self._guarded(self._nodes.settle_at_the_end)
+            time.sleep(POLL_S)
+        while self._nodes.has_to_decide:
+            self._guarded(self._nodes.decide_alone)
 
     def _forward(self, number: int, _frame: FrameType | None) -> None:
         """Ctrl-C at a terminal reaches the job by itself; twice would make launchers give up cleaning up.

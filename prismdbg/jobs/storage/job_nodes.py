@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -167,13 +167,32 @@ def job_file(nodes: Path) -> Path:
     return nodes / _JOB
 
 
-def node_folders(run: RunFolder, restart: int | None = None) -> list[NodeFolder]:
-    """In the order of their names; those that have described themselves. restart: only those of this one."""
+def node_folders(
+    run: RunFolder, restart: int | None = None, tell: Callable[[str], None] = lambda _: None
+) -> list[NodeFolder]:
+    """In the order of their names; those that have described themselves. restart: only those of this one. Of which that
+    cannot be read is passed over, and `tell` is told: it hides no other."""
     if not run.nodes.is_dir():
         return []
-    found = [path for path in run.nodes.iterdir() if _NAME.fullmatch(path.name) and (path / _ABOUT).is_file()]
+    found = [path for path in run.nodes.iterdir() if _NAME.fullmatch(path.name) and _is_described(path)]
     nodes = [NodeFolder(path) for path in sorted(found)]
-    return nodes if restart is None else [node for node in nodes if node.restart == restart]
+    return nodes if restart is None else [node for node in nodes if _is_of(node, restart, tell)]
+
+
+def _is_described(path: Path) -> bool:
+    """Also where that cannot be looked up: then whoever reads it is told why."""
+    try:
+        return (path / _ABOUT).is_file()
+    except OSError:
+        return True
+
+
+def _is_of(node: NodeFolder, restart: int, tell: Callable[[str], None]) -> bool:
+    try:
+        return node.restart == restart
+    except (CapsuleError, OSError) as error:
+        tell(f"node {node.name} is passed over: {error}")
+        return False
 
 
 def node_of(rank_folder: Path) -> str:
