@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict
 
-from prismdbg.capsule.checked_json import checked
+from prismdbg.capsule.checked_json import Word, checked, read
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.job_restarts import latest_restart
 from prismdbg.jobs.storage.local_logs import LocalFolder
@@ -31,6 +31,10 @@ _ABOUT = "node.json"
 _BEAT = ".beat.json"
 _OF_THE_END = ("exit_code", "ended_wall_ns", "interrupted")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class _WhoseJson(TypedDict, total=False):
+    node: Word
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +200,12 @@ def _is_of(node: NodeFolder, restart: int, tell: Callable[[str], None]) -> bool:
 
 
 def node_of(rank_folder: Path) -> str:
-    """The node of a rank; empty in a job with one supervisor, and while that is not known."""
-    return str(read_json(rank_folder / "rank.json").get("node", ""))
+    """The node of a rank; empty in a job with one supervisor, and while that is not known. Nothing else in its file is
+    checked: the log of a rank whose description cannot be used is followed all the same."""
+    path = rank_folder / "rank.json"
+    if not path.is_symlink() and not path.exists():
+        return ""
+    return checked(_WhoseJson, read(path).value, str(path)).get("node", "")
 
 
 def nodes_of_ranks(run: RunFolder) -> dict[str, str]:

@@ -70,11 +70,13 @@ def test_it_follows_the_ranks_of_its_own_node(run: RunFolder, monkeypatch: pytes
         rank(run, name, owner)
     (run.ranks / "4").mkdir()
     (run.ranks / "4" / "rank.json").write_text("{")
-    assert [folder.name for folder in one.own(at_once=True)] == ["0"]
+    (run.ranks / "5").mkdir()
+    (run.ranks / "5" / "rank.json").write_text('{"node": "n1", "pid": "one"}')
+    assert [folder.name for folder in one.own(at_once=True)] == ["0", "5"], "the log of 5 can still be followed"
     rank(run, "1", "n1")
-    assert [folder.name for folder in one.own(at_once=False)] == ["0"], "it has looked just now"
+    assert [folder.name for folder in one.own(at_once=False)] == ["0", "5"], "it has looked just now"
     monkeypatch.setattr(among_nodes, "LOOK_S", -1.0)
-    assert [folder.name for folder in one.own(at_once=False)] == ["0", "1"]
+    assert [folder.name for folder in one.own(at_once=False)] == ["0", "5", "1"]
 
 
 def test_at_the_end_it_acts_alone_where_run_cannot_be_written_to_for_long(
