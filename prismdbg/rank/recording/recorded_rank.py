@@ -76,8 +76,8 @@ class Recording:
         if self.folder is not None or self.lost or self._opening:
             return self.is_open
         self._opening = True
-        direct = is_local(Path(self.config.home))
         try:
+            direct = is_local(Path(self.config.home))
             if direct and is_local(Path(self.config.run)):
                 self._open(direct)
             else:

@@ -12,7 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -247,7 +247,8 @@ class StateSnapshots:
             return
         self._ended, self._objects = why, {}
         config = self._recording.config
-        self._recording.recorder.window(config.window_steps != 0, max(config.window_steps, 0), config.window_bytes)
+        with suppress(Exception):  # this is where failures end
+            self._recording.recorder.window(config.window_steps != 0, max(config.window_steps, 0), config.window_bytes)
         self._recording.note("no_state", text=why)
         self._say(f"no further state snapshots of rank {self._recording.rank}: {why}", always=True)
 

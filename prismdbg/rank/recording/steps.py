@@ -33,6 +33,14 @@ def _as_step(number: Any) -> int | None:
     return step if 0 <= step <= _MOST else None
 
 
+def _shown(number: Any) -> str:
+    """The program may hand over anything, also what fails to be shown."""
+    try:
+        return repr(number)
+    except Exception:
+        return type(number).__name__
+
+
 class StepCounter:
     """Calls its listeners with the step that begins. Marked by hand once, it counts no optimizer any more."""
 
@@ -78,7 +86,7 @@ class StepCounter:
         would have one name, and a search over steps would be led astray. The program runs as it would bare."""
         step = _as_step(number)
         if step is None:
-            self._refuse(f"prismdbg.step({number!r}) is ignored: a step is a whole number from 0 to {_MOST}")
+            self._refuse(f"prismdbg.step({_shown(number)}) is ignored: a step is a whole number from 0 to {_MOST}")
             return
         self.by_hand = True
         if step > self.step or self._marks_the_first(step):

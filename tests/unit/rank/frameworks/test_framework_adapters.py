@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -165,6 +166,38 @@ def test_an_import_is_complete_before_it_is_told_and_survives_who_is_told(
     module = importlib.import_module("fake_framework")
     monkeypatch.delitem(sys.modules, "fake_framework")
     assert (module.late, seen) == (2, [2])
+    assert "prismdbg: no adapter in process" in capfd.readouterr().err
+
+
+class NoFinder:
+    """As older tools put there; Python passes over it."""
+
+
+class OwnLoader:
+    """Takes no attribute, as a loader that is written in C."""
+
+    __slots__ = ()
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Python makes it."""
+
+    def exec_module(self, module: Any) -> None:
+        module.there = 1
+
+
+class OwnFinder:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        return ModuleSpec(name, OwnLoader()) if name == "foreign_framework" else None  # type: ignore[arg-type]
+
+
+def test_an_import_by_the_tools_of_others_succeeds_as_without_us(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ours = AfterImport(["foreign_framework"], lambda name: None, "no adapter")
+    monkeypatch.setattr(sys, "meta_path", [ours, NoFinder(), *sys.meta_path, OwnFinder()])
+    module = importlib.import_module("foreign_framework")
+    del sys.modules["foreign_framework"]
+    assert module.there == 1
     assert "prismdbg: no adapter in process" in capfd.readouterr().err
 
 

@@ -317,6 +317,18 @@ def test_a_stderr_that_takes_nothing_reaches_neither_the_program_nor_the_snapsho
     assert [kind for kind, _ in job.notes] == ["state_snapshot", "no_state"]
 
 
+def test_a_recorder_that_fails_where_snapshots_end_reaches_nobody(tmp_path: Path) -> None:
+    job = Job(tmp_path, 1)
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("not today")
+
+    job.recorder.window = broken  # type: ignore[method-assign]
+    job.snapshots.give_up("a reason")
+    job.snapshots.reached({})
+    assert job.notes == [("no_state", {"text": "a reason"})]
+
+
 def _names(job: Job) -> set[str]:
     return {path.name for path in job.home.iterdir()}
 
