@@ -15,10 +15,11 @@ from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.record import decisions
 from prismdbg.jobs.record.incidents import Wanted
-from prismdbg.jobs.record.nodes import among_nodes, heartbeat
+from prismdbg.jobs.record.nodes import among_nodes, heartbeat, publisher
 from prismdbg.jobs.record.nodes.among_nodes import AmongNodes
 from prismdbg.jobs.record.nodes.heartbeat import Heartbeat, NeighbourWatch, beat_of
 from prismdbg.jobs.record.nodes.membership import Member
+from prismdbg.jobs.record.nodes.publisher import Publisher
 from prismdbg.jobs.storage.job_nodes import NodeFolder, node_states
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.jobs.storage.run_report import payload_bytes
@@ -223,6 +224,24 @@ def test_a_damaged_file_keeps_no_request_from_being_looked_at(run: RunFolder, mo
         one.look({})
     assert looked == ["requests"]
     assert one._heart._ranks == {"living": [], "gone": []}, "the others are told of its ranks"
+
+
+def test_a_damaged_request_for_logs_keeps_no_incident_from_being_published(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor the supervisor from its beginning."""
+    (run.nodes / "publish.json").write_text("{")
+    own, published = node(run, "n1"), list[str]()
+    monkeypatch.setattr(publisher, "publish_logs", lambda local, run: published.append("logs"))
+    found = Publisher(RunFolder(run.path, tmp_path / "local"), own, Heartbeat(own), published.append)
+    found.look()
+    assert found._thread is None and published == []
+    (run.decisions / "0-nan" / "decided").mkdir(parents=True)
+    found._next_s = 0.0
+    found.look()
+    assert found._thread is not None
+    found._thread.join()
+    assert published == ["logs"]
 
 
 def test_one_log_folder_that_cannot_be_looked_at_hides_no_other(
