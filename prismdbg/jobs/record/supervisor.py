@@ -202,8 +202,13 @@ class Supervisor:
         self._pass_on(number, _frame)
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
-        if number not in OF_TERMINALS or not _terminal_signals_us():
+        if number in OF_TERMINALS and _terminal_signals_us():
+            return
+        try:
             self._job.send_signal(number)
+        except OSError as error:  # it is another user's, by sudo say: the wait for its end goes on
+            name = signal.Signals(number).name
+            self._say(f"{name} cannot be passed on to the job: {error.strerror}")
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._asked_by_signal = True

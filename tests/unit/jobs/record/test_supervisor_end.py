@@ -227,6 +227,20 @@ def test_a_job_whose_supervisor_gets_no_threads_ends_as_it_would(
     ]
 
 
+def test_a_job_that_takes_no_signal_from_us_is_still_waited_for(
+    supervised: tuple[Supervisor, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that `sudo` starts: an exception in the handler would end the wait, and leave the job alone."""
+    supervisor, said = supervised
+
+    def refused(number: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(supervisor._job, "send_signal", refused)
+    supervisor._forward(signal.SIGTERM, None)
+    assert said == [f"SIGTERM cannot be passed on to the job: {os.strerror(errno.EPERM)}"]
+
+
 class Undecided:
     """Nodes that agree on nothing, whatever the reason."""
 
