@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from prismdbg.capsule import checked_json
+from prismdbg.capsule.partial import partial_file
 from prismdbg.capsule.secrets.masking import (
     redact_arguments,
 )
@@ -90,9 +91,9 @@ class SweepFolder:
         if self.request.cluster is None:
             copy.unlink(missing_ok=True)
             return
-        temporary = copy.with_name(f"{CLUSTER}.partial")
-        temporary.write_bytes(self.request.cluster.read_bytes())
-        temporary.replace(copy)
+        with partial_file(copy) as partial:
+            partial.file.write(self.request.cluster.read_bytes())
+            partial.publish(copy)
 
     def trial(self, configuration: Configuration) -> Trial:
         of_it = self.path / TRIALS / configuration.name
@@ -129,7 +130,10 @@ class SweepFolder:
         """In place of a run, the graph: it opens as one."""
         own = self.path / TRIALS / result.name
         (own / RUN).mkdir(parents=True, exist_ok=True)
-        graph_file.save(graph, own / RUN / graph_file.FILE_NAME)
+        path = own / RUN / graph_file.FILE_NAME
+        with partial_file(path) as partial:
+            graph_file.save(graph, partial.place)
+            partial.publish(path)
         write_json(own / RESULT, result.to_json())
 
     def keep(self, trial: Trial, result: Result) -> None:
