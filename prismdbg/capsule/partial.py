@@ -16,6 +16,7 @@ import re
 import secrets
 import shutil
 import signal
+import stat
 import tempfile
 import threading
 import time
@@ -50,6 +51,14 @@ def partial_folder(path: Path) -> Iterator[Path]:
         if made is not None:
             shutil.rmtree(made[0], ignore_errors=True)
             os.close(made[1])
+
+
+@contextmanager
+def temporary_folder(word: str) -> Iterator[Path]:
+    """A `partial_folder` in TMPDIR, for what is never given another name: the next one there removes it if this process
+    is killed. `word`: what lies in it."""
+    with partial_folder(Path(tempfile.gettempdir()) / f"prismdbg-{word}") as folder:
+        yield folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +187,9 @@ def _locked(folder: Path) -> int | None:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Removes partial folders in there that nobody writes any more."""
+    """Removes partial folders of ours in there that nobody writes any more."""
     for left in folder.iterdir():
-        if not is_partial(left) or not left.is_dir() or left.is_symlink() or _is_of_another(left):
+        if not is_partial(left) or not is_own_folder(left) or _is_of_another(left):
             continue
         with contextlib.suppress(OSError):
             descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -189,6 +198,15 @@ def remove_abandoned(folder: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
             finally:
                 os.close(descriptor)
+
+
+def is_own_folder(path: Path) -> bool:
+    """Of this user, and no link."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
 def partial_name(path: Path, word: str) -> Path:

@@ -9,7 +9,6 @@ import hashlib
 import os
 import shutil
 import tarfile
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import zstandard
 from prismdbg.capsule import checked_json, layout, transfer
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import FileEntry, Manifest
-from prismdbg.capsule.partial import partial_file, partial_folder, publish_new
+from prismdbg.capsule.partial import partial_file, partial_folder, publish_new, temporary_folder
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys, plain, sign, signature_path, write_encrypted
 from prismdbg.jobs.storage.archive_reader import ArchiveReader, Limits, Member
@@ -116,9 +115,9 @@ def opened(path: Path, keys: Keys = NO_KEYS) -> Iterator[Capsule]:
         require_no_signers(path, keys)
         yield Capsule.open(path)
         return
-    with tempfile.TemporaryDirectory(prefix="prismdbg-capsule-") as folder:
+    with temporary_folder("capsule") as folder:
         with working() as tell:
-            capsule = unpack(path, Path(folder) / "capsule", progress=by_bytes(tell, "unpacking"), keys=keys)
+            capsule = unpack(path, folder / "capsule", progress=by_bytes(tell, "unpacking"), keys=keys)
         yield capsule
 
 

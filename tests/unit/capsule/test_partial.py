@@ -113,3 +113,13 @@ def test_nothing_is_left_where_a_signal_comes_as_the_folder_is_made(
     with pytest.raises(SystemExit), partial_folder(tmp_path / "second"):
         signal.raise_signal(signal.SIGTERM)
     assert partials(tmp_path) == []
+
+
+def test_a_folder_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In TMPDIR everybody's lie; root could remove them."""
+    other = tmp_path / ".theirs.partial-left"
+    other.mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: other.stat().st_uid + 1)
+    with partial_folder(tmp_path / "first"):
+        pass
+    assert partials(tmp_path) == [other]
