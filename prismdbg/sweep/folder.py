@@ -96,8 +96,13 @@ class SweepFolder:
             partial.publish(copy)
 
     def trial(self, configuration: Configuration) -> Trial:
-        of_it = self.path / TRIALS / configuration.name
-        return Trial(request=self.request, configuration=configuration, run=of_it / RUN, output=of_it / "output.txt")
+        name = configuration.name
+        run, output = self.path / TRIALS / name / RUN, self.output_of(name)
+        return Trial(request=self.request, configuration=configuration, run=run, output=output)
+
+    def output_of(self, name: str) -> Path:
+        """All that the configuration of this name printed."""
+        return self.path / TRIALS / name / "output.txt"
 
     def begin(self, trial: Trial) -> None:
         """Removes what an interrupted start of it left."""
