@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.partial import partial_file
 from prismdbg.errors import PrismError
 from prismdbg.model.moment import Moment
 from prismdbg_tui.drawing.themes import use_themes
@@ -153,9 +154,12 @@ class PrismApp(PicturedApp[int]):
             return super().deliver_screenshot(filename, path, time_format)
         target = Path(path or ".") / (filename or f"prismdbg-{datetime.now():%Y%m%d-%H%M%S}.svg")
         try:
-            target.write_text(self.export_screenshot(), "utf-8")
-        except OSError as error:
-            self.refuse(f"the screenshot cannot be written: {error}")
+            with partial_file(target) as partial:
+                partial.file.write(self.export_screenshot().encode())
+                partial.publish(target)
+        except (OSError, PrismError) as error:
+            why = f"{target}: {error.strerror}" if isinstance(error, OSError) else error
+            self.refuse(f"the screenshot cannot be written: {why}")
             return None
         self.notify(f"saved {target.absolute()}", timeout=6)
         return None
