@@ -188,7 +188,11 @@ def _locked(folder: Path) -> int | None:
 
 def remove_abandoned(folder: Path) -> None:
     """Removes partial folders of ours in there that nobody writes any more."""
-    for left in folder.iterdir():
+    try:
+        found = list(folder.iterdir())
+    except PermissionError:  # a TMPDIR in which one may write, but not look
+        return
+    for left in found:
         if not is_partial(left) or not is_own_folder(left) or _is_of_another(left):
             continue
         with contextlib.suppress(OSError):

@@ -123,3 +123,12 @@ def test_a_folder_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pyt
     with partial_folder(tmp_path / "first"):
         pass
     assert partials(tmp_path) == [other]
+
+
+def test_a_folder_that_may_be_written_but_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: Path) -> Iterator[Path]:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    with partial_folder(tmp_path / "first") as folder:
+        assert folder.is_dir()
