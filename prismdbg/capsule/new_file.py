@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from prismdbg.capsule.partial import partial_name
+from prismdbg.capsule.partial import partial_file
 from prismdbg.errors import UsageError, quoted
 
 Writer = TypeVar("Writer")
@@ -53,12 +53,9 @@ def new_file(path: Path) -> Iterator[Path]:
     """Where to write; it becomes `path` when the block ends well. `UsageError` where `path` exists or cannot be
     written."""
     check_new(path)
-    partial = partial_name(path, "export")
     try:
-        yield partial
-        partial.rename(path)
+        with partial_file(path) as partial:
+            yield partial.place
+            partial.publish(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}", hint="choose another place") from None
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink()

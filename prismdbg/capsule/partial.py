@@ -13,17 +13,20 @@ import hashlib
 import os
 import platform
 import re
+import secrets
 import shutil
 import signal
+import stat
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from prismdbg.errors import UsageError
+from prismdbg.errors import FacilityError, UsageError
 
 _MARK = ".partial-"
 _OF_ANOTHER_KEPT_S = 24 * 3600.0
@@ -48,6 +51,66 @@ def partial_folder(path: Path) -> Iterator[Path]:
         if made is not None:
             shutil.rmtree(made[0], ignore_errors=True)
             os.close(made[1])
+
+
+@contextmanager
+def temporary_folder(word: str) -> Iterator[Path]:
+    """A `partial_folder` in TMPDIR, for what is never given another name: the next one there removes it if this process
+    is killed. `word`: what lies in it."""
+    with partial_folder(Path(tempfile.gettempdir()) / f"prismdbg-{word}") as folder:
+        yield folder
+
+
+@dataclass(frozen=True, slots=True)
+class PartialFile:
+    """`file`: open for reading and writing, empty at first."""
+
+    file: BinaryIO
+    name: Path
+
+    @property
+    def place(self) -> Path:
+        """What writers by name open. It leads to the file itself: whoever may write to the folder can put a link to
+        some other file of ours in the place of its name."""
+        return Path(f"/proc/self/fd/{self.file.fileno()}")
+
+    def publish(self, path: Path) -> None:
+        """Gives it its name. `FacilityError` where another file has the place of one of them: nothing says what that
+        one is, and so nothing may vouch for it."""
+        self.file.flush()
+        self._require_at(self.name, path)
+        self.name.rename(path)
+        self._require_at(path, path)
+
+    def _require_at(self, name: Path, path: Path) -> None:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(self.file.fileno()), name.lstat()):
+                return
+        raise FacilityError(
+            f"{path} was replaced by another file while it was written",
+            hint="write it into a folder that only you may write to",
+        )
+
+
+@contextmanager
+def partial_file(path: Path, mode: int = 0o666) -> Iterator[PartialFile]:
+    """A new locked file beside `path`, with a name that nobody can foresee. Removed at the end, unless it was
+    published."""
+    name = path.with_name(f".{path.name}{_MARK}{_host()}.{secrets.token_hex(4)}")
+    made: PartialFile | None = None
+    try:
+        with _uninterrupted():
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            made = PartialFile(os.fdopen(os.open(name, flags, mode), "w+b"), name)
+            with contextlib.suppress(OSError):  # a file system without locks: there nobody's looks abandoned
+                lock(made.file.fileno())
+        yield made
+    finally:
+        if made is not None:
+            with contextlib.suppress(OSError):
+                name.unlink()
+            with contextlib.suppress(OSError):  # what is flushed now is thrown away
+                made.file.close()
 
 
 def publish(partial: Path, path: Path) -> bool:
@@ -124,9 +187,13 @@ def _locked(folder: Path) -> int | None:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Removes partial folders in there that nobody writes any more."""
-    for left in folder.iterdir():
-        if not is_partial(left) or not left.is_dir() or left.is_symlink() or _is_of_another(left):
+    """Removes partial folders of ours in there that nobody writes any more."""
+    try:
+        found = list(folder.iterdir())
+    except PermissionError:  # a TMPDIR in which one may write, but not look
+        return
+    for left in found:
+        if not is_partial(left) or not is_own_folder(left) or _is_of_another(left):
             continue
         with contextlib.suppress(OSError):
             descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -135,6 +202,15 @@ def remove_abandoned(folder: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
             finally:
                 os.close(descriptor)
+
+
+def is_own_folder(path: Path) -> bool:
+    """Of this user, and no link."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
 def partial_name(path: Path, word: str) -> Path:

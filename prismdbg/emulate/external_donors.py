@@ -16,6 +16,7 @@ from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective
+from prismdbg.model.private_file import private
 from prismdbg.settings.donor_value import DonorValue, earlier_key, received_key, similar_key
 from prismdbg.settings.mesh_axes import Axes
 from prismdbg.simulate.graph.mesh import Mesh
@@ -68,7 +69,8 @@ def write_external(run: RunFolder, mesh: Mesh, target: Path) -> int:
             if run.keeps_all
             else "record it with --window all, then use it as donor",
         )
-    (target / "0.jsonl").write_text("".join(json.dumps(asdict(value)) + "\n" for value in found.values()))
+    with open(target / "0.jsonl", "w", opener=private) as file:
+        file.writelines(json.dumps(asdict(value)) + "\n" for value in found.values())
     return len(found)
 
 

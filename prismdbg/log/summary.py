@@ -22,6 +22,7 @@ from prismdbg.errors import CapsuleError
 from prismdbg.log import segment as seg
 from prismdbg.log import step_rows
 from prismdbg.log.segment import Ints
+from prismdbg.model.private_file import private
 
 _KEPT = frozenset(map(int, (fmt.Kind.TEXT, fmt.Kind.STACK, fmt.Kind.GROUP, fmt.Kind.NOTE)))
 _SENT, _RECEIVED = int(fmt.IssueFlag.SENT_NONFINITE), int(fmt.CompleteFlag.RECEIVED_NONFINITE)
@@ -103,7 +104,8 @@ def parts(words: seg.Words, others: Iterable[tuple[int, int]]) -> Iterator[tuple
 def put(path: Path, data: bytes) -> None:
     """In one step, for whoever reads meanwhile."""
     new = path.with_name(f".{path.name}.new")
-    new.write_bytes(data)
+    with open(new, "wb", opener=private) as file:
+        file.write(data)
     new.rename(path)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.errors import UsageError
+from prismdbg.model.private_file import private
 
 FORMAT = 3
 MAIN = 0
@@ -105,7 +106,8 @@ class Schedule:
         data["channels"] = [asdict(channel) for channel in self.channels]
         data["columns"] = [field.name for field in fields(Row)]
         data["rows"] = [astuple(row) for row in self.rows]
-        path.write_text(json.dumps(data))
+        with open(path, "w", opener=private) as file:
+            file.write(json.dumps(data))
 
     @classmethod
     def load(cls, path: Path) -> Schedule:

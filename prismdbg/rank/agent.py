@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from prismdbg.errors import FacilityError, PrismError, RankLost, UsageError
+from prismdbg.errors import Defect, FacilityError, PrismError, RankLost, UsageError
 from prismdbg.expr.place import ExpressionError
 from prismdbg.protocol.hello import Hello, unknown_verb
 from prismdbg.protocol.wire import Connection, Message, PeerClosed
@@ -178,4 +178,5 @@ class Agent:
         except PrismError as error:
             return _failure(number, error)
         except Exception as error:
-            return {"id": number, "ok": False, "error": f"{name} failed in the rank: {error!r}"}
+            defect = Defect.of(error)
+            return _failure(number, Defect(f"{name} failed in the rank: {defect}", hint=defect.hint))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch.distributed as dist
 
 from prismdbg.capsule.secrets import own_rules
 from prismdbg.model import user_code
+from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording.backward_pass import BackwardPass
 from prismdbg.rank.recording.recorder import Recorder
 from prismdbg.settings.rank_config import Mode, RankConfig, from_environment
@@ -133,5 +133,5 @@ def _native_or_python(config: RankConfig) -> tuple[Recorder, str]:
         except Exception as error:
             reason = f"the native recorder cannot be used: {error}"
     if os.environ.get("RANK", "0") == "0":
-        print(f"prismdbg: recording with the Python kernels: {reason}", file=sys.stderr)
+        say(f"recording with the Python kernels: {reason}")
     return PythonRecorder(), "python"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.errors import UsageError
+from prismdbg.model.private_file import PRIVATE, private
 
 ENVIRONMENT_NAME = "PRISMDBG_CONFIG"
 _TUPLES = ("ranks", "user_code", "secret_names", "secret_values")
@@ -84,8 +85,10 @@ class RankConfig:
         steps = 0 if self.window_steps < 0 else max(self.window_steps, int(on))
         return on, steps, self.window_bytes
 
-    def save(self, path: Path) -> None:
-        path.write_text(json.dumps(asdict(self), indent=1))
+    def save(self, path: Path, mode: int = PRIVATE) -> None:
+        with open(path, "w", opener=private) as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(json.dumps(asdict(self), indent=1))
 
     @classmethod
     def load(cls, path: Path) -> RankConfig:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from prismdbg.model.private_file import private
 from prismdbg.settings.boot import boot_id
 from prismdbg.settings.process_stat import start_ticks
 
@@ -28,7 +29,8 @@ def hold(file: Path) -> None:
     """From now on until `release`, or until this process ends."""
     new = file.with_name(f"{file.name}.new")
     try:
-        new.write_text(json.dumps(_this_process()))
+        with open(new, "w", opener=private) as out:
+            out.write(json.dumps(_this_process()))
         new.replace(file)
     except OSError:
         with suppress(OSError):

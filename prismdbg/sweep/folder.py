@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from prismdbg.capsule import checked_json
+from prismdbg.capsule.partial import partial_file
 from prismdbg.capsule.secrets.masking import (
     redact_arguments,
 )
@@ -90,13 +91,18 @@ class SweepFolder:
         if self.request.cluster is None:
             copy.unlink(missing_ok=True)
             return
-        temporary = copy.with_name(f"{CLUSTER}.partial")
-        temporary.write_bytes(self.request.cluster.read_bytes())
-        temporary.replace(copy)
+        with partial_file(copy) as partial:
+            partial.file.write(self.request.cluster.read_bytes())
+            partial.publish(copy)
 
     def trial(self, configuration: Configuration) -> Trial:
-        of_it = self.path / TRIALS / configuration.name
-        return Trial(request=self.request, configuration=configuration, run=of_it / RUN, output=of_it / "output.txt")
+        name = configuration.name
+        run, output = self.path / TRIALS / name / RUN, self.output_of(name)
+        return Trial(request=self.request, configuration=configuration, run=run, output=output)
+
+    def output_of(self, name: str) -> Path:
+        """All that the configuration of this name printed."""
+        return self.path / TRIALS / name / "output.txt"
 
     def begin(self, trial: Trial) -> None:
         """Removes what an interrupted start of it left."""
@@ -129,7 +135,10 @@ class SweepFolder:
         """In place of a run, the graph: it opens as one."""
         own = self.path / TRIALS / result.name
         (own / RUN).mkdir(parents=True, exist_ok=True)
-        graph_file.save(graph, own / RUN / graph_file.FILE_NAME)
+        path = own / RUN / graph_file.FILE_NAME
+        with partial_file(path) as partial:
+            graph_file.save(graph, partial.place)
+            partial.publish(path)
         write_json(own / RESULT, result.to_json())
 
     def keep(self, trial: Trial, result: Result) -> None:

@@ -82,12 +82,13 @@ def _write_svg(path: Path, drawn: str) -> None:
 
 
 def _write_png(path: Path, drawn: str) -> None:
-    command = [_RSVG, f"--zoom={_PNG_ZOOM}", "--output", str(path)]
+    command = [_RSVG, f"--zoom={_PNG_ZOOM}", "--format=png"]
     try:
-        subprocess.run(command, input=drawn.encode(), capture_output=True, timeout=_PNG_BOUND_S, check=True)
+        done = subprocess.run(command, input=drawn.encode(), capture_output=True, timeout=_PNG_BOUND_S, check=True)
     except (subprocess.SubprocessError, OSError) as error:
         why = " ".join((getattr(error, "stderr", None) or str(error).encode()).decode("utf-8", "replace").split())
         raise FacilityError(f"{_RSVG} failed: {why}", hint="choose a name that ends in .svg") from error
+    path.write_bytes(done.stdout)
 
 
 _WRITERS: dict[str, Callable[[Path, str], None]] = {".svg": _write_svg, ".png": _write_png}

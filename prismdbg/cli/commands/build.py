@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
 
+from prismdbg.capsule.partial import temporary_folder
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.sharing import for_others
 from prismdbg.cli.terminal import long_work
@@ -93,9 +93,9 @@ def _push(capsule: Path, keys: Keys, target: str, secrets: _Secrets, *, as_json:
         return
     address = _image(target)
     skopeo.require()  # before a large capsule is packed in vain
-    with opened(capsule, keys) as whole, tempfile.TemporaryDirectory(prefix="prismdbg-") as temporary:
+    with opened(capsule, keys) as whole, temporary_folder("image") as temporary:
         with nullcontext(whole) if secrets.share_anyway else for_others(whole, redact=secrets.redact) as shared:
-            made = write_layout(shared, Path(temporary) / "image", address.tag)
+            made = write_layout(shared, temporary / "image", address.tag)
         image_registry.push(made, address)
     pushed = {"address": str(address), "tag": made.tag, "digest": made.digest, "size_bytes": made.size_bytes}
     _say(pushed, str(address), made, as_json=as_json)

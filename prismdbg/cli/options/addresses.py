@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import click
 
+from prismdbg.capsule.partial import temporary_folder
 from prismdbg.jobs.storage.remote import image_registry
 from prismdbg.jobs.storage.remote.image_registry import SCHEME, ImageAddress
 from prismdbg.jobs.storage.remote.object_store import Address, fetch, push, require_free
@@ -56,7 +56,7 @@ def written(target: Path | Address) -> Iterator[Path]:
         yield target
         return
     require_free(target)
-    with tempfile.TemporaryDirectory(prefix="prismdbg-") as folder:
-        path = Path(folder) / target.name
+    with temporary_folder("upload") as folder:
+        path = folder / target.name
         yield path
         push(path, target, console.announce)

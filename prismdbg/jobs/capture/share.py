@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import SMALL_FILE_BYTES, Place, RankFile, add_index, read_files
+from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.transfer import Transfer
 from prismdbg.errors import PrismError
 from prismdbg.jobs.capture.redacted_lines import read_part
@@ -68,8 +68,8 @@ def masked(capsule: Capsule, found: Report) -> Iterator[Capsule]:
     if not found.hits:
         yield capsule
         return
-    with TemporaryDirectory(prefix=".prismdbg-masked-", dir=capsule.path.parent) as folder:
-        yield _copy(capsule, found, Path(folder) / capsule.path.name)
+    with partial_folder(capsule.path.with_name("prismdbg-masked")) as folder:
+        yield _copy(capsule, found, folder / capsule.path.name)
 
 
 def _copy(capsule: Capsule, found: Report, target: Path) -> Capsule:

@@ -44,7 +44,7 @@ class CheckpointRounds:
             return
         for name in sorted(self._steps, key=lambda name: self._taken_at.get(name, 0)):
             is_due = self._steps[name] // self._every > self._taken_at.get(name, 0) // self._every
-            if is_due and processes[name].is_alive():
+            if is_due and name in processes and processes[name].is_alive():  # else its rank.json cannot be read
                 self._take(name, processes, patience, step_ns, given_up)
                 return
 

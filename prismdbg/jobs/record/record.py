@@ -207,7 +207,7 @@ def _finish(run: RunFolder, output: Path, say: Say, node: NodeFolder | None = No
     try:
         if run.local is None:  # else only what is claimed came into RUN
             _drop_unclaimed_traces(run)
-    except OSError as error:
+    except (PrismError, OSError) as error:
         say(f"unclaimed traces cannot be removed: {error}")
     try:
         for line in report(output, is_told=True) if node is None else report_of_node(RunFolder(run.path), node, output):

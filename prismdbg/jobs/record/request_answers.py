@@ -34,7 +34,8 @@ class RequestAnswers:
         self._looked_ns = time.monotonic_ns()
         for request in requests_in(self._run):
             if request.path.name not in self._begun:
-                self._consider(request)
+                with suppress(OSError):  # what cannot be read of one hides no other; the next look may read it
+                    self._consider(request)
 
     def _consider(self, request: RequestFolder) -> None:
         try:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
@@ -57,6 +58,7 @@ from prismdbg.settings.state_hold import LONGEST_S
 
 POLL_S = 0.2
 POLL_NS = int(POLL_S * 1e9)
+MOST_LAST_LOOKS = 300  # a minute of waiting, without what captures take; more than nodes need to agree or to fail
 PEAKS_NS = 1_000_000_000  # the kernel takes longer to tell of a process's memory than all else does
 WINDOW_BOUND_S = 60.0  # of a capture after a signal: nothing else is watched meanwhile
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -164,9 +166,7 @@ class Supervisor:
             ended = self._ended.wait(POLL_S)
             self._guarded(lambda ended=ended: self._look(ended))  # type: ignore[misc]
         self._guarded(self._telemetry.stop)
-        while self._nodes.has_to_decide:
-            self._guarded(self._nodes.settle_at_the_end)
-            time.sleep(POLL_S)
+        self._decide_the_last()
         self._snapshots.set(on=False)
         self._guarded(self._nodes.publish)
         self._ledger.note(
@@ -176,8 +176,18 @@ class Supervisor:
             how_they_died=[death.to_json() for death in self._deaths.deaths()],
             interrupted=self._interrupted,
         )
-        finish()
+        self._guarded(finish)
         self._guarded(self._on_incident.finish)
+
+    def _decide_the_last(self) -> None:
+        """Incidents that are decided among nodes. Whatever keeps them from it, the supervisor ends."""
+        for _ in range(MOST_LAST_LOOKS):
+            if not self._nodes.has_to_decide:
+                return
+            self._guarded(self._nodes.settle_at_the_end)
+            time.sleep(POLL_S)
+        while self._nodes.has_to_decide:
+            self._guarded(self._nodes.decide_alone)
 
     def _forward(self, number: int, _frame: FrameType | None) -> None:
         """Ctrl-C at a terminal reaches the job by itself; twice would make launchers give up cleaning up.
@@ -192,8 +202,13 @@ class Supervisor:
         self._pass_on(number, _frame)
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
-        if number not in OF_TERMINALS or not _terminal_signals_us():
+        if number in OF_TERMINALS and _terminal_signals_us():
+            return
+        try:
             self._job.send_signal(number)
+        except OSError as error:  # it is another user's, by sudo say: the wait for its end goes on
+            name = signal.Signals(number).name
+            self._say(f"{name} cannot be passed on to the job: {error.strerror}")
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._asked_by_signal = True
@@ -203,45 +218,71 @@ class Supervisor:
         try:
             action()
         except Exception as error:
-            self._ledger.problem(_why_lost(self._run.path) or f"the supervisor failed: {error!r}")
+            self._failed(error)
+
+    def _found(self, ask: Callable[[], list[Wanted]]) -> list[Wanted]:
+        """What `ask` finds; nothing where it fails."""
+        try:
+            return ask()
+        except Exception as error:
+            self._failed(error)
+        return []
+
+    def _failed(self, error: Exception) -> None:
+        known = str(error) if isinstance(error, PrismError) else f"the supervisor failed: {error!r}"
+        self._ledger.problem(_why_lost(self._run.path) or known)
 
     def _look(self, ended: bool) -> None:
         """What the events say is judged at the time before they were read: a capsule may take a minute to make, and by
-        then they say nothing of who still waits."""
+        then they say nothing of who still waits. A step that fails keeps no other from being taken: a file of one rank
+        that cannot be read hides no incident of another."""
         now_ns = time.monotonic_ns()
-        self._folders = self._nodes.own(at_once=ended)
+        self._guarded(lambda: self._find_folders(ended))
         self._read_events(now_ns)
-        self._hold_snapshots()
+        self._guarded(self._hold_snapshots)
         if ended or now_ns - self._saw_peaks_ns >= PEAKS_NS:
             self._saw_peaks_ns = now_ns
-            self._look_at_peaks()
+            self._guarded(self._look_at_peaks)
         self._guarded(self._keep_logs_short)
         self._guarded(self._on_incident.look)
-        lost = self._lost_ranks()
+        self._find_processes()
+        lost = self._found(self._lost_ranks)
         if self._told_to_end.is_set():
             if not self._is_noted:
                 self._is_noted = True  # before supervisors of other nodes decide about what follows
                 self._ledger.note(interrupted=self._interrupted)
-                for one in (*lost, *self._incidents.due_at_the_end(now_ns, self._ends_since_ns())):
-                    self._act_on(one)
+                due = self._found(lambda: self._incidents.due_at_the_end(now_ns, self._ends_since_ns()))
+                self._act_on_each([*lost, *due])
             return
-        for one in (*lost, *self._incidents.due(now_ns, ended)):
-            self._act_on(one)
-        self._nodes.settle()
-        self._nodes.look(self._processes)
+        self._act_on_each([*lost, *self._found(lambda: self._incidents.due(now_ns, ended))])
+        self._guarded(self._nodes.settle)
+        self._guarded(lambda: self._nodes.look(self._processes))
         if not ended:
-            self._look_for_hang(now_ns)
-            self._capture_on_signal()
-            self._take_checkpoints()
+            self._guarded(lambda: self._look_for_hang(now_ns))
+            self._guarded(self._capture_on_signal)
+            self._guarded(self._take_checkpoints)
+
+    def _find_folders(self, ended: bool) -> None:
+        self._folders = self._nodes.own(at_once=ended)
+
+    def _act_on_each(self, found: Sequence[Wanted]) -> None:
+        for wanted in found:
+            self._guarded(partial(self._act_on, wanted))
 
     def _read_events(self, now_ns: int) -> None:
         self._read_ns = now_ns
         for name, event in self._new_events():
-            self._nodes.feed(name, event)
-            self._incidents.feed(name, event, now_ns)
-            self._hangs.feed(name, event)
-            if isinstance(event, StepMark):
-                self._checkpoints.came_to(name, event.step)
+            try:
+                self._feed(name, event, now_ns)
+            except Exception as error:
+                self._failed(error)
+
+    def _feed(self, name: str, event: Event, now_ns: int) -> None:
+        self._nodes.feed(name, event)
+        self._incidents.feed(name, event, now_ns)
+        self._hangs.feed(name, event)
+        if isinstance(event, StepMark):
+            self._checkpoints.came_to(name, event.step)
 
     def _hold_snapshots(self) -> None:
         """While something settles, is decided among nodes, or is captured, which is done before the next look."""
@@ -269,26 +310,35 @@ class Supervisor:
             reader = self._readers.setdefault(folder.name, LogFollower(folder))
             try:
                 events += [(folder.name, event) for event in reader.poll()]
-            except PrismError as error:
-                self._ledger.problem(str(error))
+            except (PrismError, OSError) as error:
+                self._failed(error)
         return events
+
+    def _find_processes(self) -> None:
+        """Of ranks that have described themselves. One whose description cannot be read is looked at again."""
+        for folder in self._folders:
+            if folder.name not in self._processes:
+                self._guarded(partial(self._find_process, folder))
+
+    def _find_process(self, folder: Path) -> None:
+        if not (folder / "rank.json").exists():
+            return
+        process = RankProcess(folder)
+        if process.pid is None:
+            self._ledger.problem(
+                f"rank {folder.name} runs in another namespace or on another machine: its end cannot be noticed"
+            )
+        else:
+            self._deaths.watch(folder.name, process.pid)
+        self._processes[folder.name] = process
+        self._telemetry.watch(folder.name, process.pid)
+        if self._policy.checkpoint_every and len(self._processes) == 1:
+            # while the rank is alive and shows what it has mapped; it takes seconds, so beside the watch
+            Thread(target=environment_of, args=(self._run, folder), daemon=True).start()
 
     def _lost_ranks(self) -> list[Wanted]:
         """Of each attempt the first that did not end by itself, if it said nothing: launchers and lost peers end the
         others."""
-        for folder in self._folders:
-            if folder.name not in self._processes and (folder / "rank.json").exists():
-                process = self._processes[folder.name] = RankProcess(folder)
-                self._telemetry.watch(folder.name, process.pid)
-                if process.pid is None:
-                    self._ledger.problem(
-                        f"rank {folder.name} runs in another namespace or on another machine: its end cannot be noticed"
-                    )
-                else:
-                    self._deaths.watch(folder.name, process.pid)
-                if self._policy.checkpoint_every and len(self._processes) == 1:
-                    # while the rank is alive and shows what it has mapped; it takes seconds, so beside the watch
-                    Thread(target=environment_of, args=(self._run, folder), daemon=True).start()
         failed: dict[int, list[Death]] = {}  # by attempt
         deaths = self._deaths.deaths()
         self._deaths_seen = len(deaths)
@@ -406,6 +456,8 @@ class Supervisor:
             self._ledger.evidence(entry, error)
         except PrismError as error:
             self._ledger.problem(str(error), error.hint)
+        except OSError as error:
+            self._ledger.problem(f"no capsule of rank {wanted.folder}: {error}")
 
     def _take_checkpoints(self) -> None:
         """None while an incident settles or a hang is near, for a checkpoint may drop what lies before it."""
@@ -454,13 +506,16 @@ class Supervisor:
         incident = Incident(kind=IncidentKind.HANG, text=text, moment=report.moment)
         folders = [self._run.latest(rank) for rank in report.ranks]
         with self._incident(incident, [folder.name for folder in folders]) as entry:
-            for rank, folder in zip(report.ranks, folders, strict=True):
+            for folder in folders:
                 if self._told_to_end.is_set():
                     return
-                if has_past(self._run, folder):
-                    self._freeze(entry, Wanted(folder=folder.name, incident=incident))
-                else:
-                    self._capture_live(entry, rank, incident)
+                self._guarded(partial(self._capture_hung, entry, folder, incident))
+
+    def _capture_hung(self, entry: Entry, folder: Path, incident: Incident) -> None:
+        if has_past(self._run, folder):
+            self._freeze(entry, Wanted(folder=folder.name, incident=incident))
+        else:
+            self._capture_live(entry, rank_of(folder), incident)
 
     def _where(self, report: HangReport) -> str:
         """`; rank 1 stands at train.py:27 in load`: of those that never came, from the stacks of all ranks, which are
@@ -473,7 +528,7 @@ class Supervisor:
         living = [self._run.ranks / name for name, process in self._processes.items() if process.is_alive()]
         try:
             taken = take_stacks(self._run, living, hang)
-        except (PrismError, OSError) as error:
+        except Exception as error:  # no threads can be had, say: a hang is told all the same
             self._ledger.problem(f"no stacks were kept: {error}")
             return JobStacks(taken_wall_ns=0, attempt=0, ranks={})
         for problem in dict.fromkeys(stacks.problem for stacks in taken.ranks.values() if stacks.problem):
@@ -503,8 +558,9 @@ class Supervisor:
             self._ledger.capsule(entry, capture(request, self._say))
         except NotReplayable as error:
             self._ledger.evidence(entry, error)
-        except PrismError as error:
-            self._ledger.problem(f"rank {rank} could not be captured: {error}", error.hint)
+        except (PrismError, OSError) as error:
+            hint = error.hint if isinstance(error, PrismError) else ""
+            self._ledger.problem(f"rank {rank} could not be captured: {error}", hint)
 
     def _capture_on_signal(self) -> None:
         if not self._asked_by_signal or self._told_to_end.is_set():
@@ -519,10 +575,13 @@ class Supervisor:
             for name in living:
                 if self._told_to_end.is_set():
                     return
-                if has_past(self._run, self._run.ranks / name):
-                    self._freeze(entry, wanted_now(self._run.ranks / name, incident))
-                else:
-                    self._capture_live(entry, rank_of(self._run.ranks / name), incident)
+                self._guarded(partial(self._capture_now, entry, self._run.ranks / name, incident))
+
+    def _capture_now(self, entry: Entry, folder: Path, incident: Incident) -> None:
+        if has_past(self._run, folder):
+            self._freeze(entry, wanted_now(folder, incident))
+        else:
+            self._capture_live(entry, rank_of(folder), incident)
 
 
 def _why_lost(run: Path) -> str:

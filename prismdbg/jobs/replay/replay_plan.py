@@ -51,6 +51,7 @@ from prismdbg.settings import seeds
 from prismdbg.settings.rank_config import ENVIRONMENT_NAME, Mode, RankConfig
 from prismdbg.settings.redaction import REDACTED_FILES, REDACTED_NAMES
 
+_FOR_ANY_USER = 0o644  # the rank may be another user than we are
 _HOSTNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -183,7 +184,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         user_code=user_code.paths(),
         seeds=known if isinstance(known := rank.get("seeds"), dict) else {},
         extra=_extra(capsule, rank),
-    ).save(config)
+    ).save(config, _FOR_ANY_USER)
     environment = _program_environment(rank, given, config) | {REDACTED_FILES: json.dumps(request.missing_files)}
     _require_startable(rank, environment)
     laid, folders = _laid(request, ()), _paths(rank, "folders")

@@ -97,14 +97,16 @@ def write_encrypted(out: BinaryIO, write: Callable[[BinaryIO], None], recipients
         raise failed[0]
 
 
-def sign(archive: Path, key: Path) -> bytes:
-    """The signature of a file by an SSH key: a private one, or a public one whose private half an agent holds."""
+def sign(archive: BinaryIO, key: Path) -> bytes:
+    """The signature of an open file by an SSH key: a private one, or a public one whose private half an agent holds.
+    By a name another file could be signed: whoever may write to its folder can put one there."""
     if not key.is_file():
         raise UsageError(
             f"{key} is not a key file", hint="use an SSH key for --sign, for example from `ssh-keygen -t ed25519`"
         )
-    with transfer.open_plain(archive) as file:
-        done = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, data=file)
+    archive.flush()
+    os.lseek(archive.fileno(), 0, os.SEEK_SET)
+    done = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, data=archive)
     if done.returncode != 0 or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
         raise UsageError(
             f"{key} cannot sign: {_said(done)}", hint="use an SSH key for --sign, or load it into ssh-agent"

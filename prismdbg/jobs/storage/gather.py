@@ -14,9 +14,11 @@ from typing import Any
 
 from prismdbg.capsule.partial import partial_folder, publish_new
 from prismdbg.errors import FacilityError, UsageError
+from prismdbg.jobs.storage.inner_links import drop_others
 from prismdbg.jobs.storage.job_nodes import is_shared, job_file, node_folders
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.model.meanwhile import Tell, working
+from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
@@ -43,6 +45,7 @@ def gather(sources: Sequence[str], output: Path, say: Say, ssh: str = SSH) -> Ru
             copied = RunFolder(partial / f".copied.{number}")
             with working() as tell:
                 _copy(rsync, source, copied.path, ssh, _teller(tell, f"{source} ({number + 1} of {len(sources)})"))
+            _drop_links(copied, source, say)
             if not copied.run_json.is_file():
                 raise UsageError(f"{source} is not a run folder", hint="give the folder that `record` wrote (-o)")
             _name_capsules(copied, whole, final)
@@ -52,8 +55,16 @@ def gather(sources: Sequence[str], output: Path, say: Say, ssh: str = SSH) -> Ru
                 _add(whole, copied, sources[0], source)
         if whole is None:
             raise UsageError("no run to gather", hint="give one HOST:RUN for each node")
+        _drop_links(whole, "the nodes together", say)
         publish_new(whole.path, final)
     return RunFolder(final)
+
+
+def _drop_links(run: RunFolder, source: str, say: Say) -> None:
+    """Those that lead out of it: the node says what it sends, and rsync leaves them out only as far as it sees. In the
+    whole a link of one node may lead through a link of another."""
+    if dropped := drop_others(run.path):
+        say(f"{source}: left out {counted(dropped, 'link')} that lead out of the run or nowhere")
 
 
 def _teller(tell: Tell, source: str) -> Tell:

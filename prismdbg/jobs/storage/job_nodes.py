@@ -11,13 +11,13 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict
 
-from prismdbg.capsule.checked_json import checked
+from prismdbg.capsule.checked_json import Word, checked, read
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.job_restarts import latest_restart
 from prismdbg.jobs.storage.local_logs import LocalFolder
@@ -31,6 +31,10 @@ _ABOUT = "node.json"
 _BEAT = ".beat.json"
 _OF_THE_END = ("exit_code", "ended_wall_ns", "interrupted")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class _WhoseJson(TypedDict, total=False):
+    node: Word
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +171,41 @@ def job_file(nodes: Path) -> Path:
     return nodes / _JOB
 
 
-def node_folders(run: RunFolder, restart: int | None = None) -> list[NodeFolder]:
-    """In the order of their names; those that have described themselves. restart: only those of this one."""
+def node_folders(
+    run: RunFolder, restart: int | None = None, tell: Callable[[str], None] = lambda _: None
+) -> list[NodeFolder]:
+    """In the order of their names; those that have described themselves. restart: only those of this one. Of which that
+    cannot be read is passed over, and `tell` is told: it hides no other."""
     if not run.nodes.is_dir():
         return []
-    found = [path for path in run.nodes.iterdir() if _NAME.fullmatch(path.name) and (path / _ABOUT).is_file()]
+    found = [path for path in run.nodes.iterdir() if _NAME.fullmatch(path.name) and _is_described(path)]
     nodes = [NodeFolder(path) for path in sorted(found)]
-    return nodes if restart is None else [node for node in nodes if node.restart == restart]
+    return nodes if restart is None else [node for node in nodes if _is_of(node, restart, tell)]
+
+
+def _is_described(path: Path) -> bool:
+    """Also where that cannot be looked up: then whoever reads it is told why."""
+    try:
+        return (path / _ABOUT).is_file()
+    except OSError:
+        return True
+
+
+def _is_of(node: NodeFolder, restart: int, tell: Callable[[str], None]) -> bool:
+    try:
+        return node.restart == restart
+    except (CapsuleError, OSError) as error:
+        tell(f"node {node.name} is passed over: {error}")
+        return False
 
 
 def node_of(rank_folder: Path) -> str:
-    """The node of a rank; empty in a job with one supervisor, and while that is not known."""
-    return str(read_json(rank_folder / "rank.json").get("node", ""))
+    """The node of a rank; empty in a job with one supervisor, and while that is not known. Nothing else in its file is
+    checked: the log of a rank whose description cannot be used is followed all the same."""
+    path = rank_folder / "rank.json"
+    if not path.is_symlink() and not path.exists():
+        return ""
+    return checked(_WhoseJson, read(path).value, str(path)).get("node", "")
 
 
 def nodes_of_ranks(run: RunFolder) -> dict[str, str]:

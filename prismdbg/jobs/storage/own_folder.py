@@ -4,9 +4,10 @@ be in the way or to read along: then it is another name."""
 from __future__ import annotations
 
 import os
-import stat
 import tempfile
 from pathlib import Path
+
+from prismdbg.capsule.partial import is_own_folder
 
 
 def own_folder(home: Path, name: str, mode: int) -> Path:
@@ -24,12 +25,4 @@ def own_folder(home: Path, name: str, mode: int) -> Path:
 
 def own_folders(home: Path, name: str) -> list[Path]:
     """All that there are."""
-    return [path for path in (home / name, *sorted(home.glob(f"{name}-*"))) if _is_ours(path)]
-
-
-def _is_ours(path: Path) -> bool:
-    try:
-        status = path.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    return [path for path in (home / name, *sorted(home.glob(f"{name}-*"))) if is_own_folder(path)]

@@ -9,7 +9,6 @@ import hashlib
 import os
 import shutil
 import tarfile
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import zstandard
 from prismdbg.capsule import checked_json, layout, transfer
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import FileEntry, Manifest
-from prismdbg.capsule.partial import lock, partial_folder, partial_name, publish_new
+from prismdbg.capsule.partial import partial_file, partial_folder, publish_new, temporary_folder
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys, plain, sign, signature_path, write_encrypted
 from prismdbg.jobs.storage.archive_reader import ArchiveReader, Limits, Member
@@ -59,24 +58,25 @@ def pack(source: Path, target: Path, progress: Progress = no_progress, seal: Sea
         if path.exists() or path.is_symlink():
             raise UsageError(f"{path} already exists", hint="choose another name, or remove it first")
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = partial_name(target, "pack")
-    try:
-        with transfer.create(partial) as out:
-            lock(out.fileno())
-            if seal.recipients:
-                write_encrypted(out, lambda stream: _write_compressed(stream, capsule, progress), seal.recipients)
-            else:
-                _write_compressed(out, capsule, progress)
-            out.flush()
-            os.fsync(out.fileno())
-        signed = None if seal.key is None else sign(partial, seal.key)
-        partial.rename(target)
+    with partial_file(target, transfer.FILE_MODE) as partial:
+        out = partial.file
+        if seal.recipients:
+            write_encrypted(out, lambda stream: _write_compressed(stream, capsule, progress), seal.recipients)
+        else:
+            _write_compressed(out, capsule, progress)
+        out.flush()
+        os.fsync(out.fileno())
+        signed = None if seal.key is None else sign(out, seal.key)
+        partial.publish(target)
         if signed is not None:
-            transfer.write_new(partial, signed)
-            partial.rename(signature)
-    finally:
-        partial.unlink(missing_ok=True)
-    return target.stat().st_size
+            _write_signature(signature, signed)
+        return os.fstat(out.fileno()).st_size
+
+
+def _write_signature(path: Path, signed: bytes) -> None:
+    with partial_file(path, transfer.FILE_MODE) as partial:
+        partial.file.write(signed)
+        partial.publish(path)
 
 
 def unpack(
@@ -115,9 +115,9 @@ def opened(path: Path, keys: Keys = NO_KEYS) -> Iterator[Capsule]:
         require_no_signers(path, keys)
         yield Capsule.open(path)
         return
-    with tempfile.TemporaryDirectory(prefix="prismdbg-capsule-") as folder:
+    with temporary_folder("capsule") as folder:
         with working() as tell:
-            capsule = unpack(path, Path(folder) / "capsule", progress=by_bytes(tell, "unpacking"), keys=keys)
+            capsule = unpack(path, folder / "capsule", progress=by_bytes(tell, "unpacking"), keys=keys)
         yield capsule
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from prismdbg.capsule.log.reader import was_cut
 from prismdbg.diagnosis.failures import has_failed, raised_inside, was_outlived
 from prismdbg.errors import CapsuleError
-from prismdbg.jobs.storage.run_folder import attempt_of, rank_of, read_json
+from prismdbg.jobs.storage.run_folder import attempt_of, rank_of, read_if_whole, read_json
 from prismdbg.log.columns import LAST_BYTES, read_whole
 from prismdbg.model.moment import Moment
 from prismdbg.settings.boot import boot_id
@@ -91,7 +91,8 @@ def was_replaced(folder: Path) -> bool:
         for path in folder.parent.glob(f"{rank_of(folder)}.*")
         if path.name.partition(".")[2].isdecimal() and attempt_of(path.name) > attempt_of(folder.name)
     )
-    return bool(mine.get("started_ticks")) and any(_one_process(mine, read_json(path / "rank.json")) for path in later)
+    others = (read_if_whole(path / "rank.json") for path in later)  # a damaged one hides no death
+    return bool(mine.get("started_ticks")) and any(_one_process(mine, other) for other in others)
 
 
 def _one_process(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import chain
@@ -197,7 +198,11 @@ def payload_bytes(folder: Path) -> int:
 
 def _used(folder: Path, pattern: str) -> int:
     """Bytes on disk, not the size reserved."""
-    return sum(path.lstat().st_blocks * 512 for path in folder.glob(pattern))
+    used = 0
+    for path in folder.glob(pattern):
+        with suppress(FileNotFoundError):  # the rank has dropped it meanwhile
+            used += path.lstat().st_blocks * 512
+    return used
 
 
 def _word(folder: Path, log: LogColumns, node: NodeState | None, has_ended: Callable[[], bool]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from prismdbg.rank.emulation.scheduler_client import SchedulerClient
 from prismdbg.rank.emulation.store import StoreState
 from prismdbg.rank.emulation.world import StepLimit, install_world, refuse_ranks
 from prismdbg.rank.program.isolation import ours
+from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import exception_hooks
 from prismdbg.rank.recording.recorded_rank import Recording, Serve
 from prismdbg.rank.recording.steps import COUNTER
@@ -127,7 +127,7 @@ class _Witness:
                 self._recording.note(DECISIONS, rows=decisions)
             if beyond := sent.get("beyond_budget_bytes"):
                 text = f"{beyond} bytes sent by rank {self._recording.rank} do not fit into --donor-bytes"
-                print(f"prismdbg: {text}: their receivers get noise with the same statistics", file=sys.stderr)
+                say(f"{text}: their receivers get noise with the same statistics")
             for text in checkpoints.told:
                 self._recording.note("checkpoint", text=text)
             self._recording.note("resources", **_resources(self._recording))

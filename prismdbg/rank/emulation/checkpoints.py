@@ -6,6 +6,8 @@ import sys
 from math import prod
 from typing import Any
 
+from prismdbg.rank.program.stderr import say
+
 _PLANNER = "torch.distributed.checkpoint.default_planner"
 
 told: list[str] = []
@@ -31,7 +33,7 @@ def _say_what_is_missing(plans: list[Any], metadata: Any) -> list[str]:
         )
         if text not in told:
             told.append(text)
-            print(f"prismdbg: {text}", file=sys.stderr, flush=True)
+            say(text)
     return []
 
 

@@ -8,6 +8,7 @@ its collective (exact: the very value that a real peer of this run would send) o
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from prismdbg.errors import CapsuleError
+from prismdbg.model.private_file import private
 from prismdbg.settings.donor_value import DonorValue, store_key
 
 
@@ -31,8 +33,8 @@ class DonorWriter:
         self._left = budget_bytes
         self._tally: Counter[str] = Counter()
         self._name = f"{rank}.bin"
-        self._data: BinaryIO = (folder / self._name).open("wb", buffering=0)
-        self._index: TextIO = (folder / f"{rank}.jsonl").open("w", buffering=1)
+        self._data: BinaryIO = os.fdopen(_new(folder / self._name), "wb", buffering=0)
+        self._index: TextIO = os.fdopen(_new(folder / f"{rank}.jsonl"), "w", buffering=1)
 
     def keep(
         self,
@@ -85,6 +87,10 @@ class DonorWriter:
     def tally(self) -> dict[str, int]:
         """Bytes that were kept, of control data and of others, and that were not: not needed, beyond the budget."""
         return dict(sorted(self._tally.items()))
+
+
+def _new(path: Path) -> int:
+    return private(str(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
 
 
 class DonorReader:

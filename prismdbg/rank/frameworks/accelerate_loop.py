@@ -100,6 +100,7 @@ class _Loop:
         batches = iterate(loader)
         place = self._place
         assert place is not None
+        ahead: list[Any] = []  # what fails below is no reason to draw none
         try:
             with registration.guarded(BY):
                 place.begin_epoch()

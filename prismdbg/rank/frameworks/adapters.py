@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 import sys
 
+from prismdbg.rank.program.stderr import say
+
 MODULES = {
     "accelerate.data_loader": "accelerate_loop",
     "lightning.pytorch.loops.training_epoch_loop": "lightning_loop",
@@ -41,4 +43,4 @@ def _install(adapter: str, name: str, otherwise: str) -> None:
     try:
         importlib.import_module(f"prismdbg.rank.frameworks.{adapter}").install(sys.modules[name])
     except Exception as error:
-        print(f"prismdbg: {otherwise}: {error!r}", file=sys.stderr)
+        say(f"{otherwise}: {error!r}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch.distributed as dist
 
 from prismdbg.errors import PrismError
+from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import restore_point
 from prismdbg.rank.recording.steps import COUNTER
 
@@ -34,7 +34,7 @@ def is_claimable(by: str) -> bool:
 def register(by: str, objects: restore_point.Registered, missing: Sequence[str]) -> int | None:
     """The restore point. `missing`: what the replay may depend on, and nobody can register here."""
     if _is_first_rank():
-        print(f"prismdbg: {by}: registered: {', '.join(objects)}; {not_registered(missing)}", file=sys.stderr)
+        say(f"{by}: registered: {', '.join(objects)}; {not_registered(missing)}")
     return restore_point.reached(objects)
 
 

@@ -7,6 +7,7 @@ batch is drawn before that: what a loader does when it begins belongs to the pro
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
@@ -33,12 +34,13 @@ def install(module: Any) -> None:
 
     @functools.wraps(run)
     def inner_training_loop(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with registration.guarded(BY):
-            loop.begin(self)
-        with tempfile.TemporaryDirectory(prefix="prismdbg-") as folder:
-            if (state := loop.recorded_state(self)) is not None:
-                (Path(folder) / module.TRAINER_STATE_NAME).write_text(state)
-                kwargs["resume_from_checkpoint"] = folder
+        with contextlib.ExitStack() as until_it_ends:
+            with registration.guarded(BY):
+                loop.begin(self)
+                if (state := loop.recorded_state(self)) is not None:  # only a replay needs a folder for it
+                    folder = until_it_ends.enter_context(tempfile.TemporaryDirectory(prefix="prismdbg-"))
+                    (Path(folder) / module.TRAINER_STATE_NAME).write_text(state)
+                    kwargs["resume_from_checkpoint"] = folder
             return run(self, *args, **kwargs)
 
     @functools.wraps(draw)

@@ -21,6 +21,15 @@ def _is_ours(path: str | None) -> bool:
         return mine.read() == other.read()
 
 
+def _say(text: str) -> None:
+    """Where stderr cannot be written to, an exception from here ends Python before the program's first line."""
+    try:
+        from prismdbg.rank.program.stderr import say
+    except Exception:  # RUN is gone
+        return
+    say(text)
+
+
 def _run_shadowed() -> None:
     here = os.path.dirname(os.path.realpath(__file__))
     for entry in sys.path:
@@ -50,7 +59,7 @@ def _imported(name: str) -> None:
     try:
         seeds.imported(name)
     except Exception as error:
-        print(f"prismdbg: the random generator of {name} is not recorded: {error!r}", file=sys.stderr)
+        _say(f"the random generator of {name} is not recorded: {error!r}")
     if name == "torch":
         from prismdbg.rank import boot
 
@@ -70,11 +79,11 @@ if os.environ.get("PRISMDBG_CONFIG"):
         sys.meta_path.insert(0, AfterImport((*MODULES, *adapters.MODULES, *adapters.STEPS), _imported, "not active"))
         seeds.prepare()
     except Exception as error:
-        print(f"prismdbg: the random generators are not set: {error!r}", file=sys.stderr)
+        _say(f"the random generators are not set: {error!r}")
     try:
         _take_installed()
     except Exception as error:
-        print(f"prismdbg: the installed prismdbg is not found: {error!r}", file=sys.stderr)
+        _say(f"the installed prismdbg is not found: {error!r}")
 told = {name: os.environ.pop(name, "") for name in ("PRISMDBG_REDACTED", "PRISMDBG_REDACTED_FILES")}
 if any(told.values()):  # in a replay: before anything can read them
     from prismdbg.rank.replay import redacted
@@ -83,4 +92,4 @@ if any(told.values()):  # in a replay: before anything can read them
 try:
     _run_shadowed()
 except Exception as error:
-    print(f"prismdbg: the next sitecustomize failed: {error!r}", file=sys.stderr)
+    _say(f"the next sitecustomize failed: {error!r}")

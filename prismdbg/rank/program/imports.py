@@ -7,6 +7,9 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from prismdbg.rank.program.stderr import say
 
 
 class AfterImport:
@@ -24,17 +27,25 @@ class AfterImport:
         if name not in self._names:
             return None
         self._names.discard(name)
-        spec = next((found for finder in sys.meta_path if (found := finder.find_spec(name, path, target))), None)
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
+        # As Python itself, which passes over a finder without that method.
+        finders = [getattr(finder, "find_spec", None) for finder in sys.meta_path]
+        spec = next((found for find in finders if find is not None and (found := find(name, path, target))), None)
+        if spec is not None and spec.loader is not None:
+            self._tried(lambda: self._watch(name, spec.loader))
+        return spec
+
+    def _watch(self, name: str, loader: Any) -> None:
+        """Raises for a loader that takes no attributes, or has no such method, as those of other tools may be."""
+        execute = loader.exec_module
 
         def exec_module(module: types.ModuleType) -> None:
             execute(module)
-            try:
-                self._imported(name)
-            except Exception as error:
-                print(f"prismdbg: {self._what} in process {os.getpid()}: {error!r}", file=sys.stderr)
+            self._tried(lambda: self._imported(name))
 
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+        loader.exec_module = exec_module
+
+    def _tried(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:
+            say(f"{self._what} in process {os.getpid()}: {error!r}")

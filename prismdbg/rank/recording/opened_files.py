@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -65,7 +66,11 @@ class OpenedFiles:
         sys.addaudithook(self._hook)
         watch_torch_save(self.about_to_write)
         for path in (*_script(), *_modules()):
-            self._tell(Kind.FILE, os.path.abspath(path))
+            self._quietly(partial(self._tell_of, path))
+
+    def _tell_of(self, path: str) -> None:
+        """Raises for a relative path where the working directory was removed."""
+        self._tell(Kind.FILE, os.path.abspath(path))
 
     def listen(self, listener: Listener) -> None:
         waiting, self._waiting = self._waiting, []

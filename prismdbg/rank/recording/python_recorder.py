@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import sys
 import threading
 import time
@@ -26,6 +25,7 @@ from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.c10d.sparse import dense_parts
 from prismdbg.rank.c10d.works import Completion, wrap
 from prismdbg.rank.program.isolation import ours
+from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording.log_writer import LogWriter, PayloadWriter, encode_tensors
 from prismdbg.rank.recording.recorder import Rescuer
 from prismdbg.rank.recording.write_queue import WriteQueue
@@ -378,8 +378,7 @@ class PythonRecorder:
         self._print_lost()  # said again in the log, should it be opened after all
 
     def _print_lost(self) -> None:
-        with contextlib.suppress(Exception):
-            print(f"prismdbg: {self._lost}", file=sys.stderr)
+        say(self._lost)
 
     def _note_lost(self, log: LogWriter) -> None:
         moment = Moment(self._counters.step, self._counters.collective)

@@ -14,7 +14,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from prismdbg.capsule import json_text
 from prismdbg.capsule.limits import MAX_STRING_BYTES
 from prismdbg.capsule.log.format import Kind, StepSource
 from prismdbg.rank.program.not_compiled import not_compiled
+from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import seeds, started_in, state_hash
 from prismdbg.rank.recording.opened_files import OpenedFiles
 from prismdbg.rank.recording.own_process import own_start_ticks
@@ -75,8 +76,8 @@ class Recording:
         if self.folder is not None or self.lost or self._opening:
             return self.is_open
         self._opening = True
-        direct = is_local(Path(self.config.home))
         try:
+            direct = is_local(Path(self.config.home))
             if direct and is_local(Path(self.config.run)):
                 self._open(direct)
             else:
@@ -151,7 +152,7 @@ class Recording:
         with contextlib.suppress(Exception):
             self.recorder.mode(0)
         if self.folder is None or is_said:
-            print(f"prismdbg: rank {self.rank} is not recorded: {reason}", file=sys.stderr)
+            say(f"rank {self.rank} is not recorded: {reason}")
         if self.folder is not None:
             self.note("lost", text=reason)
 
@@ -237,7 +238,7 @@ def _backend_of(group: Any) -> str:
 
 
 def _world_size() -> int:
-    return dist.get_world_size() if dist.is_initialized() else int(os.environ.get("WORLD_SIZE", "1"))
+    return dist.get_world_size() if dist.is_initialized() else int(os.environ.get("WORLD_SIZE") or "1")
 
 
 def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, Any]:
@@ -253,10 +254,10 @@ def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, A
         "executable": sys.executable,
         "prefix": sys.prefix,
         "base_prefix": sys.base_prefix,
-        "orig_argv": sys.orig_argv,
-        "argv": sys.argv,
+        "orig_argv": _texts(sys.orig_argv),
+        "argv": _texts(sys.argv),
         "cwd": started_in.folder,
-        "sys_path": [entry for entry in sys.path if not entry.endswith("/inject")],
+        "sys_path": _search_path(),
         "environment": program_environment(),
         "socket": str(socket_path),
         "recorder": recorder,
@@ -276,6 +277,17 @@ def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, A
         },
         "uid": os.getuid(),
     }
+
+
+def _texts(words: Iterable[object]) -> list[str]:
+    """A program may put anything into its own arguments: sys.argv = ["train.py", "--seed", 5]."""
+    return [str(word) for word in words]
+
+
+def _search_path() -> list[str]:
+    """A program may put anything there, too; Python looks at texts alone. A path object is meant to be a folder."""
+    entries = [os.fsdecode(entry) for entry in sys.path if isinstance(entry, str | os.PathLike)]
+    return [entry for entry in entries if not entry.endswith("/inject")]
 
 
 def program_environment() -> dict[str, str]:
@@ -303,7 +315,7 @@ def started_ns() -> int:
 def _rank_number() -> int:
     if dist.is_initialized():
         return int(dist.get_rank())
-    return int(os.environ.get("RANK", "0"))
+    return int(os.environ.get("RANK") or "0")  # a script may export what its launcher did not set
 
 
 def _claim_folder(ranks: Path, rank: int, first_attempt: int = 0) -> Path:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from prismdbg.capsule.state_snapshot import StateSnapshot
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.rank.program.isolation import ours
+from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import ddp_buckets, random_state
 from prismdbg.rank.recording.fsdp1 import ShardedModules
 from prismdbg.rank.recording.plain_state import Packed, Packer
@@ -247,13 +247,14 @@ class StateSnapshots:
             return
         self._ended, self._objects = why, {}
         config = self._recording.config
-        self._recording.recorder.window(config.window_steps != 0, max(config.window_steps, 0), config.window_bytes)
+        with suppress(Exception):  # this is where failures end
+            self._recording.recorder.window(config.window_steps != 0, max(config.window_steps, 0), config.window_bytes)
         self._recording.note("no_state", text=why)
         self._say(f"no further state snapshots of rank {self._recording.rank}: {why}", always=True)
 
     def _say(self, text: str, *, always: bool = False) -> None:
         if always or self._recording.rank == 0:
-            print(f"prismdbg: {text}", file=sys.stderr)
+            say(text)
 
 
 @contextmanager

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import operator
-import sys
 import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -16,6 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from prismdbg.capsule.log.format import StepSource
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.program.not_compiled import not_compiled
+from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording.scaler_notes import Nobody, ScalerListener
 
 Listener = Callable[[int, StepSource], None]
@@ -32,6 +31,14 @@ def _as_step(number: Any) -> int | None:
     except Exception:
         return None
     return step if 0 <= step <= _MOST else None
+
+
+def _shown(number: Any) -> str:
+    """The program may hand over anything, also what fails to be shown."""
+    try:
+        return repr(number)
+    except Exception:
+        return type(number).__name__
 
 
 class StepCounter:
@@ -79,7 +86,7 @@ class StepCounter:
         would have one name, and a search over steps would be led astray. The program runs as it would bare."""
         step = _as_step(number)
         if step is None:
-            self._refuse(f"prismdbg.step({number!r}) is ignored: a step is a whole number from 0 to {_MOST}")
+            self._refuse(f"prismdbg.step({_shown(number)}) is ignored: a step is a whole number from 0 to {_MOST}")
             return
         self.by_hand = True
         if step > self.step or self._marks_the_first(step):
@@ -128,8 +135,7 @@ class StepCounter:
     def _refuse(self, text: str) -> None:
         if not self._refused:
             self._refused = True
-            with contextlib.suppress(OSError, ValueError):  # a stream that is closed
-                print(f"prismdbg: {text}", file=sys.stderr)
+            say(text)
 
     @not_compiled
     def _after_optimizer(self, optimizer: Any, *_: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 from prismdbg.errors import PrismError
@@ -11,6 +10,7 @@ from prismdbg.model.breakpoints import StopReason
 from prismdbg.rank.agent import Agent
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.emulation import fake_world
+from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import disk_limit, exception_hooks
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.replay import lone_stores
@@ -59,7 +59,7 @@ def _hold_cap(config: RankConfig) -> None:
         tracer.arm(None, cache_dir=Path(config.cache_dir), from_start=True)
         tracer.cap(config.memory_cap, "")
     except PrismError as error:
-        print(f"prismdbg: --memory-cap does not hold in this replay: {error}", file=sys.stderr)
+        say(f"--memory-cap does not hold in this replay: {error}")
 
 
 def _install_world(config: RankConfig, replaying: Replaying) -> None:

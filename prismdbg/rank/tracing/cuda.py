@@ -7,12 +7,12 @@ earlier. `torch.cuda` calls what waits for it right after that, before the progr
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 import torch
 
 from prismdbg.rank.native import cuda_headers
+from prismdbg.rank.program.stderr import say
 
 _is_limited = False
 _untraced = ""  # why CUDA's allocations are not traced, of the trace that was armed last
@@ -70,7 +70,7 @@ def _limit(cap_bytes: int) -> None:
         torch.cuda.set_device(before)  # torch goes there to set it
         _is_limited = bool(cap_bytes)
     except Exception as error:
-        print(f"prismdbg: --memory-cap does not hold on GPUs: {_first_line(error)}", file=sys.stderr)
+        say(f"--memory-cap does not hold on GPUs: {_first_line(error)}")
 
 
 def _own_device() -> int:

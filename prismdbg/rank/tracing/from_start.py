@@ -7,11 +7,11 @@ The trace begins in RUN/memory, named by the process; when the rank's folder is 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 from prismdbg.errors import PrismError
+from prismdbg.rank.program.stderr import say
 from prismdbg.rank.tracing import tracer
 from prismdbg.settings.rank_config import CAP_DETAILS, RANK_MEMORY, RankConfig
 
@@ -29,7 +29,7 @@ class MemoryFromStart:
         except (PrismError, OSError) as error:
             self.leave(str(error))
             if os.environ.get("RANK", "0") == "0":
-                print(f"prismdbg: {self.missing}", file=sys.stderr)
+                say(self.missing)
 
     def _hold_cap(self, rank: str) -> None:
         if self._config.memory_cap:

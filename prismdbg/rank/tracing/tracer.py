@@ -17,6 +17,7 @@ from prismdbg.capsule.memory_format import BEGAN, device_name
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
+from prismdbg.model.private_file import private
 from prismdbg.rank.native import build as native_build
 from prismdbg.rank.program import isolation
 from prismdbg.rank.program.not_compiled import not_compiled
@@ -81,7 +82,8 @@ def arm(path: Path | None, *, cache_dir: Path | None = None, thread: int = 0, fr
         path.mkdir(mode=0o700, parents=True)
         told: dict[str, Any] = {"from_start": _is_whole, "in_use_bytes": None if _is_whole else in_use_bytes()}
         lacks = cuda.missing(native)
-        (path / BEGAN).write_text(json.dumps(told | ({"untraced": lacks} if lacks else {})))
+        with open(path / BEGAN, "w", opener=private) as file:
+            file.write(json.dumps(told | ({"untraced": lacks} if lacks else {})))
     native.trace_name_modules(ModuleNames(native.trace_forget_module).name)
     native.trace_thread(thread or main_thread())
     native.trace_arm(str(path or ""), path is None or is_local(path), CALL)

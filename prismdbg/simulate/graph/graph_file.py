@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tokenize
 import zipfile
 import zlib
@@ -44,8 +43,8 @@ _TRUTH = tuple(field.name for field in fields(Truth))  # its rank first
 
 
 def save(graph: JobGraph, path: Path) -> None:
-    """Under a temporary name, renamed when it is whole. `CapsuleError` for times that no run has, which a damaged log
-    gives."""
+    """Into a file that the caller gives its name when it is whole. `CapsuleError` for times that no run has, which a
+    damaged log gives."""
     about = {
         "format": FORMAT,
         "mesh": ",".join(f"{n}={s}" for n, s in zip(graph.mesh.names, graph.mesh.sizes, strict=True)),
@@ -75,13 +74,8 @@ def save(graph: JobGraph, path: Path) -> None:
         arrays[f"truth.{name}"] = _truths(graph, name)
     for number, rank_class in enumerate(graph.classes):
         arrays |= {f"{number}.{name}": getattr(rank_class.entries, name) for name in DTYPES}
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("xb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with path.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def _truths(graph: JobGraph, name: str) -> NDArray[np.int64]:

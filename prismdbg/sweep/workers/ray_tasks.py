@@ -73,7 +73,8 @@ class RayTasks:
             why = str(self._ray.get(task))
         except self._ray.exceptions.RayError as error:
             why = f"Ray says: {str(error).strip().splitlines()[-1]}"
-        self._say(f"{name} failed; {left} to go: {why}" if why else f"{name}: ended; {left} to go")
+        failed = f"{name} failed; {left} to go: {why}; all it printed: {self._folder.output_of(name)}"
+        self._say(failed if why else f"{name}: ended; {left} to go")
         return {name: why} if why else {}
 
     def _cancel(self, tasks: Sequence[Any]) -> None:

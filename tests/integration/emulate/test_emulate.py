@@ -182,6 +182,8 @@ def test_values_beyond_the_budget_are_noise_like_them_and_that_is_said(tmp_path:
     done = emulate(tmp_path / "run", 2, "dp=2", *options, program=python("emulated_donor.py"))
     assert done.returncode == 0, done.stderr
     assert "16 bytes sent by rank 0 do not fit into --donor-bytes" in done.stderr
+    made = [path for path in (tmp_path / "run").rglob("*") if path.is_file() and "inject" not in path.parts]
+    assert {path.stat().st_mode & 0o777 for path in made} == {0o600}
     (sent,) = (note.data["sent"] for note in log_of(tmp_path / "run", 0).notes if note.kind == "synthesized")
     assert sent["beyond_budget_bytes"] == 16 and sent["control_bytes"] >= 16
     (received,) = (c for c in log_of(tmp_path / "run", 1).collectives if c.name == "recv")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -173,6 +174,18 @@ def test_a_function_that_raises(function: str, broken: Callable[[bool], AllBroke
 @pytest.mark.parametrize("function", IN_THE_PYTHON_RECORDER)
 def test_a_function_of_the_python_kernels_that_raises(function: str, broken: Callable[[bool], AllBroken]) -> None:
     broken(False).check(function, IN_THE_PYTHON_RECORDER[function])
+
+
+@pytest.mark.parametrize("stderr", ["/dev/full", "&-"])
+def test_a_stderr_that_takes_nothing(stderr: str, bare: Callable[[str], Ended], tmp_path: Path) -> None:
+    """Of what is said there: that the native recorder is missing, when torch is imported, and that the log could not be
+    opened, in the first collective."""
+    command = faulty(f"{RANK}.recording.recorded_rank:_claim_folder", tmp_path / "met")
+    without = ["sh", "-c", f"exec {shlex.join(command)} 2>{stderr}"]
+    recorded = record(without, tmp_path / "run", native=True, cache_dir=str(tmp_path / "cache"))
+    assert recorded.ended.code == 0, recorded.ended.output
+    assert recorded.ended.lines("result") == bare("").lines("result") != []
+    assert "prismdbg:" not in recorded.ended.output
 
 
 def test_what_was_recorded_before_a_failure_is_kept(bare: Callable[[str], Ended], tmp_path: Path) -> None:

@@ -113,3 +113,22 @@ def test_nothing_is_left_where_a_signal_comes_as_the_folder_is_made(
     with pytest.raises(SystemExit), partial_folder(tmp_path / "second"):
         signal.raise_signal(signal.SIGTERM)
     assert partials(tmp_path) == []
+
+
+def test_a_folder_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In TMPDIR everybody's lie; root could remove them."""
+    other = tmp_path / ".theirs.partial-left"
+    other.mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: other.stat().st_uid + 1)
+    with partial_folder(tmp_path / "first"):
+        pass
+    assert partials(tmp_path) == [other]
+
+
+def test_a_folder_that_may_be_written_but_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: Path) -> Iterator[Path]:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    with partial_folder(tmp_path / "first") as folder:
+        assert folder.is_dir()

@@ -43,6 +43,12 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
     yield agent
 
 
+def test_a_defect_in_a_verb_says_what_it_is_and_what_to_do(agent: Agent) -> None:
+    with AgentClient(agent.path) as client, pytest.raises(AgentError, match="failed in the rank: ValueError") as caught:
+        client.ask("defect", timeout_s=20)
+    assert (caught.value.kind, caught.value.exit_code) == ("Defect", 1) and "report this" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("verb", "code"), [("usage", 2), ("capsule", 3), ("runtime", 4), ("defect", 1), ("a verb of tomorrow", 2)]
 )

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,7 +20,7 @@ from prismdbg.sweep.folder import SweepFolder
 from prismdbg.sweep.place import HERE, Engine, Place
 from prismdbg.sweep.request import How, SweepRequest
 from prismdbg.sweep.space import Space
-from prismdbg.sweep.workers import array_task
+from prismdbg.sweep.workers import array_task, ray_tasks
 from prismdbg.sweep.workers.order import Order
 from prismdbg.sweep.workers.ray_tasks import RayTasks
 from prismdbg.sweep.workers.slurm import Slurm
@@ -174,3 +175,14 @@ def _task(order: str, number: int) -> subprocess.CompletedProcess[str]:
         timeout=120,
         check=False,
     )
+
+
+def test_a_task_of_ray_that_failed_names_what_it_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, said = request(tmp_path), list[str]()
+    ray = SimpleNamespace(get=str, exceptions=SimpleNamespace(RayError=KeyError))
+    monkeypatch.setattr(ray_tasks, "_imported", lambda: ray)
+    tasks = RayTasks(SweepFolder(asked.output, asked), "", said.append)
+    assert tasks._ended("say=bad", "exit code 1", 1) == {"say=bad": "exit code 1"}
+    assert tasks._ended("say=good", "", 0) == {}
+    output = tmp_path / "s" / "trials" / "say=bad" / "output.txt"
+    assert said == [f"say=bad failed; 1 to go: exit code 1; all it printed: {output}", "say=good: ended; 0 to go"]

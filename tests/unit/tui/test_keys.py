@@ -425,9 +425,13 @@ def test_a_screenshot_lies_in_the_working_directory_or_its_failure_is_told(
         app.deliver_screenshot()
         (saved,) = tmp_path.glob("prismdbg-*.svg")
         assert saved.read_text().startswith("<svg")
+        (tmp_path / "own.txt").write_text("own")
+        (tmp_path / "shot.svg").symlink_to(tmp_path / "own.txt")
+        app.deliver_screenshot("shot.svg")
+        assert (tmp_path / "own.txt").read_text() == "own" and not (tmp_path / "shot.svg").is_symlink()
         app.deliver_screenshot(path=str(tmp_path / "missing"))
-        await until(lambda: len(told(app)) == 2, pilot)
-        first, second = told(app)
+        await until(lambda: len(told(app)) == 3, pilot)
+        first, _, second = told(app)
         assert str(saved) in first and "No such file" in second and str(tmp_path / "missing") in second
 
     on_screen(tmp_path / "capsule", part)

@@ -1,4 +1,5 @@
-"""Names and texts that would steer a terminal: nothing of them is written, whichever widget shows them."""
+"""Names and texts that would steer a terminal or the toolkit: nothing of them is written, or read as markup, whichever
+widget shows them."""
 
 from __future__ import annotations
 
@@ -6,11 +7,18 @@ import asyncio
 from xml.etree import ElementTree
 
 import pytest
+from played import until
 from prismdbg_tui.drawing.printable import printable
 from prismdbg_tui.screens.pictured_app import PicturedApp
+from prismdbg_tui.session.views import SourceView
+from prismdbg_tui.widgets.memory import Memory
+from prismdbg_tui.widgets.pane import Pane
+from prismdbg_tui.widgets.source import Source
+from prismdbg_tui.widgets.treemap import Treemap
 from rich.cells import cell_len
+from rich.style import Style
 from rich.text import Text
-from shown import running
+from shown import on_screen, running
 from textual.app import ComposeResult
 from textual.widgets import Static
 
@@ -47,3 +55,51 @@ def test_each_character_keeps_its_width(text: str) -> None:
     assert printable(text).isprintable() and cell_len(printable(text)) == cell_len(text)
     if text.isprintable():
         assert printable(text) == text
+
+
+MARKUP = ("[/x] end", "[@click=app.bell]z[/]", "[ @click=app.bell]z[/]", "[$error]z", r"\[b]z[/b]")
+
+
+@pytest.mark.parametrize("text", MARKUP)
+def test_what_looks_like_markup_is_told_as_it_is(text: str) -> None:
+    """A damaged log ended the screen with a traceback, and a text in it could be clicked and ran an action."""
+    app = PicturedApp[None]()
+
+    async def part() -> None:
+        async with app.run_test(size=(90, 8), notifications=True) as pilot:
+            app.notify(text, title=text)
+            await until(lambda: on_screen(app).count(text) == 2, pilot)
+            assert "@click" not in str([style.meta for style in _styles(app)])
+
+    asyncio.run(part())
+
+
+class Framed(PicturedApp[None]):
+    CSS = ".pane { border: round white; height: 6; }"
+
+    def compose(self) -> ComposeResult:
+        yield Pane("noted", "a pane")
+        yield Memory("m")
+        yield Source()
+
+
+@pytest.mark.parametrize("text", MARKUP)
+def test_what_looks_like_markup_stands_in_a_frame_as_it_is(text: str) -> None:
+    app = Framed()
+
+    async def part() -> None:
+        async with running(app, (90, 24)) as pilot:
+            app.query_one(Pane).put("", text)
+            app.query_one(Memory).on_treemap_chosen(Treemap.Chosen(text))
+            app.query_one(Source).show(SourceView(filename="f.py", function=text, line=1, lines=("x",), note=text))
+            await pilot.pause()
+            shown = on_screen(app)
+            assert shown.count(text) == 4, shown
+            assert "@click" not in str([style.meta for style in _styles(app)])
+
+    asyncio.run(part())
+
+
+def _styles(app: PicturedApp[None]) -> list[Style]:
+    strips = app.screen._compositor.render_strips()
+    return [segment.style for strip in strips for segment in strip if segment.style is not None]

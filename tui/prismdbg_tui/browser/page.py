@@ -53,5 +53,9 @@ class Refusal(PicturedApp[None]):
     def on_ready(self) -> None:
         self.filled()
 
+    def action_help_quit(self) -> None:
+        """Ctrl+C where nothing is selected."""
+        self.notify("q quits", timeout=4)
+
     def compose(self) -> ComposeResult:
         yield Static(f"{self._text}\n\nThe way back to the other ranks is the browser's.", id="why", markup=False)

@@ -7,6 +7,7 @@ from itertools import groupby
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.content import Content
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
@@ -49,8 +50,8 @@ class HeatMap(Widget, can_focus=True):
         look, metric = self._overlook, self._overlook.metric
         per_cell = len(look.ranks_here)
         folded = f" · {look.fold} of {figures.count(per_cell)} ranks per cell" if per_cell > 1 else ""
-        self.border_title = f"{metric.name}: {metric.says}{folded}"
-        self.border_subtitle = f"{self._axes()}   {self._legend()}"
+        self.border_title = Content(f"{metric.name}: {metric.says}{folded}")
+        self.border_subtitle = Content.assemble(self._axes(), "   ", *self._legend())
         self.refresh()
 
     def _fit(self) -> None:
@@ -60,23 +61,24 @@ class HeatMap(Widget, can_focus=True):
         self.titles = min(max(longest, 4), _TITLE, max(self.size.width // 5, 4)) + 2
         self._overlook.fit(max(self.size.height - 1, 1), max(self.size.width - self.titles, 1))
 
-    def _axes(self) -> str:
+    def _axes(self) -> Content:
         grid, part = self._overlook.grid, self._overlook.part
         rows, columns = " x ".join(grid.rows) or "-", " x ".join(grid.columns)
         inside = f", inside {' x '.join(grid.inside)}" if grid.shape[2] > 1 else ""
         seen = part.rows * part.columns
         whole = "" if seen == grid.shape[0] * grid.shape[1] else f", {seen / (grid.shape[0] * grid.shape[1]):.1%} of it"
-        return f"[dim]rows {rows}, columns {columns}{inside}{whole}[/]"
+        return Content.styled(f"rows {rows}, columns {columns}{inside}{whole}", "dim")
 
-    def _legend(self) -> str:
+    def _legend(self) -> list[tuple[str, str]]:
+        """Its parts, each with its look."""
         look = self._look()
         cells = heat_drawing.legend(look, min(self.size.width // 3, 44))
         parts = []
         for ground, run in groupby(cells, key=lambda cell: cell[1].bgcolor):
             text = "".join(character for character, _ in run)
             is_text = ground is None or ground.name == look.background
-            parts.append(f"[dim]{text}[/]" if is_text else f"[on {ground.name}]{text}[/]")
-        return "".join(parts)
+            parts.append((text, "dim" if is_text else f"on {ground.name}"))
+        return parts
 
     def _look(self) -> Look:
         metric = self._overlook.metric

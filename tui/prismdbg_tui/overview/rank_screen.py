@@ -81,7 +81,7 @@ class RankScreen(Screen[None]):
         try:
             getattr(self, f"_do_{name}")()
         except UsageError as error:
-            self.notify(str(error).replace("[", r"\["), severity="warning", timeout=3)
+            self.notify(str(error), severity="warning", timeout=3)
 
     def _do_earlier(self) -> None:
         self.move(self.cursor - 1)

@@ -81,7 +81,7 @@ class ActionApp(PicturedApp[Returned]):
             self.refuse(self._refused, REASON_S)
 
     def refuse(self, text: str, seconds: float = 4) -> None:
-        self.notify(text.replace("[", r"\["), severity="warning", timeout=seconds)
+        self.notify(text, severity="warning", timeout=seconds)
 
     def _do_theme(self) -> None:
         names = sorted(self.available_themes)

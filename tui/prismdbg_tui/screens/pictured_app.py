@@ -1,5 +1,5 @@
 """What all screens have in common: they can be drawn without a terminal, once nothing on them is still to come, and
-write nothing that steers one."""
+write nothing that steers one, or them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from textual.app import App
 from textual.filter import LineFilter
+from textual.notifications import SeverityLevel
 
 from prismdbg.errors import PrismError
 from prismdbg_tui.browser.driver import FILLED
@@ -26,6 +27,20 @@ class PicturedApp(App[Returned]):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), _PRINTABLE]
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """As it is written: much of it comes from a capsule, where a text may look like the toolkit's markup. None of
+        it is read as that, whatever a caller says."""
+        del markup
+        super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
     @property
     def is_settled(self) -> bool:

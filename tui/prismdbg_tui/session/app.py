@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.partial import partial_file
 from prismdbg.errors import PrismError
 from prismdbg.model.moment import Moment
 from prismdbg_tui.drawing.themes import use_themes
@@ -153,11 +154,14 @@ class PrismApp(PicturedApp[int]):
             return super().deliver_screenshot(filename, path, time_format)
         target = Path(path or ".") / (filename or f"prismdbg-{datetime.now():%Y%m%d-%H%M%S}.svg")
         try:
-            target.write_text(self.export_screenshot(), "utf-8")
-        except OSError as error:
-            self.refuse(f"the screenshot cannot be written: {error}")
+            with partial_file(target) as partial:
+                partial.file.write(self.export_screenshot().encode())
+                partial.publish(target)
+        except (OSError, PrismError) as error:
+            why = f"{target}: {error.strerror}" if isinstance(error, OSError) else error
+            self.refuse(f"the screenshot cannot be written: {why}")
             return None
-        self.notify(_plain(f"saved {target.absolute()}"), timeout=6)
+        self.notify(f"saved {target.absolute()}", timeout=6)
         return None
 
     # what workers tell
@@ -189,7 +193,7 @@ class PrismApp(PicturedApp[int]):
 
     def on_failed(self, message: messages.Failed) -> None:
         text = f"{message.text}\ntry: {message.hint}" if message.hint else message.text
-        self.notify(_plain(text), severity="error", timeout=12)
+        self.notify(text, severity="error", timeout=12)
         self.panes.console.say(text, "error")
         self.panes.status.fail(text)
         self.fatal = self.fatal or message.fatal
@@ -357,14 +361,14 @@ class PrismApp(PicturedApp[int]):
             self.live.pause()
 
     def refuse(self, reason: str) -> None:
-        self.notify(_plain(reason), severity="warning", timeout=4)
+        self.notify(reason, severity="warning", timeout=4)
 
     def confirm(self, text: str) -> None:
         """In the status line, where that is free: a notification covers a part of the panes."""
         if self.panes.status.is_free:
             self.panes.status.confirm(text)
         else:
-            self.notify(_plain(text), timeout=2)
+            self.notify(text, timeout=2)
 
     def type_line(self, text: str) -> None:
         """To the rank; where nothing runs only help, quit and the export of the timeline have a meaning."""
@@ -399,14 +403,10 @@ class PrismApp(PicturedApp[int]):
             return
         again = f"{self.keys_shown['restart']} restores it from a checkpoint" if self.state.checkpoints else ""
         text = f"{self.state.lost_because}\n{again}".strip()
-        self.notify(_plain(text), title="the rank is lost", severity="error", timeout=12)
+        self.notify(text, title="the rank is lost", severity="error", timeout=12)
 
     def _repaint(self) -> None:
         """What was mixed from the theme's colours is mixed again."""
         self.panes.repaint(self.state)
         self.panes.tabs.show(self.layout.pane)
         self.views.again(elsewhere=False)
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.widget import Widget
 
 from prismdbg.capsule.manifest import Manifest
@@ -94,8 +95,8 @@ class Panes:
         for pane, widget in self._all.items():
             if other := behind(pane):
                 hides = pane in shown and other not in shown and other in self._there
-                behind_it = f" [dim]· {key_of(other)} {TITLES[other]}[/]" if hides else ""
-                widget.border_title = numbered(pane, TITLES[pane]) + behind_it
+                behind_it = (f" · {key_of(other)} {TITLES[other]}", "dim") if hides else ""
+                widget.border_title = Content.assemble(numbered(pane, TITLES[pane]), behind_it)
 
     @property
     def _all(self) -> dict[str, Widget]:

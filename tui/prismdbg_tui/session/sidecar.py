@@ -5,14 +5,13 @@ It lies in a file beside the capsule, which is not changed, and is read when the
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from prismdbg.capsule.partial import partial_file
 from prismdbg.errors import CapsuleError, FacilityError, PrismError
 from prismdbg.model.moment import Moment
 from prismdbg.session.breakpoint_line import parse_breakpoint
@@ -68,13 +67,11 @@ class Sidecar:
         if self.path is None or self._damaged or not self._keeps:
             return
         data = json.dumps(_json(kept), indent=1)
-        partial = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
-            partial.write_text(data + "\n", "utf-8")
-            partial.replace(self.path)
+            with partial_file(self.path) as partial:
+                partial.file.write(f"{data}\n".encode())
+                partial.publish(self.path)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                partial.unlink()
             raise FacilityError(
                 f"notes and breakpoints cannot be saved: {error}",
                 hint="copy the capsule into a folder to which you can write",

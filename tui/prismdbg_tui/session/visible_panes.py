@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from textual.content import Content
 from textual.screen import Screen
 
 PANES = (
@@ -79,9 +80,9 @@ def key_of(pane: str) -> str:
     return str(NUMBERED.index(pane) + 1) if pane in NUMBERED else ""
 
 
-def numbered(pane: str, title: str) -> str:
-    """The title with its key, as markup."""
-    return f"[dim]{key_of(pane)}[/] {title}" if pane in NUMBERED else title
+def numbered(pane: str, title: str) -> Content:
+    """The title with its key. Nothing of it is read as markup."""
+    return Content.assemble((key_of(pane), "dim"), f" {title}") if pane in NUMBERED else Content(title)
 
 
 def panes(*, live: bool) -> Sequence[str]:

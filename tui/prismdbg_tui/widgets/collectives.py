@@ -8,6 +8,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding
+from textual.content import Content
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -128,7 +129,7 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
             shown = f"{figures.count(self.count)} of {every}: {figures.cut(self._pattern, 30)}"
         if len(self._hits):
             shown += f" · {self._match()}"
-        self.border_subtitle = shown.replace("[", r"\[")
+        self.border_subtitle = Content(shown)
         self.refresh()
 
     def _match(self) -> str:

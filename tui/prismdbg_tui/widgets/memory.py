@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rich.markup import escape
 from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
@@ -206,10 +206,10 @@ class Memory(Vertical):
     def on_treemap_chosen(self, message: Treemap.Chosen) -> None:
         self.border_subtitle = self._place(message.label)
 
-    def _place(self, label: str) -> str:
+    def _place(self, label: str) -> Content:
         """Behind the name of the area that one is in."""
         inside = self.map.inside if self.as_map else ""
-        return escape(figures.clean(f"{inside} › {label}" if inside else label))
+        return Content(figures.clean(f"{inside} › {label}" if inside else label))
 
     def show(self, view: MemoryView) -> None:
         since, total = self.shown.since, self.shown.total_bytes

@@ -6,6 +6,7 @@ from rich.console import RenderableType
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -23,7 +24,7 @@ class Pane(VerticalScroll, can_focus=True):
     def __init__(self, name: str, title: str) -> None:
         super().__init__(id=name, classes="pane")
         self.border_title = title
-        self.body = Static("", expand=True)
+        self.body = Static("", expand=True, markup=False)
 
     def compose(self) -> ComposeResult:
         yield self.body
@@ -34,7 +35,7 @@ class Pane(VerticalScroll, can_focus=True):
         if isinstance(self.parent, Widget) and self.parent.id == "foot":
             fold(self.parent)
         self.body.update(content)
-        self.border_subtitle = note.replace("[", r"\[")
+        self.border_subtitle = Content(note)
 
     def line_of(self, event: events.MouseEvent) -> int:
         """The line of the text under the mouse. The event may be told as the pane's or as its text's."""

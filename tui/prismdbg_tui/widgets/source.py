@@ -7,6 +7,7 @@ from pathlib import PurePath
 from rich.style import Style
 from rich.syntax import Syntax
 from rich.text import Span, Text
+from textual.content import Content
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
@@ -45,9 +46,9 @@ class Source(ScrollView, can_focus=True):
             return
         self._shown = source
         name = PurePath(source.filename).name
-        place = f"{name}:{source.line} {source.function}".replace("[", r"\[") if source.line else "Source"
+        place = f"{name}:{source.line} {source.function}" if source.line else "Source"
         self.border_title = numbered("source", place)
-        self.border_subtitle = source.note.replace("[", r"\[") if source.lines else ""
+        self.border_subtitle = Content(source.note if source.lines else "")
         self.set_class(not source.lines, "-empty")
         self.virtual_size = Size(0, max(len(source.lines), 1))
         self._aim()

@@ -6,6 +6,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual import events
+from textual.content import Content
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -174,19 +175,20 @@ class Timeline(Widget, can_focus=True):
             left_out = self._lanes.left_out if self._lanes is not None else 0
             more = f"{left_out} more ranks, " if left_out else ""
             rest = f"{more}{self.range.described}"
-            self.border_subtitle = f"{self._legend(self.size.width - len(rest) - _FRAME)}[dim]{rest}[/]"
+            legend = self._legend(self.size.width - len(rest) - _FRAME)
+            self.border_subtitle = Content.assemble(*legend, (rest, "dim"))
         self.refresh()
 
-    def _legend(self, room: int) -> str:
+    def _legend(self, room: int) -> list[str | tuple[str, str]]:
         """What fits into `room` cells. Waits first: no lane names them, and each names its collectives' group."""
         assert self._recording is not None
-        dark, parts = self.app.current_theme.dark, []
-        waits = "[dim]▒ waits[/]  " if (left := room - len("▒ waits  ")) >= 0 else ""
+        dark, parts = self.app.current_theme.dark, list[str | tuple[str, str]]()
+        waits = ("▒ waits  ", "dim") if (left := room - len("▒ waits  ")) >= 0 else ""
         for number in self._recording.families:
             family = FAMILIES[number]
             if (left := left - len(family.name) - 4) >= 0:
-                parts.append(f"[{family.color(dark)}]■[/] {family.name}  ")
-        return "".join(parts) + waits
+                parts += [("■", family.color(dark)), f" {family.name}  "]
+        return [*parts, waits]
 
     def _image(self) -> LanesImage:
         assert self._recording is not None and self.range is not None and self._lanes is not None

@@ -56,6 +56,9 @@ class OnlyNode:
     def settle_at_the_end(self) -> None:
         """Nor then."""
 
+    def decide_alone(self) -> None:
+        """Nor is there anybody else."""
+
     def share(self, wanted: Wanted, raised_inside: bool | None, act: Callable[[], None]) -> None:
         act()
 
@@ -76,6 +79,7 @@ class AmongNodes:
         self._run = member.run
         self._restart = member.node.restart
         self._heart = member.heart
+        self._problem = tell
         self._known: dict[str, bool] = {}  # whether a log folder is of this node
         self._looked_s = 0.0
         self._decisions = Decisions(member.run, member.node.name, tell)
@@ -93,21 +97,21 @@ class AmongNodes:
         if at_once or now_s - self._looked_s > LOOK_S:
             self._looked_s = now_s
             for folder in self._run.rank_folders():
-                if folder.name not in self._known and (folder / "rank.json").exists():
-                    with suppress(CapsuleError):  # a damaged one is nobody's
+                with suppress(CapsuleError, OSError):  # a damaged one is nobody's
+                    if folder.name not in self._known and (folder / "rank.json").exists():
                         self._known[folder.name] = self._node.owns(folder)
         return [self._run.ranks / name for name, is_own in self._known.items() if is_own]
 
     def look(self, processes: Mapping[str, RankProcess]) -> None:
         living = [name for name, process in processes.items() if process.is_alive()]
         self._living = living, sorted(processes.keys() - set(living))
+        steps = [self._neighbours.look, self._requests.look]
         if time.monotonic() - self._told_s > LOOK_S:
             self._told_s = time.monotonic()
-            self._tell()
-            if self._publisher is not None:
-                self._publisher.look()
-        self._neighbours.look()
-        self._requests.look()
+            steps += [self._tell, *([] if self._publisher is None else [self._publisher.look])]
+        failures = [error for step in steps if (error := _failure_of(step)) is not None]
+        if failures:
+            raise failures[0]
 
     def _tell(self) -> None:
         self._heart.tell(*self._living, self._progress.to_json(self.own(at_once=False)))
@@ -133,9 +137,8 @@ class AmongNodes:
 
     def settle(self) -> None:
         """How ranks end once a supervisor was told to end is no incident, on whichever node."""
-        with suppress(OSError):  # what is wrong with RUN is told by what is done next
-            if self._decisions.is_open and any(self._was_told(node) for node in self._peers()):
-                self._decisions.drop()
+        if self._decisions.is_open and self._was_any_told():
+            self._decisions.drop()
         self._decisions.settle()
 
     def settle_at_the_end(self) -> None:
@@ -144,11 +147,17 @@ class AmongNodes:
         if self._decisions.failing_s > LAST_TRIES_S:
             self._decisions.act_alone()
 
-    def _peers(self) -> list[NodeFolder]:
-        return node_folders(self._run, self._restart)
+    def decide_alone(self) -> None:
+        """What is open, without the others: nothing may stay open for ever."""
+        self._decisions.act_alone()
+
+    def _was_any_told(self) -> bool:
+        with suppress(OSError):  # what is wrong with RUN is told by what is done next
+            return any(map(self._was_told, node_folders(self._run, self._restart, self._problem)))
+        return False
 
     def _was_told(self, node: NodeFolder) -> bool:
-        with suppress(CapsuleError):
+        with suppress(CapsuleError, OSError):
             return bool(read_json(node.supervisor_json).get("interrupted"))
         return False
 
@@ -168,10 +177,19 @@ class AmongNodes:
         made = 0
         for node in node_folders(self._run):
             if node.name != self.name:
-                with suppress(CapsuleError):
+                with suppress(CapsuleError, OSError):
                     report = read_json(node.supervisor_json)
                     made += len(report.get("capsules", [])) + len(report.get("evidence", []))
         return made
+
+
+def _failure_of(step: Callable[[], None]) -> Exception | None:
+    """A file that cannot be read, whoever has written it, keeps nobody from the other steps."""
+    try:
+        step()
+    except Exception as error:
+        return error
+    return None
 
 
 def _family(kind: IncidentKind) -> str:

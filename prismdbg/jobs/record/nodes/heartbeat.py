@@ -108,7 +108,7 @@ class NeighbourWatch:
             self._tell(self._text(node, (now_ns - since_ns) / 1e9))
 
     def _next(self) -> NodeFolder | None:
-        nodes = node_folders(self._run, self._restart)
+        nodes = node_folders(self._run, self._restart, self._tell)
         later = [node for node in nodes if node.name > self._own.name]
         others = [*later, *(node for node in nodes if node.name < self._own.name)]
         for node in others:

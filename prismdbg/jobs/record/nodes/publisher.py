@@ -6,9 +6,10 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Thread
 
-from prismdbg.errors import PrismError
+from prismdbg.errors import CapsuleError, PrismError
 from prismdbg.jobs.record.nodes.heartbeat import Heartbeat
 from prismdbg.jobs.storage.fresh_logs import asked_token
 from prismdbg.jobs.storage.job_nodes import NodeFolder
@@ -33,7 +34,8 @@ class Publisher:
         self._heart = heart
         self._tell = tell
         self._local = LocalFolder(run.local)
-        self._done: Reason = frozenset(), asked_token(run)
+        self._token = ""
+        self._done: Reason = frozenset(), self._asked()
         self._next_s = 0.0
         self._thread: Thread | None = None
 
@@ -47,10 +49,16 @@ class Publisher:
         if now_s < self._next_s or (self._thread is not None and self._thread.is_alive()):
             return
         self._next_s = now_s + LOOK_S
-        reason = self._incidents(), asked_token(self._run)
+        reason = self._incidents(), self._asked()
         if reason != self._done:
             self._thread = Thread(target=self._publish, args=(reason,), name="prismdbg-publish", daemon=True)
             self._thread.start()
+
+    def _asked(self) -> str:
+        """What was asked for last, as far as it can be read: a damaged file keeps no log of an incident from RUN."""
+        with suppress(CapsuleError, OSError):
+            self._token = asked_token(self._run)
+        return self._token
 
     def _incidents(self) -> frozenset[str]:
         """Also those that no capsule is made of, and of other nodes."""

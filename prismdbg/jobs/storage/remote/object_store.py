@@ -20,6 +20,7 @@ from prismdbg.capsule.checked_json import Count, Word
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.transfer import hash_file
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
+from prismdbg.jobs.storage.inner_links import is_below_link, leads_inside
 from prismdbg.jobs.storage.remote.fetched_cache import cache_folder, is_whole, keep, require_room
 from prismdbg.model.meanwhile import by_bytes, working
 from prismdbg.model.plurals import counted
@@ -134,9 +135,8 @@ def _contents(source: Path) -> tuple[list[Path], dict[str, str]]:
     files, links = [], {}
     for path in sorted(source.rglob("*")):
         if path.is_symlink():
-            to = path.readlink()
-            if not to.is_absolute() and path.resolve().is_relative_to(source.resolve()):
-                links[path.relative_to(source).as_posix()] = str(to)
+            if leads_inside(path, source):
+                links[path.relative_to(source).as_posix()] = str(path.readlink())
         elif path.is_file():
             files.append(path)
     return files, links
@@ -203,13 +203,26 @@ def _verify(address: Address, target: Path, *, is_file: bool) -> None:
                 f"{address.text}/{name} is missing, or not what was written there",
                 hint="write it again: it is not complete, or was altered",
             )
-    for name, to in listed["links"].items():
+    _make_links(address, target, listed["links"])
+    (target / LISTED).unlink()
+
+
+def _make_links(address: Address, target: Path, links: Mapping[str, str]) -> None:
+    """All of them first: one may lead out of the folder through another one."""
+    for name, to in links.items():
         _require_plain(address, name)
         link = target / name
-        if Path(to).is_absolute() or not (link.parent / to).resolve().is_relative_to(target.resolve()):
-            raise CapsuleError(f"{address.text}: {name} leads out of it", hint="fetch it by other means")
+        if is_below_link(link, target) or "\0" in to:
+            raise _leads_out(address, name)
+        link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         link.symlink_to(to)
-    (target / LISTED).unlink()
+    for name in links:
+        if not leads_inside(target / name, target):
+            raise _leads_out(address, name)
+
+
+def _leads_out(address: Address, name: str) -> CapsuleError:
+    return CapsuleError(f"{address.text}: {name} leads out of it, or nowhere", hint="fetch it by other means")
 
 
 @contextmanager

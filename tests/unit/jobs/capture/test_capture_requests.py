@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
@@ -140,6 +141,20 @@ def test_a_damaged_request_is_one_problem(run: RunFolder, damage: dict[str, obje
     problems: list[str] = []
     RequestAnswers(run, NodeFolder(run.nodes / "n2"), problems.append).look()
     assert len(problems) == 1 and request.path.name in problems[0] and request.is_open()
+
+
+def test_a_request_that_cannot_be_reached_hides_no_other(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    stale, damaged = ask(run), ask(run, rank="3")
+    read, problems = RequestFolder.request, list[str]()
+
+    def unless_stale(request: RequestFolder) -> RequestJson:
+        if request.path == stale.path:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return read(request)
+
+    monkeypatch.setattr(RequestFolder, "request", unless_stale)
+    RequestAnswers(run, NodeFolder(run.nodes / "n2"), problems.append).look()
+    assert len(problems) == 1 and damaged.path.name in problems[0]
 
 
 def test_errors_keep_their_exit_codes(run: RunFolder, tmp_path: Path) -> None:

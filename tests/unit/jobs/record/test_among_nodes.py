@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +12,17 @@ from pathlib import Path
 import pytest
 
 from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.errors import CapsuleError
 from prismdbg.jobs.record import decisions
 from prismdbg.jobs.record.incidents import Wanted
-from prismdbg.jobs.record.nodes import among_nodes, heartbeat
+from prismdbg.jobs.record.nodes import among_nodes, heartbeat, publisher
 from prismdbg.jobs.record.nodes.among_nodes import AmongNodes
 from prismdbg.jobs.record.nodes.heartbeat import Heartbeat, NeighbourWatch, beat_of
 from prismdbg.jobs.record.nodes.membership import Member
+from prismdbg.jobs.record.nodes.publisher import Publisher
 from prismdbg.jobs.storage.job_nodes import NodeFolder, node_states
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.jobs.storage.run_report import payload_bytes
 from prismdbg.model.moment import Moment
 
 
@@ -66,11 +71,13 @@ def test_it_follows_the_ranks_of_its_own_node(run: RunFolder, monkeypatch: pytes
         rank(run, name, owner)
     (run.ranks / "4").mkdir()
     (run.ranks / "4" / "rank.json").write_text("{")
-    assert [folder.name for folder in one.own(at_once=True)] == ["0"]
+    (run.ranks / "5").mkdir()
+    (run.ranks / "5" / "rank.json").write_text('{"node": "n1", "pid": "one"}')
+    assert [folder.name for folder in one.own(at_once=True)] == ["0", "5"], "the log of 5 can still be followed"
     rank(run, "1", "n1")
-    assert [folder.name for folder in one.own(at_once=False)] == ["0"], "it has looked just now"
+    assert [folder.name for folder in one.own(at_once=False)] == ["0", "5"], "it has looked just now"
     monkeypatch.setattr(among_nodes, "LOOK_S", -1.0)
-    assert [folder.name for folder in one.own(at_once=False)] == ["0", "1"]
+    assert [folder.name for folder in one.own(at_once=False)] == ["0", "5", "1"]
 
 
 def test_at_the_end_it_acts_alone_where_run_cannot_be_written_to_for_long(
@@ -177,3 +184,87 @@ def test_a_heartbeat_tells_which_ranks_are_gone(run: RunFolder) -> None:
     heart.once()
     (state,) = node_states(run)
     assert state.has("0") and not state.has("1")
+
+
+DAMAGED = ("{", '{"restart": "one"}')
+
+
+@pytest.mark.parametrize("damaged", DAMAGED)
+def test_a_node_that_cannot_be_read_is_passed_over_and_told_once(run: RunFolder, damaged: str) -> None:
+    """Else one damaged file keeps an incident from being decided, and the supervisor from its end."""
+    (one, problems), other = supervisor(run, "n1"), node(run, "n2")
+    other.about.write_text(damaged)
+    captured: list[str] = []
+    one.share(wanted(IncidentKind.NAN, "3", Moment(5, 2)), None, lambda: captured.append("nan"))
+    one.settle()
+    assert captured == ["nan"] and not one.has_to_decide
+    assert [text for text in problems if text.startswith(f"node n2 is passed over: {other.about}")], problems
+
+
+def test_of_the_others_that_can_be_read_one_may_still_have_been_told_to_end(run: RunFolder) -> None:
+    captured: list[str] = []
+    (one, _), damaged, told = supervisor(run, "n1"), node(run, "n2"), node(run, "n3")
+    damaged.about.write_text("{")
+    write_json(told.supervisor_json, {"interrupted": {"signal": 2, "wall_ns": 5}})
+    one.share(wanted(IncidentKind.EXCEPTION, "0", Moment(5, 1)), True, lambda: captured.append("n1"))
+    one.settle()
+    assert captured == [] and not one.has_to_decide
+
+
+def test_a_damaged_file_keeps_no_request_from_being_looked_at(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, _ = supervisor(run, "n1")
+    looked: list[str] = []
+
+    def damaged() -> None:
+        raise CapsuleError("x is damaged")
+
+    monkeypatch.setattr(one._neighbours, "look", damaged)
+    monkeypatch.setattr(one._requests, "look", lambda: looked.append("requests"))
+    with pytest.raises(CapsuleError, match="x is damaged"):
+        one.look({})
+    assert looked == ["requests"]
+    assert one._heart._ranks == {"living": [], "gone": []}, "the others are told of its ranks"
+
+
+def test_a_damaged_request_for_logs_keeps_no_incident_from_being_published(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor the supervisor from its beginning."""
+    (run.nodes / "publish.json").write_text("{")
+    own, published = node(run, "n1"), list[str]()
+    monkeypatch.setattr(publisher, "publish_logs", lambda local, run: published.append("logs"))
+    found = Publisher(RunFolder(run.path, tmp_path / "local"), own, Heartbeat(own), published.append)
+    found.look()
+    assert found._thread is None and published == []
+    (run.decisions / "0-nan" / "decided").mkdir(parents=True)
+    found._next_s = 0.0
+    found.look()
+    assert found._thread is not None
+    found._thread.join()
+    assert published == ["logs"]
+
+
+def test_one_log_folder_that_cannot_be_looked_at_hides_no_other(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = supervisor(run, "n1")
+    rank(run, "0", "n1")
+    rank(run, "1", "n1")
+    exists = Path.exists
+
+    def stale(path: Path) -> bool:
+        if path.parent.name == "0":
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", stale)
+    assert [folder.name for folder in one.own(at_once=True)] == ["1"]
+
+
+def test_a_log_that_its_rank_shortens_meanwhile_is_counted_without_what_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "payload.00001.seg").write_bytes(bytes(4096))
+    there = [tmp_path / "payload.00000.seg", tmp_path / "payload.00001.seg"]
+    monkeypatch.setattr(Path, "glob", lambda folder, pattern: iter(there))
+    assert payload_bytes(tmp_path) == there[1].lstat().st_blocks * 512

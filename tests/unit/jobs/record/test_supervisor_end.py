@@ -225,3 +225,45 @@ def test_a_job_whose_supervisor_gets_no_threads_ends_as_it_would(
     assert said == [
         "incidents of the job are not detected, and no capsule is created: can't start new thread; the job continues"
     ]
+
+
+def test_a_job_that_takes_no_signal_from_us_is_still_waited_for(
+    supervised: tuple[Supervisor, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that `sudo` starts: an exception in the handler would end the wait, and leave the job alone."""
+    supervisor, said = supervised
+
+    def refused(number: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(supervisor._job, "send_signal", refused)
+    supervisor._forward(signal.SIGTERM, None)
+    assert said == [f"SIGTERM cannot be passed on to the job: {os.strerror(errno.EPERM)}"]
+
+
+class Undecided:
+    """Nodes that agree on nothing, whatever the reason."""
+
+    def __init__(self) -> None:
+        self.has_to_decide = True
+        self.asked: list[str] = []
+
+    def settle_at_the_end(self) -> None:
+        self.asked.append("together")
+        raise CapsuleError("node.json is damaged")
+
+    def decide_alone(self) -> None:
+        self.asked.append("alone")
+        self.has_to_decide = False
+
+
+def test_what_nodes_never_decide_holds_no_supervisor_at_its_end(
+    supervised: tuple[Supervisor, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor, _ = supervised
+    nodes = Undecided()
+    monkeypatch.setattr(supervisor, "_nodes", nodes)
+    monkeypatch.setattr(supervisor_module, "POLL_S", 0.0)
+    monkeypatch.setattr(supervisor_module, "MOST_LAST_LOOKS", 3)
+    supervisor._decide_the_last()
+    assert nodes.asked == ["together"] * 3 + ["alone"]

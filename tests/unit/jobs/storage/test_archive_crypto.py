@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 import pytest
@@ -16,7 +17,7 @@ from capsules import make_capsule
 
 from prismdbg.cli import main, registry
 from prismdbg.cli.exit_codes import ExitCode
-from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.errors import CapsuleError, FacilityError, UsageError
 from prismdbg.jobs.storage import archive_crypto, pack
 from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import Seal
@@ -90,6 +91,11 @@ def test_who_signed_is_said_without_being_asked(copy: Path, keys: Path, capsys: 
     assert (copy.parent / "c" / "prismdbg" / "manifest.json").is_file()
 
 
+def sign(path: Path, key: Path) -> None:
+    with path.open("rb") as file:
+        archive_crypto.signature_path(path).write_bytes(archive_crypto.sign(file, key))
+
+
 def flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -103,7 +109,7 @@ def cut(path: Path) -> None:
 def resigned(path: Path) -> None:
     """By somebody else."""
     key = ssh_key(path.parent, "other")
-    archive_crypto.signature_path(path).write_bytes(archive_crypto.sign(path, key))
+    sign(path, key)
 
 
 def nonsense(path: Path) -> None:
@@ -148,7 +154,7 @@ def test_a_signature_made_for_something_else_does_not_count(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(archive_crypto, "NAMESPACE", "git")
-        archive_crypto.signature_path(copy).write_bytes(archive_crypto.sign(copy, keys / "alice"))
+        sign(copy, keys / "alice")
     for signers in (None, keys / "signers"):
         with pytest.raises(CapsuleError, match="is not valid") as refused:
             pack.unpack(copy, tmp_path / "back", keys=Keys(identity=keys / "alice.age", signers=signers))
@@ -252,6 +258,29 @@ def test_a_signature_of_a_plain_archive(packed: Path, keys: Path, tmp_path: Path
         pack.read_manifest(target, Keys(signers=keys / "signers"))
 
 
+@pytest.mark.parametrize("when", ["before it is signed", "before it has its name"])
+def test_an_archive_that_somebody_puts_there_meanwhile_is_not_signed(
+    packed: Path, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Who may write to the folder could have an archive of his own signed."""
+    foreign, target, signs = tmp_path / "foreign", tmp_path / "plain.tar.zst", pack.sign
+    foreign.write_bytes(b"not ours")
+
+    def slow(archive: BinaryIO, key: Path) -> bytes:
+        (partial,) = tmp_path.glob(".plain*partial*")
+        if when == "before it is signed":
+            foreign.replace(partial)
+        signed = signs(archive, key)
+        if when != "before it is signed":
+            foreign.replace(partial)
+        return signed
+
+    monkeypatch.setattr(pack, "sign", slow)
+    with pytest.raises(FacilityError, match="was replaced by another file while it was written"):
+        pack.pack(packed.parent / "capsule", target, seal=Seal(key=keys / "alice"))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_memory_stays_bounded(tmp_path: Path, keys: Path) -> None:
     """256 MiB go through, there and back, in far less memory."""
     code = f"""
@@ -268,7 +297,9 @@ target = Path({str(tmp_path / "big.age")!r})
 with target.open("w+b") as out:
     to = [{recipient(keys / "alice.age")!r}]
     archive_crypto.write_encrypted(out, lambda stream: [stream.write(chunk) for _ in range(256)], to)
-archive_crypto.signature_path(target).write_bytes(archive_crypto.sign(target, Path({str(keys / "alice")!r})))
+with target.open("rb") as file:
+    signed = archive_crypto.sign(file, Path({str(keys / "alice")!r}))
+archive_crypto.signature_path(target).write_bytes(signed)
 size = 0
 with archive_crypto.plain(target, archive_crypto.Keys(identity=Path({str(keys / "alice.age")!r}))) as file:
     while got := file.read(1 << 20):

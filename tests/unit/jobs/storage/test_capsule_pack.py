@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import shutil
+import signal
 import subprocess
+import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -405,3 +408,30 @@ def test_a_manifest_alone_is_no_capsule(place: Path) -> None:
     path.write_bytes(zstandard.compress(archive([member(layout.MANIFEST, MANIFEST.to_bytes())])))
     with pack.opened(path) as capsule, pytest.raises(CapsuleError, match="every capsule has it"):
         verify(capsule.path)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from prismdbg.jobs.storage.pack import opened
+with opened(Path(sys.argv[1])) as capsule:
+    print(capsule.path, flush=True)
+    if sys.argv[2:]:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_command_unpacked_goes_with_the_next_one(packed: Path, tmp_path: Path) -> None:
+    """Of an encrypted capsule it is all that the encryption hides."""
+
+    def run(*more: str) -> Path:
+        command = [sys.executable, "-c", KILLED, str(packed), *more]
+        done = subprocess.run(command, env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, check=False)
+        assert done.returncode == (-signal.SIGKILL if more else 0), done.stderr
+        return Path(done.stdout.decode().strip())
+
+    (tmp_path / "of the user").mkdir()
+    left = run("and dies")
+    assert left.is_relative_to(tmp_path) and left.is_dir() and left.parent.stat().st_mode & 0o777 == 0o700
+    assert run() != left
+    assert [path.name for path in tmp_path.iterdir()] == ["of the user"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -138,3 +139,32 @@ def test_without_rsync_it_is_said_what_to_install(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(gathering.shutil, "which", lambda _name: None)
     with pytest.raises(FacilityError, match="rsync is not installed"):
         gather([of_node(tmp_path, "n1", "0")], tmp_path / "all", print)
+
+
+@needs_rsync
+def test_what_leads_out_of_the_whole_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """rsync before 3.4 looks at each link alone, and a link may lead through another one, or through another node's."""
+    shim = tmp_path / "bin" / "rsync"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/bash\nexec {shutil.which("rsync")} "${{@/--safe-links/--times}}"\n')
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shim.parent}:{os.environ['PATH']}")
+    first, second = of_node(tmp_path, "n1", "0"), of_node(tmp_path, "n2", "1")
+    (tmp_path / "secret").write_text("of the user")
+    trace = Path(first) / "memory" / "1.0"
+    trace.mkdir(parents=True)
+    (trace / "part").write_text("x")
+    (Path(first) / "ranks" / "0" / "memory").symlink_to("../../memory/1.0")
+    deep = Path(first, *"abcdef")
+    deep.mkdir(parents=True)
+    (deep / "k").symlink_to("../../../../../../z")
+    (Path(first) / "z").mkdir()
+    (deep / "l").symlink_to("k/../../secret")
+    (Path(first) / "ranks" / "0" / "other").symlink_to("../1/k/../../secret")
+    (Path(second) / "ranks" / "1" / "k").symlink_to("..")
+    told: list[str] = []
+    run = gather([first, second], tmp_path / "all", told.append)
+    assert (run.path / "ranks" / "0" / "memory" / "part").read_text() == "x"
+    left = [path for path in run.path.rglob("*") if path.is_symlink()]
+    assert all(path.resolve(strict=True).is_relative_to(run.path) for path in left), left
+    assert any("left out" in text and "lead out of the run or nowhere" in text for text in told), told

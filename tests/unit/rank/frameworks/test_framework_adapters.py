@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +17,7 @@ import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from prismdbg.errors import UsageError
-from prismdbg.rank.frameworks import adapters, registration, transformers_trainer
+from prismdbg.rank.frameworks import accelerate_loop, adapters, registration, transformers_trainer
 from prismdbg.rank.program.imports import AfterImport
 from prismdbg.rank.recording import restore_point
 from prismdbg.rank.recording.steps import StepCounter
@@ -166,6 +169,38 @@ def test_an_import_is_complete_before_it_is_told_and_survives_who_is_told(
     assert "prismdbg: no adapter in process" in capfd.readouterr().err
 
 
+class NoFinder:
+    """As older tools put there; Python passes over it."""
+
+
+class OwnLoader:
+    """Takes no attribute, as a loader that is written in C."""
+
+    __slots__ = ()
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Python makes it."""
+
+    def exec_module(self, module: Any) -> None:
+        module.there = 1
+
+
+class OwnFinder:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        return ModuleSpec(name, OwnLoader()) if name == "foreign_framework" else None  # type: ignore[arg-type]
+
+
+def test_an_import_by_the_tools_of_others_succeeds_as_without_us(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ours = AfterImport(["foreign_framework"], lambda name: None, "no adapter")
+    monkeypatch.setattr(sys, "meta_path", [ours, NoFinder(), *sys.meta_path, OwnFinder()])
+    module = importlib.import_module("foreign_framework")
+    del sys.modules["foreign_framework"]
+    assert module.there == 1
+    assert "prismdbg: no adapter in process" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(("rank", "said"), [(0, 1), (1, 0)])
 def test_one_rank_says_what_is_registered_also_where_the_launcher_sets_no_rank(
     rank: int, said: int, listener: Listener, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -179,3 +214,64 @@ def test_one_rank_says_what_is_registered_also_where_the_launcher_sets_no_rank(
         dist.destroy_process_group()
     assert len(listener.registered) == 1
     assert capsys.readouterr().err.count("lightning.Trainer: registered: model") == said
+
+
+def test_a_recorded_trainer_needs_no_temporary_folder(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a node whose disk is full: only a replay tells the Trainer where it was."""
+
+    def full(**_: object) -> Any:
+        raise FileNotFoundError("no usable temporary directory")
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", full)
+    module = fake_trainer_module()
+    transformers_trainer.install(module)
+    assert module.Trainer()._inner_training_loop() == [7, 8]
+    assert len(listener.registered) == 1 and listener.given_up == []
+
+
+def test_in_a_replay_the_trainer_goes_on_from_a_folder_of_its_own_state(listener: Listener) -> None:
+    seen: list[tuple[Path, str]] = []
+    module = fake_trainer_module()
+
+    def run(self: Any, resume_from_checkpoint: str) -> None:
+        folder = Path(resume_from_checkpoint)
+        seen.append((folder, (folder / module.TRAINER_STATE_NAME).read_text()))
+
+    module.Trainer._inner_training_loop = run
+    transformers_trainer.install(module)
+    restore_point.answer_with(listener.reached, recorded=lambda name: {"state": "recorded"})
+    module.Trainer()._inner_training_loop()
+    ((folder, state),) = seen
+    assert state == "recorded" and not folder.exists()
+
+
+class Accelerator:
+    """Accelerate's, which lacks what a later version of it may not have."""
+
+    def __init__(self, loader: object) -> None:
+        self._models, self._optimizers, self._dataloaders = [SimpleNamespace(training=True)], [object()], [loader]
+
+
+class DataLoaderShard:
+    iteration = 0
+
+    def __iter__(self) -> Iterator[int]:
+        yield from (7, 8)
+
+
+def test_a_loader_gives_its_batches_also_where_nothing_can_be_registered(
+    listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accelerate_loop, "register_optimizer_step_post_hook", lambda hook: None)
+    monkeypatch.setitem(sys.modules, "accelerate.accelerator", SimpleNamespace(Accelerator=Accelerator))  # type: ignore[arg-type]
+    kind = type("DataLoaderShard", (DataLoaderShard,), {"__iter__": DataLoaderShard.__iter__})
+    nothing = SimpleNamespace(__iter__=None)
+    synchronize = SimpleNamespace(
+        DataLoaderShard=kind, DataLoaderDispatcher=nothing, synchronize_rng_states=lambda: None
+    )
+    accelerate_loop.install(synchronize)
+    loader: Any = kind()
+    accelerator = Accelerator(loader)
+    assert list(loader) == [7, 8]
+    assert listener.registered == [] and accelerator._dataloaders == [loader]
+    assert "no attribute '_schedulers'" in listener.given_up[0]

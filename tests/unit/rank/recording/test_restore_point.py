@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
+import io
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -39,6 +42,13 @@ class Loader:
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         self.taken = state["taken"]
+
+
+class Full(io.TextIOBase):
+    """As a file on a full disk."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class Recorder:
@@ -290,6 +300,33 @@ def test_a_disk_that_is_full_ends_the_snapshots(tmp_path: Path, capfd: pytest.Ca
     assert "No space left on device" in capfd.readouterr().err
     job.steps(2)
     assert states_of(job.home) == []
+
+
+def test_a_stderr_that_takes_nothing_reaches_neither_the_program_nor_the_snapshots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they cost is said when they begin, and what ends them, each from a call of the program's."""
+    job = Job(tmp_path, 1)
+    monkeypatch.setattr(sys, "stderr", Full())
+    job.snapshots.reached(job.objects)
+    job.steps(1)
+    job.begin_step()
+    job.await_steps(1)
+    job.model.state_dict = None  # type: ignore[method-assign, assignment]
+    job.steps(2)
+    assert [kind for kind, _ in job.notes] == ["state_snapshot", "no_state"]
+
+
+def test_a_recorder_that_fails_where_snapshots_end_reaches_nobody(tmp_path: Path) -> None:
+    job = Job(tmp_path, 1)
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("not today")
+
+    job.recorder.window = broken  # type: ignore[method-assign]
+    job.snapshots.give_up("a reason")
+    job.snapshots.reached({})
+    assert job.notes == [("no_state", {"text": "a reason"})]
 
 
 def _names(job: Job) -> set[str]:

@@ -44,6 +44,15 @@ def test_what_is_no_step_is_ignored(wrong: Any, capfd: pytest.CaptureFixture[str
     assert "is ignored: a step is a whole number" in capfd.readouterr().err
 
 
+def test_a_step_that_cannot_even_be_shown_is_ignored(capfd: pytest.CaptureFixture[str]) -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            raise ValueError("not today")
+
+    StepCounter().mark(Odd())  # type: ignore[arg-type]
+    assert capfd.readouterr().err.startswith("prismdbg: prismdbg.step(Odd) is ignored: ")
+
+
 def test_it_is_said_once(capfd: pytest.CaptureFixture[str]) -> None:
     marked(5, 4, 3, -1, 2)
     assert (

@@ -133,6 +133,33 @@ def test_a_link_that_leads_out_is_refused(to: str, address: Address) -> None:
         fetch(address, said)
 
 
+DEEP = "a/b/c/d/e/f"
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        {f"{DEEP}/l": "k/" + "../" * 6 + "{away}", f"{DEEP}/k": "../../../../../../z"},  # through a later one
+        {"out": "z/../../../../../../../../../../../../../../../../tmp", "out/l": "z"},  # made elsewhere
+        {"x": "z/none"},
+        {"x": "y", "y": "x"},
+    ],
+)
+def test_links_that_lead_out_together_are_refused(
+    address: Address, links: dict[str, str], tmp_path: Path, cache: Path
+) -> None:
+    away = tmp_path / "away"
+    away.mkdir()
+    put(address, "z/file", b"x")
+    put(address, "a/b/c/d/e/f/file", b"x")
+    up = "../" * 40 + str(away)[1:]
+    listed = {name: to.format(away=up) for name, to in links.items()}
+    put(address, LISTED, json.dumps({"files": {}, "links": listed}).encode())
+    with pytest.raises(CapsuleError, match="leads out of it, or nowhere"):
+        fetch(address, said)
+    assert list(cache.iterdir()) == [] and list(away.iterdir()) == []
+
+
 @pytest.mark.parametrize("listed", [b"[]", b"{", b'{"files": {"a": {"size": -1, "sha256": ""}}, "links": {}}'])
 def test_a_damaged_list_is_one_error(listed: bytes, address: Address) -> None:
     put(address, "a", b"")

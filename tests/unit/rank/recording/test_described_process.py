@@ -1,0 +1,66 @@
+"""What a rank says of its own process, whatever the program has made of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prismdbg.capsule import json_text
+from prismdbg.capsule.rank_json import RankJson, read_rank
+from prismdbg.rank.recording import opened_files, recorded_rank
+from prismdbg.rank.recording.opened_files import OpenedFiles
+from prismdbg.rank.recording.recorded_rank import describe_process
+
+
+def described(tmp_path: Path) -> RankJson:
+    """As it is written and read."""
+    path = tmp_path / "rank.json"
+    path.write_text(json_text.dump(describe_process(0, tmp_path / "socket", "python")))
+    return read_rank(path)
+
+
+def test_a_search_path_with_what_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`sys.path.insert(0, Path(__file__).parent)` helps nobody, and Python passes over it."""
+    odd: list[Any] = [tmp_path / "code", "", "/somewhere/inject", Path("/elsewhere/inject"), b"/bytes", None, 3]
+    monkeypatch.setattr(sys, "path", odd)
+    assert described(tmp_path)["sys_path"] == [str(tmp_path / "code"), ""]
+
+
+def test_arguments_that_are_no_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [Path("train.py"), "--seed", 5, None])
+    assert described(tmp_path)["argv"] == ["train.py", "--seed", "5", "None"]
+
+
+@pytest.mark.parametrize("text", [None, ""])
+def test_numbers_that_a_launcher_did_not_set(text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`export RANK=$SLURM_PROCID` of a script that was started without Slurm."""
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+        if text is not None:
+            monkeypatch.setenv(name, text)
+    assert recorded_rank._rank_number() == 0 and described(tmp_path)["world_size"] == 1
+
+
+def test_a_program_in_a_folder_that_was_removed_is_watched_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its script has a relative name, which nobody can follow any more."""
+    watched: list[Any] = []
+
+    def removed() -> str:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    monkeypatch.setattr(os, "getcwd", removed)
+    monkeypatch.setattr(sys, "orig_argv", ["python", "train.py"])
+    monkeypatch.setattr(sys, "addaudithook", watched.append)
+    monkeypatch.setattr(opened_files, "watch_torch_save", watched.append)
+    files = OpenedFiles(str(tmp_path))
+    files.install()
+    seen: list[str] = []
+    files.listen(lambda kind, path, at_ns: seen.append(path))
+    assert len(watched) == 2 and __file__ in seen, "modules have whole names"
