@@ -32,6 +32,18 @@ def clock_offsets(logs: Mapping[int, LogColumns], nodes: Mapping[int, str]) -> d
     return {nodes[first]: 0, **found}
 
 
+def unknown_clocks(logs: Mapping[int, LogColumns], nodes: Mapping[int, str]) -> frozenset[str]:
+    """Nodes that have too few collectives in common with the first rank's node."""
+    first = min((rank for rank in logs if rank in nodes), default=None)
+    if first is None:
+        return frozenset()
+    ends = _ends(logs[first])
+    known = {nodes[first]} | {
+        nodes[rank] for rank in logs if rank in nodes and _offset(ends, _ends(logs[rank])) is not None
+    }
+    return frozenset(nodes.values()) - known
+
+
 def _ends(log: LogColumns) -> dict[_Key, int]:
     """When the log's last collectives for all ended, by its own clock."""
     waited_for_all = [number for number, op in log.texts.items() if op in FOR_ALL]

@@ -57,7 +57,8 @@ class Evidence:
     readings of sensors beside the job, where they were recorded, by the names in `nodes`, or by an empty one.
     folders: names of the ranks' log folders in a run. nodes: where the ranks ran, in a job of several supervisors;
     silent_nodes: of them those of which nothing is heard. exit_codes: of silent ranks that ended by themselves;
-    signals: that ended others of them, where the supervisor saw it.
+    signals: that ended others of them, where the supervisor saw it. unknown_clocks: nodes of which it is not known how
+    far their clocks are from the first one's.
     """
 
     logs: Mapping[int, RankLog]
@@ -85,6 +86,7 @@ class Evidence:
     silent_nodes: tuple[SilentNode, ...] = ()
     exit_codes: Mapping[int, int] = field(default_factory=dict)
     signals: Mapping[int, int] = field(default_factory=dict)
+    unknown_clocks: frozenset[str] = frozenset()
     rows_by_group: dict[tuple[str, bool], dict[int, Ints]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )  # what `cross_rank` has found

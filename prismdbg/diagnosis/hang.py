@@ -350,7 +350,8 @@ class HangDetector:
             for progress in self._ranks.values()
             if not progress.has_ended and not progress.lost
             for collective in progress.open.values()
-            if self._elapsed(progress.went_on_after(collective), now_ns) >= least_ns
+            if not progress.does_without(collective)
+            and self._elapsed(progress.went_on_after(collective), now_ns) >= least_ns
         ]
 
     def _elapsed(self, begun_ns: int, now_ns: int) -> int:

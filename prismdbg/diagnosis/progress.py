@@ -21,8 +21,9 @@ class Progress:
     """Memory is bounded by what is in flight, not by what has happened.
 
     parked_ns: since when it is held for an image; held: from when to when it was, the last of them.
-    lost: why the recording ended before the rank did; empty where it did not. has_died: said by whoever saw it, for
-    the log cannot. An incident in a thread other than the main one does not end a rank.
+    lost: why the recording ended before the rank did; empty where it did not. is_cut: its log no longer has all that
+    the rank issued. has_died: said by whoever saw it, for the log cannot. An incident in a thread other than the main
+    one does not end a rank.
     """
 
     rank: int
@@ -34,13 +35,14 @@ class Progress:
     incident: Note | None = None
     exit_code: int | None = None
     lost: str = ""
+    is_cut: bool = False
     has_died: bool = False
     _reached: dict[tuple[object, ...], int] = field(default_factory=dict)
     _issued_ns: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, log: LogColumns) -> Progress:
-        progress = cls(log.rank, groups=dict(log.groups))
+        progress = cls(log.rank, groups=dict(log.groups), is_cut=log.issued > len(log))
         progress.feed(whole_batch(log))
         for note in log.notes:
             progress.feed(note)
@@ -81,8 +83,24 @@ class Progress:
         takes_any = (key.group, RECEIVE_ANY, -1, key.tag) in self._reached
         return takes_any or self._at(key.group, RECEIVE, key.source, key.tag) >= key.seq
 
+    def cannot_tell(self, key: CollectiveKey, group: Group) -> bool:
+        """Whether it may have issued its part of it all the same. group: as another rank describes it.
+
+        Of a group of which nothing is left in a log that was cut, nothing is known. Names of groups are given again
+        after `destroy_process_group`, and to groups that were split from different parents."""
+        mine = self.groups.get(key.group)
+        means_another = mine is not None and mine.ranks != group.ranks
+        is_forgotten = self.is_cut and all(known[0] != key.group for known in self._reached)
+        return bool(self.lost) or means_another or is_forgotten
+
     def is_open(self, collective: Collective) -> bool:
         return self.open.get(collective.record_id) is collective
+
+    def does_without(self, collective: Collective) -> bool:
+        """A message that nobody has sent for whole steps: a thread that listens for one waits as long as it likes."""
+        if not collective.is_p2p or collective.is_on_device or self.last is None:
+            return False
+        return self.last.moment.step > collective.moment.step + 1
 
     def went_on_after(self, collective: Collective) -> int:
         """When the thread that issued it last issued anything."""

@@ -12,11 +12,13 @@ from prismdbg.model.collective import Collective, Group
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """wall_offset_ns: of the clock of the rank's log, where waits of several nodes are compared."""
+    """wall_offset_ns: of the clock of the rank's log, where waits of several nodes are compared. is_sure: else its
+    rank may have gone on without it."""
 
     rank: int
     collective: Collective
     wall_offset_ns: int = 0
+    is_sure: bool = True
 
     @property
     def begun_ns(self) -> int:
@@ -45,6 +47,11 @@ class Stall:
         return tuple(wait.rank for wait in self.waits)
 
     @property
+    def is_sure(self) -> bool:
+        """Whether somebody is known to wait in it."""
+        return any(wait.is_sure for wait in self.waits)
+
+    @property
     def is_real(self) -> bool:
         """A work that nobody waits for may stay open for ever though every rank came: one such alone is no stall."""
         if self.never_came or self.unknown or len(self.waits) > 1:
@@ -55,11 +62,12 @@ class Stall:
 
 def find_stalls(ranks: Mapping[int, Progress], waits: Iterable[Wait]) -> list[Stall]:
     """One for each collective that a wait is in, first waits first."""
-    by_key: dict[CollectiveKey, list[Wait]] = {}
+    by_key: dict[tuple[CollectiveKey, tuple[int, ...]], list[Wait]] = {}  # groups of one name may be different ones
     for wait in waits:
         group = ranks[wait.rank].group(wait.collective.group)
-        by_key.setdefault(collective_key(wait.collective, wait.rank, group), []).append(wait)
-    stalls = [_stall(ranks, key, found) for key, found in by_key.items()]
+        key = collective_key(wait.collective, wait.rank, group)
+        by_key.setdefault((key, group.ranks), []).append(wait)
+    stalls = [_stall(ranks, key, found) for (key, _), found in by_key.items()]
     real = [stall for stall in stalls if stall.is_real]
     return sorted(real, key=lambda stall: stall.first.begun_ns)
 
@@ -69,8 +77,9 @@ def causes(stalls: list[Stall]) -> list[tuple[Stall, ...]]:
     they are a circle: their ranks wait for each other."""
     waits_in: dict[int, list[int]] = {}  # by rank: positions of stalls, in order
     for i, stall in enumerate(stalls):
-        for rank in stall.waiting_ranks:
-            waits_in.setdefault(rank, []).append(i)
+        for wait in stall.waits:
+            if wait.is_sure:
+                waits_in.setdefault(wait.rank, []).append(i)
     leads = {i: _explained_by(i, stall, waits_in) for i, stall in enumerate(stalls)}
     reached = {i: _reachable(i, leads) for i in leads}
     found: dict[frozenset[int], tuple[Stall, ...]] = {}
@@ -111,6 +120,10 @@ def _stall(ranks: Mapping[int, Progress], key: CollectiveKey, waits: list[Wait])
         key=key,
         group=group,
         waits=tuple(sorted(waits, key=lambda wait: wait.rank)),
-        never_came=tuple(rank for rank in others if rank in ranks and not ranks[rank].has_come(key)),
-        unknown=tuple(rank for rank in others if rank not in ranks or ranks[rank].lost),
+        never_came=tuple(
+            rank
+            for rank in others
+            if rank in ranks and not ranks[rank].has_come(key) and not ranks[rank].cannot_tell(key, group)
+        ),
+        unknown=tuple(rank for rank in others if rank not in ranks or ranks[rank].cannot_tell(key, group)),
     )

@@ -12,6 +12,7 @@ import numpy as np
 from prismdbg.capsule.stacks import RankStacks
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.failures import first_dead, last_call
+from prismdbg.diagnosis.meeting import in_different_calls, kinds_of_calls
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.diagnosis.stack_positions import stack_line, stack_position
 from prismdbg.diagnosis.stalls import Stall, causes, find_stalls
@@ -20,6 +21,7 @@ from prismdbg.diagnosis.waits import find_waits
 from prismdbg.diagnosis.wording import and_list, exit_code, headline, how_it_died, rank_list
 from prismdbg.model.collective import State
 from prismdbg.model.durations import brief
+from prismdbg.model.frame import source_of
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.values import frame_to_json
 
@@ -79,6 +81,7 @@ class Stopped(Verdict):
     waited_ns: int | None
     behind: tuple[int, ...]
     circle: tuple[Stall, ...] = ()
+    clocks_known: bool = True
 
     kind = "stopped"
 
@@ -91,8 +94,12 @@ class Stopped(Verdict):
         if self.circle:
             return f"{self._who()}{self._for_long}: {and_list([_waiting_in(stall) for stall in self.circle])}"
         stall, call = self.stall, self.stall.first.collective
-        where = f"{call.name}, group {stall.group.title} {stall.key}, {call.moment}"
-        return f"{self._waiting} in {where}{self._for_long}; {self._who()}"
+        where = f"group {stall.group.title} {stall.key}, {call.moment}"
+        kinds = kinds_of_calls({wait.rank: wait.collective for wait in stall.waits})
+        if len(kinds) > 1:
+            different = f"calls that do not match ({where}): {in_different_calls(kinds)}"
+            return f"{self._waiting}{self._for_long} in {different}; {self._who()}"
+        return f"{self._waiting} in {call.name}, {where}{self._for_long}; {self._who()}"
 
     @property
     def _waiting(self) -> str:
@@ -135,6 +142,10 @@ class Stopped(Verdict):
             parts.append(f"{rank_list(absent.rank for absent in self.absent)} never joined it")
         if self.stall.unknown:
             parts.append(f"no data about {rank_list(self.stall.unknown)}")
+        if not parts and not self.stall.key.members(self.stall.group):
+            return "the log does not say who else is in the group"
+        if not parts and self.clocks_known and (late := _late(self.stall)):
+            return f"rank {late[0]} joined it {brief(late[1])} after the others"
         return and_list(parts) if parts else "every known rank of the group joined it"
 
     @property
@@ -189,8 +200,9 @@ class _Known:
 
     def __post_init__(self) -> None:
         for stall in self.stalls:
-            for rank in stall.waiting_ranks:
-                self.waits_in.setdefault(rank, []).append(stall)
+            for wait in stall.waits:
+                if wait.is_sure:
+                    self.waits_in.setdefault(wait.rank, []).append(stall)
 
     def elsewhere(self, rank: int, stall: Stall) -> Stall | None:
         return next((other for other in self.waits_in.get(rank, ()) if other is not stall), None)
@@ -234,13 +246,31 @@ def _verdict(known: _Known, circle: tuple[Stall, ...]) -> Stopped | None:
             *(_raised_wall_ns(evidence, known.ranks[rank]) for rank in stall.never_came),  # the cause is said first
             0,
         ),
-        ranks=tuple(dict.fromkeys((*stall.never_came, *stall.waiting_ranks, *sorted(in_circle)))),
+        ranks=tuple(dict.fromkeys((*stall.never_came, *_last_first(stall), *sorted(in_circle)))),
         stall=stall,
         absent=absent,
         waited_ns=waited_ns,
         behind=tuple(sorted(behind - {*in_circle, *stall.never_came})),
         circle=circle if len(circle) > 1 else (),
+        clocks_known=not evidence.unknown_clocks.intersection(
+            evidence.nodes.get(wait.rank, "") for wait in stall.waits
+        ),
     )
+
+
+def _last_first(stall: Stall) -> list[int]:
+    """The ranks that wait; where all came and one did long after the others, it is the cause."""
+    ranks = list(stall.waiting_ranks)
+    late = _late(stall) if not stall.never_came and not stall.unknown else None
+    return ranks if late is None else [late[0], *ranks]
+
+
+def _late(stall: Stall) -> tuple[int, int] | None:
+    """The rank that came last, if it did so long after the others, and how long after."""
+    begun = sorted((wait.begun_ns, wait.rank) for wait in stall.waits)
+    if len(begun) < 2 or begun[-1][0] - begun[-2][0] < LONG_WAIT_NS:
+        return None
+    return begun[-1][1], begun[-1][0] - begun[-2][0]
 
 
 def _certainty(evidence: Evidence, stall: Stall, absent: tuple[Absent, ...], waited_ns: int | None) -> Certainty:
@@ -248,26 +278,34 @@ def _certainty(evidence: Evidence, stall: Stall, absent: tuple[Absent, ...], wai
         return Certainty.CERTAIN
     if waited_ns is None:
         return Certainty.LIKELY if absent else Certainty.HINT
-    usual_ns = _usual_wait_ns(evidence, stall)
-    if waited_ns < max(LONG_WAIT_NS, LONG_WAIT_FACTOR * usual_ns):
+    usual_ns, longest_ns = _earlier_waits_ns(evidence, stall)
+    if waited_ns < max(LONG_WAIT_NS, LONG_WAIT_FACTOR * usual_ns, longest_ns):
         return Certainty.HINT
-    return Certainty.CERTAIN if absent else Certainty.LIKELY
+    return Certainty.CERTAIN if absent and stall.is_sure else Certainty.LIKELY
 
 
 def _waited_ns(evidence: Evidence, stall: Stall) -> int | None:
     first = stall.first
     if first.collective.duration_ns is not None:
         return first.collective.duration_ns
-    if not evidence.ended_wall_ns:
+    if not evidence.ended_wall_ns or evidence.nodes.get(first.rank, "") in evidence.unknown_clocks:
         return None
     return max(evidence.ended_wall_ns - evidence.wall_ns(first.rank, first.collective.time_created_ns), 0)
 
 
-def _usual_wait_ns(evidence: Evidence, stall: Stall) -> int:
-    log = evidence.columns[stall.first.rank]
+def _earlier_waits_ns(evidence: Evidence, stall: Stall) -> tuple[int, int]:
+    """On the rank that waits first: the median of its times in the group, and how long it waited twice at the same
+    line, as where the others wait each time until one has written a checkpoint."""
+    log, call = evidence.columns[stall.first.rank], stall.first.collective
     of_group = np.isin(log.group, [number for number, text in log.texts.items() if text == stall.key.group])
     rows = of_group & (log.ended_ns > log.begun_ns) & ~log.failed
-    return round(float(np.median((log.ended_ns - log.begun_ns)[rows]))) if rows.any() else 0
+    if not rows.any():
+        return 0, 0
+    taken_ns = (log.ended_ns - log.begun_ns)[rows]
+    stacks = np.unique(log.stack[rows]).tolist() if call.source is not None else []
+    same_line = np.isin(log.stack[rows], [stack for stack in stacks if source_of(log.frames(stack)) == call.source])
+    longest = np.sort(taken_ns[same_line])[-2:]
+    return round(float(np.median(taken_ns))), int(longest[0]) if len(longest) == 2 else 0
 
 
 def _absent(known: _Known, rank: int, stall: Stall) -> Absent:

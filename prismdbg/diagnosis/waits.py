@@ -40,7 +40,10 @@ def _left_open(rank: int, log: LogColumns, joined: _Joined) -> Iterator[Wait]:
     """Where its thread did not go on well beyond the step it was issued in."""
     calls = _CallsOf(log)
     for row in calls.open:
-        wait = Wait(rank, log.collective(int(row)), log.wall_offset_ns)
+        call = log.collective(int(row))
+        if call.failure is not None and call.failure.at_issue:
+            continue  # it was refused before anybody could wait in it
+        wait = Wait(rank, call, log.wall_offset_ns, is_sure=calls.is_sure(int(row), call))
         went_on = calls.went_on_after(wait.collective)
         if not went_on or (calls.holds_up_later(int(row), wait.collective) and joined.lacks_a_member(wait)):
             yield wait
@@ -55,6 +58,8 @@ class _CallsOf:
         self._log = log
         self._last_has_ended = bool(len(ended) and ended[-1])
         self._last_steps = _highest(log.thread[ended], log.step[ended])
+        self._last_rows = _highest(log.thread[ended], np.flatnonzero(ended))
+        self._tells_waits = bool((log.waited_ns != NOT_ENDED).any())
         self._last_ended = self._last_of_group(ended)
         self._last_open = self._last_of_group(~ended)
 
@@ -67,7 +72,18 @@ class _CallsOf:
         log = self._log
         if call.is_on_device:
             return self._last_steps.get(call.thread_id, -1) > call.moment.step
+        if call.is_p2p and log.step[-1] > call.moment.step + 1:
+            return True  # whichever thread waits in it: the program does without the message
         return self._last_has_ended and bool(log.step[-1] > call.moment.step and log.thread[-1] == call.thread_id)
+
+    def is_sure(self, row: int, call: Collective) -> bool:
+        """Whether its rank waits in it. One that does not hold its issuer says so by the record of its wait; not where
+        its thread has completed another call since, or where the log has such records of others, of a message."""
+        if call.is_on_device or call.time_waited_ns is not None or not (call.is_async or call.is_p2p):
+            return True
+        if self._last_rows.get(call.thread_id, -1) > row:
+            return False
+        return not (call.is_p2p and self._tells_waits)
 
     def holds_up_later(self, row: int, call: Collective) -> bool:
         """Whether later calls of its own group are open, too, and none has ended: a device comes to them in order, so

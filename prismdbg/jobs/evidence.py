@@ -14,7 +14,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import JobStacks, capsule_stacks
-from prismdbg.diagnosis.clocks import clock_offsets
+from prismdbg.diagnosis.clocks import clock_offsets, unknown_clocks
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident, SilentNode
 from prismdbg.errors import CapsuleError, PrismError, UsageError
 from prismdbg.importers.formats import read_job
@@ -123,7 +123,8 @@ def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, 
     logs, damaged = _logs(folders, most_bytes, each)
     places = {name: node for node in nodes for name in node.ranks}
     on_nodes = {rank_of(folder): places[folder.name].name for folder in folders if folder.name in places}
-    clocks = clock_offsets({rank: columns_of(log) for rank, log in logs.items()}, on_nodes) if on_nodes else {}
+    columns = {rank: columns_of(log) for rank, log in logs.items()} if on_nodes else {}
+    clocks, unknown = clock_offsets(columns, on_nodes), unknown_clocks(columns, on_nodes)
     logs = {rank: _by_one_clock(log, clocks.get(on_nodes.get(rank, ""), 0)) for rank, log in logs.items()}
     supervisor = _supervisor(run, clocks)
     if not folders:
@@ -139,6 +140,7 @@ def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, 
         ),
         damaged={**_without_end(ends), **damaged},
         silent=ends.silent,
+        unknown_clocks=unknown,
         died_first=died_first,
         deaths_seen_late=seen_late,
         is_running=is_running,

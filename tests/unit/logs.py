@@ -114,6 +114,15 @@ class Job:
                 record = self._record(rank, op, WORLD, Identity(WORLD, nth, op, peer, 0), Tensors(), (LINE,), peer, 1)
                 self.calls(rank).append(_complete(record, self.now_ns + 1000, False) if done else record)
 
+    def receive(
+        self, rank: int, peer: int, nth: int = 0, *, op: str = "recv_", done: bool = False, thread: int = 1
+    ) -> None:
+        """One end of a message from `peer` (-1: from whoever sends), in the world group."""
+        self.now_ns += MILLISECOND_NS
+        identity = Identity(WORLD, nth, op, peer, 0)
+        record = self._record(rank, op, WORLD, identity, Tensors(), (LINE,), peer, thread)
+        self.calls(rank).append(_complete(record, self.now_ns + 1000, False) if done else record)
+
     def exits(self, code: int = 0) -> None:
         """Every rank ends by itself."""
         for rank in self.ranks:
