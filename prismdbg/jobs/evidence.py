@@ -11,8 +11,9 @@ from typing import Any
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.capsule.incident_traits import TRAITS
 from prismdbg.capsule.log.events import RankLog
-from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest
 from prismdbg.capsule.stacks import JobStacks, capsule_stacks
 from prismdbg.diagnosis.clocks import clock_offsets, unknown_clocks
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident, SilentNode
@@ -102,7 +103,8 @@ def of_capsule(capsule: Capsule) -> Evidence:
         damaged={manifest.rank: damage} if damage else {},
         silent=lost,
         died_first=manifest.rank if lost else None,
-        ended_wall_ns=manifest.created_ns,
+        ended_wall_ns=_end_of_capsule(manifest, log),
+        is_running=TRAITS[incident.kind].is_asked_for,  # of a job that goes on
         gaps=()
         if manifest.emulated
         else (f"a capsule contains only the log of its own rank, here rank {manifest.rank}",),
@@ -112,6 +114,16 @@ def of_capsule(capsule: Capsule) -> Evidence:
         stacks_wall_ns=taken.taken_wall_ns if taken is not None else 0,
         of_capsule=True,
     )
+
+
+def _end_of_capsule(manifest: Manifest, log: RankLog | None) -> int:
+    """Up to when its log tells of the rank: of a hang until it was captured, for nothing came any more; else until its
+    last record, for it was copied some time before the capsule was complete."""
+    if log is None or manifest.incident.kind is IncidentKind.HANG:
+        return manifest.created_ns
+    columns = columns_of(log)
+    last_ns = max(int(columns.begun_ns.max(initial=0)), int(columns.ended_ns.max(initial=0)))
+    return last_ns + log.wall_offset_ns if last_ns else manifest.created_ns
 
 
 def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, LogColumns], None]) -> Evidence:

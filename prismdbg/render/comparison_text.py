@@ -29,7 +29,12 @@ def comparison_lines(compared: Comparison, groups: Sides, *, same_rank: bool) ->
             return [f"nothing to compare: A and B have no collective in common{where}", *begins]
         verdict = "inconclusive: no difference" if compared.is_cut else "no difference"
         return [f"{verdict}{where}: {how}", *begins, *_timing_lines(compared)]
-    return [*_difference_lines(compared.difference, groups, where), how, *begins, *_timing_lines(compared)]
+    return [
+        *_difference_lines(compared.difference, groups, where, compared.received),
+        how,
+        *begins,
+        *_timing_lines(compared),
+    ]
 
 
 def _begin_lines(compared: Comparison) -> Iterator[str]:
@@ -42,13 +47,14 @@ def _begin_lines(compared: Comparison) -> Iterator[str]:
             yield f"{side} does not contain {before}"
 
 
-def _difference_lines(difference: Difference, groups: Sides, where: str) -> list[str]:
+def _difference_lines(difference: Difference, groups: Sides, where: str, received: int) -> list[str]:
+    """received: how many collectives were compared by what they received, up to there."""
     lines = [f"first difference{where}: {difference.what}"]
     lines += [f"  {side}: {_call(call, of)}" for side, call, of in zip("AB", difference.calls, groups, strict=True)]
     if difference.aspect is Aspect.SENT:
-        lines.append(
-            "  all data that it received is equal up to here, as far as it was kept: its own computation differs"
-        )
+        equal = "all data that it received is equal up to here, as far as it was kept: its own computation differs"
+        unknown = "no data that it received up to here could be compared: it may have received other values before"
+        lines.append(f"  {equal if received else unknown}")
         lines.append(f"  {_received_text(difference)}")
     lines += [f"  output[{each.number}] {each.meta}: {_tensor(each)}" for each in difference.tensors]
     if difference.why_no_tensors:

@@ -117,6 +117,21 @@ def test_before_and_after_a_fix(
     assert len(found["tensors"]) == len(at)
 
 
+@pytest.mark.parametrize("kept", [ZEROS, None])
+def test_a_computation_is_only_said_to_differ_if_what_it_received_was_compared(
+    kept: bytes | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, sent in (("a", 1), ("b", 2)):
+        log = TinyLog(tmp_path / name / "ranks" / "0")
+        log.group("0", (0, 1), "default_pg")
+        log.complete(log.issue(0, 1), kept)
+        log.complete(log.issue(0, 2), sent=sent)
+    assert main.run(["diff", str(tmp_path / "a"), str(tmp_path / "b")]) == ExitCode.DIVERGED
+    printed = capsys.readouterr().out
+    assert ("its own computation differs" in printed) is (kept is not None)
+    assert ("it may have received other values before" in printed) is (kept is None)
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [

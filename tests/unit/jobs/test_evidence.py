@@ -10,9 +10,11 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM
 
 import pytest
-from capsules import MANIFEST, make_capsule
+from capsules import MANIFEST, RANK, make_capsule
 from tiny_log import TinyLog
 
+from prismdbg.capsule import layout
+from prismdbg.capsule.capsule_dir import CapsuleWriter
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import FROM_OUTSIDE, JobStacks, RankStacks, ThreadStack
 from prismdbg.diagnosis.failures import Died
@@ -22,6 +24,7 @@ from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.pack import pack
 from prismdbg.model.frame import Frame
+from prismdbg.model.moment import Moment
 from prismdbg.telemetry.file_format import segment_name
 
 TOLD_NS = 10**18 + 60 * 10**9  # a minute after the calls of a tiny log
@@ -441,3 +444,19 @@ def test_a_rank_that_said_its_end_is_not_lost_with_its_node(note: str, lost: tup
     os.utime(log.path, (long_ago, long_ago))
     (silent,) = gather(tmp_path).silent_nodes
     assert silent.ranks == lost
+
+
+@pytest.mark.parametrize(("kind", "is_told"), [(IncidentKind.REQUEST, False), (IncidentKind.HANG, True)])
+def test_a_capsule_of_a_job_that_goes_on_is_no_hang(kind: IncidentKind, is_told: bool, tmp_path: Path) -> None:
+    """A call may be open where its log ends; that a capsule takes seconds to make is no wait."""
+    log = TinyLog(tmp_path / "log")
+    log.group("0", (0, 1), "default_pg")
+    log.complete(log.issue(0, 1, seq=0))
+    log.issue(0, 2, seq=1)
+    incident = Incident(kind=kind, text="", moment=Moment(0, 2))
+    with CapsuleWriter(tmp_path / "capsule") as writer:
+        writer.add_tree(layout.LOG, log.folder)
+        writer.add_json(layout.RANK, RANK)
+        writer.finish(replace(MANIFEST, incident=incident, created_ns=TOLD_NS))
+    verdicts = diagnose(gather(tmp_path / "capsule")).verdicts
+    assert [verdict.kind for verdict in verdicts if verdict.kind == "stopped"] == ["stopped"] * is_told
