@@ -179,7 +179,10 @@ class Travel:
         if answer.refusal:
             self._say(f"{error_of(self._plan.spec, answer, 'return in place')}; trying in a new one")
         for path in answer.left:
-            self._say(f"{path} could not be restored: the program overwrote a file that existed before the replay")
+            self._say(
+                f"{path} could not be restored: the program overwrote a file that existed before the replay, or wrote "
+                "through a mapping to one of more than 256 MiB"
+            )
         return not answer.refusal
 
     def _start_at(self, number: int) -> None:
