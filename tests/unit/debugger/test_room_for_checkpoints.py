@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from prismdbg.debugger.saved_checkpoints import SPARE_BYTES, SavedCheckpoints
+from prismdbg.debugger.saved_checkpoints import SavedCheckpoints
 from prismdbg.errors import FacilityError
+from prismdbg.jobs.capture.costs import SPARE_BYTES
 
 MIB = 1 << 20
 
