@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.checkpoint.gpu_facts import held_bytes
+from prismdbg.checkpoint.gpu import known_bytes
 from prismdbg.debugger.saved_checkpoints import SavedCheckpoints, error_of, with_saving
 from prismdbg.errors import FacilityError, RankLost, UsageError
 from prismdbg.jobs.capture.costs import image_bytes
@@ -224,7 +224,7 @@ class Travel:
         holds = 0
         if (pid := self.running.rank_pid()) is not None:
             with contextlib.suppress(RankLost):
-                holds = image_bytes(pid) + (held_bytes(pid) or 0)
+                holds = image_bytes(pid) + known_bytes(pid)
         return max(sum(own), holds, *(kept.size_bytes for kept in self._checkpoints.values()))
 
     def _hang_up(self) -> None:

@@ -63,7 +63,7 @@ def test_the_next_one_is_taken_for_as_large_as_what_the_rank_holds(
 ) -> None:
     """Also the first one of a program that was started, whose capsule has no image."""
     monkeypatch.setattr(time_travel, "image_bytes", {os.getpid(): 600}.get)
-    monkeypatch.setattr(time_travel, "held_bytes", {os.getpid(): 100}.get)
+    monkeypatch.setattr(time_travel, "known_bytes", {os.getpid(): 100}.get)
     files = {"checkpoint/pages-1.img": SimpleNamespace(size_bytes=image_bytes), "log": SimpleNamespace(size_bytes=1234)}
     travel, room = Travel.__new__(Travel), Room(tmp_path)
     vars(travel).update(
