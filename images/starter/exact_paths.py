@@ -13,7 +13,7 @@ import os
 import shutil
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from syscalls import PlaceError, libc
 
@@ -22,6 +22,7 @@ AT_FDCWD = -100
 RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS = 0x02, 0x04
 KERNELS = ("/proc", "/sys", "/dev")
 SHARED_MEMORY = "/dev/shm"
+COPY_BYTES = 1 << 20
 
 
 class OpenHow(ctypes.Structure):
@@ -171,10 +172,29 @@ def open_written(path: str) -> int:
 
 def copy_out(path: str, to: Path) -> os.stat_result:
     """The file's bytes into a new file of ours; what it was."""
-    source = open_exact(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-    with os.fdopen(source, "rb") as file, to.open("xb") as copy:
-        status = os.fstat(source)
-        if not stat.S_ISREG(status.st_mode):
-            raise PlaceError(f"{path} is not a regular file")
-        shutil.copyfileobj(file, copy, 1 << 20)
-    return status
+    with _open_read(path) as file, to.open("xb") as copy:
+        shutil.copyfileobj(file, copy, COPY_BYTES)
+        return os.fstat(file.fileno())
+
+
+def holds(copy: Path, path: str) -> bool:
+    """Whether a file of ours is there and has the bytes that the file has now."""
+    try:
+        with copy.open("rb") as ours, _open_read(path) as file:
+            if os.fstat(ours.fileno()).st_size != os.fstat(file.fileno()).st_size:
+                return False
+            while chunk := ours.read(COPY_BYTES):
+                if chunk != file.read(COPY_BYTES):
+                    return False
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _open_read(path: str) -> BinaryIO:
+    """`PlaceError` for what is not a regular file."""
+    file = os.fdopen(open_exact(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise PlaceError(f"{path} is not a regular file")

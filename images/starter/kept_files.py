@@ -4,6 +4,9 @@ Kept are those that are open for writing and those that were changed in this pla
 came into such a folder later goes when they are put back; what was there before the place was made, and was written
 over later, can only be cut to its length.
 
+Size and time of a file do not tell whether it was changed: stores through a shared mapping leave the time as it was, in
+memory always and on a disk from the second on. The engine keeps no pages of such mappings, so contents are compared.
+
 All this is done with the starter's rights at names that the rank can replace, so no link is followed (`exact_paths`).
 """
 
@@ -20,6 +23,7 @@ from typing import Any
 from exact_paths import (
     copy_out,
     exact_kind,
+    holds,
     is_behind_link,
     is_file,
     is_kernels,
@@ -63,9 +67,10 @@ class Keeper:
         watched = self._folders | {str(Path(path).parent) for path in written}
         listing = {folder: names for folder in sorted(watched) if (names := self._list(folder)) is not None}
         changed = {path for folder in listing for path in self._changed_here(folder)}
-        files = sorted(written | changed)
+        mapped = {path for pid in pids for path in mapped_files(pid)}
+        files = enumerate(sorted(written | changed))
         return {
-            "files": [self._keep(path, into / str(number)) for number, path in enumerate(files)],
+            "files": [self._keep(path, into / str(number), is_mapped=path in mapped) for number, path in files],
             "folders": sorted(folders | {str(Path(path).parent) for path in sockets}),
             "held": {path: kind for pid in pids for path, kind in held(pid).items()},
             "sockets": sockets,
@@ -83,13 +88,14 @@ class Keeper:
         left = [path for folder, names in kept["listing"].items() for path in self._sweep(folder, names, copied)]
         for file in kept["files"]:
             put(file, copies)
+        left += [file["path"] for file in kept["files"] if file["copy"] is None and file["is_mapped"]]
         for path, kind in kept["held"].items():  # the engine would follow a link that the program left there
             if exact_kind(path) != kind:
                 raise PlaceError(f"{path} was open at the checkpoint, and the program has removed or replaced it")
         return left
 
-    def _keep(self, path: str, to: Path) -> dict[str, Any]:
-        """What did not change since an earlier image is shared with it."""
+    def _keep(self, path: str, to: Path, *, is_mapped: bool) -> dict[str, Any]:
+        """What did not change since an earlier image is shared with it. is_mapped: writable and shared."""
         status = status_of(path)
         if status is None:
             raise PlaceError(f"{path} was removed while it was being saved")
@@ -97,13 +103,16 @@ class Keeper:
         if small:
             version = (path, status.st_size, status.st_mtime_ns)
             try:
-                os.link(self._copies[version], to)
+                is_shared = linked(self._copies[version], path, to)
             except (KeyError, OSError):  # none, or its image was forgotten
+                is_shared = False
+            if not is_shared:
                 status = copy_out(path, to)
                 self._copies[version] = to
         return {
             "path": path,
             "copy": to.name if small else None,
+            "is_mapped": is_mapped,
             "size_bytes": status.st_size,
             "mode": stat.S_IMODE(status.st_mode),
             "uid": status.st_uid,
@@ -210,11 +219,17 @@ def open_files(pid: int) -> dict[str, bool]:
                 path = str(entry.readlink())
                 if is_file(path):
                     found[path] = found.get(path, False) or is_written(Path(f"/proc/{pid}/fdinfo", entry.name))
+    return found | dict.fromkeys(mapped_files(pid), True)
+
+
+def mapped_files(pid: int) -> set[str]:
+    """Regular files that have a name and that it can store into through a shared mapping."""
+    found = set()
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
             fields = line.split(maxsplit=5)
             if len(fields) == 6 and fields[1][1] == "w" and fields[1][3] == "s" and is_file(fields[5]):
-                found[fields[5]] = True
+                found.add(fields[5])
     return found
 
 
@@ -266,6 +281,15 @@ def entries(folder: str) -> Iterator[os.DirEntry[str]]:
         os.close(found)
 
 
+def linked(earlier: Path, path: str, to: Path) -> bool:
+    """Gives a copy another name where the file still has its bytes. An image that was forgotten is followed by others
+    of its number: then another file's copy may lie there."""
+    if not holds(earlier, path):
+        return False
+    os.link(earlier, to)
+    return True
+
+
 def version_of(status: os.stat_result) -> Stamp:
     return [status.st_size, status.st_mtime_ns]
 
@@ -275,7 +299,8 @@ def put(file: dict[str, Any], copies: Path) -> None:
     make_folders(str(Path(path).parent))
     status = status_of(path)
     is_there = status is not None and stat.S_ISREG(status.st_mode)
-    if is_there and version_of(status) == [file["size_bytes"], file["mtime_ns"]]:
+    looks_same = is_there and version_of(status) == [file["size_bytes"], file["mtime_ns"]]
+    if looks_same and (file["copy"] is None or holds(copies / file["copy"], path)):
         return
     with os.fdopen(open_written(path), "r+b") as target:
         if file["copy"] is not None:

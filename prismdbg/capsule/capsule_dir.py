@@ -100,6 +100,11 @@ class CapsuleWriter:
         target.unlink()
         return self._write(name, target, data)
 
+    def drop(self, name: str) -> None:
+        """Takes back a part that was added."""
+        del self._entries[name]
+        (self._partial / name).unlink()
+
     def _write(self, name: str, target: Path, data: bytes) -> FileEntry:
         with transfer.create(target) as out:
             for start in range(0, len(data), transfer.CHUNK_BYTES):

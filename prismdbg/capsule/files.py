@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -22,13 +23,14 @@ from prismdbg.capsule.secrets.private_files import holds_a_key, is_credential, i
 from prismdbg.errors import CapsuleError
 
 SMALL_FILE_BYTES = 16 << 20
+TRIES = 3  # of a file that is rewritten meanwhile
 
 
 class Place(StrEnum):
     INSIDE = "inside"  # in the capsule, under its sha256
     BOUND = "bound"  # on the machine, at its path; compared by size and sha256
     REDACTED = "redacted"  # as BOUND, for it holds credentials; a replay starts without it where it is not the same
-    MISSING = "missing"  # could not be read when the capsule was made
+    MISSING = "missing"  # could not be read when the capsule was made, or was rewritten each time it was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +117,19 @@ def find(file: RankFile) -> Known:
     raise CapsuleError(f"{file.path} has changed since the capture")
 
 
+class _Rewritten(Exception):
+    """While it was copied."""
+
+
 def _add(writer: CapsuleWriter, path: str, content: Path, small_bytes: int, homes: tuple[str, ...]) -> RankFile:
+    """A job may write its files at any time, and an incident has this one capsule: one file must not cost it."""
+    for _ in range(TRIES):
+        with suppress(_Rewritten):
+            return _added(writer, path, content, small_bytes, homes)
+    return RankFile(path=path, place=Place.MISSING)
+
+
+def _added(writer: CapsuleWriter, path: str, content: Path, small_bytes: int, homes: tuple[str, ...]) -> RankFile:
     try:
         source = content.resolve(strict=True)  # the rank's name may be a link; its content is what counts
         mode = source.stat().st_mode & 0o777
@@ -141,7 +155,8 @@ def _copy(writer: CapsuleWriter, name: str, source: Path, entry: FileEntry) -> N
     if copied.size_bytes > entry.size_bytes:
         copied = writer.edit(name, lambda data: data[: entry.size_bytes])
     if copied != entry:
-        raise CapsuleError(f"{source} changed while it was copied", hint="capture again")
+        writer.drop(name)
+        raise _Rewritten
 
 
 def _is_secret(names: Iterable[str], source: Path, mode: int, size_bytes: int, homes: tuple[str, ...]) -> bool:

@@ -8,6 +8,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from prismdbg.capsule.partial import partial_folder, publish
 from prismdbg.checkpoint import selftest
 from prismdbg.checkpoint.bounded import run_bounded
 from prismdbg.checkpoint.cache import cache_folder, made_cache_folder
@@ -113,18 +114,18 @@ def _from_path() -> Path | None:
 
 
 def _build_in_cache() -> Criu:
-    made = cache_folder() / "criu" / f"building.{os.getpid()}"
-    ran = run_bounded([str(shipped("criu") / "build"), str(made)], timeout_s=BUILD_BOUND_S, what="images/criu/build")
-    criu = _read(made)
-    if ran.returncode != 0 or criu is None:
-        shutil.rmtree(made, ignore_errors=True)
-        last = ran.output.strip().splitlines()[-1:] or ["it printed nothing"]
-        raise FacilityError(f"CRIU could not be built: {last[0]}", hint=_HINT)
-    final = made.with_name(criu.version)
-    if final.exists():
-        shutil.rmtree(made)
-    else:
-        made.rename(final)
+    home = cache_folder() / "criu"
+    with partial_folder(home / "building") as folder:  # what a build that was killed has left there goes, too
+        made = folder / "made"
+        ran = run_bounded(
+            [str(shipped("criu") / "build"), str(made)], timeout_s=BUILD_BOUND_S, what="images/criu/build"
+        )
+        criu = _read(made)
+        if ran.returncode != 0 or criu is None:
+            last = ran.output.strip().splitlines()[-1:] or ["it printed nothing"]
+            raise FacilityError(f"CRIU could not be built: {last[0]}", hint=_HINT)
+        final = home / criu.version
+        publish(made, final)
     found = _read(final)
     if found is None:
         raise FacilityError(f"the CRIU bundle at {final} is damaged", hint=f"remove {final} and try again")

@@ -48,6 +48,11 @@ def in_memory(pid: int, *, timeout_s: float) -> Iterator[GpuPart | None]:
         holder.give_back()
 
 
+def known_bytes(pid: int) -> int:
+    """What the process and its children have on GPUs; 0 where nobody says it."""
+    return held_bytes(pid) or 0
+
+
 def require_room(pid: int) -> int:
     """What the process and its children have on GPUs, in bytes. `FacilityError` where the memory of the machine, or of
     a control group around the process, might not hold it: the kernel would end the rank."""

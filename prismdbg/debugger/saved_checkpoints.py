@@ -9,12 +9,11 @@ from pathlib import Path
 
 from prismdbg.checkpoint import choice
 from prismdbg.errors import FacilityError, PrismError, RuntimeFailure
+from prismdbg.jobs.capture.costs import SPARE_BYTES
 from prismdbg.jobs.replay.replay_plan import Plan, starter_engine
 from prismdbg.runtime.runtime import Runtime
 from prismdbg.runtime.spec import ReplaySpec, Saving
 from prismdbg.runtime.starter_control import Answer
-
-SPARE_BYTES = 1 << 30
 
 
 def with_saving(plan: Plan, runtime: Runtime, folder: Path) -> tuple[Plan, str]:

@@ -13,8 +13,10 @@ from dataclasses import replace
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.checkpoint.gpu import known_bytes
 from prismdbg.debugger.saved_checkpoints import SavedCheckpoints, error_of, with_saving
 from prismdbg.errors import FacilityError, RankLost, UsageError
+from prismdbg.jobs.capture.costs import image_bytes
 from prismdbg.jobs.replay.replay import Say, connect, last_record, say_missing, start, take_over, unhidden
 from prismdbg.jobs.replay.replay_plan import Plan, ReplayRequest, make_plan
 from prismdbg.jobs.replay.runtimes import choose, uses_gpu
@@ -179,7 +181,10 @@ class Travel:
         if answer.refusal:
             self._say(f"{error_of(self._plan.spec, answer, 'return in place')}; trying in a new one")
         for path in answer.left:
-            self._say(f"{path} could not be restored: the program overwrote a file that existed before the replay")
+            self._say(
+                f"{path} could not be restored: the program overwrote a file that existed before the replay, or wrote "
+                "through a mapping to one of more than 256 MiB"
+            )
         return not answer.refusal
 
     def _start_at(self, number: int) -> None:
@@ -213,9 +218,14 @@ class Travel:
         return StarterControl(self._plan.spec.session, saving.timeout_s)
 
     def _expected_bytes(self) -> int:
-        """Of the next checkpoint, as far as one can tell: as the largest so far, or the capsule's own."""
+        """Of the next checkpoint, as far as one can tell: as the largest so far, the capsule's own, or what the rank
+        holds now. Another user's cannot be asked what it holds: Docker's."""
         own = [entry.size_bytes for name, entry in self.capsule.manifest.files.items() if _is_image(name)]
-        return max(sum(own), *(kept.size_bytes for kept in self._checkpoints.values()))
+        holds = 0
+        if (pid := self.running.rank_pid()) is not None:
+            with contextlib.suppress(RankLost):
+                holds = image_bytes(pid) + known_bytes(pid)
+        return max(sum(own), holds, *(kept.size_bytes for kept in self._checkpoints.values()))
 
     def _hang_up(self) -> None:
         if self._client is not None:

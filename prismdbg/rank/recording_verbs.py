@@ -4,6 +4,7 @@ restored process only, the change over to virtual peers."""
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -53,15 +54,26 @@ class Holder:
     def is_gone(self) -> bool:
         """Opens no file: a checkpoint may be taken meanwhile, and must not find a descriptor of another process.
 
-        A dead process that nobody has waited for has no program any more.
+        A dead process that nobody has waited for has no program any more. /proc may hide those of other users, as
+        root's (`hidepid`): a signal is refused to them, and says so.
         """
         try:
             Path(f"/proc/{self.pid}/exe").readlink()
         except (FileNotFoundError, ProcessLookupError):
-            return True
+            return not _is_of_another_user(self.pid)
         except OSError:  # another user's
             return False
         return False
+
+
+def _is_of_another_user(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return False
 
 
 class Park:

@@ -6,6 +6,17 @@ from pathlib import Path
 
 STATES = "states"  # RUN/states/<rank>[.<attempt>]/<step>
 KEPT = 2
+_UNFINISHED = ".partial"
+
+
+def unfinished(home: Path, step: int) -> Path:
+    """One that is being written or removed: nobody takes half of it for a whole one."""
+    return home / f".{step}{_UNFINISHED}"
+
+
+def unfinished_in(states: Path) -> list[Path]:
+    """Of all ranks."""
+    return sorted(states.glob(f"*/.*{_UNFINISHED}"))
 
 
 def states_of(home: Path) -> list[int]:

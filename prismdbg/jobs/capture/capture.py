@@ -33,8 +33,9 @@ from prismdbg.jobs.capture.costs import predict_image
 from prismdbg.jobs.capture.namespaces import other_namespace
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
 from prismdbg.jobs.capture.requests import RequestJson, captured_elsewhere, has_local_logs, is_elsewhere
+from prismdbg.jobs.capture.states import remove_unfinished
 from prismdbg.jobs.storage.ranks_alive import is_alive, is_in_a_container_here, still_runs, stopped_pid
-from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json, remove_temporaries, write_json
 from prismdbg.log.columns import LAST_BYTES
 from prismdbg.log.folding import split_before
 from prismdbg.log.rank_log import read_log
@@ -185,14 +186,18 @@ def needed_by_captures(run: RunFolder) -> dict[str, int]:
 
 
 def remove_leftovers(run: RunFolder) -> None:
-    """Images of captures, halves of checkpoints, holds on snapshots, and agents' sockets, whose process was killed.
+    """Images of captures, halves of checkpoints, snapshots and reports, holds on snapshots, and agents' sockets, whose
+    process was killed.
 
     Who writes one holds its lock, which tells that it lives from wherever one looks: another container, say.
     """
     remove_dead_sockets()
     remove_abandoned_holds(run.states)
+    remove_unfinished(run)
     for folder in (run.path, *run.checkpoints.glob("*/")):
         remove_abandoned(folder)
+    for folder in (run.path, run.nodes, *run.nodes.glob("*/")):
+        remove_temporaries(folder)
 
 
 def _capture_from_start(request: CaptureRequest, folder: Path, incident: Incident) -> Capsule:

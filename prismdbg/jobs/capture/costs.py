@@ -13,6 +13,7 @@ from prismdbg.errors import FacilityError, RankLost
 
 _MIB = 1 << 20
 _HEADROOM = 1.1
+SPARE_BYTES = 1 << 30  # of a disk that others write to meanwhile: a full one would harm more than a checkpoint helps
 
 
 def image_bytes(pid: int) -> int:
@@ -26,17 +27,20 @@ def image_bytes(pid: int) -> int:
         ) from error
 
 
-def predict_image(pid: int, *folders: Path) -> str:
+def predict_image(
+    pid: int, *folders: Path, spare_bytes: int = 0, hint: str = "free some space, or write elsewhere with -o"
+) -> str:
     """One line with the predicted size; `FacilityError` where a folder's disk has no room for it, or the memory for
-    what the rank has on GPUs."""
+    what the rank has on GPUs. spare_bytes: are to stay free."""
     size = require_room(pid) + image_bytes(pid)
     for folder in folders:
         existing = next(path for path in (folder, *folder.parents) if path.exists())
         free = shutil.disk_usage(existing).free
-        if free < size * _HEADROOM:
+        if free < size * _HEADROOM + spare_bytes:
+            stays = f", of which {spare_bytes // _MIB} MiB are to stay free" if spare_bytes else ""
             raise FacilityError(
-                f"the checkpoint will take about {size // _MIB} MiB, and {existing} has {free // _MIB} MiB free",
-                hint="free some space, or write elsewhere with -o",
+                f"the checkpoint will take about {size // _MIB} MiB, and {existing} has {free // _MIB} MiB free{stays}",
+                hint=hint,
             )
     return f"the checkpoint will take about {size // _MIB} MiB"
 

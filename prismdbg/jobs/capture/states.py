@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,13 +15,14 @@ from prismdbg.capsule.capsule_dir import CapsuleWriter
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, TENSORS, StateSnapshot
-from prismdbg.errors import CapsuleError
+from prismdbg.errors import CapsuleError, PrismError
 from prismdbg.jobs.capture.payload_parts import add_payloads
+from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.log.columns import LAST_BYTES, NOT_ENDED, LogColumns, read_whole
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.moment import Moment
-from prismdbg.settings.state_folders import STATES, states_of
+from prismdbg.settings.state_folders import STATES, states_of, unfinished_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,16 @@ def list_states(run: RunFolder, folder: Path) -> list[KeptState]:
             continue
         found.append(KeptState(path=home / str(step), moment=snapshot.moment, past_records=snapshot.past_records))
     return found
+
+
+def remove_unfinished(run: RunFolder) -> None:
+    """What ranks were writing or removing when they ended: a rank waits for no snapshot at its end. What one that
+    cannot be seen from here writes stays."""
+    for half in unfinished_in(run.states):
+        with suppress(PrismError):  # its rank.json is damaged
+            process = RankProcess(run.ranks / half.parent.name)
+            if process.pid is not None and not process.is_alive():
+                shutil.rmtree(half, ignore_errors=True)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from prismdbg.model.plurals import counted
 from prismdbg.protocol.client import NotWaitedFor
 
 COSTS_KEPT = 100  # of checkpoints, in supervisor.json
+MOST_DOUBLINGS = 10
+_NUMBERS = re.compile(r"[0-9]+")
 
 
 class CheckpointRounds:
@@ -28,6 +31,9 @@ class CheckpointRounds:
         self._say = say
         self._steps: dict[str, int] = {}
         self._taken_at: dict[str, int] = {}
+        self._failed: dict[str, int] = {}  # how often, since there was one
+        self._not_before: dict[str, int] = {}  # steps
+        self._never: set[str] = set()
         self._costs: list[dict[str, Any]] = []
 
     def came_to(self, name: str, step: int) -> None:
@@ -43,10 +49,15 @@ class CheckpointRounds:
         if not self._every:
             return
         for name in sorted(self._steps, key=lambda name: self._taken_at.get(name, 0)):
-            is_due = self._steps[name] // self._every > self._taken_at.get(name, 0) // self._every
-            if is_due and name in processes and processes[name].is_alive():  # else its rank.json cannot be read
+            if self._is_due(name) and name in processes and processes[name].is_alive():  # else rank.json is damaged
                 self._take(name, processes, patience, step_ns, given_up)
                 return
+
+    def _is_due(self, name: str) -> bool:
+        step = self._steps[name]
+        if name in self._never or step < self._not_before.get(name, 0):
+            return False
+        return step // self._every > self._taken_at.get(name, 0) // self._every
 
     def _take(
         self,
@@ -65,8 +76,9 @@ class CheckpointRounds:
             return
         except PrismError as error:
             if processes[name].is_alive():  # else it came to its end meanwhile
-                self._ledger.problem(f"no checkpoint of rank {name} at step {step}: {error}", error.hint)
+                self._has_failed(name, step, error)
             return
+        self._failed.pop(name, None)
         costs = self._costs
         costs.append(
             {"rank": name, "moment": str(taken.moment), "paused_ns": taken.paused_ns, "bytes": taken.images_bytes}
@@ -75,6 +87,17 @@ class CheckpointRounds:
         self._ledger.note(checkpoints=costs)
         if len(costs) == len(processes):
             self._say_cost([cost["paused_ns"] for cost in costs], [cost["bytes"] for cost in costs], step_ns)
+
+    def _has_failed(self, name: str, step: int, error: PrismError) -> None:
+        """Said once for each rank and reason, which names other sizes and process numbers each time. The rank is asked
+        more and more seldom, for each try may hold the job; and no more where it can never be done."""
+        if (lasting := checkpoints.why_never(self._run.ranks / name)) is not None:
+            self._never.add(name)
+            error = lasting
+        failed = self._failed[name] = self._failed.get(name, 0) + 1
+        self._not_before[name] = (step // self._every + 2 ** min(failed, MOST_DOUBLINGS)) * self._every
+        text = f"no checkpoint of rank {name} at step {step}: {error}"
+        self._ledger.problem(text, error.hint, about=f"{name} {_NUMBERS.sub('', text)}")
 
     def _say_cost(self, pauses_ns: list[int], sizes: list[int], step_ns: int) -> None:
         """After the first round: what the rest of the job will pay."""

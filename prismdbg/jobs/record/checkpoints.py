@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.capsule.partial import partial_folder
+from prismdbg.checkpoint import choice
+from prismdbg.errors import PrismError
 from prismdbg.jobs.capture.capture import (
     PATIENT,
     GivenUp,
@@ -15,9 +17,12 @@ from prismdbg.jobs.capture.capture import (
     Say,
     Taken,
     agent_of,
+    socket_of,
     take_image,
     told_of_its_end,
 )
+from prismdbg.jobs.capture.communicators import require_saveable
+from prismdbg.jobs.capture.costs import SPARE_BYTES, predict_image
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.model.moment import Moment
 from prismdbg.protocol.client import NotWaitedFor
@@ -67,9 +72,11 @@ def take(
     run: RunFolder, folder: Path, say: Say, patience: Patience = PATIENT, given_up: GivenUp | None = None
 ) -> Checkpoint:
     """A new checkpoint of a live rank; whole or not there. Drops the older ones that no incident needs. `NotWaitedFor`
-    where it was `given_up` before there was an image."""
+    where it was `given_up` before there was an image, `FacilityError` where the disk, which the job may write to, has
+    no room for it."""
     home = run.checkpoints / folder.name
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _require_room(folder, home)
     with partial_folder(home / "checkpoint") as partial:
         taken = take_image(folder, partial / "images", say, patience, given_up=given_up)
         write_json(partial / "checkpoint.json", _describe(taken))
@@ -83,6 +90,24 @@ def take(
     with suppress(NotWaitedFor), told_of_its_end(folder), agent_of(folder, given_up=given_up) as agent:
         agent.ask("keep_from", given_up=given_up, step=since)
     return kept[-1]
+
+
+def why_never(folder: Path) -> PrismError | None:
+    """What keeps any checkpoint of this rank from being taken, here and as long as it lives."""
+    try:
+        choice.find()
+        require_saveable(folder)
+    except PrismError as error:
+        return error
+    return None
+
+
+def _require_room(folder: Path, home: Path) -> None:
+    """Before the rank stands still for it."""
+    hint = f"free some space: with --checkpoint-every the disk holds {KEPT} checkpoints of each rank, and a new one"
+    with told_of_its_end(folder):
+        socket_of(folder)  # a rank that is out of reach, or has ended, is named as such
+        predict_image(int(read_json(folder / "rank.json")["pid"]), home, spare_bytes=SPARE_BYTES, hint=hint)
 
 
 def _describe(taken: Taken) -> dict[str, object]:

@@ -18,6 +18,8 @@ from prismdbg.jobs.storage.run_report import MOST_SAID
 
 Entry = dict[str, Any]
 
+MOST_PROBLEMS = 500
+
 
 class Ledger:
     """Says each thing once and saves at each change. `keep`: capsules of incidents, at most, however they are made.
@@ -40,6 +42,7 @@ class Ledger:
         self._keep = keep
         self._say = say
         self._unsaved = False
+        self._told: set[str] = set()
         self._state: dict[str, Any] = {
             "job_pid": job_pid,
             "incidents": [],
@@ -85,11 +88,17 @@ class Ledger:
         self._state["evidence"].append(str(found.evidence))
         self.problem(str(found), found.hint)
 
-    def problem(self, text: str, hint: str = "") -> None:
-        if text not in self._state["problems"]:
-            self._state["problems"].append(text)
-            self._say(f"{text}{f'; {hint}' if hint else ''}")
-            self.save()
+    def problem(self, text: str, hint: str = "", *, about: str = "") -> None:
+        """about: tells it from other problems, where its text does not: one with this is said and kept once. The list
+        has an end, for readers take a file of some length at most, and it is written anew each time."""
+        if (about or text) in self._told or len(self._told) > MOST_PROBLEMS:
+            return
+        self._told.add(about or text)
+        if len(self._told) > MOST_PROBLEMS:
+            text, hint = f"there are more than {MOST_PROBLEMS} problems: further ones are neither said nor kept", ""
+        self._state["problems"].append(shortened(text, MOST_SAID))
+        self._say(f"{text}{f'; {hint}' if hint else ''}")
+        self.save()
 
     def note(self, **facts: Any) -> None:
         self._state |= facts

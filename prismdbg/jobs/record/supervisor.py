@@ -28,7 +28,7 @@ from prismdbg.diagnosis.hang import HangReport
 from prismdbg.diagnosis.wording import how_it_died
 from prismdbg.errors import NotReplayable, PrismError
 from prismdbg.jobs.capture.capture import HUNG, PATIENT, CaptureRequest, Say, capture, needed_by_captures
-from prismdbg.jobs.capture.states import list_states
+from prismdbg.jobs.capture.states import list_states, remove_unfinished
 from prismdbg.jobs.record import checkpoints
 from prismdbg.jobs.record.checkpoint_rounds import CheckpointRounds
 from prismdbg.jobs.record.deaths import ASKED, Death, DeathWatch, likely_first, perhaps_first
@@ -102,6 +102,7 @@ class Supervisor:
         self._read_ns = 0
         self._deaths = DeathWatch()
         self._deaths_seen = 0
+        self._deaths_cleared = 0
         self._reported_dead: set[str] = set()  # by name of the log folder
         self._incidents = IncidentWatch(policy.triggers)
         self._hangs = HangWatch(policy.triggers.get("hang", ""))
@@ -247,6 +248,7 @@ class Supervisor:
         self._guarded(self._on_incident.look)
         self._find_processes()
         lost = self._found(self._lost_ranks)
+        self._guarded(self._clear_after_deaths)
         if self._told_to_end.is_set():
             if not self._is_noted:
                 self._is_noted = True  # before supervisors of other nodes decide about what follows
@@ -402,6 +404,11 @@ class Supervisor:
                 self._held_by_captures.discard(folder.name)
             kept += [state.past_records for state in list_states(self._run, folder)]
             fold(folder, self._policy.log_bytes, min(kept, default=None))
+
+    def _clear_after_deaths(self) -> None:
+        if self._deaths_cleared < self._deaths_seen:
+            self._deaths_cleared = self._deaths_seen
+            remove_unfinished(self._run)
 
     def _say_what_is_kept(self, folder: Path) -> None:
         """Once, when it can be known: how much of this job its logs will hold."""

@@ -141,11 +141,12 @@ def _publish_readings(source: Path, target: Path, copied: Copied) -> None:
 
 
 def _publish_tree(source: Path, target: Path, copied: Copied) -> None:
+    """Without what is unfinished, whose name begins with a dot."""
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for path in sorted(source.iterdir()):
+    for path in sorted(path for path in source.iterdir() if not path.name.startswith(".")):
         if path.is_dir() and not path.is_symlink():
             _publish_tree(path, target / path.name, copied)
-        elif path.is_file() and not path.name.startswith("."):
+        elif path.is_file():
             _publish(path, target / path.name, copied)
 
 

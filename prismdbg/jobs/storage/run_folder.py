@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,8 @@ from prismdbg.settings.overwritten_copies import FOLDER
 from prismdbg.settings.state_folders import STATES
 
 TELEMETRY = "telemetry"
+_TEMPORARY = re.compile(r"\.(.+\.new|now)\.[a-z0-9_]{8}")  # as `tempfile` calls them
+_TEMPORARY_KEPT_S = 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +256,18 @@ def read_if_whole(path: Path) -> dict[str, Any]:
         return {}
 
 
+def remove_temporaries(folder: Path) -> None:
+    """What writers who were killed left in there, of `write_json` and of `file_system_now`. They hold no lock, so these
+    go by their age."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        with suppress(OSError):
+            if _TEMPORARY.fullmatch(path.name) and time.time() - path.lstat().st_mtime > _TEMPORARY_KEPT_S:
+                path.unlink()
+
+
 def write_json(path: Path, data: dict[str, Any], *, indent: int | None = 1) -> None:
     """Whole or not at all, 0600; several may write it at once, and the last one stays. indent: None for long lists."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.new.")
     try:
         with os.fdopen(descriptor, "w") as file:
             file.write(json.dumps(data, indent=indent))

@@ -33,7 +33,7 @@ from prismdbg.rank.recording.restore_point import Registered, unfit
 from prismdbg.rank.recording.state_staging import Staging
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.settings.file_system import bounded, is_local
-from prismdbg.settings.state_folders import KEPT, STATES, states_of
+from prismdbg.settings.state_folders import KEPT, STATES, states_of, unfinished
 from prismdbg.settings.state_hold import HoldWatch, hold_file
 
 if TYPE_CHECKING:
@@ -187,21 +187,21 @@ class StateSnapshots:
         if self._is_held():
             self._discarded()
             return
-        partial = home / f".{snapshot.step}.partial"
+        partial = unfinished(home, snapshot.step)
         shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(mode=0o700)
-        self._staging.write(partial / files.TENSORS)
-        (partial / files.DESCRIPTION).write_bytes(snapshot.to_bytes())
-        for path in partial.iterdir():
-            path.chmod(0o600)
-        if self._is_held():  # since it was begun
+        try:
+            self._write_to(partial, snapshot)
+            is_held = self._is_held()  # since it was begun
+            if not is_held:
+                partial.rename(home / str(snapshot.step))
+        finally:  # above all on a disk that is full
             shutil.rmtree(partial, ignore_errors=True)
+        if is_held:
             self._discarded()
             return
-        partial.rename(home / str(snapshot.step))
         steps = states_of(home)
         for step in steps[:-KEPT]:
-            dropped = (home / str(step)).rename(home / f".{step}.partial")  # nobody takes half of it for a whole one
+            dropped = (home / str(step)).rename(unfinished(home, step))
             shutil.rmtree(dropped, ignore_errors=True)
         self._recording.recorder.keep_from(steps[-KEPT:][0])
         written_ns, size = time.monotonic_ns() - began, self._staging.size_bytes
@@ -213,6 +213,13 @@ class StateSnapshots:
                 f"the state snapshot of step {snapshot.step} has {_mib(size)}: copied in {copied_ns / 1e6:.1f} ms, "
                 f"then written in {written_ns / 1e6:.0f} ms in the background"
             )
+
+    def _write_to(self, folder: Path, snapshot: StateSnapshot) -> None:
+        folder.mkdir(mode=0o700)
+        self._staging.write(folder / files.TENSORS)
+        (folder / files.DESCRIPTION).write_bytes(snapshot.to_bytes())
+        for path in folder.iterdir():
+            path.chmod(0o600)
 
     def _is_held(self) -> bool:
         """Whether the new snapshot must go. While fewer than `KEPT` are there it drops none, and an incident may need

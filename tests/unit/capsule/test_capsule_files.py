@@ -49,26 +49,38 @@ def test_each_file_has_its_place(tmp_path: Path, data: Path) -> None:
     assert files["large"].size_bytes == 500
 
 
-@pytest.mark.parametrize(("now", "kept"), [(b"small, and more", True), (b"SMALL, and more", False), (b"sma", False)])
-def test_of_a_file_that_grew_since_it_was_hashed_the_beginning_is_kept(
-    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, now: bytes, kept: bool
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ([b"small, and more"], b"small"),
+        ([b"SMALL, and more"], b"SMALL, and more"),
+        ([b"sma", b"SMA"], b"SMA"),
+        ([b"sma", b"SMA", b"sma"], None),
+    ],
+    ids=["grown", "rewritten", "rewritten twice", "rewritten each time"],
+)
+def test_a_file_that_is_written_while_it_is_copied_costs_no_capsule(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, written: list[bytes], kept: bytes | None
 ) -> None:
-    before = transfer.hash_file
+    """Of one that grows, the beginning is kept; one that is rewritten is tried again."""
+    before, path = transfer.hash_file, data / "small"
 
-    def hash_file(path: Path) -> FileEntry:
-        entry = before(path)
-        if path == data / "small":
-            path.write_bytes(now)
+    def hash_file(hashed: Path) -> FileEntry:
+        entry = before(hashed)
+        if hashed == path and written:
+            path.write_bytes(written.pop(0))
         return entry
 
     monkeypatch.setattr(transfer, "hash_file", hash_file)
-    if kept:
-        capsule = capsule_of(tmp_path / "capsule", [str(data / "small")])
-        (file,) = read_files(capsule)
-        assert content_path(capsule, file).read_bytes() == b"small" and file.size_bytes == 5
+    capsule = capsule_of(tmp_path / "capsule", [str(path), str(data / "twin")])
+    file, twin = read_files(capsule)
+    assert content_path(capsule, twin).read_bytes() == b"small"
+    if kept is None:
+        assert file.place is Place.MISSING
     else:
-        with pytest.raises(CapsuleError, match="changed while it was copied"):
-            capsule_of(tmp_path / "capsule", [str(data / "small")])
+        assert content_path(capsule, file).read_bytes() == kept and file.size_bytes == len(kept)
+    inside = [path for path in (capsule.path / layout.FILES).iterdir() if path.name != Path(layout.FILES_INDEX).name]
+    assert len(inside) == len({b"small", kept} - {None}), "nothing of the tries is left"
 
 
 def rewrite(path: Path) -> None:

@@ -91,3 +91,22 @@ def test_without_root_nothing_is_tried_or_remembered(tmp_path: Path, monkeypatch
     monkeypatch.setattr(selftest.os, "geteuid", lambda: 1000)
     assert "root" in selftest.failure(["/bin/criu"], tmp_path / "memory")
     assert not (tmp_path / "memory").exists()
+
+
+def test_what_a_build_that_was_killed_has_left_goes_with_the_next_one(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = cache / "criu" / ".building.partial-killed"
+    (left / "made.12345678").mkdir(parents=True)
+    ready = make(tmp_path / "ready", "5.0")
+    script = tmp_path / "scripts" / "build"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\ntest ! -e "$1" && cp -r {ready} "$1"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(bundle, "shipped", lambda _: script.parent)
+    for _ in range(2):  # another command may have built the same one
+        assert bundle._build_in_cache().folder == (cache / "criu" / "5.0").resolve()
+    script.write_text('#!/bin/sh\nmkdir -p "$1.12345678"\necho no mirror\nexit 1\n')
+    with pytest.raises(FacilityError, match="no mirror"):
+        bundle._build_in_cache()
+    assert [path.name for path in (cache / "criu").iterdir()] == ["5.0"]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from prismdbg.debugger.saved_checkpoints import SPARE_BYTES, SavedCheckpoints
-from prismdbg.errors import FacilityError
+from prismdbg.debugger import time_travel
+from prismdbg.debugger.saved_checkpoints import SavedCheckpoints
+from prismdbg.debugger.time_travel import Travel
+from prismdbg.errors import FacilityError, RankLost
+from prismdbg.jobs.capture.costs import SPARE_BYTES
+from prismdbg.model.moment import Moment
 
 MIB = 1 << 20
 
@@ -34,3 +39,54 @@ def test_too_little_room(
 def test_room_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=SPARE_BYTES + MIB))
     SavedCheckpoints(tmp_path).require_room(MIB)
+
+
+class Room(SavedCheckpoints):
+    """Keeps what it was asked for, and has none."""
+
+    asked_bytes = -1
+
+    def require_room(self, next_bytes: int) -> None:
+        self.asked_bytes = next_bytes
+        raise FacilityError("no space for a checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("image_bytes", "checkpoints", "asked_bytes"), [(0, [0], 700), (900, [0], 900), (900, [0, 950], 950)]
+)
+def test_the_next_one_is_taken_for_as_large_as_what_the_rank_holds(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    image_bytes: int,
+    checkpoints: list[int],
+    asked_bytes: int,
+) -> None:
+    """Also the first one of a program that was started, whose capsule has no image."""
+    monkeypatch.setattr(time_travel, "image_bytes", {os.getpid(): 600}.get)
+    monkeypatch.setattr(time_travel, "known_bytes", {os.getpid(): 100}.get)
+    files = {"checkpoint/pages-1.img": SimpleNamespace(size_bytes=image_bytes), "log": SimpleNamespace(size_bytes=1234)}
+    travel, room = Travel.__new__(Travel), Room(tmp_path)
+    vars(travel).update(
+        capsule=SimpleNamespace(manifest=SimpleNamespace(files=files)),
+        why_no_checkpoints="",
+        _saved=room,
+        _running=SimpleNamespace(rank_pid=os.getpid),
+        _checkpoints={number: SimpleNamespace(size_bytes=size) for number, size in enumerate(checkpoints)},
+    )
+    with pytest.raises(FacilityError, match="no space"):
+        travel.save(Moment(1))
+    assert room.asked_bytes == asked_bytes
+
+
+def test_a_rank_that_cannot_be_asked_holds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(pid: int) -> int:
+        raise RankLost(f"process {pid} cannot be examined")
+
+    monkeypatch.setattr(time_travel, "image_bytes", denied)
+    travel = Travel.__new__(Travel)
+    vars(travel).update(
+        capsule=SimpleNamespace(manifest=SimpleNamespace(files={})),
+        _running=SimpleNamespace(rank_pid=os.getpid),
+        _checkpoints={0: SimpleNamespace(size_bytes=0)},
+    )
+    assert travel._expected_bytes() == 0

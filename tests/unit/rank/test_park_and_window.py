@@ -272,6 +272,29 @@ def test_who_watches_a_client_opens_nothing(monkeypatch: pytest.MonkeyPatch, dyi
     assert opened == []
 
 
+@pytest.mark.parametrize(("refused", "is_gone"), [(PermissionError, False), (ProcessLookupError, True), (None, True)])
+def test_a_client_of_another_user_that_proc_hides_is_there(
+    monkeypatch: pytest.MonkeyPatch, refused: type[OSError] | None, is_gone: bool
+) -> None:
+    """Root's, where /proc is mounted with `hidepid=2`. One of the rank's own user has no program once it is dead."""
+
+    def hidden(_: Path) -> Path:
+        raise FileNotFoundError
+
+    def signalled(*asked: int) -> None:
+        assert asked == (4321, 0)
+        if refused is not None:
+            raise refused
+
+    monkeypatch.setattr(Path, "readlink", hidden)
+    monkeypatch.setattr(os, "kill", signalled)
+    assert Holder(pid=4321, ticks=1, token="one").is_gone == is_gone
+
+
+def test_a_number_that_no_process_has_is_a_client_that_is_gone() -> None:
+    assert Holder(pid=1 << 70, ticks=1, token="one").is_gone
+
+
 @pytest.fixture
 def dying() -> Any:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, text=True)

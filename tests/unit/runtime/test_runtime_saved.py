@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
+import shutil
 import socket
 import threading
 import time
@@ -233,6 +235,58 @@ def test_images_share_what_did_not_change(starter: Any, folder: Path, tmp_path: 
     assert one.put_back(first, tmp_path / "first") == []
     assert (folder / "log").read_text() == "1"
     assert (tmp_path / "second" / names[1]["log"]).read_text() == "1, 2"
+
+
+def stored(path: Path, text: str) -> None:
+    """As a store through a shared mapping: size and time stay. On a disk the first one changes the time, so it is put
+    back here."""
+    before = path.stat()
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        mapped[:] = text.encode()
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_what_was_stored_through_a_mapping_is_put_back(starter: Any, folder: Path, tmp_path: Path) -> None:
+    (folder / "memory").write_text("one")
+    one = keeper(starter, folder)
+    first = one.keep([], tmp_path / "first")
+    stored(folder / "memory", "two")
+    second = one.keep([], tmp_path / "second")
+    stored(folder / "memory", "six")
+    for kept, copies, text in ((first, "first", "one"), (second, "second", "two"), (first, "first", "one")):
+        assert one.put_back(kept, tmp_path / copies) == []
+        assert (folder / "memory").read_text() == text
+
+
+def test_a_long_file_that_is_mapped_is_said_not_to_be_restored(
+    starter: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(starter.put.__globals__, "COPIED_BYTES", 4)
+    path = folder / "memory"
+    path.write_text("0123456789")
+    one = keeper(starter, folder)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0):
+        kept = json.loads(json.dumps(one.keep([os.getpid()], tmp_path / "mapped")))
+    of_it = {**kept, "files": [file for file in kept["files"] if file["path"] == str(path)], "sockets": [], "held": {}}
+    assert one.put_back(of_it, tmp_path / "mapped") == [str(path)]
+    assert not one.put_back(one.keep([], tmp_path / "unmapped"), tmp_path / "unmapped")
+
+
+def test_a_copy_of_another_file_under_a_number_that_is_used_again_is_not_taken(
+    starter: Any, folder: Path, tmp_path: Path
+) -> None:
+    (folder / "b").write_text("b")
+    os.utime(folder / "b", ns=(5, 5))
+    one = keeper(starter, folder)
+    one.keep([], tmp_path / "1")
+    shutil.rmtree(tmp_path / "1")
+    (folder / "a").write_text("a")
+    os.utime(folder / "b", ns=(7, 7))
+    one.keep([], tmp_path / "1")  # `a` lies where `b` lay, which has another time for now
+    (folder / "a").unlink()
+    os.utime(folder / "b", ns=(5, 5))
+    kept = one.keep([], tmp_path / "2")
+    assert [(tmp_path / "2" / file["copy"]).read_text() for file in kept["files"]] == ["b"]
 
 
 def test_a_longer_file_keeps_its_length_only(

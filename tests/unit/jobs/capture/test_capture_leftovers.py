@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,3 +83,29 @@ def test_what_a_killed_writer_left_goes(tmp_path: Path, where: Sequence[str]) ->
             return not any(folder.exists() for folder in folders)
 
         wait_for(are_gone, 30, "the folders of a killed process to go")
+
+
+def test_halves_of_reports_go_once_they_are_old(tmp_path: Path) -> None:
+    """Nothing tells whether their writer lives."""
+    run, old_ns = RunFolder(tmp_path), time.time_ns() - 25 * 3600 * 10**9
+    (run.nodes / "n1").mkdir(parents=True)
+    names = (".supervisor.json.new.a1_2b3c4", "nodes/.now.a1_2b3c4", "nodes/n1/.beat.json.new.a1_2b3c4")
+    halves = [run.path / name for name in names]
+    kept = [run.supervisor_json, run.path / "supervisor.json.20260101", run.path / ".run.json.new.a1_2b3c4"]
+    for path in (*halves, *kept):
+        path.touch()
+        if path != kept[-1]:
+            os.utime(path, ns=(old_ns, old_ns))
+    remove_leftovers(run)
+    assert not [path for path in halves if path.exists()] and all(path.exists() for path in kept)
+
+
+def test_what_is_called_so_is_what_a_killed_writer_leaves(tmp_path: Path) -> None:
+    killed = "import json, os; json.dumps = lambda *_, **__: os._exit(1)"
+    writes = "from prismdbg.jobs.storage.run_folder import write_json; from pathlib import Path"
+    line = f"{killed}\n{writes}\nwrite_json(Path({str(tmp_path)!r}) / 'supervisor.json', {{}})"
+    assert subprocess.run([sys.executable, "-c", line], timeout=60, check=False).returncode == 1
+    (left,) = tmp_path.iterdir()
+    os.utime(left, (0, 0))
+    remove_leftovers(RunFolder(tmp_path))
+    assert not left.exists()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event as Flag
@@ -19,7 +22,10 @@ from waiting import wait_for
 from prismdbg.capsule.log.batch import Batch
 from prismdbg.capsule.log.events import Event, Note
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
+from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import DumpReport
+from prismdbg.errors import CheckpointError, FacilityError
+from prismdbg.jobs.capture import costs
 from prismdbg.jobs.capture.assemble import Ingredients
 from prismdbg.jobs.capture.capture import PATIENT, Patience, Taken
 from prismdbg.jobs.record import checkpoints, freeze
@@ -28,7 +34,7 @@ from prismdbg.jobs.record.deaths import Death
 from prismdbg.jobs.record.hangs import HangWatch
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
-from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.log.summary import summarize
 from prismdbg.model.collective import Group
 from prismdbg.model.moment import Moment
@@ -73,6 +79,7 @@ def rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Moment]]:
 
     monkeypatch.setattr(checkpoints, "take_image", take_image)
     monkeypatch.setattr(checkpoints, "agent_of", Agent)
+    monkeypatch.setattr(checkpoints, "_require_room", lambda *_: None)
     Agent.asked.clear()
     yield moments
 
@@ -205,12 +212,31 @@ def test_a_rank_that_never_came_has_a_whole_step_before_its_own_last(rank: list[
     assert found is not None and found.moment == Moment(4, 2) and leads
 
 
+def test_none_is_begun_that_the_disk_might_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job writes to it, too, and the rank stands still while an image is written."""
+    run = RunFolder(tmp_path)
+    folder = run.ranks / "0"
+    folder.mkdir(parents=True)
+    write_json(folder / "rank.json", {"pid": os.getpid()})
+    begun: list[Path] = []
+    monkeypatch.setattr(checkpoints, "socket_of", lambda _: tmp_path / "socket")
+    monkeypatch.setattr(checkpoints, "take_image", lambda folder, *_, **__: begun.append(folder))
+    monkeypatch.setattr(costs, "require_room", lambda _: 0)
+    monkeypatch.setattr(costs, "image_bytes", lambda _: 100 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000 << 20))
+    with pytest.raises(FacilityError, match="has 1000 MiB free, of which 1024 MiB are to stay free") as refused:
+        checkpoints.take(run, folder, print)
+    assert "--checkpoint-every" in refused.value.hint
+    assert not begun
+
+
 class Watched:
     """A supervisor of two ranks that have come past a checkpoint's step."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, hang: str) -> None:
         self.taken: list[tuple[str, Patience]] = []
         self.answers: Flag | None = None
+        self.fails: Callable[[int], Exception] | None = None
         monkeypatch.setattr(checkpoints, "take", self._take)
         job = subprocess.Popen([sys.executable, "-c", ""])
         job.wait()
@@ -228,6 +254,8 @@ class Watched:
         self, _run: RunFolder, folder: Path, _say: object, patience: Patience, given_up: Callable[[], bool]
     ) -> Checkpoint:
         self.taken.append((folder.name, patience))
+        if self.fails is not None:
+            raise self.fails(len(self.taken))
         if (answers := self.answers) is not None:
             wait_for(lambda: given_up() or answers.is_set(), 30, "an answer, or something else to do")
             if not answers.is_set():
@@ -343,3 +371,53 @@ def test_a_rank_that_was_given_up_has_its_turn_again(tmp_path: Path, monkeypatch
     watched.answers.set()
     assert watched.look() == ["0", "0"]
     assert watched.look() == ["0", "0", "1"]
+
+
+def _full(number: int) -> FacilityError:
+    return FacilityError(f"the checkpoint takes {number} MiB, and the disk has {7 * number} MiB free", hint="free some")
+
+
+def test_what_fails_is_said_once_and_tried_more_and_more_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(tmp_path, monkeypatch, "10s")
+    monkeypatch.setattr(checkpoints, "why_never", lambda _: None)
+    watched.fails = _full
+    for step in range(5, 200, 5):
+        watched.come_to(step)
+        watched.look()
+        watched.look()
+    assert Counter(name for name, _ in watched.taken) == {"0": 5, "1": 5}, "at steps 5, 15, 35, 75, 155"
+    problems = read_json(tmp_path / "supervisor.json")["problems"]
+    assert [text.partition(":")[0] for text in problems] == [f"no checkpoint of rank {r} at step 5" for r in (0, 1)]
+    watched.fails, tries = None, len(watched.taken)
+    for step in (315, 320):
+        watched.come_to(step)
+        watched.look()
+        watched.look()
+    assert len(watched.taken) == tries + 4, "as before, once there was one"
+
+
+def test_what_can_never_be_done_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(tmp_path, monkeypatch, "10s")
+    monkeypatch.setattr(checkpoints, "why_never", lambda _: CheckpointError("it has an NCCL communicator"))
+    watched.fails = _full
+    for step in (5, 5000, 100_000):
+        watched.come_to(step)
+        watched.look()
+        watched.look()
+    assert sorted(name for name, _ in watched.taken) == ["0", "1"]
+    problems = read_json(tmp_path / "supervisor.json")["problems"]
+    assert len(problems) == 2 and all("NCCL communicator" in text for text in problems)
+
+
+def test_a_machine_without_an_engine_takes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = TinyLog(tmp_path / "ranks" / "0").folder
+    monkeypatch.setattr(choice, "find", lambda: None)
+    assert checkpoints.why_never(folder) is None
+
+    def none() -> None:
+        raise FacilityError("no CRIU on this machine")
+
+    monkeypatch.setattr(choice, "find", none)
+    assert str(checkpoints.why_never(folder)) == "no CRIU on this machine"

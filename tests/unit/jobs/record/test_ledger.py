@@ -20,7 +20,7 @@ from prismdbg.errors import NotReplayable
 from prismdbg.jobs.capture.capture import CaptureRequest, Say
 from prismdbg.jobs.record import supervisor
 from prismdbg.jobs.record.incidents import parse_triggers
-from prismdbg.jobs.record.ledger import Ledger
+from prismdbg.jobs.record.ledger import MOST_PROBLEMS, Ledger
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.model.moment import Moment
@@ -96,6 +96,18 @@ def test_a_folder_that_takes_nothing_is_said_once(tmp_path: Path) -> None:
     ledger.problem("one")
     ledger.problem("two")
     assert [text.startswith("the supervisor's report cannot be written") for text in said] == [False, True, False]
+
+
+def test_the_list_of_problems_has_an_end(tmp_path: Path) -> None:
+    said: list[str] = []
+    ledger = Ledger(tmp_path / "supervisor.json", 7, 1, said.append)
+    for number in range(2 * MOST_PROBLEMS):
+        ledger.problem(f"number {number}")
+        ledger.problem(f"again, number {number}", about="the same each time")
+    problems = read_json(tmp_path / "supervisor.json")["problems"]
+    assert problems == said and len(said) == MOST_PROBLEMS + 1
+    assert said[:3] == ["number 0", "again, number 0", "number 1"]
+    assert said[-1] == "there are more than 500 problems: further ones are neither said nor kept"
 
 
 class Captures:

@@ -21,7 +21,7 @@ from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.record.nodes.among_nodes import OnlyNode
 from prismdbg.jobs.record.record import RecordRequest, prepare
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
-from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.settings.state_hold import LONGEST_S, HoldWatch, hold, hold_file, release, remove_abandoned_holds
 
 HOLDS = """
@@ -252,3 +252,26 @@ def test_an_error_of_the_file_server_is_no_end_of_snapshots(
         clock.now_s = LONGEST_S
         assert not seen.is_on()
         remove_abandoned_holds(file.parent)
+
+
+@pytest.mark.parametrize("by", ["its supervisor", "the next capture"])
+def test_half_of_a_snapshot_goes_once_its_rank_has_ended(tmp_path: Path, by: str) -> None:
+    """A rank that ends while it writes one does not wait for it."""
+    run = RunFolder(tmp_path)
+    half, whole, elsewhere = (run.states / name for name in ("0/.8.partial", "0/4", "1/.8.partial"))
+    for folder in (half, whole, elsewhere):
+        folder.mkdir(parents=True)
+        (folder / "state.safetensors").write_text("some of it")
+    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as rank:
+        for name, about in (("0", {}), ("1", {"hardware": {"node": "another"}})):
+            (run.ranks / name).mkdir(parents=True)
+            write_json(run.ranks / name / "rank.json", {"pid": rank.pid, **about})
+        watch = Supervisor(run, Policy(), rank, lambda _: None)
+        clear = (lambda: watch._look(ended=False)) if by == "its supervisor" else lambda: remove_leftovers(run)
+        clear()
+        assert half.exists()
+        rank.kill()
+        rank.wait(30)
+        clear()
+    assert not half.exists() and whole.exists()
+    assert elsewhere.exists(), "nobody here knows whether its rank has ended"

@@ -111,6 +111,8 @@ def test_everything_of_a_rank_that_has_ended_comes_along(run: RunFolder, local: 
     (log.folder / "memory").symlink_to("../../memory/12.34")
     (local.path / "states" / "0" / "7").mkdir(parents=True)
     (local.path / "states" / "0" / "7" / "state.json").write_text("{}")
+    (local.path / "states" / "0" / ".8.partial").mkdir()
+    (local.path / "states" / "0" / ".8.partial" / "state.safetensors").write_text("half")
     publish_all(local, run.path)
     found = run.ranks / "0"
     assert read_log(found).collectives and (found / "payload.00000.seg").read_bytes() == b"1234"
@@ -118,6 +120,7 @@ def test_everything_of_a_rank_that_has_ended_comes_along(run: RunFolder, local: 
     assert (found / "memory" / "memory.00000.seg").read_bytes() == b"5"
     assert not (run.path / "memory" / "13.35").exists(), "of a process that is no rank"
     assert (run.states / "0" / "7" / "state.json").read_text() == "{}"
+    assert [path.name for path in (run.states / "0").iterdir()] == ["7"], "nothing half-written"
 
 
 @pytest.mark.parametrize("is_full", [False, True])
