@@ -97,7 +97,7 @@ def _require_room(tensor: TensorShape, free_bytes: int, where: str) -> None:
         raise FacilityError(
             f"a {tensor.dtype}{list(tensor.shape)} needs {needed_bytes >> 20:,} MiB; "
             f"{free_bytes >> 20:,} MiB are free {where}",
-            hint="take a part of it, as in x[:100]",
+            hint="choose a part of it, as x[:100]",
         )
 
 
