@@ -130,7 +130,7 @@ class Replay:
 
     def tensor(self, expression: str) -> np.ndarray[Any, np.dtype[Any]]:
         """All elements of a tensor, with its shape. bfloat16 becomes float32, without loss. Raises `UsageError` if
-        NumPy has no such element type.
+        NumPy has no such element type, `FacilityError` if this machine has too little free memory for it.
 
             >>> rank.tensor("scores").shape
             (8,)

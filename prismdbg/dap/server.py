@@ -19,6 +19,7 @@ from prismdbg.errors import FacilityError, WaitTimeout
 
 HOST = "127.0.0.1"
 _TABLE = Path("/proc/net/tcp")
+_ESTABLISHED, _NO_INODE = "01", "0"
 
 
 def serve_stdio(launch: Launch) -> None:
@@ -48,7 +49,7 @@ def serve_port(launch: Launch, port: int, say: Callable[[str], None]) -> None:
 
 
 def _accepted(listener: socket.socket, bound_s: float, say: Callable[[str], None]) -> socket.socket:
-    """The first connection of a process of this user; another user's is closed."""
+    """The first connection of a process of this user; another user's, or one that was ended meanwhile, is closed."""
     while True:
         try:
             client, address = listener.accept()
@@ -59,17 +60,19 @@ def _accepted(listener: socket.socket, bound_s: float, say: Callable[[str], None
         if _user_of(address, listener.getsockname()) in (0, os.getuid()):
             client.settimeout(None)
             return client
-        say("a connection of another user is refused")
+        say("a connection is refused: another user has it, or it has ended")
         client.close()
 
 
 def _user_of(client: tuple[str, int], server: tuple[str, int]) -> int | None:
-    """Who has the client's end of a connection; None where the kernel does not say."""
+    """Who has the client's end of a connection; None where the kernel does not say. Of an end that its process closed
+    it says root, whosever it was."""
     wanted = [_as_in_table(client), _as_in_table(server)]
     for line in _TABLE.read_text().splitlines()[1:]:
         fields = line.split()
         if fields[1:3] == wanted:
-            return int(fields[7])
+            is_held = fields[3] == _ESTABLISHED and fields[9] != _NO_INODE
+            return int(fields[7]) if is_held else None
     return None
 
 

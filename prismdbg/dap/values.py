@@ -170,7 +170,7 @@ def _is_literal(key: str) -> bool:
     """Whether the line that shows a key is the key, as it is written."""
     try:
         return len(key) <= MAX_KEY and isinstance(ast.literal_eval(key), str | int | float | None)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # of `{[]}`, or brackets in brackets
         return False
 
 

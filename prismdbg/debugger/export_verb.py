@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,11 +15,12 @@ from prismdbg.capsule.new_file import new_file
 from prismdbg.debugger.driver import PROGRESS_S, Driver
 from prismdbg.debugger.inspection import Inspection
 from prismdbg.debugger.tensor_files import SUFFIXES, TensorShape, numpy_dtype, require_writer, widen
-from prismdbg.errors import RuntimeFailure, UsageError
+from prismdbg.errors import FacilityError, RuntimeFailure, UsageError
 from prismdbg.log.timeline_file import TIMELINE, export_timeline
 from prismdbg.model import dtypes
 from prismdbg.model.typed_path import typed_path
 from prismdbg.protocol.wire import InvalidMessage
+from prismdbg.runtime.limits import available_bytes
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
 from prismdbg.session.line import Line, Verb
@@ -46,6 +48,7 @@ class ExportVerb:
         write = require_writer(path)
         with new_file(path) as partial:
             tensor, pieces = self.tensor(expression)
+            _require_room(tensor, shutil.disk_usage(path.parent).free, f"on the disk of {path.parent}")
             write(partial, expression, tensor, pieces)
         return answers.Done(what=f"{path}: {tensor.dtype}[{', '.join(map(str, tensor.shape))}]")
 
@@ -65,7 +68,10 @@ class ExportVerb:
     def array(self, expression: str) -> np.ndarray[Any, np.dtype[Any]]:
         tensor, pieces = self.tensor(expression)
         dtype = numpy_dtype(tensor)
-        data = b"".join(widen(piece) if tensor.dtype == "bfloat16" else piece for piece in pieces)
+        _require_room(tensor, available_bytes(), "in the memory of this machine")
+        data = bytearray()
+        for piece in pieces:
+            data += widen(piece) if tensor.dtype == "bfloat16" else piece
         return np.frombuffer(data, dtype).reshape(tensor.shape)
 
     def _pieces(self, expression: str, size_bytes: int, piece: bytes) -> Iterator[bytes]:
@@ -82,6 +88,17 @@ class ExportVerb:
                 told = time.monotonic()
                 text = f"exporting: {done >> 20} of {size_bytes >> 20} MiB"
                 self._driver.say_progress(text, self._driver.session.moment)
+
+
+def _require_room(tensor: TensorShape, free_bytes: int, where: str) -> None:
+    """How large a tensor is a rank may say as it likes. bfloat16 is widened."""
+    needed_bytes = tensor.size_bytes * (2 if tensor.dtype == "bfloat16" else 1)
+    if needed_bytes > free_bytes:
+        raise FacilityError(
+            f"a {tensor.dtype}{list(tensor.shape)} needs {needed_bytes >> 20:,} MiB; "
+            f"{free_bytes >> 20:,} MiB are free {where}",
+            hint="choose a part of it, as x[:100]",
+        )
 
 
 def _decoded(found: dict[str, Any]) -> bytes:

@@ -12,7 +12,8 @@ from prismdbg.capsule import checked_json
 from prismdbg.capsule.checked_json import Count, Word
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.log.format import payload_segment
-from prismdbg.errors import UsageError
+from prismdbg.capsule.transfer import open_plain
+from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.collective import Collective
@@ -20,6 +21,8 @@ from prismdbg.model.private_file import private
 from prismdbg.settings.donor_value import DonorValue, earlier_key, received_key, similar_key
 from prismdbg.settings.mesh_axes import Axes
 from prismdbg.simulate.graph.mesh import Mesh
+
+_HINT = "record or emulate the donor again, or leave --donor"
 
 
 def is_beside(name: str) -> str:
@@ -74,11 +77,50 @@ def write_external(run: RunFolder, mesh: Mesh, target: Path) -> int:
     return len(found)
 
 
+class _DataFiles:
+    """How large the files of a run are that values lie in. A foreign run may name links, pipes, and more than there
+    is; ranks read what is written here without looking again."""
+
+    def __init__(self) -> None:
+        self._size_bytes: dict[Path, int] = {}
+
+    def has(self, path: Path, end: int) -> bool:
+        """`OSError` where it is no plain file."""
+        if path not in self._size_bytes:
+            with open_plain(path) as file:
+                self._size_bytes[path] = file.seek(0, 2)
+        return end <= self._size_bytes[path]
+
+    def keeps(self, path: Path, end: int) -> bool:
+        """As `has`; not so where the recording has pruned the file."""
+        try:
+            return self.has(path, end)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _unreadable(path, error) from error
+
+    def require(self, path: Path, end: int, where: str) -> None:
+        try:
+            if self.has(path, end):
+                return
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        raise CapsuleError(f"{where}: a value ends at byte {end:,} of {path.name}, which is shorter", hint=_HINT)
+
+
+def _unreadable(path: Path, error: OSError) -> CapsuleError:
+    return CapsuleError(f"{path} cannot be read: {error.strerror}", hint=_HINT)
+
+
 def _values(folder: Path, log: RankLog, mesh: Mesh) -> list[DonorValue]:
     axes = _titles(log, mesh)
-    found = []
+    found, data = [], _DataFiles()
     for record in log.collectives:
-        if record.payload is not None:
+        payload = record.payload
+        if payload is not None and data.keeps(
+            folder / payload_segment(payload.segment), payload.offset + payload.size_bytes
+        ):
             offset = 0
             group = log.groups.get(record.group)
             if record.op == "recv_" and group is not None and log.rank in group.ranks:
@@ -92,10 +134,13 @@ def _sent(run: RunFolder, mesh: Mesh) -> Iterator[DonorValue]:
     emulated = read_json(run.run_json).get("emulated")
     if not isinstance(emulated, dict):
         return
+    data = _DataFiles()
     is_the_same_mesh = emulated.get("mesh") == {name: mesh.size(name) for name in mesh.order}
     for index in sorted((run.path / "donors").glob("*.jsonl")):
         for number, line in enumerate(checked_json.read_bytes(index).splitlines()):
             kept = _kept(line, f"{index}, line {number + 1}")
+            if kept.size_bytes:
+                data.require(index.parent / kept.file, kept.offset + kept.size_bytes, f"{index}, line {number + 1}")
             value = replace(kept, file=str((index.parent / kept.file).resolve()))
             if is_the_same_mesh:
                 yield replace(value, key=earlier_key(kept.key))

@@ -20,6 +20,7 @@ from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import CapsuleError
 from prismdbg.log.record_walk import walk
 from prismdbg.model import dtypes
+from prismdbg.model.fingerprint_arithmetic import as_signed
 from prismdbg.model.sketch import SIZE_BYTES as SKETCH_BYTES
 
 Words = NDArray[np.uint64]
@@ -34,6 +35,10 @@ _KINDS = {"Q": (8, "<u8"), "q": (8, "<i8"), "I": (4, "<u4"), "i": (4, "<i4"), "H
 _MAX_DIMENSIONS = 64
 _HAS_SKETCH = int(fmt.IssueFlag.HAS_SKETCH)
 _FACTOR = np.uint64(0x100000001B3)
+_64_BITS = (1 << 64) - 1
+_CHUNK = 4096  # words of one list that are taken into its key at once
+_POWERS = np.multiply.accumulate(np.append(np.uint64(1), np.full(_CHUNK, _FACTOR)))[::-1]
+_FEW_ROWS = 64  # numpy takes as long for a step of a few rows as Python does; one of them may have a million steps
 _LAYOUTS = {int(fmt.Kind.ISSUE): fmt.ISSUE, int(fmt.Kind.COMPLETE): fmt.COMPLETE, int(fmt.Kind.WAIT): fmt.WAIT}
 
 
@@ -161,7 +166,7 @@ def tensor_bytes(words: Words, slots: Ints, inputs: Ints, outputs: Ints) -> Ints
     total = np.zeros(len(slots), dtype=np.int64)
     rows = np.flatnonzero(entries)
     cursor, left = slots[rows] + _TENSORS, entries[rows]
-    while len(rows):
+    while len(rows) > _FEW_ROWS:
         inside = cursor < ends[rows]
         rows, cursor, left = rows[inside], cursor[inside], left[inside]
         if not len(rows):
@@ -176,6 +181,24 @@ def tensor_bytes(words: Words, slots: Ints, inputs: Ints, outputs: Ints) -> Ints
         total[rows] += elements * _ITEM_BYTES[head & 0xFF] * repeat
         more = left > 1
         rows, cursor, left = rows[more], (cursor + 1 + dims)[more], left[more] - 1
+    for row, first, count in zip(rows.tolist(), cursor.tolist(), left.tolist(), strict=True):
+        total[row] = as_signed((int(total[row]) + _rest_bytes(words, first, int(ends[row]), count)) & _64_BITS)
+    return total
+
+
+def _rest_bytes(words: Words, slot: int, end: int, entries: int) -> int:
+    """What the rest of one collective's list has, tensor by tensor, in 64 bits as the columns."""
+    slots, last = words.data.cast("B").cast("Q"), len(words) - 1
+    item_bytes = _ITEM_BYTES.tolist()
+    total = 0
+    while entries > 0 and slot < end:
+        head = slots[slot]
+        dims = min((head >> 8) & 0xFF, _MAX_DIMENSIONS)
+        size_bytes = item_bytes[head & 0xFF] * min(head >> 32, MAX_TENSORS)
+        for at in range(slot + 1, slot + 1 + dims):
+            size_bytes = size_bytes * slots[min(at, last)] & _64_BITS
+        total += size_bytes
+        slot, entries = slot + 1 + dims, entries - 1
     return total
 
 
@@ -186,7 +209,18 @@ def tensors_key(words: Words, slots: Ints) -> Ints:
     ends -= np.where(field(words, slots, fmt.ISSUE, 15) & _HAS_SKETCH, SKETCH_BYTES // SLOT_BYTES, 0)
     key = words[slots + _TENSORS - 1].copy() if len(slots) else np.zeros(0, dtype=np.uint64)  # how many in and out
     rows, at = np.arange(len(slots)), slots + _TENSORS
-    while len(rows := rows[at[rows] < ends[rows]]):
+    while len(rows := rows[at[rows] < ends[rows]]) > _FEW_ROWS:
         key[rows] = key[rows] * _FACTOR + words[at[rows]]
         at[rows] += 1
+    for row in rows.tolist():
+        key[row] = _rest_of_key(int(key[row]), words[at[row] : ends[row]])
     return key.view(np.int64)
+
+
+def _rest_of_key(key: int, words: Words) -> int:
+    """As word by word: each multiplies what is before it."""
+    for begin in range(0, len(words), _CHUNK):
+        chunk = words[begin : begin + _CHUNK]
+        before = key * int(_POWERS[-len(chunk) - 1])
+        key = (before + int(np.dot(chunk, _POWERS[-len(chunk) :]))) & _64_BITS
+    return key

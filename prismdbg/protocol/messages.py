@@ -7,6 +7,7 @@ is not listed is nothing that a client uses.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Annotated, Any, NotRequired, TypedDict
 
 from prismdbg.model.shapes import Count, MomentText, ShapeError, between, check
@@ -48,13 +49,18 @@ def _at_most(count: int) -> Callable[[Any], str]:
     return lambda value: f"has {len(value)} parts, more than {count}" if len(value) > count else ""
 
 
+def _are_of_a_tensor(sizes: list[int]) -> str:
+    """torch's own strides have 64 bits, also beside a size of 0."""
+    return "is larger than any tensor" if prod(max(size, 1) for size in sizes) >= 2**63 else ""
+
+
 def _is_name(text: str) -> str:
     return f"is longer than {MAX_NAME} characters" if len(text) > MAX_NAME else ""
 
 
 Scalar = Annotated[Any, _is_scalar]
 Name = Annotated[str, _is_name]
-Sizes = Annotated[list[int], _at_most(MAX_DIMENSIONS)]
+Sizes = Annotated[list[Count], _at_most(MAX_DIMENSIONS), _are_of_a_tensor]
 Line = Annotated[int, between(0, 2**31 - 1)]
 
 

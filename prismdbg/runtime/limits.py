@@ -92,7 +92,7 @@ def usual(recorded_bytes: int = 0, folder: Path = Path("/var/tmp")) -> Limits:
     it: what it held is the capsule's word, and other processes may need theirs. `folder`: on the disk that replays
     write to."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    recorded = min(2 * recorded_bytes + MARGIN_BYTES, _available_bytes())
+    recorded = min(2 * recorded_bytes + MARGIN_BYTES, available_bytes())
     memory = min(max(machine // 2, recorded), machine * 9 // 10)
     return Limits(
         memory_bytes=memory,
@@ -103,7 +103,7 @@ def usual(recorded_bytes: int = 0, folder: Path = Path("/var/tmp")) -> Limits:
     )
 
 
-def _available_bytes() -> int:
+def available_bytes() -> int:
     """The kernel's own estimate; without a library, since a starter reads this module with any interpreter."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):

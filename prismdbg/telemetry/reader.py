@@ -19,6 +19,7 @@ from prismdbg.telemetry.sensor import Kind, Provenance, Sensor
 from prismdbg.telemetry.series import Ints, Series, Telemetry
 
 MOST_UNPACKED_BYTES = 256 << 20  # of all segments: the newest are read first
+_COLUMN_COST_BYTES = 64  # what unpacking a column takes, however few readings it holds
 _MOST_SEGMENT_BYTES = fmt.SEGMENT_BYTES + (16 << 20)
 
 _Key = tuple[str, str]
@@ -54,8 +55,8 @@ class _Found:
     wall_offset_ns: int = 0
     is_known: bool = False
     sensors: dict[_Key, Sensor] = field(default_factory=dict)
-    times: dict[_Key, list[Ints]] = field(default_factory=dict)
-    values: dict[_Key, list[Ints]] = field(default_factory=dict)
+    times: dict[_Key, bytearray] = field(default_factory=dict)  # integers of 64 bits: a file may have many columns
+    values: dict[_Key, bytearray] = field(default_factory=dict)
     missing: dict[_Key, str] = field(default_factory=dict)
     texts: dict[_Key, str] = field(default_factory=dict)
     damage: str = ""
@@ -71,13 +72,13 @@ class _Found:
         self.damage = later.damage or self.damage
         for mine, theirs in ((self.times, later.times), (self.values, later.values)):
             for key, columns in theirs.items():
-                mine.setdefault(key, []).extend(columns)
+                mine.setdefault(key, bytearray()).extend(columns)
 
     def telemetry(self) -> Telemetry:
         series = {}
         for key, sensor in self.sensors.items():
             if key in self.times:
-                times, values = np.concatenate(self.times[key]), np.concatenate(self.values[key])
+                times, values = _ints(self.times[key]), _ints(self.values[key])
                 order = np.argsort(times, kind="stable")
                 series[key] = Series(sensor=sensor, times_ns=times[order], values=values[order])
         return Telemetry(
@@ -89,6 +90,10 @@ class _Found:
             damage=self.damage,
             dropped=self.dropped,
         )
+
+
+def _ints(data: bytearray) -> Ints:
+    return np.frombuffer(data, dtype=np.int64)
 
 
 def _read_segment(path: Path, found: _Found) -> None:
@@ -160,18 +165,20 @@ def _sensor(fields: checked_json.Fields, key: _Key) -> Sensor:
 def _values(payload: bytes, where: str, numbers: dict[int, _Key], found: _Found) -> None:
     raw = _unpacked(payload, where)
     found.budget -= len(raw)
-    at = 0
+    at, seen = 0, set[int]()
     while at < len(raw):
         if len(raw) - at < fmt.COLUMN.size:
             raise CapsuleError(f"{where}: a column is truncated")
         number, count = fmt.COLUMN.unpack_from(raw, at)
         at += fmt.COLUMN.size
-        if number not in numbers or count > (len(raw) - at) // 16:
+        if number not in numbers or number in seen or not 0 < count <= (len(raw) - at) // 16:
             raise CapsuleError(f"{where}: a column is not what it says")
+        seen.add(number)
+        found.budget -= _COLUMN_COST_BYTES
         both = np.frombuffer(raw, dtype="<i8", count=2 * count, offset=at).reshape(2, count)
         times, values = np.cumsum(both, axis=1, dtype=np.int64)
-        found.times.setdefault(numbers[number], []).append(times)
-        found.values.setdefault(numbers[number], []).append(values)
+        found.times.setdefault(numbers[number], bytearray()).extend(times.tobytes())
+        found.values.setdefault(numbers[number], bytearray()).extend(values.tobytes())
         at += 16 * count
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import re
 import struct
+import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
 
 from prismdbg.capsule.file_window import FileWindow
@@ -20,6 +24,7 @@ from prismdbg.model.collective import Collective, Group, PayloadRef
 
 DAMAGED = "record or fetch it again: the log is damaged"
 _CHUNK_BYTES = 64 << 10  # of a segment, read at once
+_UNCHANGED_NS = 10_000_000_000  # clocks of file systems are coarse, and another machine's may be late
 _SEGMENT = re.compile(r"events\.([0-9]{5,9})(?:-([0-9]{5,9}))?\.seg")
 
 ATTEMPT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")  # a rank's folder: its number, and that of its attempt
@@ -40,6 +45,8 @@ class LogReader:
         self.damage: CapsuleError | None = None
         self._segment = 0
         self._offset = 0
+        self._listed: list[tuple[int, Path]] = []
+        self._listed_ns: int | None = None
         self._records = RecordDecoder()
         self._open: dict[int, Collective] = {}
         self._handlers = self._by_kind()
@@ -85,11 +92,24 @@ class LogReader:
         path = self.folder / fmt.event_segment(self._segment)
         if path.exists():
             return path
-        later = [(number, there) for number, there in event_segments(self.folder) if number >= self._segment]
-        if not later:
+        segments = self._segments()
+        at = bisect_left(segments, self._segment, key=itemgetter(0))
+        if at == len(segments):
             return None
-        self._segment, self._offset = later[0][0], 0
-        return later[0][1]
+        self._segment, self._offset = segments[at][0], 0
+        return segments[at][1]
+
+    def _segments(self) -> list[tuple[int, Path]]:
+        """As they are now. A folder that has not changed for a while is not listed again: a capsule may have very many
+        segments, and each is asked for."""
+        try:
+            changed_ns = self.folder.stat().st_mtime_ns
+        except OSError:
+            return []
+        if changed_ns != self._listed_ns:
+            is_old = abs(time.time_ns() - changed_ns) > _UNCHANGED_NS  # else it may change again at the same time
+            self._listed, self._listed_ns = event_segments(self.folder), changed_ns if is_old else None
+        return self._listed
 
     def _read_segment(self, path: Path, events: list[Event]) -> bool:
         """Appends to `events`; True when the segment was closed and the next one goes on."""
@@ -194,11 +214,13 @@ def event_segments(folder: Path) -> list[tuple[int, Path]]:
     part, and stands for parts that are still there."""
     paths = [path for path in folder.glob("events.*.seg") if _SEGMENT.fullmatch(path.name)]
     spans = {path: _numbers(path) for path in paths}
-    joined = [span for span in spans.values() if span[0] < span[1]]
+    joined = sorted(span for span in spans.values() if span[0] < span[1])
+    begins = [begin for begin, _ in joined]
+    ends = list(accumulate((end for _, end in joined), max))  # the last of all that begin no later
     return sorted(
         (first, path)
         for path, (first, last) in spans.items()
-        if first < last or not any(begin <= first <= end for begin, end in joined)
+        if first < last or not ((before := bisect_right(begins, first)) and first <= ends[before - 1])
     )
 
 

@@ -7,7 +7,8 @@ the one under which most of its files are found again by their relative path.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -70,7 +71,7 @@ def make_overlay(capsule: Capsule, folder: Path) -> Overlay:
     folder = folder.resolve()  # the runtimes have a working directory of their own
     captured = {file.path: file for file in read_files(capsule) if file.place is not Place.MISSING}
     own = sorted(_walk(folder))
-    base = _seen_as(own, captured, places(capsule.rank(), tuple(captured)))
+    base = _seen_as(own, captured, likely_places(capsule.rank()))
     if base is None:
         raise NothingMatches(
             f"no file in {folder} has the relative path of a file of the program",
@@ -80,23 +81,43 @@ def make_overlay(capsule: Capsule, folder: Path) -> Overlay:
     return _lay(folder, base, own, captured)
 
 
-def places(rank: RankJson, captured: tuple[str, ...] = ()) -> tuple[PurePosixPath, ...]:
+def likely_places(rank: RankJson) -> tuple[PurePosixPath, ...]:
     """Folders that the user's may stand for, the likeliest first: the working directory, the program's folder, then
-    those above it."""
+    those above it. Any folder of a captured file may be another one."""
     cwd = PurePosixPath(rank["cwd"])
     script = rank["argv"][0] if rank["argv"] else ""
     program = (cwd / script).parent if script and not script.startswith("-") and not too_long(script) else cwd
     program = PurePosixPath(os.path.normpath(program))
-    likely = [cwd, program, *program.parents, *(parent for path in captured for parent in PurePosixPath(path).parents)]
-    return tuple(dict.fromkeys(place for place in likely if len(place.parts) > 1))
+    return tuple(dict.fromkeys(place for place in (cwd, program, *program.parents) if len(place.parts) > 1))
 
 
 def _seen_as(
     own: list[str], captured: Mapping[str, RankFile], likely: tuple[PurePosixPath, ...]
 ) -> PurePosixPath | None:
-    found = {place: sum(str(place / name) in captured for name in own) for place in likely}
-    best = max(likely, key=lambda place: found[place], default=None)  # the first of those with as many
-    return best if best is not None and found[best] else None
+    found = _matches_by_place(own, captured)
+    by_likelihood = dict.fromkeys([*map(str, likely), *found])
+    best = max(by_likelihood, key=lambda place: found[place], default="")  # the first of those with as many
+    return PurePosixPath(best) if found[best] else None
+
+
+def _matches_by_place(own: list[str], captured: Iterable[str]) -> Counter[str]:
+    """How many files of the user's each folder has. A capsule may list very many paths, and each is looked at once: of
+    its ends, only those that are as deep as a file of the user's can be one."""
+    names = set(own)
+    ends = {name.rpartition("/")[2] for name in own}
+    deepest = max((name.count("/") + 1 for name in own), default=0)
+    found: Counter[str] = Counter()
+    for path in captured:
+        at = path.rfind("/")
+        if path[at + 1 :] not in ends:
+            continue
+        for _ in range(deepest):
+            if at <= 0:  # no folder stands for the root
+                break
+            if path[at + 1 :] in names:
+                found[path[:at]] += 1
+            at = path.rfind("/", 0, at)
+    return found
 
 
 def _lay(folder: Path, base: PurePosixPath, own: list[str], captured: Mapping[str, RankFile]) -> Overlay:

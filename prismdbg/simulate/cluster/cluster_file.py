@@ -39,7 +39,7 @@ from prismdbg.simulate.cluster.slowdown import Slowdown
 from prismdbg.simulate.cluster.transfer import OPS, SEND
 
 _MOST_RANKS = 1 << 24
-_MOST_SLOWER = 1 << 20
+_MOST_SLOWER = 1 << 20  # ranks with a factor in one mapping
 _EXAMPLE = "examples/emulation/cluster.yaml"
 _NAMES = (
     "measured",
@@ -241,13 +241,15 @@ def _by_rank(value: Value) -> dict[int, int]:
         first, _, last = text.partition("-")
         if not all(part.isascii() and part.isdecimal() and len(part) < 9 for part in (first, last or first)):
             field.fail(f"{text!r} is neither a rank nor ranks", "write 617 or 64-127")
-        if not 0 <= int(last or first) - int(first) < _MOST_SLOWER:
+        ranks = range(int(first), int(last or first) + 1)
+        if not 0 < len(ranks) <= _MOST_SLOWER - len(found):
             field.fail(
                 f"{text!r} is in descending order, or contains too many ranks",
-                f"write 64-127: {_MOST_SLOWER:,} at most",
+                f"write 64-127: {_MOST_SLOWER:,} at most, in all keys together",
             )
-        for rank in range(int(first), int(last or first) + 1):
+        ppm = field.read(quantities.factor_ppm)
+        for rank in ranks:
             if rank in found:
                 field.fail(f"rank {rank} has two factors", "name each rank once")
-            found[rank] = field.read(quantities.factor_ppm)
+            found[rank] = ppm
     return found

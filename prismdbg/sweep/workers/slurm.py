@@ -15,6 +15,10 @@ _BOUND_S = 120.0  # of a command, whose controller may be busy
 _NO_JOB = "Invalid job id"  # what squeue says of one that ended some time ago
 
 
+class NoSlurm(FacilityError):
+    """Its commands do not exist here."""
+
+
 class Slurm:
     """`options`: of sbatch, as the user gives them. bound_s: of each command."""
 
@@ -40,8 +44,16 @@ class Slurm:
         rows = [line.split() for line in listed.splitlines()]
         return {int(row[0]): row[1] for row in rows if len(row) == 2 and row[0].isdecimal()}
 
+    def find(self, name: str) -> int:
+        """The job of this name that waits, runs or is about to end; 0 where there is none."""
+        listed = _said(["squeue", "--noheader", f"--name={name}", "--format=%F"], self._bound_s)
+        return next((int(job) for job in listed.split() if job.isdecimal()), 0)
+
     def cancel(self, job: int) -> None:
         _said(["scancel", str(job)], self._bound_s)
+
+    def cancel_named(self, name: str) -> None:
+        _said(["scancel", f"--name={name}"], self._bound_s)
 
 
 def _said(command: Sequence[str], bound_s: float, given: str = "") -> str:
@@ -51,7 +63,7 @@ def _said(command: Sequence[str], bound_s: float, given: str = "") -> str:
         )
     except FileNotFoundError as error:
         hint = "install Slurm's client, or leave --on out"
-        raise FacilityError(f"{command[0]} does not exist on this machine", hint=hint) from error
+        raise NoSlurm(f"{command[0]} does not exist on this machine", hint=hint) from error
     except subprocess.TimeoutExpired as error:
         hint = "wait until `sinfo` answers, then run the same line again: it joins an array that still runs"
         raise FacilityError(f"{command[0]} did not answer within {bound_s:g} seconds", hint=hint) from error

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import secrets
 import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from prismdbg.capsule import checked_json
+from prismdbg.capsule.checked_json import Count
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.storage.run_folder import write_json
@@ -19,7 +22,7 @@ from prismdbg.sweep.folder import SweepFolder
 from prismdbg.sweep.request import Trial
 from prismdbg.sweep.workers import array_task
 from prismdbg.sweep.workers.order import Order
-from prismdbg.sweep.workers.slurm import ENDED, Slurm
+from prismdbg.sweep.workers.slurm import ENDED, NoSlurm, Slurm
 from prismdbg.sweep.workers.trial_group import TO_END_S, last_error
 
 POLL_S = 2.0
@@ -27,16 +30,19 @@ _MARK = "END_OF_THE_ORDER"
 
 
 class _Stored(TypedDict):
-    job: int
+    job: Count
     names: list[str]
+    called: NotRequired[str]  # an older version did not name it
 
 
 @dataclass(frozen=True, slots=True)
 class _Array:
-    """`names`: of the configurations, by the number of the task."""
+    """`names`: of the configurations, by the number of the task. `called`: Slurm's name of it, which is stored before
+    it is submitted. `job`: 0 where sbatch has not said it: there may be such an array or not."""
 
     job: int
     names: tuple[str, ...]
+    called: str = ""
 
 
 class SlurmArray:
@@ -51,7 +57,7 @@ class SlurmArray:
         self._problem = ""
 
     def run(self, trials: Sequence[Trial]) -> dict[str, str]:
-        if (earlier := _stored(self._folder)) is not None:
+        if (earlier := _left(self._folder, self._slurm)) is not None:
             self._say(f"joining array {earlier.job} of Slurm, which an earlier start submitted")
             self._follow(earlier)
         self._why.clear()  # what failed for an earlier start is tried again
@@ -67,12 +73,29 @@ class SlurmArray:
         jobs = self._folder.request.jobs
         tasks = f"0-{len(names) - 1}" + (f"%{jobs}" if jobs else "")
         said = self._own.absolute() / "%A_%a.txt"
-        options = [f"--array={tasks}", f"--output={said}", f"--error={said}", "--job-name=prismdbg-sweep"]
-        array = _Array(self._slurm.submit(_script(Order(self._folder.request, names)), options), names)
-        write_json(_record(self._folder), asdict(array))
+        asked = _Array(0, names, f"prismdbg-sweep-{secrets.token_hex(8)}")
+        options = [f"--array={tasks}", f"--output={said}", f"--error={said}", f"--job-name={asked.called}"]
+        array = self._told(asked, _script(Order(self._folder.request, names)), options)
         self._say(
             f"{counted(len(names), 'configuration')}: array {array.job} of Slurm; all that tasks print: {self._own}"
         )
+        return array
+
+    def _told(self, asked: _Array, script: str, options: Sequence[str]) -> _Array:
+        """`asked` with its job. Slurm may have taken it also where sbatch fails, does not answer in time, or is ended
+        with us: then it is cancelled, and stays on record until a later start has asked for it by its name."""
+        record = _record(self._folder)
+        write_json(record, asdict(asked))
+        try:
+            array = replace(asked, job=self._slurm.submit(script, options))
+            write_json(record, asdict(array))
+        except NoSlurm:
+            record.unlink()
+            raise
+        except BaseException:
+            with suppress(FacilityError):
+                self._slurm.cancel_named(asked.called)
+            raise
         return array
 
     def _follow(self, array: _Array) -> None:
@@ -130,9 +153,13 @@ class SlurmArray:
 
 def check_none_left(folder: SweepFolder) -> None:
     """`UsageError` where an array of an earlier start may still fill this folder."""
-    if (array := _stored(folder)) is not None:
-        hint = f"give --on slurm to join it; after `scancel {array.job}`, too"
-        raise UsageError(f"array {array.job} of Slurm may still run configurations in {folder.path}", hint=hint)
+    array = _stored(folder)
+    with suppress(FacilityError):  # it is not known to have ended
+        array = _left(folder, Slurm(()))
+    if array is not None:
+        known = str(array.job or array.called)
+        hint = f"give --on slurm to join it; after `scancel {'' if array.job else '--name='}{known}`, too"
+        raise UsageError(f"array {known} of Slurm may still run configurations in {folder.path}", hint=hint)
 
 
 def _script(order: Order) -> str:
@@ -149,9 +176,23 @@ def _record(folder: SweepFolder) -> Path:
     return _own(folder) / "array.json"
 
 
+def _left(folder: SweepFolder, slurm: Slurm) -> _Array | None:
+    """What an earlier start submitted, with its job. One whose job that start never learned is asked for by its name,
+    and forgotten where Slurm has none of that name. `FacilityError` where the controller does not answer."""
+    array = _stored(folder)
+    if array is None or array.job:
+        return array
+    if not (job := slurm.find(array.called) if array.called else 0):
+        _record(folder).unlink()
+        return None
+    found = replace(array, job=job)
+    write_json(_record(folder), asdict(found))
+    return found
+
+
 def _stored(folder: SweepFolder) -> _Array | None:
     path = _record(folder)
     if not path.is_file():
         return None
     stored = checked_json.checked(_Stored, checked_json.read(path).value, str(path))
-    return _Array(stored["job"], tuple(stored["names"]))
+    return _Array(stored["job"], tuple(stored["names"]), stored.get("called", ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -105,8 +106,15 @@ class TrialGroup:
 
 def last_error(output: Path) -> str:
     """Our last error line, and what the program printed last before it."""
-    text = output.read_bytes()[-_LAST_BYTES:].decode(errors="replace") if output.is_file() else ""
+    text = _end_of(output).decode(errors="replace") if output.is_file() else ""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     at = next((n for n in reversed(range(len(lines))) if lines[n].startswith(_ERROR)), len(lines))
     before = [line for line in lines[:at] if not line.startswith("prismdbg: ")][-1:]
     return ": ".join([*(line.removeprefix(_ERROR) for line in lines[at : at + 1]), *before])
+
+
+def _end_of(output: Path) -> bytes:
+    """Of what may have any size."""
+    with output.open("rb") as file:
+        file.seek(max(os.fstat(file.fileno()).st_size - _LAST_BYTES, 0))
+        return file.read(_LAST_BYTES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections.abc import Iterator
@@ -34,12 +35,18 @@ def submitted(cluster: Cluster, output: Path, tried: str) -> Iterator[tuple[Job,
     command = [*CLI, *line(output, "--on", "slurm:--time=20", tried=tried)]
     job = Job(cluster.one.line(command), cluster.shared / f"{output.name}.txt", env=cluster.environment())
     try:
-        wait_for(lambda: (output / "slurm" / "array.json").exists() or not job.alive, BOUND_S, "an array")
+        wait_for(lambda: has_array(output) or not job.alive, BOUND_S, "an array")
         assert job.alive, job.output
         (sweeping,) = job.process.children()
         yield job, sweeping
     finally:
         job.kill()
+
+
+def has_array(output: Path) -> bool:
+    """Whether sbatch has said its job: the record is older."""
+    record = output / "slurm" / "array.json"
+    return record.exists() and json.loads(record.read_text())["job"] > 0
 
 
 def tasks(cluster: Cluster) -> list[str]:

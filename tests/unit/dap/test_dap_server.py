@@ -39,9 +39,20 @@ def test_another_users_connection_is_refused_and_the_next_one_is_served(
     with server._accepted(listener, 30, said.append) as accepted:
         assert accepted.getpeername() == clients[2].getsockname()
         assert [client.recv(1) for client in clients[:2]] == [b"", b""]
-    assert said == ["a connection of another user is refused"] * 2
+    assert said == ["a connection is refused: another user has it, or it has ended"] * 2
     for client in clients:
         client.close()
+
+
+def test_a_connection_that_has_ended_is_nobodys_whatever_it_sent(listener: socket.socket) -> None:
+    """The kernel lists the closed end as root's: another user's requests would be taken for this user's."""
+    said: list[str] = []
+    with socket.create_connection(listener.getsockname()) as ended:
+        ended.sendall(b"Content-Length: 2\r\n\r\n{}")
+    mine = socket.create_connection(listener.getsockname())
+    with mine, server._accepted(listener, 30, said.append) as accepted:
+        assert accepted.getpeername() == mine.getsockname()
+    assert said == ["a connection is refused: another user has it, or it has ended"]
 
 
 def test_nobody_connects() -> None:

@@ -46,6 +46,13 @@ def test_what_was_rendered_is_not_asked_for_again() -> None:
     assert (rest["name"], rest["value"]) == ("...", "1 more")
 
 
+@pytest.mark.parametrize("key", ["{[]}", "{{}: 1}", "[" * 100 + "]" * 100, "(" * 200, "'a'", "-" * 199 + "1"])
+def test_a_key_may_be_any_text(key: str) -> None:
+    """As a hostile rank may say: only a literal can be asked for by it."""
+    (made,) = opened(Variables(), {"kind": "mapping", "length": 1, "items": [[key, scalar(1)]]}, "local.state")
+    assert (made["name"], made.get("evaluateName")) == (f"[{key}]", "local.state['a']" if key == "'a'" else None)
+
+
 def test_a_tensor_opens_and_its_memory_can_be_read() -> None:
     variables = Variables()
     made = variables.variable("x", TENSOR, "local.x", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import torch
 from capsules import MANIFEST, make_capsule
 
 from prismdbg.capsule import safetensors
+from prismdbg.debugger import export_verb
 from prismdbg.debugger.debugger import Debugger, Settings
 from prismdbg.debugger.tensor_files import TensorShape, require_writer
-from prismdbg.errors import UsageError
+from prismdbg.errors import FacilityError, UsageError
 from prismdbg.rank.debug.tensor_bytes import read_bytes
 from prismdbg.session import answers
 from prismdbg.session.session import Phase
@@ -128,6 +130,23 @@ def test_an_existing_file_is_not_replaced(tmp_path: Path, monkeypatch: pytest.Mo
 def test_what_names_no_file_is_refused(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError):
         Exporting(torch.ones(2), monkeypatch).debugger.do(line)
+
+
+@pytest.mark.parametrize(("dtype", "needed"), [(torch.float32, "4 MiB"), (torch.bfloat16, "4 MiB")], ids=str)
+def test_more_than_this_machine_has_room_for_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, needed: str
+) -> None:
+    """A rank may say what it likes: the disk and the memory would be full before it was found to lie."""
+    count = (4 << 20) // (4 if dtype is torch.bfloat16 else dtype.itemsize)
+    exporting = Exporting(torch.zeros(count, dtype=dtype), monkeypatch)
+    disk = shutil.disk_usage(tmp_path)._replace(free=(4 << 20) - 1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: disk)
+    monkeypatch.setattr(export_verb, "available_bytes", lambda: (4 << 20) - 1)
+    with pytest.raises(FacilityError, match=f"needs {needed}; 3 MiB are free on the disk of {tmp_path}"):
+        exporting.debugger.do(f"export x {tmp_path / 'x.npy'}")
+    with pytest.raises(FacilityError, match=f"needs {needed}; 3 MiB are free in the memory of this machine"):
+        exporting.debugger.exports.array("x")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from test_log_folding import SEGMENT_BYTES, long_log
 from tiny_log import TinyLog
 
+from prismdbg.capsule.log import reader
 from prismdbg.capsule.log.follower import LogFollower
 from prismdbg.capsule.log.reader import event_segments, read_log
 from prismdbg.log.columns import LogColumns, read_columns
@@ -45,6 +47,29 @@ def test_it_says_what_it_said(tmp_path: Path, folded: bool) -> None:
     for number in (*range(1, 14),):
         began, rest = split_before(tmp_path, 4 * number)
         assert [n for n, _ in (*began, *rest)] == left
+
+
+def test_a_folder_that_does_not_change_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A foreign log may have ten thousands of joined files, after each of which the next one is looked for."""
+    long_log(tmp_path, 14)
+    whole = read_log(tmp_path)
+    join(tmp_path, PARTS * SEGMENT_BYTES)
+    asked: list[Path] = []
+    monkeypatch.setattr(reader, "event_segments", lambda folder: asked.append(folder) or event_segments(folder))
+    os.utime(tmp_path, (1000, 1000))
+    assert read_log(tmp_path) == whole
+    assert len(asked) == 2, "for the last one, and for three joined ones"
+    asked.clear()
+    monkeypatch.setattr(reader, "_UNCHANGED_NS", 1 << 62)  # as if it had changed just now
+    assert read_log(tmp_path) == whole
+    assert len(asked) == 4
+
+
+def test_what_joined_ones_stand_for_is_found_among_any_number(tmp_path: Path) -> None:
+    """They may lie in each other, as a foreign log's do; each single one is looked up once."""
+    for name in ("00001-00009", "00002-00003", "00020-00021", *(f"{number:05}" for number in range(25))):
+        (tmp_path / f"events.{name}.seg").touch()
+    assert numbers(tmp_path) == [0, 1, 2, *range(10, 20), 20, 22, 23, 24]
 
 
 def test_a_capsule_of_it_has_its_slice_and_what_that_refers_to(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 def test_memory_goes_by_what_the_recorded_rank_held(
     recorded_bytes: int, memory_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "_available_bytes", lambda: MACHINE)
+    monkeypatch.setattr(limits, "available_bytes", lambda: MACHINE)
     found = usual(recorded_bytes)
     assert found.memory_bytes == min(memory_bytes, MACHINE * 9 // 10)
     assert Asked(memory_bytes=1 << 30).over(found).recorded_bytes == recorded_bytes
@@ -54,11 +54,11 @@ def test_of_one_that_nobody_saw_nothing_is_known(tmp_path: Path) -> None:
 
 def test_what_a_capsule_says_it_held_takes_no_memory_that_others_use(monkeypatch: pytest.MonkeyPatch) -> None:
     free = MACHINE // 2 + 4096
-    monkeypatch.setattr(limits, "_available_bytes", lambda: free)
+    monkeypatch.setattr(limits, "available_bytes", lambda: free)
     assert usual(1 << 50).memory_bytes == free
-    monkeypatch.setattr(limits, "_available_bytes", lambda: 0)
+    monkeypatch.setattr(limits, "available_bytes", lambda: 0)
     assert usual(1 << 50).memory_bytes == usual(0).memory_bytes == MACHINE // 2
 
 
 def test_the_kernels_estimate_of_what_is_free() -> None:
-    assert 0 < limits._available_bytes() <= MACHINE
+    assert 0 < limits.available_bytes() <= MACHINE

@@ -82,6 +82,13 @@ class TestTheFile:
             cluster_file.parse(GOOD.replace(old, new, 1), "c.yaml")
         assert str(caught.value).startswith("c.yaml, line")
 
+    def test_ranks_with_a_factor_are_bounded_over_all_keys(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(cluster_file, "_MOST_SLOWER", 8)
+        few = GOOD.replace("617: 1.1", "0-5: 1.1")
+        assert len(cluster_file.parse(few).compute_ppm) == 8
+        with pytest.raises(UsageError, match=r"'70-70' is .* too many ranks"):
+            cluster_file.parse(few.replace("64-65: 1.02", "64-65: 1.02, 70-70: 2"))
+
     MEASURED = (
         GOOD
         + """\

@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -163,6 +163,90 @@ def test_while_an_array_may_run_nothing_runs_here(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="array 17 of Slurm may still run"):
             workers(folder, print)
         SlurmArray(folder, Slurm(()), print)
+
+
+class FakeSlurm(Slurm):
+    """`fails`: what its controller does after it took an array. `queued`: arrays, by name."""
+
+    def __init__(self, folder: SweepFolder, fails: BaseException | None) -> None:
+        super().__init__(())
+        self.folder, self.fails = folder, fails
+        self.queued: dict[str, int] = {}
+        self.cancels = True
+
+    def submit(self, script: str, options: Sequence[str]) -> int:
+        (name,) = [option.partition("=")[2] for option in options if option.startswith("--job-name=")]
+        assert json.loads(record(self.folder).read_text())["called"] == name, "it is on record before"
+        self.queued[name] = 17 + len(self.queued)
+        if self.fails is not None:
+            raise self.fails
+        return self.queued[name]
+
+    def find(self, name: str) -> int:
+        return self.queued.get(name, 0)
+
+    def states(self, job: int) -> Mapping[int, str]:
+        """All of its tasks have run."""
+        for configuration in self.folder.request.space.configurations():
+            self.folder.ran(self.folder.trial(configuration))
+        return {}
+
+    def cancel_named(self, name: str) -> None:
+        if not self.cancels:
+            raise FacilityError("scancel did not answer")
+        del self.queued[name]
+
+
+def record(folder: SweepFolder) -> Path:
+    return folder.path / "slurm" / "array.json"
+
+
+@pytest.mark.parametrize("fails", [FacilityError("no answer"), ValueError("no number"), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("cancels", [True, False])
+def test_an_array_whose_number_is_never_learned_is_not_lost(
+    tmp_path: Path, fails: BaseException, cancels: bool
+) -> None:
+    """It is cancelled; where that fails as well, a later start joins it."""
+    said: list[str] = []
+    with SweepFolder.opened(request(tmp_path)) as folder:
+        slurm, trials = FakeSlurm(folder, fails), list(map(folder.trial, folder.request.space.configurations()))
+        slurm.cancels = cancels
+        with pytest.raises(type(fails)):
+            SlurmArray(folder, slurm, said.append).run(trials)
+        assert (list(slurm.queued.values()), record(folder).exists()) == ([] if cancels else [17], True)
+        slurm.fails = None
+        assert SlurmArray(folder, slurm, said.append).run(trials) == {}
+    assert len(slurm.queued) == 1 and not record(folder).exists()
+    assert said[0].startswith("2 configurations: array 17 of Slurm" if cancels else "joining array 17 of Slurm")
+
+
+def test_an_array_whose_number_is_not_known_is_asked_for_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path / "squeue", f'echo "$@" > {tmp_path}/asked; cat {tmp_path}/queued')
+    program(tmp_path / "scancel", f'echo "$@" > {tmp_path}/cancelled')
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with SweepFolder.opened(request(tmp_path)) as folder:
+        record(folder).parent.mkdir()
+        record(folder).write_text('{"job": 0, "names": ["say=good"], "called": "prismdbg-sweep-1"}')
+        with pytest.raises(UsageError, match="array prismdbg-sweep-1 of Slurm may still run") as raised:
+            workers(folder, print)
+        assert "`scancel --name=prismdbg-sweep-1`" in raised.value.hint, "Slurm does not answer"
+        (tmp_path / "queued").write_text("17\n17\n")
+        with pytest.raises(UsageError, match="array 17 of Slurm may still run"):
+            workers(folder, print)
+        assert (tmp_path / "asked").read_text() == "--noheader --name=prismdbg-sweep-1 --format=%F\n"
+        record(folder).write_text('{"job": 0, "names": ["say=good"], "called": "prismdbg-sweep-1"}')
+        (tmp_path / "queued").write_text("")
+        workers(folder, print)
+        assert not record(folder).exists()
+    Slurm(()).cancel_named("prismdbg-sweep-1")
+    assert (tmp_path / "cancelled").read_text() == "--name=prismdbg-sweep-1\n"
+
+
+def program(path: Path, line: str) -> None:
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
 
 
 def _task(order: str, number: int) -> subprocess.CompletedProcess[str]:

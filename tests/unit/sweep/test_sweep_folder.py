@@ -132,6 +132,13 @@ def test_a_failure_is_said_in_one_line(tmp_path: Path, printed: str, said: str) 
     assert last_error(tmp_path / "out") == said
 
 
+def test_only_the_end_of_what_was_printed_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has any size."""
+    (tmp_path / "out").write_text("error: not the last one\n" + "x" * 5000 + "\nSegmentation fault\n")
+    monkeypatch.delattr(Path, "read_bytes")
+    assert last_error(tmp_path / "out") == "Segmentation fault"
+
+
 @pytest.mark.parametrize(("how", "launcher"), [(How.EMULATE, ()), (How.RECORD, ("-m", "torch.distributed.run"))])
 def test_a_program_that_does_not_exist_is_one_error_before_anything_runs(
     tmp_path: Path, how: How, launcher: tuple[str, ...]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from prismdbg.telemetry import file_format as fmt
+from prismdbg.telemetry import reader
 from prismdbg.telemetry.file_format import Record
 from prismdbg.telemetry.reader import read_telemetry
 from prismdbg.telemetry.sensor import Kind, Provenance, Sensor
@@ -131,6 +132,9 @@ SENSOR = record(
     Record.SENSOR,
     b'{"number": 0, "subject": "s", "name": "n", "unit": "u", "kind": "gauge", "provenance": "measured"}',
 )
+COLUMN = fmt.COLUMN.pack(0, 1) + struct.pack("<qq", 5, 7)
+ONE_SENSOR_TWICE = struct.pack("<I", 2 * len(COLUMN)) + zlib.compress(2 * COLUMN)
+NO_READINGS = struct.pack("<I", fmt.COLUMN.size) + zlib.compress(fmt.COLUMN.pack(0, 0))
 
 
 @pytest.mark.parametrize(
@@ -156,14 +160,29 @@ SENSOR = record(
             "not what it says",
         ),
         (
-            fmt.MAGIC + ABOUT + record(Record.VALUES, struct.pack("<I", 8) + zlib.compress(fmt.COLUMN.pack(7, 0))),
+            fmt.MAGIC
+            + ABOUT
+            + record(Record.VALUES, struct.pack("<I", 24) + zlib.compress(fmt.COLUMN.pack(7, 1) + bytes(16))),
             "not what it says",
         ),
+        (fmt.MAGIC + ABOUT + SENSOR + record(Record.VALUES, NO_READINGS), "not what it says"),
+        (fmt.MAGIC + ABOUT + SENSOR + record(Record.VALUES, ONE_SENSOR_TWICE), "not what it says"),
     ],
 )
 def test_hostile_files_cost_nothing_and_are_said(data: bytes, problem: str, tmp_path: Path) -> None:
     (tmp_path / fmt.segment_name(1)).write_bytes(data)
     assert problem in read(tmp_path).damage
+
+
+def test_a_column_of_few_readings_costs_more_of_the_bound_than_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "MOST_UNPACKED_BYTES", 10 * (len(COLUMN) + reader._COLUMN_COST_BYTES))
+    block = record(Record.VALUES, struct.pack("<I", len(COLUMN)) + zlib.compress(COLUMN))
+    (tmp_path / fmt.segment_name(1)).write_bytes(fmt.MAGIC + ABOUT + SENSOR + 100 * block)
+    found = reader.read_telemetry(tmp_path, 10 * (len(COLUMN) + reader._COLUMN_COST_BYTES))
+    assert found is not None
+    assert found.series["s", "n"].values.tolist() == [7] * 10
 
 
 def test_a_link_is_never_followed(tmp_path: Path) -> None:

@@ -335,6 +335,14 @@ def test_what_is_kept_or_shown_in_columns_is_short(verb: str, more: dict[str, An
         checked_reply(verb, GOOD_REPLIES[verb] | more)
 
 
+@pytest.mark.parametrize("shape", [[-1, -4], [0, 2**62, 2**62], [2**32, 2**31]], ids=str)
+def test_a_shape_is_one_that_a_tensor_can_have(shape: list[int]) -> None:
+    """Else it would be written into the header of a file."""
+    with pytest.raises(InvalidMessage, match="shape"):
+        checked_reply("bytes", GOOD_REPLIES["bytes"] | {"shape": shape})
+    checked_reply("bytes", GOOD_REPLIES["bytes"] | {"shape": [0, 2**31, 2**31]})
+
+
 def test_the_story_of_a_divergence_is_short() -> None:
     for history in ([RECORDED] * 100, [{**RECORDED, "input_sizes": [[1] * 1000]}]):
         with pytest.raises(InvalidMessage, match="more than 64"):

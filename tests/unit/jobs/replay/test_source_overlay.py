@@ -121,6 +121,23 @@ def test_no_folder_and_too_large_a_one(capsule: Capsule, tmp_path: Path, monkeyp
 def test_a_program_started_as_a_module_is_found_from_its_working_directory(
     tmp_path: Path,
 ) -> None:
-    places = source_overlay.places({"argv": ["-m"], "cwd": "/job"}, ("/lib/a/b.py",))
-    assert [str(place) for place in places] == ["/job", "/lib/a", "/lib"]
+    places = source_overlay.likely_places({"argv": ["-m"], "cwd": "/job"})
+    assert [str(place) for place in places] == ["/job"]
     assert MANIFEST.origin.starts_program
+
+
+def test_of_a_path_only_as_much_is_looked_at_as_a_file_of_the_users_is_deep() -> None:
+    """Every folder of every path times every file of the user's would take minutes for a capsule's 100,000 paths."""
+
+    class Looked(str):
+        looked_at = 0
+
+        def __getitem__(self, key: Any) -> str:
+            Looked.looked_at += 1
+            return super().__getitem__(key)
+
+    own = [f"x{number}/b.py" for number in range(1000)]
+    captured = [Looked("/a" * 100 + f"/x{number}/b.py") for number in range(1000)]
+    captured += [Looked("/a" * 100 + "/other.py") for _ in range(1000)]
+    assert source_overlay._matches_by_place(own, captured) == {"/a" * 100: 1000}
+    assert Looked.looked_at < 8 * len(captured)
