@@ -12,6 +12,7 @@ from played import screen_of_app, small_capsule, until
 from prismdbg_tui.memory.view import MemoryNode, MemoryView
 from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session import answers
+from prismdbg_tui.session.actions import ACTIONS
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.live import Tell
 from prismdbg_tui.session.messages import MemoryRead, StateChanged
@@ -26,7 +27,7 @@ from textual.command import CommandPalette
 from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.widget import Widget
-from textual.widgets import Input
+from textual.widgets import Input, OptionList, Static
 
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers as told_answers
@@ -251,15 +252,33 @@ def test_the_toolkits_own_keys_stay(tmp_path: Path) -> None:
     assert on_screen(tmp_path, part).lines == ["reverse-step"]
 
 
-def test_the_palette_finds_an_action_by_its_verb(tmp_path: Path) -> None:
+@pytest.mark.parametrize("typed", ["reverse-continue", "reverse_continue", "reverse continue"])
+def test_the_palette_finds_an_action_by_its_verb_and_by_its_name(tmp_path: Path, typed: str) -> None:
     async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
-        for verb in ("continue", "reverse-continue", "origin"):
+        for text, verb in (("continue", "continue"), (typed, "reverse-continue"), ("origin", "origin")):
             heard.lines.clear()
-            await pilot.press("ctrl+p", *verb)
+            await pilot.press("ctrl+p", *({" ": "space"}.get(character, character) for character in text))
             await until(lambda: app.screen.query("OptionList").first().option_count, pilot)  # type: ignore[attr-defined]
             await pilot.press("enter")
             await until(lambda: heard.lines, pilot)
             assert heard.lines == [verb]
+
+    on_screen(tmp_path, part)
+
+
+def test_the_palette_and_help_show_the_names_that_keys_toml_takes(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        await pilot.press("ctrl+p", *"goto")
+        listed = app.screen.query(OptionList)
+        await until(lambda: listed.first().option_count, pilot)
+        first = str(listed.first().get_option_at_index(0).prompt)
+        assert first.startswith("until: go to the collective under the cursor")
+        await pilot.press("escape", "escape")
+        await until(lambda: len(app.screen_stack) == 1, pilot)
+        await pilot.press("question_mark")
+        await until(lambda: isinstance(app.screen, Help), pilot)
+        names = str(app.screen.query_one("#help-below", Static).render())
+        assert all(f"{action.name}\xa0({app.keys_shown[action.name]})" in names for action in ACTIONS)
 
     on_screen(tmp_path, part)
 
