@@ -141,6 +141,19 @@ def test_keys_that_the_session_carries_out(tmp_path: Path) -> None:
     assert on_screen(tmp_path, part).lines == expected
 
 
+def test_a_checkpoint_between_two_collectives_is_returned_to_from_there(tmp_path: Path) -> None:
+    """The cursor is on the row before it."""
+    taken = Checkpoint(number=4, moment=Moment(1, 1, 1), size_bytes=1 << 20, cost_s=0.2)
+
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        heard.show(replace(STANDS, moment=taken.moment, checkpoints=(*STANDS.checkpoints, taken)))
+        await until(lambda: app.state.moment == taken.moment, pilot)
+        assert app.cursor == app.here == 2
+        await pilot.press("R", "left", "R")
+
+    assert on_screen(tmp_path, part).lines == ["restart 4", "restart 0"]
+
+
 @pytest.mark.parametrize("hit", [False, True])
 def test_keys_of_the_breakpoint_here(tmp_path: Path, hit: bool) -> None:
     """Of the one on just this collective, or on such collectives; the last one is hit here, wherever it is."""
