@@ -154,6 +154,16 @@ def test_a_checkpoint_between_two_collectives_is_returned_to_from_there(tmp_path
     assert on_screen(tmp_path, part).lines == ["restart 4", "restart 0"]
 
 
+def test_one_hit_to_ignore_is_one_hit(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        heard.show(replace(STANDS, stops=(replace(parse_breakpoint("nan"), number=4, ignore=1),)))
+        await pilot.press("7")
+        await until(lambda: "ignores 1 hit" in text_on(app), pilot)
+        assert "ignores 1 hits" not in text_on(app)
+
+    on_screen(tmp_path, part)
+
+
 @pytest.mark.parametrize("hit", [False, True])
 def test_keys_of_the_breakpoint_here(tmp_path: Path, hit: bool) -> None:
     """Of the one on just this collective, or on such collectives; the last one is hit here, wherever it is."""
