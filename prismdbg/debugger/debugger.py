@@ -33,10 +33,10 @@ from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
-from prismdbg.session.breakpoint_check import names_help
 from prismdbg.session.causes import Unhidden
+from prismdbg.session.help import help_of
 from prismdbg.session.known import NOTHING, Known
-from prismdbg.session.line import VERBS, Line, Verb, parse_line, verb_of
+from prismdbg.session.line import Line, Verb, parse_line
 from prismdbg.session.outside_collective import OutsideCollective
 from prismdbg.session.recorded_hang import RecordedHang
 from prismdbg.session.session import AROUND_LINES, Phase, Session
@@ -91,7 +91,7 @@ class Debugger:
             **self._memory.verbs(),
             **self.exports.verbs(),
             **HistoryQueries(self.driver, self.inspection, routes).verbs(),
-            Verb.HELP: _help,
+            Verb.HELP: help_of,
             Verb.QUIT: lambda _: answers.Ended(),
         }
 
@@ -172,14 +172,6 @@ class Debugger:
             raise
         except Exception as error:  # a verb's defect must not cost a rank that is fine
             raise Defect.of(error) from error
-
-
-def _help(line: Line) -> Answer:
-    if not line.text:
-        return answers.Help(verbs=tuple(VERBS))
-    verb = verb_of(line.text)
-    more = names_help() if verb in (Verb.BREAK, Verb.TBREAK, Verb.CONDITION) else ""
-    return answers.Help(verbs=(verb,), more=more)
 
 
 class Live(Travel, Protocol):

@@ -25,6 +25,7 @@ from prismdbg.jobs.record.interruption import deaths_of, interrupted_at
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.fresh_logs import Say, ask_for_logs, log_folders
+from prismdbg.jobs.storage.inventory import is_recording
 from prismdbg.jobs.storage.job_nodes import NodeState, node_states, supervisor_report
 from prismdbg.jobs.storage.job_telemetry import AT_ONCE, JobTelemetry
 from prismdbg.jobs.storage.kept_stacks import last_stacks
@@ -293,6 +294,12 @@ def _no_log(run: RunFolder, supervisor: Mapping[str, Any]) -> PrismError:
         hint = "give the folder that `prismdbg record -o` wrote, or a capsule"
         what = f"{run.path} contains no log" if run.path.exists() else f"no such file or directory: {run.path}"
         return UsageError(what, hint=hint)
+    if is_recording(run, supervisor):
+        return CapsuleError(
+            f"{run.path} contains no log of any rank so far: the job runs; no rank has issued a collective or an "
+            "optimizer step yet",
+            hint="wait until it does; only processes that import torch.distributed are recorded",
+        )
     ended = f", and the job ended with {supervisor['exit_code']}" if "exit_code" in supervisor else ""
     return CapsuleError(
         f"{run.path} contains no log of any rank: none issued a collective or an optimizer step{ended}",

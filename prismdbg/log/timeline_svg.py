@@ -8,6 +8,7 @@ from html import escape
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.model.collective import Collective, State, group_title
+from prismdbg.model.labels import labelled
 from prismdbg.model.plain_text import plain
 
 MOST_RANKS = 16
@@ -22,7 +23,7 @@ LEGEND = (
     (_NONFINITE, "sent NaN or Inf"),
 )
 _LEGEND_ENTRY = 130
-_LEAST_BETWEEN = 40  # between the labels of two steps
+_CHARACTER, _GAP = 6.2, 8  # of a label of a step: its width at most, and the room after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +92,15 @@ def _span(call: Collective, log: RankLog) -> tuple[int, int]:
 
 def _steps(log: RankLog, axis: _Axis, height: int) -> Iterator[str]:
     """Where the steps of one rank begin."""
-    free_from = 0.0
-    for mark in log.steps:
-        time_ns = mark.time_ns + log.wall_offset_ns
-        if not axis.begin <= time_ns <= axis.end:
-            continue
-        x = axis.x(time_ns)
+    times = [(mark.step, mark.time_ns + log.wall_offset_ns) for mark in log.steps]
+    places = [(step, axis.x(time_ns)) for step, time_ns in times if axis.begin <= time_ns <= axis.end]
+    for _, x in places:
         yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{HEAD - 4}" y2="{height}" stroke="#888" stroke-opacity=".35"/>'
-        if free_from <= x <= WIDTH - _LEAST_BETWEEN:
-            yield f'<text x="{x + 2:.1f}" y="{HEAD - 5}" fill-opacity=".7">step {mark.step}</text>'
-            free_from = x + _LEAST_BETWEEN
+    cells = [(step, round(x / _CHARACTER), f"step {step}") for step, x in places]
+    shown = labelled(cells, int(WIDTH / _CHARACTER), round(_GAP / _CHARACTER))
+    for (_, x), (_, cell, label) in zip(places, cells, strict=True):
+        if shown.get(cell) == label:
+            yield f'<text x="{x + 2:.1f}" y="{HEAD - 5}" fill-opacity=".7">{label}</text>'
 
 
 def _lane(

@@ -16,6 +16,7 @@ from prismdbg.model.plurals import counted
 from prismdbg.render.console import columns, size
 from prismdbg.session.divergence_text import group_of, headline
 from prismdbg.session.frames import is_library, own_frame
+from prismdbg.session.line import Verb
 from prismdbg.session.notices import (
     AtRecordedHang,
     BreakpointFailed,
@@ -57,7 +58,8 @@ def stop_line(stop: Stopped, *, beginning: bool = False, asked: str = "") -> str
     if not call:
         return f"{first}stopped at {stop.moment}: {one_line(reason_text(stop.reason))}"
     note = f"\n{_WHY[stop.reason]}" if stop.reason in _WHY else ""
-    came = asked if asked and stop.reason in ON_THE_WAY else stop.reason
+    is_moved = stop.reason in (*Verb, *ON_THE_WAY)  # by this verb, or by one before where this one had nowhere to go
+    came = asked if asked and is_moved else stop.reason
     reason = why(stop) if stop.stops else came
     reason += f", event {stop.event}" if stop.event else ""
     return f"{first}stopped at {stop.moment} ({one_line(reason)}): {call_line(call)}{note}"

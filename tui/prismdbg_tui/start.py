@@ -136,7 +136,7 @@ def recorded_job(
         if chosen is None:
             return app.return_code or 0
         job, rank, at = app.job, chosen.rank, app.wanted
-        part = app.part if app.map.display else None
+        part = app.part if app.map_shown else None
         refused = why_refused(partial(open_rank, chosen.rank, chosen.runs, chosen.at))
 
 

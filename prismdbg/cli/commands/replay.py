@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from prismdbg.cli.options.place_options import ALLOW_WRITES, RUNTIME, WITH_FILE
 from prismdbg.cli.options.replay_chosen import Chosen, judged
 from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.cli.terminal import long_work
+from prismdbg.cli.terminal.rank_output import keep_output, say_output
 from prismdbg.jobs.replay.compare import Verdict, run_to_end
 from prismdbg.jobs.replay.replay import open_replay
 from prismdbg.jobs.replay.span import require_inside
@@ -41,7 +41,6 @@ CODES = {
     Outcome.RANK_LOST: ExitCode.RANK_LOST,
 }
 _NO_VERDICT = (ExitCode.RANK_LOST, ExitCode.INCONCLUSIVE)
-OUTPUT_SHOWN_BYTES = 4000
 
 
 def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -204,7 +203,7 @@ def _compare(chosen: Chosen) -> int:
             )
             output = live.output.text()
             place = live.runtime
-        kept = _keep_output(capsule, output)
+        kept = keep_output(capsule, output)
         incident = whole.manifest.incident.text
     with console.also_unread():
         if chosen.as_json:
@@ -215,29 +214,6 @@ def _compare(chosen: Chosen) -> int:
                 console.say(f"complete output: {kept}")
     code = CODES[verdict.outcome]
     return ExitCode.CANNOT_TELL if chosen.bisect and code in _NO_VERDICT else code
-
-
-def _keep_output(capsule: Path, output: str) -> Path | None:
-    """Beside the capsule, for the session's folder goes; None where nothing was written or that place is read-only.
-
-    Never through a link, and never into a file that is there already: whoever may write beside the capsule could have
-    put it there."""
-    kept = capsule.parent / f"{capsule.name}.output"
-    if not output:
-        return None
-    try:
-        kept.unlink(missing_ok=True)
-        descriptor = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(output)
-        except OSError:
-            kept.unlink(missing_ok=True)  # it would be half of it
-            raise
-    except OSError as error:
-        console.announce(f"cannot save the rank's output to {kept}: {error.strerror}")
-        return None
-    return kept
 
 
 def _json(verdict: Verdict, output: str, runtime: str) -> dict[str, object]:
@@ -265,10 +241,7 @@ def _json(verdict: Verdict, output: str, runtime: str) -> dict[str, object]:
 
 
 def _print(verdict: Verdict, output: str, incident: str) -> None:
-    if output:
-        console.say("the rank's own output:")
-        for line in output[-OUTPUT_SHOWN_BYTES:].splitlines():
-            console.say(f"  | {line}")
+    say_output(output)
     if verdict.story is not None:
         console.emit(render_divergence(verdict.story, list(source_lines(verdict.source)) if verdict.source else ()))
     else:

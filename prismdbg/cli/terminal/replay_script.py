@@ -8,6 +8,7 @@ from typing import Any
 
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.replay_chosen import Chosen, cannot_tell
+from prismdbg.cli.terminal.rank_output import keep_output, say_output
 from prismdbg.errors import PrismError
 from prismdbg.jobs.replay.source_overlay import Overlay
 from prismdbg.jobs.storage.pack import opened
@@ -96,17 +97,22 @@ def replay_scripted(chosen: Chosen) -> int:
         console.announce(f"inconclusive: {error}")
         code = ExitCode.CANNOT_TELL
     finally:
+        kept = keep_output(chosen.capsule, result.output)
         if chosen.junit is not None:
             report(chosen.junit, result.findings, chosen.capsule, result.elapsed_s)
     with console.also_unread():
         if chosen.as_json:
-            console.emit_json(to_json(result, code, overlay))
+            console.emit_json(to_json(result, code, overlay, kept))
         else:
+            say_output(result.output)
             show(result, chosen.capsule)
+            if kept:
+                console.say(f"complete output: {kept}")
     return code
 
 
-def to_json(result: Scripted, code: int, overlay: Overlay | None) -> dict[str, Any]:
+def to_json(result: Scripted, code: int, overlay: Overlay | None, kept: Path | None = None) -> dict[str, Any]:
+    """kept: the file of what the rank printed."""
     findings, verdict = result.findings, result.verdict
     return {
         "exit": code,
@@ -125,6 +131,7 @@ def to_json(result: Scripted, code: int, overlay: Overlay | None) -> dict[str, A
         "runtime": result.runtime,
         "elapsed_s": result.elapsed_s,
         "output": result.output,
+        "output_kept_at": str(kept) if kept else None,
     }
 
 

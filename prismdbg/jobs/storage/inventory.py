@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -141,6 +141,11 @@ def living_processes(run: RunFolder) -> list[int]:
         if file.is_file():
             pids.append((read_json(file).get("pid"), file.stat().st_mtime))
     return [pid for pid, before_s in pids if isinstance(pid, int) and pid > 0 and _began_before(pid, before_s)]
+
+
+def is_recording(run: RunFolder, supervisor: Mapping[str, Any]) -> bool:
+    """Whether its job goes on. supervisor: what its supervisor wrote, or all of several."""
+    return "exit_code" not in supervisor and bool(living_processes(run) or _recording_nodes(run))
 
 
 def _recording_nodes(run: RunFolder) -> list[str]:

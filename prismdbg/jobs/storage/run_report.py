@@ -18,7 +18,7 @@ from prismdbg.capsule.log.format import SUMMARY, payload_segment
 from prismdbg.capsule.log.reader import event_segments
 from prismdbg.errors import CapsuleError, shortened
 from prismdbg.jobs.storage.emulated_run import OWN_NAME, EmulatedRun, read_emulated
-from prismdbg.jobs.storage.inventory import disk_bytes
+from prismdbg.jobs.storage.inventory import disk_bytes, is_recording
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, node_states, nodes_of_ranks, supervisor_report
 from prismdbg.jobs.storage.ranks_alive import RankProcess, was_replaced
 from prismdbg.jobs.storage.run_files import whole_incidents
@@ -244,6 +244,10 @@ def report(
         return [f"{path} contains no rank: no rank finished; an interrupted rank leaves no data"]
     if not states and (begun := run.rank_folders()):
         return [f"{path} contains no rank that can be replayed: {counted(len(begun), 'log')} could not be written"]
+    if not states and is_recording(run, supervisor_report(run)):
+        return [
+            f"{path} contains no rank so far: the job runs; no rank has issued a collective or an optimizer step yet"
+        ]
     if not states:
         return [f"{path} contains no rank: the job issued no collective and no optimizer step"]
     collectives = sum(s.collectives for s in states)

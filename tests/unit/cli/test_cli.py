@@ -420,11 +420,11 @@ def test_an_output_that_is_full_is_one_error(
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root mounts a file system")
 def test_a_full_disk_beside_the_capsule_costs_no_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from prismdbg.cli.commands.replay import _keep_output
+    from prismdbg.cli.terminal.rank_output import keep_output
 
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "prismdbg-test", tmp_path], check=True)
     try:
-        assert _keep_output(tmp_path / "capsule", "said " * 100_000) is None
+        assert keep_output(tmp_path / "capsule", "said " * 100_000) is None
         assert "No space left on device" in capsys.readouterr().err and not list(tmp_path.iterdir())
     finally:
         subprocess.run(["umount", "-l", tmp_path], check=True)

@@ -13,7 +13,7 @@ from prismdbg.debugger.debugger import Debugger, Settings
 from prismdbg.debugger.history_queries import HistoryQueries
 from prismdbg.errors import Defect, PrismError, UsageError
 from prismdbg.model.moment import Moment
-from prismdbg.render.stop_text import checkpoint_text
+from prismdbg.render.stop_text import checkpoint_text, stop_line
 from prismdbg.session import answers, notices
 from prismdbg.session.session import Phase
 from tests.only_forward import OnlyForward
@@ -52,6 +52,14 @@ def test_forwards_and_backwards_over_the_same_places() -> None:
 def test_goto_goes_both_ways_and_a_bare_moment_is_one() -> None:
     bench = Bench()
     assert [bench.at(line) for line in ("goto 2.1", "0.2", "goto 3", "goto 3.1")] == ["2.1", "0.2", "3.1", "3.1"]
+
+
+def test_a_verb_that_had_nowhere_to_go_is_said_and_not_the_one_before() -> None:
+    bench = Bench()
+    assert [bench.at(line) for line in ("goto 1.2", "rn")] == ["1.2", "1.1"]
+    answer = bench.debugger.do("goto 1.1")
+    assert isinstance(answer, answers.Arrived) and answer.stop is not None
+    assert stop_line(answer.stop, asked="goto").startswith("stopped at 1.1 (goto): ")
 
 
 def test_the_beginning_is_said() -> None:

@@ -23,6 +23,8 @@ from prismdbg.diagnosis.why import diagnose
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.pack import pack
+from prismdbg.jobs.storage.run_folder import RunFolder, describe_run
+from prismdbg.jobs.storage.run_report import report
 from prismdbg.model.frame import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.telemetry.file_format import segment_name
@@ -286,6 +288,18 @@ def test_a_run_without_a_log_is_an_error(tmp_path: Path) -> None:
         gather(tmp_path)
 
     assert raised.value.hint
+
+
+def test_of_a_job_that_has_just_begun_it_says_that_no_rank_has_issued_a_collective_so_far(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    describe_run(run, ["true"], {})  # by this process, which lives
+    with pytest.raises(CapsuleError, match=r"contains no log of any rank so far: the job runs"):
+        gather(tmp_path)
+    (line,) = report(tmp_path)
+    assert line.endswith("no rank so far: the job runs; no rank has issued a collective or an optimizer step yet")
+
+    supervisor(tmp_path, exit_code=3)
+    assert report(tmp_path) == [f"{tmp_path} contains no rank: the job issued no collective and no optimizer step"]
 
 
 class TestAJobThatWasToldToEnd:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from capsules import MANIFEST, make_capsule
-from tiny_log import write_training
+from tiny_log import TinyLog, write_training
 
 from prismdbg.errors import UsageError
 from prismdbg.log.rank_log import read_log
@@ -53,6 +54,21 @@ def test_a_picture_shows_the_ranks_and_what_the_colours_mean(tmp_path: Path) -> 
     assert {"rank 0", "rank 3", "completed", "sent NaN or Inf"} <= set(texts)
     shown = [node for node in drawn.iter() if node.tag.endswith("}rect") and len(node)]
     assert len(shown) == count == sum(len(log.collectives) for log in logs.values())
+
+
+@pytest.mark.parametrize(("steps", "every"), [(10, 1), (30, 2), (120, 10)])
+def test_labels_of_steps_do_not_touch_and_are_those_of_one_stride(tmp_path: Path, steps: int, every: int) -> None:
+    log = TinyLog(tmp_path / "log")
+    log.group("0", (0, 1), "default_pg")
+    for step in range(100, 100 + steps):
+        log.step(step, time_ns=2000 + 1000 * (step - 100) // steps)  # spread from the first call to its end
+    log.complete(log.issue(99 + steps, 1))
+    write_svg(tmp_path / "x.svg", {0: read_log(tmp_path / "log")})
+    drawn = ElementTree.parse(tmp_path / "x.svg").getroot()
+    labels = [node for node in drawn.iter() if (node.text or "").startswith("step ")]
+    places, numbers = ([float(node.get("x", "")) for node in labels], [int((node.text or "")[5:]) for node in labels])
+    assert {after - before for before, after in pairwise(numbers)} == {every} and numbers[0] == 100
+    assert all(after - before >= len("step 100") * 6 + 4 for before, after in pairwise(places))
 
 
 @pytest.mark.parametrize("name", ["x.png", "x", "x.npy", "nowhere/x.svg"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,8 +10,11 @@ from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
+from capsules import MANIFEST, make_capsule
 
 from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.cli.options.replay_chosen import Chosen
+from prismdbg.cli.terminal import replay_script
 from prismdbg.cli.terminal.replay_script import exit_code, look_command, show
 from prismdbg.errors import UsageError
 from prismdbg.jobs.replay.bounded_messages import Received
@@ -48,6 +52,31 @@ def parsed(findings: Findings) -> ElementTree.Element:
     suite = ElementTree.fromstring(data).find("testsuite")
     assert suite is not None
     return suite
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_the_rank_printed_is_shown_and_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    """As of a replay without a script."""
+    capsule = make_capsule(tmp_path / "capsule", MANIFEST).path
+
+    def ran(_request: object, _script: object, result: Scripted, **_: object) -> None:
+        result.output = "loss 1.5\n"
+
+    monkeypatch.setattr(replay_script, "run_scripted", ran)
+    replay_script.replay_scripted(
+        Chosen(
+            capsule=capsule, runtime="", until=None, script=None, lines=None, source=None, junit=None, strict=False,
+            allow_writes=False, bound_s=60.0, bisect=False, as_json=as_json,
+        )
+    )  # fmt: skip
+    kept, said = tmp_path / "capsule.output", capsys.readouterr()
+    assert kept.read_text() == "loss 1.5\n"
+    if as_json:
+        assert json.loads(said.out)["output_kept_at"] == str(kept)
+    else:
+        assert "  | loss 1.5" in said.err and f"complete output: {kept}" in said.err
 
 
 def test_one_case_for_each_expectation() -> None:

@@ -130,6 +130,27 @@ def test_it_leads_to_the_incident_and_on(tmp_path: Path, size: tuple[int, int]) 
     screen_of_app(app, part, size)
 
 
+@pytest.mark.parametrize(("moment", "row"), [(Moment(1), 2), (Moment(3), 5), (Moment(1, 2), 3), (Moment(3, 1), None)])
+def test_a_finding_between_two_steps_leads_to_the_collective_after_it(
+    tmp_path: Path, moment: Moment, row: int | None
+) -> None:
+    """As a slow step, or an exception in a step without a collective, which is after the last one. One in a collective
+    that this rank did not record has none."""
+    capsule = small_capsule(tmp_path)
+    app = PrismApp(capsule, "capsule", live=live_over(capsule, PlayedRank([])))
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED and app.incident.finding, pilot)
+        assert app.incident.finding is not None and app.cursor == 0
+        app.incident.found(replace(app.incident.finding, moment=moment))
+        assert ("I show it" in shown(app)) == (row is not None)
+        await pilot.press("I")
+        await until(lambda: app.cursor == (row or 0), pilot)
+        assert bool(told(app)) == (row is None)
+
+    screen_of_app(app, part, (120, 36))
+
+
 def found_at(app: PrismApp, line: int, received_by: tuple[int, ...] = ()) -> None:
     """As if the log had this line of the program, and these ranks had received the NaN."""
     finding = app.incident.finding

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from prismdbg_tui.recorded_job.keys import JOB_ACTIONS
 from prismdbg_tui.session.action_handlers import ActionHandlers
 from prismdbg_tui.session.actions import ACTIONS
 from prismdbg_tui.session.keymap import RESERVED, in_force, read_keys
@@ -40,6 +41,15 @@ def test_one_key_is_written_in_many_ways(tmp_path: Path) -> None:
         "search": "full_stop",
         "next_hit": "percent_sign",
     }
+
+
+def test_an_action_has_the_name_that_the_console_has_for_it_too(tmp_path: Path) -> None:
+    text = 'reverse-next = "f9"\ngoto = "f8"\nbreak = "f7"\n"who wrote" = "f6"\nback = "f5"\n'
+    names = {"reverse_next": "f9", "until": "f8", "breakpoint": "f7", "who_wrote": "f6", "back": "f5"}
+    assert read_keys(written(tmp_path, text)) == names
+    assert read_keys(written(tmp_path, '[job]\nnext-finding = "f9"\n'), JOB_ACTIONS, "job") == {"next_finding": "f9"}
+    with pytest.raises(UsageError, match="goto is until, which is there, too"):
+        read_keys(written(tmp_path, 'until = "f8"\ngoto = "f9"\n'))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from played import screen_of_app, small_capsule, until
 from prismdbg_tui.memory.view import MemoryNode, MemoryView
 from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session import answers
+from prismdbg_tui.session.actions import ACTIONS
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.live import Tell
 from prismdbg_tui.session.messages import MemoryRead, StateChanged
@@ -26,7 +27,7 @@ from textual.command import CommandPalette
 from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.widget import Widget
-from textual.widgets import Input
+from textual.widgets import Input, OptionList, Static
 
 from prismdbg.model.moment import Moment
 from prismdbg.session import answers as told_answers
@@ -140,6 +141,29 @@ def test_keys_that_the_session_carries_out(tmp_path: Path) -> None:
     assert on_screen(tmp_path, part).lines == expected
 
 
+def test_a_checkpoint_between_two_collectives_is_returned_to_from_there(tmp_path: Path) -> None:
+    """The cursor is on the row before it."""
+    taken = Checkpoint(number=4, moment=Moment(1, 1, 1), size_bytes=1 << 20, cost_s=0.2)
+
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        heard.show(replace(STANDS, moment=taken.moment, checkpoints=(*STANDS.checkpoints, taken)))
+        await until(lambda: app.state.moment == taken.moment, pilot)
+        assert app.cursor == app.here == 2
+        await pilot.press("R", "left", "R")
+
+    assert on_screen(tmp_path, part).lines == ["restart 4", "restart 0"]
+
+
+def test_one_hit_to_ignore_is_one_hit(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        heard.show(replace(STANDS, stops=(replace(parse_breakpoint("nan"), number=4, ignore=1),)))
+        await pilot.press("7")
+        await until(lambda: "ignores 1 hit" in text_on(app), pilot)
+        assert "ignores 1 hits" not in text_on(app)
+
+    on_screen(tmp_path, part)
+
+
 @pytest.mark.parametrize("hit", [False, True])
 def test_keys_of_the_breakpoint_here(tmp_path: Path, hit: bool) -> None:
     """Of the one on just this collective, or on such collectives; the last one is hit here, wherever it is."""
@@ -251,15 +275,33 @@ def test_the_toolkits_own_keys_stay(tmp_path: Path) -> None:
     assert on_screen(tmp_path, part).lines == ["reverse-step"]
 
 
-def test_the_palette_finds_an_action_by_its_verb(tmp_path: Path) -> None:
+@pytest.mark.parametrize("typed", ["reverse-continue", "reverse_continue", "reverse continue"])
+def test_the_palette_finds_an_action_by_its_verb_and_by_its_name(tmp_path: Path, typed: str) -> None:
     async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
-        for verb in ("continue", "reverse-continue", "origin"):
+        for text, verb in (("continue", "continue"), (typed, "reverse-continue"), ("origin", "origin")):
             heard.lines.clear()
-            await pilot.press("ctrl+p", *verb)
+            await pilot.press("ctrl+p", *({" ": "space"}.get(character, character) for character in text))
             await until(lambda: app.screen.query("OptionList").first().option_count, pilot)  # type: ignore[attr-defined]
             await pilot.press("enter")
             await until(lambda: heard.lines, pilot)
             assert heard.lines == [verb]
+
+    on_screen(tmp_path, part)
+
+
+def test_the_palette_and_help_show_the_names_that_keys_toml_takes(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int], heard: Heard) -> None:
+        await pilot.press("ctrl+p", *"goto")
+        listed = app.screen.query(OptionList)
+        await until(lambda: listed.first().option_count, pilot)
+        first = str(listed.first().get_option_at_index(0).prompt)
+        assert first.startswith("until: go to the collective under the cursor")
+        await pilot.press("escape", "escape")
+        await until(lambda: len(app.screen_stack) == 1, pilot)
+        await pilot.press("question_mark")
+        await until(lambda: isinstance(app.screen, Help), pilot)
+        names = str(app.screen.query_one("#help-below", Static).render())
+        assert all(f"{action.name}\xa0({app.keys_shown[action.name]})" in names for action in ACTIONS)
 
     on_screen(tmp_path, part)
 

@@ -22,6 +22,8 @@ from textual.app import ComposeResult
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from prismdbg.session.line import VERBS, Verb
+
 Play = Callable[[PrismApp, Pilot[int]], Awaitable[None]]
 
 
@@ -96,6 +98,18 @@ def test_the_timeline_of_a_recording_is_exported(tmp_path: Path) -> None:
             await pilot.press("enter")
         await until(lambda: "run.csv: 6 collectives" in said(app) and "ends in none of .svg, .csv" in said(app), pilot)
         assert (tmp_path / "run.csv").read_text().count("\n") == 7
+
+    play(looking(tmp_path), part)
+
+
+def test_a_read_only_view_explains_a_command(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        for line in ("help watch", "help nothing"):
+            await pilot.press("colon")
+            app.panes.console.line.value = line
+            await pilot.press("enter")
+        await until(lambda: VERBS[Verb.WATCH].meaning in said(app) and "nothing" in said(app).split("try:")[0], pilot)
+        assert "read-only view of" not in said(app)
 
     play(looking(tmp_path), part)
 

@@ -244,7 +244,7 @@ def test_who_was_waited_for_in_the_cell_under_the_cursor(size: tuple[int, int]) 
         await pilot.press("down", "down")
         delay = "longest delay: others waited 200 ms for it, all_reduce 0.1 at train.py:42"
         await until(lambda: "◆ rank 2" in on_screen(app) and delay in on_screen(app), pilot)
-        assert "100% awaited" in on_screen(app)
+        assert "awaited 100% of it" in on_screen(app)
 
     play(part, late_job(), size)
 
@@ -400,12 +400,18 @@ def test_the_map_grows_with_the_terminal() -> None:
 def test_after_a_rank_that_was_opened_the_map_is_there_again(monkeypatch: pytest.MonkeyPatch) -> None:
     screens: list[JobApp] = []
 
+    async def opens(app: JobApp) -> None:
+        async with running(app, (80, 24)) as pilot:
+            await pilot.press("t")
+            await until(lambda: "◆ rank 0  0 ns" in on_screen(app), pilot)
+            await pilot.press("down", "enter")
+
     def shown(app: JobApp) -> OpenRank | None:
         screens.append(app)
-        if len(screens) == 1:
-            app.map.display, app.part = True, 70
-            return OpenRank(1, False, None)
-        return None
+        if len(screens) > 1:
+            return None
+        asyncio.run(opens(app))
+        return app.return_value
 
     monkeypatch.setenv("TEXTUAL_DRIVER", WEB_DRIVER)
     monkeypatch.setattr(JobApp, "run", shown)
@@ -413,7 +419,7 @@ def test_after_a_rank_that_was_opened_the_map_is_there_again(monkeypatch: pytest
 
     async def run() -> None:
         async with running(screens[1], (80, 24)) as pilot:
-            await until(lambda: "◆ rank 1  23" in on_screen(screens[1]), pilot)
+            await until(lambda: "◆ rank 1  0 ns" in on_screen(screens[1]), pilot)
             assert screens[1].map.has_focus and not screens[1].table.display
 
     asyncio.run(run())
@@ -436,7 +442,7 @@ def test_a_wait_of_which_nobody_knows_the_end_is_told_without_a_length() -> None
     shown = overview(job)
     last = slice(PARTS - 1, PARTS)
     texts = [time_words.of_cell(row, last, shown, 200, "red").plain for row in shown.ranks]
-    assert "100% waits" in texts[0] and "between" not in texts[0] and "100% awaited" in texts[1]
+    assert "100% waits" in texts[0] and "between" not in texts[0] and "awaited 100% of it" in texts[1]
     assert "waits (how long is unknown) in all_reduce 0.2 at train.py:42; rank 1 never joined it" in texts[0]
     assert "never joined all_reduce 0.2 at train.py:42; others wait (how long is unknown) for it" in texts[1]
 

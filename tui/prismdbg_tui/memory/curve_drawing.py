@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from rich.style import Style
 from rich.text import Text
 
+from prismdbg.model.labels import labelled
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import faded
-from prismdbg_tui.drawing.labels import labelled
 from prismdbg_tui.memory.view import CurveView
 
 _LEVELS = " ▁▂▃▄▅▆▇█"

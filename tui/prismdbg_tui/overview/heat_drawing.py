@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from rich.segment import Segment
 from rich.style import Style
 
+from prismdbg.model.labels import labelled
 from prismdbg_tui.drawing.colors import readable
-from prismdbg_tui.drawing.labels import labelled
 from prismdbg_tui.overview.folding import Folded
 from prismdbg_tui.overview.grid import Place
 from prismdbg_tui.overview.job import Unit

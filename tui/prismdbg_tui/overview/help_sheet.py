@@ -26,5 +26,5 @@ _REMARKS = (
 
 
 class OverviewHelp(HelpOfTable):
-    def __init__(self, keys: Mapping[str, str], actions: Sequence[Action]) -> None:
-        super().__init__(keys, actions, live=False, title="Numbers", meanings=_NUMBERS, remarks=_REMARKS, table=TABLE)
+    def __init__(self, keys: Mapping[str, str], actions: Sequence[Action], table: str = TABLE) -> None:
+        super().__init__(keys, actions, live=False, title="Numbers", meanings=_NUMBERS, remarks=_REMARKS, table=table)

@@ -134,7 +134,7 @@ class RankScreen(Screen[None]):
         self.lanes.pan(_PAN)
 
     def _do_help(self) -> None:
-        self.app.push_screen(OverviewHelp(self._keys, LINE_ACTIONS))
+        self.app.push_screen(OverviewHelp(self._keys, LINE_ACTIONS, table=""))
 
     def _do_back(self) -> None:
         self.dismiss()

@@ -95,7 +95,9 @@ class JobApp(ActionApp[OpenRank | None]):
         self._note = Static(Text(figures.clean(note)), id="note")
         self._kind = "emulated" if note else "recorded"
         self.table, self.map = RowTable(id="ranks", cursor_type="row"), TimeMap()
-        self.map.display = part is not None
+        self.map_shown = self.map.display = (
+            part is not None
+        )  # also once the screen has ended, when no widget is displayed
 
     def compose(self) -> ComposeResult:
         yield self.head
@@ -110,7 +112,7 @@ class JobApp(ActionApp[OpenRank | None]):
         use_themes(self)
         self._findings.border_title = "Findings"
         self._note.display = bool(str(self._note.content))
-        self._change_to(map_shown=self.map.display)
+        self._change_to(map_shown=self.map_shown)
         self.repaint()
         if self.job.is_running:
             self.set_timer(_LEAST_AGAIN_S, self._read_again)
@@ -312,7 +314,8 @@ class JobApp(ActionApp[OpenRank | None]):
         self.call_after_refresh(self.repaint)  # the room for it is known then
 
     def _change_to(self, *, map_shown: bool) -> None:
-        self.map.display, self.table.display = map_shown, not map_shown
+        self.map_shown = self.map.display = map_shown
+        self.table.display = not map_shown
         self._waits.set_class(map_shown, "-map")
         (self.map if map_shown else self.table).focus()
 

@@ -24,8 +24,10 @@ _BELOW = (
     "The map of the time: a row for each rank, or for several where there are more ranks than lines; a row of several "
     "ranks shows the largest shares. The height of a bar is the share of the cell in which the rank waits for a rank "
     "that comes later, or in which others wait for it. Below the map: who was waited for longest in the cell under the "
-    "cursor, how long, in which collective, and its line. `enter` opens the rank at that collective. The map shows the "
-    "whole time: the timeline of a rank, which `enter` opens, shows more detail (`+` and `-`, or the wheel).",
+    "cursor, how long, in which collective, and its line. The shares of the cell in which the rank waits, is otherwise "
+    "in collectives, and is between them add up to all of it; `awaited` is the share in which others wait for it "
+    "meanwhile. `enter` opens the rank at that collective. The map shows the whole time: the timeline of a rank, which "
+    "`enter` opens, shows more detail (`+` and `-`, or the wheel).",
 )
 
 

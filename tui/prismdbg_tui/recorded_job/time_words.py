@@ -39,7 +39,9 @@ def _shares(row: RankRow, parts: slice) -> Iterator[str]:
     if not (is_seen := row.time.seen[parts].any()):
         yield "nothing recorded"
     of_log = ((inside - waiting, "in collectives"), (1 - inside, "between them")) if is_seen else ()
-    for share, what in ((waiting, "waits"), (awaited, "awaited"), *of_log):
+    if awaited >= _LEAST_SHARE:  # whatever it does meanwhile: the others add up without it
+        yield f"awaited {awaited:.0%} of it"
+    for share, what in ((waiting, "waits"), *of_log):
         if share >= _LEAST_SHARE:
             yield f"{share:.0%} {what}"
 

@@ -102,12 +102,16 @@ class Help(ModalScreen[None]):
     def _below(self) -> Text:
         """Of all the width."""
         keys = Text('To change keys: ~/.config/prismdbg/keys.toml, lines like  next = "f10"\n', "dim")
-        return keys.append("actions: " + " ".join(a.name for a in ACTIONS))
+        return keys.append(self._names())
+
+    def _names(self) -> str:
+        """As `keys.toml` takes them, each with its keys, which say what it is."""
+        return "actions: " + ", ".join(f"{action.name}\xa0({self._keys[action.name]})" for action in self._actions)
 
 
 class HelpOfTable(Help):
     """Beside the keys: what the columns of a screen without a console mean, and remarks below both. table: its keys'
-    table in `keys.toml`."""
+    table in `keys.toml`; empty where they cannot be changed."""
 
     def __init__(
         self,
@@ -132,8 +136,11 @@ class HelpOfTable(Help):
         return sheet
 
     def _below(self) -> Text:
-        keys = f"To change keys: ~/.config/prismdbg/keys.toml, below a line [{self._table}]"
-        return Text("\n\n").join([*map(Text, self._remarks), Text(keys, "dim")])
+        remarks = [*map(Text, self._remarks)]
+        if self._table:
+            where = f"To change keys: ~/.config/prismdbg/keys.toml, below a line [{self._table}]\n"
+            remarks.append(Text(where, "dim").append(self._names()))
+        return Text("\n\n").join(remarks)
 
 
 def _columns(explained: Iterable[str], most: int) -> Table:

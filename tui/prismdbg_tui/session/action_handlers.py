@@ -80,7 +80,10 @@ class ActionHandlers:
         """Where the rank is gone the cursor may be anywhere: then it is the latest checkpoint of all."""
         checkpoints = self._app.state.checkpoints
         if self._app.state.phase is not Phase.LOST:
-            moment = self._position.moment
+            position = self._position
+            moment = position.moment
+            if position.cursor == position.here:  # between two collectives its row is before it
+                moment = max(moment, self._app.state.moment)
             checkpoints = tuple(checkpoint for checkpoint in checkpoints if checkpoint.moment <= moment)
         number = max((checkpoint.moment, checkpoint.number) for checkpoint in checkpoints)[1] if checkpoints else 0
         self._app.type_line(f"restart {number}")

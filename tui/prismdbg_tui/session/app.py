@@ -14,12 +14,15 @@ from textual.widgets import Input
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.partial import partial_file
-from prismdbg.errors import PrismError
+from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.moment import Moment
+from prismdbg.session.help import help_of
+from prismdbg.session.line import Verb, parse_line
 from prismdbg_tui.drawing.themes import use_themes
+from prismdbg_tui.refusals import with_hint
 from prismdbg_tui.screens.differences import Differences
 from prismdbg_tui.screens.pictured_app import PicturedApp
-from prismdbg_tui.session import actions, keymap, messages
+from prismdbg_tui.session import actions, answers, keymap, messages
 from prismdbg_tui.session.action_handlers import ActionHandlers
 from prismdbg_tui.session.cursor import CursorPosition
 from prismdbg_tui.session.cursor_views import EXPORT_TIMELINE, CursorViews
@@ -384,11 +387,19 @@ class PrismApp(PicturedApp[int]):
                 if self._busy:
                     self.panes.console.say(f"  queued: runs after {self.state.doing or 'the start'}", "event")
                 self.live.type_line(text)
+        elif text.startswith((f"{Verb.HELP} ", "h ")):
+            self._explain(text)
         elif text.startswith(EXPORT_TIMELINE):
             self.views.export_timeline(text.removeprefix(EXPORT_TIMELINE).strip())
         elif text:
             runs = self.capsule.manifest.not_replayable or "`prismdbg debug` runs it"
             self.panes.console.say(f"read-only view of the recording; {runs}; a moment moves the cursor", "error")
+
+    def _explain(self, text: str) -> None:
+        try:
+            self.panes.console.say(answers.answer(help_of(parse_line(text))), "said")
+        except UsageError as error:
+            self.panes.console.say(with_hint(error), "error")
 
     def on_unmount(self) -> None:
         self.notes.keep()

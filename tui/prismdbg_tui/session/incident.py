@@ -46,11 +46,15 @@ class IncidentLead:
 
     @property
     def row(self) -> int | None:
-        """Of the collective that it is about, where this rank recorded it."""
+        """Of the collective that it is about, where this rank recorded it. Of what is before the first collective of a
+        step, as an exception or a slow step, it is the next one, or the last one."""
         recording, finding = self._app.recording, self.finding
-        if recording is None or finding is None or finding.moment is None:
+        if recording is None or finding is None or finding.moment is None or not len(recording):
             return None
-        return recording.exact_row(finding.moment)
+        exact = recording.exact_row(finding.moment)
+        if exact is not None or finding.moment.collective:
+            return exact
+        return min(recording.columns.row_at(finding.moment), len(recording) - 1)
 
     def _ways(self) -> Iterator[tuple[str, str]]:
         row, state = self.row, self._app.state

@@ -60,15 +60,33 @@ def chosen_keys(
         raise UsageError(
             f"{path}: {heading} must be a table of keys", hint=f'write [{heading}], then lines like: help = "f1"'
         )
-    names, place = [action.name for action in actions], f"{path}: {table}" if table else str(path)
-    found = {name: _keys(place, name, value, names) for name, value in chosen.items()}
+    place = f"{path}: {table}" if table else str(path)
+    found: dict[str, str] = {}
+    for written_name, value in chosen.items():
+        name = _action_name(place, written_name, actions)
+        if name in found:
+            raise UsageError(f"{place}: {written_name} is {name}, which is there, too", hint="keep one of them")
+        found[name] = _keys(place, written_name, value)
     _check_doubles(place, found, actions)
     return found
 
 
-def _keys(place: str, name: str, value: object, names: Sequence[str]) -> str:
-    if name not in names:
-        raise UsageError(f"{place}: unknown action {name!r}", hint=f"use one of: {' '.join(names)}")
+def _action_name(place: str, written: str, actions: Sequence[Action]) -> str:
+    """Also of what the console calls it, and with hyphens. Of several with one verb it is the first."""
+    names = {_plain(action.verb): action.name for action in reversed(actions) if action.verb}
+    names |= {action.name: action.name for action in actions}
+    name = names.get(_plain(written))
+    if name is None:
+        known = " ".join(action.name for action in actions)
+        raise UsageError(f"{place}: unknown action {written!r}", hint=f"use one of: {known}")
+    return name
+
+
+def _plain(name: str) -> str:
+    return name.replace(" ", "_").replace("-", "_")
+
+
+def _keys(place: str, name: str, value: object) -> str:
     keys = [value] if isinstance(value, str) else value
     if not isinstance(keys, list) or not keys or not all(isinstance(key, str) and key for key in keys):
         raise UsageError(

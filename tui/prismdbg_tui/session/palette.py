@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -22,7 +23,7 @@ class Actions(Provider):
         matcher = self.matcher(query)
         for action in ACTIONS:
             title = self._title(action)
-            if (score := matcher.match(title)) > 0:
+            if (score := max(map(matcher.match, (title, *self._otherwise(action))))) > 0:
                 yield Hit(score, matcher.highlight(title), partial(self._app.act, action.name), help=self._help(action))
 
     @property
@@ -30,8 +31,13 @@ class Actions(Provider):
         return cast("PrismApp", self.app)
 
     def _title(self, action: Action) -> str:
-        """With the verb, which is what people look for."""
-        return f"{action.verb or action.name.replace('_', ' ')}: {action.title}  ({self._app.keys_shown[action.name]})"
+        """With the name that `keys.toml` takes."""
+        return f"{action.name}: {action.title}  ({self._app.keys_shown[action.name]})"
+
+    def _otherwise(self, action: Action) -> Iterator[str]:
+        """What people type who look for it: the console's verb, or words."""
+        for name in (action.name.replace("_", " "), action.verb):
+            yield f"{name}: {action.title}"
 
     def _help(self, action: Action) -> str:
         return unavailable(action, live=self._app.live is not None) or action.section.value

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from prismdbg.model.labels import stride
 from prismdbg_tui.drawing import figures
-from prismdbg_tui.drawing.labels import stride
 from prismdbg_tui.timeline.axis import View, make_axis, whole
 from prismdbg_tui.timeline.recording import Recording
 

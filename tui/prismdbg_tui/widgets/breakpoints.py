@@ -91,7 +91,7 @@ class Breakpoints(Pane):
         hits = self._state.hits.get(stop.number, 0)
         standing = stop.number in self._state.hit_here
         notes = [figures.plural(hits, "hit")] if hits else []
-        notes += [f"ignores {stop.ignore} hits"] if stop.ignore else []
+        notes += [f"ignores {figures.plural(stop.ignore, 'hit')}"] if stop.ignore else []
         notes += ["once"] if stop.once else []
         notes += ["logpoint"] if stop.log_only else []
         return Text.assemble(

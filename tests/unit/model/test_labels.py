@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from prismdbg_tui.drawing.labels import labelled, stride
+
+from prismdbg.model.labels import labelled, stride
 
 
 def along(*cells: int, first: int = 0) -> list[tuple[int, int, str]]:
