@@ -137,7 +137,7 @@ class FirstNonfinite(Verdict):
                 "have sent it earlier"
             )
         if self.not_looked_at:
-            lines.append("some of the data that was sent before it was not looked at: it may have been there")
+            lines.append("some of the data that was sent before it was not checked for NaN: it may have been there")
         if self.birth is Birth.UNSEEN and _may_overflow(self.call.collective):
             lines.append("the reduction itself may have overflowed")
         return tuple(lines)

@@ -526,7 +526,7 @@ class TestNonfinite:
         nan = only(diagnose(evidence(job)), FirstNonfinite)
 
         assert (nan.ranks, nan.certainty) == ((1,), Certainty.LIKELY)
-        assert any("was not looked at" in line for line in nan.lines)
+        assert any("was not checked for NaN" in line for line in nan.lines)
 
     def test_data_that_a_device_had_no_room_to_look_at_leaves_a_doubt(self) -> None:
         job = Job(4)
