@@ -132,10 +132,8 @@ class FirstNonfinite(Verdict):
                 f"{counted(self.more_later, 'more skipped step')} with NaN or Inf came after steps that were taken"
             )
         if self.birth is Birth.SENT and self.suspects:
-            lines.append(
-                f"the logs of {rank_list(self.suspects)} do not start at the beginning: these ranks may "
-                "have sent it earlier"
-            )
+            lack = "are not here, or do not start at the beginning" if self.have_logs else "are not here"
+            lines.append(f"the logs of {rank_list(self.suspects)} {lack}: these ranks may have sent it earlier")
         if self.not_looked_at:
             lines.append("some of the data that was sent before it was not looked at: it may have been there")
         if self.birth is Birth.UNSEEN and _may_overflow(self.call.collective):
@@ -265,6 +263,7 @@ def _sent(evidence: Evidence, own: dict[int, Collective], received: dict[int, Co
         others=tuple(Call(rank=rank, collective=own[rank]) for rank in order[1:]),
         received=_calls({rank: call for rank, call in received.items() if rank not in own}),
         suspects=suspects,
+        have_logs=any(rank in evidence.logs for rank in suspects),
     )
 
 
