@@ -27,7 +27,16 @@ def write(folder: Path) -> list[Path]:
     for command in (whole, *commands.values()):
         _escape(command)
     write_man_pages("prismdbg", whole, version=prismdbg.__version__, target_dir=str(folder))
-    return sorted(folder.glob("*.1"))
+    pages = sorted(folder.glob("*.1"))
+    for page in pages:
+        _name_as_its_file(page)
+    return pages
+
+
+def _name_as_its_file(page: Path) -> None:
+    """In its header, which click-man writes with spaces: `PRISMDBG-SWEEP(1)`, as `man prismdbg-sweep` finds it."""
+    text = page.read_text()
+    page.write_text(re.sub(r'^\.TH "[^"]*"', f'.TH "{page.stem.upper()}"', text, count=1, flags=re.MULTILINE))
 
 
 def _escape(command: click.Command) -> None:

@@ -57,7 +57,8 @@ class Blocks:
         return self._live.is_least
 
     def groups(self, by: str = "stack") -> tuple[BlockGroup, ...]:
-        """Blocks by where they were allocated, the largest group first. `by`: stack, module, op, size or age."""
+        """Blocks by where they were allocated, the largest group first. `by`: stack, module, operator, size or age."""
+        by = By.OP if by == "operator" else by
         if by not in tuple(By):
             raise UsageError(f"blocks cannot be grouped by {by!r}", hint=f"choose one of {', '.join(By)}")
         return tuple(

@@ -15,6 +15,7 @@ from prismdbg.model.breakpoints import BreakpointKind
 from prismdbg.session.breakpoint_check import check, doubt
 from prismdbg.session.breakpoint_line import parse_breakpoint, require_change
 from prismdbg.session.breakpoints import BreakpointList, BreakpointSpec
+from prismdbg.session.divergence_text import group_of
 from prismdbg.session.known import Known
 from prismdbg.session.notices import Hit
 
@@ -76,7 +77,7 @@ class Breakpoints:
         if wanted is None or not wanted.message:
             return ""
         call = hit.collective
-        told = {**call, "moment": hit.moment, "op": call["profiling_name"], "group": call["process_group"]}
+        told = {**call, "moment": hit.moment, "op": call["profiling_name"], "group": group_of(call)}
         return _NAME.sub(lambda name: str(told.get(name.group(1), "")), wanted.message)
 
     def _of_source(self, arguments: Arguments) -> Json:

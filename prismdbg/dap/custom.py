@@ -42,7 +42,7 @@ class Custom:
         return {
             "moment": str(record.moment),
             "op": record.name,
-            "group": record.group,
+            "group": self._recorded.group_title(record.group),
             "state": str(record.state),
             "source": record.place,
             "beganNs": record.time_created_ns + self._recorded.wall_offset_ns,

@@ -8,7 +8,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.debugger.debugger import Debugger
 from prismdbg.log.rank_log import read_log
-from prismdbg.model.collective import Collective
+from prismdbg.model.collective import Collective, group_title
 
 
 class Recorded:
@@ -22,6 +22,9 @@ class Recorded:
         """From the start moment to the end moment."""
         inside = frozenset(self._debugger.session.recorded)
         return tuple(record for record in self._log.collectives if record.moment in inside)
+
+    def group_title(self, name: str) -> str:
+        return group_title(self._log.groups, name)
 
     @property
     def wall_offset_ns(self) -> int:

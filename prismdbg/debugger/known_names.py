@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, RankFile, content_path, read_files
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.errors import PrismError
 from prismdbg.log.rank_log import read_log
+from prismdbg.model.collective import Collective
 from prismdbg.model.frame import is_program
 from prismdbg.session.known import NOTHING, Known
 
@@ -26,7 +28,8 @@ def known_names(capsule: Capsule) -> Known:
         return Known(
             groups=tuple(groups.values()),
             world_size=capsule.manifest.world_size,
-            lines=_lines(log),
+            lines=(lines := _lines(log.collectives)),
+            earlier=lines - _lines(log.collectives, capsule.rank().get("past_records", 0)),
             files=frozenset(file.path for file in sources),
             words=_words(capsule, log, sources),
             peers=frozenset(record.root for record in log.collectives if record.is_p2p),
@@ -35,17 +38,20 @@ def known_names(capsule: Capsule) -> Known:
         return NOTHING
 
 
-def _lines(log: RankLog) -> frozenset[tuple[str, int]]:
-    if any(len(record.frames) >= DEEP for record in log.collectives):
+def _lines(calls: Sequence[Collective], first: int = 0) -> frozenset[tuple[str, int]]:
+    """Of the calls from record `first` on."""
+    if any(len(record.frames) >= DEEP for record in calls):
         return frozenset()
-    frames = {frame for record in log.collectives for frame in record.frames if is_program(frame.filename)}
+    frames = {
+        frame for record in calls if record.record_id >= first for frame in record.frames if is_program(frame.filename)
+    }
     return frozenset((frame.filename, frame.line) for frame in frames)
 
 
 def _words(capsule: Capsule, log: RankLog, sources: list[RankFile]) -> frozenset[str] | None:
     """None where some of the program's source is not here, or takes names from elsewhere."""
     inside = {file.path for file in sources if file.place is Place.INSIDE}
-    ran = {path for path, _ in _lines(log)}
+    ran = {path for path, _ in _lines(log.collectives)}
     if not ran or not ran <= inside or any(file.place is not Place.INSIDE for file in sources):
         return None
     words: set[str] = set()

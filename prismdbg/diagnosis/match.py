@@ -5,7 +5,8 @@ Where Flight Recorder compares shapes, numbers of elements are compared: that is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import prod
 
@@ -19,6 +20,7 @@ _FREE_INPUTS = ops_of(Movement.SCATTER) | _PER_PEER | {"allgather_"}
 _FREE_OUTPUTS = ops_of(Movement.GATHER) | _PER_PEER | {"reduce_scatter_"}
 
 MAY_DIFFER = _FREE_INPUTS | _FREE_OUTPUTS
+_UNKNOWN_TYPE = "unknown"  # of tensors in another tool's files that do not say theirs
 
 
 class MatchState(StrEnum):
@@ -71,6 +73,14 @@ def signature(call: Collective) -> Signature:
     )
 
 
+def signatures(calls: Mapping[int, Collective]) -> dict[int, Signature]:
+    """By rank, to be compared with each other: without the element types, where a call's are not all known."""
+    found = {rank: signature(call) for rank, call in calls.items()}
+    if any(_UNKNOWN_TYPE in each.element_types for each in found.values()):
+        return {rank: replace(each, element_types=frozenset()) for rank, each in found.items()}
+    return found
+
+
 def match(expected: Collective, found: Collective) -> Match:
     """Two ranks' sides of one collective."""
     a, b = signature(expected), signature(found)
@@ -84,7 +94,7 @@ def match(expected: Collective, found: Collective) -> Match:
     ):
         if first != second:
             return Match(MatchState.SIZE_OR_SYNTAX_MISMATCH, f"{what} {_said(second)} instead of {_said(first)}")
-    if a.element_types != b.element_types:
+    if a.element_types != b.element_types and _UNKNOWN_TYPE not in a.element_types | b.element_types:
         return Match(
             MatchState.COLLECTIVE_DTYPE_MISMATCH,
             f"{', '.join(sorted(b.element_types))} instead of {', '.join(sorted(a.element_types))}",
@@ -95,7 +105,12 @@ def match(expected: Collective, found: Collective) -> Match:
 
 
 def match_message(send: Collective, receive: Collective) -> Match:
-    """The two ends of a message: as many bytes must be received as are sent."""
+    """The two ends of a message: as many bytes must be received as are sent, or elements, where bytes are not known."""
+    if any(tensor.dtype == _UNKNOWN_TYPE for tensor in (*send.inputs, *receive.outputs)):
+        elements, room = sum(_sizes(send.inputs)), sum(_sizes(receive.outputs))
+        if elements != room:
+            return Match(MatchState.SIZE_OR_SYNTAX_MISMATCH, f"{room} elements expected, {elements} sent")
+        return Match(MatchState.FULLY_MATCHED)
     sent, wanted = _size_bytes(send.inputs), _size_bytes(receive.outputs)
     if sent != wanted:
         return Match(MatchState.SIZE_OR_SYNTAX_MISMATCH, f"{wanted} bytes expected, {sent} sent")

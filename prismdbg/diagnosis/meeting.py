@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import islice
 
 from prismdbg.diagnosis.collective_key import SEND
-from prismdbg.diagnosis.match import WRONG, Match, match, match_message, signature
+from prismdbg.diagnosis.match import WRONG, Match, match, match_message, signatures
 from prismdbg.diagnosis.wording import and_list, place, rank_list
 from prismdbg.model.collective import Collective
 
@@ -20,8 +20,8 @@ def kinds_of_calls(calls: Mapping[int, Collective]) -> list[dict[int, Collective
     if any(call.is_p2p for call in ordered.values()):
         return [{rank: call} for rank, call in ordered.items()] if _differ_as_ends(ordered) else [ordered]
     kinds: dict[object, dict[int, Collective]] = {}
-    for rank, call in ordered.items():
-        kinds.setdefault(signature(call), {})[rank] = call
+    for rank, its in signatures(ordered).items():
+        kinds.setdefault(its, {})[rank] = ordered[rank]
     return sorted(kinds.values(), key=lambda kind: (len(kind), -min(kind)))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from prismdbg.diagnosis.collective_key import NOBODY, RECEIVE_ANY, SEND, CollectiveKey, collective_key
 from prismdbg.diagnosis.cross_rank import Numbers, groups, is_op, ops, rows_of
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.match import WRONG, Match, MatchState, match, match_message, signature
+from prismdbg.diagnosis.match import WRONG, Match, MatchState, match, match_message, signature, signatures
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
 from prismdbg.diagnosis.wording import rank_list
 from prismdbg.log.columns import Bools, LogColumns
@@ -214,7 +214,7 @@ def _is_wrong(key: CollectiveKey, calls: Calls) -> bool:
         return False
     if key.is_p2p:
         return key.source >= 0 and len(calls) == 2 and _match_ends(calls).state in WRONG
-    return len(set(map(signature, calls.values()))) > 1
+    return len(set(signatures(calls).values())) > 1
 
 
 def _match_ends(calls: Calls) -> Match:
@@ -223,11 +223,12 @@ def _match_ends(calls: Calls) -> Match:
 
 
 def _verdict(evidence: Evidence, group_calls: _GroupCalls, key: CollectiveKey, calls: Calls, later: int) -> Mismatch:
-    votes = Counter(map(signature, calls.values())).most_common(2)
+    said = signatures(calls)
+    votes = Counter(said.values()).most_common(2)
     size = max(group_calls.group.size, len(calls))  # of a few logs of a large group, most may be the odd ones
     has_majority = not key.is_p2p and (len(votes) == 1 or 2 * votes[0][1] > size)
-    usual = votes[0][0] if has_majority else signature(calls[min(calls)])
-    right = sorted(rank for rank, call in calls.items() if signature(call) == usual)
+    usual = votes[0][0] if has_majority else said[min(calls)]
+    right = sorted(rank for rank, its in said.items() if its == usual)
     wrong = sorted(calls.keys() - right) if not key.is_p2p else sorted(calls)
     result = _match_ends(calls) if key.is_p2p else match(calls[right[0]], calls[wrong[0]])
     shown = wrong if key.is_p2p else [*wrong, *right]

@@ -41,7 +41,8 @@ class FirstNonfinite(Verdict):
 
     received: ranks that only passed on what they had received, or received it and sent none.
     was_skipped: a gradient scaler then skipped the optimizer on the rank of `call`; was_another: not the first one,
-    with which steps end; lasted: it took no step after that. have_logs: some of the suspects do.
+    with which steps end; lasted: it took no step after that. have_logs: some of the suspects do;
+    late_logs: those whose logs do not start at the beginning, where others have none.
     later: the first ones of later steps that a scaler skipped, after steps that it took; `more_later`: how many others.
     came_again: the first call with some in a step that was taken, before any step was without. not_looked_at: what was
     sent before it, or what its rank received, is not all known.
@@ -57,6 +58,7 @@ class FirstNonfinite(Verdict):
     was_skipped: bool
     was_another: bool = False
     have_logs: bool = False
+    late_logs: tuple[int, ...] = ()
     lasted: bool = False
     later: tuple[FirstNonfinite, ...] = ()
     more_later: int = 0
@@ -132,10 +134,11 @@ class FirstNonfinite(Verdict):
                 f"{counted(self.more_later, 'more skipped step')} with NaN or Inf came after steps that were taken"
             )
         if self.birth is Birth.SENT and self.suspects:
-            lines.append(
-                f"the logs of {rank_list(self.suspects)} do not start at the beginning: these ranks may "
-                "have sent it earlier"
-            )
+            without = [rank for rank in self.suspects if rank not in self.late_logs]
+            lack = [f"the logs of {rank_list(without)} are not here"] if without else []
+            if self.late_logs:
+                lack.append(f"the logs of {rank_list(self.late_logs)} do not start at the beginning")
+            lines.append(f"{'; '.join(lack)}: these ranks may have sent it earlier")
         if self.not_looked_at:
             lines.append("some of the data that was sent before it was not checked for NaN: it may have been there")
         if self.birth is Birth.UNSEEN and _may_overflow(self.call.collective):
@@ -265,6 +268,7 @@ def _sent(evidence: Evidence, own: dict[int, Collective], received: dict[int, Co
         others=tuple(Call(rank=rank, collective=own[rank]) for rank in order[1:]),
         received=_calls({rank: call for rank, call in received.items() if rank not in own}),
         suspects=suspects,
+        late_logs=tuple(rank for rank in suspects if rank in evidence.logs),
     )
 
 
@@ -400,6 +404,7 @@ def _verdict(
     suspects: tuple[int, ...],
     not_looked_at: bool,
     have_logs: bool = False,
+    late_logs: tuple[int, ...] = (),
 ) -> FirstNonfinite:
     call, log = first.collective, evidence.columns[first.rank]
     group = evidence.group(call.group)
@@ -416,6 +421,7 @@ def _verdict(
         received=received,
         suspects=suspects,
         have_logs=have_logs,
+        late_logs=late_logs,
         not_looked_at=not_looked_at,
         was_skipped=call.moment.step in skipped(log),
         was_another=call.moment.step in skipped(log) - skipped_first(log),

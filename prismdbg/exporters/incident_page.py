@@ -202,7 +202,5 @@ def _replay(path: Path, source: Source, known: About, words: _Words) -> Iterator
             f"prismdbg replay {typed}    # runs the rank without the others and compares every collective\n"
             f"prismdbg debug {typed}     # steps through it",
         )
-    yield tag(
-        "p",
-        "A capsule contains data of the rank. Before you attach one, see what it contains: prismdbg inspect --secrets",
-    )
+    yield tag("p", "A capsule contains data of the rank. Before you attach one, see what it contains:")
+    yield tag("pre", f"prismdbg inspect {words(quote(str(known.capsules[0])))} --secrets")

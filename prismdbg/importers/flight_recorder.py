@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.limits import MAX_IMPORTED_RANKS
 from prismdbg.capsule.log.events import RankLog
-from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.errors import CapsuleError, UsageError, quoted
 from prismdbg.importers import torchcomms
 from prismdbg.importers.dump_form import Dump, Entry
 from prismdbg.importers.file_rank import rank_of_name
@@ -106,7 +106,11 @@ def read_dumps(dumps: Mapping[int, Path]) -> ImportedJob:
     groups, inferred = _groups(read, JobGroups(dumps.values()))
     over = frozenset(_over(entry) for dump in read.values() for entry in dump["entries"] if _is_over(entry))
     logs = {rank: _log(rank, dump, groups, over) for rank, dump in read.items()}
-    return ImportedJob(logs=logs, damaged=damaged, gaps=(*_gaps(read, logs, inferred), *of_torchcomms))
+    return ImportedJob(
+        logs=logs,
+        damaged=damaged,
+        gaps=(*_gaps(read, logs, [groups[name].title for name in sorted(inferred)]), *of_torchcomms),
+    )
 
 
 def _read(path: Path) -> Dump:
@@ -273,10 +277,10 @@ def _tensors(sizes: list[list[int]], dtypes: list[str]) -> tuple[TensorMeta, ...
     return tuple(TensorMeta(tuple(shape), dtype_of(name)) for shape, name in zip(sizes, names, strict=False))
 
 
-def _gaps(dumps: Mapping[int, Dump], logs: Mapping[int, RankLog], inferred: frozenset[str]) -> Iterator[str]:
+def _gaps(dumps: Mapping[int, Dump], logs: Mapping[int, RankLog], inferred: Sequence[str]) -> Iterator[str]:
     yield "Flight Recorder dumps contain no steps, values or exits: moments count a rank's collectives, in step 0"
-    if unknown := sorted(inferred):
-        names = ", ".join(repr(name) for name in unknown[:4])
+    if inferred:
+        names = ", ".join(map(quoted, inferred[:4]))
         yield f"no dump lists the members of group {names}: the ranks that called it are taken for its members"
     if cut := [rank for rank, dump in dumps.items() if _leaves_messages_out(dump)]:
         ranks = ", ".join(map(str, cut[:8]))

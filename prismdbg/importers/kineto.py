@@ -25,7 +25,7 @@ from prismdbg.importers.job_groups import JobGroups
 from prismdbg.importers.torch_names import OPS_BY_COMMS_NAME, OPS_BY_TITLE, UNKNOWN, known_dtype
 from prismdbg.importers.traced_job import TracedCall, TracedRank
 from prismdbg.model.collective import Frame, Group, TensorMeta
-from prismdbg.model.ops import OPS, OpSpec
+from prismdbg.model.ops import OPS, Movement, OpSpec
 
 MOST_CALLS = 200_000
 MOST_FRAMES = 1 << 21
@@ -80,13 +80,14 @@ class _Span:
 
 @dataclass(slots=True)
 class _Found:
-    """Of one file, before its events are put together. transfers: by the id of the function that they are, or of the
-    external id of the call that queued them."""
+    """Of one file, before its events are put together. annotated: transfers by the id of the function that they are;
+    those without one are `unnumbered`. queued: ends of kernels, by the external id of the call that queued them."""
 
     header: dict[str, Any] = field(default_factory=dict)
     calls: list[_Span] = field(default_factory=list)
     comms: list[_Span] = field(default_factory=list)
     annotated: dict[int, _Span] = field(default_factory=dict)
+    unnumbered: list[_Span] = field(default_factory=list)
     queued: dict[int, int] = field(default_factory=dict)
     steps: list[_Span] = field(default_factory=list)
     optimizer: list[_Span] = field(default_factory=list)
@@ -185,8 +186,10 @@ def _take(found: _Found, value: Any, where: str) -> None:
     elif name == _OF_COMMS:
         _keep(found.comms, value, where)
     elif name.startswith(_BACKENDS_ON_CPU):
-        if (span := _span(value, where)) and (number := _number(span, "Record function id")) is not None:
+        if number := _number(span := _span(value, where), "Record function id"):
             found.annotated[number] = span
+        else:
+            _keep(found.unnumbered, value, where)
     elif value.get("cat") == "kernel" and "Collective name" in _object(value.get("args")):
         if (span := _span(value, where)) and (number := _number(span, "External id")) is not None:
             found.queued[number] = max(found.queued.get(number, 0), span.end_ns)
@@ -221,15 +224,16 @@ def _number(span: _Span, name: str) -> int | None:
 def _calls(found: _Found) -> Iterator[tuple[tuple[int, int], TracedCall]]:
     """With what they are sorted by: time and place."""
     inside = _by_outer(found)
+    unnumbered = _unnumbered_works(found)
     described = {id(comms) for comms in inside.values()}
     for place, span in enumerate(found.calls):
         if (spec := OPS.get(op := span.name.removeprefix(_OF_OPS))) is None:
             continue  # no transfer: `c10d::record_param_comms_`, say
-        yield (span.begin_ns, place), _call(op, spec, span, inside.get(place), found)
+        yield (span.begin_ns, place), _call(op, spec, span, inside.get(place), unnumbered.get(place), found)
     for place, comms in enumerate(found.comms):  # of a program that calls a backend by itself
         op = OPS_BY_COMMS_NAME.get(_text(comms.args.get("Collective name")), "")
         if id(comms) not in described and op:
-            yield (comms.begin_ns, len(found.calls) + place), _call(op, OPS[op], comms, comms, found)
+            yield (comms.begin_ns, len(found.calls) + place), _call(op, OPS[op], comms, comms, None, found)
 
 
 def _by_outer(found: _Found) -> dict[int, _Span]:
@@ -245,8 +249,47 @@ def _by_outer(found: _Found) -> dict[int, _Span]:
     return inside
 
 
-def _call(op: str, spec: OpSpec, span: _Span, comms: _Span | None, found: _Found) -> TracedCall:
-    work = _work(span, spec, found)
+def _unnumbered_works(found: _Found) -> dict[int, _Span]:
+    """For each call, by its place, its transfer where functions have no ids: the n-th that does what the n-th call
+    does.
+
+    torch numbers functions only while an observer of execution traces is registered; else each id is 0."""
+    transfers: dict[Movement, list[_Span]] = {}
+    for transfer in sorted(found.unnumbered, key=lambda span: span.begin_ns):
+        transfers.setdefault(_movement(transfer), []).append(transfer)
+    calls: dict[Movement, list[int]] = {}
+    for place in sorted(range(len(found.calls)), key=lambda place: found.calls[place].begin_ns):
+        if spec := OPS.get(found.calls[place].name.removeprefix(_OF_OPS)):
+            calls.setdefault(spec.movement, []).append(place)
+    works: dict[int, _Span] = {}
+    for movement, places in calls.items():
+        works |= _in_order(found, places, transfers.get(movement, []))
+    return works
+
+
+def _in_order(found: _Found, places: list[int], transfers: list[_Span]) -> dict[int, _Span]:
+    """Nothing where one is missing: then all that follow it would be another's.
+
+    The threads of one group begin what it was given in its order. Those of several do not: there, a transfer is a
+    call's only if no other call could have made it, as each before had begun its own, and the next was not made yet."""
+    begins = [found.calls[place].begin_ns for place in places]
+    if len(begins) != len(transfers):
+        return {}
+    if any(transfer.begin_ns < begin_ns for begin_ns, transfer in zip(begins, transfers, strict=True)):
+        return {}
+    is_of_one_group = len(found.header.get("distributedInfo", {}).get("pg_config", [])) == 1
+    works, before_ns = {}, -1
+    for place, begin_ns, next_ns, transfer in zip(places, begins, [*begins[1:], _MAX_NS], transfers, strict=True):
+        if is_of_one_group or (before_ns < begin_ns and transfer.begin_ns < next_ns):
+            works[place] = transfer
+        before_ns = transfer.begin_ns
+    return works
+
+
+def _call(
+    op: str, spec: OpSpec, span: _Span, comms: _Span | None, unnumbered: _Span | None, found: _Found
+) -> TracedCall:
+    work = _work(span, spec, found) or unnumbered
     dtype = known_dtype(_text(comms.args.get("dtype"))) if comms is not None else UNKNOWN
     inputs, outputs = _tensors(span, spec.inputs, dtype), _tensors(span, spec.outputs, dtype)
     if work is not None:
@@ -269,17 +312,19 @@ def _call(op: str, spec: OpSpec, span: _Span, comms: _Span | None, found: _Found
         left_ns=span.end_ns,
         ended_ns=work.end_ns if work is not None else queued,
         thread=span.thread & (2**63 - 1),
-        function_id=_number(span, "Record function id"),
+        function_id=_number(span, "Record function id") or None,
     )
 
 
 def _work(span: _Span, spec: OpSpec, found: _Found) -> _Span | None:
     """The transfer that gloo made of it: the next function that was recorded, if it has that title."""
     number = _number(span, "Record function id")
-    work = found.annotated.get(number + 1) if number is not None else None
-    if work is None or OPS[OPS_BY_TITLE.get(work.name.partition(":")[2], "barrier")].movement is not spec.movement:
-        return None
-    return work
+    work = found.annotated.get(number + 1) if number else None
+    return work if work is not None and _movement(work) is spec.movement else None
+
+
+def _movement(transfer: _Span) -> Movement:
+    return OPS[OPS_BY_TITLE.get(transfer.name.partition(":")[2], "barrier")].movement
 
 
 def _argument(span: _Span, place: int | None) -> int | None:

@@ -49,12 +49,14 @@ class JobView:
 
 def is_job(path: Path) -> bool:
     """A saved graph, whatever it is called, a folder with one, or an emulated run; a capsule is none, nor is a recorded
-    run."""
+    run, also one with a graph that was built of it."""
     if path.is_file():
         return path.suffix == ".npz" or _begins_as_graph(path)
     if not path.is_dir() or (path / layout.MANIFEST).is_file():
         return False
-    return (path / graph_file.FILE_NAME).is_file() or _emulated(path) is not None
+    if RunFolder(path).run_json.is_file():
+        return _emulated(path) is not None
+    return (path / graph_file.FILE_NAME).is_file()
 
 
 def _begins_as_graph(path: Path) -> bool:

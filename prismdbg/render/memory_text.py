@@ -53,14 +53,16 @@ def curve_text(curve: Curve) -> str:
         label = console.size(top * row // _ROWS).rjust(width) if row in (_ROWS, _ROWS // 2) else " " * width
         lines.append(f"{label} │" + "".join(_LEVELS[min(max(h - (row - 1) * 8, 0), 8)] for h in heights))
     marks = [" "] * len(curve)
-    for _, point in curve.step_points:
+    begun = [point for _, point in curve.step_points] if any(step for step, _ in curve.step_points) else []
+    for point in begun:
         marks[point] = "┬"
     marks[curve.peak_point] = "▲"
     first, last = curve.moment(0), curve.end
+    steps = "┬ a step begins, " if begun else ""  # a snapshot of torch's allocator has no steps
     lines.append(" " * width + " └" + "".join(marks).replace(" ", "─"))
     least = "" if curve.trace.is_whole else "; lower bound"
     device = f"{curve.trace.device_name}: " if curve.trace.is_of_several else ""
-    lines.append(" " * (width + 2) + f"{device}{first} to {last}; ┬ a step begins, ▲ the peak{least}")
+    lines.append(" " * (width + 2) + f"{device}{first} to {last}; {steps}▲ the peak{least}")
     return "\n".join(lines)
 
 

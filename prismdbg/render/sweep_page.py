@@ -30,6 +30,7 @@ def page(results: Sequence[Result], cap_bytes: int) -> str:
     head = tag(
         "head",
         Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width">'),
+        Markup('<link rel="icon" href="data:,">'),  # else browsers ask the server for one
         tag("title", "Configurations compared"),
         tag("style", Markup(STYLE)),
     )

@@ -107,8 +107,11 @@ def doubt(spec: BreakpointSpec, known: Known) -> str:
     lines = known.lines_of(spec.file)
     if spec.kind is BreakpointKind.ALLOCATION or spec.line in lines:
         return ""
+    none = "no recorded collective" + (" after that moment" if known.earlier else "")
     listed = ", ".join(map(str, lines[:MAX_LISTED])) + (", ..." if len(lines) > MAX_LISTED else "")
-    there = f"this file issues collectives at lines {listed}" if lines else "this file issues no recorded collective"
+    there = f"this file issues collectives at lines {listed}" if lines else f"this file issues {none}"
+    if spec.line is not None and known.is_earlier(spec.file, spec.line):
+        return f"the recorded collectives of {spec.file}:{spec.line} are before the capsule's start moment; {there}"
     return f"no recorded collective is issued at {spec.file}:{spec.line}; {there}"
 
 

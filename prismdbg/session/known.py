@@ -11,13 +11,15 @@ from prismdbg.model.collective import Group
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """lines: files and lines of the program's frames under each recorded collective. files: the program's source.
+    """lines: files and lines of the program's frames under each recorded collective. earlier: those of them under which
+    the rank issued all of its collectives before it stood where a replay starts. files: the program's source.
     words: every word in it; a name that is not among them is none of the program's. peers: ranks, each of its group,
     that the recorded sends and receives are with."""
 
     groups: tuple[Group, ...] = ()
     world_size: int = 0
     lines: frozenset[tuple[str, int]] = frozenset()
+    earlier: frozenset[tuple[str, int]] = frozenset()
     files: frozenset[str] = frozenset()
     words: frozenset[str] | None = None
     peers: frozenset[int] | None = None
@@ -26,7 +28,11 @@ class Known:
         return not self.groups or any(name in (group.name, group.desc, group.title) for group in self.groups)
 
     def lines_of(self, file: str) -> tuple[int, ...]:
-        return tuple(sorted({line for path, line in self.lines if is_file(file, path)}))
+        """Those that a replay comes to."""
+        return tuple(sorted({line for path, line in self.lines - self.earlier if is_file(file, path)}))
+
+    def is_earlier(self, file: str, line: int) -> bool:
+        return any(line == at and is_file(file, path) for path, at in self.earlier)
 
     def has_file(self, file: str) -> bool:
         return any(is_file(file, path) for path in self._paths)

@@ -94,7 +94,9 @@ def _push(capsule: Path, keys: Keys, target: str, secrets: _Secrets, *, as_json:
     address = _image(target)
     skopeo.require()  # before a large capsule is packed in vain
     with opened(capsule, keys) as whole, temporary_folder("image") as temporary:
-        with nullcontext(whole) if secrets.share_anyway else for_others(whole, redact=secrets.redact) as shared:
+        with (
+            nullcontext(whole) if secrets.share_anyway else for_others(whole, capsule, redact=secrets.redact) as shared
+        ):
             made = write_layout(shared, temporary / "image", address.tag)
         image_registry.push(made, address)
     pushed = {"address": str(address), "tag": made.tag, "digest": made.digest, "size_bytes": made.size_bytes}

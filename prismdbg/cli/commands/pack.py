@@ -82,7 +82,10 @@ def command(
             hint="write to a local file with -o, then upload FILE and FILE.sig",
         )
     with opened(capsule, keys) as whole:
-        with written(target) as path, for_others(whole, redact=redact) if share else nullcontext(whole) as packed:
+        with (
+            written(target) as path,
+            for_others(whole, capsule, redact=redact) if share else nullcontext(whole) as packed,
+        ):
             size_bytes = _pack(packed, path, Seal(recipients=encrypt_to, key=sign))
         kept = len(report(whole).kept) if share_anyway else None
     console.say(f"{console.size(whole.manifest.size_bytes)} packed into {console.size(size_bytes)}")

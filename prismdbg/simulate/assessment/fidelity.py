@@ -130,9 +130,15 @@ def _error(error: SignedError) -> str:
     of = (
         "" if error.component == "iteration" else " of its peak" if error.component == "memory" else " of the iteration"
     )
-    worst = f", at worst {error.worst:+.2%} (rank {error.worst_rank})" if error.ranks > 1 else ""
+    worst = f", at worst {_signed(error.worst)} (rank {error.worst_rank})" if error.ranks > 1 else ""
     ranks = f"{error.ranks:,} ranks" if error.ranks > 1 else f"rank {error.worst_rank}"
-    return f"against {error.against}, {ranks}: {error.component} {error.mean:+.2%}{of}{worst}"
+    return f"against {error.against}, {ranks}: {error.component} {_signed(error.mean)}{of}{worst}"
+
+
+def _signed(share: float) -> str:
+    """Without a sign of what rounds to nothing."""
+    text = f"{share:+.2%}"
+    return "0.00%" if text == "-0.00%" else text
 
 
 def say_size(size_bytes: int) -> str:

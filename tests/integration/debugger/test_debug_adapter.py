@@ -201,6 +201,7 @@ def test_moments_commands_and_what_the_rank_is_asked(start: Start) -> None:
 
     timeline = editor.ask("prismdbgTimeline", start=1, count=2)
     assert timeline["here"] == "3.1" and len(timeline["collectives"]) == 2 < timeline["total"]
+    assert {call["group"] for call in timeline["collectives"]} == {"world"}
     assert "peak" in editor.ask("prismdbgMemory", query="peak")["text"]
     assert "stopped at 3.1" in editor.next_event("stopped")["description"]  # it was run again, with tracing
     assert "writes no files" in editor.refused("prismdbgMemory", query="export x")

@@ -61,6 +61,18 @@ def test_why_names_the_rank_that_was_late_and_its_line(traces: Path) -> None:
     assert PROGRAM.name in json.dumps(verdict)
 
 
+def test_why_names_it_also_where_no_observer_made_torch_number_the_calls(tmp_path: Path) -> None:
+    """As `docs/other-tools.md` says how to record."""
+    folder = tmp_path / "alone"
+    folder.mkdir()
+    ended = run(torchrun(PROGRAM, folder, "slow", "alone", ranks=2), tmp_path / "output.txt", env=plain_environment())
+    assert ended.code == 0, ended.output[-3000:]
+    found = why(folder)
+    (verdict,) = found["verdicts"]
+    assert verdict["ranks"][0] == 1
+    assert not any("ended is unknown" in gap for gap in found["missing"])
+
+
 def test_open_shows_all_ranks(traces: Path) -> None:
     said = prismdbg("open", traces)
     assert said.code == 0, said.err
@@ -68,7 +80,8 @@ def test_open_shows_all_ranks(traces: Path) -> None:
     found = [dict(zip(titles, row, strict=True)) for row in rows]
     assert [row["collectives"] for row in found] == [str(len(STEPS) * CALLS)] * 2
     # Profilers do not say when a program waited for an asynchronous call, as DistributedDataParallel issues them.
-    assert [row["unknown_waits"] for row in found] == [str(len(STEPS))] * 2
+    # On a busy machine, the root of a broadcast is not always the last to come.
+    assert all(len(STEPS) <= int(row["unknown_waits"]) <= 2 * len(STEPS) for row in found)
     assert all(0 < int(row["waited_ns"]) < 2_000_000_000 for row in found)
 
 

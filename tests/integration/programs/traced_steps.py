@@ -1,6 +1,7 @@
 """A DDP job under torch's profiler and its execution trace observer: DIRECTORY gets the files of each rank.
 
-With `slow`, rank 1 computes longer in each step.
+With `slow`, rank 1 computes longer in each step. With `alone` as well, there is no observer: torch numbers
+no functions.
 """
 
 import sys
@@ -16,7 +17,7 @@ STEPS = 14
 WAIT = 2
 
 
-def main(folder: Path, what: str) -> None:
+def main(folder: Path, *what: str) -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(0)
@@ -24,7 +25,9 @@ def main(folder: Path, what: str) -> None:
         torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    observer = ExecutionTraceObserver().register_callback(str(folder / f"et_{rank}.json"))
+    observer = None
+    if "alone" not in what:
+        observer = ExecutionTraceObserver().register_callback(str(folder / f"et_{rank}.json"))
     with profile(
         activities=[ProfilerActivity.CPU],
         schedule=schedule(wait=WAIT, warmup=0, active=STEPS - WAIT),
@@ -34,7 +37,7 @@ def main(folder: Path, what: str) -> None:
         execution_trace_observer=observer,
     ) as profiler:
         for _ in range(STEPS):
-            step(model, optimizer, rank, slow=what == "slow")
+            step(model, optimizer, rank, slow="slow" in what)
             profiler.step()
     dist.destroy_process_group()
 
@@ -55,4 +58,4 @@ def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, rank: int, *,
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -65,6 +65,7 @@ def test_live_blocks_by_where_they_were_made(run: Path) -> None:
     assert by_stack[str(LINE)] == (512, 1, (LINE,))
     assert [block.size_bytes for block in live.largest(1)] == [1024]
     assert [group.label for group in live.groups("module")] == ["layers.0", "no module", "backend"]
+    assert live.groups("operator") == live.groups("op")
     assert memory.live().program_bytes == 512, "at the end"
     with pytest.raises(UsageError, match="cannot be grouped by 'colour'"):
         live.groups("colour")

@@ -122,7 +122,7 @@ def test_functions_exceptions_and_data(client: Client) -> None:
 
 def test_a_logpoint_prints_its_own_text(client: Client) -> None:
     (answer,) = client.at("/job/train.py", {"line": 61, "logMessage": "{moment}: {op} on {group}"})
-    call = {"profiling_name": "all_reduce", "process_group": "dp"}
+    call = {"profiling_name": "all_reduce", "process_group": "0", "group_title": "world"}
     hit = Hit(moment=Moment(3, 1), stop=answer["id"], collective=call)
-    assert client.kept.all[0].log_only and client.breakpoints.logged(hit) == "3.1: all_reduce on dp"
+    assert client.kept.all[0].log_only and client.breakpoints.logged(hit) == "3.1: all_reduce on world"
     assert client.breakpoints.logged(Hit(moment=Moment(3, 1), stop=99, collective=call)) == ""

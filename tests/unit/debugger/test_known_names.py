@@ -34,7 +34,10 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paths: list[Path], *l
         writer.add_json(layout.RANK, RANK)
         capsule: Capsule = writer.finish(MANIFEST)
     frames = (Frame(TORCH, 9, "all_reduce"), *(Frame(file, line, "main") for file, line in lines))
-    call, send = SimpleNamespace(frames=frames, is_p2p=False), SimpleNamespace(frames=(), is_p2p=True, root=1)
+    call, send = (
+        SimpleNamespace(frames=frames, is_p2p=False, record_id=0),
+        SimpleNamespace(frames=(), is_p2p=True, root=1, record_id=1),
+    )
     log: Any = SimpleNamespace(collectives=[call, send], groups={"7": Group(name="7", ranks=(0, 1), desc="mesh_tp")})
     monkeypatch.setattr(module, "read_log", lambda _: log)
     return known_names(capsule)
@@ -46,6 +49,21 @@ def test_lines_groups_and_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert found.has_group("tp") and not found.has_group("dp")
     assert found.world_size == MANIFEST.world_size and found.peers == {1}
     assert found.words is not None and {"loss", "model", "größe"} <= found.words and "all_reduce" not in found.words
+
+
+def test_lines_of_calls_before_the_start_moment_are_known_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: Path
+) -> None:
+    def call(number: int, line: int) -> Any:
+        return SimpleNamespace(frames=(Frame(str(program), line, "main"),), is_p2p=False, record_id=number)
+
+    with CapsuleWriter(tmp_path / "capsule") as writer:
+        writer.add_json(layout.RANK, RANK | {"past_records": 2})
+        capsule = writer.finish(MANIFEST)
+    log: Any = SimpleNamespace(collectives=[call(0, 1), call(1, 2), call(2, 2), call(3, 3)], groups={})
+    monkeypatch.setattr(module, "read_log", lambda _: log)
+    found = known_names(capsule)
+    assert found.earlier == {(str(program), 1)} and found.lines_of("train.py") == (2, 3)
 
 
 def test_without_all_of_the_source_its_words_are_not_known(

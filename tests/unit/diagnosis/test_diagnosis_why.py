@@ -577,6 +577,16 @@ class TestNonfinite:
 
         assert nan.certainty is Certainty.LIKELY
         assert nan.suspects == (1,)
+        assert "the logs of rank 1 do not start at the beginning: these ranks may have sent it earlier" in nan.lines
+
+    def test_a_log_that_is_not_here_is_not_said_to_start_late(self) -> None:
+        job = Job(3)
+        job.call(sends_nan={0})
+        del job.logs[1]
+
+        nan = only(diagnose(evidence(job)), FirstNonfinite)
+
+        assert "the logs of rank 1 are not here: these ranks may have sent it earlier" in nan.lines
 
 
 class TestMismatches:

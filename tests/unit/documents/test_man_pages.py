@@ -32,6 +32,8 @@ def test_a_page_says_what_the_help_says(pages: dict[str, Path]) -> None:
     for words in ("Run a training job and record its collectives.", "--checkpoint-every STEPS", "--on-incident CMD"):
         assert words in text, text
     assert "debugger for one rank" in shown(pages["prismdbg"])
+    assert "PRISMDBG-RECORD(1)" in shown(pages["prismdbg-record"])
+    assert "PRISMDBG-GRAPH-BUILD(1)" in shown(pages["prismdbg-graph-build"])
 
 
 def test_no_page_has_a_mistake(pages: dict[str, Path]) -> None:

@@ -103,6 +103,7 @@ def test_of_a_capsule(tmp_path: Path) -> None:
     make_capsule(tmp_path / "capsule")
     _, page = page_of(tmp_path / "capsule")
     assert "origin" in page.text and f"prismdbg debug {tmp_path / 'capsule'}" in page.text
+    assert f"prismdbg inspect {tmp_path / 'capsule'} --secrets" in page.text
 
 
 def test_of_logs_alone(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from prismdbg.diagnosis.mismatches import Mismatch
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.importers import json_stream, kineto
@@ -124,6 +125,52 @@ def test_a_call_of_gloos_is_what_the_trace_says(tmp_path: Path) -> None:
     assert str(call.source) == "train.py:12 in <module>"
     assert [mark.step for mark in job.logs[0].steps] == [4, 5]
     assert job.hosts == {0: "n1", 1: "n1"}
+
+
+def unnumbered(*events: dict[str, Any]) -> list[dict[str, Any]]:
+    """As torch writes them while no observer of execution traces is registered."""
+    return [each | {"args": each["args"] | {"Record function id": 0}} for each in events]
+
+
+def test_calls_without_ids_end_with_the_transfers_that_follow_them_in_order(tmp_path: Path) -> None:
+    queued = [call for at in (100, 107, 300) for call in all_reduce(at, 1)]
+    queued[1]["ts"], queued[3]["ts"] = BEGAN_US + 110, BEGAN_US + 131  # the first was begun when both were made
+    whole = trace(0, *unnumbered(*queued))
+    alone = read(write(tmp_path / "one", whole))
+    assert [call.duration_ns for call in alone.logs[0].collectives] == [30_000, 44_000, 21_000]
+    assert not any("ended is unknown" in gap for gap in alone.gaps)
+    several = read(write(tmp_path / "several", trace(0, *unnumbered(*queued), groups=(WORLD, PAIRS))))
+    assert [call.duration_ns for call in several.logs[0].collectives] == [5_000, 5_000, 21_000]
+    assert any("when 2 calls ended is unknown" in gap for gap in several.gaps)
+
+
+def test_calls_without_ids_have_no_known_end_where_a_transfer_is_missing(tmp_path: Path) -> None:
+    events = unnumbered(*all_reduce(100, 1), *all_reduce(200, 1))
+    for lacking, found in ((events[:-1], [5_000, 5_000]), (events[1:], [5_000])):
+        job = read(write(tmp_path / str(len(found)), trace(0, *lacking)))
+        assert [call.duration_ns for call in job.logs[0].collectives] == found
+    early = [*unnumbered(*all_reduce(100, 1))[1:], *unnumbered(*all_reduce(200, 1))[:1]]
+    job = read(write(tmp_path / "early", trace(0, *early)))
+    assert [call.duration_ns for call in job.logs[0].collectives] == [5_000], "no transfer begins before its call"
+
+
+def test_why_names_the_late_rank_of_traces_without_ids(tmp_path: Path) -> None:
+    times = [500_000.0 * number for number in range(12)]
+    early = unnumbered(*(call for at in times for call in all_reduce(at, 1, waits=200_010)))
+    late = unnumbered(*(call for at in times for call in all_reduce(at + 200_000, 1, waits=10)))
+    marks = [step(number, at - 1000, 490_000) for number, at in enumerate(times, 1)]
+    (verdict,) = diagnosed(write(tmp_path / "s", trace(0, *marks, *early), trace(1, *marks, *late))).verdicts
+    assert verdict.ranks[0] == 1
+
+
+def test_element_types_that_a_trace_does_not_say_are_no_mismatch(tmp_path: Path) -> None:
+    pairs = [dict(each) for at in (10, 100, 200) for each in all_reduce(at, at)]
+    calls_alone = [each for each in pairs if each["name"].startswith("c10d::")]
+    assert diagnosed(write(tmp_path / "t", trace(0, *pairs), trace(1, *calls_alone))).verdicts == ()
+    larger = all_reduce(10, 10, elements=9)[:1]
+    (verdict,) = diagnosed(write(tmp_path / "m", trace(0, *pairs), trace(1, *larger))).verdicts
+    assert isinstance(verdict, Mismatch)
+    assert verdict.difference == "input elements 9 instead of 8"
 
 
 def test_a_call_that_its_backend_describes_has_group_and_number(tmp_path: Path) -> None:

@@ -26,4 +26,9 @@ def test_a_packed_capsule_and_an_empty_file_are_none(tmp_path: Path) -> None:
     packed, empty = tmp_path / "capsule.tar.zst", tmp_path / "empty"
     pack(make_capsule(tmp_path / "capsule", MANIFEST).path, packed)
     empty.touch()
+    recorded = tmp_path / "recorded"
+    recorded.mkdir()
+    for name in ("run.json", "graph.npz"):
+        (recorded / name).write_text("{}")
+    assert not is_job(recorded), "it opens as the table of its ranks"
     assert not is_job(packed) and not is_job(empty) and not is_job(tmp_path / "missing")

@@ -147,7 +147,9 @@ def test_a_curve_names_its_device_only_where_there_is_a_choice(trace: MemoryTrac
     assert "cuda:0: " in curve_text(curve(trace))
     builder = TraceBuilder(tmp_path / "cpu")
     builder.allocate(10)
-    assert "cpu" not in curve_text(curve(open_trace(builder.write())))
+    shown = curve_text(curve(open_trace(builder.write())))
+    assert "cpu" not in shown
+    assert "┬" not in shown, "it has no steps"
 
 
 @pytest.mark.parametrize(

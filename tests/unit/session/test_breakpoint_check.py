@@ -27,6 +27,17 @@ KNOWN = Known(
 )
 
 
+def test_a_line_whose_calls_a_replay_does_not_come_to_is_in_doubt() -> None:
+    started = replace(KNOWN, earlier=frozenset([("/job/train.py", 57)]))
+    assert doubt(parse_breakpoint("train.py:61"), started) == ""
+    assert doubt(parse_breakpoint("train.py:57"), started) == (
+        "the recorded collectives of train.py:57 are before the capsule's start moment; "
+        "this file issues collectives at lines 61"
+    )
+    over = replace(started, earlier=KNOWN.lines)
+    assert "this file issues no recorded collective after that moment" in doubt(parse_breakpoint("train.py:57"), over)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -76,6 +76,15 @@ def play(
     return app
 
 
+def test_waits_of_some_calls_of_another_tools_files_are_marked_as_such() -> None:
+    row = job().ranks[0]
+    partly = replace(row, waited_ns=2_000_000, awaited_ns=0, unknown_waits=3)
+    assert [cell.plain for cell in words.cells(partly, (), "", partly=True)][5:7] == ["≥ 2.0 ms", "?"]
+    assert [cell.plain for cell in words.cells(partly, (), "")][5:7] == ["2.0 ms", "-"]
+    whole = replace(partly, unknown_waits=0)
+    assert [cell.plain for cell in words.cells(whole, (), "", partly=True)][5:7] == ["2.0 ms", "-"]
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 60)])
 def test_findings_and_ranks(size: tuple[int, int]) -> None:
     async def part(app: JobApp, pilot: Pilot[OpenRank | None]) -> None:

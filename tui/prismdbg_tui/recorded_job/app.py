@@ -174,7 +174,10 @@ class JobApp(ActionApp[OpenRank | None]):
     def _fill(self) -> None:
         suspects, rows, error = self._suspects, self.rows, color(self, "error")
         sensors = [title for title in SENSORS if any(title in row.sensors for row in rows)]
-        texts = [words.cells(row, sensors, error if row.rank in suspects else "") for row in rows]
+        texts = [
+            words.cells(row, sensors, error if row.rank in suspects else "", partly=self.job.is_imported)
+            for row in rows
+        ]
         titles = [*_TITLES[:-1], *sensors]
         widths = [max([len(title), *(text[at].cell_len for text in texts)]) for at, title in enumerate(titles)]
         shown = _fitting(widths, self.size.width - _SCROLLBAR)

@@ -125,8 +125,10 @@ def _brief(text: str) -> str:
     return _INSTALLED.sub('File "', without_folders(figures.clean(text))).replace("\n", " ")
 
 
-def cells(row: RankRow, sensors: Sequence[str], marked: str) -> list[Text]:
-    """`marked`: the colour of a rank that a finding is about; empty for others."""
+def cells(row: RankRow, sensors: Sequence[str], marked: str, *, partly: bool = False) -> list[Text]:
+    """`marked`: the colour of a rank that a finding is about; empty for others. `partly`: of another tool's files,
+    which do not say how long a rank waited in calls of which a finding can know who came last."""
+    partly = partly and row.unknown_waits > 0
     failed = row.state in ("failed", "died")
     return [
         Text(str(row.rank), f"bold {marked}" if marked else "bold", justify="right"),
@@ -134,11 +136,16 @@ def cells(row: RankRow, sensors: Sequence[str], marked: str) -> list[Text]:
         Text(row.moment, justify="right"),
         Text(figures.clean(row.last)),
         Text(figures.clean(row.at)),
-        Text(figures.duration(row.waited_ns) if row.waited_ns else "-", justify="right"),
-        Text(figures.duration(row.awaited_ns) if row.awaited_ns else "-", justify="right"),
+        Text(_time(row.waited_ns, partly=partly), justify="right"),
+        Text(_time(row.awaited_ns, partly=partly), justify="right"),
         Text(figures.size(row.peak_bytes) if row.peak_bytes else "-", justify="right"),
         *(Text(f"{row.sensors[name]:.0%}" if name in row.sensors else "-", justify="right") for name in sensors),
     ]
+
+
+def _time(lasted_ns: int, *, partly: bool) -> str:
+    """`partly`: of only some of its collectives."""
+    return f"{'≥ ' * partly}{figures.duration(lasted_ns)}" if lasted_ns else "?" if partly else "-"
 
 
 def waits(row: RankRow, job: RunOverview, width: int) -> Text:

@@ -42,6 +42,7 @@ def page(timeline: Timeline, path: Sequence[Part]) -> str:
     head = tag(
         "head",
         Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width">'),
+        Markup('<link rel="icon" href="data:,">'),  # else browsers ask the server for one
         tag("title", title),
         tag("style", Markup(STYLE)),
     )
