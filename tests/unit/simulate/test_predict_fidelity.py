@@ -93,7 +93,6 @@ class TestWhoRan:
         graph = replace(job("dp=2", reducing()), origin=Origin(source=source))
         assert any(said in doubt for doubt in simulate(graph, ideal()).fidelity.doubts)
 
-
     @pytest.mark.parametrize(("mesh", "is_said"), [("dp=2", False), ("dp=4", True)])
     def test_a_job_that_is_shown_as_it_was_recorded_did_compute(self, mesh: str, is_said: bool) -> None:
         """Not where ranks are added."""
