@@ -125,6 +125,7 @@ def test_secrets_of_the_command_are_not_written(tmp_path: Path) -> None:
         ("prismdbg: rank 0\nValueError: no\nerror: rank 0 failed\n  try: x\n", "rank 0 failed: ValueError: no"),
         ("prismdbg: rank 0\nerror: rank 0 failed\n", "rank 0 failed"),
         ("Segmentation fault\n", "Segmentation fault"),
+        ("exitcode: 1\n=====\nprismdbg: rank 0\nerror: the job failed\n", "the job failed: exitcode: 1"),
         ("", ""),
     ],
 )  # fmt: skip

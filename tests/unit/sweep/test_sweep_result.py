@@ -229,3 +229,8 @@ def test_the_page_has_all_and_escapes_what_programs_wrote() -> None:
     assert "<script>" not in text and "&lt;script&gt;" in text
     assert text.count("<circle") == 2 and text.count("stroke-dasharray") == 1
     assert "<svg" not in page([result("a", 20)], 0)
+
+
+def test_the_page_says_what_is_not_reliable_before_it_draws() -> None:
+    text = page([result("a", 20, 100, doubts=("all of it: guessed",))], 0)
+    assert text.index("not reliable: all of it") < text.index("<svg")
