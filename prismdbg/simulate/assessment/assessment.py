@@ -195,7 +195,7 @@ class _Doubts:
             "the ranks that ran, no rank of their class was checked"
             if count[Standing.ASSUMED]
             else "",
-            f"differences in speed among {count[Standing.CHECKED]:,} ranks: they use another rank's times"
+            f"differences in speed among ranks: {count[Standing.CHECKED]:,} of {world:,} have the times of another rank"
             if count[Standing.CHECKED]
             else "",
             *(
