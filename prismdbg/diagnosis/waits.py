@@ -21,13 +21,15 @@ from prismdbg.model.ops import FOR_ALL
 
 
 def find_waits(evidence: Evidence, ranks: Mapping[int, Progress]) -> list[Wait]:
-    """Not of ranks that ended well, nor of works that nobody waited for: what they left open does not matter."""
+    """Not of ranks that ended well, nor of works that nobody waited for: what they left open does not matter. Where a
+    log breaks off, nobody waits: the rank may have gone on."""
     joined = _Joined(ranks)
     found = [
         wait
         for rank, log in evidence.columns.items()
         if ranks[rank].exit_code != 0 or ranks[rank].incident is not None
         for wait in _left_open(rank, log, joined)
+        if not ranks[rank].lost or wait.collective.state is State.FAILED
     ]
     groups = {name: evidence.group(name) for name in {wait.collective.group for wait in found}}
     ended = _ended_in(evidence, found, groups)

@@ -99,8 +99,13 @@ def _factor_lines(measurement: Measurement) -> list[str]:
 def _residuals(fitted: FittedFactor, count: int) -> tuple[str, ...]:
     cases = [(case, abs(error)) for case, error in fitted.cases if case.count == count]
     errors = [error for _, error in cases]
-    again = median(case.again for case, _ in cases)
-    return f"{median(errors):.1%}", f"{max(errors):.1%}", f"{again:.1%}", str(len(cases))
+    again = median(case.again for case, _ in cases) if len(cases[0][0].alone_ns) > 1 else None
+    return f"{median(errors):.1%}", f"{max(errors):.1%}", _again(again), str(len(cases))
+
+
+def _again(share: float | None) -> str:
+    """A dash where nothing was repeated."""
+    return "-" if share is None else f"{share:.1%}"
 
 
 def _factor_values(fitted: FittedFactor) -> dict[str, Any]:
@@ -129,9 +134,10 @@ def _operation(measurement: Measurement, op: str) -> tuple[str, ...]:
     fit = cluster.calibration.fits[op]
     kind = "table" if any(op in tier.measured for tier in cluster.tiers) else "formula"
     choices = [choice.algorithm for choice in cluster.algorithms.get(op, ())]
-    again = median(c.sample.again for c in measurement.calibrated.compared if c.sample.op == op)
+    samples = [c.sample for c in measurement.calibrated.compared if c.sample.op == op]
+    again = median(each.again for each in samples) if len(samples[0].times_ns) > 1 else None
     name = kind if kind == "table" or not choices else f"{kind}, {' then '.join(choices)}"
-    return op, name, f"{fit.median_ppm / 1e4:.1f} %", f"{fit.largest_ppm / 1e4:.1f} %", f"{again:.1%}"
+    return op, name, f"{fit.median_ppm / 1e4:.1f} %", f"{fit.largest_ppm / 1e4:.1f} %", _again(again)
 
 
 def _row(compared: Compared) -> tuple[str, ...]:

@@ -21,11 +21,11 @@ def page(results: Sequence[Result], cap_bytes: int) -> str:
         tag("h1", "Configurations compared"),
         *(tag("p", line) for line in sweep_text.conclusion(results, cap_bytes)),
         table(sweep_text.HEADER, sweep_text.rows(results, cap_bytes), right=sweep_text.NUMBERS),
-        *_time_against_memory(results, cap_bytes),
-        *_computing(results),
         *(tag("p", line) for line in sweep_text.energy(results)),
         tag("h2", "Fidelity"),
         tag("ul", *(tag("li", line) for line in _worth(results, cap_bytes))),
+        *_time_against_memory(results, cap_bytes),
+        *_computing(results),
     )
     head = tag(
         "head",

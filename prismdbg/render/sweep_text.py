@@ -10,7 +10,7 @@ from prismdbg.model.durations import four_digits
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
 from prismdbg.render.fitting import cut_words
-from prismdbg.sweep.result import Result, State, fastest, pareto
+from prismdbg.sweep.result import Interval, Result, State, fastest, pareto
 from prismdbg.sweep.search import Regret
 
 HEADER = (
@@ -75,7 +75,7 @@ def _row(result: Result, mark: str, cap_bytes: int) -> tuple[str, ...]:
         result.name,
         result.mesh,
         four_digits(time.middle),
-        f"{four_digits(time.low)} to {four_digits(time.high)}",
+        interval(time),
         f"{result.idle_share:.1%}",
         exposed(result),
         messages(result),
@@ -89,6 +89,10 @@ def _row(result: Result, mark: str, cap_bytes: int) -> tuple[str, ...]:
 
 def _without(result: Result, why: str) -> tuple[str, ...]:
     return (result.name, result.mesh, *("-" for _ in HEADER[2:-1]), f"{result.state}: {why}")
+
+
+def interval(time: Interval) -> str:
+    return f"{four_digits(time.low)} to {four_digits(time.high)}" if time.is_known else "-"
 
 
 def exposed(result: Result) -> str:
@@ -135,6 +139,11 @@ def conclusion(results: Sequence[Result], cap_bytes: int) -> list[str]:
     if not others:
         return [f"fastest: {best.name}, {four_digits(best.time.middle)} per iteration"]
     names = ", ".join(each.name for each in others)
+    if single := [each.name for each in first if not each.time.is_known]:
+        return [
+            f"no winner: {best.name} has the shortest time, but a single step has no interval: {_some(single)}; "
+            "measure more steps (--steps, or the program's own)"
+        ]
     lines = [
         f"no winner: {best.name} has the shortest time, and the intervals of "
         f"{counted(len(others), 'other configuration')} overlap with its interval: {names}"

@@ -120,6 +120,10 @@ class SweepFolder:
         """Its run is whole, whatever is worked out from it."""
         write_json(trial.output.parent / _RAN, {"configuration": trial.configuration.name})
 
+    def run_again(self, trial: Trial) -> None:
+        """With the next sweep: nothing can be worked out from this run, which stays until then."""
+        (trial.output.parent / _RAN).unlink(missing_ok=True)
+
     def result(self, trial: Trial) -> Result | None:
         """What was worked out of its run before; None where that was not, or for another cluster."""
         path = _result(trial)

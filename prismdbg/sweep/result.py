@@ -49,21 +49,25 @@ class _Stored(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Nanoseconds. `middle` lies in it."""
+    """Nanoseconds. `middle` lies in it. is_known: a single value says nothing of how far the next one is from it."""
 
     middle: int
     low: int
     high: int
+    is_known: bool = True
 
     @classmethod
     def of(cls, middle: int, values: Sequence[int]) -> Interval:
         """From six values on the 95 % interval of their median, of any distribution (by order statistics: David and
         Nagaraja, Order Statistics, 7.1); below, their range. Wide enough to hold `middle`."""
         ordered, outer = sorted([*values] or [middle]), _outside(len(values))
-        return cls(middle, min(ordered[outer], middle), max(ordered[-1 - outer], middle))
+        low, high = min(ordered[outer], middle), max(ordered[-1 - outer], middle)
+        return cls(middle, low, high, is_known=len(values) > 1)
 
     def overlaps(self, other: Interval) -> bool:
-        return self.low <= other.high and other.low <= self.high
+        """Or may: whoever was measured once is told from nobody."""
+        is_known = self.is_known and other.is_known
+        return not is_known or (self.low <= other.high and other.low <= self.high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +149,8 @@ def _outside(count: int) -> int:
 
 
 def fastest(results: Sequence[Result], cap_bytes: int = 0) -> list[Result]:
-    """The one with the shortest time first, then those that cannot be told from it: their intervals overlap. Of those
-    that are known not to fit into the memory, none."""
+    """The one with the shortest time first, then those that cannot be told from it: their intervals overlap, or one of
+    both was measured once. Of those that are known not to fit into the memory, none."""
     done = [each for each in results if each.state is State.DONE and each.fits(cap_bytes) is not False]
     done.sort(key=lambda each: each.time.middle)
     return [each for each in done if each.time.overlaps(done[0].time)]

@@ -106,7 +106,7 @@ class Space:
             )
         if unused := sorted(tried - found - (set(self.axes) if is_told_mesh else set())):
             raise UsageError(
-                f"--try {unused[0]} changes nothing: the command has no {{{unused[0]}}}",
+                f"--try {unused[0]} does not reach the program: the command has no {{{unused[0]}}}",
                 hint=f"write it into the command, as in --{unused[0]} {{{unused[0]}}}",
             )
 

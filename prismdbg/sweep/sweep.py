@@ -104,6 +104,7 @@ def _result(folder: SweepFolder, trial: Trial, why: dict[str, str], say: Say) ->
     try:
         result = evaluate(trial)
     except PrismError as error:
+        folder.run_again(trial)
         return failed.because(str(error))
     folder.keep(trial, result)
     say(f"{one.name}: evaluated")

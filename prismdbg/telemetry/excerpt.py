@@ -1,5 +1,5 @@
 """The readings that concern one rank over a span, as a capsule holds them: of the rank, of the CPUs and GPUs that it
-used, and of the machine. Other ranks and other processes, which have names, are not in it."""
+used, and of the machine. Other ranks and other processes, the sampler among them, are not in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def excerpt(telemetry: Telemetry, rank_folder: str, begin_ns: int, end_ns: int) 
     """`rank_folder`: the name of its log folder. Each series reaches from the reading before the span to the one after
     it. A sensor that has none in it is missing there."""
     kept = _subjects(telemetry, rank_folder, begin_ns, end_ns)
-    of_it = {key: each for key, each in telemetry.series.items() if _concerns(key[0], kept)}
+    of_it = {
+        key: each for key, each in telemetry.series.items() if _concerns(key[0], kept) and key[0] != SAMPLER
+    }  # what the sampler could not read concerns this rank, its own time does not
     cut = {key: _cut(each, begin_ns, end_ns) for key, each in of_it.items()}
     missing = {key: why for key, why in telemetry.missing.items() if _concerns(key[0], kept)}
     if telemetry.damage:

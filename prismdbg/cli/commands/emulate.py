@@ -122,7 +122,7 @@ def command(
     if done.fit.problem is not None:
         raise done.fit.problem
     if worth.passed is not None and worth.passed.is_apart:
-        end_unconverged(worth.passed)
+        end_unconverged(worth.passed, output)
 
 
 def _say_runs(done: Emulated, asked: tuple[int, ...], *, on_virtual_clock: bool) -> None:

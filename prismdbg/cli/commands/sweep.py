@@ -271,7 +271,9 @@ def _values(results: list[Result], cap_bytes: int) -> dict[str, object]:
         "results": [
             {
                 **each.to_json(),
-                "interval_ns": [each.time.low, each.time.high] if each.state is State.DONE else None,
+                "interval_ns": [each.time.low, each.time.high]
+                if each.state is State.DONE and each.time.is_known
+                else None,
                 "fits": each.fits(cap_bytes),
             }
             for each in results

@@ -13,6 +13,7 @@ from prismdbg.cli.options.param_types import share
 from prismdbg.emulate.pacing import PaceRequest
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.errors import UsageError
+from prismdbg.jobs.storage.pass_errors import FILE_NAME as PASSES
 from prismdbg.jobs.storage.pass_errors import Passed
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
@@ -87,11 +88,11 @@ def pace_request(
     )
 
 
-def end_unconverged(passed: Passed) -> NoReturn:
+def end_unconverged(passed: Passed, run: Path) -> NoReturn:
     """Says what is left of the difference; everything is kept."""
     passes = counted(passed.passes, "pass", "passes")
-    console.announce(
-        f"not converged after {passes}: {passed.left}; all passes are in RUN/passes\n"
-        "  try: use more --steps, more --passes, or a machine that is less busy"
+    console.say(
+        f"prismdbg: not converged after {passes}: {passed.left}; {run / PASSES} has the difference after each pass",
+        "  try: use more --steps, more --passes, or a machine that is less busy",
     )
     sys.exit(1)

@@ -60,7 +60,7 @@ def _is_again(entries: Entries) -> NDArray[np.bool_]:
 
 
 def _said(doubts: Doubts) -> tuple[str, ...]:
-    outside = f"times of {len(doubts.outside)} shapes of operators: they lie outside what was sampled"
+    outside = f"times of operators with shapes outside what was sampled: {len(doubts.outside)} in all"
     return (
         *((outside,) if doubts.outside else ()),
         *(f"times of {what}; nothing of it was sampled" for what in doubts.unsampled.values()),

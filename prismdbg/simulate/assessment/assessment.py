@@ -106,7 +106,7 @@ class _Doubts:
 
     def _times(self) -> list[str]:
         found = {(share.component, share.provenance) for share in self.shares}
-        by_formula = any((p.entries.communicates & (p.entries.duration_ns == MODELLED_NS)).any() for p in self.parts)
+        by_formula = self._is_by_formula
         assumed = {component for component, provenance in found if provenance is Provenance.ASSUMED}
         unmeasured = by_formula and not self.cluster.is_measured
         return [
@@ -126,6 +126,10 @@ class _Doubts:
             else "",
             self._assumed_memory() if "memory" in assumed else "",
         ]
+
+    @property
+    def _is_by_formula(self) -> bool:
+        return any((p.entries.communicates & (p.entries.duration_ns == MODELLED_NS)).any() for p in self.parts)
 
     def _assumed_memory(self) -> str:
         if any(part.entries.holds_more for part in self.parts):
@@ -191,7 +195,7 @@ class _Doubts:
             "the ranks that ran, no rank of their class was checked"
             if count[Standing.ASSUMED]
             else "",
-            f"differences in speed among {count[Standing.CHECKED]:,} ranks: they use another rank's times"
+            f"differences in speed among ranks: {count[Standing.CHECKED]:,} of {world:,} have the times of another rank"
             if count[Standing.CHECKED]
             else "",
             *(
@@ -200,9 +204,15 @@ class _Doubts:
             ),
         ]
 
+    @property
+    def _ran_all(self) -> bool:
+        return all(standing is Standing.OWN or not count for p in self.parts for standing, count in p.ranks.items())
+
     def _values(self) -> str:
         if self.origin.source is Source.EMULATED:
             return SYNTHESIZED_VALUES
+        if self.origin.source is Source.RECORDED and not self._is_by_formula and self._ran_all:
+            return ""  # these are the times of a job that really computed
         if self.origin.source is Source.ARITHMETIC:
             return "the behavior of a program: the graph is calculated, nothing ran"
         return "all values: nothing was computed, only timed"

@@ -105,9 +105,9 @@ class TrialGroup:
 
 
 def last_error(output: Path) -> str:
-    """Our last error line, and what the program printed last before it."""
+    """Our last error line, and what the program printed last before it. A rule, as torchrun's, says nothing."""
     text = _end_of(output).decode(errors="replace") if output.is_file() else ""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines() if any(map(str.isalpha, line))]
     at = next((n for n in reversed(range(len(lines))) if lines[n].startswith(_ERROR)), len(lines))
     before = [line for line in lines[:at] if not line.startswith("prismdbg: ")][-1:]
     return ": ".join([*(line.removeprefix(_ERROR) for line in lines[at : at + 1]), *before])

@@ -334,6 +334,12 @@ class TestWhatIsSaidOfIt:
         assert cluster_file.parse(measured.text()) == cluster
         assert calibration_text.values(measured)["factors"]["processors"]["by_count"] == {"2": 1.1, "4": 2.0}
 
+    def test_what_was_measured_once_has_no_difference_between_measurements(self) -> None:
+        case = FactorCase(kind="matmul", count=2, members=1, size_bytes=0, alone_ns=(100,), at_once_ns=(110,))
+        measured = replace(self.measurement(0.0), factors={Factor.PROCESSORS: fit_factor([case])})
+        rows = [" ".join(line.split()) for line in "\n".join(calibration_text.lines(measured)).splitlines()]
+        assert "2 ranks that compute 1.1 0.0% 0.0% - 1" in rows
+
     def test_a_busy_machine_is_said_in_the_file_too(self) -> None:
         measured = self.measurement(0.6)
         assert "repeated measurements differ by" in measured.text()

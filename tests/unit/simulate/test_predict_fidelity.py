@@ -93,6 +93,17 @@ class TestWhoRan:
         graph = replace(job("dp=2", reducing()), origin=Origin(source=source))
         assert any(said in doubt for doubt in simulate(graph, ideal()).fidelity.doubts)
 
+    @pytest.mark.parametrize(("mesh", "is_said"), [("dp=2", False), ("dp=4", True)])
+    def test_a_job_that_is_shown_as_it_was_recorded_did_compute(self, mesh: str, is_said: bool) -> None:
+        """Not where ranks are added."""
+        writer = EntryWriter()
+        writer.compute(3000, provenance=Provenance.RECORDED)
+        writer.collective("all_reduce", "dp", 1000, duration_ns=500, provenance=Provenance.RECORDED)
+        graph = replace(job("dp=2", writer), origin=Origin(source=Source.RECORDED))
+        graph = graph if mesh == "dp=2" else graph.stretched("dp", 4)
+        doubts = simulate(graph, ideal()).fidelity.doubts
+        assert any("nothing was computed" in doubt for doubt in doubts) is is_said
+
 
 class TestTheClusterModel:
     def doubts(self, graph: JobGraph, cluster: ClusterModel) -> str:

@@ -98,7 +98,7 @@ class TestTheMap:
         classes = [(RankClass(name=str(i), entries=w.done()), [i]) for i, w in enumerate((first, other, last))]
         timeline = simulate(JobGraph.build(Mesh.parse("pp=3"), classes), ideal())
         assert heat.values(timeline, Measure.WAIT).tolist() == [600, 0, 0]
-        assert heat.values(timeline, Measure.ARRIVAL).tolist() == [0, 0, 0], "stages do not do the same"
+        assert heat.values(timeline, Measure.ARRIVAL).tolist() == [0, 0, 600], "they make the same calls"
 
         alike = [
             (RankClass(name="ends", entries=first.done()), [0, 2]),
@@ -106,6 +106,18 @@ class TestTheMap:
         ]
         timeline = simulate(JobGraph.build(Mesh.parse("pp=3"), alike), ideal(), Changes(compute_ppm={2: 7_000_000}))
         assert heat.values(timeline, Measure.ARRIVAL).tolist() == [0, 0, 600]
+
+    @pytest.mark.parametrize(("other_op", "late_ns"), [("all_reduce", 600), ("broadcast", 0)])
+    def test_ranks_of_other_classes_count_if_they_make_the_same_calls(self, other_op: str, late_ns: int) -> None:
+        """Here each rank is a class of its own, as recorded ranks are."""
+        writers = EntryWriter(), EntryWriter()
+        for writer, taken_ns, op in zip(writers, (100, 700), ("all_reduce", other_op), strict=True):
+            writer.collective(op, "dp", 8)
+            writer.compute(taken_ns)
+            writer.collective("all_reduce", "tp", 8)
+        classes = [(RankClass(name=str(i), entries=w.done()), [i]) for i, w in enumerate(writers)]
+        timeline = simulate(JobGraph.build(Mesh.parse("dp=1,tp=2"), classes), ideal())
+        assert heat.values(timeline, Measure.ARRIVAL).tolist() == [0, late_ns]
 
 
 class TestThePage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,6 +125,7 @@ def test_secrets_of_the_command_are_not_written(tmp_path: Path) -> None:
         ("prismdbg: rank 0\nValueError: no\nerror: rank 0 failed\n  try: x\n", "rank 0 failed: ValueError: no"),
         ("prismdbg: rank 0\nerror: rank 0 failed\n", "rank 0 failed"),
         ("Segmentation fault\n", "Segmentation fault"),
+        ("exitcode: 1\n=====\nprismdbg: rank 0\nerror: the job failed\n", "the job failed: exitcode: 1"),
         ("", ""),
     ],
 )  # fmt: skip
@@ -159,6 +161,32 @@ def test_jobs_that_fail_for_one_reason_say_it_once(tmp_path: Path) -> None:
     failed = [line for line in said if " failed after " in line]
     assert why["pp=1"] in failed[0] and "1 to go: as" not in failed[0]
     assert ": as pp=1 did; all it printed: " in failed[1] and "no GPU" not in failed[1]
+
+
+def test_a_job_of_which_nothing_can_be_worked_out_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its process ends well, and no rank was recorded."""
+    ran: list[list[str]] = []
+
+    class Workers:
+        def __init__(self, folder: SweepFolder, _say: object) -> None:
+            self.folder = folder
+
+        def run(self, trials: Sequence[Trial]) -> dict[str, str]:
+            ran.append([each.configuration.name for each in trials])
+            for each in trials:
+                self.folder.begin(each)
+                (each.run / "ranks").mkdir(parents=True)
+                (each.run / "run.json").write_text("{}")
+                self.folder.ran(each)
+            return {}
+
+    monkeypatch.setattr("prismdbg.sweep.sweep.workers", Workers)
+    asked = request(tmp_path, command=(sys.executable, "-c", "pass", "{pp}"), how=How.RECORD)
+    for times in (1, 2):
+        results = sweep(asked, print)
+        assert {(result.state, result.why) for result in results} == {(State.FAILED, "no rank was recorded")}
+        assert ran == [["pp=1", "pp=2"]] * times
+        assert (asked.output / "trials" / "pp=2" / "run" / "run.json").is_file(), "to look at"
 
 
 def test_a_job_that_takes_too_long_is_ended_and_the_others_go_on(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -41,7 +42,7 @@ def result(name: str, middle_ms: float, peak_mib: int | None = None, spread_ms: 
 def test_an_interval_of_few_values_is_their_range_and_holds_the_middle() -> None:
     assert Interval.of(5, (4, 6, 7)) == Interval(5, 4, 7)
     assert Interval.of(3, (4, 6, 7)) == Interval(3, 3, 7)
-    assert Interval.of(3, ()) == Interval(3, 3, 3)
+    assert Interval.of(3, ()) == Interval(3, 3, 3, is_known=False)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +70,15 @@ def test_one_that_is_clear_of_the_others_is_the_fastest() -> None:
     results = [result("a", 20), result("b", 10), result("c", 12)]
     assert [each.name for each in fastest(results)] == ["b"]
     assert conclusion(results, 0) == ["fastest: b, 10 ms per iteration"]
+
+
+@pytest.mark.parametrize("single", ["a", "b"])
+def test_of_a_single_measurement_there_is_no_interval_and_no_winner(single: str) -> None:
+    results = [result("a", 20), result("b", 10), result("c", 30)]
+    results = [replace(each, iteration_ns=(each.middle_ns,)) if each.name == single else each for each in results]
+    assert [row[HEADER.index("interval")] == "-" for row in rows(results, 0)] == [single == name for name in "bac"]
+    (line,) = conclusion(results, 0)
+    assert line.startswith(f"no winner: b has the shortest time, but a single step has no interval: {single}; ")
 
 
 def test_there_is_no_winner_where_intervals_overlap() -> None:
@@ -219,3 +229,8 @@ def test_the_page_has_all_and_escapes_what_programs_wrote() -> None:
     assert "<script>" not in text and "&lt;script&gt;" in text
     assert text.count("<circle") == 2 and text.count("stroke-dasharray") == 1
     assert "<svg" not in page([result("a", 20)], 0)
+
+
+def test_the_page_says_what_is_not_reliable_before_it_draws() -> None:
+    text = page([result("a", 20, 100, doubts=("all of it: guessed",))], 0)
+    assert text.index("not reliable: all of it") < text.index("<svg")

@@ -70,7 +70,7 @@ def test_what_is_not_understood_is_an_error(mesh: str, tried: tuple[str, ...], n
 
 def test_a_name_that_the_command_lacks_changes_nothing_and_an_unknown_one_is_named() -> None:
     space().check(COMMAND, "folder")
-    with pytest.raises(UsageError, match=r"--try mbs changes nothing: the command has no \{mbs\}"):
+    with pytest.raises(UsageError, match=r"--try mbs does not reach the program: the command has no \{mbs\}"):
         space().check(COMMAND[:4], "folder")
     with pytest.raises(UsageError, match=r"the command contains \{folder\}, but --try has no values"):
         space().check(COMMAND)

@@ -13,7 +13,8 @@ from prismdbg.telemetry.reader import read_telemetry
 from prismdbg.telemetry.sensor import Kind, Sensor
 from prismdbg.telemetry.series import Series, Telemetry
 
-SUBJECTS = ("rank 3", "rank 31", "rank 3.1", "cpu 0", "cpu 1", "gpu A", "gpu B", "process 9 (secret.py)", "host")
+OTHERS = ("process 9 (secret.py)", names.SAMPLER)
+SUBJECTS = ("rank 3", "rank 31", "rank 3.1", "cpu 0", "cpu 1", "gpu A", "gpu B", "host", *OTHERS)
 
 
 def job() -> Telemetry:

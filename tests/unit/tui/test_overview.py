@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -16,17 +18,20 @@ from prismdbg_tui import start
 from prismdbg_tui.overview import job as job_module
 from prismdbg_tui.overview.app import Drop, OverviewApp
 from prismdbg_tui.overview.folding import Fold
+from prismdbg_tui.overview.heat_map import HeatMap
 from prismdbg_tui.overview.help_sheet import OverviewHelp
 from prismdbg_tui.overview.job import OverviewJob
 from prismdbg_tui.overview.keys import LINE_ACTIONS, OVERVIEW_ACTIONS
 from prismdbg_tui.overview.plain_ranks import write_ranks
 from prismdbg_tui.overview.rank_screen import RankScreen
 from prismdbg_tui.overview.simulated import SimulatedRecording
-from prismdbg_tui.overview.words import of_cell
+from prismdbg_tui.overview.words import of_cell, of_iteration
 from prismdbg_tui.session.app import PrismApp
+from rich.console import Console, RenderableType
 from shown import on_screen, running, told
 from textual.pilot import Pilot
 
+from prismdbg.job_graph.job_view import ASSUMED_CLUSTER
 from prismdbg.render.fitting import parts
 from prismdbg.simulate.cluster.cluster import example
 from prismdbg.simulate.engine.simulate import simulate
@@ -193,6 +198,31 @@ def test_at_every_size_the_map_and_the_iteration_are_reached(size: tuple[int, in
         assert app.map.size.width <= 100
 
     play(part, size)
+
+
+def test_the_iteration_breaks_its_lines_where_they_end() -> None:
+    """What is not reliable was cut at 80 columns."""
+    told = console_text(of_iteration(job(), None, 74, "blue"))
+    lines = told.splitlines()
+    assert max(map(len, lines[lines.index("Fidelity") :])) <= 74
+    assert " ".join(job().timeline.fidelity.doubts[-1].split()) in " ".join(told.split())
+
+
+def test_an_assumed_cluster_is_said_once() -> None:
+    lines = console_text(of_iteration(replace(job(), cluster=ASSUMED_CLUSTER), None, 200, "blue")).splitlines()
+    assert lines[-1].strip() == ASSUMED_CLUSTER
+
+
+def test_an_axis_that_is_not_there_is_a_dash() -> None:
+    grid = SimpleNamespace(rows=(), columns=(), inside=(), shape=(1, 1, 1))
+    shown = HeatMap(cast(Any, SimpleNamespace(grid=grid, part=SimpleNamespace(rows=1, columns=1))))
+    assert str(shown._axes()) == "rows -, columns -"
+
+
+def console_text(shown: RenderableType) -> str:
+    file = io.StringIO()
+    Console(file=file, width=200).print(shown)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 
 def test_into_a_rank_that_ran_and_one_that_did_not() -> None:

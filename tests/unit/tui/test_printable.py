@@ -74,6 +74,21 @@ def test_what_looks_like_markup_is_told_as_it_is(text: str) -> None:
     asyncio.run(part())
 
 
+def test_what_is_on_the_screen_is_not_said_once_more() -> None:
+    app = PicturedApp[None]()
+
+    async def part() -> None:
+        async with app.run_test(size=(90, 20), notifications=True) as pilot:
+            app.notify("first")
+            await until(lambda: "first" in on_screen(app), pilot)
+            app.notify("first")
+            app.notify("second")
+            await until(lambda: "second" in on_screen(app), pilot)
+            assert on_screen(app).count("first") == 1
+
+    asyncio.run(part())
+
+
 class Framed(PicturedApp[None]):
     CSS = ".pane { border: round white; height: 6; }"
 

@@ -11,8 +11,9 @@ from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.timeline.axis import make_axis
 from prismdbg_tui.timeline.recording import Recording
 from prismdbg_tui.timeline.sensor_drawing import times_of_cells
-from prismdbg_tui.timeline.sensor_row import SensorRow, sensor_rows
+from prismdbg_tui.timeline.sensor_row import TITLES, SensorRow, sensor_rows
 from prismdbg_tui.timeline.visible_range import VisibleRange
+from prismdbg_tui.widgets.timeline import LABEL_WIDTH
 from shown import told
 from textual.pilot import Pilot
 
@@ -58,7 +59,31 @@ def test_a_gauge_is_its_mean_and_another_counter_a_rate() -> None:
     assert power.level(*spans(0, 100)).tolist() == [200_000]
     assert (power.said(200_000), power.most) == ("200 W", 200_000)
     sent = SensorRow(series("interface eth0", "bytes_sent", [0, 1_000_000], "bytes"))
-    assert sent.said(float(sent.level(*spans(0, 100))[0])) == "10 MB/s"
+    assert sent.said(float(sent.level(*spans(0, 100))[0])) == "9.5 MiB/s"
+
+
+@pytest.mark.parametrize(
+    ("unit", "kind", "level", "said"),
+    [
+        ("bytes", Kind.COUNTER, 0.0, "0 B/s"), ("bytes", Kind.COUNTER, 107_400.0, "105 KiB/s"),
+        ("bytes", Kind.COUNTER, 1023 * 1024.0, "1 MiB/s"), ("bytes", Kind.GAUGE, 3.25 * 2**30, "3.2 GiB"),
+        ("segments", Kind.COUNTER, 0.0, "0/s"), ("packets", Kind.COUNTER, 12_345.0, "12k/s"),
+        ("uJ", Kind.COUNTER, 98_600_000.0, "98.6 W"), ("mW", Kind.GAUGE, 700_000.0, "700 W"),
+        ("MHz", Kind.GAUGE, 1980.0, "1980 MHz"), ("m°C", Kind.GAUGE, 65_500.0, "65.5 °C"),
+        ("share", Kind.GAUGE, 0.5, "50%"), ("%", Kind.GAUGE, 97.0, "97%"), ("ns", Kind.COUNTER, 1.0, "100%"),
+    ],
+)  # fmt: skip
+def test_a_level_is_short_whatever_its_size(unit: str, kind: Kind, level: float, said: str) -> None:
+    assert SensorRow(series("host", "some", [0, 1], unit, kind)).said(level) == said
+
+
+@pytest.mark.parametrize("name", TITLES)
+def test_a_title_leaves_room_for_a_level(name: str) -> None:
+    """Beside the longest of a usual one: of a share, a size, a clock, a power or a temperature."""
+    longest = {"SM": 8, "clk": 8, "tx": 9, "rx": 9, "power": 6, "chip": 7, "temp": 7, "mem": 8, "drawn": 6}
+    title = TITLES[name]
+    size = 9 if name.startswith(("pcie", "nvlink")) else longest.get(title, 4)
+    assert len(f" {title} ") + size <= LABEL_WIDTH - 1
 
 
 def test_where_there_are_no_readings_nothing_is_shown() -> None:
@@ -79,7 +104,7 @@ def test_what_says_most_comes_first_and_what_never_changes_last() -> None:
             series("rank 0", names.DISK_SLEEP, [1], "share", Kind.GAUGE),
         )
     )
-    assert [row.title for row in found] == ["SM clock", "CPU", "io pressure full", "stolen"]
+    assert [row.title for row in found] == ["SM", "CPU", "io all", "stolen"]
     assert sensor_rows(None) == []
 
 

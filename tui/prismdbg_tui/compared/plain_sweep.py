@@ -20,7 +20,8 @@ def write_sweep(sweep: StoredSweep, output: TextIO) -> None:
 
 def _cells(each: Result, cap_bytes: int) -> list[str]:
     time, fits = each.time, each.fits(cap_bytes)
-    times = (time.middle, time.low, time.high) if each.middle_ns else ("", "", "")
+    ends = (time.low, time.high) if time.is_known else ("", "")
+    times = (time.middle, *ends) if each.middle_ns else ("", "", "")
     peak = "" if each.peak_bytes is None else each.peak_bytes
     cells = (each.name, each.state, each.mesh, *times, peak, "" if fits is None else fits, each.why)
     return [figures.clean(str(cell)).replace("\n", " ") for cell in cells]

@@ -43,7 +43,7 @@ def cells(result: Result, cap_bytes: int, *, is_best: bool, bad: str) -> list[Te
     texts = (
         f"{'*' if is_best else ' '} {figures.clean(result.name)}",
         four_digits(time.middle) if is_done else str(result.state),
-        f"{four_digits(time.low)} to {four_digits(time.high)}" if is_done else "",
+        sweep_text.interval(time) if is_done else "",
         size(peak) if peak is not None else "-",
         "-" if fits is None else "yes" if fits else "no",
         f"{result.idle_share:.1%}" if is_done else "-",

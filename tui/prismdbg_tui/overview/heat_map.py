@@ -63,7 +63,7 @@ class HeatMap(Widget, can_focus=True):
 
     def _axes(self) -> Content:
         grid, part = self._overlook.grid, self._overlook.part
-        rows, columns = " x ".join(grid.rows) or "-", " x ".join(grid.columns)
+        rows, columns = " x ".join(grid.rows) or "-", " x ".join(grid.columns) or "-"
         inside = f", inside {' x '.join(grid.inside)}" if grid.shape[2] > 1 else ""
         seen = part.rows * part.columns
         whole = "" if seen == grid.shape[0] * grid.shape[1] else f", {seen / (grid.shape[0] * grid.shape[1]):.1%} of it"

@@ -10,7 +10,8 @@ from prismdbg_tui.session.actions import Action
 
 _NUMBERS = {
     "waiting": "the time that a rank waits for others",
-    "late": "the sum of its delays behind the first rank of its groups; others wait for late ranks",
+    "late": "the sum of its delays behind the first of those ranks of its groups that make the same calls; others "
+    "wait for late ranks",
     "done": "the time when its last work ends",
     "computed": "the time that it computes",
     "exposed": "the time of communication that no computation hides",

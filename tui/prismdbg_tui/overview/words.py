@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from prismdbg.job_graph.job_view import ASSUMED_CLUSTER
+from prismdbg.render.console import in_rows
 from prismdbg.simulate.report import charts, report
 from prismdbg.simulate.report.report import PathRow
 from prismdbg_tui.drawing import figures
@@ -74,8 +75,9 @@ def of_iteration(job: OverviewJob, path: Sequence[PathRow] | None, width: int, a
     waits = _section("Waits by channel, mean per rank", charts.waits(report.by_axis(timeline)[:_MOST_CHANNELS]), accent)
     found = ["searching ..."] if path is None else charts.path(path[:_MOST_PATH], timeline.iteration_ns)
     critical = _section("Critical path", found, accent)
-    believed = [*timeline.fidelity.lines(), *([f"cluster: {job.cluster}"] if job.cluster else [])]
-    honest = _section("Fidelity", believed, accent)
+    cluster = job.cluster if job.cluster in ("", ASSUMED_CLUSTER) else f"cluster: {job.cluster}"
+    believed = [*timeline.fidelity.lines(), *filter(None, [cluster])]
+    honest = _section("Fidelity", list(in_rows(map(figures.clean, believed), width)), accent)
     if width < _SIDE_BY_SIDE:
         return Text("\n\n").join([critical, waits, honest])
     table = Table.grid(padding=(0, 3))

@@ -38,8 +38,10 @@ class PicturedApp(App[Returned]):
         markup: bool = False,
     ) -> None:
         """As it is written: much of it comes from a capsule, where a text may look like the toolkit's markup. None of
-        it is read as that, whatever a caller says."""
+        it is read as that, whatever a caller says. What is on the screen already is not said once more."""
         del markup
+        if any((shown.message, shown.title) == (message, title) for shown in self._notifications):
+            return
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,18 +13,67 @@ from prismdbg.telemetry.series import Series, Telemetry
 
 Floats = NDArray[np.float64]
 _FIRST = (  # those that say why a rank was late; then the others
-    ("gpu", names.SM_CLOCK, "SM clock"),
-    ("gpu", "power", "power"),
-    ("gpu", "temperature", "GPU temp"),
-    ("rank", names.RUN_QUEUE_WAIT, "queue"),
-    ("rank", names.CPU_TIME, "CPU"),
-    ("rank", names.QUOTA_THROTTLED, "CPU quota"),
-    ("cpu", names.STOLEN_TIME, "stolen"),
+    ("gpu", names.SM_CLOCK),
+    ("gpu", "power"),
+    ("gpu", "temperature"),
+    ("rank", names.RUN_QUEUE_WAIT),
+    ("rank", names.CPU_TIME),
+    ("rank", names.QUOTA_THROTTLED),
+    ("cpu", names.STOLEN_TIME),
 )
-_ORDER = {(kind, name): place for place, (kind, name, _) in enumerate(_FIRST)}
-_TITLES = {(kind, name): title for kind, name, title in _FIRST}
+_ORDER = {chosen: place for place, chosen in enumerate(_FIRST)}
+TITLES = {  # beside a level there is room for few letters; all of the name is said when the sensor is chosen
+    names.SM_CLOCK: "SM",
+    names.RUN_QUEUE_WAIT: "queue",
+    names.CPU_TIME: "CPU",
+    names.QUOTA_THROTTLED: "quota",
+    names.STOLEN_TIME: "stolen",
+    names.THREADS_CPU_TIME: "CPUs",
+    names.THREADS_RUN_QUEUE_WAIT: "queues",
+    names.DISK_SLEEP: "disk",
+    names.CPU_FREQUENCY: "clk",
+    names.UTILIZATION: "use",
+    names.GROUP_IO_PRESSURE: "grp io",
+    "io_pressure_some": "io any",
+    "io_pressure_full": "io all",
+    "cpu_pressure_some": "CPU any",
+    "memory_pressure_some": "mem any",
+    "memory_pressure_full": "mem all",
+    "tcp_retransmits": "resent",
+    "bytes_sent": "tx",
+    "bytes_recv": "rx",
+    "errin": "rx errs",
+    "errout": "tx errs",
+    "dropin": "rx drop",
+    "dropout": "tx drop",
+    "temperature": "temp",
+    "chip_temperature": "chip",
+    "chip_power": "chip",
+    "memory_temperature": "mem",
+    "memory_clock": "mem",
+    "energy": "drawn",
+    "power_throttled": "capped",
+    "thermal_throttled": "hot",
+    "pcie_sent": "p>",
+    "pcie_received": "p<",
+    "nvlink_sent": "n>",
+    "nvlink_received": "n<",
+    "ecc_corrected": "ecc",
+    "ecc_uncorrected": "ecc bad",
+    "retired_pages_corrected": "retired",
+    "retired_pages_uncorrected": "ret bad",
+    "remapped_rows_corrected": "remaps",
+    "remapped_rows_uncorrected": "map bad",
+}
 _NO_LEVELS = (names.LAST_CPU, names.THROTTLE_REASONS)  # numbers that mean something else
-_UNITS = {"mW": (1e-3, "W"), "Hz": (1e-6, "MHz"), "m°C": (1e-3, "°C"), "bytes": (1e-6, "MB")}
+_UNITS = {
+    "mW": (1e-3, "W"), "uW": (1e-6, "W"), "Hz": (1e-6, "MHz"), "m°C": (1e-3, "°C"),
+}  # fmt: skip
+_WATTS = {"mJ": 1e-3, "uJ": 1e-6}  # what these counters grow by in a second is a power
+_PERCENT = {"share": 1.0, "%": 0.01}
+_OF_1024 = ("B", "KiB", "MiB", "GiB", "TiB")
+_OF_1000 = ("", "k", "M", "G", "T")
+_LEAST_DIGITS = 999.5  # more digits are of the next unit
 
 
 class SensorRow:
@@ -41,9 +92,8 @@ class SensorRow:
 
     @property
     def title(self) -> str:
-        sensor = self.series.sensor
-        kind = sensor.subject.partition(" ")[0]
-        return _TITLES.get((kind, sensor.name), sensor.name.replace("_", " "))
+        name = self.series.sensor.name
+        return TITLES.get(name, name.replace("_", " "))
 
     @property
     def described(self) -> str:
@@ -62,14 +112,33 @@ class SensorRow:
         return per_ns if not self._is_counter or self._is_share else per_ns * 1e9
 
     def said(self, level: float) -> str:
-        """`37%`, `312 W`; a dash where it is not known."""
+        """`37%`, `312 W`, `1.2 KiB/s`, never longer than nine characters; a dash where it is not known."""
+        unit, per_s = self.series.sensor.unit, "/s" if self._is_counter else ""
         if np.isnan(level):
             return "-"
-        if self._is_share:
-            return f"{level:.0%}"
-        factor, unit = _UNITS.get(self.series.sensor.unit, (1.0, self.series.sensor.unit))
-        per_s = "/s" if self._is_counter else ""
-        return f"{level * factor:.4g} {unit}{per_s}".strip()
+        if self._is_share or unit in _PERCENT:
+            return f"{level * (1.0 if self._is_share else _PERCENT[unit]):.0%}"
+        if unit == "bytes":
+            return f"{_short(level, 1024, _OF_1024)}{per_s}"
+        if self._is_counter and unit in _WATTS:
+            return f"{_digits(level * _WATTS[unit])} W"
+        if self._is_counter:
+            return f"{_short(level, 1000, _OF_1000)}{per_s}"
+        factor, unit = _UNITS.get(unit, (1.0, unit))
+        return f"{_digits(level * factor)} {unit}"
+
+
+def _short(value: float, base: int, units: Sequence[str]) -> str:
+    """At most three digits; sizes in the units in which people read them elsewhere (`figures.size`)."""
+    last = len(units) - 1
+    at = next((n for n in range(last) if abs(value) / base**n < _LEAST_DIGITS), last)
+    return f"{_digits(value / base**at, 1)}{' ' if base == 1024 else ''}{units[at]}"
+
+
+def _digits(value: float, most: int = 2) -> str:
+    """`most`: digits after the point, of numbers below 10. No zeros at its end: `0.25`, `65.5`, `1980`."""
+    digits = 0 if abs(value) >= 99.95 else most - 1 if abs(value) >= 9.95 else most
+    return f"{value:.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:.0f}"
 
 
 def sensor_rows(telemetry: Telemetry | None) -> list[SensorRow]:

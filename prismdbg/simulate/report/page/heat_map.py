@@ -32,7 +32,7 @@ _ANCHORS = (  # viridis, by eighths
 )
 _MEANING = {
     Measure.WAIT: "how long a rank waits for others in the iteration",
-    Measure.ARRIVAL: "how much later it comes than the first rank of its groups: stragglers are bright",
+    Measure.ARRIVAL: "how much later it comes than the first in its groups with the same calls: stragglers are bright",
     Measure.MEMORY: "the peak memory of a rank",
     Measure.COMPUTE: "how long a rank computes",
 }
