@@ -57,7 +57,9 @@ class Evidence:
     readings of sensors beside the job, where they were recorded, by the names in `nodes`, or by an empty one.
     folders: names of the ranks' log folders in a run. nodes: where the ranks ran, in a job of several supervisors;
     silent_nodes: of them those of which nothing is heard. exit_codes: of silent ranks that ended by themselves;
-    signals: that ended others of them, where the supervisor saw it.
+    signals: that ended others of them, where the supervisor saw it. gone_wall_ns: when ranks were seen to be gone.
+    perhaps_told: it is not certain that the job was told to end; `died_first` may have ended alone.
+    exit_code: of the job; 0 also where it is not known.
     """
 
     logs: Mapping[int, RankLog]
@@ -85,6 +87,9 @@ class Evidence:
     silent_nodes: tuple[SilentNode, ...] = ()
     exit_codes: Mapping[int, int] = field(default_factory=dict)
     signals: Mapping[int, int] = field(default_factory=dict)
+    gone_wall_ns: Mapping[int, int] = field(default_factory=dict)
+    perhaps_told: bool = False
+    exit_code: int = 0
     rows_by_group: dict[tuple[str, bool], dict[int, Ints]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )  # what `cross_rank` has found
