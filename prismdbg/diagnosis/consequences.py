@@ -1,28 +1,49 @@
-"""What follows from calls that do not fit together: backends abort ranks in them, or let them wait for ever."""
+"""What follows from calls that do not fit together, for backends abort ranks in them, or let them wait for ever; and
+from long waits, which watchdogs end."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from prismdbg.diagnosis.failures import Died, Raised
 from prismdbg.diagnosis.mismatches import Mismatch
-from prismdbg.diagnosis.stops import Stopped
-from prismdbg.diagnosis.verdict import Verdict
+from prismdbg.diagnosis.stops import LONG_WAIT_NS, Stopped
+from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.model.collective import Collective, Identity
+
+_HANG_NS = 60_000_000_000  # whatever ends a rank after such a wait: a watchdog, or a person
 
 _Place = tuple[int, Identity]  # a rank, and its call: messages and collectives are numbered apart
 
 
 def by_cause(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Ranks that failed in such a call failed after it. That all came to it and wait is told by it."""
+    """Ranks that failed in such a call failed after it. That all came to it and wait is told by it. A rank that died in
+    a long wait comes after what it waited for."""
     causes = {
         _place(call.rank, call.collective): verdict
         for verdict in verdicts
         if isinstance(verdict, Mismatch)
         for call in verdict.calls
     }
-    return list(_told(verdicts, causes))
+    stops = [verdict for verdict in verdicts if isinstance(verdict, Stopped) and verdict.certainty is Certainty.CERTAIN]
+    told = _told(verdicts, causes)
+    return [_after_its_wait(one, stops) if isinstance(one, Died) else one for one in told]
+
+
+def _after_its_wait(died: Died, stops: Sequence[Stopped]) -> Died:
+    began_ns = [stop.began_wall_ns + 1 for stop in stops if _ended_a_wait(died, stop)]
+    return replace(died, began_wall_ns=max(died.began_wall_ns, *began_ns)) if began_ns else died
+
+
+def _ended_a_wait(died: Died, stop: Stopped) -> bool:
+    """As NCCL's watchdog aborts a rank whose call takes too long."""
+    timeouts = [wait.collective.timeout_ms * 1_000_000 for wait in stop.stall.waits if wait.rank == died.ranks[0]]
+    if not timeouts or stop.waited_ns is None:
+        return False
+    least_ns = LONG_WAIT_NS if died.signal == signal.SIGABRT else min(_HANG_NS, timeouts[0] or _HANG_NS)
+    return stop.waited_ns >= least_ns
 
 
 def _told(verdicts: Sequence[Verdict], causes: dict[_Place, Mismatch]) -> Iterator[Verdict]:

@@ -58,7 +58,9 @@ class Evidence:
     folders: names of the ranks' log folders in a run. nodes: where the ranks ran, in a job of several supervisors;
     silent_nodes: of them those of which nothing is heard. exit_codes: of silent ranks that ended by themselves;
     signals: that ended others of them, where the supervisor saw it. unknown_clocks: nodes of which it is not known how
-    far their clocks are from the first one's.
+    far their clocks are from the first one's. gone_wall_ns: when ranks were seen to be gone. perhaps_told: it is not
+    certain that the job was told to end; `died_first` may have ended alone. exit_code: of the job; 0 also where it is
+    not known.
     """
 
     logs: Mapping[int, RankLog]
@@ -87,6 +89,9 @@ class Evidence:
     exit_codes: Mapping[int, int] = field(default_factory=dict)
     signals: Mapping[int, int] = field(default_factory=dict)
     unknown_clocks: frozenset[str] = frozenset()
+    gone_wall_ns: Mapping[int, int] = field(default_factory=dict)
+    perhaps_told: bool = False
+    exit_code: int = 0
     rows_by_group: dict[tuple[str, bool], dict[int, Ints]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )  # what `cross_rank` has found

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -11,21 +14,25 @@ from prismdbg.capsule.log.events import Note, RankLog
 from prismdbg.capsule.log.notes import moment_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.folded_traceback import folded
+from prismdbg.diagnosis.outlived import was_outlived
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict
-from prismdbg.diagnosis.wording import headline, how_it_died, rank_list
-from prismdbg.errors import shortened
+from prismdbg.diagnosis.wording import exit_code, headline, how_it_died, rank_list
+from prismdbg.errors import INTERRUPTED, shortened
 from prismdbg.log.columns import NOT_ENDED, LogColumns
 from prismdbg.model.collective import Collective
 from prismdbg.model.moment import Moment
 
 _MOST_OF_LINE = 2000  # characters of a traceback's line: its last one may be a text of any length
 _CLOSED = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
+_ASKED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # what launchers end the other ranks with
+_SOON_NS = 1_000_000_000  # within that, a supervisor without a processor may see a death after what came of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raised(Verdict):
-    """`inside`: the collective it raised in, which makes it a consequence more often than a cause. was_outlived: as the
-    function of that name says."""
+    """`inside`: the collective it raised in, which makes it a consequence more often than a cause. earlier: ranks that
+    had failed before it was noted: a program may close its connections before that. was_outlived: as the function of
+    that name says."""
 
     at: Moment | None
     type_name: str
@@ -34,6 +41,7 @@ class Raised(Verdict):
     inside: Call | None
     last: Call | None
     followers: tuple[int, ...]
+    earlier: tuple[int, ...] = ()
     was_outlived: bool = False
 
     kind = "raised"
@@ -70,6 +78,8 @@ class Raised(Verdict):
             lines.append("the program continued after it")
         if self.followers:
             lines.append(f"{rank_list(self.followers)} failed after it")
+        if self.earlier:
+            lines.append(f"{rank_list(self.earlier)} had failed before it")
         return tuple(lines)
 
     def details(self) -> dict[str, Any]:
@@ -82,14 +92,28 @@ class Raised(Verdict):
         }
 
 
+class KnownBy(Enum):
+    """How it is known that a rank died first; the text says where that is not certain."""
+
+    SEEN = ""
+    SEEN_LATE = "its death was noticed late, so the cause is unknown, and another rank may have died before it"
+    CONNECTIONS = "the other ranks' connections were closed before any other error"
+    SILENCE = "it is the only rank whose log has no end"
+    PERHAPS_TOLD = "perhaps the job was told to end: the other ranks ended of such a signal right after it"
+
+    @property
+    def text(self) -> str:
+        return str(self.value)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Died(Verdict):
-    """`followers`: ranks that failed or ended after it. seen_late: as `deaths_seen_late` of the evidence. code: where
-    it is known that it ended by itself. signal: that ended it, 0 where it ended by itself, None where nobody saw it."""
+    """`followers`: ranks that failed or ended after it. known_by: what makes it the first. code: where it is known that
+    it ended by itself. signal: that ended it, 0 where it ended by itself, None where nobody saw it."""
 
     last: Call | None
     followers: tuple[int, ...]
-    seen_late: bool = False
+    known_by: KnownBy = KnownBy.SEEN
     code: int | None = None
     signal: int | None = None
 
@@ -106,96 +130,249 @@ class Died(Verdict):
     @property
     def lines(self) -> tuple[str, ...]:
         lines = [f"its last collective: {self.last.text}" if self.last is not None else "it issued no collective"]
-        if self.seen_late:
-            lines.append(
-                "its death was noticed late, so the cause is unknown, and another rank may have died before it"
-            )
-        elif self.certainty is not Certainty.CERTAIN:
-            lines.append("the other ranks' connections were closed before any other error")
+        if self.known_by.text:
+            lines.append(self.known_by.text)
         if self.followers:
             lines.append(f"{rank_list(self.followers)} ended after it")
         return tuple(lines)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exited(Verdict):
+    """A program that ended itself with an exit code that is not 0. others: codes of ranks that did so later;
+    followers: ranks that raised after it."""
+
+    at: Moment | None
+    code: int
+    last: Call | None
+    others: Mapping[int, int]
+    followers: tuple[int, ...] = ()
+
+    kind = "exited"
+
+    @property
+    def moment(self) -> Moment | None:
+        return self.at
+
+    @property
+    def text(self) -> str:
+        after = f" at {self.at}" if self.at is not None else ""
+        return f"rank {self.ranks[0]} ended by itself with {exit_code(self.code)}{after}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        lines = [f"its last collective: {self.last.text}" if self.last is not None else "it issued no collective"]
+        for code in dict.fromkeys(self.others.values()):
+            ranks = [rank for rank, other in self.others.items() if other == code]
+            selves = "itself" if len(ranks) == 1 else "themselves"
+            lines.append(f"{rank_list(ranks)} ended by {selves} after it with {exit_code(code)}")
+        if self.followers:
+            lines.append(f"{rank_list(self.followers)} failed after it")
+        return tuple(lines)
+
+    def details(self) -> dict[str, Any]:
+        return {"code": self.code, "followers": list(self.followers)}
+
+
 def find_failures(evidence: Evidence) -> list[Verdict]:
-    """The first exception, and whatever else was raised outside of a collective; or the rank that died before that."""
-    raised = [(rank, note) for rank, log in evidence.logs.items() for note in log.notes if note.kind == "incident"]
-    raised.sort(key=lambda item: evidence.wall_ns(item[0], item[1].time_ns))
-    outlived = [item for item in raised if was_outlived(evidence.columns[item[0]], item[1])]
-    ended_by = [item for item in raised if item not in outlived]
+    """What ended ranks: a death, exceptions and exit codes, as far as none of them follows from another."""
+    raised = _all_raised(evidence)
+    ended_by = [item for item in raised if item.is_an_end]
     dead = first_dead(evidence)
-    if dead is None and not ended_by:
-        return _ends(evidence, raised, None)
-    return [*_ends(evidence, ended_by, dead), *(_raised(evidence, *item, Certainty.HINT, ()) for item in outlived)]
+    found = _with_death(evidence, ended_by, dead) if dead is not None else _without_death(evidence, ended_by)
+    alone = not found
+    return [*found, *(_no_end(evidence, item, alone=alone) for item in raised if not item.is_an_end)]
 
 
-def _ends(evidence: Evidence, raised: list[tuple[int, Note]], dead: int | None) -> list[Verdict]:
-    """raised: in order, without those that their programs outlived."""
-    outside = [item for item in raised if raised_inside(evidence.columns[item[0]], item[1]) is None]
-    if dead is not None and not outside:
-        return [_died(evidence, dead, [rank for rank, _ in raised])]
-    first = outside or raised[:1]
-    certainty = Certainty.CERTAIN if len(outside) == 1 else Certainty.LIKELY
-    followers = tuple(sorted({rank for rank, _ in raised} - {rank for rank, _ in first}))
-    return [_raised(evidence, rank, note, certainty, followers) for rank, note in first]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Raise:
+    """is_inside: in a collective, as it is raised where a peer is gone; lost_peer: its text says that one is."""
+
+    rank: int
+    note: Note
+    wall_ns: int
+    is_inside: bool
+    lost_peer: bool
+    was_outlived: bool
+    main_waited: bool
+
+    @property
+    def is_an_end(self) -> bool:
+        """As far as is known; that of a thread ends no process, and least of all a wait of the main thread."""
+        return not self.was_outlived and not self.main_waited
+
+    @property
+    def is_of_thread(self) -> bool:
+        return bool(self.note.data.get("thread"))
+
+    @classmethod
+    def of(cls, evidence: Evidence, rank: int, note: Note) -> _Raise:
+        log = evidence.columns[rank]
+        return cls(
+            rank=rank,
+            note=note,
+            wall_ns=evidence.wall_ns(rank, note.time_ns),
+            is_inside=raised_inside(log, note) is not None,
+            lost_peer=_says_lost_peer(note),
+            was_outlived=was_outlived(log, note),
+            main_waited=bool(note.data.get("thread")) and _main_waits(log, note),
+        )
+
+
+def _all_raised(evidence: Evidence) -> list[_Raise]:
+    """In order."""
+    found = [
+        _Raise.of(evidence, rank, note)
+        for rank, log in evidence.logs.items()
+        for note in log.notes
+        if note.kind == "incident"
+    ]
+    return sorted(found, key=lambda item: item.wall_ns)
+
+
+def _says_lost_peer(note: Note) -> bool:
+    text = str(note.data.get("text", ""))
+    return any(words in text for words in _CLOSED)
+
+
+def _with_death(evidence: Evidence, raised: list[_Raise], dead: int) -> list[Verdict]:
+    """The death, and what it does not explain: what was raised outside of a collective, or long before it was seen."""
+    seen_ns = evidence.gone_wall_ns.get(dead)
+    own = [item for item in raised if not item.is_inside and not item.lost_peer]
+    if raised and seen_ns is not None and raised[0] not in own and not raised[0].lost_peer:
+        own = [*raised[:1], *own] if raised[0].wall_ns < seen_ns - _SOON_NS else own
+    earlier = [item for item in own if seen_ns is not None and item.wall_ns < seen_ns and not item.is_of_thread]
+    after = {item.rank for item in raised if item not in own}
+    return [
+        _died(evidence, dead, after, after_ns=max((item.wall_ns for item in earlier), default=None)),
+        *(_raised(evidence, item, Certainty.LIKELY) for item in own),
+    ]
+
+
+def _without_death(evidence: Evidence, raised: list[_Raise]) -> list[Verdict]:
+    """What was raised outside of a collective, and what came before that and is no lost peer; else what was first."""
+    own = [item for item in raised if not item.is_inside]
+    first = raised[:1]
+    if first and (not own or (first[0] not in own and not first[0].lost_peer)):
+        own = [*first, *own]
+    left = _exited(evidence, raised, own)
+    lost_before = bool(own) and bool(first) and first[0] not in own and _may_have_closed(evidence)
+    sure = len(own) == 1 and not own[0].is_inside and left is None and not lost_before
+    followers = [item for item in raised if item not in own]
+    if left is not None and all(item.is_inside and item.wall_ns > left.began_wall_ns for item in own):
+        return [replace(left, followers=tuple(sorted({item.rank for item in raised})))]
+    certainty = Certainty.CERTAIN if sure else Certainty.LIKELY
+    return [*([left] if left is not None else []), *(_raised(evidence, item, certainty, followers) for item in own)]
+
+
+def _may_have_closed(evidence: Evidence) -> bool:
+    """Whether a rank ended without a word, and nobody knows that its launcher ended it."""
+    return any(evidence.signals.get(rank) not in _ASKED for rank in evidence.silent)
+
+
+def _exited(evidence: Evidence, raised: list[_Raise], own: list[_Raise]) -> Exited | None:
+    """The first rank that ended by itself with an exit code that is not 0. Where its last call had failed, or another
+    rank had raised by itself, it followed that, and is told only where nothing else is."""
+    exits = sorted(_exits(evidence, {item.rank for item in raised}), key=lambda item: item[0])
+    clean = [one for one in exits if not has_failed(evidence.columns[one[1]])]
+    chosen = clean or ([] if raised else exits)
+    if not chosen or any(item.wall_ns < chosen[0][0] and not item.lost_peer for item in own):
+        return None
+    wall_ns, rank, note = chosen[0]
+    others = tuple(sorted({one[1] for one in exits} - {rank}))
+    sure = bool(clean) and not others and all(item.is_inside and item.wall_ns > wall_ns for item in own)
+    return Exited(
+        certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
+        began_wall_ns=wall_ns,
+        ranks=(rank, *others),
+        at=_moment(note),
+        code=note.data["code"],
+        last=last_call(evidence.logs[rank]),
+        others={one[1]: one[2].data["code"] for one in exits if one[1] != rank},
+    )
+
+
+def _exits(evidence: Evidence, raised: set[int]) -> Iterator[tuple[int, int, Note]]:
+    for rank, log in evidence.logs.items():
+        for note in log.notes:
+            code = note.data.get("code") if note.kind == "exit" else None
+            told = evidence.interrupted and code == INTERRUPTED
+            if code and not told and rank not in raised:
+                yield evidence.wall_ns(rank, note.time_ns), rank, note
 
 
 def first_dead(evidence: Evidence) -> int | None:
-    """The silent rank that was gone first: it was seen, or it is the only one and the others lost their connections."""
+    """The silent rank that was gone first: it was seen, or it is the only one and the others lost their connections
+    before anything else. Not where its end was seen, and another one before it."""
     if evidence.died_first is not None:
         return evidence.died_first
-    if len(evidence.silent) != 1:
+    if len(evidence.silent) != 1 or not evidence.silent.isdisjoint(evidence.gone_wall_ns):
         return None
-    texts = [str(n.data.get("text", "")) for log in evidence.logs.values() for n in log.notes if n.kind == "incident"]
-    lost_connections = any(words in text for text in texts for words in _CLOSED)
-    return next(iter(evidence.silent)) if lost_connections or not texts else None
+    first = next((item for item in _all_raised(evidence) if item.is_an_end), None)
+    return next(iter(evidence.silent)) if first is None or first.lost_peer else None
 
 
-def _raised(evidence: Evidence, rank: int, note: Note, certainty: Certainty, followers: tuple[int, ...]) -> Raised:
-    inside = raised_inside(evidence.columns[rank], note)
+def death_is_certain(evidence: Evidence, rank: int) -> bool:
+    """Whether it was seen to be gone before any other rank failed."""
+    return rank == evidence.died_first and not evidence.deaths_seen_late and not evidence.perhaps_told
+
+
+def _raised(evidence: Evidence, item: _Raise, certainty: Certainty, followers: Sequence[_Raise] = ()) -> Raised:
+    inside = raised_inside(evidence.columns[item.rank], item.note)
+    later = {other.rank for other in followers if other.wall_ns >= item.wall_ns}
+    data = item.note.data
     return Raised(
         certainty=certainty,
-        began_wall_ns=evidence.wall_ns(rank, note.time_ns),
-        ranks=(rank,),
-        at=_moment(note),
-        type_name=str(note.data.get("type", "an exception")),
-        message=str(note.data.get("text", "")),
-        traceback="".join(map(str, note.data.get("traceback") or [])),
-        inside=Call(rank=rank, collective=inside) if inside is not None else None,
-        last=last_call(evidence.logs[rank]),
-        followers=followers,
-        was_outlived=was_outlived(evidence.columns[rank], note),
+        began_wall_ns=item.wall_ns,
+        ranks=(item.rank,),
+        at=_moment(item.note),
+        type_name=str(data.get("type", "an exception")),
+        message=str(data.get("text", "")),
+        traceback="".join(map(str, data.get("traceback") or [])),
+        inside=Call(rank=item.rank, collective=inside) if inside is not None else None,
+        last=last_call(evidence.logs[item.rank]),
+        followers=tuple(sorted(later)),
+        earlier=tuple(sorted({other.rank for other in followers} - later)),
+        was_outlived=item.was_outlived,
     )
 
 
-def _died(evidence: Evidence, rank: int, raised: list[int]) -> Died:
+def _no_end(evidence: Evidence, item: _Raise, *, alone: bool) -> Raised:
+    """One of a thread is likely where nothing else is said: what the thread did is not done any more."""
+    return _raised(evidence, item, Certainty.LIKELY if alone and item.is_of_thread else Certainty.HINT)
+
+
+def _died(evidence: Evidence, rank: int, raised: set[int], after_ns: int | None) -> Died:
+    """after_ns: when something was raised that may be its cause."""
     last = last_call(evidence.logs[rank]) if rank in evidence.logs else None
-    certain = rank == evidence.died_first and not evidence.deaths_seen_late
+    certain = death_is_certain(evidence, rank) and after_ns is None
+    began_ns = evidence.wall_ns(rank, last.collective.time_created_ns) if last is not None else 0
+    gone_ns = evidence.gone_wall_ns
+    before = {other for other, ns in gone_ns.items() if ns < gone_ns.get(rank, 0)}
     return Died(
-        certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
-        began_wall_ns=evidence.wall_ns(rank, last.collective.time_created_ns) if last is not None else 0,
+        certainty=Certainty.HINT if evidence.perhaps_told else Certainty.CERTAIN if certain else Certainty.LIKELY,
+        began_wall_ns=began_ns if after_ns is None else max(began_ns, after_ns + 1),
         ranks=(rank,),
         last=last,
-        followers=tuple(sorted((evidence.silent | set(raised)) - {rank})),
-        seen_late=rank == evidence.died_first and evidence.deaths_seen_late,
+        followers=tuple(sorted((evidence.silent | raised) - {rank} - before)),
+        known_by=_known_by(evidence, rank),
         code=evidence.exit_codes.get(rank),
         signal=0 if rank in evidence.exit_codes else evidence.signals.get(rank),
     )
+
+
+def _known_by(evidence: Evidence, rank: int) -> KnownBy:
+    if rank != evidence.died_first:
+        return KnownBy.CONNECTIONS if any(item.is_an_end for item in _all_raised(evidence)) else KnownBy.SILENCE
+    if evidence.perhaps_told:
+        return KnownBy.PERHAPS_TOLD
+    return KnownBy.SEEN_LATE if evidence.deaths_seen_late else KnownBy.SEEN
 
 
 def last_call(log: RankLog) -> Call | None:
     if not log.collectives:
         return None
     return Call(rank=log.rank, collective=log.collectives[-1])
-
-
-def was_outlived(log: LogColumns, note: Note) -> bool:
-    """Whether its program went on: past one of a thread, as that of a library which reports to a server, to another
-    collective; past one that it had only printed (`sys.excepthook`) to another step, for what is called at its end
-    (`atexit`) may issue collectives."""
-    if note.data.get("thread"):
-        return bool((log.begun_ns > note.time_ns).any())
-    return any(mark.time_ns > note.time_ns for mark in log.steps)
 
 
 def has_failed(log: LogColumns) -> bool:
@@ -217,7 +394,43 @@ def raised_inside(log: LogColumns, note: Note) -> Collective | None:
     if log.ended_ns[last] != NOT_ENDED and not log.failed[last]:
         return None
     call = log.collective(last)
-    return call if log.failed[last] or not call.is_on_device or is_of_backend(note) else None
+    if log.failed[last]:
+        return None if _was_refused(call, note) else call
+    if call.is_on_device:
+        return call if is_of_backend(note) else None
+    return call if _holds_thread(log, call, note) else None
+
+
+def _main_waits(log: LogColumns, note: Note) -> bool:
+    before = np.flatnonzero(log.begun_ns <= note.time_ns)
+    if not len(before) or log.ended_ns[before[-1]] != NOT_ENDED:
+        return False
+    call = log.collective(int(before[-1]))
+    return not call.is_on_device and call.thread_id == _main_thread(log) and is_waited_for(log, call)
+
+
+def _main_thread(log: LogColumns) -> int:
+    """By its number; where none has that of the process, the first that issued a call."""
+    return log.pid if (log.thread == log.pid).any() else int(log.thread[0])
+
+
+def _was_refused(call: Collective, note: Note) -> bool:
+    """By the backend, before any peer had to do with it: for its arguments, say."""
+    return call.failure is not None and call.failure.at_issue and not _says_lost_peer(note)
+
+
+def _holds_thread(log: LogColumns, call: Collective, note: Note) -> bool:
+    """Whether the thread that raised may be in the open call: it issued it, and waits for its end."""
+    is_of_main = call.thread_id == _main_thread(log)
+    return is_of_main is not bool(note.data.get("thread")) and is_waited_for(log, call)
+
+
+def is_waited_for(log: LogColumns, call: Collective) -> bool:
+    """Whether somebody waits for it, as far as the log says. A message may be one that was only posted, which shows
+    where waits are recorded."""
+    if call.time_waited_ns is not None:
+        return True
+    return not call.is_async and not (call.is_p2p and bool((log.waited_ns >= 0).any()))
 
 
 def is_of_backend(note: Note) -> bool:

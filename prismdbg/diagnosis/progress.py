@@ -6,9 +6,10 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from prismdbg.capsule.log.batch import Batch
-from prismdbg.capsule.log.events import Event, Note
+from prismdbg.capsule.log.events import Event, Note, StepMark
 from prismdbg.capsule.log.notes import exit_codes
 from prismdbg.diagnosis.collective_key import RECEIVE, RECEIVE_ANY, SEND, CollectiveKey
+from prismdbg.diagnosis.outlived import was_outlived
 from prismdbg.log.columns import LogColumns
 from prismdbg.log.whole_batch import whole_batch
 from prismdbg.model.collective import Collective, Group
@@ -45,7 +46,8 @@ class Progress:
         progress = cls(log.rank, groups=dict(log.groups), is_cut=log.issued > len(log))
         progress.feed(whole_batch(log))
         for note in log.notes:
-            progress.feed(note)
+            if note.kind != "incident" or not was_outlived(log, note):
+                progress.feed(note)
         return progress
 
     def feed(self, event: Event) -> None:
@@ -56,6 +58,8 @@ class Progress:
                 self.groups[event.name] = event
             case Note():
                 self._note(event)
+            case StepMark() if self.incident is not None and event.time_ns > self.incident.time_ns:
+                self.incident = None  # it was only printed: the program went on
 
     @property
     def is_parked(self) -> bool:

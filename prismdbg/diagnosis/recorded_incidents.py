@@ -9,7 +9,7 @@ from typing import Any
 from prismdbg.capsule.incident_traits import TRAITS
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident
-from prismdbg.diagnosis.failures import Died, Raised
+from prismdbg.diagnosis.failures import Died, Exited, Raised
 from prismdbg.diagnosis.stack_positions import position_lines
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.model.collective import State
@@ -66,7 +66,7 @@ def find_recorded_incidents(evidence: Evidence, verdicts: Sequence[Verdict]) -> 
     """Those that no verdict tells of, and those of earlier attempts, whose logs are not looked at. What a rank raised
     that failed after another one is told with that one."""
     told = {verdict.kind for verdict in verdicts}
-    followers = {rank for verdict in verdicts if isinstance(verdict, Raised | Died) for rank in verdict.followers}
+    followers = {rank for one in verdicts if isinstance(one, Raised | Died | Exited) for rank in one.followers}
     for seen in evidence.incidents:
         if TRAITS[seen.incident.kind].is_asked_for:
             continue

@@ -75,12 +75,7 @@ def find_stalls(ranks: Mapping[int, Progress], waits: Iterable[Wait]) -> list[St
 def causes(stalls: list[Stall]) -> list[tuple[Stall, ...]]:
     """Those that no other explains: where all missing ranks of one wait in others, these do. Several together where
     they are a circle: their ranks wait for each other."""
-    waits_in: dict[int, list[int]] = {}  # by rank: positions of stalls, in order
-    for i, stall in enumerate(stalls):
-        for wait in stall.waits:
-            if wait.is_sure:
-                waits_in.setdefault(wait.rank, []).append(i)
-    leads = {i: _explained_by(i, stall, waits_in) for i, stall in enumerate(stalls)}
+    leads = _leads(stalls)
     reached = {i: _reachable(i, leads) for i in leads}
     found: dict[frozenset[int], tuple[Stall, ...]] = {}
     for i in range(len(stalls)):
@@ -88,6 +83,27 @@ def causes(stalls: list[Stall]) -> list[tuple[Stall, ...]]:
             circle = frozenset(reached[i] | {i})
             found[circle] = tuple(stalls[j] for j in sorted(circle))
     return list(found.values())
+
+
+def waiting_for(stalls: list[Stall], cause: tuple[Stall, ...]) -> list[Stall]:
+    """The others that this one explains, directly or by way of others, or that miss the same ranks."""
+    leads, wanted = _leads(stalls), {i for i, stall in enumerate(stalls) if stall in cause}
+    missed = {stall.never_came for stall in cause if stall.never_came}
+    return [
+        stall
+        for i, stall in enumerate(stalls)
+        if i not in wanted and (stall.never_came in missed or _reachable(i, leads) & wanted)
+    ]
+
+
+def _leads(stalls: list[Stall]) -> dict[int, set[int]]:
+    """By position of each stall those of the stalls that explain it."""
+    waits_in: dict[int, list[int]] = {}  # by rank: positions of stalls, in order
+    for i, stall in enumerate(stalls):
+        for wait in stall.waits:
+            if wait.is_sure:
+                waits_in.setdefault(wait.rank, []).append(i)
+    return {i: _explained_by(i, stall, waits_in) for i, stall in enumerate(stalls)}
 
 
 def _explained_by(position: int, stall: Stall, waits_in: Mapping[int, list[int]]) -> set[int]:

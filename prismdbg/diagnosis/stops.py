@@ -11,11 +11,12 @@ import numpy as np
 
 from prismdbg.capsule.stacks import RankStacks
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.failures import first_dead, last_call
+from prismdbg.diagnosis.failures import death_is_certain, first_dead, last_call
 from prismdbg.diagnosis.meeting import in_different_calls, kinds_of_calls
+from prismdbg.diagnosis.outlived import was_outlived
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.diagnosis.stack_positions import stack_line, stack_position
-from prismdbg.diagnosis.stalls import Stall, causes, find_stalls
+from prismdbg.diagnosis.stalls import Stall, causes, find_stalls, waiting_for
 from prismdbg.diagnosis.verdict import Call, Certainty, Verdict, without_folders
 from prismdbg.diagnosis.waits import find_waits
 from prismdbg.diagnosis.wording import and_list, exit_code, headline, how_it_died, rank_list
@@ -28,6 +29,7 @@ from prismdbg.protocol.values import frame_to_json
 # A wait this much longer than usual is no coincidence with the end of the job.
 LONG_WAIT_NS = 1_000_000_000
 LONG_WAIT_FACTOR = 10
+_SOON_NS = 1_000_000_000  # what closes a rank's connections may come so long before what ended it is noted
 
 
 class How(StrEnum):
@@ -237,13 +239,13 @@ def _verdict(known: _Known, circle: tuple[Stall, ...]) -> Stopped | None:
     certainty = _certainty(evidence, stall, absent, waited_ns)
     if certainty is Certainty.HINT and (evidence.is_running or evidence.interrupted):
         return None
-    behind = {rank for rank in known.waits_in if known.elsewhere(rank, stall) is not None}
+    behind = {rank for other in waiting_for(known.stalls, circle) for rank in other.waiting_ranks}
     first = stall.first
     return Stopped(
         certainty=certainty,
         began_wall_ns=max(
             evidence.wall_ns(first.rank, first.collective.time_created_ns),
-            *(_raised_wall_ns(evidence, known.ranks[rank]) for rank in stall.never_came),  # the cause is said first
+            *(_ended_wall_ns(evidence, rank) for rank in stall.never_came),  # the cause is said first
             0,
         ),
         ranks=tuple(dict.fromkeys((*stall.never_came, *_last_first(stall), *sorted(in_circle)))),
@@ -274,7 +276,7 @@ def _late(stall: Stall) -> tuple[int, int] | None:
 
 
 def _certainty(evidence: Evidence, stall: Stall, absent: tuple[Absent, ...], waited_ns: int | None) -> Certainty:
-    if any(who.how in GONE for who in absent):
+    if any(_was_gone(evidence, stall, who) for who in absent):
         return Certainty.CERTAIN
     if waited_ns is None:
         return Certainty.LIKELY if absent else Certainty.HINT
@@ -282,6 +284,22 @@ def _certainty(evidence: Evidence, stall: Stall, absent: tuple[Absent, ...], wai
     if waited_ns < max(LONG_WAIT_NS, LONG_WAIT_FACTOR * usual_ns, longest_ns):
         return Certainty.HINT
     return Certainty.CERTAIN if absent and stall.is_sure else Certainty.LIKELY
+
+
+def _was_gone(evidence: Evidence, stall: Stall, who: Absent) -> bool:
+    """For certain, and before the others gave up: one of which that is not known may have ended after them."""
+    if who.how is How.DIED:
+        return death_is_certain(evidence, who.rank)
+    return who.how in GONE and not _ended_later(evidence, stall, who.rank)
+
+
+def _ended_later(evidence: Evidence, stall: Stall, rank: int) -> bool:
+    """Whether all who waited had failed by then."""
+    calls = [(wait, wait.collective.time_completed_ns) for wait in stall.waits if wait.collective.state is State.FAILED]
+    failed_ns = [evidence.wall_ns(wait.rank, ended_ns) for wait, ended_ns in calls if ended_ns is not None]
+    if len(failed_ns) < len(stall.waits):
+        return False
+    return _ended_wall_ns(evidence, rank) > max(failed_ns) + _SOON_NS
 
 
 def _waited_ns(evidence: Evidence, stall: Stall) -> int | None:
@@ -331,9 +349,11 @@ def _instead(known: _Known, progress: Progress, stall: Stall) -> tuple[How, str]
     evidence = known.evidence
     if progress.incident is not None:
         data = progress.incident.data
-        return How.RAISED, f"it raised {data.get('type', 'an exception')}: {headline(str(data.get('text', '')))}"
+        raised = f"it raised {data.get('type', 'an exception')}: {headline(str(data.get('text', '')))}"
+        return How.RAISED, f"{raised}{_after_that(evidence, stall, progress.rank)}"
     if progress.exit_code is not None:
-        return How.EXITED, f"it ended by itself with {exit_code(progress.exit_code)}"
+        after = _after_that(evidence, stall, progress.rank)
+        return How.EXITED, f"it ended by itself with {exit_code(progress.exit_code)}{after}"
     if (other := known.elsewhere(progress.rank, stall)) is not None:
         call = other.first.collective
         return How.WAITS_ELSEWHERE, f"it waits in {call.name}, group {other.group.title} {other.key}"
@@ -344,5 +364,13 @@ def _instead(known: _Known, progress: Progress, stall: Stall) -> tuple[How, str]
     return How.ELSEWHERE, "its log shows no error"
 
 
-def _raised_wall_ns(evidence: Evidence, progress: Progress) -> int:
-    return evidence.wall_ns(progress.rank, progress.incident.time_ns) if progress.incident is not None else 0
+def _after_that(evidence: Evidence, stall: Stall, rank: int) -> str:
+    return ", after the others had failed" if _ended_later(evidence, stall, rank) else ""
+
+
+def _ended_wall_ns(evidence: Evidence, rank: int) -> int:
+    """When it raised, or said its exit code; 0 where it said neither."""
+    log = evidence.columns[rank]
+    said = (n for n in log.notes if n.kind in ("incident", "exit") and not n.data.get("thread"))
+    ended = next((note for note in said if note.kind == "exit" or not was_outlived(log, note)), None)
+    return evidence.wall_ns(rank, ended.time_ns) if ended is not None else 0

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from prismdbg.diagnosis.collective_key import CollectiveKey, collective_key
 from prismdbg.diagnosis.cross_rank import rows_of
 from prismdbg.diagnosis.evidence import Evidence
-from prismdbg.diagnosis.failures import is_of_backend
+from prismdbg.diagnosis.failures import is_of_backend, is_waited_for
 from prismdbg.diagnosis.progress import Progress
 from prismdbg.diagnosis.stalls import Wait
 from prismdbg.log.columns import NOT_ENDED, LogColumns
@@ -34,8 +34,19 @@ def find_waits(evidence: Evidence, ranks: Mapping[int, Progress]) -> list[Wait]:
     groups = {name: evidence.group(name) for name in {wait.collective.group for wait in found}}
     ended = _ended_in(evidence, found, groups)
     return [
-        wait for wait in found if not _lacks_only_its_end(ranks[wait.rank], wait, groups[wait.collective.group], ended)
+        wait
+        for wait in found
+        if not _lacks_only_its_end(ranks[wait.rank], wait, groups[wait.collective.group], ended)
+        and not _was_left(evidence, ranks[wait.rank], wait)
     ]
+
+
+def _was_left(evidence: Evidence, progress: Progress, wait: Wait) -> bool:
+    """By a rank that raised while nobody waited for it, on the host."""
+    call = wait.collective
+    if progress.incident is None or call.is_on_device or call.state is not State.SCHEDULED:
+        return False
+    return not is_waited_for(evidence.columns[wait.rank], call)
 
 
 def _left_open(rank: int, log: LogColumns, joined: _Joined) -> Iterator[Wait]:

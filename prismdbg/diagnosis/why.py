@@ -35,7 +35,7 @@ class Diagnosis:
     """`missing`: sentences on evidence that is not there. `ranks`: those whose logs could be read. `nodes`:
     where they ran, in a job of several supervisors. `stacks`: from another tool's `stacks_file`, taken at an unknown
     time, so that no verdict rests on them. unsearched_telemetry: there is some, and of several ranks none was
-    clearly later."""
+    clearly later. exit_code: of a job that nobody told to end; 0 also where it is not known."""
 
     verdicts: tuple[Verdict, ...]
     missing: tuple[str, ...]
@@ -44,6 +44,7 @@ class Diagnosis:
     stacks: Mapping[int, RankStacks] = field(default_factory=dict)
     stacks_file: str = ""
     unsearched_telemetry: bool = False
+    exit_code: int = 0
 
     def places(self, verdict: Verdict) -> list[str]:
         """`node n2: rank 3`, for each node with a rank of the verdict."""
@@ -67,6 +68,8 @@ class Diagnosis:
             return "no rank left a readable log: no diagnosis is possible"
         whole = "these logs" if not self.missing else f"the available logs of {rank_list(self.ranks)}"
         more = "; no rank is clearly later than the others: `prismdbg telemetry` shows what slowed all alike"
+        if self.exit_code:
+            return f"the job ended with exit code {self.exit_code}, and no cause is found in {whole}"
         return f"no problem found in {whole}{more if self.unsearched_telemetry else ''}"
 
     def to_json(self) -> dict[str, Any]:
@@ -94,6 +97,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
         stacks=evidence.stacks if evidence.stacks_file else {},
         stacks_file=evidence.stacks_file,
         unsearched_telemetry=bool(evidence.telemetry) and len(evidence.logs) > 1 and _compares_times(evidence),
+        exit_code=0 if evidence.interrupted else evidence.exit_code,
     )
 
 

@@ -21,7 +21,7 @@ from prismdbg.errors import CapsuleError, PrismError, UsageError
 from prismdbg.importers.formats import read_job
 from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.jobs.record.deaths import ASKED, Death, likely_first, perhaps_first
-from prismdbg.jobs.record.interruption import deaths_of, interrupted_at
+from prismdbg.jobs.record.interruption import deaths_of, interrupted_at, perhaps_alone
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.fresh_logs import Say, ask_for_logs, log_folders
@@ -159,9 +159,7 @@ def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, 
         is_running=is_running,
         ended_wall_ns=time.time_ns() if is_running else ends.told_to_end_ns or int(supervisor.get("ended_wall_ns", 0)),
         asked_only=() if emulated else tuple(read_if_whole(run.config).get("ranks", ())),
-        gaps=()
-        if emulated
-        else (*_gaps(run, supervisor, is_running, was_told, telemetry), *_not_here(run, nodes, unanswered)),
+        gaps=() if emulated else (*_gaps(run, supervisor, ends, telemetry), *_not_here(run, nodes, unanswered)),
         emulated=emulated,
         attempt=ends.attempt,
         incidents=ends.incidents,
@@ -174,6 +172,9 @@ def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, 
         silent_nodes=tuple(_silent(node, folders, ends.said_an_end) for node in nodes if node.is_lost),
         exit_codes={rank: code for rank, code in ends.codes.items() if rank in ends.silent},
         signals={rank: number for rank, number in ends.signals.items() if rank in ends.silent},
+        gone_wall_ns=ends.gone_wall_ns,
+        perhaps_told=ends.perhaps_told,
+        exit_code=_exit_code(supervisor),
     )
 
 
@@ -210,6 +211,8 @@ class _Ends:
     signals: Mapping[int, int]
     incidents: tuple[SeenIncident, ...]
     told_to_end_ns: int | None
+    perhaps_told: bool
+    gone_wall_ns: Mapping[int, int]
 
 
 def _ends(
@@ -230,7 +233,7 @@ def _ends(
     if told_ns is not None:
         logs = {rank: _before(log, told_ns) for rank, log in logs.items()}
     deaths, incidents = deaths_of(supervisor, attempt), tuple(_incidents(supervisor))
-    ended_well = supervisor.get("exit_code") == 0
+    ended_well, alone = supervisor.get("exit_code") == 0, None
     silent = frozenset(
         rank
         for rank, log in logs.items()
@@ -239,6 +242,9 @@ def _ends(
     if told_ns is not None:
         gone_before = {rank for rank, death in deaths.items() if death.wall_ns < told_ns}
         silent &= gone_before
+        alone = perhaps_alone(supervisor, deaths)
+        alone = alone if alone in logs.keys() - said_an_end else None
+        silent |= {alone} if alone is not None else set()
         incidents = tuple(seen for seen in incidents if not _was_told(seen, attempt, gone_before))
     return _Ends(
         attempt=attempt,
@@ -250,6 +256,8 @@ def _ends(
         signals={rank: death.signal for rank, death in deaths.items() if death.signal},
         incidents=incidents,
         told_to_end_ns=told_ns,
+        perhaps_told=alone is not None,
+        gone_wall_ns={rank: death.wall_ns for rank, death in deaths.items()},
     )
 
 
@@ -349,11 +357,15 @@ def _emulated(run: RunFolder) -> str:
     return str(found.mesh) if found is not None else ""
 
 
+def _exit_code(supervisor: Mapping[str, Any]) -> int:
+    code = supervisor.get("exit_code")
+    return code if isinstance(code, int) else 0
+
+
 def _gaps(
     run: RunFolder,
     supervisor: dict[str, Any],
-    is_running: bool,
-    interrupted: bool,
+    ends: _Ends,
     telemetry: Mapping[str, Telemetry],
 ) -> Iterator[str]:
     """Of a folder that `record` made; logs alone, from wherever, are as whole as they are."""
@@ -365,11 +377,16 @@ def _gaps(
         yield "several jobs ran at the same time: only one of them is diagnosed; give each a RUN of its own"
     elif before := max((attempt_of(folder.name) for folder in found), default=0):
         yield f"this is attempt {before + 1}: earlier attempts are not diagnosed"
-    if interrupted:
+    if ends.perhaps_told:
+        yield (
+            "perhaps the job was told to end (Ctrl-C, kill, or its scheduler): "
+            "the ends of its other ranks are not diagnosed"
+        )
+    elif ends.told_to_end_ns is not None:
         yield "the job was told to end (Ctrl-C, kill, or its scheduler): the ends of its ranks are not diagnosed"
     if not supervisor:
         yield "the supervisor's report (supervisor.json) is missing or damaged: the rank that died first is unknown"
-    elif "exit_code" not in supervisor and not is_running:
+    elif "exit_code" not in supervisor and not ends.alive:
         yield "the supervisor did not see the job's end: the rank that died first is unknown"
     if len(telemetry) <= AT_ONCE:  # else those of a node are read when a rank of it is late
         damaged = {node: damage for node, found in telemetry.items() if (damage := found.damage)}
@@ -470,8 +487,11 @@ def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int
     seen_dead = deaths_of(supervisor, attempt)
     deaths = [death for rank, death in seen_dead.items() if rank in silent]
     if deaths and supervisor.get("deaths"):
+        deaths = [death for death in deaths if not _left_with_0(death)] or deaths
         first = likely_first(deaths, {})
         others = [death for death in seen_dead.values() if death.name != first.name]
+        if first.signal not in ASKED and not _left_with_0(first):  # who has come to its end ended nobody
+            others = [death for death in others if not _left_with_0(death)]
         if any(death.wall_ns <= first.alive_wall_ns for death in others):  # the same look: dead, and alive after that
             return None, False  # one that had its word died before it: a launcher ends the others, or kills them
         # One that was told to end, as a launcher tells the others of one that failed, may follow one not known.
@@ -484,6 +504,10 @@ def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int
     if seen is not None and seen.incident.kind is IncidentKind.LOST and seen.ranks and seen.ranks[0] in silent:
         return seen.ranks[0], False
     return None, False
+
+
+def _left_with_0(death: Death) -> bool:
+    return death.signal == 0 and death.code == 0
 
 
 def _rank(name: str) -> int:

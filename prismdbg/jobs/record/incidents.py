@@ -22,6 +22,7 @@ from prismdbg.model.moment import Moment
 
 SETTLE_NS = 1_000_000_000
 SLOW_HISTORY = 8
+MOST_OUTLIVED = 3  # exceptions that were printed, after which another one is an incident again
 _MOST_OF_IT = 0.5  # of what a slow step took more: then it was the wait for that rank
 DEFAULT_TRIGGERS = "exception,nan,hang=60s,signal"
 KNOWN_TRIGGERS = {"exception": "", "nan": "", "hang": "60s", "signal": "", "oom": "", "slow": "3"}
@@ -162,6 +163,8 @@ class _Attempt:
     _slow_since_ns: int | None = None
     _waits: StepWaits = field(default_factory=StepWaits)
     _fired: set[str] = field(default_factory=set)
+    _raised_first: tuple[str, int] | None = None  # of the exception that has fired: whose, and when
+    _outlived: int = 0
 
     @property
     def settling(self) -> bool:
@@ -255,6 +258,7 @@ class _Attempt:
         raised, self._raised = self._raised, []
         self._fired |= {_raised_by(note) for _, note in raised}
         folder, note = min(raised, key=lambda one: one[1].time_ns)
+        self._raised_first = None if note.data.get("thread") else (folder, note.time_ns)
         text = f"{note.data.get('type')}: {note.data.get('text')}{self._who_left(folder, note.time_ns)}"
         incident = Incident(kind=_kind(note), text=text, moment=moment_of(note.data))
         return [Wanted(folder=folder, incident=incident, time_ns=note.time_ns)]
@@ -271,7 +275,18 @@ class _Attempt:
             for step, ns in waited_ns.items():
                 self._waits.add(folder, step, ns)
 
+    def note_outlived(self, folder: str, time_ns: int) -> None:
+        """A rank goes on: if its exception has fired, it was only printed, and what ends ranks is still to come. Only
+        a few times: some programs print one in each step."""
+        if self._raised_first is None or self._raised_first[0] != folder or time_ns <= self._raised_first[1]:
+            return
+        self._raised_first = None
+        self._outlived += 1
+        if self._outlived <= MOST_OUTLIVED:
+            self._fired.discard("exception")
+
     def note_step(self, folder: str, mark: StepMark, steps: StepTimes, now_ns: int) -> None:
+        self.note_outlived(folder, mark.time_ns)
         self._nonfinite.note_step(folder, mark)
         found = steps.last_against_median(folder)
         if "slow" not in self.triggers or "slow" in self._fired or self._slow is not None or found is None:
@@ -302,7 +317,8 @@ class _Attempt:
 @dataclass(slots=True)
 class IncidentWatch:
     """Fed with every event of every rank. In an attempt of the job, what ends ranks (an exception, a death) fires once,
-    an exception of a thread once before that, and a slow step once. NaN or Inf fires again after steps without any.
+    and again after an exception that its rank outlived; an exception of a thread once before that, and a slow step
+    once. NaN or Inf fires again after steps without any.
     `HangWatch` tells of hangs."""
 
     triggers: Mapping[str, str]

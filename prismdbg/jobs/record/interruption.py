@@ -10,7 +10,8 @@ from typing import Any
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import IncidentKind
-from prismdbg.diagnosis.failures import has_failed, was_outlived
+from prismdbg.diagnosis.failures import has_failed
+from prismdbg.diagnosis.outlived import was_outlived
 from prismdbg.errors import INTERRUPTED
 from prismdbg.jobs.record.deaths import ASKED, Death
 from prismdbg.jobs.storage.run_files import whole_incidents
@@ -59,6 +60,19 @@ def interrupted_at(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], a
     else:
         alone = bool(others) and not together
     return None if alone else first.wall_ns
+
+
+def perhaps_alone(supervisor: Mapping[str, Any], deaths: Mapping[int, Death]) -> int | None:
+    """The rank that perhaps was ended alone where `interrupted_at` takes the job for one that was told: the supervisor
+    was not, and all others were seen alive, with no such signal, after that rank was gone. Some launchers end the
+    others that soon."""
+    first = min(deaths, key=lambda rank: deaths[rank].wall_ns, default=None)
+    if first is None or len(deaths) < 2 or _number(supervisor.get("interrupted"), "wall_ns"):
+        return None
+    if deaths[first].signal not in (signal.SIGTERM, signal.SIGHUP):
+        return None
+    others = (death for rank, death in deaths.items() if rank != first)
+    return first if all(death.alive_wall_ns >= deaths[first].wall_ns for death in others) else None
 
 
 def _reported_dead(supervisor: Mapping[str, Any], attempt: int) -> set[int]:

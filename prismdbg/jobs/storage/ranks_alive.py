@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule.log.reader import was_cut
-from prismdbg.diagnosis.failures import has_failed, raised_inside, was_outlived
+from prismdbg.diagnosis.failures import has_failed, raised_inside
+from prismdbg.diagnosis.outlived import was_outlived
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import attempt_of, rank_of, read_if_whole, read_json
 from prismdbg.log.columns import LAST_BYTES, read_whole

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from prismdbg.capsule.log.format import SUMMARY, payload_segment
+from prismdbg.capsule.log.notes import exit_codes
 from prismdbg.capsule.log.reader import event_segments
+from prismdbg.diagnosis.outlived import was_outlived
 from prismdbg.errors import CapsuleError, shortened
 from prismdbg.jobs.storage.emulated_run import OWN_NAME, EmulatedRun, read_emulated
 from prismdbg.jobs.storage.inventory import disk_bytes, is_recording
@@ -215,10 +217,10 @@ def _word(folder: Path, log: LogColumns, node: NodeState | None, has_ended: Call
     if process.is_alive():
         parks = [kind for kind in kinds if kind in ("parked", "released")]
         return "parked" if parks and parks[-1] == "parked" else "running"
-    if "incident" in kinds or any(note.data.get("code") for note in log.notes if note.kind == "exit"):
+    if "exit" in kinds:  # its code says whether an exception ended it, or was only printed
+        return "failed" if any(exit_codes(log.notes)) else "ended"
+    if any(note.kind == "incident" and not was_outlived(log, note) for note in log.notes):
         return "failed"
-    if "exit" in kinds:
-        return "ended"
     if node is not None and process.is_out_of_sight:
         return "running" if node.has(folder.name) else "lost" if node.is_lost else "died"
     return "not visible from here" if process.is_out_of_sight and not has_ended() else "died"

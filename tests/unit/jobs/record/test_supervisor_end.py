@@ -26,7 +26,8 @@ from prismdbg.jobs.record.supervisor import Policy, Supervisor
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.model.moment import Moment
 
-EXITED = ", before the end of its program and without an exception: os._exit, or an exit in native code"
+ABORTED = "aborted (SIGABRT) by a crash in native code, or by a watchdog"
+EXITED = ", and its log has no end: os._exit, or an exit in native code"
 
 
 @pytest.fixture
@@ -113,9 +114,13 @@ def test_a_rank_that_ended_with_code_0_was_not_killed(
     ("number", "code", "how"),
     [
         (signal.SIGKILL, 137, "died without an error message: killed by SIGKILL"),
-        (signal.SIGABRT, 134, "died without an error message: aborted (SIGABRT), a crash in native code"),
+        (
+            signal.SIGABRT,
+            134,
+            f"died without an error message: {ABORTED}",
+        ),
         (None, None, "died without an error message: killed from outside, or a crash in native code"),
-        (0, 3, f"ended with exit code 3{EXITED}"),
+        (0, 3, f"ended by itself with exit code 3{EXITED}"),
     ],
 )
 def test_an_incident_tells_how_a_rank_died(
