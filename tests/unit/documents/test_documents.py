@@ -203,7 +203,7 @@ def test_the_script_is_one_that_replay_reads() -> None:
 def test_the_debugger_commands_are_ones_that_it_knows() -> None:
     (shown,) = fenced(CI, "text")
     lines = [line for line in shown.splitlines() if not line.startswith("#")]
-    assert [str(parse_line(line).verb) for line in lines] == ["continue", "print", "origin"]
+    assert [str(parse_line(line).verb) for line in lines] == ["break", "continue", "print", "origin"]
 
 
 def test_the_job_of_a_ci_server_is_a_shell_script() -> None:
