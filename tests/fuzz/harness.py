@@ -322,6 +322,8 @@ def _watch(inside: Path, outside: list[str]) -> Any:
     def is_inside(path: Any) -> bool:
         if isinstance(path, int):
             return True
+        if os.fsdecode(path).startswith("/proc/self/fd/"):  # the open file itself
+            path = os.readlink(path)  # noqa: PTH115
         text = os.path.realpath(os.path.dirname(os.path.abspath(os.fsdecode(path))))  # noqa: PTH100, PTH120
         return os.fsdecode(path) in _HARMLESS or (text + "/").startswith(f"{inside}/")
 
@@ -331,8 +333,9 @@ def _watch(inside: Path, outside: list[str]) -> Any:
             if (flags or 0) & _WRITES and not is_inside(path):
                 outside.append(f"opened to write: {path!r} {mode}")
         elif event in _CHANGES:
+            is_there = event == "os.mkdir" and os.path.isdir(arguments[0])  # noqa: PTH112  # changes nothing
             for path in arguments[: _CHANGES[event]]:
-                if not is_inside(path):
+                if not is_there and not is_inside(path):
                     outside.append(f"{event} {path!r}")
         elif event in _STARTS:
             outside.append(f"{event} {str(arguments)[:200]}")
