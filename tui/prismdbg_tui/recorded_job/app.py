@@ -354,6 +354,10 @@ class JobApp(ActionApp[OpenRank | None]):
             self._show_heading()
         self._show_waits()
 
+    def on_time_map_fitted(self, message: TimeMap.Fitted) -> None:
+        message.stop()
+        self._show_waits()
+
     def on_time_map_chosen(self, message: TimeMap.Chosen) -> None:
         self._go_to(message.place)
         if message.drop:

@@ -24,6 +24,9 @@ _LEAST_TITLE = 4  # characters
 
 
 class TimeMap(Widget, can_focus=True):
+    class Fitted(Message):
+        """Its cells are others: what is said of the one under the cursor is of what it was before."""
+
     class Chosen(Message):
         """A cell under the mouse; `drop`: and into its rank."""
 
@@ -86,6 +89,7 @@ class TimeMap(Widget, can_focus=True):
 
     def on_resize(self) -> None:
         self._fit()
+        self.post_message(self.Fitted())
 
     def render_line(self, y: int) -> Strip:
         base, view = self.rich_style, self.view
