@@ -268,7 +268,8 @@ def test_a_long_file_that_is_mapped_is_said_not_to_be_restored(
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0):
         kept = json.loads(json.dumps(one.keep([os.getpid()], tmp_path / "mapped")))
     of_it = {**kept, "files": [file for file in kept["files"] if file["path"] == str(path)], "sockets": [], "held": {}}
-    assert one.put_back(of_it, tmp_path / "mapped") == [str(path)]
+    left = one.put_back(of_it, tmp_path / "mapped")  # this process may have mapped files of other tests
+    assert [name for name in left if Path(name).is_relative_to(folder)] == [str(path)]
     assert not one.put_back(one.keep([], tmp_path / "unmapped"), tmp_path / "unmapped")
 
 

@@ -39,7 +39,7 @@ def slow() -> Timeline:
 class Reader(HTMLParser):
     """Every element that was opened is closed, in order."""
 
-    VOID = {"meta", "img", "input"}
+    VOID = {"meta", "img", "input", "link"}
 
     def __init__(self) -> None:
         super().__init__()
