@@ -46,7 +46,7 @@ class Progress:
         progress = cls(log.rank, groups=dict(log.groups), is_cut=log.issued > len(log))
         progress.feed(whole_batch(log))
         for note in log.notes:
-            if note.kind != "incident" or not was_outlived(log, note):
+            if not was_outlived(log, note):
                 progress.feed(note)
         return progress
 

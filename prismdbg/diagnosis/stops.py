@@ -372,5 +372,5 @@ def _ended_wall_ns(evidence: Evidence, rank: int) -> int:
     """When it raised, or said its exit code; 0 where it said neither."""
     log = evidence.columns[rank]
     said = (n for n in log.notes if n.kind in ("incident", "exit") and not n.data.get("thread"))
-    ended = next((note for note in said if note.kind == "exit" or not was_outlived(log, note)), None)
+    ended = next((note for note in said if not was_outlived(log, note)), None)
     return evidence.wall_ns(rank, ended.time_ns) if ended is not None else 0

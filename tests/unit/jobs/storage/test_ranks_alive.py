@@ -114,6 +114,19 @@ def test_an_exception_of_a_thread_is_a_last_word_only_where_nothing_came_after_i
     assert process.has_failed() is False, "a thread's exception ends no process"
 
 
+@pytest.mark.parametrize("code", [0, 1])
+@pytest.mark.parametrize("has_printed", [False, True])
+def test_a_rank_that_says_its_exit_code_ends_with_a_word(code: int, has_printed: bool, tmp_path: Path) -> None:
+    """Also with 0, and whatever it has printed before: only an exception that it did not outlive ends it otherwise."""
+    log = write_training(tmp_path / "0")
+    if has_printed:
+        log.note("incident", time_ns=1 << 61, incident="exception", type="ValueError", text="printed")
+    log.note("exit", time_ns=1 << 62, code=code)
+    process = described(tmp_path / "0", 1 << 22, namespace_of(os.getpid()))
+    assert not process.died_without_a_word()
+    assert process.ended_by_itself() is (code == 0 or not has_printed)
+
+
 def test_a_rank_that_raised_has_failed_also_while_it_ends(tmp_path: Path) -> None:
     log = write_training(tmp_path / "0")
     process = described(tmp_path / "0", os.getpid(), namespace_of(os.getpid()))
