@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,13 @@ from played import TENSOR, PlayedRank, has_values, live_over, resized, screen_of
 from prismdbg_tui.drawing.table_columns import columns_for
 from prismdbg_tui.memory.view import CurveView, MemoryNode, MemoryView
 from prismdbg_tui.screens.help import Help
+from prismdbg_tui.session.actions import ACTIONS
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import MemoryRead, OutputCut, OutputGrew
 from prismdbg_tui.session.views import Phase, SourceView
 from prismdbg_tui.session.visible_panes import NUMBERED
 from prismdbg_tui.widgets.stack import folds
-from shown import told
+from shown import on_screen, told
 from textual.pilot import Pilot
 
 from prismdbg.model.moment import Moment
@@ -278,6 +280,13 @@ def test_help_is_an_overlay_of_keys_and_commands(tmp_path: Path, size: tuple[int
         keys, commands = (app.screen.query_one(name).region for name in ("#help-keys", "#help-commands"))
         beside = commands.x > keys.x
         assert beside == (size[0] >= 100) and (beside or commands.y >= keys.bottom)
+        seen = on_screen(app)
+        for _ in range(20):
+            await pilot.press("pagedown")
+            await pilot.pause()
+            seen += "\n" + on_screen(app)
+        assert "\ufffd" not in seen, "what cannot be printed"
+        assert all(re.search(rf" {action.name}(?= |│|$)", seen, re.MULTILINE) for action in ACTIONS), "whole names"
         await pilot.press("escape")
         await until(lambda: not isinstance(app.screen, Help), pilot)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from rich.columns import Columns
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
@@ -99,14 +101,14 @@ class Help(ModalScreen[None]):
         sheet.add_row("", "")
         return sheet
 
-    def _below(self) -> Text:
+    def _below(self) -> RenderableType:
         """Of all the width."""
-        keys = Text('To change keys: ~/.config/prismdbg/keys.toml, lines like  next = "f10"\n', "dim")
-        return keys.append(self._names())
+        return self._names('To change keys: ~/.config/prismdbg/keys.toml, lines like  next = "f10"')
 
-    def _names(self) -> str:
-        """As `keys.toml` takes them, each with its keys, which say what it is."""
-        return "actions: " + ", ".join(f"{action.name}\xa0({self._keys[action.name]})" for action in self._actions)
+    def _names(self, where: str) -> RenderableType:
+        """Of actions, as `keys.toml` takes them, each behind its keys, which say what it is."""
+        named = (Text.assemble((self._keys[each.name], "bold"), f" {each.name}") for each in self._actions)
+        return Group(Text(f"{where}. Names of actions:", "dim"), Columns(named, equal=True, column_first=True))
 
 
 class HelpOfTable(Help):
@@ -135,12 +137,11 @@ class HelpOfTable(Help):
         sheet.add_row("", "")
         return sheet
 
-    def _below(self) -> Text:
-        remarks = [*map(Text, self._remarks)]
+    def _below(self) -> RenderableType:
+        remarks: list[RenderableType] = [Text(f"{remark}\n") for remark in self._remarks]
         if self._table:
-            where = f"To change keys: ~/.config/prismdbg/keys.toml, below a line [{self._table}]\n"
-            remarks.append(Text(where, "dim").append(self._names()))
-        return Text("\n\n").join(remarks)
+            remarks.append(self._names(f"To change keys: ~/.config/prismdbg/keys.toml, below a line [{self._table}]"))
+        return Group(*remarks)
 
 
 def _columns(explained: Iterable[str], most: int) -> Table:
