@@ -52,8 +52,7 @@ class Raised(Verdict):
 
     @property
     def text(self) -> str:
-        after = f" at {self.at}" if self.at is not None else ""
-        return f"rank {self.ranks[0]} raised {self.type_name}: {headline(self.message)}{after}"
+        return f"rank {self.ranks[0]} raised {self.type_name}: {headline(self.message)}{_at(self.at)}"
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -73,7 +72,7 @@ class Raised(Verdict):
         if self.inside is not None:
             lines.append(f"inside a collective: {self.inside.text}")
         elif self.last is not None:
-            lines.append(f"its last collective: {self.last.text}")
+            lines.append(_last(self.last))
         if self.was_outlived:
             lines.append("the program continued after it")
         if self.followers:
@@ -129,7 +128,7 @@ class Died(Verdict):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        lines = [f"its last collective: {self.last.text}" if self.last is not None else "it issued no collective"]
+        lines = [_last(self.last)]
         if self.known_by.text:
             lines.append(self.known_by.text)
         if self.followers:
@@ -156,12 +155,11 @@ class Exited(Verdict):
 
     @property
     def text(self) -> str:
-        after = f" at {self.at}" if self.at is not None else ""
-        return f"rank {self.ranks[0]} ended by itself with {exit_code(self.code)}{after}"
+        return f"rank {self.ranks[0]} ended by itself with {exit_code(self.code)}{_at(self.at)}"
 
     @property
     def lines(self) -> tuple[str, ...]:
-        lines = [f"its last collective: {self.last.text}" if self.last is not None else "it issued no collective"]
+        lines = [_last(self.last)]
         for code in dict.fromkeys(self.others.values()):
             ranks = [rank for rank, other in self.others.items() if other == code]
             selves = "itself" if len(ranks) == 1 else "themselves"
@@ -172,6 +170,14 @@ class Exited(Verdict):
 
     def details(self) -> dict[str, Any]:
         return {"code": self.code, "followers": list(self.followers)}
+
+
+def _at(moment: Moment | None) -> str:
+    return f" at {moment}" if moment is not None else ""
+
+
+def _last(call: Call | None) -> str:
+    return f"its last collective: {call.text}" if call is not None else "it issued no collective"
 
 
 def find_failures(evidence: Evidence) -> list[Verdict]:

@@ -72,7 +72,6 @@ class _CallsOf:
         self._last_has_ended = bool(len(ended) and ended[-1])
         self._last_steps = _highest(log.thread[ended], log.step[ended])
         self._last_rows = _highest(log.thread[ended], np.flatnonzero(ended))
-        self._tells_waits = bool((log.waited_ns != NOT_ENDED).any())
         self._last_ended = self._last_of_group(ended)
         self._last_open = self._last_of_group(~ended)
 
@@ -90,13 +89,12 @@ class _CallsOf:
         return self._last_has_ended and bool(log.step[-1] > call.moment.step and log.thread[-1] == call.thread_id)
 
     def is_sure(self, row: int, call: Collective) -> bool:
-        """Whether its rank waits in it. One that does not hold its issuer says so by the record of its wait; not where
-        its thread has completed another call since, or where the log has such records of others, of a message."""
+        """Whether its rank waits in it, as far as is known: of an asynchronous one, whose wait is not always recorded,
+        until its thread has completed another call; so of a message, where no waits are recorded at all."""
         if call.is_on_device or call.time_waited_ns is not None or not (call.is_async or call.is_p2p):
             return True
-        if self._last_rows.get(call.thread_id, -1) > row:
-            return False
-        return not (call.is_p2p and self._tells_waits)
+        went_on = self._last_rows.get(call.thread_id, -1) > row
+        return not went_on and (call.is_async or is_waited_for(self._log, call))
 
     def holds_up_later(self, row: int, call: Collective) -> bool:
         """Whether later calls of its own group are open, too, and none has ended: a device comes to them in order, so

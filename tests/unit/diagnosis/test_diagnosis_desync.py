@@ -133,6 +133,12 @@ def test_calls_in_another_order_are_no_cause_of_the_hang_of_another_rank() -> No
 
 
 def test_a_step_that_was_not_counted_is_no_cause_of_the_hang_of_another_rank() -> None:
+    first, *_ = verdicts(hangs(one_step_short(), {1}))
+    assert isinstance(first, Stopped) and first.stall.never_came == (1,)
+
+
+def one_step_short() -> Job:
+    """Rank 2 does not count the fifth."""
     job = Job(3)
     for step in range(STEPS):
         for line in (FIRST, SECOND):
@@ -140,19 +146,12 @@ def test_a_step_that_was_not_counted_is_no_cause_of_the_hang_of_another_rank() -
         for rank in job.ranks:
             if not (rank == 2 and step == 4):
                 job.next_step(rank)
-    first, *_ = verdicts(hangs(job, {1}))
-    assert isinstance(first, Stopped) and first.stall.never_came == (1,)
+    return job
 
 
 def test_a_step_that_was_left_out_whole() -> None:
     """Its lines fit; only its steps are behind."""
-    job = Job(3)
-    for step in range(STEPS):
-        for line in (FIRST, SECOND):
-            job.call(frames=(line,))
-        for rank in job.ranks:
-            if not (rank == 2 and step == 4):
-                job.next_step(rank)
+    job = one_step_short()
     [slip] = slips(hangs(job, {2}))
     assert (slip.ranks, slip.sequence, slip.steps, slip.certainty) == ((2,), 10, -1, Certainty.LIKELY)
     assert slip.text.endswith("it is 1 step behind")
