@@ -29,7 +29,8 @@ def write_run(folder: Path, said: str = "loss is not finite") -> RunFolder:
         log.issue(1, 1, stack=stack)
         if rank == 1:
             traceback = ["Traceback (most recent call last):\n", f"ValueError: {said}\n"]
-            log.note("incident", incident="exception", type="ValueError", text=said, traceback=traceback, moment="1.1")
+            raised = {"type": "ValueError", "text": said, "traceback": traceback, "moment": "1.1"}
+            log.note("incident", time_ns=1500, incident="exception", **raised)  # TinyLog: steps from 1000, calls 2000
         about = {"rank": rank, "world_size": 2, "pid": 1, "versions": {"torch": "2.13", "python": said[:30]}}
         about |= {"environment": {"WANDB_API_KEY": "0123456789abcdef"}, "orig_argv": ["python", "train.py"]}
         about |= {"argv": ["train.py"], "cwd": "/job", "hardware": {}}
