@@ -110,6 +110,7 @@ class Checkpoints:
             raise PlaceError(f"checkpoint {name} was modified after it was saved")
         self._digests[name] = known
         facts = json.loads((self._folder / name / "facts.json").read_text())
+        self._gpus.require(facts.get("gpu_pids", ()))
         self.rank = None
         end_all()
         end_output()

@@ -221,6 +221,11 @@ class Gpus:
             driver = self._required()
             in_child(lambda: resume_all(driver, those), bound_s, self._view)
 
+    def require(self, pids: Iterable[int]) -> None:
+        """`GpuError` where the state of these cannot be given back, before they run without it and end of that."""
+        if any(True for _ in pids):
+            self._required()
+
     def _required(self) -> Driver:
         if self._driver is None:
             raise GpuError(self._why_not or "the replay has no GPU")

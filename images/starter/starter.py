@@ -234,6 +234,7 @@ def bring_up(spec: Spec, kept: Kept, report: Reporter) -> int:
     if spec["restore"]:
         assert kept.origin is not None and kept.gpus is not None
         require_own(spec["restore"]["names"])
+        kept.gpus.require(spec["restore"]["gpu_pids"])
         rank = restore_images(kept.origin, spec["restore"], spec["output"], report)
         let_go(spec, spec["restore"]["pids"])
         kept.gpus.resume(spec["restore"]["gpu_pids"], spec["restore"]["timeout_s"])

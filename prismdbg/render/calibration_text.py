@@ -137,7 +137,7 @@ def _operation(measurement: Measurement, op: str) -> tuple[str, ...]:
     samples = [c.sample for c in measurement.calibrated.compared if c.sample.op == op]
     again = median(each.again for each in samples) if len(samples[0].times_ns) > 1 else None
     name = kind if kind == "table" or not choices else f"{kind}, {' then '.join(choices)}"
-    return op, name, f"{fit.median_ppm / 1e4:.1f} %", f"{fit.largest_ppm / 1e4:.1f} %", _again(again)
+    return op, name, f"{fit.median_ppm / 1e4:.1f}%", f"{fit.largest_ppm / 1e4:.1f}%", _again(again)
 
 
 def _row(compared: Compared) -> tuple[str, ...]:

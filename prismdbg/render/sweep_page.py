@@ -13,6 +13,9 @@ from prismdbg.simulate.report.page.style import STYLE
 from prismdbg.sweep.result import Result, State, pareto
 
 _WIDTH, _HEIGHT, _EDGE = 720, 320, 48
+_CHARACTER = 6.5  # the width of one, at most: the style's letters are 11 high
+
+_Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 def page(results: Sequence[Result], cap_bytes: int) -> str:
@@ -63,7 +66,8 @@ def _time_against_memory(results: Sequence[Result], cap_bytes: int) -> list[Mark
         fill = "currentColor" if each.name in best else "none"
         dot = tag("circle", tag("title", title), cx=x(each.time.middle), cy=at_y, r=5, fill=fill, stroke="currentColor")
         line = tag("line", x1=x(each.time.low), x2=x(each.time.high), y1=at_y, y2=at_y, stroke="currentColor")
-        marks += [line, dot, *([_label(each.name, x(each.time.middle), at_y)] if each.name in best else [])]
+        marks += [line, dot]
+    marks += _labels([(each.name, x(each.time.middle), y(each.peak_bytes or 0)) for each in known if each.name in best])
     if cap_bytes:
         cap_y = y(cap_bytes)
         marks.append(tag("line", x1=_EDGE, x2=_WIDTH - _EDGE, y1=cap_y, y2=cap_y, stroke="#c33", stroke_dasharray="4"))
@@ -111,8 +115,21 @@ def _cell(share: float, number: int, columns: int) -> Markup:
     return tag("td", title=f"{number}: {share:.1%}", colspan=max(columns, 1), style=style)
 
 
-def _label(name: str, at_x: float, at_y: float) -> Markup:
-    """Beside its mark, on the side with room."""
-    is_right = at_x > 0.6 * _WIDTH
-    anchor, shift = ("end", -8) if is_right else ("start", 8)
-    return tag("text", name, x=at_x + shift, y=at_y + 4, fill="currentColor", font_size="11", text_anchor=anchor)
+def _labels(points: Sequence[tuple[str, float, float]]) -> list[Markup]:
+    """Beside, above or below their marks; one that has no room is left to the mark's title."""
+    boxes = [(x - 6, y - 6, x + 6, y + 6) for _, x, y in points]
+    labels = []
+    for name, x, y in points:
+        width = _CHARACTER * len(name)
+        places = ((x + 8, y + 4), (x - 8 - width, y + 4), (x - width / 2, y - 10), (x - width / 2, y + 18))
+        for left, base in places:
+            box = (left, base - 9, left + width, base + 3)
+            if left >= 0 and box[2] <= _WIDTH and not any(_meet(box, other) for other in boxes):
+                boxes.append(box)
+                labels.append(tag("text", name, x=round(left, 1), y=round(base, 1), fill="currentColor"))
+                break
+    return labels
+
+
+def _meet(one: _Box, other: _Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

@@ -158,7 +158,7 @@ class _Doubts:
             return ""
         largest_ppm, op = max(fits)
         return (
-            f"times of communication closer than {largest_ppm / 1e4:.3g} %: this is the largest error of the model of "
+            f"times of communication closer than {largest_ppm / 1e4:.3g}%: this is the largest error of the model of "
             f"{op} on {calibration.machine}"
         )
 

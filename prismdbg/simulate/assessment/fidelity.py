@@ -120,10 +120,10 @@ def _shares(amounts: dict[Provenance, int], total: int) -> str:
 def _percent(share: float) -> str:
     """What is there is never said to be nothing, and what is missing never to be whole."""
     if 0 < share < 0.0005:
-        return "under 0.1 %"
+        return "under 0.1%"
     if 0.9995 < share < 1:
-        return "over 99.9 %"
-    return f"{share * 100:.1f} %"
+        return "over 99.9%"
+    return f"{share:.1%}"
 
 
 def _error(error: SignedError) -> str:

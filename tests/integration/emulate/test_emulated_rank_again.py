@@ -103,6 +103,7 @@ def test_what_failed_under_a_cap_fails_again_at_the_same_allocation(tmp_path: Pa
     (tmp_path / "hoards.py").write_text(HOARDS)
     program = [sys.executable, "-W", "ignore", str(tmp_path / "hoards.py")]
     failed = emulate(tmp_path / "run", 64, "dp=64", "--ranks", 7, "--memory-cap", "1MiB", program=program)
-    assert failed.returncode == 6 and "its own blocks hold 1000000 at 0.10.1, in aten::empty" in failed.stderr
+    assert failed.returncode == 6 and "its own blocks hold 1000000 bytes at 0.10.1, in aten::empty" in failed.stderr
     verdict = prismdbg("replay", tmp_path / "run", "--rank", 7, "--runtime", "local", "--json").json
-    assert verdict["outcome"] == "identical" and "its own blocks hold 1000000 at 0.10.1" in verdict["raised"]["text"]
+    assert verdict["outcome"] == "identical"
+    assert "its own blocks hold 1000000 bytes at 0.10.1" in verdict["raised"]["text"]

@@ -65,6 +65,22 @@ def test_a_container_has_none(gpu_state: Any, asked: list[int | None]) -> None:
     assert asked == []
 
 
+def test_a_rank_whose_state_cannot_be_given_back_is_not_restored(
+    monkeypatch: pytest.MonkeyPatch, gpu_state: Any
+) -> None:
+    """It would run without its GPU until that is seen, and may end of that first."""
+    starter: Any = sys.modules["starter"]
+    restored: list[object] = []
+    monkeypatch.setattr(starter, "require_own", lambda names: None)
+    monkeypatch.setattr(starter, "restore_images", lambda *asked: restored.append(asked))
+    monkeypatch.setattr(starter, "let_go", lambda spec, pids: None)
+    spec = {"restore": {"names": [], "gpu_pids": [PID], "pids": [PID], "timeout_s": 1.0}, "output": 1}
+    kept = SimpleNamespace(origin=object(), gpus=gpu_state.Gpus(has_devices=False))
+    with pytest.raises(gpu_state.GpuError, match="the replay has no GPU"):
+        starter.bring_up(spec, kept, lambda *said, **more: None)
+    assert restored == []
+
+
 def test_a_driver_that_crashes_or_hangs_is_an_error(gpu_state: Any) -> None:
     with pytest.raises(gpu_state.GpuError, match="crashed"):
         gpu_state.in_child(lambda: os._exit(139), 10.0)

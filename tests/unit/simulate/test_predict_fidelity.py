@@ -110,7 +110,7 @@ class TestTheClusterModel:
         return "\n".join(simulate(graph, cluster).fidelity.doubts)
 
     def test_how_far_it_was_off_where_it_was_measured(self) -> None:
-        assert "closer than 4.2 %: this is the largest error of the model of all_reduce" in self.doubts(
+        assert "closer than 4.2%: this is the largest error of the model of all_reduce" in self.doubts(
             job("dp=4", reducing()), MEASURED
         )
 
@@ -194,7 +194,7 @@ def test_a_share_is_never_rounded_to_nothing_or_all() -> None:
     writer = EntryWriter()
     writer.compute(10**9, provenance=Provenance.REAL)
     writer.compute(1, provenance=Provenance.ASSUMED)
-    assert "over 99.9 % real, under 0.1 % assumed" in simulate(job("dp=2", writer), ideal()).fidelity.summary()
+    assert "over 99.9% real, under 0.1% assumed" in simulate(job("dp=2", writer), ideal()).fidelity.summary()
 
 
 def test_arithmetic_is_assumed_to_the_last_byte() -> None:

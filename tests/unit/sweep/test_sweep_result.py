@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import random
+import re
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -90,18 +92,15 @@ def test_there_is_no_winner_where_intervals_overlap() -> None:
 
 def test_what_the_times_rest_on_is_said_once_of_all_that_cannot_be_told_apart() -> None:
     values, shapes = "all values: nothing ran", "times of {} shapes of operators: they are not between samples"
-    modelled: Any = {"worth": "of the time 99.6 % modelled, 0.4 % assumed"}
+    modelled: Any = {"worth": "of the time 99.6% modelled, 0.4% assumed"}
     results = [
         result("tp=1", 20, doubts=(values, shapes.format(3)), **modelled),
         result("tp=2", 20.1, doubts=(values, shapes.format("1,031")), **modelled),
-        *(
-            result(f"tp={n}", 20.2, worth="of the time 98.1 % modelled, 1.9 % assumed", doubts=(values,))
-            for n in (4, 8)
-        ),
+        *(result(f"tp={n}", 20.2, worth="of the time 98.1% modelled, 1.9% assumed", doubts=(values,)) for n in (4, 8)),
         result("tp=16", 90, worth="all assumed", doubts=("times of dropout: nothing of it was sampled",)),
     ]
     assert worth(results, 0) == [
-        "fidelity of tp=1, tp=2, tp=4 and 1 other: of the time 98.1 to 99.6 % modelled, 0.4 to 1.9 % assumed"
+        "fidelity of tp=1, tp=2, tp=4 and 1 other: of the time 98.1 to 99.6% modelled, 0.4 to 1.9% assumed"
     ]
     assert doubts(results, 0) == [
         f"not reliable: {values}",
@@ -178,7 +177,7 @@ def test_a_sweep_without_configurations_has_a_table() -> None:
     assert fitted([], 40).rows == []
 
 
-WORTH = "of the time 49.8 % real, 49.8 % modelled, 0.4 % assumed, and a word that is too far to the right"
+WORTH = "of the time 49.8% real, 49.8% modelled, 0.4% assumed, and a word that is too far to the right"
 
 
 class Terminal(io.StringIO):
@@ -221,6 +220,17 @@ def test_a_result_is_read_as_it_was_written() -> None:
 def test_a_damaged_result_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(CapsuleError):
         Result.from_json({**json.loads(json.dumps(result("a", 20).to_json())), **wrong}, "here")
+
+
+def test_labels_of_the_chart_do_not_lie_on_each_other() -> None:
+    near = [result(f"tp=2,pp=4,number={n}", 20 + n / 100, 900 - n) for n in range(12)]
+    far = [result("far", 40, 100)]
+    label = r'<text x="([0-9.]+)" y="([0-9.]+)" fill="currentColor">((?:tp|far)[^<]*)</text>'
+    labels = re.findall(label, page([*near, *far], 0))
+    boxes = [(float(x), float(y), float(x) + 6.5 * len(name)) for x, y, name in labels]
+    assert "far" in {name for _, _, name in labels} and 2 <= len(labels) < 13, "those without room are left to titles"
+    for one, other in combinations(boxes, 2):
+        assert abs(one[1] - other[1]) >= 12 or one[2] <= other[0] or other[2] <= one[0]
 
 
 def test_the_page_has_all_and_escapes_what_programs_wrote() -> None:

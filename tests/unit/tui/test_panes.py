@@ -159,7 +159,7 @@ def test_what_was_printed_before_leaves_the_names_in_sight(tmp_path: Path) -> No
 
 def test_a_name_of_the_frame_has_one_line_however_long_its_value_is(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
-        await until(lambda: app.panes.values.body.size.width > 0, pilot)
+        await until(lambda: has_values(app), pilot)  # those of the record, which come from a thread of their own
         long = "torch.nn.parallel.distributed.DistributedDataParallel." * 4
         app.panes.values.show((), [{"name": "ddp", "text": long}, {"name": "rank", "text": "2"}], "")
         await until(lambda: values(app)[:1] == ["names of this frame"], pilot)

@@ -159,7 +159,7 @@ std::string Tracer::refuse(const Block& block, bool old_stack) {
   std::ostringstream out;
   out << "DefaultCPUAllocator: can't allocate memory: you tried to allocate " << block.size_bytes
       << " bytes. The program is out of memory under prismdbg's --memory-cap of " << cap_bytes_
-      << " bytes: its own blocks hold " << totals_[kDeviceCpu].allocated << " at " << block.moment.step << "."
+      << " bytes: its own blocks hold " << totals_[kDeviceCpu].allocated << " bytes at " << block.moment.step << "."
       << block.moment.collective << "." << block.moment.op << ", in " << (op.empty() ? "no operator" : op)
       << (module.empty() ? "" : " of module ") << module
       << ". What the communication backend holds does not count. " << cap_hint_;
