@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +96,9 @@ def test_recorded_results_are_those_of_the_bare_run(bare: Path, tour: RecordedTo
 
 @pytest.mark.parametrize("rank", RANKS)
 def test_every_call_that_reaches_the_backend_is_in_the_log(bare: Path, tour: RecordedTour, rank: int) -> None:
-    """Each work; the calls of the program's own thread in their order, and all that other threads called. The order of
-    works is that in which gloo's threads begin, and a thread may have the number of one that has ended."""
+    """Each work; each call, and those of the program's own thread in their order. The order of works is that in which
+    gloo's threads begin, and a thread may have the number of one that has ended. What the callback of a future calls is
+    in the program's own thread where the future was complete by then: chance, on a busy machine."""
     witnessed, log = json.loads((bare / f"{rank}.json").read_text()), tour.recorded.log(rank)
     works = Counter(name.removeprefix("sparse_") for name in witnessed["works"])
     assert works.total() > 200
@@ -105,11 +106,16 @@ def test_every_call_that_reaches_the_backend_is_in_the_log(bare: Path, tour: Rec
     calls: dict[int, list[str]] = {}
     for call in log.collectives:
         calls.setdefault(call.thread_id, []).append(call.op)
-    (own, *others), (witnessed_own, *witnessed_others) = (
-        sorted(each, key=len, reverse=True) for each in (calls.values(), witnessed["calls"])
-    )
-    assert own == witnessed_own
-    assert Counter(chain.from_iterable(others)) == Counter(chain.from_iterable(witnessed_others))
+    own, witnessed_own = (_in_runs(max(each, key=len)) for each in (calls.values(), witnessed["calls"]))
+    assert [op for op, _ in own] == [op for op, _ in witnessed_own]
+    differ = [(op, n - m) for (op, n), (_, m) in zip(own, witnessed_own, strict=True) if n != m]
+    by_chance = sum(_by_callback(call) for call in log.collectives)
+    assert {op for op, _ in differ} <= {"allreduce_"} and sum(abs(n) for _, n in differ) <= by_chance
+    assert Counter(chain.from_iterable(calls.values())) == Counter(chain.from_iterable(witnessed["calls"]))
+
+
+def _in_runs(ops: list[str]) -> list[tuple[str, int]]:
+    return [(op, len([*run])) for op, run in groupby(ops)]
 
 
 @pytest.mark.parametrize("rank", RANKS)
