@@ -184,7 +184,7 @@ def _say_error(message: str, hint: str) -> None:
     lines = [f"error: {first}", *(f"  {line}" for line in rest)]
     if hint:
         lines.append(f"  try: {one_line(hint)}")
-    click.echo(plain("\n".join(lines)).encode("utf-8", "replace").decode(), err=True)
+    click.echo(plain("\n".join(console.terminal_rows(lines, sys.stderr))).encode("utf-8", "replace").decode(), err=True)
 
 
 _AGAIN_S = 0.01  # at once would be in the same destructor

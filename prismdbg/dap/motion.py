@@ -154,7 +154,7 @@ class Targets:
         first = max(0, min(after - MOST_TARGETS // 2, len(found) - MOST_TARGETS))
         near = found[first : first + MOST_TARGETS]
         if not near:
-            raise UsageError(f"no recorded collective is issued at {path}:{line}")
+            raise UsageError(f"no collective that this capsule replays is issued at {path}:{line}")
         return {
             "targets": [
                 {

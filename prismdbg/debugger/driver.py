@@ -32,6 +32,7 @@ __all__ = ["Driver", "Interrupted", "Settings", "Tell", "Travel"]
 
 LOOK_S = 0.2
 PROGRESS_S = 1.0
+RUNNING = "running"  # what progress says where the rank only runs
 ANSWER_BOUND_S = 90.0
 END_BOUND_S = 5.0
 MAX_NOTED = 100_000  # a rank keeps 1000 of them itself
@@ -388,7 +389,7 @@ class Driver:
         end = run.target or (recorded[-1] if recorded else reached)
         total = sum(began < moment <= end for moment in recorded)
         done = sum(began < moment <= reached for moment in recorded)
-        text = "pausing at the next collective" if run.pauses else "running"
+        text = "pausing at the next collective" if run.pauses else RUNNING
         return notices.Progress(text=text, moment=reached, done=done, total=total, passes=self._put_back)
 
 

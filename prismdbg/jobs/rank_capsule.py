@@ -50,7 +50,7 @@ _Recorded = Callable[[RunFolder, int, Say], Path]
 
 def _found(path: Path, rank: int | None, say: Say, recorded: _Recorded) -> Path:
     if not RunFolder(path).run_json.is_file():
-        if rank is not None:
+        if rank is not None and path.exists():  # else whoever opens it says that it is not there
             raise UsageError(f"{path} is not a run, and --rank selects a rank of a run", hint="leave --rank out")
         return path
     run = RunFolder.existing(path)
@@ -281,7 +281,7 @@ def _log_alone(run: RunFolder, rank: int, folder: Path, say: Say) -> Path:
 
 def _newest_by_rank(run: RunFolder, *, is_evidence: bool = False) -> dict[int, Path]:
     """`is_evidence`: of an incident that cannot be replayed, without what was made to be looked at."""
-    found: dict[int, tuple[int, Path]] = {}
+    found: dict[int, tuple[int, bool, Path]] = {}  # a folder before what was packed of it: notes are beside the folder
     for path in sorted(run.capsules.iterdir()) if run.capsules.is_dir() else ():
         try:
             manifest = read_manifest(path)
@@ -289,8 +289,9 @@ def _newest_by_rank(run: RunFolder, *, is_evidence: bool = False) -> dict[int, P
             continue  # a partial one; `list` names those
         if bool(manifest.not_replayable) is not is_evidence or path.name.startswith(LOG_NAME):
             continue
-        found[manifest.rank] = max(found.get(manifest.rank, (0, path)), (manifest.created_ns, path))
-    return {rank: path for rank, (_, path) in found.items()}
+        one = (manifest.created_ns, path.is_dir(), path)
+        found[manifest.rank] = max(found.get(manifest.rank, one), one)
+    return {rank: path for rank, (*_, path) in found.items()}
 
 
 def _only(ranks: tuple[int, ...], run: RunFolder) -> int:

@@ -41,7 +41,7 @@ def emit(text: str) -> None:
 
 def emit_lines(lines: Iterable[str]) -> None:
     """Each is one line, whatever is in it; in a terminal, of as many rows as it needs."""
-    emit("\n".join(_rows(lines, sys.stdout)))
+    emit("\n".join(terminal_rows(lines, sys.stdout)))
 
 
 def emit_json(value: object) -> None:
@@ -50,14 +50,15 @@ def emit_json(value: object) -> None:
 
 def say(*lines: str) -> None:
     """To the person, not to the next program; each is one line, whatever is in it, as in `emit_lines`."""
-    _echo(plain("\n".join(_rows(lines, sys.stderr))), err=True)
+    _echo(plain("\n".join(terminal_rows(lines, sys.stderr))), err=True)
 
 
 def has_command(line: str) -> bool:
     return _COMMAND.search(line) is not None
 
 
-def _rows(lines: Iterable[str], stream: TextIO) -> Iterator[str]:
+def terminal_rows(lines: Iterable[str], stream: TextIO) -> Iterator[str]:
+    """Each is one line, whatever is in it; in a terminal, of as many rows as it needs."""
     whole = map(one_line, lines)
     return in_rows(whole, get_terminal_size((80, 24)).columns) if stream.isatty() else whole
 

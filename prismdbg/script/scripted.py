@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log.coverage import capsule_span
 from prismdbg.debugger.debugger import Debugger, Settings, debug
+from prismdbg.debugger.driver import RUNNING
 from prismdbg.debugger.known_names import known_names
 from prismdbg.debugger.time_travel import Travel, open_travel
 from prismdbg.errors import PrismError, UsageError, WaitTimeout
@@ -20,6 +23,7 @@ from prismdbg.jobs.replay.verdict import End, Outcome
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.breakpoints import BreakpointKind
 from prismdbg.model.deadline import Deadline
+from prismdbg.model.meanwhile import Tell, working
 from prismdbg.model.moment import Moment
 from prismdbg.script.breakpoints import forbidding, spec_of
 from prismdbg.script.findings import Ending, Findings
@@ -44,6 +48,10 @@ _ON_THE_WAY = (
 )
 
 
+def _unheeded(_: notices.Progress) -> None:
+    """Before the rank runs there is none."""
+
+
 @dataclass(slots=True)
 class Listener:
     """What the rank tells while the script runs. `came_to`: the last moment of which it told, for a rank that dies says
@@ -62,6 +70,7 @@ class Listener:
     nan_stop: int = 0
     hangs: bool = False
     runner: Runner | None = None
+    on_the_way: Callable[[notices.Progress], None] = _unheeded
 
     def __call__(self, notice: Notice) -> None:
         verdict = self.verdict
@@ -106,6 +115,8 @@ class Listener:
                 self.runner.condition_failed(notice.stop, notice.moment, notice.error)
             case notices.Said():
                 verdict.said.add(notice.text)
+            case notices.Progress():
+                self.on_the_way(notice)
 
     def _ends(self, end: End) -> bool:
         """The first of them is how the replay ended: what follows is synthesized, or a way back."""
@@ -194,7 +205,9 @@ def _carry_out(travel: Travel, request: ReplayRequest, script: Script, result: S
     rank, end, affected = DebuggedRank(debugger, deadline_s), capsule.manifest.moment_b, _Affected(debugger, listener)
     listener.runner = Runner(rank, script, end, result.findings, affected.look)
     try:
-        listener.runner.run()
+        with working() as tell:
+            listener.on_the_way = _Telling(recorded, script.run_to or end, tell)
+            listener.runner.run()
     finally:
         affected.look()
         debugger.end()
@@ -263,6 +276,19 @@ def _judge(
         # it died where the recorded one did; a rank that is lost on the way back, or beyond the end, did not
         findings.ending, findings.cut_short = Ending.COMPLETE, ""
         findings.close()
+
+
+class _Telling:
+    """How far the replay is, of the recorded collectives up to `end`; of a search, what is searched for, too."""
+
+    def __init__(self, recorded: tuple[Moment, ...], end: Moment, tell: Tell) -> None:
+        self._recorded = [moment for moment in recorded if moment <= end]
+        self._tell = tell
+
+    def __call__(self, progress: notices.Progress) -> None:
+        what = "replaying" if progress.text == RUNNING else progress.text
+        done = bisect_right(self._recorded, progress.moment)
+        self._tell(f"{what}: collective {done:,} of {len(self._recorded):,}, at {progress.moment}")
 
 
 class _Affected:

@@ -245,7 +245,7 @@ def _print(verdict: Verdict, output: str, incident: str) -> None:
     if verdict.story is not None:
         console.emit(render_divergence(verdict.story, list(source_lines(verdict.source)) if verdict.source else ()))
     else:
-        console.emit(verdict.summary)
+        console.emit_lines([verdict.summary])
     if verdict.outcome in (*AS_RECORDED, Outcome.INCONCLUSIVE):
         console.say(f"recorded as: {incident}")
     for line in (*verdict.notes, *_of_tally(verdict.tally)):

@@ -97,7 +97,7 @@ def _delay(evidence: Evidence, name: str, rank: int, seqs: Ints, late_ns: Ints) 
     row = int(at_seqs(log, rows_of(evidence, name)[rank], seqs[alike][:1])[0])
     first = log.collective(row)
     before = log.collective(row - 1) if row else None
-    within_ns = int(log.ended_ns.max()) - _begin_ns(first, before)
+    within_ns = int(log.ended_ns.max()) - _begin_ns(first, before, round(float(late_ns[alike][0])))
     waited_ns = round(float(late_ns[alike].sum()))
     if waited_ns < max(LEAST_OF_THE_TIME * within_ns, LEAST_WAITED_NS):
         return []
@@ -122,5 +122,7 @@ def _begun(evidence: Evidence, group: str) -> Ints:
     return np.concatenate([log.seq[rows[log.step[rows] > 0]] for log, rows in logs])
 
 
-def _begin_ns(first: Collective, before: Collective | None) -> int:
-    return first.time_created_ns if before is None else before.time_completed_ns or before.time_created_ns
+def _begin_ns(first: Collective, before: Collective | None, late_ns: int) -> int:
+    """Not after the others began to wait."""
+    waited_from_ns = first.time_created_ns - late_ns
+    return waited_from_ns if before is None else min(before.time_completed_ns or before.time_created_ns, waited_from_ns)

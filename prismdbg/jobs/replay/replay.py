@@ -89,9 +89,9 @@ def start(runtime: Runtime, plan: Plan, capsule: Capsule, say: Say, deadline: De
     if reason := runtime.refuses(plan.spec):
         fact, advice = fact_and_advice(reason)
         raise FacilityError(fact, hint=advice)
-    say(f"{runtime.name}: {_BEGINNING[capsule.manifest.origin]}")
     for text in filter(None, (redacted_arguments(capsule), *not_hidden(unhidden(runtime, plan)))):
         say(text)
+    say(f"{runtime.name}: {_BEGINNING[capsule.manifest.origin]}")  # last: a screen shows it while it lasts
     return runtime.start(replace(plan.spec, deadline=deadline), say)
 
 

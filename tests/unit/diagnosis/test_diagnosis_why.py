@@ -801,6 +801,17 @@ class TestDelays:
         assert delay.lines[1].startswith("its delay begins after: rank 2 at 13.3: ")
         json.dumps(delay.to_json())
 
+    def test_nobody_waits_for_longer_than_there_was_time(self) -> None:
+        """A log that begins with a call to which the rank is late: the wait began before that."""
+        job = Job(2)
+        for n in range(12):
+            for rank in job.ranks:
+                job.next_step(rank)
+            job.call(late_ns={n % 2: MILLISECOND_NS // 8} if n % 3 else {1: 300 * MILLISECOND_NS})
+        delay = only(diagnose(evidence(job)), Delay)
+
+        assert delay.before is None and delay.waited_ns <= delay.within_ns
+
     def test_one_late_start_is_none(self) -> None:
         assert diagnose(evidence(self.slowed(delays=0))).verdicts == ()
         assert diagnose(evidence(self.slowed(delays=1))).verdicts == ()

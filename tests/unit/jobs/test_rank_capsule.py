@@ -31,7 +31,7 @@ from prismdbg.jobs.rank_capsule import capsule_of, changed_since, incident_of, s
 from prismdbg.jobs.storage.classes_file import write_classes
 from prismdbg.jobs.storage.emulated_run import EmulatedRun, read_emulated
 from prismdbg.jobs.storage.inventory import describe, disk_bytes
-from prismdbg.jobs.storage.pack import read_manifest
+from prismdbg.jobs.storage.pack import pack, read_manifest
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.jobs.storage.run_report import report
 from prismdbg.model import synthesis
@@ -83,6 +83,18 @@ def test_of_a_recorded_run_it_is_the_newest_capsule_of_the_rank(tmp_path: Path) 
     with pytest.raises(UsageError, match="more than one rank") as caught:
         of(run.path, None)
     assert caught.value.hint.endswith("0, 1")
+
+
+def test_a_capsule_comes_before_what_was_packed_of_it(tmp_path: Path) -> None:
+    """Its notes and breakpoints lie beside the folder, and `why` knows its run there."""
+    run = run_folder(tmp_path / "run", 0)
+    capsule = make_capsule(run.capsules / "one", replace(MANIFEST, rank=0))
+    pack(capsule.path, run.capsules / "one.tar.zst")
+    assert of(run.path, 0) == run.capsules / "one"
+
+
+def test_a_place_that_is_not_there_is_no_question_of_ranks(tmp_path: Path) -> None:
+    assert of(tmp_path / "nowhere", 1) == tmp_path / "nowhere", "whoever opens it says so"
 
 
 def test_a_run_names_all_ranks_that_can_be_replayed(tmp_path: Path) -> None:

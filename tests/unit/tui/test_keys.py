@@ -519,6 +519,15 @@ async def mouse(
     await pilot.pause()
 
 
+def test_the_collectives_of_the_time_line_are_counted_as_the_table_counts_them(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int], _heard: Heard) -> None:
+        await pilot.press("o")
+        count = str(app.panes.collectives.border_subtitle).replace("calls", "collectives")
+        assert f"{count}, one by one" in str(app.panes.timeline.border_subtitle)
+
+    on_screen(tmp_path, part)
+
+
 def test_the_time_line_is_dragged(tmp_path: Path) -> None:
     """It goes with the mouse, and the end of it is no click."""
 

@@ -25,7 +25,7 @@ from prismdbg_tui.drawing.themes import use_themes
 from prismdbg_tui.overview.keys import bindings
 from prismdbg_tui.recorded_job import time_words, words
 from prismdbg_tui.recorded_job.help_sheet import JobHelp
-from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, OF_MAP
+from prismdbg_tui.recorded_job.keys import JOB_ACTIONS, OF_MAP, TABLE_ACTIONS
 from prismdbg_tui.recorded_job.time_map import FRAME, TimeMap
 from prismdbg_tui.recorded_job.time_view import TimePlace, TimeView
 from prismdbg_tui.recorded_job.whole_finding import WholeFinding
@@ -83,7 +83,7 @@ class JobApp(ActionApp[OpenRank | None]):
         """`read`: the run again. at: the rank that has the cursor; else the one that the first finding is about.
         moment: where ranks open, until another finding is chosen. note: of an emulated run, why there is no map of all
         its ranks. part: of the time, where the map begins in place of the table."""
-        super().__init__(JOB_ACTIONS, keys, live=True, refused=refused)
+        super().__init__(TABLE_ACTIONS if job.is_imported else JOB_ACTIONS, keys, live=True, refused=refused)
         self.wanted = moment
         self.job, self._read = job, read
         self._order, self._took_s = 0, 0.0
@@ -93,7 +93,7 @@ class JobApp(ActionApp[OpenRank | None]):
         self._findings = Static("", id="findings", classes="pane")
         self._waits = Static("", id="waits")
         self._note = Static(Text(figures.clean(note)), id="note")
-        self._kind = "emulated" if note else "recorded"
+        self._kind = "imported" if job.is_imported else "emulated" if note else "recorded"
         self.table, self.map = RowTable(id="ranks", cursor_type="row"), TimeMap()
         self.map_shown = self.map.display = (
             part is not None

@@ -9,8 +9,9 @@ from prismdbg_tui.screens.help import HelpOfTable
 
 _COLUMNS = {
     "last": "the last collective that the rank issued, and the program's line",
-    "waited": "how long it waited in collectives for the rank that came last",
-    "awaited": "how long the others waited for it, the median of them",
+    "waited": "how long it waited for the rank that came last, in collectives that all of the group completed: "
+    "for whom a hang waits is said above the table and on the map",
+    "awaited": "how long the others waited for it in such collectives, the median of them",
     "memory": "the peak of its process",
     "CPU, queue, GPU": "with record --telemetry: how much of the time its main thread ran, waited for a CPU, and its "
     "GPUs were busy",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from prismdbg_tui.session.actions import Action, Section, action
@@ -32,4 +33,6 @@ JOB_ACTIONS: tuple[Action, ...] = (
     _screen("help", "question_mark,f1", "this help", "help"),
     _screen("leave", "q", "quit", "quit"),
 )
+TABLE_ACTIONS = tuple(replace(each, footer="") if each.name in ("drop", "debug") else each for each in JOB_ACTIONS)
+"""Of another tool's files, from which no rank can be opened: the line of keys does not offer it."""
 OF_MAP = frozenset(each.name for each in JOB_ACTIONS if each.section is Section.TIME)  # heard only where it is shown

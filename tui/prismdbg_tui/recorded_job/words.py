@@ -34,7 +34,7 @@ def heading(job: RunOverview, at: Moment | None = None, order: str = "") -> tupl
     """`at`: where ranks open. order: of the rows, if it was changed."""
     ranks = figures.plural(len(job.ranks), "rank")
     calls = figures.plural(sum(row.collectives for row in job.ranks), "collective")
-    state = "running" if job.is_running else "ended"
+    state = "running" if job.is_running else "end unknown" if job.is_imported else "ended"
     newest = "newest " if job.begins_later else ""
     opens = (f"opens ranks at {at}",) if at is not None else ()
     return (ranks, calls, f"{newest}{figures.duration(job.lasted_ns)}", state, *opens, *([order] if order else []))
@@ -156,7 +156,7 @@ def waits(row: RankRow, job: RunOverview, width: int) -> Text:
         return text.append(figures.first_fitting(tried, width - text.cell_len), "dim")
     text.append("waited for", "dim")
     first, *others = [_wait(wait, _STRIPS[width >= _WIDE]) for wait in row.waited_for]
-    unknown = f" · unknown in {figures.plural(row.unknown_waits, 'collective')}" if row.unknown_waits else ""
+    unknown = f" · waits unknown in {figures.plural(row.unknown_waits, 'collective')}" if row.unknown_waits else ""
     text.append_text(first)
     for other in others:
         if text.cell_len + other.cell_len + 2 > width - len(unknown):
@@ -168,7 +168,7 @@ def waits(row: RankRow, job: RunOverview, width: int) -> Text:
 def without_waits(row: RankRow, job: RunOverview) -> tuple[str, ...]:
     """The whole sentence, then a shorter one."""
     if not job.clocks_agree:
-        return ("waits are unknown: the ranks' clocks differ",)
+        return ("waits are unknown: the ranks' clocks may differ",)
     if not row.known_waits:
         return ("waits are unknown: on a device, asynchronous, or not ended in all logs", "waits are unknown")
     if not row.unknown_waits:

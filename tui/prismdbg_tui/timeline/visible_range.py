@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -57,7 +59,7 @@ class VisibleRange:
         seen = min(self.view.span, self.axis.span)
         if self.axis.by_time:
             return f"{figures.duration(seen)}, by time"
-        return f"{figures.plural(int(seen), 'collective')}, one by one"
+        return f"{figures.plural(ceil(seen), 'collective')}, one by one"
 
     def cell(self, position: float) -> int:
         """-1 or the number of cells where it lies outside."""

@@ -16,14 +16,15 @@ from capsules import make_capsule
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.terminal.lines_of_rank import by_lines
 from prismdbg.cli.terminal.replay_script import exit_code
-from prismdbg.debugger import time_travel
+from prismdbg.debugger import driver, time_travel
 from prismdbg.debugger.time_travel import open_travel
-from prismdbg.errors import PrismError
+from prismdbg.errors import PrismError, WaitTimeout
 from prismdbg.jobs.replay import replay
 from prismdbg.jobs.replay.compare import COMPARED, run_to_end
 from prismdbg.jobs.replay.replay import ReplayRequest, open_replay
 from prismdbg.jobs.replay.verdict import End
 from prismdbg.model.deadline import Deadline
+from prismdbg.model.meanwhile import looked_on_by
 from prismdbg.model.moment import Moment
 from prismdbg.protocol import client as protocol_client
 from prismdbg.protocol.wire import InvalidMessage
@@ -250,6 +251,25 @@ def test_a_rank_that_is_lost_beyond_the_recording_forbids_nothing(request_of: An
     assert result.verdict is not None and result.verdict.end is End.NEXT_CALL
     assert result.findings.ending is Ending.LOST and result.findings.undecided
     assert exit_code(result, edited=False, bisect=False) == ExitCode.RANK_LOST
+
+
+class Onlooker:
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def show(self, text: str) -> None:
+        self.shown.append(text)
+
+    def over(self) -> None:
+        self.shown.append("")
+
+
+def test_a_scripted_replay_says_how_far_it_is(request_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "PROGRESS_S", 0.05)
+    onlooker = Onlooker()
+    with looked_on_by(onlooker), contextlib.suppress(WaitTimeout):
+        to_a_moment(request_of(falls_silent))
+    assert "replaying: collective 0 of 3, at 0.0" in onlooker.shown and onlooker.shown[-1] == ""
 
 
 def stopping(request: ReplayRequest) -> None:
