@@ -72,7 +72,9 @@ def _emulated(world: EmulatedRun, rank: int | None, say: Say) -> Path:
         _remove_earlier(earlier, folder)
     say(f"creating the capsule of rank {rank} in {path}")
     try:
-        return _made(world, rank, folder, path).path
+        made = _made(world, rank, folder, path).path
+        _say_size(f"rank {rank}", made, say)  # else a screen goes on saying that it is being created
+        return made
     except NotReplayable as made:
         raise _not_kept(world, rank, _only_one(made.evidence, evidence, folder)) from made
     except UsageError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from prismdbg.model.durations import four_digits
@@ -53,10 +54,13 @@ def values(model: Model, training: Training, job: ModelledJob, timeline: Timelin
                 "weight_bytes": held.weight_bytes,
                 "gradient_bytes": held.gradient_bytes,
                 "optimizer_bytes": held.optimizer_bytes,
+                "activation_bytes": rank_class.entries.peak_bytes() - held.fixed_bytes,
                 "peak_bytes": rank_class.entries.peak_bytes(),
             }
             for held, rank_class in zip(job.memory, job.graph.classes, strict=True)
         ],
+        "channels": [asdict(row) for row in report.by_axis(timeline)],
+        "fidelity": {"summary": timeline.fidelity.summary(), **asdict(timeline.fidelity)},
         "outside_samples": job.doubts.outside,
         "not_sampled": sorted(job.doubts.unsampled),
     }

@@ -115,7 +115,7 @@ def command(model: Path, ops: Path, cluster_path: Path, output: Path | None, as_
     if output is not None:
         with output_file.whole(output) as path:
             graph_file.save(job.graph, path)
-        console.say(f"{output}: {job.graph.in_short}; next: prismdbg graph simulate {output}")
+        console.say(f"{output}: {job.graph.in_short}; next: prismdbg graph simulate {output} --cluster {cluster_path}")
     if as_json:
         console.emit_json(prediction_text.values(described, training, job, timeline))
     else:

@@ -10,7 +10,7 @@ import numpy as np
 
 from prismdbg.errors import UsageError
 from prismdbg.model.meanwhile import working
-from prismdbg.predict.fit.regressor import Regressor, fitted
+from prismdbg.predict.fit.regressor import LEAST, Regressor, fitted
 from prismdbg.predict.fit.roofline import SECOND_NS
 from prismdbg.predict.operators.work import Work
 from prismdbg.predict.samples.program_operators import calls_of, is_of_program
@@ -21,7 +21,8 @@ _BACKWARD = 2.0  # of a family that was not sampled, over its forward pass
 
 @dataclass(slots=True, kw_only=True)
 class Doubts:
-    """outside: shapes that no sample is near, with what is outside. unsampled: families that OPS does not have."""
+    """outside: shapes that no sample is near, with what is outside. unsampled: families of which OPS has
+    nothing, or too little for a fit, with how their times were estimated."""
 
     outside: dict[str, str] = field(default_factory=dict)
     unsampled: dict[str, str] = field(default_factory=dict)
@@ -61,7 +62,11 @@ class OperatorTimes:
         return time_ns
 
     def is_sampled(self, work: Work, phase: Phase) -> bool:
-        return all(part.family in self._families for part, _ in self._parts(work, phase))
+        return all(self._samples(part.family, of) >= LEAST for part, of in self._parts(work, phase))
+
+    def _samples(self, family: str, phase: Phase) -> int:
+        """How many shapes of it were timed in that phase."""
+        return sum(len(one.work) for one in self._families.get(family, ()) if phase in one.times_ns)
 
     def _parts(self, work: Work, phase: Phase) -> list[tuple[Work, Phase]]:
         """What the samples are of: the operator itself, or what PyTorch calls for it."""
@@ -69,8 +74,9 @@ class OperatorTimes:
         return [(call, Phase.WHOLE) for call in calls] or [(work, phase)]
 
     def _estimate(self, work: Work, phase: Phase) -> tuple[float, Doubts]:
-        if not any(phase in one.times_ns for one in self._families.get(work.family, ())):
-            said = f"{work.family}: its bytes at the best rate that an operator reached"
+        if (sampled := self._samples(work.family, phase)) < LEAST:
+            why = f"a fit needs {LEAST} samples, OPS has {sampled}" if sampled else "nothing of it was sampled"
+            said = f"{work.family}: its bytes at the best rate that an operator reached; {why}"
             return self._unsampled(work, phase), Doubts(unsampled={work.family: said})
         regressor = self._regressor(work.family, phase)
         outside = regressor.hull.outside(work)[0]

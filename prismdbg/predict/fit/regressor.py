@@ -32,7 +32,7 @@ class Regressor:
         if len(work) < LEAST:
             raise UsageError(
                 f"operator {work.family} has {len(work)} samples; at least {LEAST} are needed",
-                hint="sample more shapes",
+                hint="sample more shapes: `prismdbg sample --budget` with a longer time",
             )
         roofline = Roofline.of(work, times_ns)
         forest = Forest(features(work, roofline), np.log(times_ns / roofline.time_ns(work)))

@@ -63,7 +63,7 @@ def _said(doubts: Doubts) -> tuple[str, ...]:
     outside = f"times of operators with shapes outside what was sampled: {len(doubts.outside)} in all"
     return (
         *((outside,) if doubts.outside else ()),
-        *(f"times of {what}; nothing of it was sampled" for what in doubts.unsampled.values()),
+        *(f"times of {what}" for what in doubts.unsampled.values()),
     )
 
 

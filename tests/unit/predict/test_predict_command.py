@@ -75,6 +75,17 @@ def test_the_graph_is_written_and_its_time_is_that_of_the_values(folder: Path) -
     assert values["stages"][0]["peak_bytes"] == graph.peak_bytes[0]
     linears = 4 / 2 * 4 * 6 * 256 * (512 * 1536 + 512 * 512 + 3 * 512 * 2048) / 1e13 * 1e9  # four microbatches
     assert values["iteration_ns"] > linears
+    assert {row["channel"] for row in values["channels"]} >= {"dp", "pp+1#f"}
+    assert values["fidelity"]["doubts"] and values["stages"][0]["activation_bytes"] > 0
+    assert f"graph simulate {folder / 'graph.npz'} --cluster {folder / 'cluster.yaml'}" in ran.stderr
+
+
+def test_an_operator_with_too_few_samples_is_as_one_without_any(folder: Path) -> None:
+    """`sample` ends when its time is over: what it left must be readable."""
+    name = folder / "ops/linear3.csv"
+    name.write_text("".join(name.read_text().splitlines(keepends=True)[:4]))
+    said = run(folder, "--mesh", "pp=2,dp=2", "--batch", "8").stdout
+    assert "a fit needs 4 samples, OPS has 3" in said
 
 
 def test_what_cannot_be_is_one_error_and_nothing_is_written(folder: Path) -> None:

@@ -13,7 +13,7 @@ from prismdbg_tui.timeline.recording import Recording
 from prismdbg_tui.timeline.sensor_drawing import times_of_cells
 from prismdbg_tui.timeline.sensor_row import TITLES, SensorRow, sensor_rows
 from prismdbg_tui.timeline.visible_range import VisibleRange
-from prismdbg_tui.widgets.timeline import LABEL_WIDTH
+from prismdbg_tui.widgets.timeline import LABEL_WIDTH, Timeline
 from shown import told
 from textual.pilot import Pilot
 
@@ -161,6 +161,10 @@ def test_the_key_goes_through_the_sensors_and_hides_them(tmp_path: Path) -> None
         assert line_of_sensor(app).startswith(" queue")
 
     screen_of_app(with_telemetry(tmp_path), part)
+
+
+def test_before_the_recording_is_read_nothing_is_said_of_its_sensors() -> None:
+    assert Timeline().next_sensor() == "the recording is still being read"
 
 
 def test_a_click_on_the_line_shows_the_next_sensor(tmp_path: Path) -> None:

@@ -63,7 +63,9 @@ class Timeline(Widget, can_focus=True):
 
     def next_sensor(self) -> str:
         """The next one, or none; gives what is shown."""
-        sensors = self._recording.sensors if self._recording is not None else []
+        if self._recording is None:
+            return "the recording is still being read"
+        sensors = self._recording.sensors
         if not sensors:
             return "no telemetry in this recording: `prismdbg record --telemetry` keeps it"
         self._sensor = (self._sensor + 1) % (len(sensors) + 1)
