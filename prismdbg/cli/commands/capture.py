@@ -68,7 +68,8 @@ def command(
     """
     require_new(output)
     if wait or at is not None:
-        Awaited(run=run, rank=rank, step=at or 0, timeout_s=timeout).wait(console.announce)
+        with long_work.shown():
+            Awaited(run=run, rank=rank, step=at or 0, timeout_s=timeout).wait(console.announce)
     folder = RunFolder.existing(run)
     keeps_states = bool(read_json(folder.config).get("state_every"))
     request = CaptureRequest(

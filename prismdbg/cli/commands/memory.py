@@ -259,6 +259,6 @@ def _trace(
             console.say("as recorded, from the job's start")
             return _Found(trace=open_trace(recorded), b=b)
         request = ReplayRequest(capsule=capsule, runtime=runtime, allow_writes=allow_writes, limits=limits)
-        replayed = traced_replay(request, console.say, until=until, timeout_s=timeout_s, keep=keep)
+        replayed = traced_replay(request, console.announce, until=until, timeout_s=timeout_s, keep=keep)
         same = replayed.verdict.outcome not in (Outcome.DIVERGED, Outcome.RANK_LOST)
         return _Found(trace=replayed.trace, b=b if same else None, stands=replayed.stands)

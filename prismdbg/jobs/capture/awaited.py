@@ -11,10 +11,10 @@ from prismdbg.errors import UsageError, WaitTimeout
 from prismdbg.jobs.storage.job_nodes import node_states, supervisor_report
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of
 from prismdbg.jobs.storage.run_report import RankState, rank_states
+from prismdbg.model.meanwhile import working
 from prismdbg.model.moment import Moment
 
 POLL_S = 0.2
-SAID_EACH_S = 5.0
 _OVER = ("ended", "failed", "died", "lost")
 Say = Callable[[str], None]
 
@@ -34,15 +34,16 @@ class Awaited:
 
     def wait(self, say: Say, pause: Callable[[float], None] = time.sleep) -> None:
         """`UsageError` where the rank has ended before it, `WaitTimeout` after `timeout_s`."""
-        began, said = time.monotonic(), 0.0
-        while not self._is_there(state := self._state()):
-            at = f"at {state.moment}" if state is not None else "it has not started"
-            if time.monotonic() - began > self.timeout_s:
-                raise WaitTimeout(f"waited {self.timeout_s:g} s for {self._what}: {at}", hint="give a longer --timeout")
-            if not said or time.monotonic() - said > SAID_EACH_S:
-                said = time.monotonic()
-                say(f"waiting for {self._what}: {at}")
-            pause(POLL_S)
+        began, tell = time.monotonic(), say
+        with working() as working_tell:
+            while not self._is_there(state := self._state()):
+                at = f"at {state.moment}" if state is not None else "it has not started"
+                if time.monotonic() - began > self.timeout_s:
+                    what = f"waited {self.timeout_s:g} s for {self._what}: {at}"
+                    raise WaitTimeout(what, hint="give a longer --timeout")
+                tell(f"waiting for {self._what}: {at}")
+                tell = working_tell  # said once at once, then as all long work
+                pause(POLL_S)
 
     def _is_there(self, state: RankState | None) -> bool:
         if state is None or state.collectives == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,6 +150,16 @@ def test_a_damaged_file_is_told_and_left_as_it_is(tmp_path: Path, text: str) -> 
 
     screen_of_app(PrismApp(small_capsule(tmp_path / "in"), "capsule", sidecar=Sidecar(beside(path))), part)
     assert beside(path).read_text() == text and not list(tmp_path.glob(".*"))
+
+
+def test_only_its_owner_reads_it(tmp_path: Path) -> None:
+    """Notes and what was typed may say as much as the capsule, which is 0700."""
+    before = os.umask(0o022)
+    try:
+        Sidecar(beside(tmp_path / "capsule")).write(Kept(history=("print secret",)))
+    finally:
+        os.umask(before)
+    assert beside(tmp_path / "capsule").stat().st_mode & 0o777 == 0o600
 
 
 def test_where_it_cannot_be_written_that_is_told_once_and_nothing_is_left(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ class OverviewJob:
         latest = heat.values(timeline, heat.Measure.ARRIVAL)
         times = [
             ("waiting", "time spent waiting for others", late),
-            ("late", "total delay after the first in its groups", latest),
+            ("late", "total delay after the first with the same calls", latest),
             ("done", "when its last work ends", timeline.ended_ns),
             ("computed", "time spent computing", timeline.computed_ns),
             ("exposed", "exposed communication", timeline.exposed_ns),

@@ -68,7 +68,7 @@ class Sidecar:
             return
         data = json.dumps(_json(kept), indent=1)
         try:
-            with partial_file(self.path) as partial:
+            with partial_file(self.path, mode=0o600) as partial:
                 partial.file.write(f"{data}\n".encode())
                 partial.publish(self.path)
         except OSError as error:
