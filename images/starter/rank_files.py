@@ -47,6 +47,10 @@ def write_files(spec: Spec, root: str) -> None:
 def write_all(spec: Spec, root: str) -> None:
     owner = user_namespace.owner(spec, spec["uid"], spec["gid"]) if os.geteuid() == 0 else (-1, -1)
     with RootedTree(root) as tree:
+        for path, target in spec["links"]:
+            require_ordinary(path)
+            require_ordinary(target)
+            tree.link(path, target)
         for folder in spec["folders"]:
             tree.make_folder(folder, owner)
         for file in spec["files"]:

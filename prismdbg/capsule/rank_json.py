@@ -144,6 +144,8 @@ class RankJson(TypedDict, total=False):
     # names of files that it did not read, in folders that it listed
     listed: Annotated[list[AbsolutePath], at_most(MAX_LISTED_NAMES)]
     absent: Annotated[list[AbsolutePath], few]
+    # names on the ways to its files that were links, and where each led in the end
+    links: Annotated[dict[AbsolutePath, AbsolutePath], few]
     died_with: Count | None  # exit code of a rank that died without a word; 128 and the number for a signal
 
 

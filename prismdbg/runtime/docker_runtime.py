@@ -19,6 +19,7 @@ from prismdbg.runtime.docker.tar_stream import stream
 from prismdbg.runtime.names import DOCKER
 from prismdbg.runtime.own_python import OwnPython, own_python
 from prismdbg.runtime.parent_death_fifo import ParentDeathFifo
+from prismdbg.runtime.rank_links import leads_to
 from prismdbg.runtime.runtime import Say, fact_and_advice, silent
 from prismdbg.runtime.spec import GIVEN, RANK, Bind, ImageOrigin, LaidFile, ProgramOrigin, ReplaySpec
 from prismdbg.runtime.started_rank import StartedRank
@@ -159,11 +160,13 @@ def container_options(spec: ReplaySpec, python: OwnPython) -> dict[str, Any]:
         Bind(source=python.folder, target=str(python.folder)),
         Bind(source=python.nothing, target=_PRELOAD),
     ]
+    binds = (*_private_binds(spec), *spec.all_binds(), *_bound_files(spec), *own)
     options: dict[str, Any] = {
         "network_mode": "none",
         "cgroupns": "private",
         "labels": {LABEL: spec.session.name, **spec.labels},
-        "binds": [*_private_binds(spec), *spec.all_binds(), *_bound_files(spec), *own],
+        # where they lie: the engine makes their folders before the rank's links are there
+        "binds": [replace(bind, target=leads_to(bind.target, dict(spec.links))) for bind in binds],
         "auto_remove": True,
         "hostname": spec.hostname or None,
         "working_dir": "/",

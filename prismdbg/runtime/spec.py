@@ -140,6 +140,8 @@ class ReplaySpec:
     """One start of one rank. `session` is an existing folder that no other start has used.
 
     folders: to be there, also when empty; absent: not to be there, for the rank made it only later.
+    links: of the rank's, beside those of the environment: where each lies, and where it leads. `files`, `folders` and
+    `absent` are named without them.
     environment: the installed files the rank needs, for places that do not share this machine's.
     saving: None where nobody will want to go back.
     allow_writes: the caller accepts that the program's side effects happen again, for real.
@@ -157,6 +159,7 @@ class ReplaySpec:
     files: tuple[LaidFile, ...] = ()
     folders: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
     addresses: tuple[str, ...] = ()
     hostname: str = ""
     uid: int = 0

@@ -118,6 +118,7 @@ def write_spec(
         "binds": [_bind(bind) for bind in binds],
         "folders": list(spec.folders) if isolation is Isolation.NAMESPACES else [],
         "absent": list(spec.absent) if isolation is Isolation.NAMESPACES else [],
+        "links": list(spec.links) if isolation is Isolation.NAMESPACES else [],
         "files": [_file(file) for file in files],
         "restore": _restore(spec, spec.origin) if isinstance(spec.origin, ImageOrigin) else None,
         "saving": _saving(spec, spec.saving) if spec.saving is not None else None,

@@ -100,6 +100,7 @@ def rank_json(cwd: Path, rank: int = 0, python: str = "/usr/bin/python3") -> dic
         "versions": {"python": "3.11.7", "torch": "2.13.0", "prismdbg": "0.1.0"},
         "hardware": {"machine": "x86_64", "cpus": 2, "node": NODE, "kernel": "6.1"}, "uid": 0,
         "past_records": 0, "in_flight": [], "folders": ["/work/out"], "absent": ["/work/new"],
+        "links": {"/work/named": "/work/real"},
     }  # fmt: skip
 
 

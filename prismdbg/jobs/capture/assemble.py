@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
-from prismdbg.capsule.files import SMALL_FILE_BYTES, RankFile, add_files
+from prismdbg.capsule.files import SMALL_FILE_BYTES, Place, RankFile, add_files
 from prismdbg.capsule.incident_traits import TRAITS
 from prismdbg.capsule.limits import MAX_NAMED
 from prismdbg.capsule.log import format as fmt
@@ -35,6 +35,7 @@ from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import OpenFile
 from prismdbg.errors import CapsuleError, NotReplayable
 from prismdbg.jobs.capture import rank_package
+from prismdbg.jobs.capture.followed_links import followed_links
 from prismdbg.jobs.capture.listed_folders import listed
 from prismdbg.jobs.capture.packed_memory import add_trace
 from prismdbg.jobs.capture.packed_telemetry import add_telemetry
@@ -173,7 +174,8 @@ def _add_files(
         note = "; ".join(
             filter(None, [note, f"the program made so many files that a replay does not hide {left_out:,}"])
         )
-    about = {"folders": folders, "listed": seen.names, "absent": absent, "changed": changed[:MAX_NAMED]}
+    about: dict[str, Any] = {"folders": folders, "listed": seen.names, "absent": absent, "changed": changed[:MAX_NAMED]}
+    about["links"] = followed_links(file.path for file in files if file.place is not Place.MISSING)
     about["gone"] = opened_and_gone(log, rank)[:MAX_NAMED] if parts.origin.starts_program else []
     return files, {**about, "seeds": _seeds(rank, log)}, note
 

@@ -34,6 +34,7 @@ from prismdbg.model.typed_path import typed_path
 from prismdbg.runtime.environment import Environment
 from prismdbg.runtime.limits import USUAL, Asked, Limits, usual
 from prismdbg.runtime.rank_folder import RankFolder
+from prismdbg.runtime.rank_links import with_links
 from prismdbg.runtime.seccomp_filter import rank_filter
 from prismdbg.runtime.spec import (
     CONTROL_FOLDER,
@@ -152,7 +153,7 @@ def _plan_image(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         limits=_limits(request, session),
         longest_s=request.longest_s,
     )
-    return Plan(spec=spec, own=own, agent=socket.name, unhidden=unhidden)
+    return Plan(spec=with_links(spec, rank.get("links", {})), own=own, agent=socket.name, unhidden=unhidden)
 
 
 def starter_engine(program: Program) -> StarterEngine:
@@ -214,7 +215,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         longest_s=request.longest_s,
     )
     return Plan(
-        spec=spec,
+        spec=with_links(spec, rank.get("links", {})),
         own=own,
         agent="replay.sock",
         unhidden=unhidden,

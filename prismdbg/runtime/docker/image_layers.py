@@ -57,10 +57,15 @@ def add_rank_files(
     Nothing at or below a bind (`bound`: their targets): Docker would unpack it into the host's folder.
     """
     targets = [bind.target for bind in spec.all_binds()] if bound is None else list(bound)
-    links = {file.path: file.target for file in environment.files if file.target}
+    links = {file.path: file.target for file in environment.files if file.target} | dict(spec.links)
     below = tuple({f"{target}/" for target in targets} | {_leads_to(target, links) for target in targets})
     owner = (spec.uid, spec.gid)
     made = {*environment.folders, *_EMPTY_FOLDERS}
+    for path, target in spec.links:
+        if not _is_below(path, below, links):
+            _add_folders(tar, str(Path(path).parent), made, owner)
+            tar.addfile(_link(path, target, owner))
+            made.add(path)
     for folder in spec.folders:
         if not _is_below(folder, below, links):
             _add_folders(tar, folder, made, owner)
@@ -143,6 +148,12 @@ def _add_folders(tar: tarfile.TarFile, folder: str, made: set[str], owner: tuple
                 )
             tar.addfile(_folder(path, 0o755, owner))
             made.add(path)
+
+
+def _link(path: str, target: str, owner: tuple[int, int]) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(path.lstrip("/"))
+    info.type, info.linkname, info.mode, (info.uid, info.gid) = tarfile.SYMTYPE, target, 0o777, owner
+    return info
 
 
 def _folder(path: str, mode: int, owner: tuple[int, int]) -> tarfile.TarInfo:

@@ -56,6 +56,17 @@ def test_folders_that_a_short_list_makes_are_bounded(tmp_path: Path, monkeypatch
         laid(spec(tmp_path, folders=folders))
 
 
+def test_links_of_the_rank_come_before_what_lies_behind_them(tmp_path: Path) -> None:
+    content = tmp_path / "content"
+    content.touch()
+    files = (LaidFile(source=content, target="/real/train.py"),)
+    links = (("/job/named", "/real"), ("/agents", "/real"))
+    names = laid(spec(tmp_path, files=files, links=links), bound=["/agents/x"])
+    assert names == ["job", "job/named", "agents", "real", "real/train.py"]
+    names = laid(spec(tmp_path, files=files, links=(("/agents/x/named", "/real"),)), bound=["/agents/x"])
+    assert "agents/x/named" not in names
+
+
 def test_nothing_is_unpacked_into_what_is_bound_through_a_link(tmp_path: Path) -> None:
     """The engine follows the container's links when it mounts, and unpacks with the mounts in place."""
     content = tmp_path / "content"
