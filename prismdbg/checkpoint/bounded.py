@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.errors import WaitTimeout
+from prismdbg.model.meanwhile import working
+
+TOLD_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +31,10 @@ def run_bounded(
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
     let_finish: bool = False,
+    doing: str = "",
 ) -> Finished:
     """Standard output and error in one text. `WaitTimeout` says `what` was waited for. `environment`: instead of ours.
+    `doing`: told as long work.
 
     `let_finish`: who interrupts us (Ctrl-C, SIGTERM) waits until the program has ended by itself, within the bound.
     """
@@ -44,12 +49,12 @@ def run_bounded(
         start_new_session=True,
     )
     try:
-        output, _ = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        raise WaitTimeout(
-            f"waited {timeout_s:g} s for {what}; it was killed",
-            hint="try again when the machine is less busy, and see `prismdbg doctor`",
-        ) from None
+        output = _output(process, deadline, doing)
+        if output is None:
+            raise WaitTimeout(
+                f"waited {timeout_s:g} s for {what}; it was killed",
+                hint="try again when the machine is less busy, and see `prismdbg doctor`",
+            )
     except BaseException:
         while let_finish and process.poll() is None and time.monotonic() < deadline:
             with contextlib.suppress(BaseException):  # the second Ctrl-C waits, too
@@ -58,6 +63,17 @@ def run_bounded(
     finally:
         _end_group(process)
     return Finished(returncode=process.returncode, output=output.decode(errors="replace"))
+
+
+def _output(process: subprocess.Popen[bytes], deadline: float, doing: str) -> bytes | None:
+    """Nothing where it has not ended by then."""
+    with working() as tell:
+        while (left_s := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.communicate(timeout=min(left_s, TOLD_S))[0]
+            if doing:
+                tell(doing)
+    return None
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

@@ -7,7 +7,8 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -65,15 +66,23 @@ def operator_calls(request: EmulateRequest, say: Say) -> tuple[list[OperatorCall
     return [call for call in calls if not call.is_empty], int(found["threads"])
 
 
-def sample(request: EmulateRequest, output: Path, budget_s: float, say: Say) -> Sampled:
-    """Fills `output`, an existing folder, with a CSV file for each operator."""
+def sample(
+    request: EmulateRequest,
+    output: Path,
+    budget_s: float,
+    say: Say,
+    looked_on: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Sampled:
+    """Fills `output`, an existing folder, with a CSV file for each operator. `looked_on`: around the timing, which
+    prints nothing itself, so that it is shown how far it is."""
     began = time.monotonic()
     calls, threads = operator_calls(request, say)
     say(f"{counted(len(calls), 'distinct call')} of operators in a step; timing each alone, for {budget_s:g} s at most")
     wanted = [*sorted(calls, key=_weight), *grid(sorted(calls, key=_weight))]
     wanted = list({json.dumps(call.described, sort_keys=True): call for call in reversed(wanted)}.values())[::-1]
     timing_began = time.monotonic()
-    rows = timed(wanted, threads, budget_s)
+    with looked_on():
+        rows = timed(wanted, threads, budget_s)
     timed_s = time.monotonic() - timing_began
     measured = [(call, row["ns"]) for call, row in zip(wanted, rows, strict=True) if "ns" in row]
     operators = write(measured, output)
@@ -98,6 +107,7 @@ def timed(calls: Sequence[OperatorCall], threads: int, budget_s: float) -> list[
             [sys.executable, "-m", _PROGRAM, str(plan), str(result)],
             timeout_s=budget_s + _MARGIN_S,
             what="the process that times operators",
+            doing=f"timing up to {len(calls):,} shapes of operators, for {budget_s:g} s at most",
         )
         if ended.returncode or not result.exists():
             said = (ended.output.strip().splitlines() or ["it printed nothing"])[-1]

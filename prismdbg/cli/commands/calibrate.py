@@ -10,6 +10,7 @@ from prismdbg.cli.click_errors import WrongValue
 from prismdbg.cli.options import output_file
 from prismdbg.cli.options.param_types import ranks as rank_list
 from prismdbg.cli.options.param_types import seconds, size
+from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.jobs.record import calibrate as workflow
 from prismdbg.jobs.record.calibrate import CalibrateRequest, calibrate
@@ -116,7 +117,8 @@ def command(
         node_rank=node_rank,
         head=head,
     )
-    measured = calibrate(request, console.announce)
+    with long_work.shown():
+        measured = calibrate(request, console.announce)
     if measured is None:
         console.announce("node 0 writes the cluster file")
         return

@@ -9,6 +9,7 @@ import click
 from prismdbg.cli.options import output_file
 from prismdbg.cli.options.launched_job import JOB, TAKES_JOB
 from prismdbg.cli.options.param_types import seconds
+from prismdbg.cli.terminal import long_work
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.emulate.sample import Sampled, sample
 from prismdbg.jobs.record.launch_line import parse
@@ -52,7 +53,7 @@ def command(output: Path, mesh: str, rank: int, budget: float, timeout: float, j
         bound_s=timeout,
     )
     with output_file.whole_folder(output) as folder:
-        done = sample(request, folder, budget, console.announce)
+        done = sample(request, folder, budget, console.announce, long_work.shown)
     console.emit_lines(_lines(output, done))
 
 

@@ -208,6 +208,7 @@ def _ended(request: CalibrateRequest, plan: Path) -> Finished:
             _command(request, plan),
             timeout_s=START_BOUND_S + 3 * request.bound_s,
             what="the job that measures collectives",
+            doing=f"measuring collectives, {request.bound_s:g} s or a little more",
             environment=_environment(),
         )
     except WaitTimeout as error:

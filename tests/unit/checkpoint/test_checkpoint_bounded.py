@@ -5,18 +5,37 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from waiting import wait_for
 
+from prismdbg.checkpoint import bounded
 from prismdbg.checkpoint.bounded import run_bounded
 from prismdbg.errors import WaitTimeout
+from prismdbg.model.meanwhile import looked_on_by
 
 
 def test_output_and_code_of_one_that_ends() -> None:
     ran = run_bounded(["sh", "-c", "echo out; echo err >&2; exit 3"], timeout_s=20, what="a shell")
     assert ran.returncode == 3
     assert ran.output.splitlines() == ["out", "err"]
+
+
+def test_one_that_takes_long_is_told_as_long_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(bounded, "TOLD_S", 0.01)
+    told: list[str] = []
+    go = tmp_path / "go"
+
+    def show(text: str) -> None:
+        told.append(text)
+        go.touch()
+
+    with looked_on_by(SimpleNamespace(show=show, over=lambda: told.append("over"))):
+        ran = run_bounded(
+            ["sh", "-c", f"until [ -e {go} ]; do :; done; echo out"], timeout_s=60, what="a shell", doing="measuring"
+        )
+    assert ran.output == "out\n" and told[0] == "measuring" and told[-1] == "over"
 
 
 def test_one_that_does_not_end_is_killed_with_its_children(tmp_path: Path) -> None:
