@@ -20,7 +20,7 @@ PROGRAMS := g++=g++ dockerd=docker.io mmdebstrap=mmdebstrap ip=iproute2 nft=nfta
 # Whoever does not want these packages (two start a server, too, and one has 350 MB) sees them skipped.
 ifdef CI
 PROGRAMS += sshd=openssh-server chromium=chromium skopeo=skopeo podman=podman docker-registry=docker-registry mpirun=openmpi-bin
-PROGRAMS += node=nodejs npm=npm
+PROGRAMS += node=nodejs npm=npm zsh=zsh fish=fish groff=groff
 endif
 
 help: ## List all targets.
