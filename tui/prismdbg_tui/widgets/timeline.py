@@ -176,7 +176,7 @@ class Timeline(Widget, can_focus=True):
         if self._recording is not None and self.range is not None:
             left_out = self._lanes.left_out if self._lanes is not None else 0
             more = f"{left_out} more ranks, " if left_out else ""
-            rest = f"{more}{self.range.described}"
+            rest = f"· {more}shows {self.range.described}"  # else its time is read as that of the waits
             legend = self._legend(self.size.width - len(rest) - _FRAME)
             self.border_subtitle = Content.assemble(*legend, (rest, "dim"))
         self.refresh()
