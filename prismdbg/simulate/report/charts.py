@@ -11,7 +11,7 @@ from prismdbg.simulate.report.report import AxisRow, PathRow, StageRow, Straggle
 IDLE = "·"
 FILLED = 0.95  # of a column by one thing
 MOST_STAGES = 64
-BESIDE = len("  computes exposed waits")
+BESIDE = len("  computes exposed  idle")
 MEMORY_WIDTH = len("  123.4 MiB")
 
 
@@ -26,11 +26,11 @@ def pipeline(rows: Sequence[StageRow], iteration_ns: int, columns: int = 100) ->
     is_fine = _is_fine(shown, iteration_ns, width)
     lines = [
         f"{row.name:<{name_width}} {_bar(row, iteration_ns, width, is_fine=is_fine)} "
-        f"{row.computed:>8.0%} {row.shown:>7.0%} {row.late:>5.0%}"
+        f"{row.computed:>8.0%} {row.shown:>7.0%} {row.idle:>5.0%}"
         + (f"{size(row.peak_bytes):>{MEMORY_WIDTH}}" if knows_memory else "")
         for row in shown
     ]
-    scale = f"{'':<{name_width}} 0{four_digits(iteration_ns):>{max(width - 1, 1)}} computes exposed waits"
+    scale = f"{'':<{name_width}} 0{four_digits(iteration_ns):>{max(width - 1, 1)}} computes exposed  idle"
     scale += f"{'memory':>{MEMORY_WIDTH}}" if knows_memory else ""
     odd = ", lower case where it is odd" if is_fine else ", several of them in a column"
     more = [f"{len(rows) - MOST_STAGES} more classes of ranks"] if len(rows) > MOST_STAGES else []

@@ -51,14 +51,15 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRow:
-    """One cohort, by its first rank. The shares are of the iteration."""
+    """One cohort, by its first rank. The shares are of the iteration, and all of it together. shown: communication that
+    nothing hides; idle: waiting for others, or done before them."""
 
     name: str
     rank: int
     ranks: int
     computed: float
     shown: float
-    late: float
+    idle: float
     peak_bytes: int
     spans: tuple[Span, ...]
 
@@ -134,7 +135,7 @@ def stages(timeline: Timeline) -> list[StageRow]:
                 ranks=team.crew.cohort.size,
                 computed=int(timeline.computed_ns[rank]) / iteration,
                 shown=int(timeline.exposed_ns[rank]) / iteration,
-                late=sum(int(late[rank]) for late in timeline.late_ns.values()) / iteration,
+                idle=int(iteration - timeline.computed_ns[rank] - timeline.exposed_ns[rank]) / iteration,
                 peak_bytes=entries.peak_bytes(),
                 spans=_spans(timeline, rank),
             )

@@ -168,7 +168,7 @@ class TestThePage:
 
 class TestThePipeline:
     def row(self, *spans: Span) -> StageRow:
-        return StageRow(name="stage", rank=0, ranks=1, computed=1, shown=0, late=0, peak_bytes=0, spans=spans)
+        return StageRow(name="stage", rank=0, ranks=1, computed=1, shown=0, idle=0, peak_bytes=0, spans=spans)
 
     def test_boxes_too_narrow_to_see_become_one(self) -> None:
         spans = [Span(label=f"F{i}", start_ns=i * 10, end_ns=i * 10 + 10) for i in range(10_000)]

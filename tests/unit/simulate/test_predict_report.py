@@ -51,7 +51,9 @@ class TestRows:
 
         assert [row.name for row in rows] == sorted(row.name for row in rows)
         assert sum(row.ranks for row in rows) == 16
-        assert all(row.computed + row.shown + row.late <= 1 + 1e-9 for row in rows)
+        assert all(abs(row.computed + row.shown + row.idle - 1) < 1e-9 for row in rows)
+        idle = sum(row.idle * row.ranks for row in rows) / 16
+        assert abs(idle - slow.bubble_share) < 0.03, "the idle share of the heading is of these"
         peaks = {row.name: row.peak_bytes for row in rows}
         assert peaks["stage 0"] == 4 * peaks["stage 3"], "1F1B holds as many microbatches as there are stages after it"
         assert [span.label for span in rows[-1].spans][:4] == ["F0", "B0", "F1", "B1"]
@@ -88,7 +90,7 @@ class TestCharts:
         assert "BBBBBBBB" in first and "bbbbbbb" in first and charts.IDLE in first
         assert second.startswith(f"stage 1 {charts.IDLE * 3}")
         assert len(first) == len(second) == columns
-        beside = ["computes", "exposed", "waits", "memory"]
+        beside = ["computes", "exposed", "idle", "memory"]
         assert scale.split() == ["0", *four_digits(timeline.iteration_ns).split(), *beside]
         assert first.endswith(" 8.0 MiB") and timeline.graph.classes[0].entries.peak_bytes() == 8_388_608
         assert "lower case where it is odd" in legend
@@ -108,7 +110,7 @@ class TestCharts:
         assert len(lines) == charts.MOST_STAGES + 3 and "36 more classes of ranks" in lines
 
     def stage(self, *spans: Span) -> StageRow:
-        return StageRow(name="stage", rank=0, ranks=1, computed=1.0, shown=0.0, late=0.0, peak_bytes=0, spans=spans)
+        return StageRow(name="stage", rank=0, ranks=1, computed=1.0, shown=0.0, idle=0.0, peak_bytes=0, spans=spans)
 
     def test_tables_have_a_line_a_row(self, slow: Timeline) -> None:
         assert len(charts.waits(report.by_axis(slow))) == 7

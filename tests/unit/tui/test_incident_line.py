@@ -238,3 +238,24 @@ def test_a_finding_that_is_too_long_for_a_line_has_two(tmp_path: Path) -> None:
         await until(lambda: text in shown(app) and "\n" not in shown(app), pilot)
 
     screen_of_app(app, part, (80, 24))
+
+
+def test_words_of_keys_alone_have_no_second_line(tmp_path: Path) -> None:
+    """It would cost each pane a line, and come and go with the cursor."""
+    text = "OutOfMemoryError: tried to allocate 524288 bytes of memory with a cap of 67108864, in the step after this"
+    raised = replace(MANIFEST, incident=replace(MANIFEST.incident, text=text))
+    capsule = make_capsule(tmp_path / "capsule", raised)
+    app = PrismApp(capsule, "capsule", live=live_over(capsule, PlayedRank([])))
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED and "show it" in shown(app), pilot)
+        sentence = shown(app).partition("   I ")[0]
+        for width, keys in ((len(sentence) + 8, "   I   O"), (len(sentence) + 7, "")):
+            await resized(app, pilot, (width, 36))
+            await until(lambda expected=sentence + keys: shown(app) == expected, pilot)  # type: ignore[misc]
+            assert app.panes.incident.size.height == 1
+        await resized(app, pilot, (len(sentence) + 8, 36))
+        await pilot.click(app.panes.incident, (len(sentence) + 3, 0))
+        await until(lambda: app.cursor == 5, pilot)
+
+    screen_of_app(app, part, (160, 36))

@@ -58,14 +58,18 @@ class IncidentLine(Static):
         self.update(Text("\n", no_wrap=True).join(lines), layout=False)  # that of its height is enough
 
     def _lines(self) -> tuple[list[Text], tuple[_Way, ...]]:
-        """With the keys at the end of the last one. There is a second one where one is too short for what matters most
-        and the terminal is high enough."""
+        """With the keys at the end of the last one. There is a second one where one is too short for the sentence and
+        the terminal is high enough; not for the keys alone, whose words go then: each pane would lose a line."""
         width = self.size.width
         text, ways = self._fitting()
         keys = self._keys(ways)
         room = width - keys.cell_len
         if text.cell_len <= room or not width or self.app.size.height < _LEAST_FOR_TWO:
             return [cut_words(text, max(room, width // 2)).append_text(keys)], ways
+        if (sentence := self._sentence(whole=True)).cell_len <= width:
+            bare = tuple((name, key, "") for name, key, _ in self._ways)
+            ways = bare if sentence.cell_len + self._keys(bare).cell_len <= width else ()
+            return [sentence.append_text(self._keys(ways))], ways
         keys = self._keys(self._ways)
         first, *more = self._sentence(whole=True).wrap(self.app.console, width - len(_INDENT), no_wrap=False)
         second = cut_words(Text(" ").join(more), max(width - len(_INDENT) - keys.cell_len, 1))
@@ -91,7 +95,7 @@ class IncidentLine(Static):
     def _keys(self, ways: Sequence[_Way]) -> Text:
         keys = Text(no_wrap=True)
         for _, key, word in ways:
-            keys.append_text(Text.assemble(_GAP, (key, f"bold {color(self.app, 'accent')}"), (f" {word}", "dim")))
+            keys.append_text(Text.assemble(_GAP, (key, f"bold {color(self.app, 'accent')}"), (_behind(word), "dim")))
         return keys
 
     def _sentence(self, *, whole: bool) -> Text:
@@ -117,9 +121,14 @@ class IncidentLine(Static):
         lines, ways = self._lines()
         column, ways = lines[-1].cell_len, ways if event.y == len(lines) - 1 else ()
         for name, key, word in reversed(ways):
-            column -= len(_GAP) + len(key) + 1 + len(word)
+            column -= len(_GAP) + len(key) + len(_behind(word))
             if event.x >= column + len(_GAP):
                 self.post_message(KeyBar.Pressed(name))
                 return
         if self._finding is not None and self._finding.moment is not None:
             self.post_message(KeyBar.Pressed("incident"))
+
+
+def _behind(word: str) -> str:
+    """A key."""
+    return f" {word}" if word else ""

@@ -37,9 +37,9 @@ def _row(row: StageRow, number: int, iteration_ns: int) -> Markup:
     middle = top + BOX - 3
     ranks = f"rank {row.rank:,}" if row.ranks == 1 else f"rank {row.rank:,} and {row.ranks - 1:,} more"
     title = (
-        f"{row.name}: {ranks}; computes {row.computed:.1%}, exposed communication {row.shown:.1%}, waits {row.late:.1%}"
+        f"{row.name}: {ranks}; computes {row.computed:.1%}, exposed communication {row.shown:.1%}, idle {row.idle:.1%}"
     )
-    figures = f"{row.computed:.0%} · {row.shown:.0%} · {row.late:.0%}"
+    figures = f"{row.computed:.0%} · {row.shown:.0%} · {row.idle:.0%}"
     return tag(
         "g",
         tag("title", title),
@@ -97,7 +97,7 @@ def _legend(rows: Sequence[StageRow]) -> Markup:
     kinds = dict.fromkeys(kind_of(span.label) for row in rows for span in row.spans)
     marks = [joined(tag("i", class_=f"mark {kind}"), f" {kind} ") for kind in kinds]
     odd = "; odd microbatches in another shade" if kinds.keys() & set(KINDS.values()) else ""
-    said = f"{odd}. Right: the share of the iteration that a stage computes, communicates exposed, or waits."
+    said = f"{odd}. Right: the share of the iteration that a stage computes, communicates exposed, or is idle."
     return tag("p", *marks, tag("i", class_="mark idle"), " nothing computed", said, class_="legend")
 
 
