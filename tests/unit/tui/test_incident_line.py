@@ -147,6 +147,8 @@ def test_a_finding_between_two_steps_leads_to_the_collective_after_it(
         await pilot.press("I")
         await until(lambda: app.cursor == (row or 0), pilot)
         assert bool(told(app)) == (row is None)
+        ways = "t go just before it" if moment == Moment(3) else "t go there"
+        assert row is None or ways in shown(app)
 
     screen_of_app(app, part, (120, 36))
 

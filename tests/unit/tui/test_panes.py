@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from played import TENSOR, PlayedRank, has_values, live_over, resized, screen_of_app, small_capsule, stopped, until
-from prismdbg_tui.drawing.table_columns import columns_for
+from prismdbg_tui.drawing.table_columns import Column, columns_for, fitted
 from prismdbg_tui.memory.view import CurveView, MemoryNode, MemoryView
 from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session.actions import ACTIONS
@@ -46,6 +46,19 @@ def test_the_source_is_left_out_last_but_for_what_a_row_is(width: int) -> None:
     assert {"moment", "op", "waited", "verdict"} <= names
     assert "source" in names or not names & {"seq", "bar", "group", "bytes"}
     assert sum(column.width + 1 for column in columns) < max(width, 50)
+
+
+@pytest.mark.parametrize(
+    ("source", "width", "expected"),
+    [
+        ("train_ddp.py:154", 12, "train_d…:154"),
+        ("train.py:61", 12, "train.py:61 "),
+        ("train.py", 6, "train…"),
+        ("a.py:1234567", 8, "a.py:12…"),
+    ],
+)
+def test_the_line_of_a_source_stays(source: str, width: int, expected: str) -> None:
+    assert fitted(source, Column("source", "source", width)) == expected
 
 
 def test_the_table_counts_calls_rules_off_steps_and_says_nothing_twice(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ _BAR = Column("bar", "", 1)
 _VERDICT = Column("verdict", "verdict", 13)  # "= ✕ first NaN"
 _SOURCE = Column("source", "source", 12)
 
+_LEAST_NAME = 3  # characters of a file's name
+
 # what goes first where there is no room
 _LEAST = (_SEQ, _BAR, _GROUP, _BYTES, _SOURCE)
 _WIDENED = (("source", 2), ("op", 8), ("source", 12), ("moment", 6), ("group", 6), ("verdict", 4))
@@ -57,5 +59,16 @@ def _width(columns: list[Column]) -> int:
 
 
 def fitted(text: str, column: Column) -> str:
-    text = figures.cut(figures.clean(text).replace("\n", " "), column.width)
+    text = figures.clean(text).replace("\n", " ")
+    text = _with_line(text, column.width) if column.name == _SOURCE.name else text
+    text = figures.cut(text, column.width)
     return text.rjust(column.width) if column.right else text.ljust(column.width)
+
+
+def _with_line(source: str, width: int) -> str:
+    """`train_…:61`: two lines of a file are to look different, however long its name is."""
+    name, _, line = source.rpartition(":")
+    room = width - len(line) - 1
+    if len(source) <= width or room < _LEAST_NAME:
+        return source
+    return f"{figures.cut(name, room)}:{line}"

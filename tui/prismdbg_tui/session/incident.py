@@ -62,9 +62,16 @@ class IncidentLead:
         if row is not None and self._app.cursor != row:
             yield "incident", "show it"
         elif row is not None and standing and self._app.here != row:
-            yield "until", "go there"
+            yield "until", "go just before it" if self._is_after(row) else "go there"
         if standing and self.finding is not None and self._is_born_here(self.finding.verdict):
             yield "origin", "find its origin"
+
+    def _is_after(self, row: int) -> bool:
+        """Whether it came after the last collective: a key that goes to that one stops before it happens."""
+        recording, finding = self._app.recording, self.finding
+        if recording is None or finding is None or finding.moment is None:
+            return False
+        return bool(recording.columns.moment(row) < finding.moment)
 
     def _is_born_here(self, verdict: Verdict) -> bool:
         """Whether it is a NaN that this rank sent of its own."""
