@@ -21,6 +21,9 @@ from prismdbg.model.plain_text import plain as plain
 from prismdbg.model.sizes import size as size
 
 _COMMAND = re.compile(r"\bprismdbg [a-z-]+(?: [a-z-]+)? (?=[-A-Z./~]|\S*/)|\btorchrun ")
+_GAP = 2  # between two columns
+_LEAST_LAST = 16  # characters of a last column that has several rows
+_NO_VALUE = ("", "-")
 _gives_way: list[Callable[[], None]] = []
 
 
@@ -115,18 +118,54 @@ def when(time_ns: int) -> str:
     return f"{datetime.fromtimestamp(time_ns / 1e9).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
-def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> str:
-    """A table with aligned columns; nothing is cut, so a program can read it too. `right`: names of number columns."""
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = (), width: int = 0) -> str:
+    """A table with aligned columns; nothing is cut, so a program can read it too. `right`: names of number columns.
+    `width`: of a terminal, 0: any. Where the table is wider, columns without any value are left out, and then the last
+    column has several rows."""
     table = [[plain(cell).replace("\n", " ") for cell in row] for row in (header, *rows)]
-    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+    if width:
+        table = _last_in_rows(_without_empty(table, width), width)
+    widths = _widths(table)
     lines = []
     for row in table:
         cells = [
             cell.rjust(width) if name in right else cell.ljust(width)
-            for name, cell, width in zip(header, row, widths, strict=True)
+            for name, cell, width in zip(table[0], row, widths, strict=True)
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def terminal_width() -> int:
+    """Of the standard output; 0 where it is none."""
+    return get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 0
+
+
+def _widths(table: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*table, strict=True)]
+
+
+def _without_empty(table: list[list[str]], width: int) -> list[list[str]]:
+    kept = list(range(len(table[0])))
+    widths = _widths(table)
+    for at in reversed(range(len(widths))):
+        if sum(widths[i] for i in kept) + _GAP * (len(kept) - 1) <= width:
+            break
+        if all(row[at] in _NO_VALUE for row in table[1:]):
+            kept.remove(at)
+    return [[row[i] for i in kept] for row in table]
+
+
+def _last_in_rows(table: list[list[str]], width: int) -> list[list[str]]:
+    *before, last = _widths(table)
+    room = width - sum(before) - _GAP * len(before)
+    if last <= room or room < _LEAST_LAST:
+        return table
+    found = []
+    for *cells, text in table:
+        first, *more = wrap(text, room, break_on_hyphens=False) or [""]
+        found += [[*cells, first], *([*("" for _ in cells), line] for line in more)]
+    return found
 
 
 def pairs(rows: Sequence[tuple[str, str]]) -> str:

@@ -20,7 +20,11 @@ _UNITS = {("ns", Kind.COUNTER): (1e-6, "ms/s")}  # what people read, by the unit
 def table(telemetry: Telemetry) -> str:
     shown, hidden = _shown(telemetry)
     rows = [_row(series) for series in shown]
-    table = [console.columns(_HEADER, rows, right=_NUMBERS)] if rows else ["no sensor was read"]
+    table = (
+        [console.columns(_HEADER, rows, right=_NUMBERS, width=console.terminal_width())]
+        if rows
+        else ["no sensor was read"]
+    )
     more = f"{counted(hidden, 'process', 'processes')} more that used a CPU: --export csv has all"
     lines = [more] if hidden else []
     lines += [f"{subject}: {name}: {text}" for (subject, name), text in telemetry.texts.items()]

@@ -42,7 +42,8 @@ def command(folders: tuple[Path, ...], environments: bool, as_json: bool) -> Non
         (item.kind, console.size(item.size_bytes), console.when(item.created_ns), str(item.path), item.text)
         for item in items
     ]
-    console.emit(console.columns(("kind", "on disk", "created", "path", "content"), rows, right=("on disk",)))
+    header, width = ("kind", "on disk", "created", "path", "content"), console.terminal_width()
+    console.emit(console.columns(header, rows, right=("on disk",), width=width))
 
 
 def _row(item: inventory.Item) -> dict[str, object]:

@@ -77,4 +77,5 @@ def _table(states: Iterable[RankState], *, has_nodes: bool) -> str:
         "payloads",
         "lost",
     )
-    return console.columns(header, rows, right=("collectives", "in flight", "log", "payloads"))
+    right = ("collectives", "in flight", "log", "payloads")
+    return console.columns(header, rows, right=right, width=console.terminal_width())

@@ -64,3 +64,27 @@ def test_why_does_the_same(is_terminal: bool) -> None:
     assert len(rows) > 1 and max(map(len, rows)) <= 60
     assert {len(row) - len(row.lstrip()) for row in rows} == {4}
     assert " ".join(row.strip() for row in rows) == LONG.strip()
+
+
+HEADER = ("rank", "state", "lost", "content")
+ROWS = (("0", "running", "", "nan: rank 2 sends the first NaN or Inf in all_reduce"), ("1", "ended", "-", "short"))
+
+
+def test_a_table_that_fits_or_is_for_a_program_has_all_its_columns() -> None:
+    whole = console.columns(HEADER, ROWS)
+    assert whole.splitlines()[0].split() == list(HEADER) and console.columns(HEADER, ROWS, width=200) == whole
+
+
+def test_in_a_narrow_terminal_a_table_breaks_no_word() -> None:
+    """Columns without any value are left out first, then the last one has several rows, below itself."""
+    header, first, *more, last = console.columns(HEADER, ROWS, width=40).splitlines()
+    assert header.split() == ["rank", "state", "content"] and last.split() == ["1", "ended", "short"]
+    at = header.index("content")
+    assert all(line[:at].strip() == "" for line in more) and max(map(len, (first, *more))) <= 40
+    assert " ".join(line[at:].strip() for line in (first, *more)) == ROWS[0][-1]
+
+
+def test_a_table_that_cannot_be_narrow_enough_stays_whole() -> None:
+    assert console.columns(HEADER, ROWS, width=20) == console.columns(
+        (*HEADER[:2], HEADER[3]), [(*r[:2], r[3]) for r in ROWS]
+    )
