@@ -523,7 +523,7 @@ def test_the_collectives_of_the_time_line_are_counted_as_the_table_counts_them(t
     async def part(app: PrismApp, pilot: Pilot[int], _heard: Heard) -> None:
         await pilot.press("o")
         count = str(app.panes.collectives.border_subtitle).replace("calls", "collectives")
-        assert f"{count}, one by one" in str(app.panes.timeline.border_subtitle)
+        assert f"{count}, one by one" in str(app.panes.timeline.border_title)
 
     on_screen(tmp_path, part)
 

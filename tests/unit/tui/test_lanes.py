@@ -147,7 +147,7 @@ def test_the_legend_says_what_waits_look_like_before_it_names_all_kinds(width: i
         assert app.capsule is not None
         app.panes.timeline.show(Recording(app.capsule, read_columns(tmp_path / "log")))
         said = Content.from_markup(app.panes.timeline.border_subtitle or "").plain
-        assert said.startswith("■ all_reduce  ■ all_gather  ■ ") and "  ▒ waits  " in said, said
+        assert said.startswith("■ all_reduce  ■ all_gather  ■ ") and "  ▒ waits" in said, said
         assert said.count("■") < len(ops) if width == 80 else said.count("■") == len(ops)
         assert len(said) <= app.panes.timeline.outer_size.width - 4
 

@@ -175,10 +175,10 @@ class Timeline(Widget, can_focus=True):
     def _tell(self) -> None:
         if self._recording is not None and self.range is not None:
             left_out = self._lanes.left_out if self._lanes is not None else 0
-            more = f"{left_out} more ranks, " if left_out else ""
-            rest = f"· {more}shows {self.range.described}"  # else its time is read as that of the waits
+            self.border_title = Content.assemble("Timeline", (f" · {self.range.described}", "dim"))
+            rest = f"{left_out} more ranks" if left_out else ""
             legend = self._legend(self.size.width - len(rest) - _FRAME)
-            self.border_subtitle = Content.assemble(*legend, (rest, "dim"))
+            self.border_subtitle = Content.assemble(*legend, (rest, "dim")).rstrip()
         self.refresh()
 
     def _legend(self, room: int) -> list[str | tuple[str, str]]:
