@@ -8,11 +8,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.errors import WaitTimeout
-from prismdbg.model.meanwhile import working
+from prismdbg.model.meanwhile import unheard, working
 
 TOLD_S = 0.5
 
@@ -67,12 +68,11 @@ def run_bounded(
 
 def _output(process: subprocess.Popen[bytes], deadline: float, doing: str) -> bytes | None:
     """Nothing where it has not ended by then."""
-    with working() as tell:
+    with working() if doing else nullcontext(unheard) as tell:  # else it would end what is told of a longer work
         while (left_s := deadline - time.monotonic()) > 0:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return process.communicate(timeout=min(left_s, TOLD_S))[0]
-            if doing:
-                tell(doing)
+            tell(doing)
     return None
 
 

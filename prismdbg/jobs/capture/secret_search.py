@@ -284,6 +284,7 @@ def _in_texts(capsule: Capsule, logs: Iterable[RankLog]) -> Iterator[Finding]:
     texts += [(f"description of group {shown_path(g.name)}", g.desc) for g in capsule.manifest.groups]
     paths = [*(file.path for file in read_files(capsule)), *map(str, rank.get("listed", ()))]
     texts += [(f"path of file {shown_path(path)}", path) for path in paths]
+    texts += [(f"link {shown_path(name)}", f"{name}\n{target}") for name, target in rank.get("links", {}).items()]
     texts += [("working directory", str(rank.get("cwd", "")))]
     for place, text in texts:
         yield from (Finding(place=place, what=found.what, state=State.KEPT) for found in find(text))

@@ -35,7 +35,10 @@ def test_one_that_takes_long_is_told_as_long_work(monkeypatch: pytest.MonkeyPatc
         ran = run_bounded(
             ["sh", "-c", f"until [ -e {go} ]; do :; done; echo out"], timeout_s=60, what="a shell", doing="measuring"
         )
-    assert ran.output == "out\n" and told[0] == "measuring" and told[-1] == "over"
+        assert ran.output == "out\n" and told[0] == "measuring" and told[-1] == "over"
+        told.clear()
+        run_bounded(["true"], timeout_s=60, what="a part of a longer work")
+        assert told == []
 
 
 def test_one_that_does_not_end_is_killed_with_its_children(tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ from prismdbg.script.findings import Ending, Finding, Findings, FoundPlace, Outc
 from prismdbg.script.fix import FixVerdict, Judgement, Run, judge_fix
 from prismdbg.script.junit import junit, write_junit
 from prismdbg.script.language import BackTo
-from prismdbg.script.scripted import Listener, Scripted, _is_as_hoped
+from prismdbg.script.scripted import Listener, Scripted, _is_as_hoped, _Telling
 from prismdbg.script.value_line import truth, value_line
 from prismdbg.session.answers import Originated
-from prismdbg.session.notices import AllCompared, Departed, Lost, ProgramRaised, Synthesized
+from prismdbg.session.notices import AllCompared, Departed, Lost, ProgramRaised, Progress, Synthesized
 
 NAN = Incident(kind=IncidentKind.NAN, text="rank 2 sends a NaN", moment=Moment(19, 1))
 RAISED = Incident(kind=IncidentKind.EXCEPTION, text="ValueError: no such word", moment=Moment(19, 1))
@@ -412,3 +412,14 @@ def test_a_replay_that_came_nowhere_says_so() -> None:
     findings = Findings(checks=[finding(Outcome.UNDECIDED)], ending=Ending.TIMEOUT, reached=None)
     text = parsed(findings).findtext(".//error") or ""
     assert text.startswith("the replay reached no collective\n") and "None" not in text
+
+
+def test_how_far_it_is_counts_recorded_collectives_and_passes_of_a_search() -> None:
+    told: list[str] = []
+    telling = _Telling(RECORDED, Moment(9, 1), told.append)
+    telling(Progress(text="running", moment=Moment(3, 2)))
+    telling(Progress(text="searching for the first NaN", moment=Moment(0), passes=3))
+    assert told == [
+        "replaying: collective 4 of 10, at 3.2",
+        "searching for the first NaN, pass 3: collective 0 of 10, at 0.0",
+    ]

@@ -11,6 +11,7 @@ from played import screen_of_app, small_capsule
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.breakpoint_rows import breakpoint_at, rows_of_breakpoint
 from prismdbg_tui.session.cursor import CursorPosition
+from prismdbg_tui.session.recorded_call import received
 from prismdbg_tui.timeline.axis import View, make_axis, whole
 from prismdbg_tui.timeline.lanes_image import paint
 from prismdbg_tui.timeline.rank_sets import in_order_of_use
@@ -92,6 +93,16 @@ def test_what_was_in_flight_behind_b_does_not_stretch_the_time_line(recording: R
     recording.beyond = row + 1
     assert make_axis(recording, by_time=True).span >= running + 999
     assert (word, recording.open_word(row)) == ("was in flight", "never ended")
+
+
+def test_one_without_an_end_received_nothing(recording: Recording) -> None:
+    """As the table says it: behind B the job went on."""
+    row = len(recording) - 1
+    recording.columns.ended_ns[row] = -1
+    for beyond, word in ((row, "was in flight"), (row + 1, "never ended")):
+        recording.beyond = beyond
+        (view,) = received(recording, row)
+        assert view.value["text"] == f"nothing: the collective {word}"
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def received(recording: Recording, row: int) -> tuple[ValueView, ...]:
     if detail.payload is None and detail.made:
         return (_text("out", f"synthesized ({detail.made}) and not stored; `prismdbg debug` computes it again"),)
     if detail.time_completed_ns is None:
-        return (_text("out", "nothing: the collective never ended"),)
+        return (_text("out", f"nothing: the collective {recording.open_word(row)}"),)
     if detail.payload is None or not _is_kept(recording, detail.payload):
         return (_text("out", "what was received is not in the capsule"),)
     if detail.payload.size_bytes > MAX_PAYLOAD_BYTES:

@@ -123,7 +123,10 @@ def test_paths_and_groups_are_searched_and_no_place_tells_a_value(tmp_path: Path
     groups = (replace(MANIFEST.groups[0], desc=f"password={SECRET}"),)
     manifest = replace(MANIFEST, groups=groups)
     capsule = _capsule(
-        tmp_path / "capsule", manifest, {"cwd": str(home)}, files=(home / "settings.yaml", home / "data.bin")
+        tmp_path / "capsule",
+        manifest,
+        {"cwd": str(home), "links": {"/job": str(home), "/data": "/elsewhere"}},
+        files=(home / "settings.yaml", home / "data.bin"),
     )
     found = report(capsule)
     shown = f"{tmp_path}/<redacted>"
@@ -131,6 +134,7 @@ def test_paths_and_groups_are_searched_and_no_place_tells_a_value(tmp_path: Path
         f"file {shown}/settings.yaml:1",
         f"path of file {shown}/settings.yaml",
         f"path of file {shown}/data.bin",
+        "link /job",
         "working directory",
         "description of group 0",
     }
