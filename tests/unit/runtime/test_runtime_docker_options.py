@@ -58,6 +58,15 @@ def test_no_network_and_removed_at_the_end(origin: str) -> None:
     assert "privileged" not in options
 
 
+def test_binds_are_where_the_links_of_the_rank_lead() -> None:
+    """The engine makes their folders first: a folder in the place of a link would keep the link out."""
+    linked = Bind(source=Path("/data"), target="/named/data")
+    options = container_options(spec("start", binds=(linked,), links=(("/named", "/real"),)), OWN)
+    assert "/data:/real/data:ro" in shown(options["binds"]) and "/session/rank:/session/rank:rw" in shown(
+        options["binds"]
+    )
+
+
 def test_a_restore_gets_the_capabilities_that_its_engine_needs() -> None:
     options = container_options(spec("image"), OWN)
     assert options["cap_add"] == ["SYS_TIME"]
