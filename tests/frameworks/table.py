@@ -45,6 +45,8 @@ ROWS = {
 }
 COLUMNS = {
     "test_the_job_computes_what_it_computes_bare": ("recorded", "equal: {} values"),
+    "test_steps_are_counted_as_the_framework_counts_them": ("steps", "as it counts: {}"),
+    "test_collectives_are_named_by_the_line_of_the_program": ("lines", "own: {}"),
     "test_it_is_replayed_from_its_start": ("start", "identical: {}"),
     "test_it_is_captured_while_it_runs": ("checkpoint", "identical: {}"),
     "test_it_goes_on_from_its_state_snapshot": ("state", "identical: {}"),

@@ -178,16 +178,21 @@ def test_the_job_computes_what_it_computes_bare(whole: Whole, record_property: N
     record_property("recorded", len(found))
 
 
-def test_steps_are_counted_as_the_framework_counts_them(program: Program, whole: Whole) -> None:
+def test_steps_are_counted_as_the_framework_counts_them(program: Program, whole: Whole, record_property: Notes) -> None:
     for rank in (0, 1):
         assert [mark.step for mark in whole.recorded.log(rank).steps] == list(range(1, program.steps + 1))
+    record_property("steps", program.steps)
 
 
-def test_collectives_are_named_by_the_line_of_the_program(program: Program, whole: Whole) -> None:
-    calls = whole.recorded.log(1).collectives
-    lines = {call.source for call in calls if call.moment.step}
-    assert {Path(line.filename).name for line in lines if line} == {program.file}, lines
-    assert program.own_line in {line.name for line in lines if line}
+def test_collectives_are_named_by_the_line_of_the_program(
+    program: Program, whole: Whole, record_property: Notes
+) -> None:
+    calls = [call for call in whole.recorded.log(1).collectives if call.moment.step]
+    lines = [call.source for call in calls]
+    named = [line for line in lines if line]
+    assert {Path(line.filename).name for line in named} == {program.file}, set(lines)
+    assert program.own_line in {line.name for line in named}
+    record_property("lines", f"{len(named)} of {len(calls)}")
 
 
 def test_it_is_replayed_from_its_start(whole: Whole, tmp_path: Path, record_property: Notes) -> None:
