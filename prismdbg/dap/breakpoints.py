@@ -15,9 +15,7 @@ from prismdbg.model.breakpoints import BreakpointKind
 from prismdbg.session.breakpoint_check import check, doubt
 from prismdbg.session.breakpoint_line import parse_breakpoint, require_change
 from prismdbg.session.breakpoints import BreakpointList, BreakpointSpec
-from prismdbg.session.divergence_text import group_of
 from prismdbg.session.known import Known
-from prismdbg.session.notices import Hit
 
 FILTERS = (
     {
@@ -29,21 +27,18 @@ FILTERS = (
         "conditionDescription": "an expression such as: op == 'all_reduce' and step > 3",
     },
 )
-TOLD = ("moment", "op", "group", "module", "identity")  # of a hit at which the rank goes on
 _HITS = re.compile(r"\s*(>=|>)?\s*([0-9]{1,9})\s*")
-_NAME = re.compile(r"\{([^{}]*)\}")
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """One of a client's list. `spec`: None where it cannot be set, and `problem` says why. `message`: of a logpoint.
-    `more`: what its answer says beside."""
+    """One of a client's list. `spec`: None where it cannot be set, and `problem` says why. `more`: what its answer says
+    beside."""
 
     spec: BreakpointSpec | None = None
     problem: str = ""
-    message: str = ""
     more: Json = field(default_factory=dict)
 
 
@@ -70,15 +65,6 @@ class Breakpoints:
             if any(number in numbers for number, _ in kept):
                 return key if key in ("function breakpoint", "data breakpoint", "exception") else "breakpoint"
         return "breakpoint"
-
-    def logged(self, hit: Hit) -> str:
-        """What a logpoint prints; empty for one that has no text of its own."""
-        wanted = next((w for kept in self._set.values() for number, w in kept if number == hit.stop), None)
-        if wanted is None or not wanted.message:
-            return ""
-        call = hit.collective
-        told = {**call, "moment": hit.moment, "op": call["profiling_name"], "group": group_of(call)}
-        return _NAME.sub(lambda name: str(told.get(name.group(1), "")), wanted.message)
 
     def _of_source(self, arguments: Arguments) -> Json:
         source = arguments.object("source")
@@ -137,10 +123,11 @@ class Breakpoints:
                     raise UsageError("this breakpoint has two conditions", hint="write both as one: A and B")
                 parse(condition)
                 spec = replace(spec, condition=condition)
-            spec = replace(spec, ignore=_ignored(each.text("hitCondition", "")), log_only=bool(message))
-            _check_message(message)
+            spec = replace(
+                spec, ignore=_ignored(each.text("hitCondition", "")), log_only=bool(message), message=message
+            )
             check(spec, self._known)
-            return Wanted(spec=spec, problem=doubt(spec, self._known), message=message, more=more or {})
+            return Wanted(spec=spec, problem=doubt(spec, self._known), more=more or {})
         except PrismError as error:
             return Wanted(problem=_in_one_line(error), more=more or {})
 
@@ -207,16 +194,6 @@ def _ignored(text: str) -> int:
         )
     count = int(found.group(2))
     return count if found.group(1) == ">" else max(count - 1, 0)
-
-
-def _check_message(message: str) -> None:
-    unknown = [name for name in _NAME.findall(message) if name not in TOLD]
-    if unknown:
-        names = ", ".join(f"{{{name}}}" for name in TOLD)
-        raise UsageError(
-            f"a logpoint cannot show {{{unknown[0][:60]}}}: the rank continues before anything is evaluated",
-            hint=f"use {names}, or a breakpoint",
-        )
 
 
 def _in_one_line(error: PrismError) -> str:

@@ -59,7 +59,6 @@ class Replaying:
         known = known_names(capsule)
         sources = Sources(capsule, known)
         kept = Breakpoints(rank.debugger.session.breakpoints, known, sources, first_line)
-        settled.telling.logged = kept.logged
         title = f"rank {capsule.manifest.rank} of {capsule.manifest.world_size}"
         looking = Looking(rank.debugger, sources, first_line, title)
         self._motion = Motion(settled.client, settled.control, rank.debugger, settled.telling, kept, looking.forget)

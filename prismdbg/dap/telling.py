@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from prismdbg.dap.client import Client
@@ -20,12 +19,9 @@ OPENING_LIBRARIES = frozenset(["step", "breakpoint", "function breakpoint"])
 
 
 class Telling:
-    """`logged`: the text of a logpoint, empty for one without."""
-
     def __init__(self, client: Client) -> None:
         self._client = client
         self.program: Program = Unseen()
-        self.logged: Callable[[notices.Hit], str] = lambda _: ""
         self.wants_progress = self.is_vscode = False
         self._progress = 0  # the number of the one that is shown
         self._shown = False
@@ -39,7 +35,7 @@ class Telling:
             case notices.ProgramRaised():
                 self._client.say(stop_text.notice_text(notice), "stderr")
             case notices.Hit():
-                self._client.say(self.logged(notice) or stop_text.notice_text(notice))
+                self._client.say(stop_text.logpoint_text(notice) or stop_text.notice_text(notice))
             case notices.Lost():
                 self._client.say(f"the rank is lost: {notice.why}; restart, or go back, to start it again", "important")
             case _:

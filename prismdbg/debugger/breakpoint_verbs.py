@@ -8,6 +8,7 @@ from dataclasses import replace
 from prismdbg.debugger.driver import Driver
 from prismdbg.debugger.inspection import Inspection
 from prismdbg.expr.parser import parse
+from prismdbg.expr.template import parse_template
 from prismdbg.model.breakpoints import BreakpointKind, StopReason
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
@@ -34,7 +35,7 @@ class StopVerbs:
             Verb.TBREAK: lambda line: self._add(replace(parse_breakpoint(line.text), once=True)),
             Verb.CONDITION: self._condition,
             Verb.IGNORE: lambda line: answers.BreakpointSet(stop=stops.ignore(_number(line), int(line.text))),
-            Verb.LOG_ONLY: lambda line: answers.BreakpointSet(stop=stops.log_only(_number(line))),
+            Verb.LOG_ONLY: self._log_only,
             Verb.DELETE: self._delete,
             Verb.STOPS: lambda _: self._table(),
             Verb.WATCH: self._watch,
@@ -56,6 +57,12 @@ class StopVerbs:
             if text := doubt_of_op(condition, kind):
                 self._driver.say(text)
         return answers.BreakpointSet(stop=self._stops.condition(number, line.text))
+
+    def _log_only(self, line: Line) -> Answer:
+        number = _number(line)
+        for expression in parse_template(line.text).expressions:
+            check_names(expression, self._stops.get(number).kind, self._known())
+        return answers.BreakpointSet(stop=self._stops.log_only(number, line.text))
 
     def _delete(self, line: Line) -> Answer:
         if line.number is not None:

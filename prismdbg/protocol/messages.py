@@ -15,6 +15,7 @@ from prismdbg.protocol.values import MAX_THREADS
 from prismdbg.protocol.wire import InvalidMessage, Message
 
 MAX_HITS, MAX_DIGESTS, MAX_MEMBERS, MAX_HISTORY, MAX_DIMENSIONS = 100_000, 16, 4096, 64, 64
+MAX_LOGGED = 16  # values in the text of a logpoint
 MAX_NAME = 2000  # of characters in what stands in a column of a table
 
 Json = dict[str, Any]
@@ -254,6 +255,7 @@ class Hit(TypedDict):
     moment: MomentText
     stop: int
     collective: Annotated[Call, _is_shown]
+    values: NotRequired[Annotated[list[Value], _at_most(MAX_LOGGED)]]
 
 
 class BreakpointFailed(TypedDict):

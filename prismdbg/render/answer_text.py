@@ -107,7 +107,7 @@ def _info(answer: answers.Info) -> str:
 def _stop(stop: BreakpointSpec) -> str:
     notes = [stop.title]
     notes += ["once"] if stop.once else []
-    notes += ["logpoint"] if stop.log_only else []
+    notes += [f"logpoint: {stop.message}" if stop.message else "logpoint"] if stop.log_only else []
     notes += [f"ignores the next {counted(stop.ignore, 'hit')}"] if stop.ignore else []
     return ", ".join(notes)
 

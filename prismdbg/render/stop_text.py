@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from prismdbg.expr.template import parse_template
 from prismdbg.model.breakpoints import ON_THE_WAY, StopReason
 from prismdbg.model.collective import Frame
 from prismdbg.model.frame import place_of, source_of
@@ -14,6 +15,7 @@ from prismdbg.model.ops import OPS
 from prismdbg.model.plain_text import one_line
 from prismdbg.model.plurals import counted
 from prismdbg.render.console import columns, size
+from prismdbg.render.value_text import in_a_sentence
 from prismdbg.session.divergence_text import group_of, headline
 from prismdbg.session.frames import is_library, own_frame
 from prismdbg.session.line import Verb
@@ -49,6 +51,14 @@ _WHY: dict[str, str] = {
     StopReason.END_OF_LOG: "the recording ends here; later answers are synthesized",
 }
 _ROWS = ("module", "inputs", "outputs", "reduce_op", "root", "tag", "is_async")
+
+
+def logpoint_text(hit: Hit) -> str:
+    """What a logpoint prints that has a text of its own; empty for others."""
+    template = parse_template(hit.message)
+    if len(template.expressions) != len(hit.values):  # it got another text since
+        return ""
+    return one_line(template.filled([in_a_sentence(value) for value in hit.values]))
 
 
 def stop_line(stop: Stopped, *, beginning: bool = False, asked: str = "") -> str:
@@ -165,7 +175,9 @@ def notice_text(notice: Notice) -> str:
         case Finished():
             return finished_text(notice)
         case Hit():
-            return f"{notice.moment} {stop_name(notice.stop, notice.title)}; hit by {call_line(notice.collective)}"
+            own = logpoint_text(notice)
+            hit = f"{stop_name(notice.stop, notice.title)}; hit by {call_line(notice.collective)}"
+            return f"{notice.moment} {own or hit}"
         case BreakpointFailed():
             name = stop_name(notice.stop, notice.title)
             why = one_line(notice.error)

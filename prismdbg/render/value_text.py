@@ -34,6 +34,15 @@ def value_text(value: Json, *, only_stats: bool = False, brief: bool = False) ->
     return "\n".join(map(one_line, lines))
 
 
+def in_a_sentence(value: Json) -> str:
+    """In one line; of a number and of a text no more than itself."""
+    if value["kind"] == "tensor" and value["shape"] == [] and value["values"] is not None:
+        return number(value["values"])
+    if value["kind"] == "scalar":
+        return one_line(str(value["value"]))
+    return value_text(value, brief=True)
+
+
 def _without_values(value: Json) -> Json:
     if value["kind"] == "sequence":
         return {**value, "items": [_without_values(item) for item in value["items"]]}

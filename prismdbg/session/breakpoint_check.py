@@ -54,9 +54,8 @@ def check(spec: BreakpointSpec, known: Known) -> None:
         raise UsageError(f"unknown group {quoted(spec.group)}", hint=f"use one of: {groups}")
     if spec.peer is not None and 0 < known.world_size <= spec.peer:
         raise UsageError(f"unknown rank {spec.peer}", hint=f"use a rank from 0 to {known.world_size - 1}")
-    for text in (spec.whole_condition, spec.expression):
-        if text:
-            check_names(parse(text), spec.kind, known)
+    for expression in spec.expressions:
+        check_names(expression, spec.kind, known)
 
 
 def check_names(expression: Expression, kind: BreakpointKind, known: Known) -> None:

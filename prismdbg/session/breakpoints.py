@@ -9,6 +9,7 @@ from typing import Any
 
 from prismdbg.errors import UsageError
 from prismdbg.expr.parser import Expression, parse
+from prismdbg.expr.template import parse_template
 from prismdbg.model.breakpoints import BreakpointKind
 from prismdbg.model.moment import Moment
 
@@ -21,7 +22,7 @@ class BreakpointSpec:
     """Everything that is given must hold. `ignore`: hits that are still let pass; `expression`: whose change is meant.
 
     moment: without a collective, any of its step. once: gone after its first stop; log_only: its hits are told and the
-    rank goes on.
+    rank goes on. message: what is told, with `{EXPRESSION}` for values; empty for the collective.
     """
 
     kind: BreakpointKind
@@ -39,6 +40,7 @@ class BreakpointSpec:
     ignore: int = 0
     once: bool = False
     log_only: bool = False
+    message: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Without what is as it always is: rank 0 and sequence 0 are said. The rank takes the moment as a condition."""
@@ -57,8 +59,13 @@ class BreakpointSpec:
 
     @property
     def needs_trace(self) -> bool:
-        texts = (self.condition, self.expression)
-        return self.kind is BreakpointKind.ALLOCATION or any(asks_for_memory(parse(text)) for text in texts if text)
+        return self.kind is BreakpointKind.ALLOCATION or any(map(asks_for_memory, self.expressions))
+
+    @property
+    def expressions(self) -> tuple[Expression, ...]:
+        """All that the rank evaluates for it."""
+        texts = (self.whole_condition, self.expression)
+        return (*(parse(text) for text in texts if text), *parse_template(self.message).expressions)
 
     @property
     def title(self) -> str:
@@ -123,6 +130,10 @@ class BreakpointList:
         """Of each, as one would type it, also where it is gone by now; empty for one that never was in this list."""
         return tuple(self._titles.get(number, "") for number in numbers)
 
+    def message(self, number: int) -> str:
+        """A logpoint's text; empty for one that has none or is gone."""
+        return self._stops[number].message if number in self._stops else ""
+
     def remove(self, number: int) -> BreakpointSpec:
         gone = self.get(number)
         del self._stops[number]
@@ -140,9 +151,10 @@ class BreakpointList:
     def ignore(self, number: int, count: int) -> BreakpointSpec:
         return self._change(number, ignore=count)
 
-    def log_only(self, number: int) -> BreakpointSpec:
-        """Switched on, or off again."""
-        return self._change(number, log_only=not self.get(number).log_only)
+    def log_only(self, number: int, message: str = "") -> BreakpointSpec:
+        """Switched on, or off again; with a message it is on."""
+        parse_template(message)
+        return self._change(number, log_only=bool(message) or not self.get(number).log_only, message=message)
 
     def hit(self, number: int) -> None:
         """Of a number that never was in this list nothing is counted."""

@@ -68,6 +68,7 @@ class Takes(StrEnum):
     CONDITION = "N [CONDITION]"
     COUNT = "N COUNT"
     ONE = "N"
+    LOGPOINT = "N [TEXT]"
     WATCH = "[EXPRESSION]"
     WHO = "wrote|allocated EXPRESSION"
     ORIGIN = "[EXPRESSION]"
@@ -108,7 +109,10 @@ VERBS: dict[Verb, Usage] = {
     Verb.CONDITION: Usage(Takes.CONDITION, "cond", "set the condition of breakpoint N; without CONDITION, remove it"),
     Verb.IGNORE: Usage(Takes.COUNT, "", "ignore the next COUNT hits of breakpoint N"),
     Verb.LOG_ONLY: Usage(
-        Takes.ONE, "", "make breakpoint N a logpoint, which prints and continues, or a breakpoint again"
+        Takes.LOGPOINT,
+        "",
+        "make breakpoint N a logpoint, which prints and continues, or a breakpoint again. TEXT is what it prints, with "
+        "values in braces: logpoint 1 loss={loss}",
     ),
     Verb.DELETE: Usage(Takes.NUMBER, "del", "delete breakpoint N, or all"),
     Verb.STOPS: Usage(Takes.NOTHING, "", "list the breakpoints with their hits"),
@@ -165,7 +169,7 @@ OTHER_NAMES = {  # of other debuggers, and of earlier versions
 
 _NEEDED = (
     Takes.MOMENT, Takes.EXPRESSION, Takes.STOP, Takes.CONDITION, Takes.COUNT, Takes.ONE, Takes.WHO,
-    Takes.EXPORT,
+    Takes.EXPORT, Takes.LOGPOINT,
 )  # fmt: skip
 _NUMBERS = (Takes.NUMBER, Takes.LINE, Takes.ONE)
 
@@ -201,7 +205,7 @@ def parse_line(text: str) -> Line:
         raise UsageError(f"{verb} needs {takes}", hint=f"type `{verb} {takes}` to {VERBS[verb].meaning}")
     if takes is Takes.MOMENT:
         return Line(verb=verb, moment=Moment.parse(argument), insists=insists)
-    if takes in (Takes.CONDITION, Takes.COUNT):
+    if takes in (Takes.CONDITION, Takes.COUNT, Takes.LOGPOINT):
         return _numbered(verb, argument, insists)
     if takes in _NUMBERS and argument:
         return Line(verb=verb, number=_number(verb, argument), insists=insists)

@@ -130,12 +130,15 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A stop that only tells was hit; the rank went on. `title`: the stop as one would type it."""
+    """A stop that only tells was hit; the rank went on. `title`: the stop as one would type it. `message`: its text,
+    whose expressions have these `values`."""
 
     moment: Moment
     stop: int
     title: str = ""
     collective: Json
+    message: str = ""
+    values: tuple[Json, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,7 +316,12 @@ def _parse(event: Json) -> Notice:
         case "finished":
             return Finished(moment=moment, code=int(event["code"]), tally=dict(event["tally"]))
         case "hit":
-            return Hit(moment=moment, stop=int(event["stop"]), collective=dict(event["collective"]))
+            return Hit(
+                moment=moment,
+                stop=int(event["stop"]),
+                collective=dict(event["collective"]),
+                values=tuple(dict(value) for value in event.get("values", ())),
+            )
         case "stop_failed":
             return BreakpointFailed(moment=moment, stop=int(event["stop"]), error=str(event["error"]))
         case "note":

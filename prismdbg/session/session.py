@@ -142,7 +142,10 @@ class Session:
         match notice:
             case Stopped():
                 return self._with_titles(notice, notice.stops)
-            case Hit() | BreakpointFailed():
+            case Hit():
+                title, message = self.breakpoints.titles([notice.stop])[0], self.breakpoints.message(notice.stop)
+                return replace(notice, title=title, message=message)
+            case BreakpointFailed():
                 return replace(notice, title=self.breakpoints.titles([notice.stop])[0])
             case _:
                 return notice

@@ -11,14 +11,16 @@ from types import FrameType
 from typing import Any
 
 from prismdbg.errors import PrismError, UsageError
-from prismdbg.expr.evaluator import evaluate
+from prismdbg.expr.evaluator import Environment, evaluate
 from prismdbg.expr.parser import Expression, parse
+from prismdbg.expr.template import Template, parse_template
 from prismdbg.model.breakpoints import BreakpointKind
 from prismdbg.model.collective import Collective, Identity, State
 from prismdbg.model.moment import Moment
 from prismdbg.rank.c10d import fingerprint
 from prismdbg.rank.c10d.call import Call, metas
 from prismdbg.rank.debug.digest import digest_of
+from prismdbg.rank.debug.rendering import render
 from prismdbg.rank.debug.scope import environment_of
 from prismdbg.rank.program.frames import (
     infers_shapes,
@@ -51,6 +53,7 @@ class Watched:
     condition: Expression | None
     expression: Expression | None
     ignore: int
+    message: Template
     before: str = ""
     failed: bool = False
 
@@ -64,6 +67,7 @@ class Watched:
             condition=parse(str(condition)) if condition else None,
             expression=parse(str(expression)) if expression else None,
             ignore=int(spec.get("ignore", 0)),
+            message=parse_template(str(spec.get("message", ""))),
         )
 
     @property
@@ -270,6 +274,12 @@ class Breakpoints:
             self._failed(one, UsageError(f"{type(error).__name__}: {str(error)[:200]}"))
         return False
 
+    def told(self, one: Watched, lookup: Callable[[str], Any], frame: FrameType | None) -> list[dict[str, Any]]:
+        """The values in a logpoint's text. One that there is not is told as such: the others are worth their line."""
+        environment = environment_of(lookup, frame)
+        with quiet():
+            return [_told(expression, environment) for expression in one.message.expressions]
+
     def _failed(self, one: Watched, error: PrismError) -> None:
         if not one.failed:
             one.failed = True
@@ -289,6 +299,16 @@ class Breakpoints:
             else:
                 kept.append(one)
         return kept
+
+
+def _told(expression: Expression, environment: Environment) -> dict[str, Any]:
+    try:
+        return render(evaluate(expression, environment))
+    except PrismError as error:
+        why = error.bare
+    except Exception as error:
+        why = f"{type(error).__name__}: {str(error)[:200]}"
+    return {"kind": "object", "type": "error", "text": f"<{why}>"}
 
 
 def line_of(frame: FrameType | None) -> dict[str, Any]:

@@ -191,6 +191,6 @@ class Gate:
     def pause(self) -> None:
         self._pause = True
 
-    def hit(self, number: int, moment: Moment, event: dict[str, Any]) -> None:
-        """A stop that only tells."""
-        self._publish("hit", moment=str(moment), stop=number, collective=event)
+    def hit(self, number: int, moment: Moment, event: dict[str, Any], values: list[dict[str, Any]]) -> None:
+        """A stop that only tells. values: those of its text."""
+        self._publish("hit", moment=str(moment), stop=number, collective=event, values=values)

@@ -149,18 +149,18 @@ def test_an_editor_connects_to_a_port_and_sets_breakpoints_of_every_kind(
         source=source,
         breakpoints=[
             {"line": 61, "condition": "step >= 2", "hitCondition": ">= 2"},
-            {"line": 61, "logMessage": "step {moment}: {op}", "condition": "step == 1"},
+            {"line": 61, "logMessage": "step {moment}: {op}, loss={loss}", "condition": "step == 1"},
             {"line": 1},
-            {"line": 61, "logMessage": "{loss}"},
+            {"line": 61, "logMessage": "{no_such_name}"},
         ],
     )["breakpoints"]
     assert first["verified"] and logged["verified"] and first["source"]["path"] == str(TRAIN)
     assert not nowhere["verified"] and "this file issues collectives at lines" in nowhere["message"]
-    assert not wrong["verified"] and "{loss}" in wrong["message"] and "id" not in wrong
+    assert not wrong["verified"] and "no_such_name" in wrong["message"] and "id" not in wrong
     stopped = editor.stopped_by("continue", threadId=1)
     assert (stopped["reason"], stopped["hitBreakpointIds"]) == ("breakpoint", [first["id"]])
     assert value(editor, "step") == "3"
-    assert re.search(r"^step 1\.\d+: \w*all_?reduce", editor.printed("console"), re.MULTILINE)
+    assert re.search(r"^step 1\.\d+: \w*all_?reduce, loss=\d+\.\d+$", editor.printed("console"), re.MULTILINE)
 
     editor.ask("setBreakpoints", source=source, breakpoints=[])
     one, refused = editor.ask(

@@ -70,7 +70,9 @@ def talking(capsule: Path) -> Iterator[Talk]:
 
 
 def a_run_to_the_end(talk: Talk) -> None:
-    talk.ask("stops", stops=[{"number": 1, "kind": "collective", "op": "all_reduce", "log_only": True}])
+    talk.ask(
+        "stops", stops=[{"number": 1, "kind": "collective", "op": "all_reduce", "log_only": True, "message": "{seq}"}]
+    )
     talk.ask("resume", end=talk.end_record, stops="apply")
     talk.until("stopped (end of the log)")
     talk.ask("progress")

@@ -11,14 +11,13 @@ from prismdbg.dap.arguments import Arguments
 from prismdbg.dap.breakpoints import Breakpoints
 from prismdbg.dap.sources import Sources
 from prismdbg.model.breakpoints import BreakpointKind
-from prismdbg.model.moment import Moment
 from prismdbg.session.breakpoints import BreakpointList
 from prismdbg.session.known import Known
-from prismdbg.session.notices import Hit
 
 KNOWN = Known(
     lines=frozenset([("/job/train.py", 61), ("/job/train.py", 70), ("/job/parts/train.py", 5)]),
     files=frozenset(["/job/train.py", "/job/parts/train.py"]),
+    words=frozenset(["loss"]),
 )
 
 
@@ -82,7 +81,7 @@ def test_hit_conditions(client: Client, text: str, ignored: int | None) -> None:
     ("given", "problem"),
     [
         ({"line": 61, "condition": "step >"}, "expression"),
-        ({"line": 61, "logMessage": "{loss} is bad"}, "cannot show {loss}"),
+        ({"line": 61, "logMessage": "{lost} is bad"}, "unknown name 'lost'"),
         ({"line": 0}, "0 is not a line"),
     ],
 )
@@ -121,8 +120,11 @@ def test_functions_exceptions_and_data(client: Client) -> None:
 
 
 def test_a_logpoint_prints_its_own_text(client: Client) -> None:
-    (answer,) = client.at("/job/train.py", {"line": 61, "logMessage": "{moment}: {op} on {group}"})
-    call = {"profiling_name": "all_reduce", "process_group": "0", "group_title": "world"}
-    hit = Hit(moment=Moment(3, 1), stop=answer["id"], collective=call)
-    assert client.kept.all[0].log_only and client.breakpoints.logged(hit) == "3.1: all_reduce on world"
-    assert client.breakpoints.logged(Hit(moment=Moment(3, 1), stop=99, collective=call)) == ""
+    text = "{moment}: {op}, loss={local.loss}"
+    good, broken, unknown = client.at(
+        "/job/train.py", *({"line": 61, "logMessage": each} for each in (text, "{loss", "{sice}"))
+    )
+    (spec,) = client.kept.all
+    assert good["verified"] and spec.log_only and spec.message == text
+    assert "no other one" in broken["message"] and "id" not in broken
+    assert "unknown name 'sice'" in unknown["message"] and "id" not in unknown

@@ -178,6 +178,12 @@ def test_conditions_counts_and_switches() -> None:
     assert stops.condition(1, "").condition == ""
     assert stops.ignore(1, 5).ignore == 5
     assert stops.log_only(1).log_only and not stops.log_only(1).log_only
+    told = stops.log_only(1, "loss={loss}")
+    assert told.log_only and told.to_json()["message"] == stops.message(1) == "loss={loss}"
+    assert stops.log_only(1, "{seq}").log_only, "another text leaves it one"
+    assert not stops.log_only(1).log_only and stops.message(1) == stops.message(9) == ""
+    with pytest.raises(UsageError):
+        stops.log_only(1, "{loss")
     stops.stopped((1,), {1: 0})
     assert stops.get(1).ignore == 0 and stops.hits == {1: 1}
 

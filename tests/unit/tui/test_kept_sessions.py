@@ -123,6 +123,7 @@ def test_a_breakpoint_is_the_same_again(line: str) -> None:
     verb, _, typed = first.partition(" ")
     assert verb == "tbreak" and parse_breakpoint(typed) == parse_breakpoint(line)
     assert more == ["ignore 1 2", "logpoint 1"]
+    assert lines_of((replace(spec, message="loss={loss}"),), ())[-1] == "logpoint 1 loss={loss}"
 
 
 @pytest.mark.parametrize(

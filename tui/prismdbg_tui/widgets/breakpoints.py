@@ -93,7 +93,7 @@ class Breakpoints(Pane):
         notes = [figures.plural(hits, "hit")] if hits else []
         notes += [f"ignores {figures.plural(stop.ignore, 'hit')}"] if stop.ignore else []
         notes += ["once"] if stop.once else []
-        notes += ["logpoint"] if stop.log_only else []
+        notes += [f"logpoint: {figures.clean(stop.message)}" if stop.message else "logpoint"] if stop.log_only else []
         return Text.assemble(
             ("▶" if standing else "●", color(self.app, "accent" if standing else "error")),
             (f" {stop.number:>2} ", "dim"),

@@ -104,6 +104,18 @@ def test_stops_apply_or_are_passed() -> None:
     assert walk.go(stops="ignore") == {}
 
 
+def test_a_logpoint_tells_the_values_in_its_text() -> None:
+    walk = Walk()
+    text = "{moment} {out[0]} {collective * 2} {nowhere}"
+    walk.halts.stops.replace([{"number": 1, "kind": "collective", "log_only": True, "message": text}])
+    assert walk.go(stops="apply") == {}
+    first = next(told for told in walk.told if told["event"] == "hit")
+    moment, out, doubled, absent = first["values"]
+    assert (moment["value"], out["shape"], doubled["value"]) == ("1.1", [2], 2)
+    assert absent["text"].startswith("<unknown name 'nowhere'")
+    assert len([told for told in walk.told if told["event"] == "hit"]) == 9, "a value that there is not stops nothing"
+
+
 def test_without_a_module_a_step_is_finished() -> None:
     walk = Walk()
     stop = walk.go(until="1.4", stops="note", finish={"module": "", "step": 2})

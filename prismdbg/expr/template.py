@@ -1,0 +1,51 @@
+"""The text of a logpoint: `loss={loss} at {moment}`. An expression stands in braces; `{{` and `}}` are braces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from prismdbg.errors import UsageError
+from prismdbg.expr.parser import Expression, parse
+from prismdbg.expr.place import complaint
+
+MAX_LENGTH = 1000
+MAX_EXPRESSIONS = 16  # a message of the rank has room for as many
+EXAMPLE = "write for instance: loss={loss} at {moment}"
+
+_PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """`texts` has one part more than `expressions`: what stands before, between and after them."""
+
+    texts: tuple[str, ...]
+    expressions: tuple[Expression, ...]
+
+    def filled(self, values: Sequence[str]) -> str:
+        """values: as many as there are expressions."""
+        between = zip(values, self.texts[1:], strict=True)
+        return self.texts[0] + "".join(value + text for value, text in between)
+
+
+def parse_template(text: str) -> Template:
+    """`UsageError` with a caret at a brace without its other one, or under what is wrong in an expression."""
+    if len(text) > MAX_LENGTH:
+        raise UsageError(f"the text of a logpoint has at most {MAX_LENGTH} characters", hint="write a shorter one")
+    texts, expressions, end = [""], [], 0
+    for part in _PART.finditer(text):
+        texts[-1] += text[end : part.start()]
+        end = part.end()
+        if part.group() in ("{{", "}}"):
+            texts[-1] += part.group()[0]
+        elif part.group(1) is None:
+            raise complaint(text, part.start(), "this brace has no other one", hint=f"{EXAMPLE}; of a brace write two")
+        else:
+            expressions.append(parse(part.group(1).strip()))
+            texts.append("")
+    if len(expressions) > MAX_EXPRESSIONS:
+        raise UsageError(f"the text of a logpoint has at most {MAX_EXPRESSIONS} expressions", hint="set a second one")
+    texts[-1] += text[end:]
+    return Template(tuple(texts), tuple(expressions))

@@ -1,0 +1,36 @@
+"""The text of a logpoint, with expressions in braces."""
+
+from __future__ import annotations
+
+import pytest
+
+from prismdbg.errors import UsageError
+from prismdbg.expr.template import MAX_EXPRESSIONS, MAX_LENGTH, parse_template
+
+
+def test_what_stands_in_braces_is_filled_in() -> None:
+    template = parse_template("loss={loss}, {{not}} { nan(out[0]) }")
+    assert [each.text for each in template.expressions] == ["loss", "nan(out[0])"]
+    assert template.filled(["0.5", "True"]) == "loss=0.5, {not} True"
+    assert parse_template("").filled([]) == "" and parse_template("here").filled([]) == "here"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{loss", "no other one"),
+        ("loss}", "no other one"),
+        ("a {b{c}}", "no other one"),
+        ("{}", "an expression is missing"),
+        ("{loss >}", "\\^"),
+        ("x" * (MAX_LENGTH + 1), "at most"),
+        ("{a}" * (MAX_EXPRESSIONS + 1), "at most"),
+    ],
+)
+def test_what_cannot_be_filled_in_is_refused(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        parse_template(text)
+
+
+def test_a_value_is_not_read_again() -> None:
+    assert parse_template("{a} {b}").filled(["{b}", "{a}"]) == "{b} {a}"
