@@ -20,7 +20,7 @@ from sweeps import make_sweep
 from test_overview import job as emulated_job
 from test_recorded_job import job as recorded_job
 from textual.pilot import Pilot
-from textual.widgets import Static
+from textual.widgets import OptionList, Static
 
 from prismdbg.sweep.stored import read_sweep
 
@@ -56,6 +56,20 @@ def play(app: ActionApp[Any], width: int, part: Callable[[Pilot[Any]], Any]) -> 
     asyncio.run(run())
 
 
+async def chosen(pilot: Pilot[Any], typed: str) -> str:
+    """The first line of the palette for what is typed, which is carried out."""
+    await pilot.press("ctrl+p", *({" ": "space"}.get(character, character) for character in typed))
+    await until(lambda: typed in first_hit(pilot), pilot)
+    line = first_hit(pilot)
+    await pilot.press("enter")
+    return line
+
+
+def first_hit(pilot: Pilot[Any]) -> str:
+    hits = pilot.app.screen.query(OptionList).first()
+    return str(hits.get_option_at_index(0).prompt).casefold() if hits.option_count else ""
+
+
 def line_of(head: Static) -> str:
     return head.render_line(0).text.rstrip()
 
@@ -70,6 +84,35 @@ def test_ctrl_c_says_which_key_quits_and_leaves_the_screen_as_it_is(makes: Makes
         assert told(app) == ["f9 quits"] and app.return_code is None
         await pilot.press("f9")
         await until(lambda: app.return_code == 0, pilot)
+
+    play(app, 120, part)
+
+
+@every_screen
+def test_the_palette_lists_the_actions_of_the_screen_and_saves_a_picture_of_it(
+    makes: Makes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = makes(tmp_path, {})
+    monkeypatch.chdir(tmp_path)
+
+    async def part(pilot: Pilot[Any]) -> None:
+        before = app.theme
+        await chosen(pilot, "next theme")
+        await until(lambda: app.theme != before, pilot)
+        await chosen(pilot, "screenshot")
+        await until(lambda: told(app), pilot)
+        (saved,) = tmp_path.glob("prismdbg-*.svg")
+        assert str(saved) in told(app)[0] and "prismdbg" in saved.read_text()
+
+    play(app, 120, part)
+
+
+def test_the_palette_says_what_is_only_on_the_map(tmp_path: Path) -> None:
+    app = of_recorded_job(tmp_path, {})
+
+    async def part(pilot: Pilot[Any]) -> None:
+        assert "only on the map: t shows it" in await chosen(pilot, "an earlier cell")
+        await until(lambda: told(app) == ["only on the map: t shows it"], pilot)
 
     play(app, 120, part)
 

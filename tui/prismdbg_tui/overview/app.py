@@ -156,7 +156,7 @@ class OverviewApp(ActionApp[Drop | None]):
             return len(self.screen_stack) == 1 and not isinstance(self.focused, Input)
         return super().check_action(action, parameters)
 
-    def action_act(self, name: str) -> None:
+    def act(self, name: str) -> None:
         if self._prompt.display:
             return
         moves = self.moves()

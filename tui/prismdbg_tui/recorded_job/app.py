@@ -31,6 +31,7 @@ from prismdbg_tui.recorded_job.time_view import TimePlace, TimeView
 from prismdbg_tui.recorded_job.whole_finding import WholeFinding
 from prismdbg_tui.refusals import of_reading, with_hint
 from prismdbg_tui.screens.action_app import REASON_S, ActionApp
+from prismdbg_tui.session.actions import Action
 from prismdbg_tui.widgets.row_table import RowTable
 
 _LEAST_AGAIN_S = 5.0
@@ -309,6 +310,17 @@ class JobApp(ActionApp[OpenRank | None]):
         if action == "act" and parameters[0] in OF_MAP:
             return self.map.display
         return super().check_action(action, parameters)
+
+    def unavailable(self, action: Action) -> str:
+        if action.name in OF_MAP and not self.map.display:
+            return f"only on the map: {self.keys_shown['time']} shows it"
+        return super().unavailable(action)
+
+    def act(self, name: str) -> None:
+        if reason := self.unavailable(next(each for each in self.shown_actions if each.name == name)):
+            self.refuse(reason)
+        else:
+            super().act(name)
 
     def _do_time(self) -> None:
         self._change_to(map_shown=not self.map.display)

@@ -8,12 +8,14 @@ from typing import TypeVar
 
 from rich.cells import cell_len
 from rich.text import Text
+from textual.app import App
 from textual.widgets import Static
 
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.screens.pictured_app import PicturedApp
 from prismdbg_tui.session import keymap
-from prismdbg_tui.session.actions import Action
+from prismdbg_tui.session.actions import Action, unavailable
+from prismdbg_tui.session.palette import Actions
 from prismdbg_tui.widgets.key_bar import KeyBar
 
 Returned = TypeVar("Returned")
@@ -25,13 +27,14 @@ class ActionApp(PicturedApp[Returned]):
     why what was chosen here before could not be opened. The application yields `head` first and `keybar` last."""
 
     TITLE = "prismdbg"
-    ENABLE_COMMAND_PALETTE = False
+    COMMANDS = App.COMMANDS | {Actions}
 
     def __init__(
         self, actions: Sequence[Action], keys: Mapping[str, str] | None, *, live: bool, refused: str = ""
     ) -> None:
         super().__init__()
-        self._refused = refused
+        self._refused, self._live = refused, live
+        self.shown_actions = actions
         self.keys_shown = keymap.in_force(keys or {}, actions)
         self.set_keymap(dict(keys or {}))
         self.head = Static("", classes="head")
@@ -68,7 +71,13 @@ class ActionApp(PicturedApp[Returned]):
     def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
         self.action_act(message.action_name)
 
+    def unavailable(self, action: Action) -> str:
+        return unavailable(action, live=self._live)
+
     def action_act(self, name: str) -> None:
+        self.act(name)
+
+    def act(self, name: str) -> None:
         getattr(self, f"_do_{name}")()
 
     def action_help_quit(self) -> None:
@@ -79,9 +88,6 @@ class ActionApp(PicturedApp[Returned]):
         self.filled()
         if self._refused:
             self.refuse(self._refused, REASON_S)
-
-    def refuse(self, text: str, seconds: float = 4) -> None:
-        self.notify(text, severity="warning", timeout=seconds)
 
     def _do_theme(self) -> None:
         names = sorted(self.available_themes)

@@ -4,12 +4,15 @@ write nothing that steers one, or them."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
 from typing import TypeVar
 
 from textual.app import App
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 
+from prismdbg.capsule.partial import partial_file
 from prismdbg.errors import PrismError
 from prismdbg_tui.browser.driver import FILLED
 from prismdbg_tui.drawing.picture import screenshot
@@ -71,3 +74,26 @@ class PicturedApp(App[Returned]):
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
         """Also what the palette's "Save screenshot" writes."""
         return screenshot(self, title, simplify=simplify)
+
+    def deliver_screenshot(
+        self, filename: str | None = None, path: str | None = None, time_format: str | None = None
+    ) -> str | None:
+        """Into the working directory, or to the browser; what goes wrong is said. The toolkit looks for a folder of
+        downloads, which a server has not."""
+        if self.is_web:
+            return super().deliver_screenshot(filename, path, time_format)
+        target = Path(path or ".") / (filename or f"prismdbg-{datetime.now():%Y%m%d-%H%M%S}.svg")
+        try:
+            with partial_file(target) as partial:
+                partial.file.write(self.export_screenshot().encode())
+                partial.publish(target)
+        except (OSError, PrismError) as error:
+            why = f"{target}: {error.strerror}" if isinstance(error, OSError) else error
+            self.refuse(f"the screenshot cannot be written: {why}")
+            return None
+        self.notify(f"saved {target.absolute()}", timeout=6)
+        return None
+
+    def refuse(self, text: str, seconds: float = 4) -> None:
+        """Says why something was not done."""
+        self.notify(text, severity="warning", timeout=seconds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,7 +12,6 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.partial import partial_file
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.moment import Moment
 from prismdbg.session.help import help_of
@@ -50,6 +48,7 @@ class PrismApp(PicturedApp[int]):
     CSS_PATH = Path(__file__).parents[1] / "styles.tcss"
     TITLE = "prismdbg"
     COMMANDS = App.COMMANDS | {Actions}
+    shown_actions = actions.ACTIONS
     BINDINGS: ClassVar[list[BindingType]] = [
         *actions.bindings(),
         Binding("escape", "escape", show=False),
@@ -147,25 +146,6 @@ class PrismApp(PicturedApp[int]):
     @property
     def standing(self) -> str:
         return "" if self.live is None else f"{self.state.phase} at {self.state.moment}"
-
-    def deliver_screenshot(
-        self, filename: str | None = None, path: str | None = None, time_format: str | None = None
-    ) -> str | None:
-        """Into the working directory, or to the browser; what goes wrong is said. The toolkit looks for a folder of
-        downloads, which a server has not."""
-        if self.is_web:
-            return super().deliver_screenshot(filename, path, time_format)
-        target = Path(path or ".") / (filename or f"prismdbg-{datetime.now():%Y%m%d-%H%M%S}.svg")
-        try:
-            with partial_file(target) as partial:
-                partial.file.write(self.export_screenshot().encode())
-                partial.publish(target)
-        except (OSError, PrismError) as error:
-            why = f"{target}: {error.strerror}" if isinstance(error, OSError) else error
-            self.refuse(f"the screenshot cannot be written: {why}")
-            return None
-        self.notify(f"saved {target.absolute()}", timeout=6)
-        return None
 
     # what workers tell
 
@@ -295,6 +275,9 @@ class PrismApp(PicturedApp[int]):
 
     # what actions and messages come down to
 
+    def unavailable(self, action: actions.Action) -> str:
+        return actions.unavailable(action, live=self.live is not None)
+
     def act(self, name: str) -> None:
         if self.views.searches and name not in ("pause", "leave"):
             self._waiting.append(name)
@@ -362,9 +345,6 @@ class PrismApp(PicturedApp[int]):
         """Cancel what takes long, and drop what was typed ahead."""
         if self.live is not None:
             self.live.pause()
-
-    def refuse(self, reason: str) -> None:
-        self.notify(reason, severity="warning", timeout=4)
 
     def confirm(self, text: str) -> None:
         """In the status line, where that is free: a notification covers a part of the panes."""

@@ -1,34 +1,45 @@
-"""The command palette: the table of actions, beside Textual's own commands."""
+"""The command palette of each screen: its table of actions, beside Textual's own commands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from prismdbg_tui.session.actions import ACTIONS, Action, unavailable
+from prismdbg_tui.session.actions import Action
 
-if TYPE_CHECKING:
-    from prismdbg_tui.session.app import PrismApp
+
+class HasActions(Protocol):
+    """An application: its actions, the key of each by its name, why one cannot be done here, and how one is done."""
+
+    @property
+    def shown_actions(self) -> Sequence[Action]: ...
+
+    @property
+    def keys_shown(self) -> Mapping[str, str]: ...
+
+    def unavailable(self, action: Action) -> str: ...
+
+    def act(self, name: str) -> None: ...
 
 
 class Actions(Provider):
     async def discover(self) -> Hits:
-        for action in ACTIONS:
+        for action in self._app.shown_actions:
             yield DiscoveryHit(self._title(action), partial(self._app.act, action.name), help=self._help(action))
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
-        for action in ACTIONS:
+        for action in self._app.shown_actions:
             title = self._title(action)
             if (score := max(map(matcher.match, (title, *self._otherwise(action))))) > 0:
                 yield Hit(score, matcher.highlight(title), partial(self._app.act, action.name), help=self._help(action))
 
     @property
-    def _app(self) -> PrismApp:
-        return cast("PrismApp", self.app)
+    def _app(self) -> HasActions:
+        return cast("HasActions", self.app)
 
     def _title(self, action: Action) -> str:
         """With the name that `keys.toml` takes."""
@@ -40,4 +51,4 @@ class Actions(Provider):
             yield f"{name}: {action.title}"
 
     def _help(self, action: Action) -> str:
-        return unavailable(action, live=self._app.live is not None) or action.section.value
+        return self._app.unavailable(action) or action.section.value
