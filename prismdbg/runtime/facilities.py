@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prismdbg.errors import PrismError
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.runtime.docker.daemon import Daemon
 from prismdbg.runtime.docker.engine import connect, unavailable
 from prismdbg.runtime.leftovers import describe, environment_images, superseded_builds
@@ -48,9 +49,16 @@ class Facility:
 def facilities(cache: Path, engine: str, find_engine: Callable[[], str]) -> tuple[Facility, ...]:
     """Every facility. `find_engine` gives the version of the checkpoint engine, named `engine`, that passed its
     self-test, or raises why there is none."""
-    on_disk = (_native(cache), _engine(engine, find_engine), _mmdebstrap(), _docker(cache), _disk(cache))
-    in_system = (_capabilities(), _namespaces(), _overlay(), _shared_memory(), _gpu())
-    found = (_kernel(), _torch(), _compiler(), *on_disk, *in_system, _sensors(), _gpu_sensors(), *_leftovers(cache))
+    on_disk = (
+        lambda: _native(cache),
+        lambda: _engine(engine, find_engine),
+        _mmdebstrap,
+        lambda: _docker(cache),
+        lambda: _disk(cache),
+    )
+    in_system = (_capabilities, _namespaces, _overlay, _shared_memory, _gpu, _sensors, _gpu_sensors)
+    checks = (_kernel, _torch, _compiler, *on_disk, *in_system)
+    found = [*(check() for check in one_by_one(checks, "checking this machine")), *_leftovers(cache)]
     return tuple(replace(facility, fix="") if facility.ok else facility for facility in found)
 
 

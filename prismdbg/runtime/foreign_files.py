@@ -11,6 +11,8 @@ import os
 import stat
 from pathlib import Path
 
+from prismdbg.model.meanwhile import working
+
 MAX_LOG_BYTES = 64 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -59,9 +61,12 @@ def remove(name: str, folder: int) -> None:
     if not stat.S_ISDIR(status.st_mode):
         os.unlink(name, dir_fd=folder)
         return
-    waiting = [name]
-    while waiting:
-        waiting += _emptied(waiting.pop(), folder, len(waiting))
+    waiting, done = [name], 0
+    with working() as tell:
+        while waiting:
+            tell(f"removing folders: {done:,} of {done + len(waiting):,} or more")
+            waiting += _emptied(waiting.pop(), folder, len(waiting))
+            done += 1
 
 
 def _emptied(name: str, folder: int, number: int) -> list[str]:

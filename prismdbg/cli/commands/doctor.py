@@ -10,6 +10,7 @@ import click
 
 from prismdbg.checkpoint import choice
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.jobs.capture.reach import Reach, reach_of_ranks
 from prismdbg.jobs.injection import cache_dir
@@ -29,6 +30,7 @@ _OPTIONAL = frozenset({"gpu", "sensors", "gpu sensors"})
     help="Check whether each rank of the job in RUN can be captured, instead of checking this machine.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@long_work.shown()
 def command(run: Path | None, as_json: bool) -> int:
     """Check the requirements of prismdbg on this machine: what each is needed for, what was found, how to fix it.
 

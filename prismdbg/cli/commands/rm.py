@@ -7,9 +7,11 @@ from pathlib import Path
 import click
 
 from prismdbg.cli.options.param_types import size
+from prismdbg.cli.terminal import long_work
 from prismdbg.errors import UsageError
 from prismdbg.jobs.capture.agent_sockets import remove_dead_sockets
 from prismdbg.jobs.storage import inventory
+from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.plain_text import one_line
 from prismdbg.render import console
 
@@ -25,6 +27,7 @@ from prismdbg.render import console
 )
 @click.option("--force", is_flag=True, help="Remove a run even if its job still runs.")
 @click.option("-n", "--dry-run", is_flag=True, help="List the paths but remove nothing.")
+@long_work.shown()
 def command(
     paths: tuple[Path, ...],
     keep: int | None,
@@ -52,11 +55,11 @@ def command(
         raise UsageError("nothing to remove", hint="give PATHS or --environments")
     remove_dead_sockets()
     if keep is None and keep_bytes is None:
-        items = [_described(path) for path in paths]
+        items = [_described(path) for path in one_by_one(paths, "measuring runs and capsules")]
     else:
         quota = inventory.Quota(count=keep, size_bytes=keep_bytes)
         items = [item for folder in paths for item in inventory.excess(inventory.find(folder), quota)]
-    for item in items:
+    for item in one_by_one(items, "removing"):
         if not dry_run:
             inventory.remove(item.path, force=force)
         console.emit(f"{one_line(str(item.path))}  {console.size(item.size_bytes)}")

@@ -14,6 +14,7 @@ from prismdbg.jobs.capture.requests import has_local_logs, is_elsewhere, refuse_
 from prismdbg.jobs.capture.states import list_states
 from prismdbg.jobs.storage.job_nodes import node_of
 from prismdbg.jobs.storage.run_folder import RunFolder, rank_of, read_json
+from prismdbg.model.meanwhile import one_by_one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class Reach:
 def reach_of_ranks(run: RunFolder) -> list[Reach]:
     """In rank order, of the last attempt of each rank. `CapsuleError` where RUN is damaged."""
     latest = {rank_of(folder): folder for folder in run.rank_folders()}
-    return [_reach(run, folder) for folder in latest.values()]
+    return [_reach(run, folder) for folder in one_by_one(list(latest.values()), "checking ranks")]
 
 
 def _reach(run: RunFolder, folder: Path) -> Reach:

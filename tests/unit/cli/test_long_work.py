@@ -186,6 +186,9 @@ TELEMETRY = "reading files of telemetry: 1 of 1"
         ("status RUN", LOGS, LOGS),
         ("list", "measuring runs and capsules: 1 of 3", "measuring runs and capsules: 3 of 3"),
         ("telemetry RUN", TELEMETRY, TELEMETRY),
+        ("rm RUN KEPT --force", "measuring runs and capsules: 1 of 2", "removing folders: 2 of "),
+        ("doctor", "checking this machine: 1 of ", "checking this machine: 15 of 15"),
+        ("doctor --job RUN", "checking ranks: 1 of ", "checking ranks: 1 of "),
         pytest.param("gather RUN -o NEW", "copying RUN (1 of 1): ", "copying RUN (1 of 1): ", marks=needs_rsync),
         ("build CAPSULE --push oci:NEW", "packing: ", "hashing its contents: "),
         ("graph gpt -o NEW.npz --mesh pp=2,tp=2 --layers 2 --hidden 64", "calculating stages: 1 of 2", STAGES),
@@ -216,7 +219,7 @@ def test_commands_that_read_or_write_much_show_it(
     monkeypatch.chdir(tmp_path)
     main.run(line.split())
     assert told[0].startswith(first)
-    assert any(text.startswith(then) for text in told)
+    assert any(text.startswith(then) for text in told), told
 
 
 def test_what_is_fetched_for_a_command_is_shown_before_it_begins(
