@@ -34,7 +34,7 @@ def serve_stdio(launch: Launch) -> None:
 
 
 def serve_port(launch: Launch, port: int, say: Callable[[str], None]) -> None:
-    """One client of the same user, on this machine."""
+    """One client of the same user, on this machine; who comes later is refused by the kernel, and does not wait."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -44,8 +44,9 @@ def serve_port(launch: Launch, port: int, say: Callable[[str], None]) -> None:
         listener.listen(1)
         listener.settimeout(launch.bound_s)
         say(f"waiting for a debug adapter client on {HOST}:{port}")
-        with _accepted(listener, launch.bound_s, say) as client:
-            serve(launch, client.recv, client.fileno())
+        client = _accepted(listener, launch.bound_s, say)
+    with client:
+        serve(launch, client.recv, client.fileno())
 
 
 def _accepted(listener: socket.socket, bound_s: float, say: Callable[[str], None]) -> socket.socket:

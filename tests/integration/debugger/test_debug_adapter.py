@@ -116,16 +116,22 @@ def test_a_client_finds_the_nan_and_goes_back(nan_early: Taken, start: Start) ->
     assert editor.stopped_by("reverseContinue", threadId=1)["description"].startswith("stopped at 0.")
     editor.ask("disconnect")
     assert process.wait(BOUND_S) == 0
-    assert editor.events("progressStart")
+    began, ended = editor.events("progressStart"), editor.events("progressEnd")
+    assert [each["progressId"] for each in began] == [each["progressId"] for each in ended] != []
+    assert {each["progressId"] for each in editor.events("progressUpdate")} <= {each["progressId"] for each in began}
+
+
+@pytest.fixture
+def port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        return int(free.getsockname()[1])
 
 
 @pytest.fixture
 def connected(
-    nan_early: Taken, prismdbg_command: tuple[str, ...], spawn: Spawn
+    nan_early: Taken, prismdbg_command: tuple[str, ...], spawn: Spawn, port: int
 ) -> Iterator[tuple[Editor, subprocess.Popen[str]]]:
     """An editor that connects to the port of an adapter."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
     line = [*prismdbg_command, "debug", str(nan_early.capsule), "--runtime", "local", "--dap", str(port)]
     process = spawn(*line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert f"127.0.0.1:{port}" in process.stdout.readline()  # type: ignore[union-attr]
@@ -137,10 +143,12 @@ def connected(
 
 
 def test_an_editor_connects_to_a_port_and_sets_breakpoints_of_every_kind(
-    connected: tuple[Editor, subprocess.Popen[str]],
+    connected: tuple[Editor, subprocess.Popen[str]], port: int
 ) -> None:
     editor, process = connected
     assert begun(editor)["reason"] == "entry"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
     source = {"path": "/elsewhere/nan/train.py"}
     lines = editor.ask("breakpointLocations", source=source, line=1, endLine=1000)["breakpoints"]
     assert {"line": 61} in lines
