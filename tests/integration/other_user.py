@@ -7,10 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from counting import SCRIPT, short_folder
+
+from prismdbg.jobs.injection import cache_dir
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = Path("/usr/bin/python3")
@@ -26,6 +29,23 @@ def readable(keep: Path) -> str:
     for path in hidden:
         lines.append(f"mkdir -p {path} && mount --rbind {keep}/{path.relative_to(PRIVATE)} {path}")
     return " && ".join(lines) if hidden else "true"
+
+
+def as_nobody(home: Path, command: Sequence[object]) -> list[object]:
+    """This prismdbg, as a user who may do nothing and has no CRIU."""
+    become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    without = ["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+    paths = os.pathsep.join(map(str, (ROOT, ROOT / "tui", ROOT / "examples" / "vendored")))
+    folders = {"HOME": home, "XDG_CACHE_HOME": home / "cache", "XDG_CONFIG_HOME": home / "config"}
+    own = [f"{name}={folder}" for name, folder in folders.items()]
+    places = [*own, "PRISMDBG_CRIU=/nowhere", f"PYTHONPATH={paths}"]
+    return [*become, *without, "env", *places, *command]
+
+
+def home_of_nobody(folder: Path) -> None:
+    """With what `make setup` built in it."""
+    shutil.copytree(cache_dir() / "native", folder / "cache" / "prismdbg" / "native", symlinks=True)
+    subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", str(folder)], check=True)
 
 
 def said_as_nobody(script: Path = SCRIPT) -> dict[str, Any]:

@@ -3,21 +3,17 @@ a state snapshot, and the other node replays it."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from chain import CLI
 from jobs import ROOT, Ended, run
-from other_user import NOBODY, readable
+from other_user import NOBODY, as_nobody, home_of_nobody, readable
 from two_nodes import Node, job_line, node_environment, record_line, two_nodes, why_impossible
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import IncidentKind, Origin
-from prismdbg.jobs.injection import cache_dir
 from prismdbg.jobs.storage.job_nodes import node_of, supervisor_report
 from prismdbg.jobs.storage.run_folder import RunFolder
 
@@ -29,14 +25,6 @@ PROGRAM = Path(__file__).parents[1] / "programs" / "stateful_mlp.py"
 NAN_AT = 20
 
 
-def as_nobody(shared: Path, command: Sequence[object]) -> list[object]:
-    become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    without = ["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
-    paths = os.pathsep.join(map(str, (ROOT, ROOT / "tui", ROOT / "examples" / "vendored")))
-    places = [f"HOME={shared}", f"XDG_CACHE_HOME={shared / 'cache'}", "PRISMDBG_CRIU=/nowhere", f"PYTHONPATH={paths}"]
-    return [*become, *without, "env", *places, *command]
-
-
 def asked(node: Node, shared: Path, *arguments: object) -> Ended:
     line = node.line(as_nobody(shared, [*CLI, *arguments]))
     return run(line, shared / f"{arguments[0]}.txt", env=dict(node_environment()), cwd=ROOT)
@@ -44,8 +32,7 @@ def asked(node: Node, shared: Path, *arguments: object) -> Ended:
 
 def test_a_nan_of_one_node_becomes_a_state_capsule_that_the_other_node_replays(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
-    shutil.copytree(cache_dir() / "native", shared / "cache" / "prismdbg" / "native", symlinks=True)
-    subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", str(shared)], check=True)
+    home_of_nobody(shared)
     with two_nodes(shared) as nodes:
         for node in nodes:
             subprocess.run(node.line(["sh", "-c", readable(Path("/tmp/of-root"))]), check=True, timeout=30)

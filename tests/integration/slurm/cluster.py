@@ -80,9 +80,9 @@ class Cluster:
         assert done.returncode == 0, f"{command}: {done.stderr}{done.stdout}"
         return done.stdout
 
-    def sbatch(self, *words: object) -> int:
-        """The job's number. `words`: options, the script, its arguments."""
-        return int(self.run("sbatch", "--parsable", *words).split(";")[0])
+    def sbatch(self, *words: object, become: Sequence[object] = ()) -> int:
+        """The job's number. `words`: options, the script, its arguments. become: a command that makes another user."""
+        return int(self.run(*become, "sbatch", "--parsable", *words).split(";")[0])
 
     def state(self, job: int) -> str:
         """`RUNNING`, say."""

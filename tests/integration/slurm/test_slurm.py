@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,14 +11,16 @@ from typing import Any
 
 import psutil
 import pytest
-from chain import assert_identical
+from chain import CLI, assert_identical
 from cluster import Cluster, slurm_cluster, why_no_slurm
 from jobs import ROOT
+from other_user import NOBODY, as_nobody, home_of_nobody, readable
 from two_nodes import Node
 from waiting import wait_for
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log.reader import read_log
+from prismdbg.capsule.manifest import Origin
 from prismdbg.jobs.storage.job_nodes import node_of, supervisor_report
 from prismdbg.jobs.storage.run_folder import RunFolder
 
@@ -27,6 +30,8 @@ pytestmark = [
 ]
 SBATCH = ROOT / "examples" / "slurm" / "job.sbatch"
 INTEGRATION = ROOT / "tests" / "integration"
+STATEFUL, NAN_AT = INTEGRATION / "programs" / "stateful_mlp.py", 20
+WRONG = ("--steps", 26, "--nan-data-at", NAN_AT)
 UNTIL_TOLD = INTEGRATION / "chain_jobs" / "until_told.py"
 BOUND_S = 180.0
 
@@ -115,6 +120,27 @@ def test_a_nan_of_the_second_node_is_captured_and_replayed_on_the_first(cluster:
     verdict = cluster.one.prismdbg("replay", capsule, "--runtime", "local", "--json")
     assert verdict.code == 0, verdict.err
     assert_identical(verdict.json, capsule)
+
+
+def test_of_a_user_without_rights_the_capsule_starts_at_a_state_snapshot(cluster: Cluster) -> None:
+    home, run = cluster.shared / "home", RunFolder(cluster.shared / "home" / "run")
+    home.mkdir()
+    home_of_nobody(home)
+    for node in (cluster.one, cluster.two):
+        subprocess.run(node.line(["sh", "-c", readable(Path("/tmp/of-root"))]), check=True, timeout=30)
+    own = as_nobody(home, ["env", f"RUN={run.path}", "RECORD=--state-every 8"])
+    number = cluster.sbatch(f"--output={home / 'out'}", f"--chdir={home}", SBATCH, STATEFUL, *WRONG, become=own)
+    ended = cluster.wait_for_state(number, "COMPLETED", "FAILED")
+    assert ended == "COMPLETED", (home / "out").read_text()[-4000:]
+
+    assert run.path.stat().st_uid == NOBODY and node_of(run.ranks / "3") == "n2"
+    (capsule,) = run.capsules.iterdir()
+    manifest = Capsule.open(capsule).manifest
+    assert (manifest.rank, manifest.origin, manifest.moment_b.step) == (3, Origin.STATE, NAN_AT)
+    asked = [*CLI, "why", str(run.path)], [*CLI, "replay", str(capsule), "--runtime", "plain", "--allow-writes"]
+    why, replayed = (cluster.run(*as_nobody(home, line), bound_s=BOUND_S) for line in asked)
+    assert why.startswith("certain: rank 3 sent the first NaN") and "node n2: rank 3" in why, why
+    assert replayed.startswith("identical"), replayed
 
 
 def test_a_requeued_job_goes_on_in_the_same_run_as_another_attempt(training: Submitted) -> None:

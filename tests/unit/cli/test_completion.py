@@ -29,7 +29,9 @@ def environment(tmp_path: Path, child_environment: dict[str, str], prismdbg_comm
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable}\nfrom prismdbg.cli.main import main\nmain()\n")
     program.chmod(0o755)
-    return {**child_environment, "PATH": f"{program.parent}:{child_environment['PATH']}", "HOME": str(tmp_path)}
+    path = f"{program.parent}:{child_environment['PATH']}"
+    own = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}  # fish makes a folder of its own there
+    return {**child_environment, **own, "PATH": path}
 
 
 def said(shell: str, text: str, environment: dict[str, str]) -> list[str]:
