@@ -25,6 +25,8 @@ FILES = (
     "test_example_replay.py",
     "test_chain_capture.py",
     "test_chain_programs.py",
+    "test_state_programs.py",
+    "test_two_nodes.py",
     "test_emulated_rank_again.py",
     "test_tracing.py",
 )

@@ -69,10 +69,12 @@ class Debugger:
         strict: bool = False,
         standing: OutsideCollective | None = None,
         hang: RecordedHang | None = None,
+        nan: Moment | None = None,
     ) -> None:
         """`end_record`, `recorded`: B, and the capsule's moments (`recorded_moments`), where they are known.
         `arrivals`: of the other ranks, for `peers`. `known`: the names that stops are held against. `memory`: the
-        capsule's own memory trace. `strict`: as `ReplayRequest` has it. `standing`, `hang`: as `Session` has them."""
+        capsule's own memory trace. `strict`: as `ReplayRequest` has it. `standing`, `hang`: as `Session` has them.
+        `nan`: the one that the capsule was made for."""
         self.session = Session(end_record, recorded, standing, hang)
         self.driver = Driver(travel, self.session, tell, settings or Settings(), how_it_ended)
         self.driver.strict = strict
@@ -90,7 +92,7 @@ class Debugger:
             **StopVerbs(self.driver, self.inspection, known).verbs(),
             **self._memory.verbs(),
             **self.exports.verbs(),
-            **HistoryQueries(self.driver, self.inspection, routes).verbs(),
+            **HistoryQueries(self.driver, self.inspection, routes, nan).verbs(),
             Verb.HELP: help_of,
             Verb.QUIT: lambda _: answers.Ended(),
         }
@@ -194,6 +196,7 @@ def debug(
     travel: Live, tell: Tell, *, settings: Settings | None = None, how_it_ended: Callable[[], str] = lambda: ""
 ) -> Debugger:
     """The debugger of a capsule's replay, with all that the capsule and its run know."""
+    incident = travel.capsule.manifest.incident
     made = Debugger(
         travel,
         tell,
@@ -207,6 +210,7 @@ def debug(
         strict=travel.strict,
         standing=standing_of(travel),
         hang=hang_of(travel),
+        nan=incident.moment if incident.kind is IncidentKind.NAN else None,
     )
     made.exports.capsule = travel.capsule
     made.driver.explain = lambda story: with_causes(story, travel.capsule, travel.client, unhidden=travel.unhidden)

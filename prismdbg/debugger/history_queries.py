@@ -32,7 +32,11 @@ ANY_COLLECTIVE = BreakpointSpec(kind=BreakpointKind.COLLECTIVE)
 
 
 class HistoryQueries:
-    def __init__(self, driver: Driver, inspection: Inspection, routes: Routes) -> None:
+    def __init__(
+        self, driver: Driver, inspection: Inspection, routes: Routes, recorded_nan: Moment | None = None
+    ) -> None:
+        """recorded_nan: the NaN or infinity that the capsule was made for."""
+        self._recorded_nan = recorded_nan
         self._driver = driver
         self._session = driver.session
         self._inspection = inspection
@@ -208,18 +212,20 @@ class HistoryQueries:
         return dict(found) if found else None
 
     def origin(self, text: str) -> Answer:
-        """The first NaN or infinity before or at this place: in what is sent and received, or in a value."""
+        """The first NaN or infinity before or at this place: in a value, or in what is sent and received. There the
+        recorded one is looked for, too, where the rank has not come to it: who asks at the start asks about that."""
         here = self._routes.here()
+        end = here if text or self._recorded_nan is None else max(here, self._recorded_nan)
         self._trace_if_one_can()
         condition = f"not finite({text})" if text else ""
         if text:
             parse(condition)
         kind = BreakpointKind.COLLECTIVE if text else BreakpointKind.NAN
-        seen = self._first_seen(BreakpointSpec(kind=kind, number=SEARCHED, condition=condition), here)
+        seen = self._first_seen(BreakpointSpec(kind=kind, number=SEARCHED, condition=condition), end)
         if seen is None:
             what = shortened(text) or "the data sent and received"
             raise UsageError(
-                f"no NaN or infinity in {what} up to {here}",
+                f"no NaN or infinity in {what} up to {end}",
                 hint="run on with `continue`: a breakpoint on NaN stops at the first one",
             )
         nan_only = self._holds(f"nan({text})") if text else self._holds("nan(input) or nan(out)")

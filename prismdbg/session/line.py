@@ -125,7 +125,10 @@ VERBS: dict[Verb, Usage] = {
     Verb.UNWATCH: Usage(Takes.ONE, "", "delete watch expression N"),
     Verb.WHO: Usage(Takes.WHO, "", "go back to where a tensor was last written, or to where its memory was allocated"),
     Verb.ORIGIN: Usage(
-        Takes.ORIGIN, "", "go back to the origin of the first NaN or infinity, in everything sent or in a value"
+        Takes.ORIGIN,
+        "",
+        "go to the origin of the first NaN or infinity: in a value, up to here; without EXPRESSION in all that is sent "
+        "and received, up to here or to the recorded incident",
     ),
     Verb.CHECKPOINT: Usage(Takes.NOTHING, "m", "save a checkpoint of the rank"),
     Verb.CHECKPOINTS: Usage(Takes.NOTHING, "", "list the checkpoints with moment, size and cost"),

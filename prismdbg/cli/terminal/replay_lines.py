@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
+from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.cli.terminal.lines_of_rank import by_lines
+from prismdbg.debugger.known_names import known_names
 from prismdbg.debugger.time_travel import open_travel
 from prismdbg.errors import UsageError
 from prismdbg.jobs.replay.replay import ReplayRequest, Say
 from prismdbg.session.line import parse_line
+from prismdbg.session.line_check import check_line
 
 MAX_BYTES = 1 << 20
 
 
-def read_lines(name: str) -> list[str]:
-    """`-` is standard input. Empty lines and those that begin with # are left out."""
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """`numbered`: lines of `name`, without empty ones and those that begin with #."""
+
+    name: str
+    numbered: tuple[tuple[int, str], ...]
+
+    def check(self, capsule: Capsule) -> None:
+        """`UsageError` for the first that is wrong whatever the rank does."""
+        known = known_names(capsule)
+        for number, text in self.numbered:
+            try:
+                check_line(parse_line(text), known)
+            except UsageError as error:
+                raise UsageError(f"{self.name}:{number}: {error}", hint=error.hint) from None
+
+
+def read_lines(name: str) -> Lines:
+    """`-` is standard input."""
     try:
         data = sys.stdin.buffer.read(MAX_BYTES + 1) if name == "-" else Path(name).read_bytes()
         lines = data.decode("utf-8").splitlines()
@@ -27,15 +48,11 @@ def read_lines(name: str) -> list[str]:
         raise UsageError(f"{name} has more than {MAX_BYTES} bytes", hint="give a shorter file of commands")
     wanted = [(number, line.strip()) for number, line in enumerate(lines, 1)]
     wanted = [(number, line) for number, line in wanted if line and not line.startswith("#")]
-    for number, line in wanted:
-        try:
-            parse_line(line)
-        except UsageError as error:
-            raise UsageError(f"{name}:{number}: {error}", hint=error.hint) from None
-    return [line for _, line in wanted]
+    return Lines(name, tuple(wanted))
 
 
-def replay_lines(request: ReplayRequest, lines: list[str], *, bound_s: float, say: Say) -> int:
+def replay_lines(request: ReplayRequest, lines: Lines, *, bound_s: float, say: Say) -> int:
     """The exit code says what came of it: a line that could not be carried out makes it a failure."""
+    lines.check(request.capsule)
     with open_travel(request, say) as travel:
-        return by_lines(travel, lines, bound_s=bound_s, echo=True, strict=True)
+        return by_lines(travel, [text for _, text in lines.numbered], bound_s=bound_s, echo=True, strict=True)

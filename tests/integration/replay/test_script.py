@@ -160,10 +160,24 @@ def test_debugger_commands_from_a_file(nan_from_start: Taken, tmp_path: Path) ->
     assert wrong.rstrip().endswith("(prismdbg) print finite(input)\nFalse")
 
 
-def test_a_wrong_command_is_refused_before_anything_starts(nan_from_start: Taken) -> None:
-    said = prismdbg("replay", nan_from_start.capsule, "-x", "-", typed="next\nfrobnicate\n")
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("frobnicate", "unknown command 'frobnicate'"),
+        ("print scores +", "the expression ends too early"),
+        ("break nanx", "unknown collective 'nanx'"),
+        ("break all_reduce on nowhere", "unknown group 'nowhere'"),
+        ("break nan if numel(", "the expression ends too early"),
+        ("watch nosuchname", "unknown name 'nosuchname'"),
+        ("condition 1 step >", "the expression ends too early"),
+        ("logpoint 1 {step", "this brace has no other one"),
+        ("export out[ out.npy", "the expression ends too early"),
+    ],
+)
+def test_a_wrong_command_is_refused_before_anything_starts(nan_from_start: Taken, line: str, why: str) -> None:
+    said = prismdbg("replay", nan_from_start.capsule, "-x", "-", typed=f"next\n\n{line}\n")
     assert (said.code, said.out) == (2, "")
-    assert "-:2: unknown command 'frobnicate'" in said.err and "starting" not in said.err
+    assert f"-:3: {why}" in said.err and "starting" not in said.err
 
 
 def test_the_schema_is_printed(tmp_path: Path) -> None:

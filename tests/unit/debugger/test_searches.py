@@ -165,6 +165,23 @@ def test_watches_are_of_where_the_rank_stands_then(monkeypatch: pytest.MonkeyPat
     assert found.stop is not None and found.stop.moment == Moment(1, 1)
 
 
+@pytest.mark.parametrize(
+    ("question", "end"), [("origin", Moment(2, 2)), ("origin x", Moment(2, 1))], ids=["data", "value"]
+)
+def test_the_recorded_nan_is_looked_for_where_the_rank_has_not_come_to_it(
+    question: str, end: Moment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line of the incident offers the key wherever the rank stands."""
+    rank, ends = Named(), []
+    debugger = Debugger(rank, lambda _: None, recorded=rank.moments, settings=Settings(bound_s=0.05), nan=Moment(2, 2))
+    monkeypatch.setattr(HistoryQueries, "_first_seen", lambda _, spec, end: ends.append(end))
+    debugger.begin()
+    debugger.do("goto 2.1")
+    with pytest.raises(UsageError, match=f"up to {end}"):
+        debugger.do(question)
+    assert ends == [end]
+
+
 def test_the_moment_asked_about_is_said() -> None:
     stands: dict[str, Any] = {"asked_at": Moment(3, 2), "text": "loss", "frames": (DATA,), "stop": None}
     wrote = answers.Wrote(**stands, moment=Moment(3, 1, 4), after=Moment(3, 1), op="aten::div", exact=True)

@@ -526,6 +526,21 @@ def test_an_exception_lies_behind_the_collective_that_it_is_told_with(trace: Pat
     assert (at_collective.at, at_collective.program_bytes) == (Moment(1), 1100)
 
 
+def test_a_step_before_an_exception_is_the_same_place_of_that_step(trace: Path) -> None:
+    """It was compared with that step's first collective, under a title that named both by their collectives."""
+    choices = MemoryChoices(lambda: None)
+    choices.compare_with_a_step_before(MemoryPlace(Moment(2, 2), None))
+    view = MemoryReader().look(choices.request(trace, None))
+    end = MemoryReader().look(MemoryRequest(folder=trace, at=Moment(2, 2), look=None, since=None, by=GroupBy.STACK)).at
+    assert end is not None and (view.since, view.at) == (Moment(1, 2, end.op), end)
+    choices.compare_with_a_step_before(MemoryPlace(Moment(2, 2, 7), Moment(2, 2, 7)))
+    assert choices.request(trace, None).since == Moment(1, 2, 7), "also between two collectives"
+    choices.forget()
+    choices.mark(MemoryPlace(Moment(1, 2), Moment(1, 2)))
+    choices.mark(MemoryPlace(Moment(2, 2), None))
+    assert MemoryReader().look(choices.request(trace, None)).since == Moment(1, 2), "a chosen end stays as it is"
+
+
 def test_a_trace_of_a_captured_rank_is_known_in_part(tmp_path: Path) -> None:
     made = TraceBuilder(tmp_path / "trace", now=Moment(7), from_start=False)
     made.before(1000)

@@ -22,12 +22,14 @@ class MemoryPlace:
 
 class MemoryChoices:
     """`ask` is called when another view is wanted. `marked`: one end of a difference whose other end is still to be
-    chosen. compared: both ends, which stay where they were chosen, wherever one looks since."""
+    chosen. compared: both ends, which stay where they were chosen, wherever one looks since. of_a_step: the first
+    one is the place of the other, a step before."""
 
     def __init__(self, ask: Callable[[], None]) -> None:
         self.by = GroupBy.STACK
         self.marked: Moment | None = None
         self.compared: tuple[Moment, MemoryPlace] | None = None
+        self.of_a_step = False
         self._ask = ask
 
     def change_grouping(self) -> None:
@@ -41,7 +43,7 @@ class MemoryChoices:
         elif self.marked is None:
             self.marked = here.at
         else:
-            self.compared = self.marked, here
+            self.compared, self.of_a_step = (self.marked, here), False
             self.marked = None
         self._ask()
 
@@ -49,7 +51,8 @@ class MemoryChoices:
         """What is more at the same place than it was a step ago has leaked."""
         if not here.at.step:
             raise UsageError("no step before this one")
-        self.marked, self.compared = None, (Moment(here.at.step - 1, here.at.collective), here)
+        self.marked, self.of_a_step = None, True
+        self.compared = Moment(here.at.step - 1, here.at.collective, here.at.op), here
         self._ask()
 
     def forget(self) -> None:
@@ -70,4 +73,7 @@ class MemoryChoices:
         if self.compared is not None:
             since, here = self.compared
         at, look = (here.at, here.look) if here is not None else (None, None)
-        return MemoryRequest(folder=folder, at=at, look=look, since=since, by=self.by, marked=self.marked)
+        of_a_step = since is not None and self.of_a_step
+        return MemoryRequest(
+            folder=folder, at=at, look=look, since=since, of_a_step=of_a_step, by=self.by, marked=self.marked
+        )

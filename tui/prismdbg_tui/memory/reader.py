@@ -40,8 +40,9 @@ NO_TRACE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRequest:
-    """`folder` None: there is no trace. look: where in it `at` is; None: at its end. since: changes since. marked: one
-    end of a difference that has no other end yet. is_live: the rank runs here, so that it can be traced."""
+    """`folder` None: there is no trace. look: where in it `at` is; None: at its end. since: changes since; of_a_step:
+    that is the same place a step before. marked: one end of a difference that has no other end yet. is_live: the rank
+    runs here, so that it can be traced."""
 
     folder: Path | None
     at: Moment | None
@@ -50,6 +51,7 @@ class MemoryRequest:
     by: GroupBy
     marked: Moment | None = None
     is_live: bool = True
+    of_a_step: bool = False
 
 
 _EMPTY = "The trace is empty: no allocation since it started."
@@ -90,9 +92,11 @@ class MemoryReader:
         highest = peak(trace)
         if highest is None:
             return MemoryView(note=_EMPTY)
-        at = request.at
+        at, since = request.at, request.since
         if at is not None and request.look is None:  # an exception lies behind the collective that it is told with
             at = max(at, trace.end)
+            if since is not None and request.of_a_step:
+                since = Moment(since.step, since.collective, at.op)
         view = MemoryView(
             at=at,
             device=trace.device_name if trace.is_of_several else "",
@@ -104,10 +108,10 @@ class MemoryReader:
             is_least=not trace.is_whole,
             uncounted_bytes=trace.uncounted_bytes,
         )
-        if request.since is not None and request.at is not None and request.since != request.at:
-            first, last = sorted((request.since, request.at))
+        if since is not None and at is not None and since != request.at:
+            first, last = sorted((since, at))
             here = request.look or _behind(trace.end)
-            found = diff(trace, *sorted((request.since, here)))
+            found = diff(trace, *sorted((since, here)))
             nodes = _largest(_changed(_nodes(found.made, request.by), _nodes(found.gone, request.by)))
             return replace(view, since=first, at=last, growth_bytes=found.growth_bytes, nodes=nodes)
         live = live_at(trace, request.look)

@@ -68,7 +68,7 @@ ACTIONS: tuple[Action, ...] = (
     _run("until", "t", "go to the collective under the cursor, forwards or backwards", "goto", "to cursor"),
     _run("back", "left_parenthesis", "previous location", "back"),
     _run("forward", "right_parenthesis", "next location", "forward"),
-    _run("origin", "O", "back to the origin of the first NaN or infinity", "origin"),
+    _run("origin", "O", "to the origin of the first NaN or infinity", "origin"),
     _run("who_wrote", "W", "back to the last write of a tensor", "who wrote"),
     _run("memory", "M", "trace memory: replay from the start moment to here", "memory"),
     _run("pause", "p", "stop at the next collective; cancel a long command", "pause"),

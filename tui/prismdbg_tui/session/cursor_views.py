@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 from textual.timer import Timer
 
+from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import UsageError
 from prismdbg.log.timeline_file import TIMELINE
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.frame import Frame
 from prismdbg.model.typed_path import typed_path
 from prismdbg.session.line import Verb
@@ -100,10 +102,22 @@ class CursorViews:
         position, trace = self._app.position, self._app.state.trace
         if self.at_rank:
             here = self._app.state.moment
-            return MemoryPlace(here, trace.at if trace.folder is not None else here)
+            return MemoryPlace(
+                here, trace.at if trace.folder is not None else None if self._raised_as_recorded else here
+            )
         if position is None or not len(position.recording):
             return None
         return MemoryPlace(position.moment, position.moment)
+
+    @property
+    def _raised_as_recorded(self) -> bool:
+        """The recorded trace ends where the rank stands: at the exception that ended the recorded program, too."""
+        state, incident = self._app.state, self._app.capsule.manifest.incident
+        return (
+            state.reason == StopReason.EXCEPTION
+            and incident.kind in (IncidentKind.EXCEPTION, IncidentKind.OUT_OF_MEMORY)
+            and incident.moment == state.moment
+        )
 
     def look_at_memory(self) -> None:
         """Once the cursor rests, and only where somebody sees it."""
