@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -98,3 +99,18 @@ def test_ranks_are_told_who_shortens_their_logs(tmp_path: Path, monkeypatch: pyt
     config = RankConfig.load(run.config)
     assert (config.log_bytes, config.supervisor["pid"]) == (7, os.getpid())
     assert json.loads(run.config.read_text())["supervisor"] == this_process()
+
+
+def test_ranks_of_one_of_several_nodes_are_told_of_their_own_supervisor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "make_socket_dir", lambda: tmp_path / "sockets")
+    request = RecordRequest(output=tmp_path / "run", command=("true",), policy=Policy(log_bytes=7))
+    run = record.prepare(request)
+    of_another = RankConfig.load(run.config)
+    replace(of_another, log_bytes=1, supervisor={"pid": 1}).save(run.config)
+    node = SimpleNamespace(name="n1", config=tmp_path / "own.json")
+    member: Any = SimpleNamespace(run=run, node=node, made=False, first_attempt=0)
+    record._environment_among_others(request, member, tmp_path / "sockets")
+    own = RankConfig.load(node.config)
+    assert (own.log_bytes, own.supervisor) == (7, this_process())
