@@ -1,7 +1,8 @@
 """What is still being written: a temporary sibling, locked while its writer lives.
 
 One that a `kill -9` left behind can so be told from one that is being written, and removed. Locks of another host may
-not be seen here: what has its mark is left alone for a day.
+not be seen here: what has its mark is left alone for a day. Where the file system has no locks, all counts as being
+written for a day, and is not removed unasked even then.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any, BinaryIO
 from prismdbg.errors import FacilityError, UsageError
 
 _MARK = ".partial-"
-_OF_ANOTHER_KEPT_S = 24 * 3600.0
+_UNSEEN_KEPT_S = 24 * 3600.0
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
 _HOST = re.compile(r".*\.partial-([0-9a-f]{8})\.")
 
@@ -236,9 +237,13 @@ def _is_of_another(path: Path) -> bool:
     marked = _HOST.match(path.name)
     if marked is None or marked[1] == _host():
         return False
+    return not _is_old(path)
+
+
+def _is_old(path: Path) -> bool:
     with contextlib.suppress(OSError):
-        return time.time() - path.lstat().st_mtime < _OF_ANOTHER_KEPT_S
-    return True
+        return time.time() - path.lstat().st_mtime >= _UNSEEN_KEPT_S
+    return False
 
 
 def is_abandoned(path: Path) -> bool:
@@ -251,8 +256,10 @@ def is_abandoned(path: Path) -> bool:
         return False
     try:
         lock(descriptor)
-    except OSError:
+    except BlockingIOError:
         return False
+    except OSError:  # a file system without locks
+        return _is_old(path)
     finally:
         os.close(descriptor)
     return True

@@ -130,10 +130,11 @@ def _end_of_capsule(manifest: Manifest, log: RankLog | None) -> int:
 def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, LogColumns], None]) -> Evidence:
     run = RunFolder(path.resolve())
     nodes = _nodes(run)
-    unanswered = ask_for_logs(run, nodes, say)
-    found = log_folders(run, nodes)
-    folders = _of_one_job(_last_attempt(found), found)
-    logs, damaged = _logs(folders, most_bytes, each)
+    before = _folders(run, nodes)
+    unanswered = ask_for_logs(run, nodes, say, _newest_of_each(len(before), most_bytes))
+    folders = _folders(run, nodes)
+    newest_bytes = _newest_of_each(max(len(before), len(folders)), most_bytes)  # no more than was asked for
+    logs, damaged = _logs(folders, newest_bytes, each)
     places = {name: node for node in nodes for name in node.ranks}
     on_nodes = {rank_of(folder): places[folder.name].name for folder in folders if folder.name in places}
     columns = {rank: columns_of(log) for rank, log in logs.items()} if on_nodes else {}
@@ -178,12 +179,21 @@ def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, 
     )
 
 
+def _folders(run: RunFolder, nodes: Sequence[NodeState]) -> list[Path]:
+    found = log_folders(run, nodes)
+    return _of_one_job(_last_attempt(found), found)
+
+
+def _newest_of_each(ranks: int, most_bytes: int | None) -> int | None:
+    """`most_bytes`: of all together; None: all of it."""
+    return None if most_bytes is None else max(most_bytes // max(ranks, 1), LAST_BYTES)
+
+
 def _logs(
-    folders: Sequence[Path], most_bytes: int | None, each_read: Callable[[Path, LogColumns], None]
+    folders: Sequence[Path], newest_bytes: int | None, each_read: Callable[[Path, LogColumns], None]
 ) -> tuple[dict[int, RankLog], dict[int, str]]:
-    """Of each rank what can be read, and why that is not all. most_bytes: of all together; None: all of it."""
-    is_whole = most_bytes is None
-    newest_bytes = None if most_bytes is None else max(most_bytes // max(len(folders), 1), LAST_BYTES)
+    """Of each rank what can be read, and why that is not all. newest_bytes: of each; None: all of it."""
+    is_whole = newest_bytes is None
     newest_rows = max(READ_ROWS // len(folders), LEAST_ROWS) if len(folders) > MANY and not is_whole else None
     each = one_by_one(folders, "reading the logs of ranks")
     logs, damaged = {}, {}

@@ -373,7 +373,7 @@ def while_folded(read: Callable[[], T]) -> T:
 def _read_segments(folder: Path, newest_bytes: int | None) -> LogColumns:
     segments = _segments(folder)
     reading = _Reading()
-    first = 0 if newest_bytes is None else _first_read(segments, newest_bytes, summarized(folder, segments))
+    first = 0 if newest_bytes is None else first_read(segments, newest_bytes, summarized(folder, segments))
     if first and not reading.add_summary(folder / fmt.SUMMARY, segments[first][0]):
         reading, first = _Reading(), 0
     for number, path in segments[first:]:
@@ -401,7 +401,7 @@ def _no_log(folder: Path) -> CapsuleError:
     return CapsuleError(f"no log in {folder}", hint="check the path, or wait until the rank has issued a collective")
 
 
-def _first_read(segments: list[tuple[int, Path]], newest_bytes: int, covered: int) -> int:
+def first_read(segments: list[tuple[int, Path]], newest_bytes: int, covered: int) -> int:
     """The position of the first segment that is read. The newest is, and all that the summary does not cover."""
     left, first = newest_bytes, len(segments)
     while first and (first == len(segments) or left > 0 or segments[first - 1][0] > covered):

@@ -29,6 +29,7 @@ Verb = Callable[[Message], Message]
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EINTR)
 _RETRY_S = 0.2
 _SPARE_FILES = 16  # that clients leave to the program
+IDLE_S = 15.0
 MAX_CLIENTS = 32  # at once: each has a thread and a descriptor of the program's
 
 
@@ -62,10 +63,17 @@ def _failure(number: object, error: PrismError) -> Message:
 class Agent:
     """Serves verbs at a path until the process ends. `publish` sends an event to every client."""
 
-    def __init__(self, path: Path, ended: Callable[[Exception], None] | None = None) -> None:
-        """`ended`: told why nobody can connect any more, where that is so before the process's end."""
+    def __init__(
+        self,
+        path: Path,
+        ended: Callable[[Exception], None] | None = None,
+        idle: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`ended`: told why nobody can connect any more, where that is so before the process's end. `idle`: called
+        whenever nobody has connected for `IDLE_S`."""
         self.path = path
         self._ended = ended
+        self._idle = idle
         self.verbs: dict[str, Verb] = {"hello": lambda _: Hello().to_json()}
         self._clients: dict[int, tuple[Connection, threading.Lock]] = {}
         self._tiles = AmxPermission()
@@ -125,7 +133,8 @@ class Agent:
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         while True:
-            poll.poll()
+            while not poll.poll(IDLE_S * 1000):
+                self._idle()
             self._require_ours()
             try:
                 client, _ = self._socket.accept()

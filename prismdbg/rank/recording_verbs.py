@@ -16,6 +16,7 @@ from prismdbg.errors import FacilityError, UsageError
 from prismdbg.protocol.wire import Message
 from prismdbg.rank.agent import Agent, Verb
 from prismdbg.rank.debug.threads import all_stacks
+from prismdbg.rank.recording.log_bound import LogBound, watched
 from prismdbg.rank.recording.own_process import OwnProcess
 from prismdbg.rank.recording.recorded_rank import Recording
 from prismdbg.rank.tracing import tracer
@@ -339,7 +340,9 @@ def serve(recording: Recording, path: Path) -> None:
         recording.note("no_agent", text=f"no agent: {error}; this rank cannot be captured by hand")
 
     try:
-        agent = Agent(path, no_agent)
+        supervisor = Holder(pid=watched(recording), ticks=0, token="")
+        bound = LogBound(recording, lambda: supervisor.pid > 0 and supervisor.is_gone)
+        agent = Agent(path, no_agent, bound.look)
         agent.verbs |= verbs_of(recording, agent)
         agent.start()
     except Exception as error:

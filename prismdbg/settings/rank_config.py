@@ -38,6 +38,8 @@ class RankConfig:
     node: the name of the rank's node in a job of several supervisors; empty in any other.
     local: a folder of this node, laid out as RUN, that takes what the rank writes; empty: RUN takes it.
     first_attempt: which number its first log folders have, in a job that its scheduler has started again.
+    log_bytes: to which its supervisor shortens the log of a rank; 0: nothing goes.
+    supervisor: who that is, as `process_identity.this_process` says it.
     socket_dir: where agents listen, `<rank>[.<attempt>].sock`; short, for a Unix socket path ends at 108 bytes.
     """
 
@@ -49,6 +51,7 @@ class RankConfig:
     ranks: tuple[int, ...] = ()
     window_steps: int = 0
     window_bytes: int = 4 << 30
+    log_bytes: int = 0
     checkpoint_every: int = 0
     state_every: int = 0
     stacks: bool = True
@@ -70,6 +73,7 @@ class RankConfig:
     rank: int = -1
     world_size: int = 0
     seeds: dict[str, Any] = field(default_factory=dict)
+    supervisor: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property

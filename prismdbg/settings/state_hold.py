@@ -6,14 +6,13 @@ The supervisor writes a file beside their folders and removes it; a rank looks f
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from prismdbg.model.private_file import private
-from prismdbg.settings.boot import boot_id
+from prismdbg.settings.process_identity import is_seen, this_process
 from prismdbg.settings.process_stat import start_ticks
 
 LONGEST_S = 600.0  # a supervisor that a rank cannot see may have been killed
@@ -30,7 +29,7 @@ def hold(file: Path) -> None:
     new = file.with_name(f"{file.name}.new")
     try:
         with open(new, "w", opener=private) as out:
-            out.write(json.dumps(_this_process()))
+            out.write(json.dumps(this_process()))
         new.replace(file)
     except OSError:
         with suppress(OSError):
@@ -79,9 +78,8 @@ class HoldWatch:
 def _is_abandoned(file: Path) -> bool:
     """Whether its process has ended, as far as it can be seen from here. It is removed then."""
     try:
-        told, here = json.loads(file.read_text()), _this_process()
-        sees_it = all(told[name] == here[name] for name in ("boot_id", "pid_namespace"))
-        if not sees_it or start_ticks(int(told["pid"])) == told["started_ticks"]:
+        told = json.loads(file.read_text())
+        if not is_seen(told) or start_ticks(int(told["pid"])) == told["started_ticks"]:
             return False
     except FileNotFoundError:  # released
         return True
@@ -90,12 +88,3 @@ def _is_abandoned(file: Path) -> bool:
     with suppress(OSError):
         file.unlink(missing_ok=True)
     return True
-
-
-def _this_process() -> dict[str, str | int]:
-    return {
-        "pid": os.getpid(),
-        "started_ticks": start_ticks(os.getpid()),
-        "boot_id": boot_id(),
-        "pid_namespace": Path("/proc/self/ns/pid").stat().st_ino,
-    }

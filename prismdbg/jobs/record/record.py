@@ -23,6 +23,7 @@ from prismdbg.jobs.storage.job_nodes import NodeFolder, node_states
 from prismdbg.jobs.storage.run_folder import RunFolder, cannot_be_made, describe_run, write_json
 from prismdbg.jobs.storage.run_report import report, report_of_node
 from prismdbg.model import user_code
+from prismdbg.settings.process_identity import this_process
 from prismdbg.settings.rank_config import RANK_MEMORY, Mode, RankConfig
 
 NOT_STARTED = 127  # as a shell says it
@@ -144,6 +145,8 @@ def _environment_among_others(request: RecordRequest, member: Member, sockets: P
             cache_dir=str(cache_dir()),
             node=node.name,
             first_attempt=member.first_attempt,
+            log_bytes=request.policy.log_bytes,
+            supervisor=this_process(),
         )
         own.save(node.config)
     except OSError as error:
@@ -271,6 +274,8 @@ def _fill(run: RunFolder, request: RecordRequest, sockets: str) -> None:
         ranks=request.ranks,
         window_steps=request.window_steps,
         window_bytes=request.window_bytes,
+        log_bytes=request.policy.log_bytes,
+        supervisor=this_process(),
         checkpoint_every=request.policy.checkpoint_every,
         state_every=request.state_every,
         sketches=request.sketches,

@@ -32,6 +32,7 @@ from prismdbg.jobs.capture.states import list_states, remove_unfinished
 from prismdbg.jobs.record import checkpoints
 from prismdbg.jobs.record.checkpoint_rounds import CheckpointRounds
 from prismdbg.jobs.record.deaths import ASKED, Death, DeathWatch, likely_first, perhaps_first
+from prismdbg.jobs.record.ended_attempts import EndedAttempts
 from prismdbg.jobs.record.file_system_timeout import why_unfinished
 from prismdbg.jobs.record.freeze import freeze, has_past, wanted_now
 from prismdbg.jobs.record.hangs import HangWatch
@@ -106,6 +107,7 @@ class Supervisor:
         self._reported_dead: set[str] = set()  # by name of the log folder
         self._incidents = IncidentWatch(policy.triggers)
         self._hangs = HangWatch(policy.triggers.get("hang", ""))
+        self._attempts = EndedAttempts(run, policy.log_bytes)
         self._summarized: dict[str, int] = {}  # the segment that was written to when a log was summarized
         self._held_by_captures: set[str] = set()  # folders of logs that were not shortened as far as they may be
         self._told_span = False
@@ -263,6 +265,7 @@ class Supervisor:
             self._guarded(lambda: self._look_for_hang(now_ns))
             self._guarded(self._capture_on_signal)
             self._guarded(self._take_checkpoints)
+            self._guarded(self._reduce_ended_attempts)
 
     def _find_folders(self, ended: bool) -> None:
         self._folders = self._nodes.own(at_once=ended)
@@ -404,6 +407,10 @@ class Supervisor:
                 self._held_by_captures.discard(folder.name)
             kept += [state.past_records for state in list_states(self._run, folder)]
             fold(folder, self._policy.log_bytes, min(kept, default=None))
+
+    def _reduce_ended_attempts(self) -> None:
+        if not self._has_else_to_do():
+            self._attempts.reduce_one(self._folders, {death.name for death in self._deaths.deaths()})
 
     def _clear_after_deaths(self) -> None:
         if self._deaths_cleared < self._deaths_seen:

@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from prismdbg.capsule.log.reader import iter_logs
@@ -26,21 +27,32 @@ _ASKED = "publish.json"
 Say = Callable[[str], None]
 
 
-def asked_token(run: RunFolder) -> str:
-    """What was asked for last; empty where nobody has asked."""
-    return str(read_json(run.nodes / _ASKED).get("asked", ""))
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`newest_bytes`: of the end of each log that are needed; None: all of it."""
+
+    token: str = ""
+    newest_bytes: int | None = None
 
 
-def ask_for_logs(run: RunFolder, nodes: Sequence[NodeState], say: Say) -> list[str]:
-    """Has the logs of other nodes' living ranks brought into RUN, as they are now. Names the nodes that did not do so
-    within `ANSWER_BOUND_S`; `say` is told of the wait after a second."""
+def last_asked(run: RunFolder) -> Asked:
+    """An empty token where nobody has asked."""
+    asked = read_json(run.nodes / _ASKED)
+    return Asked(asked.get("asked", ""), asked.get("newest_bytes"))
+
+
+def ask_for_logs(run: RunFolder, nodes: Sequence[NodeState], say: Say, newest_bytes: int | None = None) -> list[str]:
+    """Has the logs of other nodes' living ranks brought into RUN, as they are now, `newest_bytes` of the end of each at
+    least. Names the nodes that did not do so within `ANSWER_BOUND_S`; `say` is told of the wait after a second."""
     waited_for = {node.name for node in nodes if node.local and node.silent_s is not None and not node.is_lost}
     waited_for -= {node.name for node in nodes if node.visible}
     if not waited_for:
         return []
     token = secrets.token_hex(8)
     try:
-        write_json(run.nodes / _ASKED, {"asked": token})
+        write_json(
+            run.nodes / _ASKED, {"asked": token} | ({} if newest_bytes is None else {"newest_bytes": newest_bytes})
+        )
     except OSError:  # a reader who may not write: what is there is shown
         return sorted(waited_for)
     began, is_told = time.monotonic(), False

@@ -22,7 +22,9 @@ from prismdbg.capsule.transfer import CHUNK_BYTES, FILE_MODE, open_plain, write_
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.peak import FILE as PEAK
 from prismdbg.jobs.storage.run_folder import TELEMETRY, read_json, write_json
+from prismdbg.log.columns import first_read
 from prismdbg.log.joining import join
+from prismdbg.log.summary import summarized
 from prismdbg.settings.overwritten_copies import FOLDER as OVERWRITTEN
 from prismdbg.settings.rank_config import RANK_MEMORY
 from prismdbg.settings.state_folders import STATES
@@ -81,6 +83,19 @@ def publish_logs(local: LocalFolder, run: Path, copied: Copied = _untold) -> Non
         target.mkdir(parents=True, exist_ok=True, mode=0o700)
         _publish_log(folder, target, copied)
     _publish_readings(local.path / TELEMETRY, run / TELEMETRY, copied)
+
+
+def publish_ends(local: LocalFolder, run: Path, newest_bytes: int) -> None:
+    """Of each log what a reader of so many bytes of its end reads. The rest has to follow."""
+    for folder in _rank_folders(local):
+        target = run / "ranks" / folder.name
+        target.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with suppress(FileNotFoundError):
+            _publish(folder / fmt.SUMMARY, target / fmt.SUMMARY, _untold)
+        segments = event_segments(folder)
+        for _, path in reversed(segments[first_read(segments, newest_bytes, summarized(target, segments)) :]):
+            with suppress(FileNotFoundError):  # dropped since
+                _publish(path, target / path.name, _untold)
 
 
 def publish_all(local: LocalFolder, run: Path, copied: Copied = _untold) -> None:

@@ -91,7 +91,10 @@ class BeatJson(TypedDict, total=False):
 
 
 class PublishJson(TypedDict):
+    """`newest_bytes`: of each log that whoever asks reads; all of it where it is missing."""
+
     asked: str
+    newest_bytes: NotRequired[Count]
 
 
 class PublishedJson(TypedDict, total=False):

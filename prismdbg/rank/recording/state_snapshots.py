@@ -24,6 +24,7 @@ from prismdbg.capsule.log.format import StepSource
 from prismdbg.capsule.state_snapshot import StateSnapshot
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.model.moment import Moment
+from prismdbg.model.plurals import counted
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import ddp_buckets, random_state
@@ -46,7 +47,8 @@ _ADAM = 3  # the parameters, and two more of each
 
 
 class StateSnapshots:
-    """Of one rank. Nothing here ever raises into the program: what fails ends the snapshots, and is said once."""
+    """Of one rank. Nothing here ever raises into the program: what fails ends the snapshots, and is said once. A
+    snapshot that a file system refuses is left out alone, for a disk may be full for a moment."""
 
     def __init__(self, recording: Recording, every: int) -> None:
         self._recording = recording
@@ -60,6 +62,7 @@ class StateSnapshots:
         self._writer: threading.Thread | None = None
         self._pending: _Pending | None = None
         self._told_cost = False
+        self._told_refusals: set[int | None] = set()  # by errno: each is said once
         self._at_forward = True
         self._sharded = ShardedModules()
         config = recording.config
@@ -177,9 +180,23 @@ class StateSnapshots:
         if pending.moment is None:
             self._copy(pending)
         snapshot = pending.described(self._prologue_records)
-        write = lambda: self._guarded(lambda: self._write(snapshot, pending.copied_ns))  # noqa: E731
+        write = lambda: self._guarded(lambda: self._write_or_skip(snapshot, pending.copied_ns))  # noqa: E731
         self._writer = threading.Thread(target=write, name="prismdbg-state", daemon=True)
         self._writer.start()
+
+    def _write_or_skip(self, snapshot: StateSnapshot, copied_ns: int) -> None:
+        """The next one is written at its own time, however often this fails."""
+        try:
+            self._write(snapshot, copied_ns)
+        except OSError as error:
+            if error.errno not in self._told_refusals:
+                self._told_refusals.add(error.errno)
+                self._recording.note("state_skipped", step=snapshot.step, text=str(error))
+                self._say(
+                    f"no state snapshot of rank {self._recording.rank} at step {snapshot.step}: {error}; "
+                    f"the next one is tried after {counted(self._every, 'step')}",
+                    always=True,
+                )
 
     def _write(self, snapshot: StateSnapshot, copied_ns: int) -> None:
         """In a thread of ours: whole or not there. Not while an incident may need those that it would drop."""

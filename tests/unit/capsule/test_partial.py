@@ -85,6 +85,22 @@ def test_a_file_system_without_locks_is_written_to(tmp_path: Path, monkeypatch: 
     assert (tmp_path / "first").is_dir() and partials(tmp_path) == []
 
 
+def test_without_locks_a_partial_counts_as_written_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the leftover of one capture would keep a log from being shortened for ever."""
+
+    def no_locks(_descriptor: int) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(partial, "lock", no_locks)
+    with partial_folder(tmp_path / "first") as first:
+        assert not is_abandoned(first)
+        old = first.stat().st_mtime - 25 * 3600
+        os.utime(first, (old, old))
+        assert is_abandoned(first)
+        with partial_folder(tmp_path / "second"):
+            assert first.is_dir(), "it may be a long one: nobody removes it unasked"
+
+
 @pytest.fixture
 def sigterm_exits() -> Iterator[None]:
     """As for a command of prismdbg."""

@@ -21,6 +21,7 @@ from prismdbg.diagnosis.failures import Died
 from prismdbg.diagnosis.verdict import Certainty
 from prismdbg.diagnosis.why import diagnose
 from prismdbg.errors import CapsuleError, UsageError
+from prismdbg.jobs import evidence as evidence_module
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.pack import pack
 from prismdbg.jobs.storage.run_folder import RunFolder, describe_run
@@ -44,6 +45,19 @@ def rank_folder(run: Path, name: str, *, calls: int = 2, world_size: int = 2) ->
 
 def supervisor(run: Path, **state: object) -> None:
     (run / "supervisor.json").write_text(json.dumps(state))
+
+
+@pytest.mark.parametrize(("whole", "asked"), [(True, None), (False, 24 << 20)])
+def test_nodes_are_asked_for_what_is_read_of_their_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool, asked: int | None
+) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    for rank in range(8):
+        rank_folder(tmp_path, str(rank), world_size=8)
+    told = list[int | None]()
+    monkeypatch.setattr(evidence_module, "ask_for_logs", lambda *_: told.append(_[-1]) or [])
+    gather(tmp_path, whole=whole)
+    assert told == [asked]
 
 
 def test_telemetry_that_is_damaged_is_a_gap_and_the_logs_speak_without_it(tmp_path: Path) -> None:

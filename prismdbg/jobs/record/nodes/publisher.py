@@ -11,9 +11,9 @@ from threading import Thread
 
 from prismdbg.errors import CapsuleError, PrismError
 from prismdbg.jobs.record.nodes.heartbeat import Heartbeat
-from prismdbg.jobs.storage.fresh_logs import asked_token
+from prismdbg.jobs.storage.fresh_logs import Asked, last_asked
 from prismdbg.jobs.storage.job_nodes import NodeFolder
-from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_logs
+from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_ends, publish_logs
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 
 LOOK_S = 1.0
@@ -21,7 +21,7 @@ RETRY_S = 5.0
 LAST_TRIES_S = 20.0  # at the end, while the folder cannot be reached
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
-Reason = tuple[frozenset[str], str]
+Reason = tuple[frozenset[str], Asked]
 
 
 class Publisher:
@@ -34,7 +34,7 @@ class Publisher:
         self._heart = heart
         self._tell = tell
         self._local = LocalFolder(run.local)
-        self._token = ""
+        self._last_asked = Asked()
         self._done: Reason = frozenset(), self._asked()
         self._next_s = 0.0
         self._thread: Thread | None = None
@@ -54,11 +54,11 @@ class Publisher:
             self._thread = Thread(target=self._publish, args=(reason,), name="prismdbg-publish", daemon=True)
             self._thread.start()
 
-    def _asked(self) -> str:
+    def _asked(self) -> Asked:
         """What was asked for last, as far as it can be read: a damaged file keeps no log of an incident from RUN."""
         with suppress(CapsuleError, OSError):
-            self._token = asked_token(self._run)
-        return self._token
+            self._last_asked = last_asked(self._run)
+        return self._last_asked
 
     def _incidents(self) -> frozenset[str]:
         """Also those that no capsule is made of, and of other nodes."""
@@ -66,10 +66,15 @@ class Publisher:
         return frozenset(path.parent.name for path in decided)
 
     def _publish(self, reason: Reason) -> None:
+        """Who asks for the ends of logs has them soon: all that is in them may be much for a file server."""
+        asked = reason[1]
         try:
+            if asked != self._done[1] and asked.newest_bytes is not None:
+                publish_ends(self._local, self._run.path, asked.newest_bytes)
+                self._heart.tell_published(asked.token)
             publish_logs(self._local, self._run.path)
             self._done = reason
-            self._heart.tell_published(reason[1])
+            self._heart.tell_published(asked.token)
         except (OSError, PrismError) as error:
             self._next_s = time.monotonic() + RETRY_S
             self._tell(f"the logs of this node could not be copied into {self._run.path} yet: {_why(error)}")

@@ -244,6 +244,30 @@ def test_a_damaged_request_for_logs_keeps_no_incident_from_being_published(
     assert published == ["logs"]
 
 
+@pytest.mark.parametrize(("newest", "ends"), [(None, []), (7, [7])])
+def test_who_reads_the_ends_of_logs_is_answered_before_all_of_them_are_copied(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newest: int | None, ends: list[int]
+) -> None:
+    own, copied, answered = node(run, "n1"), list[int](), list[str]()
+    heart = Heartbeat(own)
+    monkeypatch.setattr(publisher, "publish_ends", lambda local, run, newest_bytes: copied.append(newest_bytes))
+    monkeypatch.setattr(publisher, "publish_logs", lambda local, run: answered.append(heart._published))
+    found = Publisher(RunFolder(run.path, tmp_path / "local"), own, heart, pytest.fail)
+    (run.nodes / "publish.json").write_text(
+        json.dumps({"asked": "a"} | ({} if newest is None else {"newest_bytes": newest}))
+    )
+    found.look()
+    assert found._thread is not None
+    found._thread.join()
+    assert copied == ends and answered == (["a"] if ends else [""])
+    assert heart._published == "a"
+    (run.decisions / "0-nan" / "decided").mkdir(parents=True)
+    found._next_s = 0.0
+    found.look()
+    found._thread.join()
+    assert copied == ends and len(answered) == 2, "an incident needs all"
+
+
 def test_one_log_folder_that_cannot_be_looked_at_hides_no_other(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from prismdbg.jobs.storage import fresh_logs, local_logs
 from prismdbg.jobs.storage.fresh_logs import ask_for_logs, publish_left
 from prismdbg.jobs.storage.inventory import remove
 from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, node_states
-from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_logs
+from prismdbg.jobs.storage.local_logs import LocalFolder, publish_all, publish_ends, publish_logs
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.jobs.storage.run_report import rank_states
 from prismdbg.log import joining
@@ -97,6 +97,31 @@ def test_what_is_written_while_a_log_is_copied_leaves_no_hole(
         publish_logs(local, run.path)
         found = read_columns(run.ranks / "0")
         assert found.damage is None and found.record_id.tolist() == sorted(set(found.record_id.tolist()))
+
+
+def test_the_end_of_a_log_reads_in_run_as_on_its_node_before_the_rest_is_there(
+    run: RunFolder, local: LocalFolder
+) -> None:
+    """Also where something older is there already, and where the summary lags behind."""
+    log = TinyLog(local.ranks / "0")
+    log.group("0", (0, 1))
+    summarized_at = (3, 5)
+    for number in range(10):
+        issue(log, 5)
+        log.next_segment()
+        if number in summarized_at:
+            summarize(log.folder)
+        if number == 2:
+            publish_logs(local, run.path)
+    newest_bytes = (2 << 16) + 1
+    publish_ends(local, run.path, newest_bytes)
+    there = {path.name for path in (run.ranks / "0").glob("events.*.seg")}
+    assert there == {f"events.{number:05}.seg" for number in (0, 1, 2, 3, 6, 7, 8, 9, 10)}
+    found, known = (read_columns(folder, newest_bytes) for folder in (run.ranks / "0", log.folder))
+    assert found.record_id.tolist() == known.record_id.tolist() and found.issued == known.issued == 50
+    assert found.groups == known.groups and found.unknown == 0
+    publish_logs(local, run.path)
+    assert len(read_columns(run.ranks / "0")) == 50
 
 
 def test_everything_of_a_rank_that_has_ended_comes_along(run: RunFolder, local: LocalFolder) -> None:
@@ -245,3 +270,6 @@ def test_who_waits_for_logs_is_told_so_and_not_for_ever(run: RunFolder, monkeypa
     said: list[str] = []
     assert ask_for_logs(run, [silent], said.append) == ["n1"]
     assert said == ["waiting up to 0.5 s for the logs of n1"]
+    assert fresh_logs.last_asked(run).newest_bytes is None
+    ask_for_logs(run, [silent], said.append, 7)
+    assert fresh_logs.last_asked(run).newest_bytes == 7

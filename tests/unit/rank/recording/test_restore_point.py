@@ -286,21 +286,37 @@ def test_a_program_without_a_restore_point_is_told_once(tmp_path: Path, capfd: p
     assert job.recorder.windows == [(False, 0, 9)], "payloads are kept as without"
 
 
-def test_a_disk_that_is_full_ends_the_snapshots(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    job = Job(tmp_path, 1)
+def test_a_snapshot_that_the_disk_does_not_take_is_left_out_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The next one is tried at its own time. What refuses them is said once, however often it does."""
+    job = Job(tmp_path, 2)
     job.snapshots.reached(job.objects)
+    job.steps(2)
+    job.begin_step()
+    job.await_steps(2)
+    write, tried = job.snapshots._staging.write, list[Path]()
 
     def full(path: Path) -> None:
+        tried.append(path)
         path.write_text("as much as there was room for")
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     job.snapshots._staging.write = full  # type: ignore[method-assign]
-    job.steps(1)
-    job.begin_step()
-    wait_for(lambda: any(kind == "no_state" for kind, _ in job.notes), 20, "the failure to be noted")
-    assert "No space left on device" in capfd.readouterr().err
+    for count in (1, 2):
+        job.steps(2)
+        job.begin_step()
+        wait_for(lambda count=count: len(tried) == count and not job.snapshots._is_busy, 20, "a try")  # type: ignore[misc]
+    assert _names(job) == {"2", "prologue"}, "nothing half-written takes what room there is"
+    job.snapshots._staging.write = write  # type: ignore[method-assign]
     job.steps(2)
-    assert _names(job) == {"prologue"}, "nothing half-written takes what room there is"
+    job.begin_step()
+    job.await_steps(2, 8)
+    said = capfd.readouterr().err
+    assert said.count("No space left on device; the next one is tried after 2 steps") == 1
+    assert "no state snapshot of rank 0 at step 4" in said
+    assert [kind for kind, _ in job.notes] == ["state_snapshot", "state_skipped", "state_snapshot"]
+    assert not job.recorder.windows, "payloads are kept as before"
 
 
 def test_a_stderr_that_takes_nothing_reaches_neither_the_program_nor_the_snapshots(

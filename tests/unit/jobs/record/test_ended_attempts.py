@@ -1,0 +1,172 @@
+"""A job that is restarted for weeks: what its ended attempts keep does not fill the disk."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from capsules import make_capsule
+from tiny_log import TinyLog
+
+from prismdbg.capsule.log.reader import event_segments
+from prismdbg.capsule.partial import partial_folder
+from prismdbg.jobs.record import ended_attempts
+from prismdbg.jobs.record.incidents import parse_triggers
+from prismdbg.jobs.record.supervisor import Policy, Supervisor
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
+from prismdbg.jobs.storage.run_report import rank_states
+from prismdbg.log.columns import read_whole
+from prismdbg.log.summary import summarized
+
+SEGMENT_BYTES = 1 << 13
+STEPS = 6
+NO_SUCH_PID = 2**22 + 1
+KEPT = {"states/{}/4/tensors.safetensors", "checkpoints/{}/4.0/images/core.img", "ranks/{}/payload.00009.seg"}
+
+
+@pytest.fixture(autouse=True)
+def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ended_attempts, "END_BYTES", 2 * SEGMENT_BYTES)
+
+
+def attempt(run: RunFolder, number: int, *, alive: bool = False, rank: int = 0) -> str:
+    """Each step in a segment of its own. It failed, unless it is alive."""
+    name = f"{rank}.{number}" if number else str(rank)
+    log = TinyLog(run.ranks / name, rank, segment_bytes=SEGMENT_BYTES)
+    for step in range(STEPS):
+        log.step(step)
+        log.complete(log.issue(step, 1))
+        log.next_segment()
+    if not alive:
+        log.note("incident", text="RuntimeError: on purpose", moment=f"{STEPS - 1}.1", exception="RuntimeError")
+        log.note("exit", code=1)
+    write_json(log.folder / "rank.json", {"rank": rank, "pid": os.getpid() if alive else NO_SUCH_PID})
+    for path in KEPT:
+        file = run.path / path.format(name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"x")
+    return name
+
+
+def kept_of(run: RunFolder, name: str) -> set[str]:
+    return {path for path in KEPT if (run.path / path.format(name)).exists()}
+
+
+def shown(run: RunFolder) -> list[tuple[str, str, str, int, int | None]]:
+    return [(one.name, one.state, one.moment, one.collectives, one.steps) for one in rank_states(run)]
+
+
+@pytest.fixture
+def job() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as process:
+        yield process
+        process.kill()
+
+
+def supervisor(run: RunFolder, job: subprocess.Popen[bytes], *, log_bytes: int = 1 << 20) -> Supervisor:
+    run.ranks.mkdir(parents=True, exist_ok=True)
+    return Supervisor(run, Policy(triggers=parse_triggers("none"), log_bytes=log_bytes), job, lambda _: None)
+
+
+def look(watch: Supervisor, times: int = 8) -> None:
+    for _ in range(times):
+        watch._look(ended=False)
+
+
+def test_only_the_newest_two_stay_as_they_are(tmp_path: Path, job: subprocess.Popen[bytes]) -> None:
+    run = RunFolder(tmp_path)
+    watch = supervisor(run, job)
+    for number in range(4):
+        attempt(run, number, alive=number == 3)
+    before = shown(run)
+    capsule = make_capsule(run.capsules / "exception-rank0")
+    held = sorted(path for path in capsule.path.rglob("*"))
+    look(watch)
+    assert [kept_of(run, name) for name in ("0", "0.1", "0.2", "0.3")] == [set(), set(), KEPT, KEPT]
+    for name in ("0", "0.1"):
+        folder = run.ranks / name
+        assert summarized(folder, event_segments(folder)) == STEPS - 1
+        assert [number for number, _ in event_segments(folder)] == [0, STEPS - 1, STEPS]
+        log = read_whole(folder)
+        assert [note.kind for note in log.notes] == ["incident", "exit"]
+        assert [len(log), log.issued] == [1, STEPS]
+    assert len(event_segments(run.ranks / "0.2")) == STEPS + 1
+    assert shown(run) == before, "by `status`"
+    assert sorted(path for path in capsule.path.rglob("*")) == held
+
+
+def test_one_that_lives_or_cannot_be_seen_stays(tmp_path: Path, job: subprocess.Popen[bytes]) -> None:
+    """As of two jobs side by side, or in a container."""
+    run = RunFolder(tmp_path)
+    watch = supervisor(run, job)
+    attempt(run, 0, alive=True)
+    elsewhere = attempt(run, 1)
+    write_json(run.ranks / elsewhere / "rank.json", {"rank": 0, "pid": 1, "boot_id": "of another machine"})
+    for number in (2, 3):
+        attempt(run, number)
+    look(watch)
+    assert [kept_of(run, name) for name in ("0", "0.1")] == [KEPT, KEPT]
+
+
+def test_what_a_capture_in_progress_needs_stays_until_it_is_done(tmp_path: Path, job: subprocess.Popen[bytes]) -> None:
+    run = RunFolder(tmp_path)
+    watch = supervisor(run, job)
+    for number in range(3):
+        attempt(run, number)
+    with partial_folder(run.path / "images") as partial:
+        (partial / "needs.json").write_text(json.dumps({"rank": "0", "from_record": 5}))
+        look(watch)
+        assert kept_of(run, "0") == KEPT and len(event_segments(run.ranks / "0")) == STEPS + 1
+    look(watch)
+    assert not kept_of(run, "0")
+
+
+def test_nothing_goes_while_something_is_decided(
+    tmp_path: Path, job: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder(tmp_path)
+    watch = supervisor(run, job)
+    for number in range(3):
+        attempt(run, number)
+    with monkeypatch.context() as patch:
+        patch.setattr(watch._nodes, "has_to_decide", True)
+        look(watch)
+        assert kept_of(run, "0") == KEPT
+    look(watch)
+    assert not kept_of(run, "0")
+
+
+def test_nothing_goes_where_nothing_of_a_log_does(tmp_path: Path, job: subprocess.Popen[bytes]) -> None:
+    """With `--window all` each attempt can be replayed from its start."""
+    run = RunFolder(tmp_path)
+    watch = supervisor(run, job, log_bytes=0)
+    for number in range(4):
+        attempt(run, number)
+    look(watch)
+    assert all(kept_of(run, folder.name) == KEPT for folder in run.rank_folders())
+
+
+def test_what_cannot_be_reduced_is_said_once_and_the_others_are(
+    tmp_path: Path, job: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder(tmp_path)
+    watch = supervisor(run, job)
+    for number in range(4):
+        attempt(run, number)
+    tried = list[str]()
+
+    def no_space(folder: Path) -> None:
+        tried.append(folder.name)
+        if folder.name == "0":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(ended_attempts, "summarize", no_space)
+    look(watch)
+    assert tried == ["0", "0.1"] and not kept_of(run, "0.1")
+    assert any("No space left on device" in text for text in read_json(run.supervisor_json)["problems"])
