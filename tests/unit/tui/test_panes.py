@@ -304,3 +304,22 @@ def test_help_is_an_overlay_of_keys_and_commands(tmp_path: Path, size: tuple[int
         await until(lambda: not isinstance(app.screen, Help), pilot)
 
     screen_of_app(debugging(tmp_path, PlayedRank()), part, size)
+
+
+def test_keys_that_come_faster_than_the_screen_follows_are_all_counted(tmp_path: Path) -> None:
+    """A move that came round late set the cursor back, and the next key began from there."""
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.recording is not None, pilot)
+        app.navigation.move(0)
+        table = app.panes.collectives
+        table.action_move(1)
+        table.action_move(1)
+        app.navigation.move(1, 1)  # the first one comes round only now
+        table.action_move(1)
+        await until(lambda: app.cursor == 3, pilot)
+        app.navigation.move(0)
+        table.action_move(1)
+        await until(lambda: app.cursor == 1, pilot)
+
+    screen_of_app(looking(tmp_path), part)

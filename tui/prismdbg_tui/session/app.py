@@ -229,7 +229,7 @@ class PrismApp(PicturedApp[int]):
     # what widgets tell
 
     def on_cursor_moved(self, message: messages.CursorMoved) -> None:
-        self._handlers.carry_out(lambda: self.navigation.move(message.row))
+        self._handlers.carry_out(lambda: self.navigation.move(message.row, message.number))
 
     def on_moment_chosen(self, message: messages.MomentChosen) -> None:
         self._handlers.carry_out(lambda: self.navigation.go_to(message.moment))

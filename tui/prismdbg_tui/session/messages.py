@@ -69,10 +69,10 @@ class Compared(Message):
 
 
 class CursorMoved(Message):
-    """Somebody looks at another row."""
+    """Somebody looks at another row. `number`: of the moves of the pane that tells it, which has made it already."""
 
-    def __init__(self, row: int) -> None:
-        self.row = row
+    def __init__(self, row: int, number: int = 0) -> None:
+        self.row, self.number = row, number
         super().__init__()
 
 

@@ -36,12 +36,13 @@ class CursorNavigation:
         self._panes.show_recording(recording)
         self.move(self.position.row_at(wanted) if wanted else recording.first)
 
-    def move(self, row: int) -> None:
+    def move(self, row: int, number: int = 0) -> None:
+        """`number`: as `CursorMoved` has it."""
         if self.position is None or not len(self.position.recording):
             return
         before = self.position.cursor
         self.position.move(row)
-        self._panes.place(self.position)
+        self._panes.place(self.position, number)
         self._app.incident.again()
         self._views.again(elsewhere=before != self.position.cursor)
 

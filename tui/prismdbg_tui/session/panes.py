@@ -117,11 +117,11 @@ class Panes:
         self.timeline.show(recording)
         self.collectives.show(recording)
 
-    def place(self, position: CursorPosition) -> None:
+    def place(self, position: CursorPosition, move: int = 0) -> None:
         self.timeline.place(
             position.cursor, position.here, is_to_come=position.is_to_come, is_past_end=position.is_past_end
         )
-        self.collectives.place(position.cursor)
+        self.collectives.place(position.cursor, move)
 
     def show_recorded(self, message: messages.RecordedRead, recording: Recording) -> None:
         self.source.show(message.source)

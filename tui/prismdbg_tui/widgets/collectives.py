@@ -42,6 +42,7 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
         self._rows: Ints | None = None  # None: all of them
         self._hits: Ints = np.zeros(0, dtype=np.int64)
         self._cursor = 0
+        self._moves = 0  # by keys and clicks here
         self._top = 0.0  # as it was scrolled, by whomever, but not for want of room
         self._laid_out = Size(0, 0)
         self.verdicts = Verdicts()
@@ -64,7 +65,11 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
         self._hits = hits
         self._tell()
 
-    def place(self, cursor: int) -> None:
+    def place(self, cursor: int, move: int = 0) -> None:
+        """`move`: the number of the move of this pane that has come round. Where there are later ones it is over: set
+        back, the next key would begin from there."""
+        if move and move < self._moves:
+            return
         self._cursor = cursor
         self._show_cursor()
         self._tell()
@@ -103,7 +108,8 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
         """The next key may be there before the message has come round: it goes on from here."""
         if self.count:
             self._cursor = self.row(min(max(line, 0), self.count - 1))
-            self.post_message(CursorMoved(self._cursor))
+            self._moves += 1
+            self.post_message(CursorMoved(self._cursor, self._moves))
 
     def _resize(self) -> None:
         self.virtual_size = Size(0, self.count + 1)
