@@ -15,10 +15,12 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadline:
-    """at_s: of `time.monotonic()`. bound_s: what the user allows for the whole, for messages."""
+    """at_s: of `time.monotonic()`. bound_s: what the user allows for the whole, and `hint`, how to allow more: both for
+    messages."""
 
     at_s: float = math.inf
     bound_s: float = math.inf
+    hint: str = "give a longer --timeout"
 
     @classmethod
     def after(cls, bound_s: float) -> Deadline:
@@ -32,7 +34,7 @@ class Deadline:
         """`WaitTimeout` where it is over. doing: what is not complete, with its article."""
         if time.monotonic() > self.at_s:
             what = f"the replay did not reach its end within {self.bound_s:g} s: {doing} was not complete"
-            raise WaitTimeout(what, hint="give a longer --timeout")
+            raise WaitTimeout(what, hint=self.hint)
 
     def each(self, items: Iterable[Item], doing: str) -> Iterator[Item]:
         """The items, and `require` before each of them."""

@@ -23,6 +23,7 @@ from prismdbg.session.session import Ask
 
 Json = dict[str, Any]
 AGAIN_S = 0.5
+LONGER = "raise time_limit in the script, or --timeout"
 LOOK_BOUND_S = 5.0
 
 
@@ -143,7 +144,7 @@ class DebuggedRank:
     def _over(self) -> WaitTimeout:
         return WaitTimeout(
             f"the replay did not finish in time; it was at {self._reached()}",
-            hint="raise time_limit in the script, or --timeout",
+            hint=LONGER,
         )
 
     def _reached(self) -> Moment:

@@ -29,7 +29,7 @@ from prismdbg.script.breakpoints import forbidding, spec_of
 from prismdbg.script.findings import Ending, Findings
 from prismdbg.script.fix import FixVerdict, Judgement, Run, judge_fix
 from prismdbg.script.language import Assume, Script
-from prismdbg.script.rank import DebuggedRank, refuse_outside
+from prismdbg.script.rank import LONGER, DebuggedRank, refuse_outside
 from prismdbg.script.runner import Runner
 from prismdbg.session import notices
 from prismdbg.session.breakpoint_check import check, check_value, doubt
@@ -175,7 +175,7 @@ def run_scripted(request: ReplayRequest, script: Script, result: Scripted, *, bo
     free = request.may_depart or bool(script.peers)  # then what the record knows may not be all that there will be
     check_names(script, NOTHING if free else known_names(request.capsule))
     peers = tuple(_to_json(assumed) for assumed in script.peers)
-    request = replace(request, peers=peers, deadline=Deadline.after(bound_s))
+    request = replace(request, peers=peers, deadline=replace(Deadline.after(bound_s), hint=LONGER))
     try:
         with open_travel(request, say) as travel:
             result.runtime = travel.runtime

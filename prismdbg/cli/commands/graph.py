@@ -232,6 +232,9 @@ def _read(path: Path) -> JobGraph:
     if not path.is_dir():
         return graph_file.load(path)
     if not (path / graph_file.FILE_NAME).is_file():
+        whole = path.resolve()
+        if (beside := whole.parent / f"{whole.name}.{graph_file.FILE_NAME}").is_file():  # of a capsule, or of traces
+            return graph_file.load(beside)
         raise UsageError(
             f"{path} contains no {graph_file.FILE_NAME}", hint=f"run prismdbg graph build {quote(str(path))}"
         )

@@ -56,7 +56,7 @@ def command(
         return
     rows = [(figure.what, _value(figure), str(figure.known), figure.why) for figure in figures]
     console.emit(console.columns(("what", "how much", "known", "from"), rows, right=("how much",)))
-    console.emit(_named(whole.mesh, sandbox))
+    console.emit_lines([_named(whole.mesh, sandbox)])
 
 
 def _named(mesh: Mesh, sandbox: Sandbox) -> str:

@@ -119,7 +119,7 @@ def command(model: Path, ops: Path, cluster_path: Path, output: Path | None, as_
     if as_json:
         console.emit_json(prediction_text.values(described, training, job, timeline))
     else:
-        console.emit("\n".join(prediction_text.lines(described, training, job, timeline)))
+        console.emit_lines(prediction_text.lines(described, training, job, timeline))
 
 
 def _training(*, mesh: str, recompute: str, sequence_parallel: bool, gradient_bytes: str, **numbers: int) -> Training:

@@ -84,7 +84,7 @@ def test_what_is_known_is_reported_when_the_time_is_over(nan_from_start: Taken, 
     script = "time_limit: 0.01\nexpect:\n  - {that: step > 3, at: 5.1}\n"
     junit = tmp_path / "out.xml"
     said = scripted(nan_from_start.capsule, script, "--junit", junit, home=tmp_path)
-    assert said.code == 124, said.err
+    assert said.code == 124 and "raise time_limit in the script" in said.err, said.err
     error = ElementTree.parse(junit).getroot().find(".//error")
     assert error is not None and error.get("type") == "out of time"
     bisected = ("--bisect", "--source", INCIDENTS / "nan")

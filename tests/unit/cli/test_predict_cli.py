@@ -52,6 +52,17 @@ def test_simulate_draws_the_stages_and_says_what_it_is_worth(
     assert "are assumed" in err
 
 
+def test_of_a_capsule_the_graph_that_lies_beside_it_is_read(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsule = tmp_path / "nan-rank1"
+    capsule.mkdir()
+    code, _, err = ask(capsys, "simulate", capsule)
+    assert code == ExitCode.USAGE and "contains no graph.npz" in err
+    (tmp_path / "nan-rank1.graph.npz").write_bytes((run_folder / "graph.npz").read_bytes())
+    assert ask(capsys, "simulate", capsule)[1].startswith("8 ranks, pp=2,dp=2,tp=2: ")
+
+
 def test_a_cluster_of_ones_own(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assumed = values(capsys, "simulate", run_folder)
     own = values(capsys, "simulate", run_folder / "graph.npz", "--cluster", run_folder / "cluster.yaml")

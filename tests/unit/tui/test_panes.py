@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from played import TENSOR, PlayedRank, has_values, live_over, resized, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.drawing.table_columns import Column, columns_for, fitted
+from prismdbg_tui.drawing.value_drawing import short
 from prismdbg_tui.memory.view import CurveView, MemoryNode, MemoryView
 from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session.actions import ACTIONS
@@ -323,3 +324,8 @@ def test_keys_that_come_faster_than_the_screen_follows_are_all_counted(tmp_path:
         await until(lambda: app.cursor == 1, pilot)
 
     screen_of_app(looking(tmp_path), part)
+
+
+@pytest.mark.parametrize(("high", "shown"), [(1.5, "float32[] 1.5"), (2.5, "float32[] 1.5 to 2.5")])
+def test_a_tensor_of_one_value_is_no_range(high: float, shown: str) -> None:
+    assert short({"kind": "tensor", "dtype": "float32", "shape": [], "stats": {"min": 1.5, "max": high}}) == shown

@@ -63,7 +63,8 @@ def short(value: Json) -> str:
             shown = f"{value['dtype']}[{', '.join(map(str, value['shape']))}]"
             if stats.get("min") is None:
                 return f"{shown} {bad}".rstrip()
-            return f"{shown} {figures.number(stats['min'])} to {figures.number(stats['max'])} {bad}".rstrip()
+            low, high = figures.number(stats["min"]), figures.number(stats["max"])
+            return f"{shown} {low if low == high else f'{low} to {high}'} {bad}".rstrip()
         case "sequence" | "mapping":
             return f"{value['type']} of {value['length']}"
         case _:
