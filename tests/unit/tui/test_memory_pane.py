@@ -384,6 +384,19 @@ def test_a_key_shows_areas_and_another_what_leaked_over_a_step(tmp_path: Path) -
     screen_of(part, tmp_path, PlayedRank())
 
 
+@pytest.mark.usefixtures("whole_trace")
+def test_a_pane_that_was_chosen_before_it_had_anything_gets_the_keys_then(tmp_path: Path) -> None:
+    view = MemoryView(at=Moment(1, 1), curve=curve(), program_bytes=1000, nodes=NODES)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("v", "z")
+        app.screen.set_focus(None)  # as where its blocks were not shown yet
+        app.post_message(MemoryRead(view))
+        await until(lambda: app.focused is app.panes.memory.blocks, pilot)
+
+    screen_of(part, tmp_path, PlayedRank())
+
+
 @given(
     shares=st.lists(st.integers(1, 10**9), min_size=1, max_size=40),
     width=st.integers(1, 160),
