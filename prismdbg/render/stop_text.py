@@ -47,7 +47,7 @@ Json = dict[str, Any]
 _WHY: dict[str, str] = {
     StopReason.START: "before the first line that follows `import torch`",
     StopReason.RESTORED: "at the restore point, where the program gets the state of the snapshot",
-    StopReason.PARKED: "as captured, not run yet; n runs to the next collective",
+    StopReason.PARKED: "as captured, not run yet",
     StopReason.END_OF_LOG: "the recording ends here; later answers are synthesized",
 }
 _ROWS = ("module", "inputs", "outputs", "reduce_op", "root", "tag", "is_async")

@@ -27,14 +27,14 @@ MOST_CHILDREN = 50
 NO_TRACE_HINT = "record with --memory, or `prismdbg debug`"
 NO_TRACE_RECORDED = (
     "No memory trace.\n\n"
-    "`prismdbg debug` replays the rank and traces its memory: key  M  or the command  memory.\n\n"
-    "From the start of a job:  prismdbg record --memory ..."
+    "`prismdbg debug` replays the rank and traces its memory: key M or the command `memory`.\n\n"
+    "From the start of a job: `prismdbg record --memory ...`"
 )
 NO_TRACE = (
     "No memory trace.\n\n"
-    "While the rank is stopped, press  M  or type  memory : the rank is replayed from the start moment to here, and "
-    "operators, allocations and frees are traced.  trace on  traces from here on.\n\n"
-    "From the start of a job:  prismdbg record --memory ..."
+    "While the rank is stopped, press M or type `memory`: the rank is replayed from the start moment to here, and "
+    "operators, allocations and frees are traced. `trace on` traces from here on.\n\n"
+    "From the start of a job: `prismdbg record --memory ...`"
 )
 
 
