@@ -56,8 +56,13 @@ def say(*lines: str) -> None:
     _echo(plain("\n".join(terminal_rows(lines, sys.stderr))), err=True)
 
 
-def has_command(line: str) -> bool:
-    return _COMMAND.search(line) is not None
+def command_apart(line: str, width: int) -> tuple[str, str]:
+    """What is to be broken between words, and a command at the end, which stays in one line, to be copied. It has the
+    rest of its row before it where that has room for it."""
+    found = _COMMAND.search(line)
+    if found is None:
+        return line, ""
+    return ("", line) if found.start() < width else (line[: found.start()].rstrip(), line[found.start() :])
 
 
 def terminal_rows(lines: Iterable[str], stream: TextIO) -> Iterator[str]:
@@ -67,13 +72,16 @@ def terminal_rows(lines: Iterable[str], stream: TextIO) -> Iterator[str]:
 
 
 def in_rows(lines: Iterable[str], width: int) -> Iterator[str]:
-    """Of at most `width`: a terminal breaks words. A command stays in one line, to be copied."""
+    """Of at most `width`, but for commands: a terminal breaks words."""
     for line in lines:
-        if len(line) <= width or has_command(line):
+        if len(line) <= width:
             yield line
-        else:
-            indent = " " * (len(line) - len(line.lstrip()) + 2)
-            yield from wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+            continue
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        words, command = command_apart(line, width)
+        yield from wrap(words, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        if command:
+            yield f"{indent}{command}" if words else command
 
 
 def _echo(text: str, *, err: bool = False) -> None:

@@ -101,11 +101,14 @@ def _show(diagnosis: Diagnosis, terminal: Console) -> None:
 
 def _print(terminal: Console, text: Text) -> None:
     """In one line, but for a terminal: that would break words."""
-    if not terminal.is_terminal or console.has_command(text.plain):
+    words, command = console.command_apart(text.plain, terminal.width)
+    if not terminal.is_terminal or not words:
         terminal.print(text, soft_wrap=True)
         return
     indent = len(text.plain) - len(text.plain.lstrip())
-    terminal.print(Padding(text[indent:], (0, 0, 0, indent), expand=False))
+    terminal.print(Padding(text[indent : len(words)], (0, 0, 0, indent), expand=False))
+    if command:
+        terminal.print(Text(f"{' ' * indent}{command}"), soft_wrap=True)
 
 
 def _one(line: str, style: str = "") -> Text:

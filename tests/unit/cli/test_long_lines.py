@@ -88,3 +88,17 @@ def test_a_table_that_cannot_be_narrow_enough_stays_whole() -> None:
     assert console.columns(HEADER, ROWS, width=20) == console.columns(
         (*HEADER[:2], HEADER[3]), [(*r[:2], r[3]) for r in ROWS]
     )
+
+
+@pytest.mark.usefixtures("narrow")
+def test_a_command_behind_many_words_has_a_row_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of the line was broken by the terminal, between any two letters."""
+    out, stdout = Terminal(), Terminal()
+    monkeypatch.setattr("sys.stdout", stdout)
+    line = f"{LONG}. What it holds: {COMMAND.removeprefix('try: ')}"
+    why._print(why.Console(file=out, highlight=False, no_color=True), Text(line))
+    console.emit_lines([line])
+    for printed in (out, stdout):
+        *rows, command = printed.getvalue().splitlines()
+        assert command.strip() == COMMAND.removeprefix("try: ") and max(map(len, rows)) <= 60
+        assert " ".join(row.strip() for row in rows) == f"{LONG.strip()}. What it holds:"
