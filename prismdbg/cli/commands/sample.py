@@ -61,6 +61,7 @@ def _lines(output: Path, done: Sampled) -> list[str]:
     return [
         f"{output}: {counted(done.measured, 'time')} of {counted(done.operators, 'operator')}, "
         f"from {counted(done.called, 'distinct call')} of a step "
-        f"(timed for {done.timed_s:.0f} s, after {done.emulated_s:.0f} s to find them)",
+        f"(timed for {done.timed_s:.0f} s, the start of that process included, after {done.emulated_s:.0f} s to find "
+        "them)",
         *(f"left out: {count:,} of {done.wanted:,} shapes: {reason}" for reason, count in done.left_out.items()),
     ]
