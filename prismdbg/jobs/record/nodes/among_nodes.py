@@ -83,7 +83,7 @@ class AmongNodes:
         self._known: dict[str, bool] = {}  # whether a log folder is of this node
         self._looked_s = 0.0
         self._decisions = Decisions(member.run, member.node.name, tell)
-        self._neighbours = NeighbourWatch(RunFolder(member.run.path), member.node, tell)
+        self._neighbours = NeighbourWatch(RunFolder(member.run.path), member.node, member.heart, tell)
         self._requests = RequestAnswers(member.run, member.node, tell)
         self._publisher = None if member.run.local is None else Publisher(member.run, member.node, member.heart, tell)
         self._progress = RankProgress()

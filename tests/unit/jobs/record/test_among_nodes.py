@@ -161,7 +161,7 @@ def test_a_neighbour_that_falls_silent_is_named_once(run: RunFolder, monkeypatch
         Heartbeat(one).once()
     write_json(ended.supervisor_json, {"exit_code": 0})
     told: list[str] = []
-    watch = NeighbourWatch(run, own, told.append)
+    watch = NeighbourWatch(run, own, Heartbeat(own), told.append)
     watch.look()
     heart = Heartbeat(gone)
     heart.once()
