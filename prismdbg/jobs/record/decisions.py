@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,11 +33,13 @@ Key = Sequence[int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Open:
-    """`since_s`: since when the others can see that it was seen; None while they cannot."""
+    """`since_s`: since when the others can see that it was seen; None while they cannot. has_nearer: another one has
+    seen it that is nearer to the cause."""
 
     key: tuple[int, ...]
     since_s: float | None
     act: Callable[[], None]
+    has_nearer: bool = False
 
 
 class Decisions:
@@ -115,7 +117,7 @@ class Decisions:
         file_system_now(folder)
         is_mine = False
         if not _is_decided(folder):
-            if waited_s <= SETTLE_S + PATIENCE_S and not self._is_nearest(folder, one.key):
+            if waited_s <= SETTLE_S + PATIENCE_S and self._has_nearer(incident):
                 return False
             is_mine = self._decide(folder)
         del self._open[incident]
@@ -128,8 +130,13 @@ class Decisions:
             plain = f"{plain[:60]}-{hashlib.sha256(incident.encode()).hexdigest()[:8]}"
         return self._run.decisions / plain
 
-    def _is_nearest(self, folder: Path, own: tuple[int, ...]) -> bool:
-        return all((own, self._node) <= (key, node) for node, key in _seen(folder))
+    def _has_nearer(self, incident: str) -> bool:
+        """What was put down stays: once a nearer one is found, no note is read again."""
+        one = self._open[incident]
+        if not one.has_nearer:
+            found = any((key, node) < (one.key, self._node) for node, key in _seen(self._folder(incident)))
+            self._open[incident] = one = replace(one, has_nearer=found)
+        return one.has_nearer
 
     def _decide(self, folder: Path) -> bool:
         """Whether it was this node that decided it."""
@@ -150,10 +157,8 @@ def _is_decided(folder: Path) -> bool:
     return (folder / _DECIDED).is_dir()
 
 
-def _seen(folder: Path) -> list[tuple[str, tuple[int, ...]]]:
-    found = []
+def _seen(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
     for path in folder.glob(f"*{_SAW}"):
         with suppress(CapsuleError, ValueError, TypeError):  # half of one is none
             key = read_json(path).get("key", [])
-            found.append((path.name.removesuffix(_SAW), tuple(map(int, key))))
-    return found
+            yield path.name.removesuffix(_SAW), tuple(map(int, key))

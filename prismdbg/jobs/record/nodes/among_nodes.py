@@ -24,6 +24,7 @@ from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_json
 
 LOOK_S = 1.0
+LISTED_S = 0.002  # more for each log folder
 _BY_ITSELF, _LOST, _IN_A_COLLECTIVE = range(3)  # the first is nearest to the cause
 
 
@@ -91,10 +92,10 @@ class AmongNodes:
         self._told_s = 0.0
 
     def own(self, *, at_once: bool) -> list[Path]:
-        """Log folders of this node's ranks. All are looked through once a second: they may be thousands, on a file
-        server."""
+        """Log folders of this node's ranks. All are looked through once a second, and less often the more there are:
+        they may be thousands, on a file server."""
         now_s = time.monotonic()
-        if at_once or now_s - self._looked_s > LOOK_S:
+        if at_once or now_s - self._looked_s > LOOK_S + LISTED_S * len(self._known):
             self._looked_s = now_s
             for folder in self._run.rank_folders():
                 with suppress(CapsuleError, OSError):  # a damaged one is nobody's
@@ -122,7 +123,7 @@ class AmongNodes:
     def publish(self) -> None:
         """How far the ranks came, once they have ended, and what they have left on this node."""
         self._living = [], sorted({*self._living[0], *self._living[1]})
-        self._tell()
+        self._heart.tell(*self._living, self._progress.to_json(self.own(at_once=False), at_once=True))
         if self._publisher is not None:
             self._publisher.finish()
 
@@ -137,7 +138,7 @@ class AmongNodes:
 
     def settle(self) -> None:
         """How ranks end once a supervisor was told to end is no incident, on whichever node."""
-        if self._decisions.is_open and self._was_any_told():
+        if self._decisions.is_open and self._was_told(self._node):
             self._decisions.drop()
         self._decisions.settle()
 
@@ -150,6 +151,15 @@ class AmongNodes:
     def decide_alone(self) -> None:
         """What is open, without the others: nothing may stay open for ever."""
         self._decisions.act_alone()
+
+    def _unless_told(self, act: Callable[[], None]) -> Callable[[], None]:
+        """`act`, unless another node was told to end. Asked by the one that acts, once: of all nodes."""
+
+        def act_unless_told() -> None:
+            if not self._was_any_told():
+                act()
+
+        return act_unless_told
 
     def _was_any_told(self) -> bool:
         with suppress(OSError):  # what is wrong with RUN is told by what is done next
@@ -165,12 +175,13 @@ class AmongNodes:
         """`act` once, by the supervisor that is nearest to the cause. raised_inside: as `raised_in_collective` says."""
         name = f"{attempt_of(wanted.folder)}-{_family(wanted.incident.kind)}"
         name += f"-{wanted.nth}" if wanted.nth > 1 else ""
-        self._decisions.propose(name, _key(wanted, raised_inside), act)
+        self._decisions.propose(name, _key(wanted, raised_inside), self._unless_told(act))
 
     def share_hang(self, stall: Stall, attempt: int, act: Callable[[], None]) -> None:
         """By the supervisor that knows which rank never came, if one does."""
         collective = str(stall.first.collective.identity)
-        self._decisions.propose(f"{attempt}-hang-{collective}", (0 if stall.never_came else 1, stall.first.rank), act)
+        key = 0 if stall.never_came else 1, stall.first.rank
+        self._decisions.propose(f"{attempt}-hang-{collective}", key, self._unless_told(act))
 
     def made_elsewhere(self) -> int:
         """Capsules of incidents that other supervisors have made."""

@@ -1,8 +1,8 @@
 """A supervisor's heartbeat in RUN, and the watch over that of the next node: who falls silent is named by another.
 
-Each watches one other, in the order of their names, so that what this costs a file server does not grow with the square
-of the nodes. Whether somebody is silent is measured by the own clock and the own heartbeats alone: while RUN is full or
-gone, nobody can be heard of.
+Each watches one other, in the order of their names. Of that one it reads the heartbeat alone, so that what this costs a
+file server does not grow with the square of the nodes; `known_nodes` lists them seldom. Whether somebody is silent is
+measured by the own clock and the own heartbeats alone: while RUN is full or gone, nobody can be heard of.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from threading import Event, Thread
 from typing import Any
 
 from prismdbg.errors import CapsuleError
-from prismdbg.jobs.storage.job_nodes import SILENT_S, NodeFolder, last_beat, node_folders, nodes_of_ranks
+from prismdbg.jobs.record.nodes.known_nodes import KnownNodes
+from prismdbg.jobs.storage.job_nodes import SILENT_S, NodeFolder, last_beat, nodes_of_ranks
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.model.durations import duration
 
@@ -99,8 +100,7 @@ class Silence:
         self.node = node
         self._heart = heart
         self._pulse: tuple[int, int] | None = None
-        self._since_ns = 0
-        self._arrived = 0
+        self.heard()
 
     def heard(self) -> bool:
         """Whether it gave a heartbeat since this was asked last."""
@@ -136,7 +136,7 @@ class NeighbourWatch:
         self._own = own
         self._heart = heart
         self._tell = tell
-        self._restart = own.restart
+        self._nodes = KnownNodes(run, own.restart, tell)
         self._ended: set[str] = set()
         self._lost: dict[str, Silence] = {}
         self._losses: Counter[str] = Counter()
@@ -149,15 +149,11 @@ class NeighbourWatch:
             return
         self._looked_ns = now_ns
         self._find_again()
-        node = self._next()
-        if node is None:
-            return
-        if self._watched is None or self._watched.node != node:
-            self._watched = Silence(node, self._heart)
-        if not self._watched.heard() and self._watched.is_too_long:
-            self._lost[node.name] = self._watched
-            self._losses[node.name] += 1
-            self._tell(self._text(self._watched))
+        silence = self._next_silence()
+        if silence is not None and silence.is_too_long:
+            self._lost[silence.node.name] = silence
+            self._losses[silence.node.name] += 1
+            self._tell(self._text(silence))
 
     def _find_again(self) -> None:
         for name, silence in list(self._lost.items()):
@@ -166,12 +162,21 @@ class NeighbourWatch:
                 del self._lost[name]
                 self._tell(f"node {name} is heard of again, after {duration(silent_s)}")
 
-    def _next(self) -> NodeFolder | None:
-        nodes = node_folders(self._run, self._restart, self._tell)
+    def _next_silence(self) -> Silence | None:
+        """Of the next node that goes on; None if it was heard of. Only one that was not is asked whether it ended."""
+        nodes = self._nodes.lately()
         later = [node for node in nodes if node.name > self._own.name]
-        others = [*later, *(node for node in nodes if node.name < self._own.name)]
-        self._ended |= {node.name for node in others if node.name not in self._ended and has_ended(node)}
-        return next((node for node in others if node.name not in self._ended and node.name not in self._lost), None)
+        for node in (*later, *(node for node in nodes if node.name < self._own.name)):
+            if node.name in self._ended or node.name in self._lost:
+                continue
+            if self._watched is None or self._watched.node != node:
+                self._watched = Silence(node, self._heart)
+            elif self._watched.heard():
+                return None
+            if not has_ended(node):
+                return self._watched
+            self._ended.add(node.name)
+        return None
 
     def _text(self, silence: Silence) -> str:
         name, losses = silence.node.name, self._losses[silence.node.name]
