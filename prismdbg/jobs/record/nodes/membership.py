@@ -10,7 +10,6 @@ import os
 import platform
 import re
 import secrets
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ from prismdbg.errors import UsageError
 from prismdbg.jobs.record.nodes.heartbeat import Heartbeat, beat_of, has_ended
 from prismdbg.jobs.record.nodes.known_nodes import KnownNodes
 from prismdbg.jobs.record.nodes.shared_job import SharedJob
+from prismdbg.jobs.storage.first_folder import place_first
 from prismdbg.jobs.storage.job_nodes import NodeFolder, file_system_now, is_shared, job_file
 from prismdbg.jobs.storage.job_restarts import begin_restart, first_attempt, latest_restart, restart_folder
 from prismdbg.jobs.storage.run_folder import RunFolder, cannot_be_made, not_empty, read_json, write_json
@@ -91,22 +91,17 @@ def _found(run: RunFolder, path: Path, job: SharedJob) -> NodeFolder | None:
         if is_shared(run):  # since a moment ago
             return None
         raise not_empty(path)
-    coming = run.path / f"{_COMING}{secrets.token_hex(6)}"
-    coming.mkdir(mode=0o700)
-    try:
+
+    def fill(coming: Path) -> None:
         write_json(job_file(coming), {"id": job.id, "supervisors": job.supervisors})
         if job.restart:
             restart_folder(coming, job.restart).mkdir(mode=0o700)
         node = NodeFolder(coming / _own_name(job.restart))
         node.path.mkdir(mode=0o700)
         _describe(node, job.restart)
-        coming.rename(run.nodes)
-    except OSError:
-        shutil.rmtree(coming, ignore_errors=True)
-        if is_shared(run):
-            return None
-        raise
-    return NodeFolder(run.nodes / node.name)
+
+    is_first = place_first(run.path / f"{_COMING}{secrets.token_hex(6)}", run.nodes, fill)
+    return NodeFolder(run.nodes / _own_name(job.restart)) if is_first else None
 
 
 def _refuse_another_job(run: RunFolder, path: Path, job: SharedJob) -> None:
