@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,8 @@ from prismdbg.capsule.log.events import Event, Note, StepMark
 from prismdbg.jobs.storage.run_report import log_bytes, payload_bytes
 from prismdbg.model.moment import Moment
 
+MEASURED_S = 10.0
+
 
 @dataclass(slots=True)
 class _Rank:
@@ -20,8 +23,12 @@ class _Rank:
     open: set[int] = field(default_factory=set)
     lost: list[str] = field(default_factory=list)
     word: str = ""
+    sizes: tuple[int, int] = 0, 0  # of the log, and of received data
+    grew: bool = True
+    measured_s: float = -MEASURED_S
 
     def feed(self, event: Event) -> None:
+        self.grew = True
         match event:
             case Batch():
                 self._go_on(event)
@@ -58,18 +65,26 @@ class RankProgress:
     def feed(self, name: str, event: Event) -> None:
         self._ranks.setdefault(name, _Rank()).feed(event)
 
-    def to_json(self, folders: Iterable[Path]) -> dict[str, dict[str, Any]]:
-        """`folders`: of the ranks' logs, which say how large they are."""
-        return {folder.name: _json(self._ranks.get(folder.name, _Rank()), folder) for folder in folders}
+    def to_json(self, folders: Iterable[Path], *, at_once: bool = False) -> dict[str, dict[str, Any]]:
+        """`folders`: of the ranks' logs, which say how large they are, some seconds ago unless `at_once`: a log has
+        dozens of files, perhaps on a file server, and those of ranks that have ended grow no more."""
+        found = {}
+        for folder in folders:
+            rank = self._ranks.setdefault(folder.name, _Rank())
+            if at_once or (rank.grew and time.monotonic() - rank.measured_s > MEASURED_S):
+                rank.grew, rank.measured_s = False, time.monotonic()
+                rank.sizes = log_bytes(folder), payload_bytes(folder)
+            found[folder.name] = _json(rank)
+        return found
 
 
-def _json(rank: _Rank, folder: Path) -> dict[str, Any]:
+def _json(rank: _Rank) -> dict[str, Any]:
     return {
         "moment": str(rank.moment),
         "collectives": rank.collectives,
         "in_flight": len(rank.open),
-        "log_bytes": log_bytes(folder),
-        "payload_bytes": payload_bytes(folder),
+        "log_bytes": rank.sizes[0],
+        "payload_bytes": rank.sizes[1],
         "lost": "; ".join(rank.lost),
         "word": rank.word,
     }

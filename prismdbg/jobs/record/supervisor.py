@@ -38,7 +38,7 @@ from prismdbg.jobs.record.freeze import freeze, has_past, wanted_now
 from prismdbg.jobs.record.hangs import HangWatch
 from prismdbg.jobs.record.incident_command import IncidentCommand
 from prismdbg.jobs.record.incidents import IncidentWatch, Wanted
-from prismdbg.jobs.record.interruption import told_since, told_together
+from prismdbg.jobs.record.interruption import TOGETHER_NS, told_since, told_together
 from prismdbg.jobs.record.ledger import Entry, Ledger
 from prismdbg.jobs.record.nodes.among_nodes import AmongNodes, OnlyNode
 from prismdbg.jobs.record.nodes.membership import Member
@@ -104,6 +104,7 @@ class Supervisor:
         self._deaths = DeathWatch()
         self._deaths_seen = 0
         self._deaths_cleared = 0
+        self._decided: dict[int, int] = {}  # attempts that are over, and how many of their ranks had died then
         self._reported_dead: set[str] = set()  # by name of the log folder
         self._incidents = IncidentWatch(policy.triggers)
         self._hangs = HangWatch(policy.triggers.get("hang", ""))
@@ -345,23 +346,42 @@ class Supervisor:
         """Of each attempt the first that did not end by itself, if it said nothing: launchers and lost peers end the
         others."""
         failed: dict[int, list[Death]] = {}  # by attempt
-        deaths = self._deaths.deaths()
-        self._deaths_seen = len(deaths)
+        all_deaths, now_ns = self._deaths.deaths(), wall_ns()
+        self._deaths_seen = len(all_deaths)
+        for death in all_deaths:
+            self._hangs.died(death.name)
+        undecided = self._undecided(all_deaths)
+        deaths = [death for some in undecided.values() for death in some]
         before_ns = self._ends_since_ns() if self._told_to_end.is_set() else None
         for death in deaths:
-            self._hangs.died(death.name)
             if before_ns is not None and monotonic_of(death.wall_ns) >= before_ns:
                 continue
             if not self._processes[death.name].ended_by_itself():
                 failed.setdefault(attempt_of(death.name), []).append(death)
-        told = told_together(deaths, wall_ns(), self._deaths.ends(), lambda name: self._processes[name].has_failed())
+        told = told_together(deaths, now_ns, self._deaths.ends(), lambda name: self._processes[name].has_failed())
         firsts = [(likely_first(some, self._raised(some)), perhaps_first(some)) for some in failed.values()]
-        return [
+        found = [
             wanted
             for death, perhaps in firsts
             if death.name not in told
             for wanted in self._died(death, is_first=death.signal is not None or len(perhaps) == 1)
         ]
+        self._decided |= {attempt: len(some) for attempt, some in undecided.items() if self._is_over(some, now_ns)}
+        return found
+
+    def _undecided(self, deaths: Sequence[Death]) -> dict[int, list[Death]]:
+        """By attempt; not of those that were looked at after all of their ranks had died: there may be hundreds."""
+        found: dict[int, list[Death]] = {}
+        for death in deaths:
+            found.setdefault(attempt_of(death.name), []).append(death)
+        return {attempt: some for attempt, some in found.items() if self._decided.get(attempt) != len(some)}
+
+    def _is_over(self, deaths: list[Death], now_ns: int) -> bool:
+        """Whether nothing that is seen later says anything else of these deaths of one attempt."""
+        dead, attempt = {death.name for death in deaths}, attempt_of(deaths[0].name)
+        others = (one for name, one in self._processes.items() if name not in dead and attempt_of(name) == attempt)
+        has_settled = now_ns - max(death.wall_ns for death in deaths) > TOGETHER_NS
+        return has_settled and all(process.is_out_of_sight for process in others)
 
     def _raised(self, deaths: list[Death]) -> dict[str, bool]:
         """Those of them that raised, and whether in a collective."""
@@ -429,6 +449,8 @@ class Supervisor:
     def _died(self, death: Death, *, is_first: bool) -> list[Wanted]:
         """is_first: as far as one can tell; of those that were gone before they were first looked at, one cannot."""
         process = self._processes[death.name]
+        if death.name in self._reported_dead:
+            return []
         if not process.died_without_a_word() or was_replaced(self._run.ranks / death.name):
             return []
         if death.code == 0:  # nobody was killed: its log could not be written to the end

@@ -178,15 +178,14 @@ def node_folders(
     cannot be read is passed over, and `tell` is told: it hides no other."""
     if not run.nodes.is_dir():
         return []
-    found = [path for path in run.nodes.iterdir() if _NAME.fullmatch(path.name) and _is_described(path)]
-    nodes = [NodeFolder(path) for path in sorted(found)]
+    nodes = [NodeFolder(path) for path in sorted(run.nodes.iterdir()) if is_described(path)]
     return nodes if restart is None else [node for node in nodes if _is_of(node, restart, tell)]
 
 
-def _is_described(path: Path) -> bool:
-    """Also where that cannot be looked up: then whoever reads it is told why."""
+def is_described(path: Path) -> bool:
+    """Whether it is the folder of a node. Also where that cannot be looked up: then whoever reads it is told why."""
     try:
-        return (path / _ABOUT).is_file()
+        return _NAME.fullmatch(path.name) is not None and path.suffix != ".json" and (path / _ABOUT).is_file()
     except OSError:
         return True
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import secrets
-import shutil
 from pathlib import Path
 
+from prismdbg.jobs.storage.first_folder import place_first
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, read_json, write_json
 
 _NAME = re.compile(r"\.restart\.([0-9]{1,9})")
@@ -26,18 +26,13 @@ def latest_restart(run: RunFolder) -> int:
 
 def begin_restart(run: RunFolder, number: int) -> bool:
     """Whether it was this caller that began it: only one of several does."""
-    coming = run.nodes / f"{_COMING}{secrets.token_hex(6)}"
-    coming.mkdir(mode=0o700)
-    try:
+
+    def fill(coming: Path) -> None:
         before = max((attempt_of(folder.name) + 1 for folder in run.rank_folders()), default=0)
         write_json(coming / _FILE, {"first_attempt": max(before, number)})
-        coming.rename(restart_folder(run.nodes, number))
-    except OSError:
-        shutil.rmtree(coming, ignore_errors=True)
-        if not restart_folder(run.nodes, number).is_dir():
-            raise
-        return False
-    return True
+
+    coming = run.nodes / f"{_COMING}{secrets.token_hex(6)}"
+    return place_first(coming, restart_folder(run.nodes, number), fill)
 
 
 def first_attempt(run: RunFolder, number: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,17 @@ def _one_process(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 DAMAGED = "damaged"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Words:
+    """What a log says of the end of its rank. said: kinds of notes; raised_inside: whether in a collective, None where
+    it did not raise."""
+
+    said: frozenset[str]
+    raised_inside: bool | None = None
+    has_failed: bool = False
+    last_moment: Moment = field(default_factory=lambda: Moment(0))
+
+
 class RankProcess:
     """One attempt of a rank, by its log folder. `pid`: as it is here; None where it cannot be seen from here, and then
     it is neither alive nor dead."""
@@ -111,8 +123,7 @@ class RankProcess:
         self._folder = folder
         self._described = read_json(folder / "rank.json")
         self.pid = pid_here(self._described, folder / "rank.json")
-        self._last_words: frozenset[str] | None = None
-        self._has_failed: bool | None = None
+        self._last_words: _Words | None = None
 
     @property
     def is_out_of_sight(self) -> bool:
@@ -127,48 +138,48 @@ class RankProcess:
     def ended_by_itself(self) -> bool:
         """Its program came to its end, or to an exit of its own. Of a log that is damaged nobody knows: it accuses no
         rank, and keeps nobody from looking at the others."""
-        return DAMAGED in self._said() or ("exit" in self._said() and "incident" not in self._said())
+        said = self._words().said
+        return DAMAGED in said or ("exit" in said and "incident" not in said)
 
     def died_without_a_word(self) -> bool:
         """It is gone, and its log has neither an end nor an incident. Of a log that was cut nobody knows, nor of a
         process that cannot be seen."""
-        return self.pid is not None and not self.is_alive() and not was_cut(self._folder) and not self._said()
+        return self.pid is not None and not self.is_alive() and not self._words().said and not was_cut(self._folder)
 
     def raised_in_collective(self) -> bool | None:
         """None where it is not dead, or did not raise."""
-        if self.pid is None or self.is_alive() or "incident" not in self._said():
+        if self.pid is None or self.is_alive():
             return None
-        log = read_whole(self._folder, LAST_BYTES)
-        raised = [note for note in log.notes if note.kind == "incident" and not was_outlived(log, note)]
-        return all(raised_inside(log, note) is not None for note in raised)
+        return self._words().raised_inside
 
     def has_failed(self) -> bool:
         """As far as its log says it so far; of one that is damaged nobody knows."""
-        if self._has_failed is not None:
-            return self._has_failed
-        gone = self.pid is not None and not self.is_alive()
-        try:
-            found = has_failed(read_whole(self._folder, LAST_BYTES))
-        except CapsuleError:  # its reader tells of it
-            return False
-        if gone:  # nothing is added any more
-            self._has_failed = found
-        return found
+        return self._words().has_failed
 
     def last_moment(self) -> Moment:
-        return read_whole(self._folder, LAST_BYTES).last_moment
+        return self._words().last_moment
 
-    def _said(self) -> frozenset[str]:
+    def _words(self) -> _Words:
         """Looked up once when it is dead: nothing is added any more."""
         if self._last_words is None:
             gone = self.pid is not None and not self.is_alive()
-            try:
-                log = read_whole(self._folder, LAST_BYTES)
-            except CapsuleError:  # its reader tells of it
-                return frozenset((DAMAGED,))
-            said = (note for note in log.notes if note.kind in ("exit", "incident"))
-            found = frozenset(note.kind for note in said if not was_outlived(log, note))
+            found = _words_of(self._folder)
             if not gone:
                 return found
             self._last_words = found
         return self._last_words
+
+
+def _words_of(folder: Path) -> _Words:
+    try:
+        log = read_whole(folder, LAST_BYTES)
+    except CapsuleError:  # its reader tells of it
+        return _Words(said=frozenset((DAMAGED,)))
+    said = [note for note in log.notes if note.kind in ("exit", "incident") and not was_outlived(log, note)]
+    raised = [note for note in said if note.kind == "incident"]
+    return _Words(
+        said=frozenset(note.kind for note in said),
+        raised_inside=all(raised_inside(log, note) is not None for note in raised) if raised else None,
+        has_failed=has_failed(log),
+        last_moment=log.last_moment,
+    )

@@ -141,6 +141,7 @@ def test_a_nan_while_the_folder_of_two_nodes_is_gone_is_captured_when_it_is_back
             job.has_captured_the_nan()
             job.two.end_at(job.step() + 10)
             assert job.two.end() == (0, 0), job.two.output
+            assert "has been silent" not in job.two.output, job.two.output
             job.is_whole()
 
 
@@ -170,6 +171,7 @@ def test_a_full_folder_of_two_nodes_gets_what_it_lacks_when_it_has_room(folder: 
             job.two.end_at(job.step() + 10)
             assert job.two.end() == (0, 0), job.two.output
             assert "the supervisor failed" not in job.two.output, job.two.output
+            assert "has been silent" not in job.two.output, job.two.output
             for node in job.two.nodes:
                 output = job.two.part(node).output
                 assert "No space left on device; they are in /dev/shm/prismdbg-" in output, output

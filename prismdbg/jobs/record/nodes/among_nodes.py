@@ -14,7 +14,7 @@ from prismdbg.diagnosis.stalls import Stall
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.record.decisions import Decisions
 from prismdbg.jobs.record.incidents import Wanted
-from prismdbg.jobs.record.nodes.heartbeat import NeighbourWatch
+from prismdbg.jobs.record.nodes.heartbeat import NeighbourWatch, Silence
 from prismdbg.jobs.record.nodes.membership import Member
 from prismdbg.jobs.record.nodes.publisher import LAST_TRIES_S, Publisher
 from prismdbg.jobs.record.rank_progress import RankProgress
@@ -24,6 +24,7 @@ from prismdbg.jobs.storage.ranks_alive import RankProcess
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_json
 
 LOOK_S = 1.0
+LISTED_S = 0.002  # more for each log folder
 _BY_ITSELF, _LOST, _IN_A_COLLECTIVE = range(3)  # the first is nearest to the cause
 
 
@@ -82,8 +83,9 @@ class AmongNodes:
         self._problem = tell
         self._known: dict[str, bool] = {}  # whether a log folder is of this node
         self._looked_s = 0.0
-        self._decisions = Decisions(member.run, member.node.name, tell)
-        self._neighbours = NeighbourWatch(RunFolder(member.run.path), member.node, tell)
+        self._decisions = Decisions(member.run, member.node.name, tell, is_lost=self._is_lost)
+        self._deciders: dict[str, Silence] = {}
+        self._neighbours = NeighbourWatch(RunFolder(member.run.path), member.node, member.heart, tell)
         self._requests = RequestAnswers(member.run, member.node, tell)
         self._publisher = None if member.run.local is None else Publisher(member.run, member.node, member.heart, tell)
         self._progress = RankProgress()
@@ -91,10 +93,10 @@ class AmongNodes:
         self._told_s = 0.0
 
     def own(self, *, at_once: bool) -> list[Path]:
-        """Log folders of this node's ranks. All are looked through once a second: they may be thousands, on a file
-        server."""
+        """Log folders of this node's ranks. All are looked through once a second, and less often the more there are:
+        they may be thousands, on a file server."""
         now_s = time.monotonic()
-        if at_once or now_s - self._looked_s > LOOK_S:
+        if at_once or now_s - self._looked_s > LOOK_S + LISTED_S * len(self._known):
             self._looked_s = now_s
             for folder in self._run.rank_folders():
                 with suppress(CapsuleError, OSError):  # a damaged one is nobody's
@@ -122,7 +124,7 @@ class AmongNodes:
     def publish(self) -> None:
         """How far the ranks came, once they have ended, and what they have left on this node."""
         self._living = [], sorted({*self._living[0], *self._living[1]})
-        self._tell()
+        self._heart.tell(*self._living, self._progress.to_json(self.own(at_once=False), at_once=True))
         if self._publisher is not None:
             self._publisher.finish()
 
@@ -137,7 +139,7 @@ class AmongNodes:
 
     def settle(self) -> None:
         """How ranks end once a supervisor was told to end is no incident, on whichever node."""
-        if self._decisions.is_open and self._was_any_told():
+        if self._decisions.is_open and self._was_told(self._node):
             self._decisions.drop()
         self._decisions.settle()
 
@@ -150,6 +152,22 @@ class AmongNodes:
     def decide_alone(self) -> None:
         """What is open, without the others: nothing may stay open for ever."""
         self._decisions.act_alone()
+
+    def _is_lost(self, name: str) -> bool:
+        """Asked again and again of one that captures an incident."""
+        if name not in self._deciders:
+            self._deciders[name] = Silence(NodeFolder(self._run.nodes / name), self._heart)
+        silence = self._deciders[name]
+        return not silence.heard() and silence.is_too_long
+
+    def _unless_told(self, act: Callable[[], None]) -> Callable[[], None]:
+        """`act`, unless another node was told to end. Asked by the one that acts, once: of all nodes."""
+
+        def act_unless_told() -> None:
+            if not self._was_any_told():
+                act()
+
+        return act_unless_told
 
     def _was_any_told(self) -> bool:
         with suppress(OSError):  # what is wrong with RUN is told by what is done next
@@ -165,12 +183,13 @@ class AmongNodes:
         """`act` once, by the supervisor that is nearest to the cause. raised_inside: as `raised_in_collective` says."""
         name = f"{attempt_of(wanted.folder)}-{_family(wanted.incident.kind)}"
         name += f"-{wanted.nth}" if wanted.nth > 1 else ""
-        self._decisions.propose(name, _key(wanted, raised_inside), act)
+        self._decisions.propose(name, _key(wanted, raised_inside), self._unless_told(act))
 
     def share_hang(self, stall: Stall, attempt: int, act: Callable[[], None]) -> None:
         """By the supervisor that knows which rank never came, if one does."""
         collective = str(stall.first.collective.identity)
-        self._decisions.propose(f"{attempt}-hang-{collective}", (0 if stall.never_came else 1, stall.first.rank), act)
+        key = 0 if stall.never_came else 1, stall.first.rank
+        self._decisions.propose(f"{attempt}-hang-{collective}", key, self._unless_told(act))
 
     def made_elsewhere(self) -> int:
         """Capsules of incidents that other supervisors have made."""

@@ -1,21 +1,26 @@
 """A supervisor's heartbeat in RUN, and the watch over that of the next node: who falls silent is named by another.
 
-Each watches one other, in the order of their names, so that what this costs a file server does not grow with the square
-of the nodes. Whether somebody is silent is measured by the own clock alone.
+Each watches one other, in the order of their names. Of that one it reads the heartbeat alone, so that what this costs a
+file server does not grow with the square of the nodes; `known_nodes` lists them seldom. Whether somebody is silent is
+measured by the own clock and the own heartbeats alone: while RUN is full or gone, nobody can be heard of.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 from prismdbg.errors import CapsuleError
-from prismdbg.jobs.storage.job_nodes import SILENT_S, NodeFolder, last_beat, node_folders, nodes_of_ranks
+from prismdbg.jobs.record.nodes.known_nodes import KnownNodes
+from prismdbg.jobs.storage.job_nodes import SILENT_S, NodeFolder, last_beat, nodes_of_ranks
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
+from prismdbg.model.durations import duration
 
 BEAT_S = 1.0
 LOOK_NS = 2_000_000_000
@@ -28,6 +33,7 @@ class Heartbeat:
         self._node = node
         self._ended = Event()
         self._beat = 0
+        self.arrived = 0  # how many came into RUN
         self._ranks: dict[str, Any] = {}
         self._published = ""
 
@@ -51,7 +57,15 @@ class Heartbeat:
     def once(self) -> None:
         self._beat += 1
         with suppress(OSError):  # the next one may get there; the supervisor says what is wrong with RUN
+            self._publish()
+            self.arrived += 1
+
+    def _publish(self) -> None:
+        """A folder that is full takes no new file; the last one may still become younger there."""
+        try:
             write_json(self._node.beat, {"beat": self._beat, "pid": os.getpid(), **self._ranks, **self._answer()})
+        except OSError:
+            os.utime(self._node.beat)
 
     def _answer(self) -> dict[str, str]:
         return {"published": self._published} if self._published else {}
@@ -78,16 +92,55 @@ def has_ended(node: NodeFolder) -> bool:
     return False
 
 
-class NeighbourWatch:
-    """The watch over the next node that is not known to be lost or to have ended."""
+class Silence:
+    """How long a supervisor has not been heard of."""
 
-    def __init__(self, run: RunFolder, own: NodeFolder, tell: Callable[[str], None]) -> None:
+    def __init__(self, node: NodeFolder, heart: Heartbeat) -> None:
+        """`heart`: our own. Its heartbeats are what tells silence from a RUN that nobody can write to."""
+        self.node = node
+        self._heart = heart
+        self._pulse: tuple[int, int] | None = None
+        self.heard()
+
+    def heard(self) -> bool:
+        """Whether it gave a heartbeat since this was asked last."""
+        pulse = beat_of(self.node), _modified_ns(self.node.beat)
+        if pulse == self._pulse:
+            return False
+        self._pulse, self._since_ns, self._arrived = pulse, time.monotonic_ns(), self._heart.arrived
+        return True
+
+    @property
+    def seconds(self) -> float:
+        return (time.monotonic_ns() - self._since_ns) / 1e9
+
+    @property
+    def is_too_long(self) -> bool:
+        """As many of our own heartbeats have arrived meanwhile."""
+        return self.seconds > SILENT_S and (self._heart.arrived - self._arrived) * BEAT_S >= SILENT_S
+
+
+def _modified_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+class NeighbourWatch:
+    """The watch over the next node that is not known to be lost or to have ended. One that is heard of again is watched
+    again."""
+
+    def __init__(self, run: RunFolder, own: NodeFolder, heart: Heartbeat, tell: Callable[[str], None]) -> None:
         self._run = run
         self._own = own
+        self._heart = heart
         self._tell = tell
-        self._restart = own.restart
-        self._gone: set[str] = set()
-        self._watched: tuple[str, int, int] = "", -1, 0  # name, beat, since when it is the same
+        self._nodes = KnownNodes(run, own.restart, tell)
+        self._ended: set[str] = set()
+        self._lost: dict[str, Silence] = {}
+        self._losses: Counter[str] = Counter()
+        self._watched: Silence | None = None
         self._looked_ns = 0
 
     def look(self) -> None:
@@ -95,30 +148,42 @@ class NeighbourWatch:
         if now_ns - self._looked_ns < LOOK_NS:
             return
         self._looked_ns = now_ns
-        node = self._next()
-        if node is None:
-            return
-        beat = beat_of(node)
-        name, last, since_ns = self._watched
-        if (node.name, beat) != (name, last):
-            self._watched = node.name, beat, now_ns
-            return
-        if now_ns - since_ns > SILENT_S * 1e9:
-            self._gone.add(node.name)
-            self._tell(self._text(node, (now_ns - since_ns) / 1e9))
+        self._find_again()
+        silence = self._next_silence()
+        if silence is not None and silence.is_too_long:
+            self._lost[silence.node.name] = silence
+            self._losses[silence.node.name] += 1
+            self._tell(self._text(silence))
 
-    def _next(self) -> NodeFolder | None:
-        nodes = node_folders(self._run, self._restart, self._tell)
+    def _find_again(self) -> None:
+        for name, silence in list(self._lost.items()):
+            silent_s = silence.seconds
+            if beat_of(silence.node) != -1 and silence.heard():
+                del self._lost[name]
+                self._tell(f"node {name} is heard of again, after {duration(silent_s)}")
+
+    def _next_silence(self) -> Silence | None:
+        """Of the next node that goes on; None if it was heard of. Only one that was not is asked whether it ended."""
+        nodes = self._nodes.lately()
         later = [node for node in nodes if node.name > self._own.name]
-        others = [*later, *(node for node in nodes if node.name < self._own.name)]
-        for node in others:
-            if node.name not in self._gone and has_ended(node):
-                self._gone.add(node.name)
-        return next((node for node in others if node.name not in self._gone), None)
+        for node in (*later, *(node for node in nodes if node.name < self._own.name)):
+            if node.name in self._ended or node.name in self._lost:
+                continue
+            if self._watched is None or self._watched.node != node:
+                self._watched = Silence(node, self._heart)
+            elif self._watched.heard():
+                return None
+            if not has_ended(node):
+                return self._watched
+            self._ended.add(node.name)
+        return None
 
-    def _text(self, node: NodeFolder, silent_s: float) -> str:
-        ranks = sorted(name for name, owner in nodes_of_ranks(self._run).items() if owner == node.name)
+    def _text(self, silence: Silence) -> str:
+        name, losses = silence.node.name, self._losses[silence.node.name]
+        ranks = sorted(rank for rank, owner in nodes_of_ranks(self._run).items() if owner == name)
         whose = f" with rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)}" if ranks else ""
+        again = f" once more ({losses} times so far)" if losses > 1 else ""
         return (
-            f"node {node.name}{whose} has been silent for {silent_s:.0f} s: it, its supervisor or its network is lost"
+            f"node {name}{whose} has been silent for {silence.seconds:.0f} s{again}: "
+            "it, its supervisor or its network is lost"
         )

@@ -10,17 +10,19 @@ import os
 import platform
 import re
 import secrets
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from prismdbg.errors import UsageError
 from prismdbg.jobs.record.nodes.heartbeat import Heartbeat, beat_of, has_ended
+from prismdbg.jobs.record.nodes.known_nodes import KnownNodes
 from prismdbg.jobs.record.nodes.shared_job import SharedJob
-from prismdbg.jobs.storage.job_nodes import NodeFolder, file_system_now, is_shared, job_file, node_folders
+from prismdbg.jobs.storage.first_folder import place_first
+from prismdbg.jobs.storage.job_nodes import NodeFolder, file_system_now, is_shared, job_file
 from prismdbg.jobs.storage.job_restarts import begin_restart, first_attempt, latest_restart, restart_folder
 from prismdbg.jobs.storage.run_folder import RunFolder, cannot_be_made, not_empty, read_json, write_json
 from prismdbg.model.plurals import counted
@@ -30,6 +32,8 @@ from prismdbg.settings.process_stat import start_ticks
 JOIN_BOUND_S = 60.0
 PROGRESS_S = 1.0
 POLL_S = 0.1
+LONGEST_PAUSE_S = 0.5
+AT_ONCE, TURN_S = 4, 5.0  # so many others are looked at for so long
 _COMING = ".nodes."
 
 Say = Callable[[str], None]
@@ -87,22 +91,17 @@ def _found(run: RunFolder, path: Path, job: SharedJob) -> NodeFolder | None:
         if is_shared(run):  # since a moment ago
             return None
         raise not_empty(path)
-    coming = run.path / f"{_COMING}{secrets.token_hex(6)}"
-    coming.mkdir(mode=0o700)
-    try:
+
+    def fill(coming: Path) -> None:
         write_json(job_file(coming), {"id": job.id, "supervisors": job.supervisors})
         if job.restart:
             restart_folder(coming, job.restart).mkdir(mode=0o700)
         node = NodeFolder(coming / _own_name(job.restart))
         node.path.mkdir(mode=0o700)
         _describe(node, job.restart)
-        coming.rename(run.nodes)
-    except OSError:
-        shutil.rmtree(coming, ignore_errors=True)
-        if is_shared(run):
-            return None
-        raise
-    return NodeFolder(run.nodes / node.name)
+
+    is_first = place_first(run.path / f"{_COMING}{secrets.token_hex(6)}", run.nodes, fill)
+    return NodeFolder(run.nodes / _own_name(job.restart)) if is_first else None
 
 
 def _refuse_another_job(run: RunFolder, path: Path, job: SharedJob) -> None:
@@ -121,27 +120,56 @@ def _refuse_another_job(run: RunFolder, path: Path, job: SharedJob) -> None:
 
 def _await_others(run: RunFolder, path: Path, restart: int, say: Say) -> None:
     """Until somebody's heart beats and RUN is filled."""
-    began, said = time.monotonic(), False
-    seen = {node.name: beat_of(node) for node in node_folders(run, restart)}
+    began, said, pause_s = time.monotonic(), False, POLL_S
+    others = _Others(run, restart)
     while True:
         file_system_now(run.nodes)  # what others have made is asked for again
-        there = node_folders(run, restart)  # none while who began the restart has not yet joined
-        living = [node for node in there if not has_ended(node)]
-        if there and not living:
-            raise not_empty(path)
-        beats = any(beat_of(node) not in (-1, seen.get(node.name, -1)) for node in living)
-        if beats and run.run_json.is_file():
-            return
         waited = time.monotonic() - began
+        if others.beat(waited) and run.run_json.is_file():
+            return
+        if others.have_ended:
+            raise not_empty(path)
+        if waited > PROGRESS_S and not said:
+            said = True
+            say(f"{path} exists; waiting up to {JOIN_BOUND_S:g} s for a supervisor of this job")
         if waited > JOIN_BOUND_S:
             raise UsageError(
                 f"{path} belongs to this job, but none of its supervisors has been heard of for {waited:.0f} s",
                 hint="choose a new folder; `prismdbg status` shows what this one contains",
             )
-        if waited > PROGRESS_S and not said:
-            said = True
-            say(f"{path} exists; waiting up to {JOIN_BOUND_S:g} s for a supervisor of this job")
-        time.sleep(POLL_S)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
+
+
+class _Others:
+    """The supervisors that are there before this one: none while who began the restart has not yet joined. Of many that
+    go on a few are looked at, others after a while: it is enough to hear of one."""
+
+    def __init__(self, run: RunFolder, restart: int) -> None:
+        self._nodes = KnownNodes(run, restart)
+        self._old = {node.name for node in self._nodes.now()}
+        self._beats: dict[str, int] = {}
+        self._ended: set[str] = set()
+        self.have_ended = False
+
+    def beat(self, waited_s: float) -> bool:
+        """Whether the heart of one has beaten since this one came."""
+        there = self._nodes.now()
+        at = int(waited_s / TURN_S) * AT_ONCE % max(len(there), 1)
+        going_on = (node for node in (*there[at:], *there[:at]) if not self._has_ended(node))
+        beats = [self._has_beaten(node) for node in islice(going_on, AT_ONCE)]
+        self.have_ended = bool(there) and not beats
+        return any(beats)
+
+    def _has_ended(self, node: NodeFolder) -> bool:
+        if node.name not in self._ended and has_ended(node):
+            self._ended.add(node.name)
+        return node.name in self._ended
+
+    def _has_beaten(self, node: NodeFolder) -> bool:
+        beat = beat_of(node)
+        first = self._beats.setdefault(node.name, beat if node.name in self._old else -1)
+        return beat not in (-1, first)
 
 
 def _joined(run: RunFolder, restart: int) -> NodeFolder:

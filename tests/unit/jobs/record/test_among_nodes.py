@@ -161,7 +161,7 @@ def test_a_neighbour_that_falls_silent_is_named_once(run: RunFolder, monkeypatch
         Heartbeat(one).once()
     write_json(ended.supervisor_json, {"exit_code": 0})
     told: list[str] = []
-    watch = NeighbourWatch(run, own, told.append)
+    watch = NeighbourWatch(run, own, Heartbeat(own), told.append)
     watch.look()
     heart = Heartbeat(gone)
     heart.once()
@@ -292,3 +292,21 @@ def test_a_log_that_its_rank_shortens_meanwhile_is_counted_without_what_is_gone(
     there = [tmp_path / "payload.00000.seg", tmp_path / "payload.00001.seg"]
     monkeypatch.setattr(Path, "glob", lambda folder, pattern: iter(there))
     assert payload_bytes(tmp_path) == there[1].lstat().st_blocks * 512
+
+
+def test_a_supervisor_that_decided_and_fell_silent_is_replaced(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "FOLLOWED_S", 0.0)
+    (one, _), decider = supervisor(run, "n1"), Heartbeat(node(run, "n2"))
+    captured: list[str] = []
+    one.share(wanted(IncidentKind.NAN, "3", Moment(5, 2)), None, lambda: captured.append("nan"))
+    (run.decisions / "0-nan" / "decided").mkdir()
+    write_json(run.decisions / "0-nan" / "decided" / "by.json", {"node": "n2"})
+    one.settle()
+    monkeypatch.setattr(heartbeat, "SILENT_S", -1.0)
+    for _ in range(3):
+        decider.once()
+        one.settle()
+    assert one.has_to_decide and captured == []
+    for _ in range(2):
+        one.settle()
+    assert not one.has_to_decide and captured == ["nan"]

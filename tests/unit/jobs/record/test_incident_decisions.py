@@ -12,6 +12,7 @@ import pytest
 from prismdbg.jobs.record import decisions
 from prismdbg.jobs.record.decisions import PATIENCE_S, SETTLE_S, Decisions
 from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.run_folder import write_json as write
 
 
 class Node:
@@ -20,7 +21,8 @@ class Node:
     def __init__(self, run: RunFolder, name: str) -> None:
         self.now_s = 1000.0 + len(name)
         self.told: list[str] = []
-        self.decisions = Decisions(run, name, self.told.append, lambda: self.now_s)
+        self.lost: set[str] = set()  # of the others, to this one
+        self.decisions = Decisions(run, name, self.told.append, lambda: self.now_s, self.lost.__contains__)
         self.captured: list[str] = []
 
     def see(self, incident: str, *key: int) -> None:
@@ -28,6 +30,15 @@ class Node:
 
     def _capture(self, incident: str) -> Callable[[], None]:
         return lambda: self.captured.append(incident)
+
+    def dies_when_it_has_decided(self, incident: str, *key: int) -> None:
+        def die() -> None:
+            raise KeyboardInterrupt
+
+        self.decisions.propose(incident, key, die)
+        with pytest.raises(KeyboardInterrupt):
+            for _ in range(20):
+                self.later(1)
 
     def later(self, seconds: float) -> None:
         self.now_s += seconds
@@ -162,3 +173,95 @@ def test_what_could_never_be_put_down_is_acted_on_alone(tmp_path: Path) -> None:
     node.see("0-failure", 5)
     node.decisions.act_alone()
     assert node.captured == ["0-nan", "0-failure"] and not node.decisions.is_open
+
+
+def test_where_the_decider_is_lost_before_it_has_captured_the_nearest_of_the_others_does(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    lost, one, other = (Node(run, name) for name in ("n1", "n2", "n3"))
+    one.see("0-nan", 5, 1)
+    other.see("0-nan", 5, 2)
+    lost.dies_when_it_has_decided("0-nan", 5, 0)
+    for _ in range(30):
+        other.later(1)
+        one.later(1)
+    assert one.decisions.is_open and other.decisions.is_open and not one.captured, "it may take long to capture it"
+    for node in (other, one, other):
+        node.lost.add("n1")
+        for _ in range(3):
+            node.later(1)
+    assert (one.captured, other.captured) == (["0-nan"], [])
+    assert not one.decisions.is_open and not other.decisions.is_open
+
+
+def test_where_all_that_decide_are_lost_the_last_one_captures_it(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    first, second, last = (Node(run, name) for name in ("n1", "n2", "n3"))
+    last.see("0-nan", 5, 2)
+    first.dies_when_it_has_decided("0-nan", 5, 0)
+    second.lost.add("n1")
+    second.dies_when_it_has_decided("0-nan", 5, 1)
+    last.lost.update(("n1", "n2"))
+    for _ in range(10):
+        last.later(1)
+    assert last.captured == ["0-nan"] and not last.decisions.is_open
+
+
+def test_what_another_one_captures_is_waited_for_and_not_captured_again(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    one, other, late = (Node(run, name) for name in ("n1", "n2", "n3"))
+    other.see("0-nan", 5, 2)
+
+    def capture() -> None:
+        other.later(SETTLE_S + PATIENCE_S + 1)
+        late.see("0-nan", 5, 3)
+        late.later(SETTLE_S + 1)
+        assert other.decisions.is_open and late.decisions.is_open
+        late.decisions.act_alone()
+        assert not late.decisions.is_open and not late.captured, "at the end nobody acts on it either"
+
+    one.decisions.propose("0-nan", (5, 0), capture)
+    one.later(SETTLE_S + 1)
+    other.later(1)
+    assert not other.decisions.is_open and not other.captured
+
+
+def test_that_it_was_captured_is_told_when_it_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = RunFolder(tmp_path)
+    one, other = Node(run, "n1"), Node(run, "n2")
+    one.see("0-nan", 5, 0)
+    other.see("0-nan", 5, 1)
+
+    def full(path: Path, data: dict[str, object]) -> None:
+        if path.name == "done.json":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(path, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(decisions, "write_json", full)
+        one.later(SETTLE_S + 1)
+        other.later(SETTLE_S + 1)
+        assert one.captured == ["0-nan"] and other.decisions.is_open
+    one.later(1)
+    other.later(1)
+    assert not other.decisions.is_open and not other.captured
+
+
+def test_who_gets_no_reply_to_what_it_decided_captures_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file server did it, and its client asks again."""
+    rename_twice(monkeypatch)
+    run = RunFolder(tmp_path)
+    one, other = Node(run, "n1"), Node(run, "n2")
+    for node in (one, other):
+        node.see("0-nan", 5)
+        node.later(SETTLE_S + 1)
+    assert one.captured == ["0-nan"] and not other.captured
+
+
+def rename_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = Path.rename
+
+    def twice(path: Path, target: Path) -> Path:
+        rename(path, target)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", twice)

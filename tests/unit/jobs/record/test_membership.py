@@ -178,3 +178,21 @@ def test_a_run_may_begin_with_a_restart(tmp_path: Path) -> None:
         fill(first)
         with enter(tmp_path / "run", AGAIN, say_nothing) as second:
             assert not second.made and second.first_attempt == 1
+
+
+def test_who_gets_no_reply_to_what_it_renamed_is_still_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file server did it, and its client asks again. If nobody took itself for the first one, nobody filled RUN."""
+    rename = Path.rename
+
+    def twice(path: Path, target: Path) -> Path:
+        rename(path, target)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", twice)
+    with enter(tmp_path / "run", JOB, say_nothing) as first:
+        assert first.made
+        fill(first)
+    assert begin_restart(first.run, AGAIN.restart) and not begin_restart(first.run, AGAIN.restart)
+    assert {path.name for path in first.run.nodes.iterdir() if path.is_dir()} == {first.node.name, ".restart.1"}
