@@ -133,7 +133,7 @@ def _environment_among_others(request: RecordRequest, member: Member, sockets: P
     try:
         if member.made:
             shared = RunFolder(run.path)
-            shared.ranks.mkdir()
+            shared.ranks.mkdir(exist_ok=True)  # of a start that was killed while it made RUN
             _fill(shared, request, str(sockets))
         config = RankConfig.load(run.config)
         own = replace(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from prismdbg.errors import UsageError
+from prismdbg.jobs import injection
 from prismdbg.jobs.record import record
 from prismdbg.jobs.record.incidents import parse_triggers
 from prismdbg.jobs.record.record import RecordRequest
@@ -116,3 +117,27 @@ def test_a_run_that_cannot_be_written_is_an_error_and_leaves_nothing(
         record.prepare(RecordRequest(output=tmp_path / "run", command=("true",), policy=Policy()))
     assert not (tmp_path / "sockets").exists()
     assert [path.name for path in tmp_path.rglob("*")] == (["run"] if was_there else [])
+
+
+@pytest.mark.parametrize("killed_at", ["model", injection.RANK_HALF[-1]])
+def test_a_start_that_was_killed_while_it_made_its_run_is_made_up_for_by_the_next(
+    killed_at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file server the copy of prismdbg takes seconds; a scheduler that requeues the job kills it anywhere."""
+    request = RecordRequest(output=tmp_path / "run", command=("true",), job_id="one", policy=Policy())
+
+    def copied(source: Path, target: Path) -> None:
+        if source.name == killed_at:
+            raise KeyboardInterrupt
+        target.mkdir()
+
+    with monkeypatch.context() as killing:
+        killing.setattr(shutil, "copytree", copied)
+        with pytest.raises(KeyboardInterrupt):
+            record.record(request, print)
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    assert record.record(request, print) == 0
+    inject = tmp_path / "run" / "inject"
+    assert {path.name for path in inject.iterdir()} == {"prismdbg", "sitecustomize.py"}
+    assert {path.name for path in (inject / "prismdbg").iterdir()} == set(injection.RANK_HALF)
+    assert (inject / "prismdbg" / "rank" / "recording").is_dir(), "and each part is whole"
