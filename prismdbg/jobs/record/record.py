@@ -133,7 +133,9 @@ def _environment_among_others(request: RecordRequest, member: Member, sockets: P
     try:
         if member.made:
             shared = RunFolder(run.path)
-            shared.ranks.mkdir(exist_ok=True)  # of a start that was killed while it made RUN
+            shared.ranks.mkdir(exist_ok=True)  # a start may have been killed while it made RUN
+            for folder in (shared.decisions, shared.requests):  # before others ask a file server for them
+                folder.mkdir(mode=0o700, exist_ok=True)
             _fill(shared, request, str(sockets))
         config = RankConfig.load(run.config)
         own = replace(

@@ -130,7 +130,7 @@ def _await_others(run: RunFolder, path: Path, restart: int, say: Say) -> None:
         if there and not living:
             raise not_empty(path)
         beats = any(beat_of(node) not in (-1, seen.get(node.name, -1)) for node in living)
-        if beats and run.run_json.is_file():
+        if beats and _is_filled(run):
             return
         waited = time.monotonic() - began
         if waited > JOIN_BOUND_S:
@@ -142,6 +142,11 @@ def _await_others(run: RunFolder, path: Path, restart: int, say: Say) -> None:
             said = True
             say(f"{path} exists; waiting up to {JOIN_BOUND_S:g} s for a supervisor of this job")
         time.sleep(POLL_S)
+
+
+def _is_filled(run: RunFolder) -> bool:
+    """By a list of RUN, for which a file server is asked: the kernel may remember for long that a name was missing."""
+    return run.run_json in run.path.iterdir()
 
 
 def _joined(run: RunFolder, restart: int) -> NodeFolder:

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from prismdbg.jobs.record import record
 from prismdbg.jobs.record.incidents import parse_triggers
 from prismdbg.jobs.record.record import RecordRequest
 from prismdbg.jobs.record.supervisor import Policy
+from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.rank.c10d.store import prefer_one_that_can_be_saved
 from prismdbg.settings.rank_config import RankConfig
 
@@ -141,3 +143,20 @@ def test_a_start_that_was_killed_while_it_made_its_run_is_made_up_for_by_the_nex
     assert {path.name for path in inject.iterdir()} == {"prismdbg", "sitecustomize.py"}
     assert {path.name for path in (inject / "prismdbg").iterdir()} == set(injection.RANK_HALF)
     assert (inject / "prismdbg" / "rank" / "recording").is_dir(), "and each part is whole"
+
+
+def test_what_supervisors_ask_for_again_and_again_is_there_before_others_join(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file server's client may remember for a minute that a folder was not there."""
+    described = record.describe_run
+    there: set[str] = set()
+
+    def seen(run: RunFolder, *about: Any) -> None:
+        there.update(path.name for path in run.path.iterdir())
+        described(run, *about)
+
+    monkeypatch.setattr(record, "describe_run", seen)
+    request = RecordRequest(output=tmp_path / "run", command=("true",), job_id="one", policy=Policy())
+    assert record.record(request, print) == 0
+    assert {"requests", "incidents", "ranks"} <= there and "run.json" not in there
