@@ -113,9 +113,11 @@ def _record_among_others(request: RecordRequest, shared: SharedJob, say: Say) ->
     below = home_of(request)
     sockets = make_socket_dir()
     try:
-        with enter(request.output, shared, say) as member:
+        with enter(request.output, shared, say) as member, contextlib.ExitStack() as held:
             if below is not None:
-                member = replace(member, run=local_storage.made(below, member.run, member.node))
+                run = local_storage.made(below, member.run, member.node)
+                held.enter_context(local_storage.kept(run.home))
+                member = replace(member, run=run)
             environment = _environment_among_others(request, member, sockets)
             try:
                 job = subprocess.Popen(request.command, env=environment)
