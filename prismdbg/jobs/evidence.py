@@ -129,7 +129,7 @@ def _end_of_capsule(manifest: Manifest, log: RankLog | None) -> int:
 
 def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, LogColumns], None]) -> Evidence:
     run = RunFolder(path.resolve())
-    nodes = _nodes(run)
+    nodes = node_states(run)
     before = _folders(run, nodes)
     unanswered = ask_for_logs(run, nodes, say, _newest_of_each(len(before), most_bytes))
     folders = _folders(run, nodes)
@@ -140,7 +140,7 @@ def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, 
     columns = {rank: columns_of(log) for rank, log in logs.items()} if on_nodes else {}
     clocks, unknown = clock_offsets(columns, on_nodes), unknown_clocks(columns, on_nodes)
     logs = {rank: _by_one_clock(log, clocks.get(on_nodes.get(rank, ""), 0)) for rank, log in logs.items()}
-    supervisor = _supervisor(run, clocks)
+    supervisor = supervisor_report(run, clocks)
     if not folders:
         raise _no_log(run, supervisor)
     ends = _ends(folders, logs, supervisor, places)
@@ -283,22 +283,6 @@ def _silent(node: NodeState, folders: Sequence[Path], said_an_end: Set[int]) -> 
     )
 
 
-def _nodes(run: RunFolder) -> list[NodeState]:
-    """Of a job with several supervisors. None where their files are damaged: the logs speak without them."""
-    try:
-        return node_states(run)
-    except CapsuleError:
-        return []
-
-
-def _supervisor(run: RunFolder, clocks: Mapping[str, int]) -> dict[str, Any]:
-    """What the supervisor saw, or all of several; empty where that is missing or damaged."""
-    try:
-        return supervisor_report(run, clocks)
-    except CapsuleError:
-        return {}
-
-
 def _by_one_clock(log: RankLog, ahead_ns: int) -> RankLog:
     """As if the rank's node had the clock of the first one."""
     if not ahead_ns:
@@ -407,8 +391,10 @@ def _gaps(
 
 
 def _not_here(run: RunFolder, nodes: Sequence[NodeState], unanswered: Sequence[str]) -> Iterator[str]:
-    """Logs that nodes keep, and did not bring into RUN."""
+    """What is damaged of nodes, and logs that they keep, and did not bring into RUN."""
     for node in nodes:
+        if node.damage:
+            yield f"node {node.name}: {node.damage}"
         if node.left and not node.visible:
             yield f"{node.left}: run `prismdbg publish {quote(str(run.path))}` there"
     for name in unanswered:

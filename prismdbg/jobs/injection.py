@@ -24,12 +24,14 @@ def make_inject_folder(folder: Path) -> None:
     """Nothing else of our environment becomes importable in the job."""
     folder.mkdir(mode=0o755, exist_ok=True)
     shutil.copyfile(PACKAGE / "rank" / "inject" / "sitecustomize.py", folder / "sitecustomize.py")
-    package = folder / "prismdbg"
+    package, coming = folder / "prismdbg", folder / ".coming"
     if not package.exists():
+        shutil.rmtree(coming, ignore_errors=True)  # of a start that was killed
         try:
-            _copy_rank_half(package)
+            _copy_rank_half(coming)
+            coming.rename(package)
         except OSError:  # no room: the job runs all the same
-            shutil.rmtree(package, ignore_errors=True)
+            shutil.rmtree(coming, ignore_errors=True)
             package.symlink_to(PACKAGE)
 
 

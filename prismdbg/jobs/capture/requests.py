@@ -74,6 +74,10 @@ class RequestFolder:
         """Nobody has begun to answer it."""
         return not (self.path / "progress.json").exists() and not self.result.exists()
 
+    def untouched_s(self) -> float:
+        """For how long nobody has made a file in it. Whoever waits for the answer does so every `LOOK_S`."""
+        return file_system_now(self.path.parent) - self.path.stat().st_mtime
+
     def report(self, lines: list[str]) -> None:
         write_json(self.path / "progress.json", {"lines": lines})
 

@@ -16,8 +16,8 @@ from prismdbg.jobs.capture.agent_sockets import make_socket_dir
 from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.injection import cache_dir, job_environment, make_inject_folder
 from prismdbg.jobs.record.nodes import local_storage
-from prismdbg.jobs.record.nodes.membership import Member, enter
-from prismdbg.jobs.record.nodes.shared_job import SharedJob, processes_without_id, shared_job
+from prismdbg.jobs.record.nodes.membership import Member, enter, goes_on
+from prismdbg.jobs.record.nodes.shared_job import SharedJob, lone_job, processes_without_id, shared_job
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
 from prismdbg.jobs.storage.job_nodes import NodeFolder, node_states
 from prismdbg.jobs.storage.run_folder import RunFolder, cannot_be_made, describe_run, write_json
@@ -95,16 +95,20 @@ def record(request: RecordRequest, say: Say) -> int:
 
 def home_of(request: RecordRequest) -> Path | None:
     """The folder of this node in which the ranks get theirs; None where they write into RUN."""
-    if _shared(request) is None:
+    shared = _shared(request)
+    if shared is None or (shared.supervisors == 1 and not request.local):
         return None
     return local_storage.chosen(request.local, request.output.resolve(), os.environ)
 
 
 def _shared(request: RecordRequest) -> SharedJob | None:
-    shared = shared_job(request.command, os.environ, request.job_id)
-    if shared is None and request.local not in ("", local_storage.NONE):
-        return SharedJob(id=f"alone {secrets.token_hex(8)}", supervisors=1)  # RUN is shared with those who read it
-    return shared
+    """None where the supervisor is the only one of its job and RUN is its own."""
+    if (shared := shared_job(request.command, os.environ, request.job_id)) is not None:
+        return shared
+    lone = lone_job(os.environ)
+    if request.local not in ("", local_storage.NONE):  # RUN is shared with those who read it
+        return lone or SharedJob(id=f"alone {secrets.token_hex(8)}", supervisors=1)
+    return lone if lone is not None and goes_on(RunFolder(request.output.resolve()), lone) else None
 
 
 def _record_among_others(request: RecordRequest, shared: SharedJob, say: Say) -> int:
@@ -114,9 +118,11 @@ def _record_among_others(request: RecordRequest, shared: SharedJob, say: Say) ->
     below = home_of(request)
     sockets = make_socket_dir()
     try:
-        with enter(request.output, shared, say) as member:
+        with enter(request.output, shared, say) as member, contextlib.ExitStack() as held:
             if below is not None:
-                member = replace(member, run=local_storage.made(below, member.run, member.node))
+                run = local_storage.made(below, member.run, member.node)
+                held.enter_context(local_storage.kept(run.home))
+                member = replace(member, run=run)
             environment = _environment_among_others(request, member, sockets)
             try:
                 job = subprocess.Popen(request.command, env=environment)
@@ -132,9 +138,11 @@ def _environment_among_others(request: RecordRequest, member: Member, sockets: P
     """The job's. Its ranks are told what the first supervisor was, but for what is this node's own."""
     run, node = member.run, member.node
     try:
+        shared = RunFolder(run.path)
+        for folder in (shared.decisions, shared.requests):  # before others ask a file server for them
+            folder.mkdir(mode=0o700, exist_ok=True)
         if member.made:
-            shared = RunFolder(run.path)
-            shared.ranks.mkdir()
+            shared.ranks.mkdir(exist_ok=True)  # a start may have been killed while it made RUN
             _fill(shared, request, str(sockets))
         config = RankConfig.load(run.config)
         own = replace(
@@ -288,10 +296,12 @@ def _fill(run: RunFolder, request: RecordRequest, sockets: str) -> None:
         secret_values=secret_values,
     )
     config.save(run.config)
+    lone = lone_job(os.environ)
     describe_run(
         run,
         request.command,
         {
+            "job": lone.id if lone is not None else "",
             "window_steps": request.window_steps,
             "window_bytes": request.window_bytes,
             "checkpoint_every": request.policy.checkpoint_every,

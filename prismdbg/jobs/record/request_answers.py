@@ -1,7 +1,11 @@
-"""The captures that are asked of a supervisor through RUN, each in a thread of its own: the watch goes on meanwhile."""
+"""The captures that are asked of a supervisor through RUN, each in a thread of its own: the watch goes on meanwhile.
+
+A command that was killed leaves its request behind. Nobody answers one again, nor one that nobody waits for.
+"""
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,11 +14,12 @@ from threading import Thread
 from prismdbg.capsule.manifest import Origin
 from prismdbg.errors import PrismError
 from prismdbg.jobs.capture.capture import CaptureRequest, capture
-from prismdbg.jobs.capture.requests import RequestFolder, RequestJson, requests_in
+from prismdbg.jobs.capture.requests import TAKEN_BOUND_S, RequestFolder, RequestJson, requests_in
 from prismdbg.jobs.storage.job_nodes import NodeFolder
 from prismdbg.jobs.storage.run_folder import RunFolder
 
 LOOK_NS = 500_000_000
+STALE_S = 3600.0  # untouched, and a request is removed; file servers tell of what others touch a minute late, or later
 _FORGOTTEN = "the command that requested it has ended"
 
 
@@ -25,7 +30,7 @@ class RequestAnswers:
         self._run = run
         self._node = node
         self._tell = tell
-        self._begun: set[str] = set()
+        self._begun: set[str] = set()  # and those that are damaged
         self._looked_ns = 0
 
     def look(self) -> None:
@@ -40,9 +45,14 @@ class RequestAnswers:
     def _consider(self, request: RequestFolder) -> None:
         try:
             asked = request.request()
-            if self._node.owns(RunFolder(self._run.path).latest(asked["rank"])):
+            if not self._node.owns(RunFolder(self._run.path).latest(asked["rank"])):
+                return
+            untouched_s = request.untouched_s()
+            if request.is_open() and untouched_s < TAKEN_BOUND_S:
                 self._begun.add(request.path.name)
                 Thread(target=self._answer, args=(request, asked), name="prismdbg-request", daemon=True).start()
+            elif untouched_s > STALE_S:
+                shutil.rmtree(request.path, ignore_errors=True)
         except PrismError as error:  # a damaged one, or of a rank that nobody knows: who asked has a bound
             self._begun.add(request.path.name)
             if request.path.exists():
@@ -74,6 +84,8 @@ class RequestAnswers:
             request.answer(capsule=str(made.path))
         except Exception as error:
             self._failed(request, error)
+        finally:
+            self._begun.discard(request.path.name)
 
     def _failed(self, request: RequestFolder, error: Exception) -> None:
         if not request.path.exists():

@@ -16,7 +16,7 @@ from prismdbg.capsule.partial import partial_folder, publish_new
 from prismdbg.errors import FacilityError, UsageError
 from prismdbg.jobs.storage.inner_links import drop_others
 from prismdbg.jobs.storage.job_nodes import is_shared, job_file, node_folders
-from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
+from prismdbg.jobs.storage.run_folder import TELEMETRY, RunFolder, read_json, write_json
 from prismdbg.model.meanwhile import Tell, working
 from prismdbg.model.plurals import counted
 from prismdbg.model.sizes import size
@@ -25,7 +25,18 @@ SSH = "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15 -o Se
 STALL_S = 120  # without a byte, and the copy is given up
 _SAID = 300  # characters of what rsync says
 _PROGRESS = re.compile(r" *([0-9][0-9.,]*) +([0-9]{1,3})%")  # bytes, with separators of thousands, and of all
-_UNIONS = ("nodes", "ranks", "capsules", "checkpoints", "states", "stacks", "memory", "overwritten", "incidents")
+_UNIONS = (
+    "nodes",
+    "ranks",
+    "capsules",
+    "checkpoints",
+    "states",
+    "stacks",
+    "memory",
+    "overwritten",
+    "incidents",
+    TELEMETRY,
+)
 
 Say = Callable[[str], None]
 

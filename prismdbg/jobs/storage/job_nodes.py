@@ -15,14 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from prismdbg.capsule.checked_json import Word, checked, read
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.job_restarts import latest_restart
 from prismdbg.jobs.storage.local_logs import LocalFolder
 from prismdbg.jobs.storage.run_files import KINDS
-from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_json
+from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_if_whole, read_json
 from prismdbg.model.durations import duration
 
 SILENT_S = 10.0  # without a heartbeat, and a supervisor counts as gone
@@ -31,6 +31,9 @@ _ABOUT = "node.json"
 _BEAT = ".beat.json"
 _OF_THE_END = ("exit_code", "ended_wall_ns", "interrupted")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_UNKNOWN: Mapping[str, Any] = MappingProxyType({})  # in place of a supervisor's report that is damaged
+
+T = TypeVar("T")
 
 
 class _WhoseJson(TypedDict, total=False):
@@ -91,7 +94,7 @@ class NodeState:
     ended and its supervisor has seen it; else `end` says how it was over. ranks: log folders; gone: those whose
     processes were, when its heart beat last. local: where on the node its ranks' logs are, empty where they are in RUN;
     visible: that it is this machine, and they can be read there; progress: how far its ranks were at its last
-    heartbeat."""
+    heartbeat; damage: which of its files cannot be read, and why."""
 
     name: str
     ranks: tuple[str, ...]
@@ -103,6 +106,7 @@ class NodeState:
     local: str = ""
     visible: bool = False
     progress: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    damage: str = ""
 
     @property
     def left(self) -> str:
@@ -145,11 +149,12 @@ class NodeState:
     def text(self) -> str:
         """`node n2 (rank 2, rank 3): lost, no heartbeat for 43 s`"""
         ranks = f" ({', '.join(f'rank {name}' for name in self.ranks)})" if self.ranks else ""
+        damage = f"; {self.damage}" if self.damage else ""
         if not self.is_lost or self.silent_s is None:
-            return f"node {self.name}{ranks}: {self.state}"
+            return f"node {self.name}{ranks}: {self.state}{damage}"
         silent = f"no heartbeat for {duration(self.silent_s)}"
         also = ", its ranks still run, but without a supervisor" if self.goes_on else ""
-        return f"node {self.name}{ranks}: {self.state}, {silent}{also}"
+        return f"node {self.name}{ranks}: {self.state}, {silent}{also}{damage}"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -159,6 +164,7 @@ class NodeState:
             "exit_code": self.exit_code,
             "silent_s": None if self.silent_s is None else round(self.silent_s, 1),
             **({"local": self.local} if self.local else {}),
+            **({"damage": self.damage} if self.damage else {}),
         }
 
 
@@ -254,11 +260,14 @@ def node_states(run: RunFolder) -> list[NodeState]:
 
 
 def _state(run: RunFolder, node: NodeFolder, ranks: Sequence[str], now_s: float, latest: int) -> NodeState:
-    supervisor = read_json(node.supervisor_json)
+    """A damaged file of one node hides neither it nor another."""
+    damage: list[str] = []
+    supervisor = _if_whole(lambda: read_json(node.supervisor_json), _UNKNOWN, damage)
+    beat: Mapping[str, Any] = _if_whole(lambda: last_beat(node), {}, damage)
+    local = _if_whole(lambda: node.local, None, damage)
     quiet_s = now_s - _modified_s(node.beat)
-    end = _end_unseen(supervisor, quiet_s, node.restart < latest)
+    end = _end_unseen(supervisor, quiet_s, _restart_of(node, latest) < latest)
     silent_s = None if end or "exit_code" in supervisor else quiet_s
-    beat, local = last_beat(node), node.local
     is_late = silent_s is not None and silent_s > SILENT_S
     is_visible = local is not None and local.is_of(run.path, node.name)
     logs = local.ranks if local is not None and is_visible else run.ranks
@@ -273,7 +282,21 @@ def _state(run: RunFolder, node: NodeFolder, ranks: Sequence[str], now_s: float,
         local=str(local.path) if local is not None else "",
         visible=is_visible,
         progress=beat.get("progress", {}),
+        damage="; ".join(damage),
     )
+
+
+def _if_whole(ask: Callable[[], T], otherwise: T, damage: list[str]) -> T:
+    try:
+        return ask()
+    except CapsuleError as error:
+        damage.append(str(error))
+        return otherwise
+
+
+def _restart_of(node: NodeFolder, latest: int) -> int:
+    """The latest where its file is damaged: what may go on is not taken for over."""
+    return _if_whole(lambda: node.restart, latest, [])
 
 
 def _end_unseen(supervisor: Mapping[str, Any], silent_s: float, was_restarted: bool) -> str:
@@ -283,6 +306,8 @@ def _end_unseen(supervisor: Mapping[str, Any], silent_s: float, was_restarted: b
         return ""
     if silent_s > SILENT_S and supervisor.get("interrupted"):
         return "killed after it was told to end"
+    if silent_s > SILENT_S and supervisor is _UNKNOWN:  # it is not accused
+        return "over; its exit code is unknown"
     return "lost before the job was restarted" if was_restarted else ""
 
 
@@ -306,13 +331,13 @@ def _recorded_s(folder: Path) -> float:
 def supervisor_report(run: RunFolder, clocks: Mapping[str, int] = MappingProxyType({})) -> dict[str, Any]:
     """`supervisor.json` of a job with one supervisor; of several the same fields of all of them. Without `exit_code`
     while a part of the job may go on. clocks: of each node, how many ns its clock is ahead. How a job ended that was
-    started again is how it ended then."""
+    started again is how it ended then. What is damaged says nothing."""
     if not is_shared(run):
-        return read_json(run.supervisor_json)
+        return read_if_whole(run.supervisor_json)
     latest, reports = latest_restart(run), []
     for node in node_folders(run):
-        report = _moved(read_json(node.supervisor_json), clocks.get(node.name, 0))
-        if node.restart < latest:
+        report = _moved(read_if_whole(node.supervisor_json), clocks.get(node.name, 0))
+        if _restart_of(node, latest) < latest:
             report = {**{name: value for name, value in report.items() if name not in _OF_THE_END}, "exit_code": 0}
         reports.append((node.name, report))
     if latest and not node_folders(run, latest):  # who began the restart has not yet joined

@@ -30,6 +30,7 @@ class EmulatedJson(TypedDict):
 
 class RunJson(TypedDict, total=False):
     command: list[str]
+    job: str
     started_wall_ns: Count
     supervisor_pid: int
     emulated: EmulatedJson | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -261,7 +261,7 @@ def report(
     if (emulated := read_emulated(run)) is not None:
         return [*lines, *_emulated(path, emulated, states)]
     supervisor = supervisor_report(run)
-    lines += _counts(supervisor) if is_told else _events(supervisor)
+    lines += _counts(supervisor) if is_told else [*_events(supervisor), *_damage(run)]
     if supervisor.get("incidents"):
         lines.append(f"next: prismdbg why {quote(str(path))}")
     return lines
@@ -282,6 +282,14 @@ def _events(supervisor: dict[str, Any]) -> list[str]:
     lines += [f"capsule: {c}" for c in supervisor.get("capsules", [])]
     lines += [f"evidence (cannot be replayed): {e}" for e in supervisor.get("evidence", [])]
     return [*lines, *(f"problem: {p}" for p in supervisor.get("problems", []))]
+
+
+def _damage(run: RunFolder) -> Iterator[str]:
+    """Of the only supervisor's report; `NodeState` names what is damaged of several."""
+    try:
+        read_json(run.supervisor_json)
+    except CapsuleError as error:
+        yield f"problem: {error}"
 
 
 def _counts(supervisor: dict[str, Any]) -> list[str]:

@@ -6,9 +6,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from prismdbg.capsule.partial import lock
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.job_nodes import NodeFolder
 from prismdbg.jobs.storage.local_logs import PREFIX, LocalFolder
@@ -52,6 +53,19 @@ def made(below: Path, run: RunFolder, node: NodeFolder) -> RunFolder:
     local.describe(run.path, node.name)
     write_json(node.about, {**read_json(node.about), "local": str(path)})
     return RunFolder(run.path, path)
+
+
+@contextmanager
+def kept(folder: Path) -> Iterator[None]:
+    """systemd-tmpfiles removes what nobody has touched in `/tmp` for ten days, such as rank.json. It leaves out
+    a folder that is locked, and all that is in it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # a file system without locks
+            lock(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def said(local: Path, most_bytes: int) -> str:

@@ -1,7 +1,8 @@
 """How the supervisors of one job come together in RUN: the first one makes it, the others join.
 
 What decides is a folder that is renamed to `RUN/nodes`, which only one of several can do; a file server does that as
-one step, too. Who joins must be of the same job, and somebody of it must be there.
+one step, too. Who joins must be of the same job, and somebody of it must be there. A RUN that one supervisor recorded
+gets `RUN/nodes` when its job is started again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from prismdbg.jobs.record.nodes.shared_job import SharedJob
 from prismdbg.jobs.storage.first_folder import place_first
 from prismdbg.jobs.storage.job_nodes import NodeFolder, file_system_now, is_shared, job_file
 from prismdbg.jobs.storage.job_restarts import begin_restart, first_attempt, latest_restart, restart_folder
-from prismdbg.jobs.storage.run_folder import RunFolder, cannot_be_made, not_empty, read_json, write_json
+from prismdbg.jobs.storage.run_folder import RunFolder, cannot_be_made, not_empty, read_if_whole, read_json, write_json
 from prismdbg.model.plurals import counted
 from prismdbg.settings.boot import boot_id
 from prismdbg.settings.process_stat import start_ticks
@@ -34,6 +35,7 @@ PROGRESS_S = 1.0
 POLL_S = 0.1
 LONGEST_PAUSE_S = 0.5
 AT_ONCE, TURN_S = 4, 5.0  # so many others are looked at for so long
+BEFORE = "first-start"  # in place of a node: the supervisor of a job that had only one, before it was started again
 _COMING = ".nodes."
 
 Say = Callable[[str], None]
@@ -57,6 +59,8 @@ def enter(path: Path, job: SharedJob, say: Say) -> Iterator[Member]:
     there, another job, or one that nobody runs."""
     run = RunFolder.shared(path)
     try:
+        if not is_shared(run) and goes_on(run, job):
+            _made_nodes(run, job, lambda coming: _keep_first_start(run, coming))
         if not is_shared(run) and (node := _found(run, path, job)) is not None:
             first = first_attempt(run, job.restart)
             member = Member(run=run, node=node, heart=Heartbeat(node), made=True, first_attempt=first)
@@ -71,6 +75,28 @@ def enter(path: Path, job: SharedJob, say: Say) -> Iterator[Member]:
         yield member
     finally:
         member.heart.end()
+
+
+def goes_on(run: RunFolder, job: SharedJob) -> bool:
+    """Whether an earlier start of this job, which had one supervisor, has made RUN, or was killed while it did so."""
+    with suppress(OSError):  # what is wrong with RUN is told by what is done next
+        return job.restart > 0 and (read_if_whole(run.run_json).get("job") == job.id or _is_half_made(run))
+    return False
+
+
+def _is_half_made(run: RunFolder) -> bool:
+    """Nothing was recorded into it."""
+    if not run.path.is_dir() or run.rank_folders():
+        return False
+    names = {path.name for path in run.path.iterdir() if not path.name.startswith(".")}
+    return names != set() and names <= {run.ranks.name, run.inject.name, run.config.name}
+
+
+def _keep_first_start(run: RunFolder, coming: Path) -> None:
+    before = NodeFolder(coming / BEFORE)
+    before.path.mkdir(mode=0o700)
+    write_json(before.about, {"restart": 0})
+    write_json(before.supervisor_json, read_if_whole(run.supervisor_json))
 
 
 def _join(run: RunFolder, path: Path, job: SharedJob, say: Say) -> Member:
@@ -91,17 +117,26 @@ def _found(run: RunFolder, path: Path, job: SharedJob) -> NodeFolder | None:
         if is_shared(run):  # since a moment ago
             return None
         raise not_empty(path)
+    name = _own_name(job.restart)
 
     def fill(coming: Path) -> None:
-        write_json(job_file(coming), {"id": job.id, "supervisors": job.supervisors})
         if job.restart:
             restart_folder(coming, job.restart).mkdir(mode=0o700)
-        node = NodeFolder(coming / _own_name(job.restart))
+        node = NodeFolder(coming / name)
         node.path.mkdir(mode=0o700)
         _describe(node, job.restart)
 
-    is_first = place_first(run.path / f"{_COMING}{secrets.token_hex(6)}", run.nodes, fill)
-    return NodeFolder(run.nodes / _own_name(job.restart)) if is_first else None
+    return NodeFolder(run.nodes / name) if _made_nodes(run, job, fill) else None
+
+
+def _made_nodes(run: RunFolder, job: SharedJob, fill: Callable[[Path], None]) -> bool:
+    """Whether `RUN/nodes` was made now. `fill`: writes into it before others can see it."""
+
+    def all_of_it(coming: Path) -> None:
+        write_json(job_file(coming), {"id": job.id, "supervisors": job.supervisors})
+        fill(coming)
+
+    return place_first(run.path / f"{_COMING}{secrets.token_hex(6)}", run.nodes, all_of_it)
 
 
 def _refuse_another_job(run: RunFolder, path: Path, job: SharedJob) -> None:
@@ -125,7 +160,7 @@ def _await_others(run: RunFolder, path: Path, restart: int, say: Say) -> None:
     while True:
         file_system_now(run.nodes)  # what others have made is asked for again
         waited = time.monotonic() - began
-        if others.beat(waited) and run.run_json.is_file():
+        if others.beat(waited) and _is_filled(run):
             return
         if others.have_ended:
             raise not_empty(path)
@@ -170,6 +205,11 @@ class _Others:
         beat = beat_of(node)
         first = self._beats.setdefault(node.name, beat if node.name in self._old else -1)
         return beat not in (-1, first)
+
+
+def _is_filled(run: RunFolder) -> bool:
+    """By a list of RUN, for which a file server is asked: the kernel may remember for long that a name was missing."""
+    return run.run_json in run.path.iterdir()
 
 
 def _joined(run: RunFolder, restart: int) -> NodeFolder:

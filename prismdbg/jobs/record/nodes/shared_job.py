@@ -32,6 +32,14 @@ def shared_job(command: Sequence[str], environment: Mapping[str, str], given: st
     return _mpi_job(environment) or _step(environment) or launched
 
 
+def lone_job(environment: Mapping[str, str]) -> SharedJob | None:
+    """What Slurm calls a job that has one supervisor: it is the same when the job is requeued. None elsewhere."""
+    number, step = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_STEP_ID", "batch")
+    if not number or processes_without_id(environment) > 1:
+        return None
+    return SharedJob(id=f"slurm {number}.{step}", supervisors=1, restart=_restart(environment))
+
+
 def processes_without_id(environment: Mapping[str, str]) -> int:
     """How many processes an MPI launcher has started together without a name for them that all of them know: MPICH's
     and Intel's (PMI_SIZE), and Open MPI before PMIx. 0 where that is not so."""

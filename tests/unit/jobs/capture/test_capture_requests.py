@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from capsules import make_capsule
@@ -18,7 +19,9 @@ from waiting import wait_for
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.errors import CapsuleError, RankLost, UsageError, WaitTimeout
 from prismdbg.jobs.capture import requests
+from prismdbg.jobs.capture.capture import CaptureRequest
 from prismdbg.jobs.capture.requests import RequestFolder, RequestJson, captured_elsewhere, is_elsewhere, requests_in
+from prismdbg.jobs.record import request_answers
 from prismdbg.jobs.record.request_answers import RequestAnswers
 from prismdbg.jobs.storage.job_nodes import SILENT_S, NodeFolder
 from prismdbg.jobs.storage.run_folder import RunFolder
@@ -133,6 +136,59 @@ def test_only_the_supervisor_of_the_ranks_node_answers(run: RunFolder) -> None:
     answer = wait_for(request.answered, 30, "an answer")
     assert answer["exit_code"] == 4 and "another machine" in answer["error"], answer
     assert not request.is_open() and not problems and len(requests_in(run)) == 1, "it asks no one else"
+
+
+class AtOnce(threading.Thread):
+    def start(self) -> None:
+        self.run()
+
+
+def age(request: RequestFolder, seconds: float) -> None:
+    then = request.path.stat().st_mtime - seconds
+    os.utime(request.path, (then, then))
+
+
+@pytest.mark.parametrize("left", ["answered", "begun", "open"])
+def test_a_request_whose_command_was_killed_is_not_answered_by_the_next_start(
+    left: str, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank would be parked for nobody. What is left of it goes once it is certain that nobody comes back."""
+    monkeypatch.setattr(request_answers, "Thread", AtOnce)
+    monkeypatch.setattr(request_answers, "LOOK_NS", 0)
+    captured: list[int] = []
+    monkeypatch.setattr(request_answers, "capture", lambda asked, _say: captured.append(asked.rank))
+    request = ask(run)
+    if left == "answered":
+        request.answer(error="rank 3 has ended", exit_code=5)
+    elif left == "begun":
+        request.report(["checkpoint taken"])
+    else:
+        age(request, requests.TAKEN_BOUND_S + 1)
+    answers = RequestAnswers(run, NodeFolder(run.nodes / "n2"), print)
+    answers.look()
+    assert captured == [] and requests_in(run) == [request], "its command may still read it"
+    age(request, request_answers.STALE_S)
+    RequestAnswers(run, NodeFolder(run.nodes / "n1"), print).look()
+    assert requests_in(run) == [request], "only its rank's supervisor removes it"
+    answers.look()
+    assert captured == [] and requests_in(run) == []
+
+
+def test_a_request_is_answered_once(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_answers, "Thread", AtOnce)
+    monkeypatch.setattr(request_answers, "LOOK_NS", 0)
+    captured: list[int] = []
+
+    def capture(asked: CaptureRequest, _say: object) -> SimpleNamespace:
+        captured.append(asked.rank)
+        return SimpleNamespace(path=asked.output)
+
+    monkeypatch.setattr(request_answers, "capture", capture)
+    request = ask(run)
+    answers = RequestAnswers(run, NodeFolder(run.nodes / "n2"), print)
+    for _ in range(3):
+        answers.look()
+    assert captured == [3] and "capsule" in request.answered()
 
 
 @pytest.mark.parametrize("damage", [{"rank": -1}, {"rank": "3"}, {"timeout_s": 1 << 40}, {"rank": 99}])

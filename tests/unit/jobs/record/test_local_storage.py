@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from prismdbg.errors import UsageError
+from prismdbg.jobs.record import record
 from prismdbg.jobs.record.nodes import local_storage
 from prismdbg.jobs.record.nodes.local_storage import chosen
+from prismdbg.jobs.record.record import RecordRequest
+from prismdbg.jobs.record.supervisor import Policy
 
 
 @pytest.fixture
@@ -38,3 +42,19 @@ def test_of_a_run_on_a_server_a_disk_comes_before_memory(
 def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such directory"):
         chosen(str(tmp_path / "none"), tmp_path, {})
+
+
+def test_the_folder_of_a_job_that_runs_is_locked(tmp_path: Path) -> None:
+    """systemd-tmpfiles leaves out what it cannot lock, and removes what nobody has touched for days."""
+    below = tmp_path / "local"
+    below.mkdir()
+    program = (
+        "import fcntl, glob, os, sys\n"
+        f"(folder,) = glob.glob({str(below / 'prismdbg-*')!r})\n"
+        "try: fcntl.flock(os.open(folder, os.O_RDONLY | os.O_DIRECTORY), fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+        "except BlockingIOError: sys.exit(7)\n"
+    )
+    command = (sys.executable, "-c", program)
+    request = RecordRequest(output=tmp_path / "run", command=command, local=str(below), policy=Policy())
+    assert record.record(request, print) == 7
+    assert list(below.iterdir()) == []

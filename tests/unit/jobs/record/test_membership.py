@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,41 @@ def test_who_began_a_restart_is_waited_for_until_it_has_joined(tmp_path: Path, m
     monkeypatch.setattr(membership, "JOIN_BOUND_S", 0.5)
     with pytest.raises(UsageError, match="none of its supervisors"), enter(tmp_path / "run", AGAIN, say_nothing):
         pass
+
+
+def test_who_came_before_run_was_filled_joins_though_its_file_server_client_remembers_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS asks again for a name that was missing only after its folder was opened or changed, or after a minute."""
+    run, missing, asked = tmp_path / "run", set[Path](), threading.Event()
+    is_file, iterdir = Path.is_file, Path.iterdir
+
+    def remembered(path: Path) -> bool:
+        if path == run / "run.json" and threading.current_thread() is joining and not is_file(path):
+            missing.add(path)
+            asked.set()
+        return path not in missing and is_file(path)
+
+    def listed(path: Path) -> Iterator[Path]:
+        if path == run and threading.current_thread() is joining:
+            missing.clear()
+            asked.set()
+        return iterdir(path)
+
+    def join() -> None:
+        with enter(run, JOB, say_nothing) as second:
+            joined.append(second.made)
+
+    joining, joined = threading.Thread(target=join), list[bool]()
+    monkeypatch.setattr(Path, "is_file", remembered)
+    monkeypatch.setattr(Path, "iterdir", listed)
+    monkeypatch.setattr(membership, "JOIN_BOUND_S", 15.0)
+    with enter(run, JOB, say_nothing) as first:
+        joining.start()
+        assert asked.wait(20)
+        fill(first)
+        joining.join(60)
+    assert joined == [False]
 
 
 def test_a_run_may_begin_with_a_restart(tmp_path: Path) -> None:

@@ -7,14 +7,17 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from prismdbg.errors import UsageError
+from prismdbg.jobs import injection
 from prismdbg.jobs.record import record
 from prismdbg.jobs.record.incidents import parse_triggers
 from prismdbg.jobs.record.record import RecordRequest
 from prismdbg.jobs.record.supervisor import Policy
+from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.rank.c10d.store import prefer_one_that_can_be_saved
 from prismdbg.settings.rank_config import RankConfig
 
@@ -116,3 +119,44 @@ def test_a_run_that_cannot_be_written_is_an_error_and_leaves_nothing(
         record.prepare(RecordRequest(output=tmp_path / "run", command=("true",), policy=Policy()))
     assert not (tmp_path / "sockets").exists()
     assert [path.name for path in tmp_path.rglob("*")] == (["run"] if was_there else [])
+
+
+@pytest.mark.parametrize("killed_at", ["model", injection.RANK_HALF[-1]])
+def test_a_start_that_was_killed_while_it_made_its_run_is_made_up_for_by_the_next(
+    killed_at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file server the copy of prismdbg takes seconds; a scheduler that requeues the job kills it anywhere."""
+    request = RecordRequest(output=tmp_path / "run", command=("true",), job_id="one", policy=Policy())
+
+    def copied(source: Path, target: Path) -> None:
+        if source.name == killed_at:
+            raise KeyboardInterrupt
+        target.mkdir()
+
+    with monkeypatch.context() as killing:
+        killing.setattr(shutil, "copytree", copied)
+        with pytest.raises(KeyboardInterrupt):
+            record.record(request, print)
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    assert record.record(request, print) == 0
+    inject = tmp_path / "run" / "inject"
+    assert {path.name for path in inject.iterdir()} == {"prismdbg", "sitecustomize.py"}
+    assert {path.name for path in (inject / "prismdbg").iterdir()} == set(injection.RANK_HALF)
+    assert (inject / "prismdbg" / "rank" / "recording").is_dir(), "and each part is whole"
+
+
+def test_what_supervisors_ask_for_again_and_again_is_there_before_others_join(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file server's client may remember for a minute that a folder was not there."""
+    described = record.describe_run
+    there: set[str] = set()
+
+    def seen(run: RunFolder, *about: Any) -> None:
+        there.update(path.name for path in run.path.iterdir())
+        described(run, *about)
+
+    monkeypatch.setattr(record, "describe_run", seen)
+    request = RecordRequest(output=tmp_path / "run", command=("true",), job_id="one", policy=Policy())
+    assert record.record(request, print) == 0
+    assert {"requests", "incidents", "ranks"} <= there and "run.json" not in there

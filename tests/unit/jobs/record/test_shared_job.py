@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from prismdbg.jobs.record.nodes.shared_job import processes_without_id, shared_job
+from prismdbg.jobs.record.nodes.shared_job import SharedJob, lone_job, processes_without_id, shared_job
 
 TWO = ("torchrun", "--nnodes", "2", "--nproc-per-node", "2", "--rdzv-endpoint", "a:1", "train.py")
 
@@ -56,6 +56,17 @@ def test_a_step_of_slurm_is_a_job_and_goes_on_when_it_is_requeued() -> None:
     given = shared_job(TWO, {**step, "SLURM_RESTART_COUNT": "2"}, "mine")
     assert given is not None and (given.id, given.restart) == ("given mine", 2)
     assert shared_job(("python", "train.py"), {**step, "SLURM_STEP_NUM_TASKS": "1"}) is None
+
+
+def test_slurm_names_a_job_of_one_supervisor_alike_when_it_is_requeued() -> None:
+    batch = {"SLURM_JOB_ID": "7"}
+    again = {**batch, "SLURM_RESTART_COUNT": "2"}
+    assert [lone_job(one) for one in (batch, again)] == [
+        SharedJob(id="slurm 7.batch", supervisors=1, restart=count) for count in (0, 2)
+    ]
+    step = lone_job({**batch, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1"})
+    assert step is not None and step.id == "slurm 7.0"
+    assert lone_job({}) is None and lone_job({**batch, "PMI_SIZE": "2"}) is None
 
 
 def test_an_id_that_was_given_comes_first() -> None:

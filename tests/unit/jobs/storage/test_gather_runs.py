@@ -31,6 +31,8 @@ def of_node(home: Path, name: str, *ranks: str, job: str = "x", shared: bool = T
     capsule.mkdir(parents=True)
     (capsule / "by").write_text(name)
     if shared:
+        (run / "telemetry" / name).mkdir(parents=True)
+        (run / "telemetry" / name / "readings.00000.seg").write_text(name)
         (run / "nodes" / name).mkdir(parents=True)
         (run / "nodes" / "job.json").write_text(json.dumps({"id": job}))
         (run / "nodes" / name / "node.json").write_text("{}")
@@ -48,6 +50,8 @@ def test_all_of_each_node_is_in_the_whole(tmp_path: Path) -> None:
     assert [folder.name for folder in run.rank_folders()] == ["0", "1", "2", "3.1"]
     assert [node.name for node in node_folders(run)] == ["n1", "n2"]
     assert {path.name: (path / "by").read_text() for path in run.capsules.iterdir()} == {"nan": "n1", "nan-2": "n2"}
+    readings = {path.parent.name: path.read_text() for path in run.telemetry.glob("*/readings.*.seg")}
+    assert readings == {"n1": "n1", "n2": "n2"}
     report = supervisor_report(run)
     assert report["capsules"] == [str(run.capsules / "nan"), str(run.capsules / "nan-2")]
     assert "node n1: /tmp/x is full" in report["problems"]

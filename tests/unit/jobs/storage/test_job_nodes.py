@@ -9,10 +9,20 @@ from pathlib import Path
 import pytest
 from tiny_log import write_training
 
+from prismdbg.cli import main
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.storage import run_report
 from prismdbg.jobs.storage.inventory import remove
-from prismdbg.jobs.storage.job_nodes import SILENT_S, NodeState, is_shared, merged, node_states, supervisor_report
+from prismdbg.jobs.storage.job_nodes import (
+    SILENT_S,
+    NodeFolder,
+    NodeState,
+    is_shared,
+    last_beat,
+    merged,
+    node_states,
+    supervisor_report,
+)
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 
 
@@ -205,4 +215,54 @@ def test_damaged_progress_is_one_error(progress: object, tmp_path: Path) -> None
     node(run, "n1", silent_s=1)
     (run.nodes / "n1.beat.json").write_text(json.dumps({"beat": 3, "progress": progress}))
     with pytest.raises(CapsuleError, match="progress"):
-        node_states(run)
+        last_beat(NodeFolder(run.nodes / "n1"))
+
+
+@pytest.mark.parametrize("name", ["n2/supervisor.json", "n2/node.json", "n2.beat.json"])
+def test_a_damaged_file_of_a_node_is_named_and_hides_nothing_else(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An empty one, say, after a power cut. The node may go on: it began with the last restart as far as one knows."""
+    run = RunFolder(tmp_path / "run")
+    for number, owner in enumerate(("n1", "n2")):
+        node(run, owner, silent_s=1, capsules=[owner])
+        write_training(run.ranks / str(number))
+        (run.ranks / str(number) / "rank.json").write_text(json.dumps({"rank": number, "pid": 1 << 22, "node": owner}))
+    (run.nodes / ".restart.1").mkdir()
+    for owner in ("n1", "n2"):
+        (run.nodes / owner / "node.json").write_text('{"restart": 1}')
+    run.run_json.write_text("{}")
+    (run.nodes / name).write_bytes(b"")
+    n1, n2 = node_states(run)
+    assert (n1.damage, n2.damage) == ("", f"{run.nodes / name} is not JSON: Expecting value: line 1 column 1 (char 0)")
+    assert (n1.state, n2.state, n2.ranks) == ("running", "running", ("1",))
+    assert "n1" in supervisor_report(run)["capsules"]
+    assert main.run(["status", str(run.path)]) == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 3 and f"node n2 (rank 1): running; {n2.damage}" in shown.err
+    assert main.run(["status", str(run.path), "--json"]) == 0
+    assert [one.get("damage") for one in json.loads(capsys.readouterr().out)["nodes"]] == [None, n2.damage]
+    assert main.run(["why", str(run.path)]) == 0
+    assert f"node n2: {n2.damage}" in capsys.readouterr().out
+
+
+def test_a_node_whose_report_is_damaged_is_not_accused_of_its_silence(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    node(run, "n1", silent_s=SILENT_S + 40)
+    (run.nodes / "n1" / "supervisor.json").write_bytes(b"")
+    (state,) = node_states(run)
+    assert not state.is_lost and state.text.startswith("node n1: over; its exit code is unknown; "), state.text
+    assert "exit_code" not in supervisor_report(run)
+
+
+def test_a_damaged_report_of_the_only_supervisor_is_a_problem(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RunFolder(tmp_path / "run")
+    write_training(run.ranks / "0")
+    (run.ranks / "0" / "rank.json").write_text('{"rank": 0, "pid": 4194304}')
+    run.run_json.write_text("{}")
+    run.supervisor_json.write_bytes(b"")
+    assert main.run(["status", str(run.path)]) == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 2 and f"problem: {run.supervisor_json} is not JSON" in shown.err
