@@ -268,6 +268,7 @@ def test_what_a_killed_supervisor_cannot_capture_the_other_one_does(is_seen_firs
         assert Capsule.open(capsule).manifest.rank in (2, 3) and supervisor_report(two.run)["capsules"] == [
             str(capsule)
         ]
+        wait_for(lambda: _state(two, other, lost) == "supervisor lost", 60, "silence that is long enough")
         why = other.prismdbg("why", two.run.path)
         assert why.out.startswith("certain: rank 0 sent the first NaN") and f"node {lost.name}: rank 0" in why.out, (
             why.out
@@ -286,9 +287,7 @@ def _is_python(process: Any) -> bool:
 
 def test_a_node_that_is_lost_whole_is_named_by_the_other(two: OnTwo) -> None:
     lost, other = two.of_rank(3)
-    lost.kill()
-    named = f"node {lost.name} with ranks 2, 3 has been silent"
-    wait_for(lambda: named in other_problems(two, other), 60, f"node {lost.name} to be named")
+    lost.kill()  # the ranks of the other node lose their connections at once, and end before its supervisor can tell
     wait_for(lambda: _state(two, other, lost) == "lost", 60, f"node {lost.name} to count as lost")
     status = other.prismdbg("status", two.run.path)
     assert f"node {lost.name} (rank 2, rank 3): lost, no heartbeat for" in status.err, status.err
