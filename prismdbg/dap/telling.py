@@ -35,7 +35,8 @@ class Telling:
             case notices.ProgramRaised():
                 self._client.say(stop_text.notice_text(notice), "stderr")
             case notices.Hit():
-                self._client.say(stop_text.logpoint_text(notice) or stop_text.notice_text(notice))
+                own = stop_text.logpoint_text(notice)
+                self._client.say(stop_text.notice_text(notice) if own is None else own)
             case notices.Lost():
                 self._client.say(f"the rank is lost: {notice.why}; restart, or go back, to start it again", "important")
             case _:

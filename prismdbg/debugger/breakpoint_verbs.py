@@ -8,7 +8,6 @@ from dataclasses import replace
 from prismdbg.debugger.driver import Driver
 from prismdbg.debugger.inspection import Inspection
 from prismdbg.expr.parser import parse
-from prismdbg.expr.template import parse_template
 from prismdbg.model.breakpoints import BreakpointKind, StopReason
 from prismdbg.session import answers
 from prismdbg.session.answers import Answer
@@ -60,8 +59,7 @@ class StopVerbs:
 
     def _log_only(self, line: Line) -> Answer:
         number = _number(line)
-        for expression in parse_template(line.text).expressions:
-            check_names(expression, self._stops.get(number).kind, self._known())
+        check(replace(self._stops.get(number), log_only=True, message=line.text), self._known())
         return answers.BreakpointSet(stop=self._stops.log_only(number, line.text))
 
     def _delete(self, line: Line) -> Answer:

@@ -88,8 +88,8 @@ class HistoryQueries:
         except (RankLost, Interrupted):
             raise
         except PrismError:
-            if stood is not None and session.phase is Phase.STOPPED:
-                if session.moment != stood:
+            if stood is not None and session.phase in (Phase.STOPPED, Phase.FINISHED):
+                if session.moment != stood or session.phase is Phase.FINISHED:
                     self._routes.back_to(stood)
                     session.arrives()
                 if text and not self._routes.at_origin:

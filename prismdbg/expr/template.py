@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from prismdbg.errors import UsageError
 from prismdbg.expr.parser import Expression, parse
-from prismdbg.expr.place import complaint
+from prismdbg.expr.place import ExpressionError, complaint
 
 MAX_LENGTH = 1000
 MAX_EXPRESSIONS = 16  # a message of the rank has room for as many
 EXAMPLE = "write for instance: loss={loss} at {moment}"
 
-_PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_PART = re.compile(r"""\{\{|\}\}|\{((?:"[^"]*"|'[^']*'|[^{}"'])*)\}|[{}]""")
+_FORMAT = re.compile(r"![rsa]|:[^\]]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +42,20 @@ def parse_template(text: str) -> Template:
         if part.group() in ("{{", "}}"):
             texts[-1] += part.group()[0]
         elif part.group(1) is None:
-            raise complaint(text, part.start(), "this brace has no other one", hint=f"{EXAMPLE}; of a brace write two")
+            raise complaint(text, part.start(), "this brace has no other one", hint=f"{EXAMPLE}; {{{{ is a brace")
         else:
-            expressions.append(parse(part.group(1).strip()))
+            expressions.append(_parsed(text, part.start(1), part.group(1)))
             texts.append("")
     if len(expressions) > MAX_EXPRESSIONS:
         raise UsageError(f"the text of a logpoint has at most {MAX_EXPRESSIONS} expressions", hint="set a second one")
     texts[-1] += text[end:]
     return Template(tuple(texts), tuple(expressions))
+
+
+def _parsed(text: str, begin: int, part: str) -> Expression:
+    try:
+        return parse(part.strip())
+    except ExpressionError as error:
+        column = begin + len(part) - len(part.lstrip()) + error.column
+        hint = "write the expression alone: values have no format" if _FORMAT.search(part) else error.hint
+        raise complaint(text, column, error.bare, hint=hint) from None

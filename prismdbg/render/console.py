@@ -57,12 +57,12 @@ def say(*lines: str) -> None:
 
 
 def command_apart(line: str, width: int) -> tuple[str, str]:
-    """What is to be broken between words, and a command at the end, which stays in one line, to be copied. It has the
-    rest of its row before it where that has room for it."""
+    """What is to be broken between words, and a command, with what follows it, which stays in one line, to be copied. A
+    few words before it stay in its line."""
     found = _COMMAND.search(line)
     if found is None:
         return line, ""
-    return ("", line) if found.start() < width else (line[: found.start()].rstrip(), line[found.start() :])
+    return ("", line) if found.start() < width // 3 else (line[: found.start()].rstrip(), line[found.start() :])
 
 
 def terminal_rows(lines: Iterable[str], stream: TextIO) -> Iterator[str]:

@@ -53,12 +53,25 @@ _WHY: dict[str, str] = {
 _ROWS = ("module", "inputs", "outputs", "reduce_op", "root", "tag", "is_async")
 
 
-def logpoint_text(hit: Hit) -> str:
-    """What a logpoint prints that has a text of its own; empty for others."""
+def logpoint_text(hit: Hit) -> str | None:
+    """What a logpoint prints that has a text of its own; None for others."""
+    if not hit.message:
+        return None
     template = parse_template(hit.message)
-    if len(template.expressions) != len(hit.values):  # it got another text since
-        return ""
-    return one_line(template.filled([in_a_sentence(value) for value in hit.values]))
+    values = [in_a_sentence(value) for value in hit.values]
+    if len(template.expressions) != len(values):  # of a rank with an older prismdbg, which sends none
+        call = hit.collective
+        told = {
+            "moment": hit.moment,
+            "op": call["profiling_name"],
+            "group": group_of(call),
+            "module": call.get("module"),
+        }
+        values = [
+            str(told.get(each.text) or "<not sent by the older prismdbg in the capsule>")
+            for each in template.expressions
+        ]
+    return one_line(template.filled(values))
 
 
 def stop_line(stop: Stopped, *, beginning: bool = False, asked: str = "") -> str:
@@ -175,9 +188,9 @@ def notice_text(notice: Notice) -> str:
         case Finished():
             return finished_text(notice)
         case Hit():
-            own = logpoint_text(notice)
-            hit = f"{stop_name(notice.stop, notice.title)}; hit by {call_line(notice.collective)}"
-            return f"{notice.moment} {own or hit}"
+            if (own := logpoint_text(notice)) is not None:
+                return f"{notice.moment} {own}"
+            return f"{notice.moment} {stop_name(notice.stop, notice.title)}; hit by {call_line(notice.collective)}"
         case BreakpointFailed():
             name = stop_name(notice.stop, notice.title)
             why = one_line(notice.error)

@@ -37,10 +37,12 @@ def value_text(value: Json, *, only_stats: bool = False, brief: bool = False) ->
 def in_a_sentence(value: Json) -> str:
     """In one line; of a number and of a text no more than itself."""
     if value["kind"] == "tensor" and value["shape"] == [] and value["values"] is not None:
-        return number(value["values"])
-    if value["kind"] == "scalar":
-        return one_line(str(value["value"]))
-    return value_text(value, brief=True)
+        told = number(value["values"]) + (" (this rank's part)" if value.get("sharded") else "")
+    elif value["kind"] == "scalar":
+        told = one_line(str(value["value"]))
+    else:
+        told = value_text({**value, "assumed": False}, brief=True)
+    return f"{told} (depends on synthesized peers)" if value.get("assumed") else told
 
 
 def _without_values(value: Json) -> Json:

@@ -175,7 +175,10 @@ def run_scripted(request: ReplayRequest, script: Script, result: Scripted, *, bo
     free = request.may_depart or bool(script.peers)  # then what the record knows may not be all that there will be
     check_names(script, NOTHING if free else known_names(request.capsule))
     peers = tuple(_to_json(assumed) for assumed in script.peers)
-    request = replace(request, peers=peers, deadline=replace(Deadline.after(bound_s), hint=LONGER))
+    deadline = Deadline.after(bound_s)
+    if script.time_limit.value <= bound_s:
+        deadline = replace(deadline, hint=LONGER)
+    request = replace(request, peers=peers, deadline=deadline)
     try:
         with open_travel(request, say) as travel:
             result.runtime = travel.runtime

@@ -17,6 +17,7 @@ from prismdbg.session.expression_types import check_kinds
 from prismdbg.session.known import Known
 
 MAX_LISTED = 12
+STOPPING = (BreakpointKind.EXCEPTION, BreakpointKind.DIVERGENCE)  # the rank stops there also without a breakpoint
 _OF_BOTH = frozenset(["op", "bytes", "allocated", "total", "step", "collective", "moment", "module", "file", "line"])
 _OF_A_CALL = _OF_BOTH | {"group", "axis", "seq", "dtype", "peer", "input", "out", "synthesized"}
 _OF_AN_ALLOCATION = _OF_BOTH | {"outer_op", "size", "reason"}
@@ -47,6 +48,10 @@ if lacking := set(BreakpointKind) - (NAMES.keys() & _PARTS.keys()):
 def check(spec: BreakpointSpec, known: Known) -> None:
     """`UsageError` for what can never be hit, or never be decided."""
     _check_parts(spec)
+    if spec.log_only and spec.kind in STOPPING:
+        raise UsageError(
+            f"a breakpoint at {spec.kind} cannot be a logpoint: the rank always stops there", hint="leave it as it is"
+        )
     if spec.line == 0:
         raise UsageError(f"{spec.file}:0 is not a line", hint="count lines from 1")
     if spec.group and not known.has_group(spec.group):

@@ -45,6 +45,7 @@ class BreakpointSpec:
     def to_json(self) -> dict[str, Any]:
         """Without what is as it always is: rank 0 and sequence 0 are said. The rank takes the moment as a condition."""
         parts = asdict(self) | {"moment": None, "condition": self.whole_condition}
+        parts["message"] = self.message if self.log_only else ""
         said = {name: value for name, value in parts.items() if value != _ALWAYS.get(name)}
         return {**said, "seq": self.seq}
 
@@ -152,9 +153,11 @@ class BreakpointList:
         return self._change(number, ignore=count)
 
     def log_only(self, number: int, message: str = "") -> BreakpointSpec:
-        """Switched on, or off again; with a message it is on."""
+        """Switched on, or off again; with a message it is on. The last message is kept for the next time."""
         parse_template(message)
-        return self._change(number, log_only=bool(message) or not self.get(number).log_only, message=message)
+        known = self.get(number)
+        log_only = bool(message) or not known.log_only
+        return self._change(number, log_only=log_only, message=message or known.message)
 
     def hit(self, number: int) -> None:
         """Of a number that never was in this list nothing is counted."""

@@ -4,38 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from prismdbg.errors import UsageError
 from prismdbg.expr.parser import parse
 from prismdbg.expr.template import parse_template
 from prismdbg.session.breakpoint_check import check, check_value
-from prismdbg.session.breakpoint_line import parse_breakpoint
+from prismdbg.session.breakpoint_line import parse_breakpoint, require_change
 from prismdbg.session.known import Known
-from prismdbg.session.line import VERBS, Line, Takes
+from prismdbg.session.line import VERBS, Line, Takes, verb_of
+
+Names = Callable[[], Known]
 
 
-def check_line(line: Line, known: Known) -> None:
-    """`UsageError`, as the line itself would end with it."""
-    if line.text:
-        _CHECKS.get(VERBS[line.verb].takes, _nothing)(line.text, known)
+def check_line(line: Line, known: Names) -> None:
+    """`UsageError`, as the line itself would end with it. `known`: asked only where a line names something."""
+    takes = VERBS[line.verb].takes
+    if not line.text:
+        return
+    if takes in _EXPRESSIONS:
+        parse(_EXPRESSIONS[takes](line.text))
+    elif takes in (Takes.CONDITION, Takes.WATCH):
+        check_value(parse(line.text), known())
+        if line.insists:
+            require_change(line.text)
+    elif takes is Takes.LOGPOINT:
+        for expression in parse_template(line.text).expressions:
+            check_value(expression, known())
+    elif takes is Takes.STOP:
+        check(parse_breakpoint(line.text), known())
+    elif takes is Takes.VERB:
+        verb_of(line.text)
 
 
-def _nothing(_text: str, _known: Known) -> None:
-    """What it takes is known only where the rank stands."""
+def _after_word(text: str) -> str:
+    word, _, expression = text.partition(" ")
+    if not expression.strip():
+        raise UsageError(f"an expression is missing after {word}", hint="type for example: who wrote loss")
+    return expression.strip()
 
 
-def _expression(text: str, _known: Known) -> None:
-    parse(text)
+def _before_file(text: str) -> str:
+    expression, _, _ = text.rpartition(" ")
+    if not expression:
+        raise UsageError("export needs an expression and a file", hint="type for example: export out[0] out.npy")
+    return expression
 
 
-def _template(text: str, _known: Known) -> None:
-    parse_template(text)
-
-
-_CHECKS: dict[Takes, Callable[[str, Known], None]] = {
-    Takes.EXPRESSION: _expression,
-    Takes.ORIGIN: _expression,
-    Takes.CONDITION: _expression,
-    Takes.WATCH: lambda text, known: check_value(parse(text), known),
-    Takes.STOP: lambda text, known: check(parse_breakpoint(text), known),
-    Takes.LOGPOINT: _template,
-    Takes.EXPORT: lambda text, known: _expression(text.rpartition(" ")[0] or text, known),
+_EXPRESSIONS: dict[Takes, Callable[[str], str]] = {
+    Takes.EXPRESSION: str,
+    Takes.ORIGIN: str,
+    Takes.WHO: _after_word,
+    Takes.EXPORT: _before_file,
 }

@@ -78,7 +78,7 @@ def _cannot_tell(findings: Findings, fix: FixVerdict | None) -> bool:
 def replay_scripted(chosen: Chosen) -> int:
     """Reads the script before anything starts; the JUnit file is written however it ends."""
     script = read_file(chosen.script) if chosen.script is not None else NO_SCRIPT
-    bound_s = min(chosen.bound_s, script.time_limit.value)
+    bound_s = min(chosen.bound_s, script.time_limit.value) if chosen.script is not None else chosen.bound_s
     result = Scripted()
     result.findings.announce(script)
     overlay: Overlay | None = None

@@ -5,7 +5,7 @@ A condition that fails is told once with the stop's number, and the rank goes on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -20,7 +20,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.rank.c10d import fingerprint
 from prismdbg.rank.c10d.call import Call, metas
 from prismdbg.rank.debug.digest import digest_of
-from prismdbg.rank.debug.rendering import render
+from prismdbg.rank.debug.rendering import is_scalar, render, short, type_name
 from prismdbg.rank.debug.scope import environment_of
 from prismdbg.rank.program.frames import (
     infers_shapes,
@@ -31,6 +31,7 @@ from prismdbg.rank.program.frames import (
     program_line,
 )
 from prismdbg.rank.program.isolation import quiet
+from prismdbg.rank.program.tensor_parts import is_tensor
 from prismdbg.rank.tracing import tracer
 
 # known before the answer, without a tensor
@@ -154,9 +155,11 @@ def _is_unknown(record: Collective | None) -> bool:
 
 @dataclass(slots=True)
 class Breakpoints:
-    """`fail(number, error)` is told of a condition that cannot be evaluated."""
+    """`fail(number, error)` is told of a condition that cannot be evaluated. assumes: whether a value at a moment, made
+    of these names, rests on what peers are assumed to send."""
 
     fail: Callable[[int, str], None]
+    assumes: Callable[[Moment, Collection[str]], bool] = lambda _moment, _names: False
     watched: list[Watched] = field(default_factory=list)
 
     def replace(self, specs: Iterable[dict[str, Any]]) -> None:
@@ -274,11 +277,16 @@ class Breakpoints:
             self._failed(one, UsageError(f"{type(error).__name__}: {str(error)[:200]}"))
         return False
 
-    def told(self, one: Watched, lookup: Callable[[str], Any], frame: FrameType | None) -> list[dict[str, Any]]:
+    def told(
+        self, one: Watched, moment: Moment, lookup: Callable[[str], Any], frame: FrameType | None
+    ) -> list[dict[str, Any]]:
         """The values in a logpoint's text. One that there is not is told as such: the others are worth their line."""
+        if not one.message.expressions:
+            return []
         environment = environment_of(lookup, frame)
         with quiet():
-            return [_told(expression, environment) for expression in one.message.expressions]
+            values = [(each, _told(each, environment)) for each in one.message.expressions]
+        return [value | ({"assumed": True} if self.assumes(moment, each.names) else {}) for each, value in values]
 
     def _failed(self, one: Watched, error: PrismError) -> None:
         if not one.failed:
@@ -302,8 +310,12 @@ class Breakpoints:
 
 
 def _told(expression: Expression, environment: Environment) -> dict[str, Any]:
+    """Of what consists of parts only a line: there may be many in one message."""
     try:
-        return render(evaluate(expression, environment))
+        value = evaluate(expression, environment)
+        if is_tensor(value) or is_scalar(value):
+            return render(value)
+        return {"kind": "object", "type": type_name(value), "text": short(value)}
     except PrismError as error:
         why = error.bare
     except Exception as error:

@@ -158,7 +158,7 @@ class Events:
         admitted = self._stops.admitted(hit)
         for one in admitted:
             if one.spec.get("log_only"):
-                values = self._stops.told(one, names.lookup, frame)
+                values = self._stops.told(one, event.moment, names.lookup, frame)
                 self._gate.hit(one.number, event.moment, _json(event), values)
         return tuple(one.number for one in admitted if not one.spec.get("log_only"))
 

@@ -206,6 +206,10 @@ def _asks_the_program(value: Any) -> bool:
     return not exactly(zone, (type(None), datetime.timezone))
 
 
+def is_scalar(value: Any) -> bool:
+    return is_a(value, _SCALARS)
+
+
 def type_name(value: Any) -> str:
     return kind_name(value)
 

@@ -66,7 +66,9 @@ class Halts:
         admitted = self.stops.admitted(hit)
         for one in admitted:
             if one.spec.get("log_only"):
-                self._gate.hit(one.number, view.moment, event, self.stops.told(one, view.cheap, view.frame))
+                self._gate.hit(
+                    one.number, view.moment, event, self.stops.told(one, view.moment, view.cheap, view.frame)
+                )
         halt.stops = tuple(one.number for one in admitted if not one.spec.get("log_only"))
         if halt.stops and halt.reason in ("", StopReason.SPACING):
             return StopReason.STOP

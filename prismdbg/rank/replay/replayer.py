@@ -65,6 +65,7 @@ class Replayer:
         self.tally = Tally()
         self.place = Place()
         self.halts = Halts(gate, publish)
+        self.halts.stops.assumes = self.assumes
         self.events: Events | None = None
         self._served = threading.Condition()
         self._all_told = False

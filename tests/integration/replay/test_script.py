@@ -172,12 +172,18 @@ def test_debugger_commands_from_a_file(nan_from_start: Taken, tmp_path: Path) ->
         ("condition 1 step >", "the expression ends too early"),
         ("logpoint 1 {step", "this brace has no other one"),
         ("export out[ out.npy", "the expression ends too early"),
+        ("export timeline", "export needs an expression and a file"),
+        ("who wrote loss[", "the expression ends too early"),
+        ("watch! 3", "never changes"),
+        ("condition 1 nosuchname > 2", "unknown name 'nosuchname'"),
+        ("logpoint 1 {nosuchname}", "unknown name 'nosuchname'"),
+        ("help frob", "unknown command 'frob'"),
     ],
 )
 def test_a_wrong_command_is_refused_before_anything_starts(nan_from_start: Taken, line: str, why: str) -> None:
     said = prismdbg("replay", nan_from_start.capsule, "-x", "-", typed=f"next\n\n{line}\n")
     assert (said.code, said.out) == (2, "")
-    assert f"-:3: {why}" in said.err and "starting" not in said.err
+    assert said.err.startswith("error: -:3: ") and why in said.err and "starting" not in said.err
 
 
 def test_the_schema_is_printed(tmp_path: Path) -> None:

@@ -102,3 +102,9 @@ def test_a_command_behind_many_words_has_a_row_of_its_own(monkeypatch: pytest.Mo
         *rows, command = printed.getvalue().splitlines()
         assert command.strip() == COMMAND.removeprefix("try: ") and max(map(len, rows)) <= 60
         assert " ".join(row.strip() for row in rows) == f"{LONG.strip()}. What it holds:"
+
+
+def test_a_command_behind_a_few_words_stays_in_their_line() -> None:
+    command = COMMAND.removeprefix("try: ")
+    assert list(console.in_rows([COMMAND], 60)) == [COMMAND]
+    assert list(console.in_rows([f"{'a word ' * 5}{command}"], 60)) == [("a word " * 5).rstrip(), f"  {command}"]

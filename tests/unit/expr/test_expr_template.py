@@ -23,6 +23,7 @@ def test_what_stands_in_braces_is_filled_in() -> None:
         ("a {b{c}}", "no other one"),
         ("{}", "an expression is missing"),
         ("{loss >}", "\\^"),
+        ("{loss:.3f}", "unit"),
         ("x" * (MAX_LENGTH + 1), "at most"),
         ("{a}" * (MAX_EXPRESSIONS + 1), "at most"),
     ],
@@ -30,6 +31,16 @@ def test_what_stands_in_braces_is_filled_in() -> None:
 def test_what_cannot_be_filled_in_is_refused(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         parse_template(text)
+
+
+def test_quotes_may_hold_a_brace_and_the_caret_is_in_the_whole_text() -> None:
+    (found,) = parse_template("""x {state["}"]} y""").expressions
+    assert found.text == 'state["}"]'
+    with pytest.raises(UsageError) as refused:
+        parse_template("loss is { loss:.3f}")
+    assert refused.value.hint == "write the expression alone: values have no format"
+    message, text, caret = str(refused.value).splitlines()
+    assert text.strip() == "loss is { loss:.3f}" and caret.index("^") > text.index("loss:"), message
 
 
 def test_a_value_is_not_read_again() -> None:

@@ -181,7 +181,10 @@ def test_conditions_counts_and_switches() -> None:
     told = stops.log_only(1, "loss={loss}")
     assert told.log_only and told.to_json()["message"] == stops.message(1) == "loss={loss}"
     assert stops.log_only(1, "{seq}").log_only, "another text leaves it one"
-    assert not stops.log_only(1).log_only and stops.message(1) == stops.message(9) == ""
+    off = stops.log_only(1)
+    assert not off.log_only and "message" not in off.to_json() and stops.message(9) == ""
+    assert stops.log_only(1).to_json()["message"] == "{seq}", "it has its text again"
+    stops.log_only(1)
     with pytest.raises(UsageError):
         stops.log_only(1, "{loss")
     stops.stopped((1,), {1: 0})

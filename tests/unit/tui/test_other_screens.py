@@ -12,6 +12,7 @@ import pytest
 from played import until
 from prismdbg_tui.compared.app import SweepApp
 from prismdbg_tui.overview.app import OverviewApp
+from prismdbg_tui.overview.keys import LINE_ACTIONS
 from prismdbg_tui.overview.rank_screen import RankScreen
 from prismdbg_tui.recorded_job.app import JobApp
 from prismdbg_tui.screens.action_app import ActionApp
@@ -103,6 +104,22 @@ def test_the_palette_lists_the_actions_of_the_screen_and_saves_a_picture_of_it(
         await until(lambda: told(app), pilot)
         (saved,) = tmp_path.glob("prismdbg-*.svg")
         assert str(saved) in told(app)[0] and "prismdbg" in saved.read_text()
+
+    play(app, 120, part)
+
+
+def test_the_palette_of_a_simulated_rank_lists_what_that_screen_does() -> None:
+    """It listed what the map below does, and did it there."""
+    app = OverviewApp(emulated_job(), at=9)
+
+    async def part(pilot: Pilot[Any]) -> None:
+        await pilot.press("enter")
+        await until(lambda: isinstance(app.screen, RankScreen), pilot)
+        screen = app.screen
+        assert isinstance(screen, RankScreen)
+        assert "last: " in await chosen(pilot, next(each.title for each in LINE_ACTIONS if each.name == "last"))
+        await until(lambda: screen.cursor == len(screen.recording) - 1, pilot)
+        assert app.screen is screen
 
     play(app, 120, part)
 

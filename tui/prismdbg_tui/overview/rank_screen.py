@@ -19,6 +19,7 @@ from prismdbg_tui.overview.help_sheet import OverviewHelp
 from prismdbg_tui.overview.keys import LINE_ACTIONS, bindings
 from prismdbg_tui.overview.rank_table import RankTable
 from prismdbg_tui.overview.simulated import SimulatedRecording
+from prismdbg_tui.session.actions import Action
 from prismdbg_tui.session.messages import CursorMoved
 from prismdbg_tui.widgets.key_bar import KeyBar
 from prismdbg_tui.widgets.timeline import Timeline
@@ -30,12 +31,13 @@ class RankScreen(Screen[None]):
     """`title`: which rank, and how far it is to be believed."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(LINE_ACTIONS)
+    shown_actions = LINE_ACTIONS
 
     def __init__(self, recording: SimulatedRecording, title: str, keys: Mapping[str, str]) -> None:
         super().__init__()
         self.recording = recording
         self._title = title
-        self._keys = keys
+        self.keys_shown = keys
         self.cursor = 0
         self.lanes, self.table = Timeline(), RankTable()
         self._head = Static("", classes="head")
@@ -77,7 +79,13 @@ class RankScreen(Screen[None]):
         message.stop()
         self.action_act(message.action_name)
 
+    def unavailable(self, _action: Action) -> str:
+        return ""
+
     def action_act(self, name: str) -> None:
+        self.act(name)
+
+    def act(self, name: str) -> None:
         try:
             getattr(self, f"_do_{name}")()
         except UsageError as error:
@@ -134,7 +142,7 @@ class RankScreen(Screen[None]):
         self.lanes.pan(_PAN)
 
     def _do_help(self) -> None:
-        self.app.push_screen(OverviewHelp(self._keys, LINE_ACTIONS, table=""))
+        self.app.push_screen(OverviewHelp(self.keys_shown, LINE_ACTIONS, table=""))
 
     def _do_back(self) -> None:
         self.dismiss()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Protocol, cast
+from typing import Protocol, runtime_checkable
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from prismdbg_tui.session.actions import Action
 
 
+@runtime_checkable
 class HasActions(Protocol):
-    """An application: its actions, the key of each by its name, why one cannot be done here, and how one is done."""
+    """An application, or one of its screens: its actions, the key of each by its name, why one cannot be done here, and
+    how one is done."""
 
     @property
     def shown_actions(self) -> Sequence[Action]: ...
@@ -26,29 +28,40 @@ class HasActions(Protocol):
 
 
 class Actions(Provider):
+    """Of the screen that is seen. A sheet above it, such as the help, has none."""
+
     async def discover(self) -> Hits:
-        for action in self._app.shown_actions:
-            yield DiscoveryHit(self._title(action), partial(self._app.act, action.name), help=self._help(action))
+        if (of := self._of) is not None:
+            for action in of.shown_actions:
+                yield DiscoveryHit(_title(of, action), partial(of.act, action.name), help=_help(of, action))
 
     async def search(self, query: str) -> Hits:
+        if (of := self._of) is None:
+            return
         matcher = self.matcher(query)
-        for action in self._app.shown_actions:
-            title = self._title(action)
-            if (score := max(map(matcher.match, (title, *self._otherwise(action))))) > 0:
-                yield Hit(score, matcher.highlight(title), partial(self._app.act, action.name), help=self._help(action))
+        for action in of.shown_actions:
+            title = _title(of, action)
+            if (score := max(map(matcher.match, (title, *_otherwise(action))))) > 0:
+                yield Hit(score, matcher.highlight(title), partial(of.act, action.name), help=_help(of, action))
 
     @property
-    def _app(self) -> HasActions:
-        return cast("HasActions", self.app)
+    def _of(self) -> HasActions | None:
+        if isinstance(self.screen, HasActions):
+            return self.screen
+        is_lowest = self.screen is self.app.screen_stack[0]
+        return self.app if is_lowest and isinstance(self.app, HasActions) else None
 
-    def _title(self, action: Action) -> str:
-        """With the name that `keys.toml` takes."""
-        return f"{action.name}: {action.title}  ({self._app.keys_shown[action.name]})"
 
-    def _otherwise(self, action: Action) -> Iterator[str]:
-        """What people type who look for it: the console's verb, or words."""
-        for name in (action.name.replace("_", " "), action.verb):
-            yield f"{name}: {action.title}"
+def _title(of: HasActions, action: Action) -> str:
+    """With the name that `keys.toml` takes."""
+    return f"{action.name}: {action.title}  ({of.keys_shown[action.name]})"
 
-    def _help(self, action: Action) -> str:
-        return self._app.unavailable(action) or action.section.value
+
+def _otherwise(action: Action) -> Iterator[str]:
+    """What people type who look for it: the console's verb, or words."""
+    for name in (action.name.replace("_", " "), action.verb):
+        yield f"{name}: {action.title}"
+
+
+def _help(of: HasActions, action: Action) -> str:
+    return of.unavailable(action) or action.section.value

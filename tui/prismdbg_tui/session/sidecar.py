@@ -101,7 +101,8 @@ def lines_of(stops: tuple[BreakpointSpec, ...], watches: tuple[str, ...]) -> tup
         number += 1
         lines.append(f"{Verb.TBREAK if stop.once else Verb.BREAK} {stop.title}")
         lines += [f"{Verb.IGNORE} {number} {stop.ignore}"] if stop.ignore else []
-        lines += [f"{Verb.LOG_ONLY} {number} {stop.message}".rstrip()] if stop.log_only else []
+        lines += [f"{Verb.LOG_ONLY} {number} {stop.message}".rstrip()] if stop.log_only or stop.message else []
+        lines += [f"{Verb.LOG_ONLY} {number}"] if stop.message and not stop.log_only else []
     return (*lines, *(f"{Verb.WATCH} {text}" for text in watches))
 
 

@@ -106,11 +106,14 @@ def test_stops_apply_or_are_passed() -> None:
 
 def test_a_logpoint_tells_the_values_in_its_text() -> None:
     walk = Walk()
-    text = "{moment} {out[0]} {collective * 2} {nowhere}"
+    text = "{moment} {out[0]} {collective * 2} {nowhere} {out}"
     walk.halts.stops.replace([{"number": 1, "kind": "collective", "log_only": True, "message": text}])
+    walk.halts.stops.assumes = lambda moment, names: "out" in names
     assert walk.go(stops="apply") == {}
     first = next(told for told in walk.told if told["event"] == "hit")
-    moment, out, doubled, absent = first["values"]
+    moment, out, doubled, absent, whole = first["values"]
+    assert (whole["kind"], whole["text"]) == ("object", "list of 1"), "parts of a value are not sent"
+    assert out["assumed"] and whole["assumed"] and "assumed" not in doubled
     assert (moment["value"], out["shape"], doubled["value"]) == ("1.1", [2], 2)
     assert absent["text"].startswith("<unknown name 'nowhere'")
     assert len([told for told in walk.told if told["event"] == "hit"]) == 9, "a value that there is not stops nothing"
