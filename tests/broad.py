@@ -47,7 +47,7 @@ BROAD = {
     ],
     "test_two_nodes.py": [
         "test_what_a_killed_supervisor_cannot_capture_the_other_one_does[False]",
-        "test_a_node_that_is_lost_whole_is_named_by_the_other",
+        "test_a_node_that_is_lost_whole_is_told_as_lost",
         "test_telemetry_of_each_node_says_why_its_rank_was_late[none]",
     ],
     "test_replay_tolerance.py": [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.jobs.capture.capture import needed_by_captures
-from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of
+from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_if_whole
 from prismdbg.log.folding import fold
 from prismdbg.log.summary import summarize
 
@@ -25,6 +25,7 @@ class EndedAttempts:
         self._run = run
         self._log_bytes = log_bytes
         self._done: set[str] = set()
+        self._starts: dict[str, tuple[str, int]] = {}
 
     def reduce_one(self, folders: Iterable[Path], ended: set[str]) -> None:
         """`ended`: names of folders whose process is gone. One of them at most, for it may take a while. To be called
@@ -40,11 +41,27 @@ class EndedAttempts:
         older = [
             folder
             for attempts in by_rank.values()
+            if len(attempts) > KEPT
             for folder in sorted(attempts, key=lambda one: attempt_of(one.name))[:-KEPT]
-            if folder.name in ended - self._done
+            if folder.name in ended - self._done and self._restarts_of(folder, attempts) >= KEPT
         ]
         captured = needed_by_captures(self._run) if older else {}
         return next((folder for folder in older if folder.name not in captured), None)
+
+    def _restarts_of(self, folder: Path, attempts: Iterable[Path]) -> int:
+        """By its launcher. Jobs that a script starts one after the other, or beside each other, have the same ranks."""
+        job, count = self._start(folder)
+        starts = [self._start(other) for other in attempts]
+        return sum(other == job and later > count for other, later in starts) if job else 0
+
+    def _start(self, folder: Path) -> tuple[str, int]:
+        """What torchrun calls the job, and how often it has restarted it; empty where torchrun did not start it."""
+        if folder.name not in self._starts:
+            given = read_if_whole(folder / "rank.json").get("environment", {})
+            count = given.get("TORCHELASTIC_RESTART_COUNT", "")
+            job = given.get("TORCHELASTIC_RUN_ID", "") if count.isdecimal() else ""
+            self._starts[folder.name] = job, int(count) if job else 0
+        return self._starts[folder.name]
 
     def _reduce(self, folder: Path) -> None:
         for kept in (self._run.states / folder.name, self._run.checkpoints / folder.name):

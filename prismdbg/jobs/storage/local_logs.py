@@ -76,9 +76,13 @@ def _untold(_more_bytes: int) -> None:
     pass
 
 
-def publish_logs(local: LocalFolder, run: Path, copied: Copied = _untold) -> None:
-    """What `why` reads, of ranks that may go on: the event segments and their summaries."""
+def publish_logs(
+    local: LocalFolder, run: Path, copied: Copied = _untold, between: Callable[[], None] = lambda: None
+) -> None:
+    """What `why` reads, of ranks that may go on: the event segments and their summaries. `between`: called before each
+    rank, when no file is half copied."""
     for folder in _rank_folders(local):
+        between()
         target = run / "ranks" / folder.name
         target.mkdir(parents=True, exist_ok=True, mode=0o700)
         _publish_log(folder, target, copied)

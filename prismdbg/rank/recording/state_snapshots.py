@@ -189,9 +189,9 @@ class StateSnapshots:
         try:
             self._write(snapshot, copied_ns)
         except OSError as error:
+            self._recording.note("state_skipped", step=snapshot.step, text=str(error))
             if error.errno not in self._told_refusals:
                 self._told_refusals.add(error.errno)
-                self._recording.note("state_skipped", step=snapshot.step, text=str(error))
                 self._say(
                     f"no state snapshot of rank {self._recording.rank} at step {snapshot.step}: {error}; "
                     f"the next one is tried after {counted(self._every, 'step')}",
@@ -218,8 +218,9 @@ class StateSnapshots:
             return
         steps = states_of(home)
         for step in steps[:-KEPT]:
-            dropped = (home / str(step)).rename(unfinished(home, step))
-            shutil.rmtree(dropped, ignore_errors=True)
+            with suppress(OSError):  # the new one is there; this one goes with the next
+                dropped = (home / str(step)).rename(unfinished(home, step))
+                shutil.rmtree(dropped, ignore_errors=True)
         self._recording.recorder.keep_from(steps[-KEPT:][0])
         written_ns, size = time.monotonic_ns() - began, self._staging.size_bytes
         cost = {"step": snapshot.step, "bytes": size, "copied_ns": copied_ns, "written_ns": written_ns}

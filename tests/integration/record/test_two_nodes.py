@@ -285,7 +285,7 @@ def _is_python(process: Any) -> bool:
     return "python" in process.name()
 
 
-def test_a_node_that_is_lost_whole_is_named_by_the_other(two: OnTwo) -> None:
+def test_a_node_that_is_lost_whole_is_told_as_lost(two: OnTwo) -> None:
     lost, other = two.of_rank(3)
     lost.kill()  # the ranks of the other node lose their connections at once, and end before its supervisor can tell
     wait_for(lambda: _state(two, other, lost) == "lost", 60, f"node {lost.name} to count as lost")

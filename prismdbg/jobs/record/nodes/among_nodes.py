@@ -25,6 +25,7 @@ from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, rea
 
 LOOK_S = 1.0
 LISTED_S = 0.002  # more for each log folder
+MOST_LOOK_S = 5.0  # a rank that ends before it was looked at is not known to have been alive
 _BY_ITSELF, _LOST, _IN_A_COLLECTIVE = range(3)  # the first is nearest to the cause
 
 
@@ -96,7 +97,7 @@ class AmongNodes:
         """Log folders of this node's ranks. All are looked through once a second, and less often the more there are:
         they may be thousands, on a file server."""
         now_s = time.monotonic()
-        if at_once or now_s - self._looked_s > LOOK_S + LISTED_S * len(self._known):
+        if at_once or now_s - self._looked_s > min(LOOK_S + LISTED_S * len(self._known), MOST_LOOK_S):
             self._looked_s = now_s
             for folder in self._run.rank_folders():
                 with suppress(CapsuleError, OSError):  # a damaged one is nobody's

@@ -66,15 +66,23 @@ class Publisher:
         return frozenset(path.parent.name for path in decided)
 
     def _publish(self, reason: Reason) -> None:
-        """Who asks for the ends of logs has them soon: all that is in them may be much for a file server."""
-        asked = reason[1]
-        try:
-            if asked != self._done[1] and asked.newest_bytes is not None:
+        """Who asks for the ends of logs has them soon, also who asks meanwhile: all that is in logs may be much for a
+        file server."""
+        answered = self._done[1]
+
+        def answer() -> None:
+            nonlocal answered
+            asked = self._asked()
+            if asked != answered and asked.newest_bytes is not None:
                 publish_ends(self._local, self._run.path, asked.newest_bytes)
                 self._heart.tell_published(asked.token)
-            publish_logs(self._local, self._run.path)
+                answered = asked
+
+        try:
+            publish_logs(self._local, self._run.path, between=answer)
+            if answered == self._done[1]:
+                self._heart.tell_published(reason[1].token)
             self._done = reason
-            self._heart.tell_published(asked.token)
         except (OSError, PrismError) as error:
             self._next_s = time.monotonic() + RETRY_S
             self._tell(f"the logs of this node could not be copied into {self._run.path} yet: {_why(error)}")

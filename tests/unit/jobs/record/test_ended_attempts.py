@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,7 +35,9 @@ def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ended_attempts, "END_BYTES", 2 * SEGMENT_BYTES)
 
 
-def attempt(run: RunFolder, number: int, *, alive: bool = False, rank: int = 0) -> str:
+def attempt(
+    run: RunFolder, number: int, *, alive: bool = False, rank: int = 0, job: str = "none", restarted: bool = True
+) -> str:
     """Each step in a segment of its own. It failed, unless it is alive."""
     name = f"{rank}.{number}" if number else str(rank)
     log = TinyLog(run.ranks / name, rank, segment_bytes=SEGMENT_BYTES)
@@ -46,7 +48,9 @@ def attempt(run: RunFolder, number: int, *, alive: bool = False, rank: int = 0) 
     if not alive:
         log.note("incident", text="RuntimeError: on purpose", moment=f"{STEPS - 1}.1", exception="RuntimeError")
         log.note("exit", code=1)
-    write_json(log.folder / "rank.json", {"rank": rank, "pid": os.getpid() if alive else NO_SUCH_PID})
+    started = {"TORCHELASTIC_RUN_ID": job, "TORCHELASTIC_RESTART_COUNT": str(number if restarted else 0)}
+    about = {"rank": rank, "pid": os.getpid() if alive else NO_SUCH_PID, "environment": started}
+    write_json(log.folder / "rank.json", about)
     for path in KEPT:
         file = run.path / path.format(name)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -99,6 +103,18 @@ def test_only_the_newest_two_stay_as_they_are(tmp_path: Path, job: subprocess.Po
     assert len(event_segments(run.ranks / "0.2")) == STEPS + 1
     assert shown(run) == before, "by `status`"
     assert sorted(path for path in capsule.path.rglob("*")) == held
+
+
+@pytest.mark.parametrize("job_of", [lambda _: "none", lambda number: f"job{number}", lambda _: ""])
+def test_jobs_of_one_script_are_no_restarts(
+    job_of: Callable[[int], str], tmp_path: Path, job: subprocess.Popen[bytes]
+) -> None:
+    """Stages one after the other, or an evaluation beside the training: their ranks take the folders as they come."""
+    run = RunFolder(tmp_path)
+    watch = supervisor(run, job)
+    names = [attempt(run, number, alive=number == 3, job=job_of(number), restarted=False) for number in range(4)]
+    look(watch)
+    assert [kept_of(run, name) for name in names] == [KEPT] * 4
 
 
 def test_one_that_lives_or_cannot_be_seen_stays(tmp_path: Path, job: subprocess.Popen[bytes]) -> None:
