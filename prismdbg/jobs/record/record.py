@@ -302,6 +302,7 @@ def _fill(run: RunFolder, request: RecordRequest, sockets: str) -> None:
         request.command,
         {
             "job": lone.id if lone is not None else "",
+            "restart": lone.restart if lone is not None else 0,
             "window_steps": request.window_steps,
             "window_bytes": request.window_bytes,
             "checkpoint_every": request.policy.checkpoint_every,

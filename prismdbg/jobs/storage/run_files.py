@@ -31,6 +31,7 @@ class EmulatedJson(TypedDict):
 class RunJson(TypedDict, total=False):
     command: list[str]
     job: str
+    restart: Count
     started_wall_ns: Count
     supervisor_pid: int
     emulated: EmulatedJson | None

@@ -80,7 +80,9 @@ def enter(path: Path, job: SharedJob, say: Say) -> Iterator[Member]:
 def goes_on(run: RunFolder, job: SharedJob) -> bool:
     """Whether an earlier start of this job, which had one supervisor, has made RUN, or was killed while it did so."""
     with suppress(OSError):  # what is wrong with RUN is told by what is done next
-        return job.restart > 0 and (read_if_whole(run.run_json).get("job") == job.id or _is_half_made(run))
+        made = read_if_whole(run.run_json)
+        is_earlier = made.get("job") == job.id and made.get("restart", 0) < job.restart
+        return job.restart > 0 and (is_earlier or _is_half_made(run))
     return False
 
 
@@ -100,9 +102,12 @@ def _keep_first_start(run: RunFolder, coming: Path) -> None:
 
 
 def _join(run: RunFolder, path: Path, job: SharedJob, say: Say) -> Member:
-    """As one of those who are there, or as the first one of a job that was started again."""
+    """As one of those who are there, or as the first one of a job that was started again. `UsageError` where this start
+    of a job of one supervisor has that one already."""
     if job.restart > latest_restart(run) and begin_restart(run, job.restart):
         made = not run.run_json.is_file()  # who made RUN may not have come as far
+    elif job.supervisors == 1:  # the same command once more
+        raise not_empty(path)
     else:
         _await_others(run, path, job.restart, say)
         made = False

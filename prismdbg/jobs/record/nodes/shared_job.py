@@ -33,11 +33,12 @@ def shared_job(command: Sequence[str], environment: Mapping[str, str], given: st
 
 
 def lone_job(environment: Mapping[str, str]) -> SharedJob | None:
-    """What Slurm calls a job that has one supervisor: it is the same when the job is requeued. None elsewhere."""
-    number, step = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_STEP_ID", "batch")
+    """What Slurm calls a job that has one supervisor: it is the same when the job is requeued. None elsewhere. Without
+    its step: those that begin at the same time get other numbers then, and each has a RUN of its own."""
+    number = environment.get("SLURM_JOB_ID", "")
     if not number or processes_without_id(environment) > 1:
         return None
-    return SharedJob(id=f"slurm {number}.{step}", supervisors=1, restart=_restart(environment))
+    return SharedJob(id=f"slurm {number}", supervisors=1, restart=_restart(environment))
 
 
 def processes_without_id(environment: Mapping[str, str]) -> int:

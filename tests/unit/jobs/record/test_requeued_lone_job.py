@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 from prismdbg.errors import UsageError
 from prismdbg.jobs.record import record
 from prismdbg.jobs.record.nodes import local_storage
-from prismdbg.jobs.record.nodes.membership import BEFORE
+from prismdbg.jobs.record.nodes.membership import BEFORE, enter
+from prismdbg.jobs.record.nodes.shared_job import lone_job
 from prismdbg.jobs.record.record import RecordRequest, home_of
 from prismdbg.jobs.record.supervisor import Policy
 from prismdbg.jobs.storage.job_nodes import is_shared, node_folders, node_states, supervisor_report
@@ -64,6 +66,18 @@ def test_it_goes_on_as_the_next_attempt(run: RunFolder, monkeypatch: pytest.Monk
     assert RankConfig.load(last.config).first_attempt == 5 and supervisor_report(run)["exit_code"] == 0
 
 
+def test_parallel_steps_go_on_each_in_its_run_though_their_numbers_are_others(
+    tmp_path: Path, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [RunFolder(tmp_path.resolve() / name) for name in ("a", "b")]
+    for count, steps in enumerate(("01", "10")):
+        again(monkeypatch, count)
+        for step, one in zip(steps, runs, strict=True):
+            monkeypatch.setenv("SLURM_STEP_ID", step)
+            assert record.record(request(one.path, 0), print) == 0
+    assert [[node.restart for node in node_folders(one)] for one in runs] == [[0, 1], [0, 1]]
+
+
 def test_a_start_that_was_killed_while_it_made_its_run_is_made_up_for(
     run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +91,7 @@ def test_a_start_that_was_killed_while_it_made_its_run_is_made_up_for(
         record.record(request(half.path, 0), print)
     again(monkeypatch, 1)
     assert record.record(request(half.path, 5), print) == 5
-    assert read_json(half.run_json)["job"] == "slurm 7.batch" and supervisor_report(half)["exit_code"] == 5
+    assert read_json(half.run_json)["job"] == "slurm 7" and supervisor_report(half)["exit_code"] == 5
 
 
 def test_what_is_in_a_folder_that_is_no_run_is_left(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,4 +127,37 @@ def test_with_logs_on_the_node_it_goes_on_too(tmp_path: Path, run: RunFolder, mo
         again(monkeypatch, count)
         assert record.record(request(other.path, 0, str(tmp_path / "local")), print) == 0
     assert [node.restart for node in node_folders(other)] == [0, 1]
-    assert json.loads((other.nodes / "job.json").read_text())["id"] == "slurm 7.batch"
+    assert json.loads((other.nodes / "job.json").read_text())["id"] == "slurm 7"
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_the_same_command_again_is_no_second_node(
+    count: int, tmp_path: Path, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is one waited for that was killed, which has no exit code."""
+    again(monkeypatch, count)
+    (tmp_path / "local").mkdir()
+    told = request(tmp_path / "other", 0, str(tmp_path / "local"))
+    other = RunFolder(told.output.resolve())
+    job = lone_job(os.environ)
+    assert job is not None
+    with enter(told.output, job, pytest.fail) as first:
+        write_json(other.run_json, {"command": []})
+        for _ in ("while it runs", "once it was killed"):
+            with pytest.raises(UsageError, match="already exists and is not empty"):
+                record.record(told, pytest.fail)
+            first.heart.end()
+    assert [node.name for node in node_folders(other)] == [first.node.name]
+
+
+def test_a_run_that_this_start_has_made_is_not_gone_on_with(
+    tmp_path: Path, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = RunFolder(tmp_path.resolve() / "fresh")
+    again(monkeypatch, 1)
+    assert record.record(request(fresh.path, 0), print) == 0
+    with pytest.raises(UsageError, match="already exists and is not empty"):
+        record.record(request(fresh.path, 0), print)
+    assert not is_shared(fresh)
+    again(monkeypatch, 2)
+    assert record.record(request(fresh.path, 0), print) == 0

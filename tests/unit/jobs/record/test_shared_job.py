@@ -62,10 +62,10 @@ def test_slurm_names_a_job_of_one_supervisor_alike_when_it_is_requeued() -> None
     batch = {"SLURM_JOB_ID": "7"}
     again = {**batch, "SLURM_RESTART_COUNT": "2"}
     assert [lone_job(one) for one in (batch, again)] == [
-        SharedJob(id="slurm 7.batch", supervisors=1, restart=count) for count in (0, 2)
+        SharedJob(id="slurm 7", supervisors=1, restart=count) for count in (0, 2)
     ]
     step = lone_job({**batch, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "1"})
-    assert step is not None and step.id == "slurm 7.0"
+    assert step is not None and step.id == "slurm 7", "of parallel steps each gets any number when they start again"
     assert lone_job({}) is None and lone_job({**batch, "PMI_SIZE": "2"}) is None
 
 
