@@ -73,6 +73,11 @@ class Decisions:
     def is_open(self) -> bool:
         return bool(self._open)
 
+    @property
+    def has_to_tell(self) -> bool:
+        """Whether the others do not know yet what was captured here: they would take this node for lost."""
+        return bool(self._acted)
+
     def propose(self, incident: str, key: Key, act: Callable[[], None]) -> None:
         """`incident`: by what all nodes call it. The smallest key is nearest to the cause; `act` captures it."""
         if incident not in self._open:
@@ -143,20 +148,22 @@ class Decisions:
             if self._decide(place):
                 del self._open[incident]
                 return True
-        self._follow(incident, place)
-        return False
+        return self._follow(incident, place)
 
-    def _follow(self, incident: str, place: Path) -> None:
-        """Another one captures it. Where that is lost meanwhile, it is decided anew among those that are left."""
+    def _follow(self, incident: str, place: Path) -> bool:
+        """Another one captures it. Where that is lost meanwhile, it is decided anew among those that are left. True
+        where it was this node that decided it, and its file server did so but answered with an error."""
         decider = str(read_if_whole(place / _BY).get("node", ""))
         one = replace(self._open[incident], decider=decider, looked_s=self._now_s())
-        if not one.decider or (place / _DONE).exists():
+        is_done = place in self._acted or (place / _DONE).exists()
+        if is_done or decider in ("", self._node):
             del self._open[incident]
-            return
+            return not is_done and decider == self._node
         if self._is_lost(one.decider):
             since_s, gone = self._now_s() - SETTLE_S, one.gone | {one.decider}
             one = replace(one, since_s=since_s, has_nearer=False, decider="", gone=gone)
         self._open[incident] = one
+        return False
 
     def _place(self, incident: str, one: _Open) -> Path:
         """Where it is decided: there is one place more each time a decider is lost."""

@@ -184,9 +184,10 @@ class Supervisor:
         self._guarded(self._on_incident.finish)
 
     def _decide_the_last(self) -> None:
-        """Incidents that are decided among nodes. Whatever keeps them from it, the supervisor ends."""
+        """Incidents that are decided among nodes, and that they were captured. Whatever keeps them from it, the
+        supervisor ends."""
         for _ in range(MOST_LAST_LOOKS):
-            if not self._nodes.has_to_decide:
+            if not (self._nodes.has_to_decide or self._nodes.has_to_tell):
                 return
             self._guarded(self._nodes.settle_at_the_end)
             time.sleep(POLL_S)

@@ -34,6 +34,7 @@ class OnlyNode:
 
     name = ""
     has_to_decide = False
+    has_to_tell = False
     left_in = ""
 
     def __init__(self, run: RunFolder) -> None:
@@ -137,6 +138,10 @@ class AmongNodes:
     @property
     def has_to_decide(self) -> bool:
         return self._decisions.is_open
+
+    @property
+    def has_to_tell(self) -> bool:
+        return self._decisions.has_to_tell
 
     def settle(self) -> None:
         """How ranks end once a supervisor was told to end is no incident, on whichever node."""

@@ -241,7 +241,12 @@ def test_that_it_was_captured_is_told_when_it_can_be(tmp_path: Path, monkeypatch
         one.later(SETTLE_S + 1)
         other.later(SETTLE_S + 1)
         assert one.captured == ["0-nan"] and other.decisions.is_open
+        assert not one.decisions.is_open and one.decisions.has_to_tell
+        one.see("0-nan", 5, 0)
+        one.later(SETTLE_S + 1)
+        assert one.captured == ["0-nan"], "it is seen again, and not captured again"
     one.later(1)
+    assert not one.decisions.has_to_tell
     other.later(1)
     assert not other.decisions.is_open and not other.captured
 
@@ -255,6 +260,30 @@ def test_who_gets_no_reply_to_what_it_decided_captures_it(tmp_path: Path, monkey
         node.see("0-nan", 5)
         node.later(SETTLE_S + 1)
     assert one.captured == ["0-nan"] and not other.captured
+
+
+def test_who_gets_an_error_for_what_it_decided_captures_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would wait for itself for ever."""
+    run = RunFolder(tmp_path)
+    one, other = Node(run, "n1"), Node(run, "n2")
+    place, is_dir = run.decisions / "0-nan" / "decided", Path.is_dir
+    rename_twice(monkeypatch)
+
+    def out_of_reach(path: Path) -> bool:
+        if path == place and is_dir(path):
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return is_dir(path)
+
+    one.see("0-nan", 5)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "is_dir", out_of_reach)
+        one.later(SETTLE_S + 1)
+    assert place.is_dir() and one.decisions.is_open and not one.captured
+    other.see("0-nan", 6)
+    one.later(1)
+    other.later(SETTLE_S + 1)
+    assert one.captured == ["0-nan"] and not one.decisions.is_open
+    assert not other.captured and not other.decisions.is_open
 
 
 def rename_twice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -250,7 +250,7 @@ class Undecided:
     """Nodes that agree on nothing, whatever the reason."""
 
     def __init__(self) -> None:
-        self.has_to_decide = True
+        self.has_to_decide, self.has_to_tell = True, False
         self.asked: list[str] = []
 
     def settle_at_the_end(self) -> None:
@@ -272,3 +272,22 @@ def test_what_nodes_never_decide_holds_no_supervisor_at_its_end(
     monkeypatch.setattr(supervisor_module, "MOST_LAST_LOOKS", 3)
     supervisor._decide_the_last()
     assert nodes.asked == ["together"] * 3 + ["alone"]
+
+
+def test_others_are_told_of_what_was_captured_also_after_the_jobs_end(
+    supervised: tuple[Supervisor, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder was full for a moment. Else they capture the same again once this supervisor is silent."""
+    supervisor, _ = supervised
+    nodes = Undecided()
+    nodes.has_to_decide, nodes.has_to_tell = False, True
+
+    def tells_at_last() -> None:
+        nodes.asked.append("together")
+        nodes.has_to_tell = len(nodes.asked) < 2
+
+    monkeypatch.setattr(nodes, "settle_at_the_end", tells_at_last)
+    monkeypatch.setattr(supervisor, "_nodes", nodes)
+    monkeypatch.setattr(supervisor_module, "POLL_S", 0.0)
+    supervisor._decide_the_last()
+    assert nodes.asked == ["together"] * 2
