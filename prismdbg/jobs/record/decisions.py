@@ -50,7 +50,8 @@ class _Open:
 
 class Decisions:
     """`propose` what was seen; `settle` carries out what falls to this node. `tell`: what the ledger keeps as a
-    problem. is_lost: whether the supervisor of a node has not been heard of for too long."""
+    problem. is_lost: whether the supervisor of a node has not been heard of for too long; has_ended: whether that is
+    because its part of the job is over: it has captured what it decided."""
 
     def __init__(
         self,
@@ -59,12 +60,14 @@ class Decisions:
         tell: Callable[[str], None],
         now_s: Callable[[], float] = time.monotonic,
         is_lost: Callable[[str], bool] = lambda _: False,
+        has_ended: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._run = run
         self._node = node
         self._tell = tell
         self._now_s = now_s
         self._is_lost = is_lost
+        self._has_ended = has_ended
         self._open: dict[str, _Open] = {}
         self._acted: list[Path] = []  # on which of what was decided here, and the others do not know it yet
         self._fails_since_s: float | None = None
@@ -126,7 +129,7 @@ class Decisions:
 
     def _note(self, incident: str) -> bool:
         folder, one = self._folder(incident), self._open[incident]
-        if any(folder.glob(f"{_DECIDED}*/{_DONE}")):
+        if any(map(_is_done, folder.glob(f"{_DECIDED}*"))):
             del self._open[incident]
         else:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -155,11 +158,14 @@ class Decisions:
         where it was this node that decided it, and its file server did so but answered with an error."""
         decider = str(read_if_whole(place / _BY).get("node", ""))
         one = replace(self._open[incident], decider=decider, looked_s=self._now_s())
-        is_done = place in self._acted or (place / _DONE).exists()
+        is_done = place in self._acted or _is_done(place)
         if is_done or decider in ("", self._node):
             del self._open[incident]
             return not is_done and decider == self._node
         if self._is_lost(one.decider):
+            if self._has_ended(one.decider):
+                del self._open[incident]
+                return False
             since_s, gone = self._now_s() - SETTLE_S, one.gone | {one.decider}
             one = replace(one, since_s=since_s, has_nearer=False, decider="", gone=gone)
         self._open[incident] = one
@@ -192,6 +198,11 @@ class Decisions:
             write_json(coming / _BY, {"node": self._node})
 
         return place_first(place.with_name(f"{_COMING}{secrets.token_hex(6)}"), place, fill)
+
+
+def _is_done(place: Path) -> bool:
+    """By a list of it, for which a file server is asked: the kernel may remember for long that a name was missing."""
+    return any(path.name == _DONE for path in place.iterdir())
 
 
 def _seen(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -14,7 +14,7 @@ from prismdbg.diagnosis.stalls import Stall
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.record.decisions import Decisions
 from prismdbg.jobs.record.incidents import Wanted
-from prismdbg.jobs.record.nodes.heartbeat import NeighbourWatch, Silence
+from prismdbg.jobs.record.nodes.heartbeat import NeighbourWatch, Silence, has_ended
 from prismdbg.jobs.record.nodes.membership import Member
 from prismdbg.jobs.record.nodes.publisher import LAST_TRIES_S, Publisher
 from prismdbg.jobs.record.rank_progress import RankProgress
@@ -85,7 +85,13 @@ class AmongNodes:
         self._problem = tell
         self._known: dict[str, bool] = {}  # whether a log folder is of this node
         self._looked_s = 0.0
-        self._decisions = Decisions(member.run, member.node.name, tell, is_lost=self._is_lost)
+        self._decisions = Decisions(
+            member.run,
+            member.node.name,
+            tell,
+            is_lost=self._is_lost,
+            has_ended=lambda name: has_ended(self._other(name)),
+        )
         self._deciders: dict[str, Silence] = {}
         self._neighbours = NeighbourWatch(RunFolder(member.run.path), member.node, member.heart, tell)
         self._requests = RequestAnswers(member.run, member.node, tell)
@@ -162,9 +168,12 @@ class AmongNodes:
     def _is_lost(self, name: str) -> bool:
         """Asked again and again of one that captures an incident."""
         if name not in self._deciders:
-            self._deciders[name] = Silence(NodeFolder(self._run.nodes / name), self._heart)
+            self._deciders[name] = Silence(self._other(name), self._heart)
         silence = self._deciders[name]
         return not silence.heard() and silence.is_too_long
+
+    def _other(self, name: str) -> NodeFolder:
+        return NodeFolder(self._run.nodes / name)
 
     def _unless_told(self, act: Callable[[], None]) -> Callable[[], None]:
         """`act`, unless another node was told to end. Asked by the one that acts, once: of all nodes."""

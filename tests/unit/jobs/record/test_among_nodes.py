@@ -304,9 +304,14 @@ def test_a_log_that_its_rank_shortens_meanwhile_is_counted_without_what_is_gone(
     assert payload_bytes(tmp_path) == there[1].lstat().st_blocks * 512
 
 
-def test_a_supervisor_that_decided_and_fell_silent_is_replaced(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("end", [{}, {"exit_code": 0}])
+def test_a_supervisor_that_decided_and_fell_silent_is_replaced_unless_it_has_ended(
+    end: dict[str, int], run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(decisions, "FOLLOWED_S", 0.0)
-    (one, _), decider = supervisor(run, "n1"), Heartbeat(node(run, "n2"))
+    (one, _), other = supervisor(run, "n1"), node(run, "n2")
+    write_json(other.supervisor_json, end)
+    decider = Heartbeat(other)
     captured: list[str] = []
     one.share(wanted(IncidentKind.NAN, "3", Moment(5, 2)), None, lambda: captured.append("nan"))
     (run.decisions / "0-nan" / "decided").mkdir()
@@ -319,4 +324,4 @@ def test_a_supervisor_that_decided_and_fell_silent_is_replaced(run: RunFolder, m
     assert one.has_to_decide and captured == []
     for _ in range(2):
         one.settle()
-    assert not one.has_to_decide and captured == ["nan"]
+    assert not one.has_to_decide and captured == ([] if end else ["nan"])

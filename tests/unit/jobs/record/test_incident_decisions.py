@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,10 @@ class Node:
         self.now_s = 1000.0 + len(name)
         self.told: list[str] = []
         self.lost: set[str] = set()  # of the others, to this one
-        self.decisions = Decisions(run, name, self.told.append, lambda: self.now_s, self.lost.__contains__)
+        self.ended: set[str] = set()
+        self.decisions = Decisions(
+            run, name, self.told.append, lambda: self.now_s, self.lost.__contains__, self.ended.__contains__
+        )
         self.captured: list[str] = []
 
     def see(self, incident: str, *key: int) -> None:
@@ -223,6 +227,52 @@ def test_what_another_one_captures_is_waited_for_and_not_captured_again(tmp_path
     one.later(SETTLE_S + 1)
     other.later(1)
     assert not other.decisions.is_open and not other.captured
+
+
+def test_that_it_was_captured_is_seen_though_a_file_server_client_remembers_that_it_was_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS asks again for a name that was missing only after its folder was opened or changed, or after a minute."""
+    run = RunFolder(tmp_path)
+    one, other, late = (Node(run, name) for name in ("n1", "n2", "n3"))
+    place = run.decisions / "0-nan" / "decided"
+    for ask in ("stat", "lstat"):
+        monkeypatch.setattr(os, ask, remembering(getattr(os, ask), str(place / "done.json")))
+
+    def capture() -> None:
+        other.see("0-nan", 5, 1)
+        other.later(SETTLE_S + PATIENCE_S)
+        assert other.decisions.is_open
+
+    one.decisions.propose("0-nan", (5, 0), capture)
+    one.later(SETTLE_S + 1)
+    other.lost.add("n1")
+    other.later(1)
+    late.see("0-nan", 5, 2)
+    assert not other.captured and not other.decisions.is_open and not late.decisions.is_open
+
+
+def remembering(ask: Callable[..., os.stat_result], missing: str) -> Callable[..., os.stat_result]:
+    def asked(path: Any, *arguments: Any, **options: Any) -> os.stat_result:
+        if str(path) == missing:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return ask(path, *arguments, **options)
+
+    return asked
+
+
+def test_what_a_node_decided_whose_part_of_the_job_is_over_is_not_decided_anew(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    over, one = Node(run, "n1"), Node(run, "n2")
+    one.see("0-nan", 5, 1)
+    over.dies_when_it_has_decided("0-nan", 5, 0)
+    one.ended.add("n1")
+    one.later(SETTLE_S + 1)
+    assert one.decisions.is_open, "nobody asks for that of one that is heard of"
+    one.lost.add("n1")
+    for _ in range(3):
+        one.later(1)
+    assert not one.captured and not one.decisions.is_open
 
 
 def test_that_it_was_captured_is_told_when_it_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
