@@ -21,6 +21,7 @@ from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.first_folder import place_first
 from prismdbg.jobs.storage.job_nodes import file_system_now
 from prismdbg.jobs.storage.run_folder import RunFolder, read_if_whole, read_json, write_json
+from prismdbg.settings.state_hold import LONGEST_S
 
 SETTLE_S = 2.0  # so long others may still say that they saw it, too
 PATIENCE_S = 10.0  # with the supervisor that is nearer to the cause
@@ -168,6 +169,9 @@ class Decisions:
                 return False
             since_s, gone = self._now_s() - SETTLE_S, one.gone | {one.decider}
             one = replace(one, since_s=since_s, has_nearer=False, decider="", gone=gone)
+        elif self._now_s() - (one.since_s or 0.0) > LONGEST_S:  # meanwhile nothing is checkpointed or reduced here
+            del self._open[incident]
+            return False
         self._open[incident] = one
         return False
 

@@ -14,6 +14,7 @@ from prismdbg.jobs.record import decisions
 from prismdbg.jobs.record.decisions import PATIENCE_S, SETTLE_S, Decisions
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.jobs.storage.run_folder import write_json as write
+from prismdbg.settings.state_hold import LONGEST_S
 
 
 class Node:
@@ -227,6 +228,24 @@ def test_what_another_one_captures_is_waited_for_and_not_captured_again(tmp_path
     one.later(SETTLE_S + 1)
     other.later(1)
     assert not other.decisions.is_open and not other.captured
+
+
+def test_what_another_one_captures_for_very_long_is_left_to_it(tmp_path: Path) -> None:
+    """Meanwhile the ranks of this node would get no checkpoint."""
+    run = RunFolder(tmp_path)
+    one, other = Node(run, "n1"), Node(run, "n2")
+    other.see("0-nan", 5, 1)
+
+    def capture() -> None:
+        other.later(SETTLE_S + 1)
+        other.later(LONGEST_S - SETTLE_S - 2)
+        assert other.decisions.is_open
+        other.later(2)
+        assert not other.decisions.is_open
+
+    one.decisions.propose("0-nan", (5, 0), capture)
+    one.later(SETTLE_S + 1)
+    assert not other.captured
 
 
 def test_that_it_was_captured_is_seen_though_a_file_server_client_remembers_that_it_was_not(
