@@ -87,11 +87,11 @@ def goes_on(run: RunFolder, job: SharedJob) -> bool:
 
 
 def _is_half_made(run: RunFolder) -> bool:
-    """Nothing was recorded into it."""
-    if not run.path.is_dir() or run.rank_folders():
+    """Nothing was recorded into it. The folder of ranks is made first: without it, it is a folder of the user's."""
+    if not run.ranks.is_dir() or run.rank_folders():
         return False
     names = {path.name for path in run.path.iterdir() if not path.name.startswith(".")}
-    return names != set() and names <= {run.ranks.name, run.inject.name, run.config.name}
+    return names <= {run.ranks.name, run.inject.name, run.config.name}
 
 
 def _keep_first_start(run: RunFolder, coming: Path) -> None:

@@ -101,6 +101,19 @@ def test_what_is_in_a_folder_that_is_no_run_is_left(run: RunFolder, monkeypatch:
         record.record(request(run.path, 0), print)
 
 
+def test_a_folder_of_the_users_is_not_taken_for_a_run_because_of_a_name_in_it(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of a model, which has its config.json first."""
+    model = RunFolder(tmp_path.resolve() / "model")
+    model.path.mkdir()
+    model.config.write_text('{"hidden_size": 64}')
+    again(monkeypatch, 1)
+    with pytest.raises(UsageError, match="already exists and is not empty"):
+        record.record(request(model.path, 0), print)
+    assert [path.read_text() for path in model.path.iterdir()] == ['{"hidden_size": 64}']
+
+
 @pytest.mark.parametrize("change", [{"SLURM_JOB_ID": "8"}, {"SLURM_RESTART_COUNT": "0"}])
 def test_the_run_of_another_job_is_refused(
     change: dict[str, str], run: RunFolder, monkeypatch: pytest.MonkeyPatch
