@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
+from math import ceil
 from pathlib import Path
 
 from prismdbg.errors import UsageError
@@ -35,6 +36,7 @@ PROGRESS_S = 1.0
 POLL_S = 0.1
 LONGEST_PAUSE_S = 0.5
 AT_ONCE, TURN_S = 4, 5.0  # so many others are looked at for so long
+PARTS = 10  # then a part of them in each turn, so that none is left out until `JOIN_BOUND_S`
 BEFORE = "first-start"  # in place of a node: the supervisor of a job that had only one, before it was started again
 _COMING = ".nodes."
 
@@ -195,9 +197,11 @@ class _Others:
     def beat(self, waited_s: float) -> bool:
         """Whether the heart of one has beaten since this one came."""
         there = self._nodes.now()
-        at = int(waited_s / TURN_S) * AT_ONCE % max(len(there), 1)
+        turn = int(waited_s / TURN_S)
+        count = max(AT_ONCE, ceil(len(there) / PARTS)) if turn else AT_ONCE
+        at = turn * count % max(len(there), 1)
         going_on = (node for node in (*there[at:], *there[:at]) if not self._has_ended(node))
-        beats = [self._has_beaten(node) for node in islice(going_on, AT_ONCE)]
+        beats = [self._has_beaten(node) for node in islice(going_on, count)]
         self.have_ended = bool(there) and not beats
         return any(beats)
 

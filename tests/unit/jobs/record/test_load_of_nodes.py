@@ -21,7 +21,7 @@ from prismdbg.jobs.record.nodes import among_nodes, heartbeat, known_nodes
 from prismdbg.jobs.record.nodes.among_nodes import AmongNodes
 from prismdbg.jobs.record.nodes.heartbeat import Heartbeat
 from prismdbg.jobs.record.nodes.known_nodes import LISTED_S, KnownNodes
-from prismdbg.jobs.record.nodes.membership import AT_ONCE, Member, _Others
+from prismdbg.jobs.record.nodes.membership import AT_ONCE, JOIN_BOUND_S, TURN_S, Member, _Others
 from prismdbg.jobs.record.rank_progress import RankProgress
 from prismdbg.jobs.storage.job_nodes import NodeFolder
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
@@ -158,13 +158,15 @@ def test_who_joins_many_nodes_asks_a_few(tmp_path: Path, asked: Asked) -> None:
     assert others.beat(0.2)
 
 
-def test_of_those_before_it_who_joins_looks_at_others_where_the_first_are_silent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("only", [30, MANY - 1])
+def test_of_those_before_it_who_joins_looks_at_others_where_the_first_are_silent(only: int, tmp_path: Path) -> None:
+    """All others, before it gives up."""
     run, nodes = job(tmp_path, MANY)
     others, found = _Others(run, 0), []
-    for second in range(60):
-        write_json(nodes[30].beat, {"beat": second})
+    for second in range(int(JOIN_BOUND_S)):
+        write_json(nodes[only].beat, {"beat": second})
         found.append(others.beat(second))
-    assert any(found) and not found[0]
+    assert any(found) and not any(found[: int(TURN_S)])
 
 
 def test_the_sizes_of_a_log_are_looked_up_while_it_grows_and_not_each_second(
