@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import platform
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -155,6 +156,7 @@ def test_a_request_whose_command_was_killed_is_not_answered_by_the_next_start(
     """A rank would be parked for nobody. What is left of it goes once it is certain that nobody comes back."""
     monkeypatch.setattr(request_answers, "Thread", AtOnce)
     monkeypatch.setattr(request_answers, "LOOK_NS", 0)
+    monkeypatch.setattr(request_answers, "AGAIN_NS", 0)
     captured: list[int] = []
     monkeypatch.setattr(request_answers, "capture", lambda asked, _say: captured.append(asked.rank))
     request = ask(run)
@@ -189,6 +191,38 @@ def test_a_request_is_answered_once(run: RunFolder, monkeypatch: pytest.MonkeyPa
     for _ in range(3):
         answers.look()
     assert captured == [3] and "capsule" in request.answered()
+
+
+def test_a_request_is_answered_once_its_rank_can_be_seen_to_be_of_this_node(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file server's client may still remember that the rank's description was missing; or the rank moved here."""
+    clock = SimpleNamespace(monotonic_ns=lambda: now_ns)
+    now_ns = 10 * request_answers.AGAIN_NS
+    monkeypatch.setattr(request_answers, "time", clock)
+    monkeypatch.setattr(request_answers, "LOOK_NS", 0)
+    monkeypatch.setattr(request_answers, "Thread", AtOnce)
+    captured: list[int] = []
+    monkeypatch.setattr(request_answers, "capture", lambda asked, _say: captured.append(asked.rank))
+    described = run.ranks / "3" / "rank.json"
+    text = described.read_text()
+    described.unlink()
+    request, answers = ask(run), RequestAnswers(run, NodeFolder(run.nodes / "n2"), print)
+    answers.look()
+    described.write_text(text)
+    answers.look()
+    assert captured == [3]
+    shutil.rmtree(request.path)
+    now_ns += request_answers.AGAIN_NS
+    described.write_text(json.dumps({**json.loads(text), "node": "n1"}))
+    ask(run)
+    answers.look()
+    described.write_text(text)
+    answers.look()
+    assert captured == [3]
+    now_ns += request_answers.AGAIN_NS
+    answers.look()
+    assert captured == [3, 3]
 
 
 @pytest.mark.parametrize("damage", [{"rank": -1}, {"rank": "3"}, {"timeout_s": 1 << 40}, {"rank": 99}])

@@ -15,7 +15,7 @@ import pytest
 from tiny_log import write_training
 
 from prismdbg.capsule.manifest import Incident, IncidentKind
-from prismdbg.jobs.record import decisions, rank_progress
+from prismdbg.jobs.record import decisions, rank_progress, request_answers
 from prismdbg.jobs.record.incidents import Wanted
 from prismdbg.jobs.record.nodes import among_nodes, heartbeat, known_nodes
 from prismdbg.jobs.record.nodes.among_nodes import AmongNodes
@@ -23,6 +23,7 @@ from prismdbg.jobs.record.nodes.heartbeat import Heartbeat
 from prismdbg.jobs.record.nodes.known_nodes import LISTED_S, KnownNodes
 from prismdbg.jobs.record.nodes.membership import AT_ONCE, JOIN_BOUND_S, TURN_S, Member, _Others
 from prismdbg.jobs.record.rank_progress import RankProgress
+from prismdbg.jobs.record.request_answers import RequestAnswers
 from prismdbg.jobs.storage.job_nodes import NodeFolder
 from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.model.moment import Moment
@@ -192,3 +193,29 @@ def test_the_sizes_of_a_log_are_looked_up_while_it_grows_and_not_each_second(
     now_s += 11
     assert told() == (size, False), "it has not grown"
     assert told(at_once=True) == (size, True)
+
+
+@pytest.mark.parametrize("owner", ["n0000", "n0001"])
+def test_who_is_not_to_answer_a_request_does_not_list_the_ranks_for_it_at_each_look(
+    owner: str, tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of another node, or one of its own that was left: nobody may remove it for long."""
+    monkeypatch.setattr(request_answers, "LOOK_NS", 0)
+    costs = []
+    for number in (FEW, MANY):
+        run, nodes = job(tmp_path, number)
+        for rank in range(number):
+            (run.ranks / str(rank)).mkdir()
+            write_json(run.ranks / str(rank) / "rank.json", {"rank": rank, "pid": 1, "node": owner})
+        request = run.requests / "0123456789abcdef"
+        request.mkdir(parents=True)
+        write_json(request / "request.json", {"rank": 1, "window_steps": 0, "timeout_s": 1, "origin": "image"})
+        write_json(request / "result.json", {"error": "rank 1 has ended"})
+        answers, looks = RequestAnswers(run, nodes[1], pytest.fail), []
+        for _ in range(3):
+            with asked.of(run.path) as names:
+                answers.look()
+            looks.append(list(names))
+        assert "ranks" in looks[0] and not {"ranks", "request.json", "rank.json"} & {*looks[1], *looks[2]}
+        costs.append([len(names) for names in looks[1:]])
+    assert costs[0] == costs[1]
