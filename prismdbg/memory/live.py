@@ -63,11 +63,11 @@ class Live:
 
     @property
     def unused_bytes(self) -> int:
-        """What of `reserved_bytes` no block asked for, whichever blocks are looked at here."""
+        """What of `reserved_bytes` no block asked for, whichever blocks are looked at here; 0 where nothing is
+        reserved, as on a CPU."""
         at = self.at_row - 1
-        return (
-            self.reserved_bytes - int(self.trace.total_bytes[at] + self.trace.backend_bytes[at]) if self.at_row else 0
-        )
+        used_bytes = int(self.trace.total_bytes[at] + self.trace.backend_bytes[at]) if self.at_row else 0
+        return self.reserved_bytes - used_bytes if self.reserved_bytes else 0
 
     @property
     def before_bytes(self) -> int:
