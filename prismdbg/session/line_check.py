@@ -10,7 +10,7 @@ from prismdbg.expr.template import parse_template
 from prismdbg.session.breakpoint_check import check, check_value
 from prismdbg.session.breakpoint_line import parse_breakpoint, require_change
 from prismdbg.session.known import Known
-from prismdbg.session.line import VERBS, Line, Takes, verb_of
+from prismdbg.session.line import VERBS, Line, Takes, Verb, verb_of
 
 Names = Callable[[], Known]
 
@@ -20,12 +20,12 @@ def check_line(line: Line, known: Names) -> None:
     takes = VERBS[line.verb].takes
     if not line.text:
         return
-    if takes in _EXPRESSIONS:
-        parse(_EXPRESSIONS[takes](line.text))
-    elif takes in (Takes.CONDITION, Takes.WATCH):
+    if line.verb in (Verb.CONDITION, Verb.WATCH):
         check_value(parse(line.text), known())
         if line.insists:
             require_change(line.text)
+    elif takes in _EXPRESSIONS:
+        parse(_EXPRESSIONS[takes](line.text))
     elif takes is Takes.LOGPOINT:
         for expression in parse_template(line.text).expressions:
             check_value(expression, known())
