@@ -21,7 +21,7 @@ from prismdbg_tui.memory.treemap_drawing import MapInk, draw_map, node_at, place
 from prismdbg_tui.memory.treemap_walk import Areas, Side
 from prismdbg_tui.memory.view import CurveView, GroupBy, MemoryNode, MemoryView
 from prismdbg_tui.session.app import PrismApp
-from prismdbg_tui.session.messages import MemoryRead
+from prismdbg_tui.session.messages import MemoryRead, StateChanged
 from prismdbg_tui.session.reader import CapsuleReader
 from prismdbg_tui.session.views import Phase
 from shown import on_screen, told
@@ -393,6 +393,21 @@ def test_a_pane_that_was_chosen_before_it_had_anything_gets_the_keys_then(tmp_pa
         app.screen.set_focus(None)  # as where its blocks were not shown yet
         app.post_message(MemoryRead(view))
         await until(lambda: app.focused is app.panes.memory.blocks, pilot)
+
+    screen_of(part, tmp_path, PlayedRank())
+
+
+def test_while_the_rank_is_traced_up_to_where_it_stood_that_is_the_place(tmp_path: Path) -> None:
+    """The pane showed the memory of the collective under the cursor, for a moment."""
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.recording is not None and app.state.phase is Phase.STOPPED, pilot)
+        between = replace(app.state, moment=Moment(1, 1, 5))
+        for phase in (Phase.STOPPED, Phase.RUNNING):
+            app.post_message(StateChanged(replace(between, phase=phase)))
+            await until(lambda phase=phase: app.state.phase is phase, pilot)  # type: ignore[misc]
+            place = app.views.memory_place
+            assert place is not None and place.at == Moment(1, 1, 5)
 
     screen_of(part, tmp_path, PlayedRank())
 

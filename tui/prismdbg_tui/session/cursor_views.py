@@ -100,7 +100,7 @@ class CursorViews:
     def memory_place(self) -> MemoryPlace | None:
         """Where the cursor is; of a rank that stands there also between two collectives."""
         position, trace = self._app.position, self._app.state.trace
-        if self.at_rank:
+        if self.at_rank or self._is_asked_here:
             here = self._app.state.moment
             return MemoryPlace(
                 here, trace.at if trace.folder is not None else None if self._raised_as_recorded else here
@@ -108,6 +108,14 @@ class CursorViews:
         if position is None or not len(position.recording):
             return None
         return MemoryPlace(position.moment, position.moment)
+
+    @property
+    def _is_asked_here(self) -> bool:
+        """While the rank is traced up to where it stood, that is still the place: else the pane showed the memory of
+        the collective under the cursor, for a moment."""
+        position, state = self._app.position, self._app.state
+        is_here = position is not None and position.cursor == position.here
+        return is_here and state.phase is Phase.RUNNING and state.moment.op > 0
 
     @property
     def _raised_as_recorded(self) -> bool:
