@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from prismdbg.errors import UsageError
 from prismdbg.expr.parser import Expression, parse
 from prismdbg.expr.place import ExpressionError, complaint
+from prismdbg.model.breakpoints import MAX_LOGGED
 
 MAX_LENGTH = 1000
-MAX_EXPRESSIONS = 16  # a message of the rank has room for as many
 EXAMPLE = "write for instance: loss={loss} at {moment}"
 
 _PART = re.compile(r"""\{\{|\}\}|\{((?:"[^"]*"|'[^']*'|[^{}"'])*)\}|[{}]""")
@@ -46,8 +46,8 @@ def parse_template(text: str) -> Template:
         else:
             expressions.append(_parsed(text, part.start(1), part.group(1)))
             texts.append("")
-    if len(expressions) > MAX_EXPRESSIONS:
-        raise UsageError(f"the text of a logpoint has at most {MAX_EXPRESSIONS} expressions", hint="set a second one")
+    if len(expressions) > MAX_LOGGED:
+        raise UsageError(f"the text of a logpoint has at most {MAX_LOGGED} expressions", hint="set a second one")
     texts[-1] += text[end:]
     return Template(tuple(texts), tuple(expressions))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+MAX_LOGGED = 16  # expressions in the text of a logpoint
+
 
 class BreakpointKind(StrEnum):
     """What a breakpoint waits for."""

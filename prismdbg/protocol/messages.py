@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Annotated, Any, NotRequired, TypedDict
 
+from prismdbg.model.breakpoints import MAX_LOGGED
 from prismdbg.model.shapes import Count, MomentText, ShapeError, between, check
 from prismdbg.protocol.values import MAX_THREADS
 from prismdbg.protocol.wire import InvalidMessage, Message
 
 MAX_HITS, MAX_DIGESTS, MAX_MEMBERS, MAX_HISTORY, MAX_DIMENSIONS = 100_000, 16, 4096, 64, 64
-MAX_LOGGED = 16  # values in the text of a logpoint
 MAX_NAME = 2000  # of characters in what stands in a column of a table
 
 Json = dict[str, Any]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from prismdbg.errors import UsageError
-from prismdbg.expr.template import MAX_EXPRESSIONS, MAX_LENGTH, parse_template
+from prismdbg.expr.template import MAX_LENGTH, parse_template
+from prismdbg.model.breakpoints import MAX_LOGGED
 
 
 def test_what_stands_in_braces_is_filled_in() -> None:
@@ -25,7 +26,7 @@ def test_what_stands_in_braces_is_filled_in() -> None:
         ("{loss >}", "\\^"),
         ("{loss:.3f}", "unit"),
         ("x" * (MAX_LENGTH + 1), "at most"),
-        ("{a}" * (MAX_EXPRESSIONS + 1), "at most"),
+        ("{a}" * (MAX_LOGGED + 1), "at most"),
     ],
 )
 def test_what_cannot_be_filled_in_is_refused(text: str, words: str) -> None:
