@@ -22,6 +22,7 @@ from prismdbg.render.answer_text import answer_text
 from prismdbg.session import answers, notices
 from prismdbg.session.notices import Stopped
 from prismdbg.session.query_checks import require_block, require_number, require_written
+from prismdbg.session.session import Phase
 from tests.unit.simulated_rank import SimulatedRank
 
 DATA, TRAIN = Frame("/job/data.py", 25, "item"), Frame("/job/train.py", 28, "item")
@@ -180,6 +181,17 @@ def test_the_recorded_nan_is_looked_for_where_the_rank_has_not_come_to_it(
     with pytest.raises(UsageError, match=f"up to {end}"):
         debugger.do(question)
     assert ends == [end]
+
+
+def test_a_search_that_comes_to_the_programs_end_leaves_the_rank_where_it_stood() -> None:
+    """As with a mended program, which does not come to the recorded NaN."""
+    rank = Named()
+    debugger = Debugger(rank, lambda _: None, recorded=rank.moments, settings=Settings(bound_s=0.05), nan=Moment(9, 1))
+    debugger.begin()
+    debugger.do("goto 2.1")
+    with pytest.raises(UsageError, match="no NaN or infinity"):
+        debugger.do("origin")
+    assert (debugger.session.phase, debugger.session.moment) == (Phase.STOPPED, Moment(2, 1))
 
 
 def test_the_moment_asked_about_is_said() -> None:

@@ -13,7 +13,8 @@ from prismdbg.render.stop_text import logpoint_text, notice_text
 from prismdbg.session.breakpoint_check import check
 from prismdbg.session.breakpoint_line import parse_breakpoint
 from prismdbg.session.known import NOTHING
-from prismdbg.session.notices import Hit
+from prismdbg.session.notices import Hit, parse_notice
+from prismdbg.session.session import Session
 
 CALL = {"profiling_name": "all_reduce", "process_group": "0", "group_title": "world"}
 NORM = {"kind": "tensor", "shape": [], "values": 3.25}
@@ -36,6 +37,14 @@ def hit(message: str, *values: dict[str, Any]) -> Hit:
 def test_a_number_is_told_with_what_it_is_worth(value: dict[str, Any], text: str) -> None:
     assert logpoint_text(hit("norm={norm}", value)) == text
     assert notice_text(hit("norm={norm}", value)) == f"3.1 {text}"
+
+
+def test_a_session_knows_the_text_of_a_hit() -> None:
+    session = Session(None, ())
+    number = session.breakpoints.add(replace(parse_breakpoint("all_reduce"), log_only=True, message="{seq}")).number
+    event = {"event": "hit", "moment": "3.1", "stop": number, "collective": CALL, "values": [NORM]}
+    told = session.named(parse_notice(event))
+    assert isinstance(told, Hit) and logpoint_text(told) == "3.25" and told.title == "all_reduce"
 
 
 def test_a_rank_with_an_older_prismdbg_sends_no_values() -> None:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from capsules import make_capsule
 from hypothesis import given
 from hypothesis import strategies as st
-from played import PlayedRank, screen_of, screen_of_app, small_capsule, stopped, until
+from played import MANIFEST, PlayedRank, live_over, screen_of, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.memory.bars_drawing import bar_at, draw_bars
 from prismdbg_tui.memory.choices import MemoryChoices, MemoryPlace
@@ -28,7 +29,9 @@ from shown import on_screen, told
 from textual.pilot import Pilot
 from traces import TraceBuilder
 
+from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.errors import UsageError
+from prismdbg.model.breakpoints import StopReason
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 
@@ -395,6 +398,26 @@ def test_a_pane_that_was_chosen_before_it_had_anything_gets_the_keys_then(tmp_pa
         await until(lambda: app.focused is app.panes.memory.blocks, pilot)
 
     screen_of(part, tmp_path, PlayedRank())
+
+
+@pytest.mark.parametrize(("incident_at", "look"), [(Moment(1, 1), None), (Moment(2, 2), Moment(1, 1))])
+def test_at_the_exception_that_ended_the_recorded_job_the_recorded_trace_ends_there(
+    tmp_path: Path, incident_at: Moment, look: Moment | None
+) -> None:
+    """It showed the memory of the collective before, beside an exception that told of more. An exception elsewhere
+    does not lie at that trace's end."""
+    incident = Incident(kind=IncidentKind.OUT_OF_MEMORY, text="out of memory", moment=incident_at)
+    capsule = make_capsule(tmp_path / "capsule", replace(MANIFEST, incident=incident))
+    app = PrismApp(capsule, "capsule", live=live_over(capsule, PlayedRank()))
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.recording is not None and app.state.phase is Phase.STOPPED, pilot)
+        raised = replace(app.state, moment=Moment(1, 1), reason=StopReason.EXCEPTION, can_look=True)
+        app.post_message(StateChanged(raised))
+        await until(lambda: app.state.reason == StopReason.EXCEPTION and app.views.at_rank, pilot)
+        assert app.views.memory_place == MemoryPlace(Moment(1, 1), look)
+
+    screen_of_app(app, part)
 
 
 def test_while_the_rank_is_traced_up_to_where_it_stood_that_is_the_place(tmp_path: Path) -> None:

@@ -89,3 +89,10 @@ def test_what_was_in_flight_is_answered_as_recorded_or_said_to_be_synthesized(
     replayer, told = told_by(log)
     assert replayer.rescue(record.record_id, record.op, [])
     assert [event["event"] for event in told] == ["synthesized"] * is_synthesized
+
+
+def test_what_a_logpoint_tells_is_held_against_what_peers_are_assumed_to_send() -> None:
+    replayer, _ = told_by(RankLog(rank=0, pid=1, wall_offset_ns=0, collectives=[lone_collective(record_id=0)]))
+    replayer._assumed_from = Moment(2)
+    told = replayer.halts.stops.assumes
+    assert told(Moment(2, 1), {"out"}) and not told(Moment(1, 1), {"out"})
