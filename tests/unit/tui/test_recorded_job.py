@@ -238,6 +238,15 @@ def test_a_group_on_a_device_does_not_say_that_nobody_waited_in_it() -> None:
         "rank 2 no wait for another rank in 1 collective; unknown in 2 on a device, asynchronous, or not ended in all "
         "logs",
     ]
+    ends = {
+        160: "2 collectives: on a device, asynchronous, or not ended in all logs",
+        80: "collectives",
+        70: "2 unknown",
+    }
+    for width, end in ends.items():
+        line = words.waits(shown.ranks[0], shown, width).plain
+        assert line.endswith(end) and len(line) <= width, "no word is cut"
+    assert words.waits(shown.ranks[0], shown, 50).plain.endswith("at 0.3")
 
 
 def without_waits(evidence: Evidence) -> list[str]:

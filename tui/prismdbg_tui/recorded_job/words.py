@@ -24,6 +24,7 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 _INDENT, _HANG = "      ", "    "  # of what belongs to a finding; of a finding's second and later lines
 _LEAST_DETAILS = 2  # lines of the chosen finding, even if others are not seen then
 _WIDE = 110  # columns
+_WHY_UNKNOWN = "on a device, asynchronous, or not ended in all logs"
 _STRIPS = (6, 16)  # of a rank that was waited for; where it is wide
 
 
@@ -156,13 +157,21 @@ def waits(row: RankRow, job: RunOverview, width: int) -> Text:
         return text.append(figures.first_fitting(tried, width - text.cell_len), "dim")
     text.append("waited for", "dim")
     first, *others = [_wait(wait, _STRIPS[width >= _WIDE]) for wait in row.waited_for]
-    unknown = f" · waits unknown in {figures.plural(row.unknown_waits, 'collective')}" if row.unknown_waits else ""
+    whole, plain, *shorter = _unknown(row)
     text.append_text(first)
     for other in others:
-        if text.cell_len + other.cell_len + 2 > width - len(unknown):
+        if text.cell_len + other.cell_len + 2 > width - len(plain):
             break
         text.append(" ·", "dim").append_text(other)
-    return text.append(unknown, "dim")
+    return text.append(figures.first_fitting((whole, plain, *shorter), width - text.cell_len), "dim")
+
+
+def _unknown(row: RankRow) -> tuple[str, ...]:
+    """In how many collectives a wait is not known: with the reason, then ever shorter."""
+    if not row.unknown_waits:
+        return "", ""
+    plain = f" · waits unknown in {figures.plural(row.unknown_waits, 'collective')}"
+    return f"{plain}: {_WHY_UNKNOWN}", plain, f" · {figures.count(row.unknown_waits)} unknown", ""
 
 
 def without_waits(row: RankRow, job: RunOverview) -> tuple[str, ...]:
@@ -170,12 +179,12 @@ def without_waits(row: RankRow, job: RunOverview) -> tuple[str, ...]:
     if not job.clocks_agree:
         return ("waits are unknown: the ranks' clocks may differ",)
     if not row.known_waits:
-        return ("waits are unknown: on a device, asynchronous, or not ended in all logs", "waits are unknown")
+        return (f"waits are unknown: {_WHY_UNKNOWN}", "waits are unknown")
     if not row.unknown_waits:
         return ("no wait for another rank in collectives that completed",)
     known = figures.plural(row.known_waits, "collective")
     short = f"no wait for another rank in {known}; unknown in {figures.count(row.unknown_waits)}"
-    return f"{short} on a device, asynchronous, or not ended in all logs", short
+    return f"{short} {_WHY_UNKNOWN}", short
 
 
 def _wait(wait: WaitedFor, strip: int) -> Text:
