@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from engine import DumpError, Engine, RestoreError
-from folder_digest import digest_of
+from folder_digest import States, differing, digest_of, states_of
 from gpu_state import GpuError, Gpus
 from kept_files import Keeper, processes
 from limits import Met, limit_restored
@@ -49,6 +49,7 @@ class Checkpoints:
         self._folder = Path(self._saving["folder"])
         self._work = self._saving["work"]
         self._report = report
+        self._states: dict[str, States] = {}  # of images that were saved here
         self._digests: dict[str, str] = {}
         if name := self._saving["start_from"]:
             self._digests[name] = self._saving["seal"]
@@ -99,15 +100,19 @@ class Checkpoints:
             "output_bytes": length,
         }
         (folder / "facts.json").write_text(json.dumps(facts))
-        self._digests[name] = digest_of(folder)
+        self._states[name] = states_of(folder)
+        self._digests[name] = digest_of(self._states[name])
         return {"output_bytes": length, "left": [], "seal": self._digests[name]}
 
     def return_to(self, name: str, seal: str = "") -> dict[str, Any]:
         """Ends the rank, if it lives; then it stands where it was saved, and its files and output are as they were.
         seal: of an image that another starter saved, before this one began."""
         known = self._digests.get(name, seal)
-        if digest_of(self._folder / name) != known:
-            raise PlaceError(f"checkpoint {name} was modified after it was saved")
+        states = states_of(self._folder / name)
+        if digest_of(states) != known:
+            changed = differing(self._states.get(name, states), states)
+            where = f": {changed[0]}" if changed else ""
+            raise PlaceError(f"checkpoint {name} was modified after it was saved{where}")
         self._digests[name] = known
         facts = json.loads((self._folder / name / "facts.json").read_text())
         self._gpus.require(facts.get("gpu_pids", ()))

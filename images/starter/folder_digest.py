@@ -6,19 +6,42 @@ import hashlib
 import os
 import stat
 from pathlib import Path
+from typing import NoReturn
 
 READ_BYTES = 8 << 20  # a longer file (memory pages) is taken for the same by its inode, length and times
 
+States = dict[str, str]  # of every name below a folder, relative to it: what is behind it
 
-def digest_of(folder: Path) -> str:
-    """Of every name below it and what is behind it. Links are not followed."""
-    digest = hashlib.sha256()
-    for parent, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted([*folders, *names]):
+
+def states_of(folder: Path) -> States:
+    """Links are not followed. OSError: a part of it cannot be read."""
+    found: States = {}
+    for parent, folders, names in os.walk(folder, onerror=_raise):
+        for name in [*folders, *names]:
             path = Path(parent, name)
-            digest.update(f"{path.relative_to(folder)}\0{_state(path)}\n".encode(errors="surrogateescape"))
+            found[str(path.relative_to(folder))] = _state(path)
+    return found
+
+
+def digest_of(states: States) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(states):
+        digest.update(f"{name}\0{states[name]}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
+
+
+def differing(before: States, now: States) -> list[str]:
+    """Names, each with what it was and what it is."""
+    names = sorted(before.keys() | now.keys())
+    return [
+        f"{name}: {before.get(name, 'missing')}, now {now.get(name, 'missing')}"
+        for name in names
+        if before.get(name) != now.get(name)
+    ]
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 def _state(path: Path) -> str:

@@ -324,7 +324,8 @@ def test_an_image_that_was_changed_is_not_restored(place: Place) -> None:
     whole = core.read_bytes()
     try:
         core.write_bytes(whole + b"\0")
-        assert "modified after it was saved" in control.return_to("1", place.seal).refusal
+        refusal = control.return_to("1", place.seal).refusal
+        assert f"modified after it was saved: images/{core.name}: " in refusal
         assert place.rank.exit_code() is None
     finally:
         core.write_bytes(whole)

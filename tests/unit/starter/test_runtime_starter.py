@@ -146,24 +146,6 @@ def test_no_file_is_reached_through_proc(starter: Any, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["magic", "setting"]
 
 
-def test_a_seal_knows_every_change(starter: Any, tmp_path: Path) -> None:
-    (tmp_path / "images").mkdir()
-    image = tmp_path / "images" / "core-1.img"
-    image.write_bytes(b"core")
-    digests = [starter.digest_of(tmp_path)]
-    assert starter.digest_of(tmp_path) == digests[0]
-    image.write_bytes(b"cord")
-    digests.append(starter.digest_of(tmp_path))
-    (tmp_path / "images" / "more").symlink_to("/etc")
-    digests.append(starter.digest_of(tmp_path))
-    with image.open("r+b") as file:
-        file.truncate(starter.READ_BYTES + 1)
-    digests.append(starter.digest_of(tmp_path))
-    os.utime(image, ns=(1, 1))
-    digests.append(starter.digest_of(tmp_path))
-    assert len(set(digests)) == 5
-
-
 @pytest.mark.parametrize(
     ("hard", "is_enough"), [(100, True), (50, True), (200, False), (resource.RLIM_INFINITY, False)]
 )
