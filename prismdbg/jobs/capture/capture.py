@@ -33,7 +33,7 @@ from prismdbg.jobs.capture.costs import predict_image
 from prismdbg.jobs.capture.namespaces import other_namespace
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
 from prismdbg.jobs.capture.requests import RequestJson, captured_elsewhere, has_local_logs, is_elsewhere
-from prismdbg.jobs.capture.states import remove_unfinished
+from prismdbg.jobs.capture.states import list_states, remove_unfinished
 from prismdbg.jobs.storage.ranks_alive import is_alive, is_in_a_container_here, still_runs, stopped_pid
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, remove_temporaries, write_json
 from prismdbg.log.columns import LAST_BYTES
@@ -140,10 +140,22 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
             whole_steps=request.window_steps,
             timeout_s=request.timeout_s,
         )
-    await_agent(folder, say)  # first: a rank out of reach is named as such
+    try:
+        await_agent(folder, say)  # first: a rank out of reach is named as such
+    except RankLost as error:
+        if error.hint == ENDED_HINT:
+            error.hint = _after_its_end(request.run, folder) or ENDED_HINT
+        raise
     remove_leftovers(request.run)
     with partial_folder(request.run.path / _IMAGES) as partial:
         return _capture_image(request, folder, partial / _IMAGES, incident, say)
+
+
+def _after_its_end(run: RunFolder, folder: Path) -> str:
+    """How a rank that has ended can be captured; empty where nothing that a replay needs was kept."""
+    if kept_from_the_start(folder):
+        return "add --origin start: all that it received since its start was kept"
+    return "add --origin state: a state snapshot of it was kept" if list_states(run, folder) else ""
 
 
 def _capture_image(request: CaptureRequest, folder: Path, images: Path, incident: Incident, say: Say) -> Capsule:

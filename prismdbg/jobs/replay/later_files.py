@@ -145,11 +145,15 @@ def later_files(
         kernels=file_system.kernels(mounts),
         left=most,
     )
+    unsearched: list[str] = []
     for folder in sorted(named, key=lambda folder: (folder in shared, folder)):  # others' files come last
         if not unfit(folder) and path_kind.is_folder(folder) and not path_kind.is_link(folder):
             search.known.add(folder)  # the folder itself was named or written into
+            before = len(search.cut)
             search.folder(folder)
-    return LaterFiles(tuple(sorted(set(search.found))), Unhidden(tuple(search.cut), tuple(sorted(search.undated))))
+            if cut := search.cut[before:]:  # hundreds, once the bound is reached
+                unsearched.append(os.path.commonpath(cut))
+    return LaterFiles(tuple(sorted(set(search.found))), Unhidden(tuple(unsearched), tuple(sorted(search.undated))))
 
 
 def _is_shared(folder: str) -> bool:

@@ -207,3 +207,22 @@ def test_an_image_that_no_replay_could_restore_is_taken_once_more(
             capture.take_image(tmp_path / "3", images, said.append)
     assert images.exists() is is_taken and next(given, None) is None
     assert len(said) == len(taken) - 1 and all("a, which no replay can restore; taking another" in one for one in said)
+
+
+ENDED = {"pid": NO_SUCH_PID}
+
+
+def test_of_a_rank_that_has_ended_the_hint_is_what_still_works(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_folder(tmp_path, **ENDED)
+    said = refused(run, capsys, ExitCode.RANK_LOST)
+    assert "rank 0 has ended" in said and "prismdbg why RUN" in said and "--origin" not in said
+    monkeypatch.setattr(capture, "list_states", lambda *_: ["a snapshot"])  # a fake: its files are another test's
+    assert "add --origin state" in refused(run, capsys, ExitCode.RANK_LOST)
+    kept = RunFolder(tmp_path / "kept" / "run")
+    run_folder(tmp_path / "kept", **ENDED)
+    log = TinyLog(kept.ranks / "0")
+    log.group("0", (0, 1), "default_pg")
+    log.complete(log.issue(0, 1), payload=b"received")
+    assert "add --origin start" in refused(kept, capsys, ExitCode.RANK_LOST)

@@ -130,6 +130,15 @@ def test_a_large_folder_is_looked_through_in_part(tmp_path: Path) -> None:
     assert (len(whole.paths), whole.unhidden.unsearched) == (9, ())
 
 
+def test_many_folders_that_were_not_searched_are_said_as_one(tmp_path: Path) -> None:
+    deep = tmp_path / "others" / "layers"
+    for number in range(9):
+        put(deep / str(number) / "file", later=True)
+    later = later_files([str(tmp_path)], BEGAN_NS, known=(), most=12)
+    assert later.unhidden.unsearched == (str(deep),)
+    assert later_files([str(tmp_path), str(deep)], BEGAN_NS, known=(), most=12).unhidden.unsearched == (str(deep),)
+
+
 def test_a_folder_that_was_not_read_to_its_end_is_not_hidden_whole(tmp_path: Path) -> None:
     """What was not looked at may be older."""
     inner = tmp_path / "inner"
