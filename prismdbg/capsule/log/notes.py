@@ -60,6 +60,7 @@ class NoteFields(TypedDict, total=False):
 
 # What a reader asks for without another way out.
 _NEEDED = {
+    "built": ("path",),
     "failed": ("record_id", "type", "text", "at_issue"),
     "file": ("path",),
     "folder": ("path",),

@@ -28,12 +28,16 @@ class RankPaths:
 
 def rank_paths(log: RankLog, rank: dict[str, Any], a: Moment | None) -> RankPaths:
     """`a`: None for the program's start. Folders are those that the program was seen to write into, and, since native
-    code is not seen, those that its command line and its environment name."""
+    code is not seen, those that its command line and its environment name. A library that it built is there in any
+    case: where a replay runs there may be no compiler."""
+    built = {Path(rank_path.usual(str(note.data["path"]))) for note in log.notes if note.kind == "built"}
+    above = {folder for path in built for folder in path.parents}
     absent = {
         Path(rank_path.usual(note.data["path"]))
         for note in log.notes
         if note.kind == "made" and (a is None or Moment.parse(str(note.data["moment"])) >= a)
     }
+    absent -= built | above
 
     def were_there(paths: Iterable[str]) -> tuple[str, ...]:
         return tuple(path for path in map(rank_path.usual, paths) if fit(path) and not with_absent(path))

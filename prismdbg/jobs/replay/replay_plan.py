@@ -184,7 +184,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         memory_cap=int(rank.get("memory_cap", 0)),
         user_code=user_code.paths(),
         seeds=known if isinstance(known := rank.get("seeds"), dict) else {},
-        extra=_extra(capsule, rank),
+        extra=_extra(capsule, rank, request.overlay),
     ).save(config, _FOR_ANY_USER)
     environment = _program_environment(rank, given, config) | {REDACTED_FILES: json.dumps(request.missing_files)}
     _require_startable(rank, environment)
@@ -223,10 +223,11 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     )
 
 
-def _extra(capsule: Capsule, rank: RankJson) -> dict[str, Any]:
+def _extra(capsule: Capsule, rank: RankJson, overlay: Overlay | None) -> dict[str, Any]:
+    edited = {} if overlay is None else {"replaced": sorted(overlay.replaced)}
     if capsule.manifest.origin is Origin.STATE:
-        return {"state": str(capsule.path / layout.STATE)}
-    return {"emulation": rank["emulation"]} if "emulation" in rank else {}
+        return {"state": str(capsule.path / layout.STATE), **edited}
+    return {"emulation": rank["emulation"], **edited} if "emulation" in rank else edited
 
 
 def _require_startable(rank: RankJson, environment: dict[str, str]) -> None:

@@ -22,7 +22,8 @@ from prismdbg.rank.recording.overwritten import Overwritten, watch_torch_save
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/run/")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _LISTS = frozenset(("os.listdir", "os.scandir"))
-_EVENTS = _LISTS | {"open", "os.mkdir", "os.rename", "os.remove", "os.truncate"}
+_LIBRARIES = {"import": 1, "ctypes.dlopen": 0}  # native code that is loaded, and which argument names its file
+_EVENTS = _LISTS | _LIBRARIES.keys() | {"open", "os.mkdir", "os.rename", "os.remove", "os.truncate"}
 
 
 class Kind(StrEnum):
@@ -32,6 +33,7 @@ class Kind(StrEnum):
     FOLDER = "folder"  # a file in it was opened for writing
     MADE = "made"  # a file or folder that was not there before
     LISTED = "listed"  # a folder whose names were asked for
+    BUILT = "built"  # a library that it loads from a folder that it made: a replay cannot build it
 
 
 _MOST = {
@@ -39,13 +41,15 @@ _MOST = {
     Kind.FOLDER: 2_000,
     Kind.MADE: 5_000,
     Kind.LISTED: 2_000,
+    Kind.BUILT: 2_000,
 }  # a program may make one file after the other
 
 Listener = Callable[[Kind, str, int], None]
 
 
 class OpenedFiles:
-    """Collects each path once, as the interpreter's audit events name it; what native code does is not seen.
+    """Collects each path once, as the interpreter's audit events name it; what native code does is not seen. Libraries
+    that the program loads are files that it reads.
 
     What is installed and what lies in `own_folder`, the run's, and in `others` is left out. `listener` gets every path
     found so far when it is set, later ones as they come, with the monotonic time at which it was named.
@@ -100,6 +104,9 @@ class OpenedFiles:
 
     def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Events are told before it is tried."""
+        if event in _LIBRARIES:
+            self._note_library(arguments[_LIBRARIES[event]])
+            return
         named = arguments[1] if event == "os.rename" else arguments[0]
         if isinstance(named, int):  # a file that is open
             return
@@ -120,6 +127,15 @@ class OpenedFiles:
             self._keep_if_read(path)
         else:
             self._tell(Kind.FILE, _source_of(path))
+
+    def _note_library(self, named: str | bytes | None) -> None:
+        """A module of Python's has no file in the event; a library that is named without a folder is the system's."""
+        if not named or "/" not in (name := os.fsdecode(named)):
+            return
+        path = os.path.abspath(name)
+        self._tell(Kind.FILE, path)
+        if any(path.startswith(f"{made}/") for made in self._seen[Kind.MADE]):
+            self._tell(Kind.BUILT, path)
 
     def _keep_if_read(self, path: str) -> None:
         if path in self._seen[Kind.FILE] and path not in self._seen[Kind.MADE]:

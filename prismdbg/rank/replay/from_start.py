@@ -13,7 +13,7 @@ from prismdbg.rank.emulation import fake_world
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import disk_limit, exception_hooks
 from prismdbg.rank.recording.steps import COUNTER
-from prismdbg.rank.replay import lone_stores
+from prismdbg.rank.replay import built_extensions, lone_stores
 from prismdbg.rank.replay.from_state import begin_prologue
 from prismdbg.rank.replay.replayed_rank import Replaying
 from prismdbg.rank.tracing import tracer
@@ -31,6 +31,7 @@ def begin_replay(config: RankConfig) -> None:
             file.write(str(os.getpid()))
     except FileExistsError:
         return
+    built_extensions.install(config.extra.get("replaced"))
     if "state" in config.extra:
         if config.memory_cap:
             _hold_cap(config)

@@ -45,6 +45,15 @@ def test_what_it_made_after_a_was_not_there(rank: dict[str, Any], tmp_path: Path
     assert later.absent == () and str(out / "state") in later.files
 
 
+def test_a_library_that_it_built_is_there_from_the_start(rank: dict[str, Any], tmp_path: Path) -> None:
+    folder, source, library = tmp_path / "built", tmp_path / "built" / "main.cpp", tmp_path / "built" / "own.so"
+    notes = [("made", folder, "0.0"), ("made", source, "0.0"), ("file", library, "0.0")]
+    without = rank_paths(log(*notes), rank, None)
+    assert str(library) not in without.files and without.absent == (str(folder), str(source))
+    found = rank_paths(log(*notes, ("built", library, "0.0")), rank, None)
+    assert str(library) in found.files and found.absent == (str(source),)
+
+
 @pytest.mark.parametrize("told", ["argument", "option", "relative", "environment", "a file in it"])
 def test_folders_are_also_those_it_was_told_of(rank: dict[str, Any], tmp_path: Path, told: str) -> None:
     out = tmp_path / "results" / "out"

@@ -36,3 +36,39 @@ def test_a_launcher_and_modules_from_before_are_files_of_the_program(tmp_path: P
     found = done.stdout.splitlines()
     assert {f"file {tmp_path / name}" for name in ("launcher.py", "settings.py", "data")} <= set(found)
     assert not [line for line in found if "/lib/python" in line], "what is installed is not the program's"
+
+
+LOADS = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from prismdbg.rank.recording.opened_files import OpenedFiles
+files = OpenedFiles("/nowhere")
+files.install()
+os.mkdir("made")
+open("made/built.so", "w").close()
+# fakes: what ctypes, the import of an extension and that of a module tell
+for name in ("made/built.so", b"beside.so", b"./beside.so", "libm.so.6", None):
+    sys.audit("ctypes.dlopen", name)
+sys.audit("import", "module", os.path.abspath("module.so"), None, None, None)
+sys.audit("import", "module", None, sys.path, sys.meta_path, sys.path_hooks)
+found = []
+files.listen(lambda kind, path, _: found.append(f"{kind} {os.path.relpath(path)}"))
+print("\\n".join(line for line in found if line.endswith(".so")))
+"""
+
+
+def test_libraries_are_files_that_it_reads_and_those_that_it_built_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(LOADS)
+    for name in ("beside.so", "module.so"):
+        (tmp_path / name).touch()
+    done = subprocess.run(
+        [sys.executable, "program.py", str(ROOT)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [
+        "made made/built.so",
+        "file made/built.so",
+        "built made/built.so",
+        "file beside.so",
+        "file module.so",
+    ]
