@@ -130,6 +130,7 @@ class Driver:
         self.session.begin(self.ask(Ask("progress")))
         if self.session.phase is Phase.RUNNING and self.session.astray is None:
             self.wait()
+        self.travel.stands_first_at(self.session.moment)
         if self.session.stop is not None and self.session.stop.reason in (StopReason.START, StopReason.RESTORED):
             self.checkpoints.origin()
 
