@@ -557,3 +557,15 @@ def test_a_debugger_counts_the_groups_that_it_does_not_show(builder: TraceBuilde
     live = live_at(open_trace(builder.write()), None)
     shown = answer_text(answers.Memory(answer=live, by="op", moment=Moment(0)))
     assert shown.splitlines()[-1] == "and 2 more groups, 3 B together"
+
+
+@pytest.mark.parametrize("points", [20, 30, 45, 50, 68, 90])
+def test_a_curve_of_steps_that_are_alike_does_not_grow(builder: TraceBuilder, points: int) -> None:
+    for step in range(20):
+        builder.now = Moment(step)
+        blocks = [builder.allocate(100) for _ in range(30)]
+        for block in blocks:
+            builder.free(block)
+    high = curve(open_trace(builder.write()), points).high_bytes
+    each = len(high) // 20
+    assert len(high) == each * 20 and (high.reshape(20, each) == high[:each]).all()
