@@ -242,6 +242,8 @@ class Routes:
     ) -> Past | None:
         if self._session.breakpoints.needs_trace and only is None:
             self.need_trace()
+        if only is None and not self._driver.traces:  # then once for each window, and once to the hit
+            self._driver.expect_passes(len(windows(self._driver.travel.checkpoints, here)) + 1)
         hits, _ = self.noted(here, only, finish, up_to_here=up_to_here)
         return _last(hits)
 
