@@ -23,6 +23,9 @@ class OnlyForward:
     def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
         raise FacilityError("this replay cannot go back: it only runs forward", hint="use prismdbg debug CAPSULE")
 
+    def stands_first_at(self, moment: Moment) -> None:
+        return None
+
     def keep_origin(self) -> None:
         return None
 

@@ -99,6 +99,7 @@ class Driver:
         self._stops_sent: list[Json] = []
         self._interrupts = 0
         self._put_back = 0  # how often the rank was put back for this command
+        self._most_put_back = 0  # how often it will be at most, where that is known
         self._end: tuple[Moment, object] | None = None  # of the program, as it was told last
         self._left: _Patience | None = None  # with the rank that is waited for, or that runs on without that
         self.checkpoints = CheckpointKeeper(
@@ -130,6 +131,7 @@ class Driver:
         self.session.begin(self.ask(Ask("progress")))
         if self.session.phase is Phase.RUNNING and self.session.astray is None:
             self.wait()
+        self.travel.stands_first_at(self.session.moment)
         if self.session.stop is not None and self.session.stop.reason in (StopReason.START, StopReason.RESTORED):
             self.checkpoints.origin()
 
@@ -249,7 +251,7 @@ class Driver:
         self._tell(notices.Cancelled(text))
 
     def say_progress(self, text: str, moment: Moment) -> None:
-        self._tell(notices.Progress(text=text, moment=moment, passes=self._put_back))
+        self._tell(notices.Progress(text=text, moment=moment, passes=self._put_back, most_passes=self._most_put_back))
 
     def interrupt(self) -> None:
         self._interrupts += 1
@@ -267,7 +269,11 @@ class Driver:
 
     def listen(self) -> None:
         """From here on an interrupt is of what follows."""
-        self._interrupts = self._put_back = 0
+        self._interrupts = self._put_back = self._most_put_back = 0
+
+    def expect_passes(self, most: int) -> None:
+        """The command puts the rank back so often from now on, at most."""
+        self._most_put_back = self._put_back + most
 
     def return_to(self, number: int) -> None:
         """The rank stands again where that checkpoint was taken."""
@@ -390,7 +396,14 @@ class Driver:
         total = sum(began < moment <= end for moment in recorded)
         done = sum(began < moment <= reached for moment in recorded)
         text = "pausing at the next collective" if run.pauses else RUNNING
-        return notices.Progress(text=text, moment=reached, done=done, total=total, passes=self._put_back)
+        return notices.Progress(
+            text=text,
+            moment=reached,
+            done=done,
+            total=total,
+            passes=self._put_back,
+            most_passes=self._most_put_back,
+        )
 
 
 class _Patience:

@@ -46,13 +46,13 @@ class Routes:
         return at if session.phase is Phase.STOPPED else Moment(at.step, at.collective, at.op + 1)
 
     def require_inside(self, moment: Moment) -> None:
-        """`UsageError` for what lies before A or, unless the rank was there already, behind B."""
+        """`UsageError` for what lies before the start moment or, unless the rank was there already, behind B."""
         session = self._session
         first = min((kept.moment for kept in self._driver.travel.checkpoints), default=Moment(0))
         known = (*session.recorded[-1:], session.moment, *session.visits.moments)
         last = max(known)
         spans = f"this replay goes from {first} to {last}"
-        if moment < first and moment != session.origin and not (moment.step == first.step and not moment.collective):
+        if moment < first and not (moment.step == first.step and not moment.collective):
             raise UsageError(
                 f"{moment} is before the capsule's start moment; {spans}", hint="give a moment inside the capsule"
             )
@@ -242,6 +242,8 @@ class Routes:
     ) -> Past | None:
         if self._session.breakpoints.needs_trace and only is None:
             self.need_trace()
+        if only is None and not self._driver.traces:  # then once for each window, and once to the hit
+            self._driver.expect_passes(len(windows(self._driver.travel.checkpoints, here)) + 1)
         hits, _ = self.noted(here, only, finish, up_to_here=up_to_here)
         return _last(hits)
 

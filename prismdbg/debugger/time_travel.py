@@ -102,6 +102,11 @@ class Travel:
         a, cost_s = self.capsule.manifest.moment_a, time.monotonic() - began
         self._checkpoints[ORIGIN] = Checkpoint(number=ORIGIN, moment=a, size_bytes=0, cost_s=cost_s)
 
+    def stands_first_at(self, moment: Moment) -> None:
+        """By this moment the origin is called from now on, as the rank that stands there is: the manifest has that of
+        the first collective to come."""
+        self._checkpoints[ORIGIN] = replace(self._checkpoints[ORIGIN], moment=moment)
+
     def save(self, moment: Moment, number: int | None = None) -> Checkpoint:
         """Keeps the place where the rank stands now. `FacilityError` where no checkpoint can be taken; the rank stands
         on, whatever is raised. `number`: that of a checkpoint that was forgotten, where this one takes its place."""

@@ -9,6 +9,7 @@ import numpy as np
 from prismdbg.memory.peak import levels_of, stretch
 from prismdbg.memory.trace import Ints, MemoryTrace
 from prismdbg.model.moment import Moment
+from prismdbg.model.step_parts import step_parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,27 +49,33 @@ def curve(
     *,
     with_backend: bool = False,
 ) -> Curve:
-    """Events are spaced evenly, not time: a step looks like the next one, however long the rank stood between."""
+    """Events are spaced evenly, not time: a step looks like the next one, however long the rank stood between. At most
+    `points`, in each step at the same places (`step_parts`)."""
     first, beyond = stretch(trace, begin, end)
-    count = min(max(points, 1), max(beyond - first, 0))
-    if not count:
+    if beyond <= first:
         none = np.zeros(0, dtype=np.int64)
         return Curve(trace=trace, rows=none, low_bytes=none, high_bytes=none, step_points=(), end=trace.end)
     levels = levels_of(trace, first, beyond, with_backend=with_backend)
-    starts = np.linspace(0, beyond - first, count, endpoint=False).astype(np.int64)
+    step_rows = _step_rows(trace, first, beyond)
+    starts = np.array(step_parts((step_rows - first).tolist(), beyond - first, max(points, 1)), dtype=np.int64)
     rows = starts + first
     return Curve(
         trace=trace,
         rows=rows,
         low_bytes=np.minimum.reduceat(levels, starts),
         high_bytes=np.maximum.reduceat(levels, starts),
-        step_points=_steps(trace, first, beyond, rows),
+        step_points=_steps(trace, step_rows, rows),
         end=trace.latest(beyond),
     )
 
 
-def _steps(trace: MemoryTrace, first: int, beyond: int, rows: Ints) -> tuple[tuple[int, int], ...]:
+def _step_rows(trace: MemoryTrace, first: int, beyond: int) -> Ints:
+    """Where each step begins."""
     steps = np.maximum.accumulate(trace.step[first:beyond])
-    begins = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1)) + first
+    begins: Ints = np.flatnonzero(np.diff(steps, prepend=steps[0] - 1)) + first
+    return begins
+
+
+def _steps(trace: MemoryTrace, begins: Ints, rows: Ints) -> tuple[tuple[int, int], ...]:
     points = np.maximum(np.searchsorted(rows, begins, side="right") - 1, 0)
     return tuple((int(trace.step[row]), int(point)) for row, point in zip(begins, points, strict=True))

@@ -82,11 +82,11 @@ def memory_text(answer: answers.Memory) -> str:
 
     match answer.answer:
         case Live() as live:
-            return text.live_text(live, answer.moment, grouped(live, By(answer.by))[:TOP])
+            return text.live_text(live, answer.moment, grouped(live, By(answer.by)), top=TOP)
         case Peak() as peak:
             trace = peak.live.trace
             ends = trace_end(trace, stands=answer.moment)
-            return text.peak_text(trace, peak, grouped(peak.live, By(answer.by))[:TOP], ends)
+            return text.peak_text(trace, peak, grouped(peak.live, By(answer.by)), ends, top=TOP)
         case Difference() as difference:
             return text.difference_text(difference, By(answer.by), TOP)
         case Curve() as drawn:

@@ -67,8 +67,16 @@ def curve_text(curve: Curve) -> str:
 
 
 def peak_text(
-    trace: MemoryTrace, peak: Peak, groups: Sequence[Entry], ends: TraceEnd, backend: BackendModel | None = None
+    trace: MemoryTrace,
+    peak: Peak,
+    groups: Sequence[Entry],
+    ends: TraceEnd,
+    backend: BackendModel | None = None,
+    *,
+    top: int,
+    option: str = "",
 ) -> str:
+    """`groups`: all of them, of which the `top` largest are shown. `option`: what shows more, where something does."""
     rows = [
         ("peak", f"{_least(peak)}{_exact(peak.size_bytes)} at {peak.moment}"),
         *_device(peak.live),
@@ -79,19 +87,20 @@ def peak_text(
     rows += _modelled(backend)
     rows += _refused(refusals(trace), trace.shown)
     rows += _ends(ends)
-    return f"{console.pairs(rows)}\n\n{_table(groups)}"
+    return f"{console.pairs(rows)}\n\n{_table(groups, top, option)}"
 
 
-def live_text(live: Live, at: Moment, groups: Sequence[Entry]) -> str:
+def live_text(live: Live, at: Moment, groups: Sequence[Entry], *, top: int, option: str = "") -> str:
+    """`groups`, `top`, `option`: as of `peak_text`."""
     rows = [
         ("live", f"{_held(live)} at {at}"),
         *_device(live),
         *_shares(live, live.backend_bytes, is_least=live.is_least),
     ]
-    return f"{console.pairs(rows)}\n\n{_table(groups)}"
+    return f"{console.pairs(rows)}\n\n{_table(groups, top, option)}"
 
 
-def difference_text(difference: Difference, by: By, top: int) -> str:
+def difference_text(difference: Difference, by: By, top: int, option: str = "") -> str:
     made, gone = difference.made, difference.gone
     unseen = "at most " if gone.is_least else ""  # a block that is in no sum may have gone, too
     rows = [
@@ -100,7 +109,7 @@ def difference_text(difference: Difference, by: By, top: int) -> str:
         ("allocated, still live", f"{_exact(made.program_bytes)} in {len(made)} blocks"),
         ("freed", f"{_least(gone)}{_exact(gone.program_bytes)} in {len(gone)} blocks"),
     ]
-    return f"{console.pairs(rows)}\n\n{_table(grouped(made, by)[:top])}"
+    return f"{console.pairs(rows)}\n\n{_table(grouped(made, by), top, option)}"
 
 
 def peak_json(
@@ -274,9 +283,15 @@ def _exact(size_bytes: int) -> str:
     return f"{console.size(size_bytes)} ({size_bytes} bytes)" if abs(size_bytes) >= 1024 else f"{size_bytes} bytes"
 
 
-def _table(groups: Sequence[Entry]) -> str:
-    rows = [(console.size(entry.size_bytes), str(entry.blocks), entry.label) for entry in groups]
-    return console.columns(("size", "blocks", "of"), rows, right=("size", "blocks"))
+def _table(groups: Sequence[Entry], top: int, option: str) -> str:
+    """The largest, and how much the others are: a table that ends without a word looks like all of it."""
+    rows = [(console.size(entry.size_bytes), str(entry.blocks), entry.label) for entry in groups[:top]]
+    table = console.columns(("size", "blocks", "of"), rows, right=("size", "blocks"))
+    if not (rest := groups[top:]):
+        return table
+    together = " together" if len(rest) > 1 else ""
+    more = f"and {counted(len(rest), 'more group')}, {console.size(sum(e.size_bytes for e in rest))}{together}"
+    return f"{table}\n{more}" + (f"; {option} {len(groups)} shows all" if option else "")
 
 
 def _entry_json(entry: Entry) -> dict[str, Any]:

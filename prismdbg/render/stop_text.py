@@ -247,7 +247,7 @@ def hang_headline(found: HangsAgain) -> str:
 
 def progress_texts(progress: Progress) -> tuple[str, ...]:
     """`running, pass 2, at 12.3, 40 of 120 collectives`, then shorter ones that keep how far it is."""
-    which = f", pass {progress.passes}" if progress.passes > 1 else ""
+    which = progress.which_pass
     at = "" if str(progress.moment) in progress.text else f", at {progress.moment}"
     total = counted(progress.total, "collective")
     number = f", {min(progress.done, progress.total)} of {progress.total}" if progress.total else ""

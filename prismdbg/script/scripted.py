@@ -290,7 +290,7 @@ class _Telling:
 
     def __call__(self, progress: notices.Progress) -> None:
         what = "replaying" if progress.text == RUNNING else progress.text
-        what += f", pass {progress.passes}" if progress.passes > 1 else ""
+        what += progress.which_pass
         done = bisect_right(self._recorded, progress.moment)
         self._tell(f"{what}: collective {done:,} of {len(self._recorded):,}, at {progress.moment}")
 

@@ -199,13 +199,22 @@ class HangsAgain:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """Of long work: `done` of `total` collectives where both are known (total 0: not known). passes: how often the rank
-    was put back for it so far; how many passes a search will take is not known before its end."""
+    was put back for it so far. most_passes: how often it will be at most; 0 where that is not known, as of a search
+    between collectives, which goes on from what each pass finds."""
 
     text: str
     moment: Moment
     done: int = 0
     total: int = 0
     passes: int = 0
+    most_passes: int = 0
+
+    @property
+    def which_pass(self) -> str:
+        """`, pass 2 of at most 5`; empty in the first one."""
+        if self.passes < 2:
+            return ""
+        return f", pass {self.passes}" + (f" of at most {self.most_passes}" if self.most_passes >= self.passes else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,6 @@ class Session:
         self.phase = Phase.RUNNING
         self.verb = ""  # that is carried out
         self.moment = Moment(0)
-        self.origin: Moment | None = None  # where the rank stood at first: a captured one behind its last collective
         self.last: Stopped | None = None  # where the rank stood last
         self.stopped_times = 0
         self.visits = Visits()
@@ -207,8 +206,6 @@ class Session:
         self.moment = Moment.parse(str(reply["moment"]))
         if reply["stopped"] and self.phase is Phase.RUNNING:
             self.notice(self.named(parse_stop(reply, str(reply["stopped"]))))
-            if self.last is not None and self.last.reason in AT_NO_EVENT:
-                self.origin = self.moment
 
     def returned(self, reply: dict[str, Any]) -> None:
         """Takes in the answer to `progress` of a rank that is again where it was: its stops are counted from there."""

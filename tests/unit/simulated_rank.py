@@ -52,6 +52,7 @@ class SimulatedRank:
     can_save: bool = True
     weather: str = "fair"
     parked: bool = False
+    first: Moment | None = None  # by which the origin is called, once it was said
     behind: int = 0
     can_trace: bool = True
     traced: bool = False
@@ -143,6 +144,9 @@ class SimulatedRank:
         self._next = max(self._next, number + 1)
         return Checkpoint(number=number, moment=moment, size_bytes=1000, cost_s=0.0)
 
+    def stands_first_at(self, moment: Moment) -> None:
+        self.first = moment
+
     def keep_origin(self) -> None:
         return None
 
@@ -158,7 +162,9 @@ class SimulatedRank:
         del self.saved[number]
 
     def _kept_at(self, number: int, place: Place) -> Moment:
-        """The origin's is A: the first collective to come."""
+        """The origin's is that of the first collective to come, until it was said."""
+        if not number and self.first is not None:
+            return self.first
         return self._moment(place.at + 1 if self.behind and not number else place.at)
 
     # the program

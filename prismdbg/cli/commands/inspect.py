@@ -88,7 +88,7 @@ def _rows(manifest: Manifest, path: Path) -> list[tuple[str, str]]:
         *([("emulated", f"emulated, without real peers: {manifest.emulated}")] if manifest.emulated else []),
         ("created", console.when(manifest.created_ns)),
         ("incident", f"{incident.kind}{at}" + (f": {incident.text}" if incident.text else "")),
-        ("from", f"{manifest.moment_a} to {manifest.moment_b}"),
+        ("calls", f"{manifest.moment_a} to {manifest.moment_b}"),
         ("origin", _origin(manifest)),
         *([("replay", manifest.not_replayable)] if manifest.not_replayable else []),
         ("groups", "\n".join(f"{g.title}: {_ranks(g.ranks)} ({g.backend or '?'})" for g in manifest.groups)),

@@ -42,6 +42,7 @@ from prismdbg.render import console, memory_text
 from prismdbg.runtime.limits import Asked
 
 _BYS = [by.value for by in By]
+_MORE = "--top"
 
 
 @click.command()
@@ -201,7 +202,9 @@ class _Shown:
     as_json: bool
 
     def groups(self, live: Live) -> list[Entry]:
-        return grouped(live, self.by)[: self.top]
+        """As JSON only those that are shown; a text says how many more there are."""
+        found = grouped(live, self.by)
+        return found[: self.top] if self.as_json else found
 
     def print(self, what: object) -> None:
         if self.as_json:
@@ -220,20 +223,29 @@ class _Found:
 
 
 def _show_growth(trace: MemoryTrace, between: tuple[Moment, Moment], shown: _Shown) -> None:
-    show = memory_text.difference_json if shown.as_json else memory_text.difference_text
-    shown.print(show(diff(trace, *between), shown.by, shown.top))
+    found = diff(trace, *between)
+    if shown.as_json:
+        shown.print(memory_text.difference_json(found, shown.by, shown.top))
+    else:
+        shown.print(memory_text.difference_text(found, shown.by, shown.top, _MORE))
 
 
 def _show_live(trace: MemoryTrace, at: Moment, shown: _Shown) -> None:
     live = live_at(trace, at)
-    show = memory_text.live_json if shown.as_json else memory_text.live_text
-    shown.print(show(live, at, shown.groups(live)))
+    groups = shown.groups(live)
+    if shown.as_json:
+        shown.print(memory_text.live_json(live, at, groups))
+    else:
+        shown.print(memory_text.live_text(live, at, groups, top=shown.top, option=_MORE))
 
 
 def _show_peak(read: _Found, highest: Peak, backend: BackendModel | None, shown: _Shown) -> None:
     ends = trace_end(read.trace, b=read.b, stands=read.stands)
-    show = memory_text.peak_json if shown.as_json else memory_text.peak_text
-    shown.print(show(read.trace, highest, shown.groups(highest.live), ends, backend))
+    found = read.trace, highest, shown.groups(highest.live), ends, backend
+    if shown.as_json:
+        shown.print(memory_text.peak_json(*found))
+    else:
+        shown.print(memory_text.peak_text(*found, top=shown.top, option=_MORE))
 
 
 def _trace(

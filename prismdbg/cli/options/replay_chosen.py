@@ -92,7 +92,7 @@ class Chosen:
         )
         hint = "add --script with a check that fails for a bad commit"
         if not manifest.origin.starts_program:
-            why += f"; and it starts at {manifest.moment_a}, but --source needs one from the program's start"
+            why += f"; and its first collective is {manifest.moment_a}, but --source needs one from the program's start"
             hint += f", and {START_HINT}"
         raise UsageError(why, hint=hint)
 

@@ -62,8 +62,8 @@ def make_overlay(capsule: Capsule, folder: Path) -> Overlay:
     """`UsageError` where the capsule does not start at the program's start, or nothing in the folder is of it."""
     if not capsule.manifest.origin.starts_program:
         raise UsageError(
-            f"--source needs a capsule from the program's start; this one starts at {capsule.manifest.moment_a}, "
-            "and its memory contains the old program",
+            "--source needs a capsule from the program's start; this one's first collective is "
+            f"{capsule.manifest.moment_a}, and its memory contains the old program",
             hint=START_HINT,
         )
     if not folder.is_dir():

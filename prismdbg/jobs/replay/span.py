@@ -14,7 +14,7 @@ def require_inside(manifest: Manifest, name: str, option: str, moment: Moment | 
     if moment is None:
         return
     if moment < first and moment != Moment(first.step):
-        problem, instead = f"begins at {first}", first
+        problem, instead = f"has no collective before {first}", first
     elif Moment(moment.step, moment.collective) > last:
         problem, instead = f"ends at {last}", last
     else:

@@ -68,7 +68,7 @@ def check_manifest(capsule: Capsule) -> None:
     manifest = capsule.manifest
     if manifest.not_replayable:
         raise CapsuleError(
-            f"the capsule starts at {manifest.moment_a} and is {manifest.not_replayable}",
+            f"the capsule's first collective is {manifest.moment_a}, and it is {manifest.not_replayable}",
             hint="record with a larger --window, or with --checkpoint-every within it; `prismdbg open` shows the rest",
         )
 

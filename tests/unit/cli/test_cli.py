@@ -234,7 +234,7 @@ def test_all_that_a_bisection_of_a_hang_lacks_is_one_error(tmp_path: Path, capsy
     make_capsule(tmp_path / "capsule", replace(MANIFEST, origin=Origin.IMAGE, contains_raw_memory=True, incident=hang))
     assert main.run(["replay", str(tmp_path / "capsule"), "--source", str(tmp_path), "--bisect"]) == ExitCode.NO_VERDICT
     said = capsys.readouterr().err
-    assert "no commit would be bad; and it starts at " in said and "from the program's start" in said
+    assert "no commit would be bad; and its first collective is " in said and "from the program's start" in said
     assert "add --script with a check" in said and "--window all" in said
     assert main.run(["replay", str(tmp_path / "capsule"), "--bisect"]) == ExitCode.NO_VERDICT
     said = capsys.readouterr().err
@@ -437,7 +437,7 @@ def test_inspect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for text in (
         "rank      0 of 2",
         "incident  nan at 2.2: all_reduce in world",
-        "from      0.1 to 2.2",
+        "calls     0.1 to 2.2",
         "origin    image, contains the rank's raw memory",
         "groups    world: 0 1 (gloo)",
         "versions  torch 2.13.0",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -96,4 +97,7 @@ def test_what_it_says() -> None:
     assert progress_text(running) == "running, at 12.3, 5 of 5 collectives ..."
     again = Progress(text="running", moment=Moment(12, 3), done=1, total=5, passes=2)
     assert progress_text(again) == "running, pass 2, at 12.3, 1 of 5 collectives ..."
+    bounded = replace(again, most_passes=4)
+    assert progress_text(bounded) == "running, pass 2 of at most 4, at 12.3, 1 of 5 collectives ..."
+    assert progress_text(replace(again, most_passes=1)) == progress_text(again), "a bound that did not hold is not said"
     assert progress_text(Progress(text="returning to 12.3", moment=Moment(12, 3))) == "returning to 12.3 ..."

@@ -81,6 +81,36 @@ def test_reverse_continue_goes_to_the_last_hit_before_here() -> None:
     assert bench.at("c") == "0.2"
 
 
+@pytest.mark.parametrize(
+    ("breakpoint", "passes"),
+    [
+        ("all_reduce", ["", ", pass 2 of at most 7"]),  # it is in the last window, and then returned to
+        (
+            "all_gather",
+            ["", *(f", pass {number} of at most 7" for number in range(2, 8))],
+        ),  # in none: back to the start
+    ],
+)
+def test_a_way_back_says_how_many_passes_it_takes_at_most(
+    breakpoint: str, passes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(spaced=2, spacing_s=0.0)
+    bench.at("goto 3.3")
+    assert len(bench.rank.checkpoints) == 6
+    bench.debugger.do(f"break {breakpoint}")
+    told, driver, return_to = [], bench.debugger.driver, bench.debugger.driver.return_to
+
+    def returned(number: int) -> None:
+        return_to(number)
+        bench.told.clear()
+        driver.say_progress("running", bench.debugger.session.moment)
+        told.extend(notice.which_pass for notice in bench.of(notices.Progress))
+
+    monkeypatch.setattr(driver, "return_to", returned)
+    bench.debugger.do("rc")
+    assert told == passes
+
+
 def test_a_place_that_is_come_to_again_needs_no_second_image() -> None:
     bench = Bench(spaced=4, spacing_s=0.0)
     bench.at("goto 3.3")

@@ -78,7 +78,7 @@ def test_where_the_rank_stands_when_it_is_restored_is_a_place_to_go_to() -> None
         assert answer.beginning == (answer.stop.reason == "parked") == (str(answer.moment) == "0.2")
         assert rank.returns == returns, line
     with pytest.raises(
-        UsageError, match=r"0\.1 is before the capsule's start moment; this replay goes from 0\.3 to 3\.3"
+        UsageError, match=r"0\.1 is before the capsule's start moment; this replay goes from 0\.2 to 3\.3"
     ):
         made.do("goto 0.1")
 
@@ -132,7 +132,7 @@ def test_a_replay_until_outside_of_the_capsule_is_refused(
 ) -> None:
     capsule = make_capsule(tmp_path / "capsule", replace(MANIFEST, moment_a=Moment(1, 2), replayable_from=Moment(1, 2)))
     for until, said, instead in (
-        ("1.1", "begins at 1.2, but --until is 1.1", "1.2"),
+        ("1.1", "has no collective before 1.2, but --until is 1.1", "1.2"),
         ("2.3", "ends at 2.2, but --until is 2.3", "2.2"),
         ("3", "ends at 2.2, but --until is 3.0", "2.2"),
     ):

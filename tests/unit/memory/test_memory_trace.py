@@ -529,3 +529,43 @@ def test_exact_lines_need_no_word(builder: TraceBuilder) -> None:
     builder.allocate(40, "aten::mm", frames=(OWN,))
     shown = answers.Memory(answer=peak(open_trace(builder.write())), by="op", moment=Moment(0))
     assert "approximate" not in answer_text(shown)
+
+
+@pytest.mark.parametrize(
+    ("given", "ends"),
+    [
+        ([], "and 3 more groups, 6 B together; --top 15 shows all"),
+        (["--at", "1"], "and 3 more groups, 6 B together; --top 15 shows all"),
+        (["--diff", "0.0.2", "0.0.15"], "and 1 more group, 2 B; --top 13 shows all"),
+        (["--top", "15"], " 1 B       1  aten::op0"),
+        (["--top", "20"], " 1 B       1  aten::op0"),
+    ],
+)
+def test_groups_that_are_not_shown_are_counted(
+    builder: TraceBuilder, capsys: pytest.CaptureFixture[str], given: list[str], ends: str
+) -> None:
+    for number in range(15):
+        builder.operator(f"aten::op{number}")
+        builder.allocate(number + 1, f"aten::op{number}")
+    assert main.run(["memory", str(builder.write()), *given]) == ExitCode.OK
+    assert capsys.readouterr().out.splitlines()[-1] == ends
+
+
+def test_a_debugger_counts_the_groups_that_it_does_not_show(builder: TraceBuilder) -> None:
+    for number in range(14):
+        builder.allocate(number + 1, f"aten::op{number}")
+    live = live_at(open_trace(builder.write()), None)
+    shown = answer_text(answers.Memory(answer=live, by="op", moment=Moment(0)))
+    assert shown.splitlines()[-1] == "and 2 more groups, 3 B together"
+
+
+@pytest.mark.parametrize("points", [20, 30, 45, 50, 68, 90])
+def test_a_curve_of_steps_that_are_alike_does_not_grow(builder: TraceBuilder, points: int) -> None:
+    for step in range(20):
+        builder.now = Moment(step)
+        blocks = [builder.allocate(100) for _ in range(30)]
+        for block in blocks:
+            builder.free(block)
+    high = curve(open_trace(builder.write()), points).high_bytes
+    each = len(high) // 20
+    assert len(high) == each * 20 and (high.reshape(20, each) == high[:each]).all()

@@ -6,6 +6,7 @@ import asyncio
 import queue
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -135,6 +136,9 @@ class PlayedTravel:
         self.on_cut: Callable[[int], None] = lambda _: None
         self.returned: list[int] = []
         self._checkpoints = [Checkpoint(number=0, moment=Moment(0, 1), size_bytes=0, cost_s=0.1)]
+
+    def stands_first_at(self, moment: Moment) -> None:
+        self._checkpoints[0] = replace(self._checkpoints[0], moment=moment)
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:

@@ -15,7 +15,7 @@ from played import MANIFEST, PlayedRank, live_over, screen_of, screen_of_app, sm
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.memory.bars_drawing import bar_at, draw_bars
 from prismdbg_tui.memory.choices import MemoryChoices, MemoryPlace
-from prismdbg_tui.memory.curve_drawing import CurveInk, cell_of, draw_curve, point_of
+from prismdbg_tui.memory.curve_drawing import LABEL, CurveInk, begins_of, cell_of, draw_curve, point_of
 from prismdbg_tui.memory.reader import MemoryReader, MemoryRequest
 from prismdbg_tui.memory.squares import squares
 from prismdbg_tui.memory.treemap_drawing import MapInk, draw_map, node_at, placed_groups
@@ -50,14 +50,23 @@ def test_no_width_loses_the_peak(width: int) -> None:
     lines = draw_curve(curve(), width, 6, INK).plain.splitlines()
     assert len(lines) == 6 and all(len(line) <= width for line in lines)
     top = lines[1][10:]
-    assert top.count("█") >= 1 and "█" in top[cell_of(37, curve(), width - 10)]
+    assert top.count("█") >= 1 and "█" in top[cell_of(37, begins_of(curve(), width - 10))]
     assert "1000 B" in lines[1] and "▼" in lines[0]
 
 
 def test_cells_and_points_belong_together() -> None:
-    some = curve(1000)
+    begins = begins_of(curve(1000), 80)
     for point in (0, 499, 999):
-        assert abs(point_of(cell_of(point, some, 80), some, 80) - point) <= 1000 // 80 + 1
+        assert abs(point_of(cell_of(point, begins), begins) - point) < 20, "of 100 steps in 80 cells, each has two"
+
+
+@pytest.mark.parametrize("width", range(40, 140, 7))
+def test_steps_that_are_alike_look_alike_at_any_width(width: int) -> None:
+    high = tuple(1000 if point % 10 < 3 else 100 for point in range(200))
+    steps = tuple((step, step * 10) for step in range(20))
+    some = replace(curve(200), high_bytes=high, steps=steps, here=199)
+    top = draw_curve(some, width, 6, INK).plain.splitlines()[1][LABEL:].rstrip(" ┃")
+    assert len(set(re.findall("█+ *", f"{top} "))) <= 3, top
 
 
 def test_it_says_how_to_get_a_trace(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from prismdbg_tui.screens.help import Help
 from prismdbg_tui.session.actions import ACTIONS
 from prismdbg_tui.session.app import PrismApp
 from prismdbg_tui.session.messages import MemoryRead, OutputCut, OutputGrew
-from prismdbg_tui.session.views import Phase, SourceView
+from prismdbg_tui.session.views import Phase, SourceView, ValueView
 from prismdbg_tui.session.visible_panes import NUMBERED
 from prismdbg_tui.widgets.stack import folds
+from prismdbg_tui.widgets.values import Values
 from shown import on_screen, told
 from textual.pilot import Pilot
 
@@ -329,3 +330,12 @@ def test_keys_that_come_faster_than_the_screen_follows_are_all_counted(tmp_path:
 @pytest.mark.parametrize(("high", "shown"), [(1.5, "float32[] 1.5"), (2.5, "float32[] 1.5 to 2.5")])
 def test_a_tensor_of_one_value_is_no_range(high: float, shown: str) -> None:
     assert short({"kind": "tensor", "dtype": "float32", "shape": [], "stats": {"min": 1.5, "max": high}}) == shown
+
+
+def test_of_several_values_the_one_printed_last_is_copied_else_the_first_of_the_collective() -> None:
+    pane = Values()
+    printed = [ValueView(title, {"kind": "note", "text": title}) for title in ("later", "earlier")]
+    of_call = [ValueView(title, {"kind": "note", "text": title}, of_call=True) for title in ("input[0]", "out[0]")]
+    for values, copied in ([*of_call, *printed], "later"), (of_call, "input[0]"):
+        pane._last = (values, (), "", ())
+        assert pane.first() == (copied, copied)

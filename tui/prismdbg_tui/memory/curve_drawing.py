@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from rich.style import Style
 from rich.text import Text
 
 from prismdbg.model.labels import labelled
+from prismdbg.model.step_parts import step_parts
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import faded
 from prismdbg_tui.memory.view import CurveView
@@ -30,12 +32,13 @@ class CurveInk:
 def draw_curve(curve: CurveView, width: int, height: int, ink: CurveInk) -> Text:
     """`height` lines: marks, the curve, the steps; sizes on the left."""
     cells = max(width - LABEL, 1)
+    begins = begins_of(curve, cells)
     rows = max(height - 2, 1)
-    low, high = _cells(curve.low_bytes, cells, least=True), _cells(curve.high_bytes, cells, least=False)
+    low, high = _cells(curve.low_bytes, begins, least=True), _cells(curve.high_bytes, begins, least=False)
     top = max(high, default=0) or 1
-    lines = [_marks(curve, cells, ink)]
-    lines += [_row(low, high, top, rows, row, cells, curve, ink) for row in range(rows)]
-    lines.append(_steps(curve, cells, ink))
+    lines = [_marks(curve, begins, cells, ink)]
+    lines += [_row(low, high, top, rows, row, begins, curve, ink) for row in range(rows)]
+    lines.append(_steps(curve, begins, ink))
     labels = [""] * len(lines)
     labels[1] = figures.size(top)
     if rows > 2:
@@ -49,32 +52,37 @@ def draw_curve(curve: CurveView, width: int, height: int, ink: CurveInk) -> Text
     return text
 
 
-def _cells(values: tuple[int, ...], cells: int, *, least: bool) -> list[int]:
-    """As many as there are cells: no peak is lost, no valley filled."""
+def begins_of(curve: CurveView, cells: int) -> list[int]:
+    """The first point of each cell; steps that are alike look alike, for which some cells may stay free at the end."""
+    count = len(curve.high_bytes)
+    if count <= cells:
+        return [cell * count // cells for cell in range(cells)]
+    return step_parts([point for _, point in curve.steps], count, cells)
+
+
+def _cells(values: tuple[int, ...], begins: list[int], *, least: bool) -> list[int]:
+    """One of each cell: no peak is lost, no valley filled."""
     pick = min if least else max
-    count = len(values)
-    return [
-        pick(values[at * count // cells : max((at + 1) * count // cells, at * count // cells + 1)])
-        for at in range(cells if count else 0)
-    ]
+    ends = [*begins[1:], len(values)]
+    return [pick(values[begin : max(end, begin + 1)]) for begin, end in zip(begins, ends, strict=True) if values]
 
 
-def cell_of(point: int, curve: CurveView, cells: int) -> int:
+def cell_of(point: int, begins: list[int]) -> int:
     """The last cell that shows the point."""
-    return min(((point + 1) * cells - 1) // max(len(curve.high_bytes), 1), cells - 1)
+    return max(bisect_right(begins, point) - 1, 0)
 
 
-def point_of(cell: int, curve: CurveView, cells: int) -> int:
-    return min(max(cell, 0) * len(curve.high_bytes) // max(cells, 1), max(len(curve.high_bytes) - 1, 0))
+def point_of(cell: int, begins: list[int]) -> int:
+    return begins[min(max(cell, 0), len(begins) - 1)]
 
 
 def _row(
-    low: list[int], high: list[int], top: int, rows: int, row: int, cells: int, curve: CurveView, ink: CurveInk
+    low: list[int], high: list[int], top: int, rows: int, row: int, begins: list[int], curve: CurveView, ink: CurveInk
 ) -> Text:
     text = Text()
     below = rows - 1 - row
-    here, peak = cell_of(curve.here, curve, cells), cell_of(curve.peak, curve, cells)
-    mark = None if curve.mark is None else cell_of(curve.mark, curve, cells)
+    here, peak = cell_of(curve.here, begins), cell_of(curve.peak, begins)
+    mark = None if curve.mark is None else cell_of(curve.mark, begins)
     for cell, most in enumerate(high):
         level = min(max(-(-most * 8 * rows // top) - 8 * below, 0), 8)
         filled = min(max(low[cell] * 8 * rows // top - 8 * below, 0), 8)
@@ -92,9 +100,9 @@ def _row(
     return text
 
 
-def _marks(curve: CurveView, cells: int, ink: CurveInk) -> Text:
+def _marks(curve: CurveView, begins: list[int], cells: int, ink: CurveInk) -> Text:
     """The peak's sign and its size, where they have room."""
-    peak = cell_of(curve.peak, curve, cells)
+    peak = cell_of(curve.peak, begins)
     line = [" "] * cells
     shown = f"▼ peak {figures.size(curve.high_bytes[curve.peak])} at {curve.moments[curve.peak]}"
     start = peak if peak + len(shown) <= cells else max(peak - len(shown) + 1, 0)
@@ -104,9 +112,9 @@ def _marks(curve: CurveView, cells: int, ink: CurveInk) -> Text:
     return Text("".join(line[:cells]), ink.peak)
 
 
-def _steps(curve: CurveView, cells: int, ink: CurveInk) -> Text:
-    line = ["─"] * cells
-    places = [(step, cell_of(point, curve, cells), f"╷{step}") for step, point in curve.steps]
-    for cell, label in labelled(places, cells, _GAP).items():
+def _steps(curve: CurveView, begins: list[int], ink: CurveInk) -> Text:
+    line = ["─"] * len(begins)
+    places = [(step, cell_of(point, begins), f"╷{step}") for step, point in curve.steps]
+    for cell, label in labelled(places, len(begins), _GAP).items():
         line[cell : cell + len(label)] = label
     return Text("".join(line), ink.quiet)

@@ -122,7 +122,11 @@ ACTIONS: tuple[Action, ...] = (
     *(_screen(f"pane_{key_of(pane)}", key_of(pane), f"pane: {TITLES[pane]}") for pane in NUMBERED),
     _screen("swap", "v", "switch tab: collectives or memory, peers or breakpoints"),
     _screen("maximise", "z", "maximize this pane, or restore it", "zoom"),
-    _screen("copy_moment", "y", "copy the moment under the cursor, or the first value if the pane of values is chosen"),
+    _screen(
+        "copy_moment",
+        "y",
+        "copy the moment under the cursor or, in the pane of values, the one printed last, else the first",
+    ),
     _screen("copy_link", "Y", "copy the link of the moment under the cursor, in a browser"),
     _screen("theme", "T", "next theme"),
     _screen("help", "question_mark,f1", "this help", "help"),

@@ -39,7 +39,7 @@ def is_bad(found: notices.Notice) -> bool:
 
 def progress(doing: notices.Progress) -> str:
     """`returning to 12.3`, `running, pass 2, at 12.3`. The bar beside it begins anew with each pass."""
-    text = f"{doing.text}, pass {doing.passes}" if doing.passes > 1 else doing.text
+    text = doing.text + doing.which_pass
     return text if str(doing.moment) in text else f"{text}, at {doing.moment}"
 
 

@@ -16,7 +16,7 @@ from textual.widgets.tree import TreeNode
 
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
-from prismdbg_tui.memory.curve_drawing import LABEL, CurveInk, draw_curve, point_of
+from prismdbg_tui.memory.curve_drawing import LABEL, CurveInk, begins_of, draw_curve, point_of
 from prismdbg_tui.memory.view import MemoryNode, MemoryView
 from prismdbg_tui.session.messages import MomentChosen
 from prismdbg_tui.widgets.treemap import Treemap
@@ -64,7 +64,7 @@ class CurvePane(Static):
     def on_click(self, event: events.Click) -> None:
         curve = self._view.curve
         if curve is not None and event.x >= LABEL:
-            point = point_of(event.x - LABEL, curve, self.size.width - LABEL)
+            point = point_of(event.x - LABEL, begins_of(curve, max(self.size.width - LABEL, 1)))
             self.post_message(MomentChosen(curve.moments[point]))
 
 

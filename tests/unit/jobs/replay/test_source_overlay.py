@@ -105,7 +105,9 @@ def test_a_relative_folder(capsule: Capsule, tmp_path: Path, monkeypatch: pytest
 
 def test_a_process_image_has_its_program_in_memory(tmp_path: Path) -> None:
     capsule = make_capsule(tmp_path / "capsule", IMAGE)
-    with pytest.raises(UsageError, match=r"starts at 0\.1, and its memory contains the old program") as raised:
+    with pytest.raises(
+        UsageError, match=r"this one's first collective is 0\.1, and its memory contains the old program"
+    ) as raised:
         make_overlay(capsule, tmp_path)
     assert "--origin start" in raised.value.hint
 
