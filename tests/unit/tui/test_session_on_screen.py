@@ -480,6 +480,11 @@ def test_where_the_ranks_of_a_hang_stand_and_who_never_came(tmp_path: Path) -> N
         await until(lambda: "rank 1 was at /job/data.py:27 in load" in said(app), pilot)
         await pilot.press("G")
         await until(lambda: "never joined, last at 1.2 train.py:9 in main" in str(app.panes.peers.body.render()), pilot)
+        assert app.recording is not None
+        app.recording.columns.ended_ns[-1] = -1
+        await pilot.press("g", "G")
+        who = "rank 1  never joined, last at 1.2 train.py:9 in main"
+        await until(lambda: who in str(app.panes.peers.body.render()), pilot)
 
     screen_of_app(PrismApp(capsule, "capsule"), part)
 
