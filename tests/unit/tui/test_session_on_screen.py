@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from capsules import MANIFEST, make_capsule
 from played import (
+    CALL,
+    FRAMES,
     TALLY,
     Json,
     PlayedRank,
@@ -619,5 +621,25 @@ def test_the_ruler_is_green_only_where_the_replay_was_compared_and_is_identical(
         await pilot.press("n")
         await stands(app, pilot, "1.2")
         assert green_rows(app) == ["0.1", "1.2"]
+
+    screen_of(part, tmp_path, rank)
+
+
+def test_where_the_rank_goes_from_a_divergence_its_words_are_gone(tmp_path: Path) -> None:
+    call = {**CALL, "frames": FRAMES}
+    sent = {"field": "sent", "structural": False, "expected": "a", "actual": "b"}
+    story = {"moment": "1.1", "expected": call, "actual": call, "differences": [sent], "history": []}
+    diverged = {"event": "diverged", **story}
+    rank = PlayedRank([diverged, stopped("1.1", 2, "diverged")])
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("n")
+        await stands(app, pilot, "1.1")
+        assert app.state.story in app.panes.status.render_line(0).text and app.state.story
+        await pilot.press("R")
+        await until(lambda: app.state.phase is Phase.STOPPED and str(app.state.moment) != "1.1", pilot)
+        assert app.state.story == ""
+        await until(lambda: f"stopped at {app.state.moment}" in app.panes.status.render_line(0).text, pilot)
 
     screen_of(part, tmp_path, rank)
