@@ -171,6 +171,26 @@ def test_what_was_printed_before_leaves_the_names_in_sight(tmp_path: Path) -> No
     screen_of_app(app, part, (160, 60))
 
 
+def test_values_begin_at_the_top_at_another_place_and_stay_where_somebody_scrolled_else(tmp_path: Path) -> None:
+    def names(moment: str) -> list[dict[str, str]]:
+        return [{"name": f"name{number}", "text": f"{number} at {moment}"} for number in range(99)]
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        pane = app.panes.values
+        await until(lambda: "recorded" in str(pane.border_subtitle), pilot)
+        pane.show((), names("1.1"), "")
+        await until(lambda: pane.max_scroll_y > 30, pilot)
+        pane.scroll_to(y=30, animate=False, immediate=True)
+        pane.show((), names("1.1"), "")
+        await resized(app, pilot, (150, 40))
+        assert pane.scroll_y == 30
+        pane.show((), names("1.2"), "")
+        await until(lambda: "0 at 1.2" in on_screen(app), pilot)
+        assert pane.scroll_y == 0
+
+    screen_of_app(looking(tmp_path), part, (160, 40))
+
+
 def test_a_name_of_the_frame_has_one_line_however_long_its_value_is(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await until(lambda: has_values(app), pilot)  # those of the record, which come from a thread of their own
