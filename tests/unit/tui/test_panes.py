@@ -284,6 +284,7 @@ def test_memory_rows_are_bars_shares_names_and_then_sizes(tmp_path: Path, width:
     nodes = (
         MemoryNode(label="model.py:53 in forward", size_bytes=3 << 20, blocks=7),
         MemoryNode(label="a name that is far too long for any pane " * 9, size_bytes=1 << 20, blocks=1),
+        MemoryNode(label=f"aten::mm in {'layers.' * 30}up", size_bytes=1, blocks=1),
     )
     curve = CurveView(low_bytes=(1, 2), high_bytes=(1, 2), steps=(), moments=(Moment(0), Moment(1)), peak=1, here=1)
 
@@ -292,10 +293,11 @@ def test_memory_rows_are_bars_shares_names_and_then_sizes(tmp_path: Path, width:
         await app.workers.wait_for_complete()
         app.post_message(MemoryRead(MemoryView(curve=curve, program_bytes=4 << 20, nodes=nodes)))
         blocks = app.panes.memory.blocks
-        await until(lambda: len(blocks.root.children) == 2, pilot)
+        await until(lambda: len(blocks.root.children) == 3, pilot)
         await pilot.pause()
         app.export_screenshot()  # its lines are known once it is drawn
-        lines = [blocks.render_line(y).text for y in range(2)]
+        *lines, module = [blocks.render_line(y).text for y in range(3)]
+        assert "aten::mm in …" in module and "layers.up " in module
         for line, share, size in zip(lines, ("75%", "25%"), ("3.0 MiB", "1.0 MiB"), strict=True):
             assert line.index("█") < line.index(share) < line.index(size)
         assert len({line.index("MiB") for line in lines}) == 1 and "…" in lines[1]
