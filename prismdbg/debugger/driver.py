@@ -383,9 +383,16 @@ class Driver:
                 return
             except PrismError as error:
                 why_not = f"the replayed rank did not give its stack: {error}"
-        moment = max((at for at in self.session.recorded if at <= reached), default=reached)
+        before = [at for at in self.session.recorded if at <= reached]
         tally = tally or self.session.compared
-        notice = notices.HangsAgain(moment=moment, hang=hang, frames=frames, why_not=why_not, tally=tally)
+        notice = notices.HangsAgain(
+            moment=max(before, default=reached),
+            hang=hang,
+            is_at_start=not before,
+            frames=frames,
+            why_not=why_not,
+            tally=tally,
+        )
         self.session.notice(notice)
         if not silent:
             self._tell(notice)

@@ -40,7 +40,6 @@ from prismdbg.session.notices import (
     Unlike,
 )
 from prismdbg.session.outside_collective import OutsideCollective
-from prismdbg.session.session import HUNG_HINT
 
 Json = dict[str, Any]
 
@@ -235,7 +234,7 @@ def hang_text(found: HangsAgain) -> str:
     elif hang.frames and source_of(found.frames) != source_of(hang.frames):
         where = [f"{where[0]}; in the recording it was at {hang.place}"]
     stack = [where_text(frames, own_frame(frames))] if frames else []
-    return "\n".join([one_line(hang_headline(found)), *map(one_line, where), *stack, HUNG_HINT])
+    return "\n".join([one_line(hang_headline(found)), *map(one_line, where), *stack, found.hint])
 
 
 def hang_headline(found: HangsAgain) -> str:

@@ -181,11 +181,12 @@ class HangsAgain:
     """Everything recorded was replayed, up to `moment`, and then the rank issued nothing for as long as `hang` says.
 
     frames: of its main thread now, innermost first; empty where it could not be asked, and `why_not` says why. tally:
-    what was compared.
+    what was compared. is_at_start: no collective lies between the start moment and here.
     """
 
     moment: Moment
     hang: RecordedHang
+    is_at_start: bool = False
     frames: tuple[Frame, ...] = ()
     why_not: str = ""
     tally: Json = field(default_factory=dict)
@@ -194,6 +195,13 @@ class HangsAgain:
     def known_frames(self) -> tuple[Frame, ...]:
         """Where it is now or, if that is not known, where it was recorded."""
         return self.frames or self.hang.frames
+
+    @property
+    def hint(self) -> str:
+        back = "`restart` to go back to the start moment"
+        if not self.is_at_start:
+            back = "goto, reverse-next or restart to go back"
+        return f"type `where` to see where, `continue` to wait longer, or {back}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

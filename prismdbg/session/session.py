@@ -39,7 +39,6 @@ __all__ = ["Ask", "Phase", "Session"]
 MAX_COUNT = 1_000_000
 AROUND_LINES = 5
 MAX_ERRORS, MAX_ERROR = 1000, 2000  # of conditions that cannot be evaluated
-HUNG_HINT = "type `where` to see where, `continue` to wait longer, or goto, reverse-next or restart to go back"
 RUNS_ON_HINT = "type `continue` to wait for it, `restart 0` to go back to the start moment, or `quit` to end it"
 GONE_HINT = "type restart, or any command that goes back, to start it again"
 
@@ -390,8 +389,8 @@ class Session:
             raise UsageError("the program has ended", hint="go back: reverse-next, goto and restart still work")
         if self.phase is Phase.LOST:
             raise UsageError(f"the rank is lost: {self.lost_because}", hint=GONE_HINT)
-        if self.phase is Phase.HUNG:
-            raise UsageError(f"the rank hangs again after {self.moment}, as recorded", hint=HUNG_HINT)
+        if self.hung is not None and self.phase is Phase.HUNG:
+            raise UsageError(f"the rank hangs again after {self.moment}, as recorded", hint=self.hung.hint)
 
     def require_stop(self) -> Stopped:
         """Where the rank stands."""

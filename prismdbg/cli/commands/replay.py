@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -193,7 +193,13 @@ def _compare(chosen: Chosen) -> int:
     with opened(capsule, chosen.keys) as whole:
         require_inside(whole.manifest, whole.path.name, "--until", chosen.until)
         request = chosen.request(whole)
-        with open_replay(request, console.announce) as live:
+        said: list[str] = []
+
+        def say(text: str) -> None:
+            said.append(text)
+            console.announce(text)
+
+        with open_replay(request, say) as live:
             verdict = run_to_end(
                 live,
                 until=chosen.until,
@@ -209,7 +215,7 @@ def _compare(chosen: Chosen) -> int:
         if chosen.as_json:
             console.emit_json({**_json(verdict, output, place), "output_kept_at": str(kept) if kept else None})
         else:
-            _print(verdict, output, incident)
+            _print(verdict, output, incident, said)
             if kept:
                 console.say(f"complete output: {kept}")
     code = CODES[verdict.outcome]
@@ -240,7 +246,8 @@ def _json(verdict: Verdict, output: str, runtime: str) -> dict[str, object]:
     }
 
 
-def _print(verdict: Verdict, output: str, incident: str) -> None:
+def _print(verdict: Verdict, output: str, incident: str, said: Collection[str] = ()) -> None:
+    """`said`: at the start; notes that say the same are not repeated."""
     say_output(output)
     if verdict.story is not None:
         console.emit(render_divergence(verdict.story, list(source_lines(verdict.source)) if verdict.source else ()))
@@ -248,7 +255,8 @@ def _print(verdict: Verdict, output: str, incident: str) -> None:
         console.emit_lines([verdict.summary])
     if verdict.outcome in (*AS_RECORDED, Outcome.INCONCLUSIVE):
         console.say(f"recorded as: {incident}")
-    for line in (*verdict.notes, *_of_tally(verdict.tally)):
+    notes = (note for note in verdict.notes if note not in said)
+    for line in (*notes, *_of_tally(verdict.tally)):
         console.say(line)
     for state in verdict.states:
         sign = "=" if state["equal"] else "!="

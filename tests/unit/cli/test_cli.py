@@ -8,9 +8,11 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -20,9 +22,12 @@ from prismdbg import errors
 from prismdbg.capsule.manifest import IncidentKind, Manifest, Origin
 from prismdbg.cli import main, registry
 from prismdbg.cli.click_errors import WrongValue
+from prismdbg.cli.commands import replay
 from prismdbg.cli.commands.replay import _of_tally
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.param_types import moment, ranks, seconds, size
+from prismdbg.jobs.replay.compare import Verdict
+from prismdbg.jobs.replay.verdict import Outcome
 from prismdbg.jobs.storage.pack import pack
 from prismdbg.jobs.storage.verify import verify
 from prismdbg.model.moment import Moment
@@ -690,3 +695,25 @@ def test_pickled_objects_that_differ_are_counted(objects: int, said: str) -> Non
     tally = {"compared": 3, "fingerprints": 3, "synthesized": 0, "object_notes": objects}
     assert next(_of_tally(tally)).startswith(said)
     assert said.replace(" differ", " that differ").removesuffix(", ") in tally_text(tally)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_a_replay_says_at_its_start_is_not_said_again_with_its_verdict(
+    as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warning = "the replay may see files that were created or changed after the start moment"
+
+    @contextmanager
+    def opened_replay(_request: object, say: Callable[[str], None]) -> Iterator[SimpleNamespace]:
+        say(warning)
+        yield SimpleNamespace(output=SimpleNamespace(text=str), runtime="local")
+
+    verdict = Verdict(outcome=Outcome.IDENTICAL, moment="1.1", notes=[warning, "another note"])
+    monkeypatch.setattr(replay, "open_replay", opened_replay)
+    monkeypatch.setattr(replay, "run_to_end", lambda *_args, **_options: verdict)
+    capsule = make_capsule(tmp_path / "made", MANIFEST)
+    assert main.run(["replay", str(capsule.path), *(["--json"] if as_json else [])]) == 0
+    told = capsys.readouterr()
+    assert told.err.count(warning) == 1
+    assert "another note" in (told.out if as_json else told.err)
+    assert (warning in told.out) == as_json

@@ -120,6 +120,21 @@ def test_the_session_goes_on_after_the_verdict() -> None:
     assert len(bench.verdicts()) == 3
 
 
+def test_where_no_collective_lies_before_the_hang_the_advice_is_the_start_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`goto` and `reverse-next` have nowhere to go there."""
+    bench = Hanging()
+    monkeypatch.setattr(bench.debugger.session, "recorded", ())
+    bench.do("continue")
+    (verdict,) = bench.verdicts()
+    text = stop_text.notice_text(verdict)
+    assert text.endswith("`continue` to wait longer, or `restart` to go back to the start moment")
+    with pytest.raises(UsageError) as refused:
+        bench.debugger.do("next")
+    assert refused.value.hint == verdict.hint and "goto" not in verdict.hint
+
+
 def test_a_rank_that_hangs_is_waited_for_again_and_may_come_back() -> None:
     bench = Hanging()
     bench.do("continue")

@@ -242,8 +242,9 @@ def test_a_finding_that_is_too_long_for_a_line_has_two(tmp_path: Path) -> None:
     screen_of_app(app, part, (80, 24))
 
 
-def test_words_of_keys_alone_have_no_second_line(tmp_path: Path) -> None:
-    """It would cost each pane a line, and come and go with the cursor."""
+def test_keys_alone_have_no_second_line_and_none_is_there_without_its_word(tmp_path: Path) -> None:
+    """A second line would cost each pane one, and come and go with the cursor. A key alone was an `I` behind the
+    sentence."""
     text = "OutOfMemoryError: tried to allocate 524288 bytes of memory with a cap of 67108864, in the step after this"
     raised = replace(MANIFEST, incident=replace(MANIFEST.incident, text=text))
     capsule = make_capsule(tmp_path / "capsule", raised)
@@ -252,11 +253,13 @@ def test_words_of_keys_alone_have_no_second_line(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await until(lambda: app.state.phase is Phase.STOPPED and "show it" in shown(app), pilot)
         sentence = shown(app).partition("   I ")[0]
-        for width, keys in ((len(sentence) + 8, "   I   O"), (len(sentence) + 7, "")):
+        for keys in ("   I show it", ""):
+            width = len(sentence) + max(len(keys), len("   I   O"))
             await resized(app, pilot, (width, 36))
             await until(lambda expected=sentence + keys: shown(app) == expected, pilot)  # type: ignore[misc]
             assert app.panes.incident.size.height == 1
-        await resized(app, pilot, (len(sentence) + 8, 36))
+        await resized(app, pilot, (len(sentence) + 12, 36))
+        await until(lambda: "show it" in shown(app), pilot)
         await pilot.click(app.panes.incident, (len(sentence) + 3, 0))
         await until(lambda: app.cursor == 5, pilot)
 

@@ -82,6 +82,16 @@ def test_waits_are_drawn_where_they_are_known(recording: Recording) -> None:
     assert others.waited[2].max() == 0 and others.covered[2, -2] == 0 < others.covered[0, -2]
 
 
+@pytest.mark.parametrize("width", [40, 66, 101, 130])
+def test_the_last_cell_of_a_wait_without_an_end_is_as_full_as_the_others(recording: Recording, width: int) -> None:
+    recording.columns.ended_ns[:3] = recording.columns.begun_ns[:3] + 1
+    recording.seen_until_ns = recording.log_until_ns + 1000
+    axis = make_axis(recording, by_time=True)
+    image = paint(recording, recording.by_group, axis, whole(axis), width)
+    last = np.flatnonzero(image.covered[1])[-1]
+    assert image.covered[1, last] == image.waited[1, last] == 1
+
+
 def test_what_was_in_flight_behind_b_does_not_stretch_the_time_line(recording: Recording) -> None:
     """The job went on; what hangs where the capsule ends waits until it was made."""
     row = len(recording) - 1

@@ -18,7 +18,7 @@ from prismdbg_tui.memory.choices import MemoryChoices, MemoryPlace
 from prismdbg_tui.memory.curve_drawing import LABEL, CurveInk, begins_of, cell_of, draw_curve, point_of
 from prismdbg_tui.memory.reader import MemoryReader, MemoryRequest
 from prismdbg_tui.memory.squares import squares
-from prismdbg_tui.memory.treemap_drawing import MapInk, draw_map, node_at, placed_groups
+from prismdbg_tui.memory.treemap_drawing import MapInk, draw_map, name_in, node_at, placed_groups
 from prismdbg_tui.memory.treemap_walk import Areas, Side
 from prismdbg_tui.memory.view import CurveView, GroupBy, MemoryNode, MemoryView
 from prismdbg_tui.session.app import PrismApp
@@ -306,6 +306,7 @@ def test_a_small_area_has_a_whole_size_or_none() -> None:
         ("module.blocks.3.mlp", 14, 1, ["600 B …3.mlp"]),
         ("module.blocks.3.mlp", 11, 3, ["600 B", "…3.mlp"]),
         ("module.blocks.3.mlp", 9, 1, ["600 B"]),
+        ("aten::mm in module.blocks.3.mlp", 14, 3, ["600 B", "aten::mm in", "…blocks.3.mlp"]),
         ("aten::empty at adam.py:120", 20, 1, ["600 B aten::empty …"]),
         ("aten::empty at adam.py:120", 15, 1, ["600 B"]),
         ("aten::empty at adam.py:120", 12, 2, ["600 B", "aten::empt…"]),
@@ -319,6 +320,14 @@ def test_of_a_modules_name_an_area_shows_the_end_and_of_others_enough_to_read(
     node = MemoryNode(label=label, size_bytes=600, blocks=1)
     lines = draw_map((node,), width, height + 1, MAP_INK, signed=False).plain.split("\n")
     assert [line.rstrip() for line in lines if line.strip()] == shown
+
+
+def test_an_area_that_has_no_room_for_its_name_beside_its_size_has_it_below() -> None:
+    """Its parts, of which no name could be read, took that room."""
+    parts = tuple(MemoryNode(label=f"aten::mm at m.py:{n}", size_bytes=300, blocks=1) for n in range(2))
+    node = MemoryNode(label="module.blocks.3.dropout", size_bytes=600, blocks=2, children=parts)
+    lines = draw_map((node,), 16, 8, MAP_INK, signed=False).plain.split("\n")
+    assert [line.strip() for line in lines if line.strip()] == ["600 B", "…3.dropout"]
 
 
 @pytest.mark.parametrize("height", [1, 3, 10])
@@ -685,6 +694,13 @@ def test_of_a_stack_the_ends_are_shown(width: int, shown: str) -> None:
 def test_of_two_frames_both_are_shown_where_their_names_have_no_room() -> None:
     assert figures.called("train.py:67 in main < train.py:75", 27) == "train.py:67 < train.py:75"
     assert figures.called("aten::empty in DistributedDataParallel", 27) == "aten::empty in Distributed…"
+
+
+def test_rows_of_two_modules_that_begin_alike_are_told_apart() -> None:
+    assert name_in("aten::addmm in module.blocks.0.mlp.up", 27) == "aten::addmm in …0.mlp.up"
+    assert name_in("module.blocks.0.mlp.up", 12) == "…0.mlp.up"
+    assert name_in("aten::empty in DistributedDataParallel", 27) == "aten::empty in Distributed…"
+    assert name_in("model.py:53 in forward < model.py:67 < train.py:76", 30) == "model.py:53 … train.py:76"
 
 
 def test_a_name_that_is_cut_is_whole_below_the_tree_and_another_list_begins_at_its_top(tmp_path: Path) -> None:

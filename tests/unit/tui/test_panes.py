@@ -172,6 +172,26 @@ def test_what_was_printed_before_leaves_the_names_in_sight(tmp_path: Path) -> No
     screen_of_app(app, part, (160, 60))
 
 
+def test_values_begin_at_the_top_at_another_place_and_stay_where_somebody_scrolled_else(tmp_path: Path) -> None:
+    def names(moment: str) -> list[dict[str, str]]:
+        return [{"name": f"name{number}", "text": f"{number} at {moment}"} for number in range(99)]
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        pane = app.panes.values
+        await until(lambda: "recorded" in str(pane.border_subtitle), pilot)
+        pane.show((), names("1.1"), "")
+        await until(lambda: pane.max_scroll_y > 30, pilot)
+        pane.scroll_to(y=30, animate=False, immediate=True)
+        pane.show((), names("1.1"), "")
+        await resized(app, pilot, (150, 40))
+        assert pane.scroll_y == 30
+        pane.show((), names("1.2"), "")
+        await until(lambda: "0 at 1.2" in on_screen(app), pilot)
+        assert pane.scroll_y == 0
+
+    screen_of_app(looking(tmp_path), part, (160, 40))
+
+
 def test_a_name_of_the_frame_has_one_line_however_long_its_value_is(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         await until(lambda: has_values(app), pilot)  # those of the record, which come from a thread of their own
@@ -265,6 +285,7 @@ def test_memory_rows_are_bars_shares_names_and_then_sizes(tmp_path: Path, width:
     nodes = (
         MemoryNode(label="model.py:53 in forward", size_bytes=3 << 20, blocks=7),
         MemoryNode(label="a name that is far too long for any pane " * 9, size_bytes=1 << 20, blocks=1),
+        MemoryNode(label=f"aten::mm in {'layers.' * 30}up", size_bytes=1, blocks=1),
     )
     curve = CurveView(low_bytes=(1, 2), high_bytes=(1, 2), steps=(), moments=(Moment(0), Moment(1)), peak=1, here=1)
 
@@ -273,10 +294,11 @@ def test_memory_rows_are_bars_shares_names_and_then_sizes(tmp_path: Path, width:
         await app.workers.wait_for_complete()
         app.post_message(MemoryRead(MemoryView(curve=curve, program_bytes=4 << 20, nodes=nodes)))
         blocks = app.panes.memory.blocks
-        await until(lambda: len(blocks.root.children) == 2, pilot)
+        await until(lambda: len(blocks.root.children) == 3, pilot)
         await pilot.pause()
         app.export_screenshot()  # its lines are known once it is drawn
-        lines = [blocks.render_line(y).text for y in range(2)]
+        *lines, module = [blocks.render_line(y).text for y in range(3)]
+        assert "aten::mm in …" in module and "layers.up " in module
         for line, share, size in zip(lines, ("75%", "25%"), ("3.0 MiB", "1.0 MiB"), strict=True):
             assert line.index("█") < line.index(share) < line.index(size)
         assert len({line.index("MiB") for line in lines}) == 1 and "…" in lines[1]

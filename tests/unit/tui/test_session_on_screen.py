@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from capsules import MANIFEST, make_capsule
 from played import (
+    CALL,
+    FRAMES,
     TALLY,
     Json,
     PlayedRank,
@@ -480,6 +482,11 @@ def test_where_the_ranks_of_a_hang_stand_and_who_never_came(tmp_path: Path) -> N
         await until(lambda: "rank 1 was at /job/data.py:27 in load" in said(app), pilot)
         await pilot.press("G")
         await until(lambda: "never joined, last at 1.2 train.py:9 in main" in str(app.panes.peers.body.render()), pilot)
+        assert app.recording is not None
+        app.recording.columns.ended_ns[-1] = -1
+        await pilot.press("g", "G")
+        who = "rank 1  never joined, last at 1.2 train.py:9 in main"
+        await until(lambda: who in str(app.panes.peers.body.render()), pilot)
 
     screen_of_app(PrismApp(capsule, "capsule"), part)
 
@@ -614,5 +621,25 @@ def test_the_ruler_is_green_only_where_the_replay_was_compared_and_is_identical(
         await pilot.press("n")
         await stands(app, pilot, "1.2")
         assert green_rows(app) == ["0.1", "1.2"]
+
+    screen_of(part, tmp_path, rank)
+
+
+def test_where_the_rank_goes_from_a_divergence_its_words_are_gone(tmp_path: Path) -> None:
+    call = {**CALL, "frames": FRAMES}
+    sent = {"field": "sent", "structural": False, "expected": "a", "actual": "b"}
+    story = {"moment": "1.1", "expected": call, "actual": call, "differences": [sent], "history": []}
+    diverged = {"event": "diverged", **story}
+    rank = PlayedRank([diverged, stopped("1.1", 2, "diverged")])
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await stands(app, pilot, "0.0")
+        await pilot.press("n")
+        await stands(app, pilot, "1.1")
+        assert app.state.story in app.panes.status.render_line(0).text and app.state.story
+        await pilot.press("R")
+        await until(lambda: app.state.phase is Phase.STOPPED and str(app.state.moment) != "1.1", pilot)
+        assert app.state.story == ""
+        await until(lambda: f"stopped at {app.state.moment}" in app.panes.status.render_line(0).text, pilot)
 
     screen_of(part, tmp_path, rank)

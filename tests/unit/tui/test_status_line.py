@@ -119,6 +119,23 @@ def test_the_share_of_another_pass_says_that_it_is_another(
     screen_of_app(PrismApp(capsule, "capsule", live=live), part, size=size)
 
 
+@pytest.mark.parametrize("width", [80, 120, 160])
+def test_of_a_rank_that_hangs_again_it_says_as_much_as_has_room(tmp_path: Path, width: int) -> None:
+    why = (
+        "hangs again, as recorded: no further collective within 18 s after 20.0; in the recording, the longest gap "
+        "between two collectives was 0.0477 s, and the hang was found after 10.4 s of silence"
+    )
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        app.post_message(StateChanged(State(phase=Phase.HUNG, moment=Moment.parse("20.0"), reason=why)))
+        await until(lambda: status(app).endswith(" …"), pilot)
+        shown = status(app).removesuffix(" …")
+        assert why.startswith(shown)
+        assert width - 20 < len(shown) < width
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part, size=(width, 36))
+
+
 def test_why_it_stands_where_nothing_was_asked_for_yet(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         app.post_message(StateChanged(State(phase=Phase.STOPPED, moment=Moment.parse("0.0"), reason="start")))

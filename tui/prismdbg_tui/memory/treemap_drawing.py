@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -15,10 +16,11 @@ from prismdbg_tui.drawing.wrapping import wrapped
 from prismdbg_tui.memory.squares import Box, squares
 from prismdbg_tui.memory.view import MemoryNode, largest_first
 
-_INSIDE = (16, 4)  # cells from which on a box shows what it is made of
+_INSIDE = (20, 4)  # cells from which on a box shows what it is made of, and has room for its own name in its first line
 _STEPS = (0.0, 0.18, 0.36)  # neighbours are told apart
 _CHILD = 0.3
 _LEAST_CUT = 9  # cells: what is left of a name in fewer tells nothing
+_MODULE = re.compile(r"(.* |)([^\s:]+\.[^\s:]+)")  # a name that ends with one
 CHOSEN = "▶ "
 
 
@@ -139,16 +141,30 @@ def _labels(label: str, wide: int, high: int) -> list[str]:
     size = sign + " ".join(label.removeprefix(sign).split()[:2])
     if wide < len(size):
         return [sign.strip()[:wide]]
-    cut = _cut_name if " " in label[len(size) + 1 :] else _end_of_path
-    return list(takewhile(bool, (_fitted(line, size, wide, cut) for line in _lines(label, wide, high))))
+    return list(takewhile(bool, (_fitted(line, size, wide) for line in _lines(label, wide, high))))
 
 
-def _fitted(line: str, size: str, wide: int, cut: Callable[[str, int], str]) -> str:
+def _fitted(line: str, size: str, wide: int) -> str:
     """The line with its name cut; the size is never cut."""
     if len(line) <= wide:
         return line
     begin = f"{size} " if line.startswith(size) else ""
-    return f"{begin}{cut(line[len(begin) :], wide - len(begin))}".rstrip()
+    name, room = line[len(begin) :], wide - len(begin)
+    return f"{begin}{_short_module(name, room) or _cut_name(name, room)}".rstrip()
+
+
+def name_in(name: str, width: int) -> str:
+    """As much of a name as fits: of a stack its ends, of a module the last parts."""
+    if len(name) <= width:
+        return name
+    return _short_module(name, width) or figures.called(name, width)
+
+
+def _short_module(name: str, width: int) -> str:
+    """With the last parts of the module that it ends with; empty where it ends with none, or there is no room."""
+    found = _MODULE.fullmatch(name)
+    end = _end_of_path(found[2], width - len(found[1])) if found is not None else ""
+    return f"{found[1]}{end}" if found is not None and end else ""
 
 
 def _cut_name(name: str, width: int) -> str:

@@ -208,20 +208,20 @@ class DebuggerMessages:
             self._shows_elsewhere(phase, "", hang.frames if hang is not None else ())
         else:
             reason = f"the program ended with {session.finished.code}" if session.finished is not None else ""
-            no_stop = {"hit_here": (), "why": "", "story": "", "found": "", "doing": "", "can_look": False}
-            self._show(phase=phase, moment=session.moment, reason=reason, **no_stop, **self._of_session())
+            self._show(phase=phase, moment=session.moment, reason=reason, **_NO_STOP, **self._of_session())
 
     def _shows_elsewhere(self, phase: Phase, reason: str, frames: tuple[Frame, ...]) -> None:
         """A rank that is outside of its collectives: `frames` says where, as far as that is known."""
-        shown = {"frames": frames, "frame": own_frame(frames) if frames else 0, "doing": "", "can_look": False}
+        shown = {"frames": frames, "frame": own_frame(frames) if frames else 0}
         moment = self._debugger.session.moment
-        self._show(phase=phase, moment=moment, reason=reason, found="", story="", **shown, **self._of_session())
+        self._show(phase=phase, moment=moment, reason=reason, **shown, **_NO_STOP, **self._of_session())
 
     def _look(self, answer: told.Answer | None) -> None:
         """Everything the panes show of a stop."""
         session = self._debugger.session
         stop = session.stop
         looked: dict[str, Any] = {"values": (), "peers": {}, "frames": (), "names": (), "source": SourceView()}
+        looked["story"] = ""
         can_look = stop.reason != StopReason.PARKED
         if frames := session.other_frames[0]:
             looked |= {"frames": frames, "frame": own_frame(frames)}
@@ -267,6 +267,7 @@ class DebuggerMessages:
         self._tell(Said(text, kind))
 
 
+_NO_STOP = {"hit_here": (), "why": "", "story": "", "found": "", "doing": "", "can_look": False}
 _SEARCHED = (told.Wrote, told.Allocated, told.Originated)
 _PHASES = {
     SessionPhase.RUNNING: Phase.RUNS_ON,  # it is looked at only while no command waits

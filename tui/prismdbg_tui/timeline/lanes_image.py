@@ -47,11 +47,14 @@ def paint(recording: Recording, lanes: Lanes, axis: Axis, view: View, width: int
     scale = width / view.span
     begin = np.clip((axis.begin[part] - view.start) * scale, 0, width)
     end = np.clip((axis.end[part] - view.start) * scale, 0, width)
+    is_open = recording.columns.ended_ns[part] < 0
+    if axis.by_time:  # nobody knows when it ends: its last cell is not cut to a part either
+        end = np.where(is_open, np.ceil(end), end)
     rank_set = recording.rank_sets.of[part]
     shares = lanes.shares(rank_sets)
     row = rank_set * _F + recording.family[part]
     covered = shares @ _coverage(row, begin, end, rank_sets * _F, width).reshape(rank_sets, _F * width)
-    never_ended = np.flatnonzero(recording.columns.ended_ns[part] < 0)
+    never_ended = np.flatnonzero(is_open)
     if lanes.by_rank and len(never_ended):  # whether others ever came to it, our log does not know
         rows = (row[never_ended], begin[never_ended], end[never_ended])
         ours_alone = _coverage(*rows, rank_sets * _F, width).reshape(rank_sets, _F * width)

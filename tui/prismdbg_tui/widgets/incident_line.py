@@ -59,21 +59,22 @@ class IncidentLine(Static):
 
     def _lines(self) -> tuple[list[Text], tuple[_Way, ...]]:
         """With the keys at the end of the last one. There is a second one where one is too short for the sentence and
-        the terminal is high enough; not for the keys alone, whose words go then: each pane would lose a line."""
+        the terminal is high enough; not for the keys alone, which go then: each pane would lose a line."""
         width = self.size.width
         text, ways = self._fitting()
+        ways = self._whole(ways, width - width // 2)
         keys = self._keys(ways)
         room = width - keys.cell_len
         if text.cell_len <= room or not width or self.app.size.height < _LEAST_FOR_TWO:
-            return [cut_words(text, max(room, width // 2)).append_text(keys)], ways
+            return [cut_words(text, room).append_text(keys)], ways
         if (sentence := self._sentence(whole=True)).cell_len <= width:
-            bare = tuple((name, key, "") for name, key, _ in self._ways)
-            ways = bare if sentence.cell_len + self._keys(bare).cell_len <= width else ()
+            ways = self._whole(self._ways, width - sentence.cell_len)
             return [sentence.append_text(self._keys(ways))], ways
-        keys = self._keys(self._ways)
+        ways = self._whole(self._ways, width - len(_INDENT))
+        keys = self._keys(ways)
         first, *more = self._sentence(whole=True).wrap(self.app.console, width - len(_INDENT), no_wrap=False)
         second = cut_words(Text(" ").join(more), max(width - len(_INDENT) - keys.cell_len, 1))
-        return [first, Text(_INDENT).append_text(second).append_text(keys)], self._ways
+        return [first, Text(_INDENT).append_text(second).append_text(keys)], ways
 
     def _fitting(self) -> tuple[Text, tuple[_Way, ...]]:
         """The sentence and the keys behind it. Where there is little room the aside is short, then the keys are, then
@@ -92,10 +93,16 @@ class IncidentLine(Static):
                 return text, ways
         return self._sentence(whole=False), short
 
+    def _whole(self, ways: tuple[_Way, ...], room: int) -> tuple[_Way, ...]:
+        """The first of them that have room with their words: a key alone reads as a letter of the sentence."""
+        while ways and self._keys(ways).cell_len > room:
+            ways = ways[:-1]
+        return ways
+
     def _keys(self, ways: Sequence[_Way]) -> Text:
         keys = Text(no_wrap=True)
         for _, key, word in ways:
-            keys.append_text(Text.assemble(_GAP, (key, f"bold {color(self.app, 'accent')}"), (_behind(word), "dim")))
+            keys.append_text(Text.assemble(_GAP, (key, f"bold {color(self.app, 'accent')}"), (f" {word}", "dim")))
         return keys
 
     def _sentence(self, *, whole: bool) -> Text:
@@ -121,14 +128,9 @@ class IncidentLine(Static):
         lines, ways = self._lines()
         column, ways = lines[-1].cell_len, ways if event.y == len(lines) - 1 else ()
         for name, key, word in reversed(ways):
-            column -= len(_GAP) + len(key) + len(_behind(word))
+            column -= len(_GAP) + len(f"{key} {word}")
             if event.x >= column + len(_GAP):
                 self.post_message(KeyBar.Pressed(name))
                 return
         if self._finding is not None and self._finding.moment is not None:
             self.post_message(KeyBar.Pressed("incident"))
-
-
-def _behind(word: str) -> str:
-    """A key."""
-    return f" {word}" if word else ""

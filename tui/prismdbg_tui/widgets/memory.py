@@ -17,6 +17,7 @@ from textual.widgets.tree import TreeNode
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.memory.curve_drawing import LABEL, CurveInk, begins_of, draw_curve, point_of
+from prismdbg_tui.memory.treemap_drawing import name_in
 from prismdbg_tui.memory.view import MemoryNode, MemoryView
 from prismdbg_tui.session.messages import MomentChosen
 from prismdbg_tui.widgets.treemap import Treemap
@@ -140,7 +141,7 @@ class Blocks(Tree[_Path]):
         return Text.assemble(
             (f"{bar:<{width}} ", color(self.app, ink)),
             (share, "bold"),
-            (f"{figures.called(figures.clean(node.label), name):<{name}} ", "dim" if node.quiet else ""),
+            (f"{name_in(figures.clean(node.label), name):<{name}} ", "dim" if node.quiet else ""),
             (f"{size:>10} ", "dim" if node.quiet else "bold"),
             (f"{node.blocks:>6}", "dim"),
             no_wrap=True,

@@ -57,8 +57,9 @@ class Peers(Pane):
             kind = role.split(",")[0]
             own = {"this rank": color(self.app, "accent"), "synthesized": color(self.app, "warning")}.get(kind, "")
             text.append(f" {_PLAYED.get(kind, '·')} rank {rank:<{width}}  ", own)
-            said = f"  {without_folders(arrived)}" if arrived not in ("", "unknown") else ""
-            text.append(f"{role}{said}\n", own or "dim")
+            said = without_folders(arrived) if arrived not in ("", "unknown") else ""
+            shown = said if said and role == "not answered" else f"{role}  {said}".rstrip()
+            text.append(f"{shown}\n", own or "dim")
         if len(rows) > MAX_SHOWN:
             text.append(f"   {len(rows) - MAX_SHOWN} more\n", "dim")
         text.rstrip()

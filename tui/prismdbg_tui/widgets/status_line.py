@@ -108,6 +108,8 @@ class StatusLine(Static):
 
     def _shorter(self, text: str) -> Iterator[str]:
         """All of it, then fewer words: of what a search found those that say where it is."""
+        if self._state.phase is Phase.HUNG:  # what follows the `;` is much longer than the rest of a row
+            return iter((text,))
         found = self._state.found_shorter if text == _line(self._state.found) else ()
         if not found:
             return figures.clauses(text)

@@ -21,6 +21,7 @@ class Values(Pane):
     def __init__(self) -> None:
         super().__init__("values", "Values")
         self._last: tuple[Sequence[ValueView], Sequence[Json], str, Sequence[Watched]] = ((), (), "", ())
+        self._drawn: list[Text] = []
 
     def show(
         self, values: Sequence[ValueView], names: Sequence[Json], note: str, watches: Sequence[Watched] = ()
@@ -28,6 +29,18 @@ class Values(Pane):
         """What is watched comes first, then what is wrong with what the collective gives and takes, what was printed
         (in a line each where that was at an earlier stop), the `names` of the frame, and the collective's tensors."""
         self._last = (values, names, note, watches)
+        parts = self._parts()
+        if parts != self._drawn:  # of another place: how far somebody scrolled says nothing about it
+            self.scroll_to(y=0, animate=False, force=True, immediate=True)
+        self._draw(parts)
+
+    def _draw(self, parts: list[Text]) -> None:
+        self._drawn = parts
+        content = Group(*_spaced(parts)) if parts else Text("nothing here", "dim")
+        self.put(content, self._last[2], is_empty=not parts)
+
+    def _parts(self) -> list[Text]:
+        values, names, _, watches = self._last
         asked = [view for view in values if not view.of_call]
         of_call = [view for view in values if view.of_call]
         lines = [draw_watches(watches, self.ink)] if watches else []
@@ -40,8 +53,7 @@ class Values(Pane):
         first = Text("\n", no_wrap=True, overflow="ellipsis").join(lines)
         parts = [*([first] if lines else []), *parts, *named]
         parts += [draw(view.title, view.value, self.ink, view.differs) for view in of_call]
-        content = Group(*_spaced(parts)) if parts else Text("nothing here", "dim")
-        self.put(content, note, is_empty=not parts)
+        return parts
 
     def first(self) -> tuple[str, str]:
         """The name of the first value and its text: what was printed last, else what the collective gives."""
@@ -64,7 +76,7 @@ class Values(Pane):
         return text
 
     def on_resize(self) -> None:
-        self.show(*self._last)
+        self._draw(self._parts())
 
 
 def _spaced(parts: Sequence[Text]) -> list[Text]:
