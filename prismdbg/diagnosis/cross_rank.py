@@ -45,9 +45,10 @@ def lines(numbers: Numbers, log: LogColumns, rows: Ints) -> Ints:
     return np.where(found == numbers.known.get(None, NOWHERE), NOWHERE, found)
 
 
-def is_op(log: LogColumns, wanted: frozenset[str] | set[str]) -> Bools:
-    """Which rows are of one of these operators."""
-    return np.isin(log.op, [number for number, text in log.texts.items() if text in wanted])
+def is_op(log: LogColumns, wanted: frozenset[str] | set[str], rows: Ints | None = None) -> Bools:
+    """Which of these rows are of one of these operators. None: of all rows."""
+    op = log.op if rows is None else log.op[rows]
+    return np.isin(op, [number for number, text in log.texts.items() if text in wanted])
 
 
 def groups(evidence: Evidence) -> list[str]:

@@ -269,7 +269,7 @@ def _columns(evidence: Evidence, rows: Picked) -> dict[int, list[Ints]]:
     found = {}
     for rank, picked in rows.items():
         log = evidence.columns[rank]
-        tensors = np.where(is_op(log, MAY_DIFFER)[picked], 0, log.tensors[picked])
+        tensors = np.where(is_op(log, MAY_DIFFER, picked), 0, log.tensors[picked])
         own = [lines(line_numbers, log, picked), ops(op_numbers, log, picked)]
         found[rank] = [log.step[picked], *own, log.reduce_op[picked], log.root[picked], tensors]
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Incident
@@ -15,6 +16,9 @@ from prismdbg.log.rank_log import columns_of
 from prismdbg.log.segment import Ints
 from prismdbg.model.collective import Group
 from prismdbg.telemetry.series import Telemetry
+
+if TYPE_CHECKING:
+    from prismdbg.diagnosis.lateness.stragglers import Waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,9 @@ class Evidence:
     rows_by_group: dict[tuple[str, bool], dict[int, Ints]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )  # what `cross_rank` has found
+    waits: dict[str, Waits] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )  # what `waits_by_group` has found: several findings rest on it
     _columns: dict[int, LogColumns] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property

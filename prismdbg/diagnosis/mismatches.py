@@ -162,14 +162,14 @@ class _GroupCalls:
         for rank, log, rows in logs:
             if rank in self.group.ranks:
                 here = self.group.ranks.index(rank)
-                of_any |= {(here, int(tag)) for tag in np.unique(log.tag[rows[is_op(log, {RECEIVE_ANY})[rows]]])}
+                of_any |= {(here, int(tag)) for tag in np.unique(log.tag[rows[is_op(log, {RECEIVE_ANY}, rows)]])}
         if not of_any:
             return logs
         return [(rank, log, rows[~self._is_to(rank, log, rows, of_any)]) for rank, log, rows in logs]
 
     def _is_to(self, rank: int, log: LogColumns, rows: Ints, targets: Collection[tuple[int, int]]) -> Bools:
         here = self.group.ranks.index(rank) if rank in self.group.ranks else NOBODY
-        target, tag = np.where(is_op(log, {SEND})[rows], log.root[rows], here), log.tag[rows]
+        target, tag = np.where(is_op(log, {SEND}, rows), log.root[rows], here), log.tag[rows]
         found = np.zeros(len(rows), dtype=np.bool_)
         for wanted, with_tag in targets:
             found |= (target == wanted) & (tag == with_tag)
@@ -180,7 +180,7 @@ class _GroupCalls:
         columns = []
         for rank, log, rows in logs:
             here = self.group.ranks.index(rank) if rank in self.group.ranks else NOBODY
-            sends, peer = is_op(log, {SEND})[rows], log.root[rows]
+            sends, peer = is_op(log, {SEND}, rows), log.root[rows]
             source, target = np.where(sends, here, peer), np.where(sends, peer, here)
             columns.append((log.seq[rows], log.tag[rows], source, target))
         return [np.concatenate(parts) for parts in zip(*columns, strict=True)]

@@ -12,7 +12,6 @@ from prismdbg.capsule.transfer import open_plain
 from prismdbg.errors import PrismError, UsageError
 from prismdbg.jobs.storage.emulated_run import EmulatedRun, read_emulated
 from prismdbg.jobs.storage.run_folder import RunFolder
-from prismdbg.simulate.graph import graph_file
 
 if TYPE_CHECKING:
     from prismdbg.jobs.storage.pass_errors import Passed
@@ -56,6 +55,8 @@ def is_job(path: Path) -> bool:
         return False
     if RunFolder(path).run_json.is_file():
         return _emulated(path) is not None
+    from prismdbg.simulate.graph import graph_file  # no run needs it
+
     return (path / graph_file.FILE_NAME).is_file()
 
 
@@ -72,6 +73,7 @@ def job_view(path: Path, cluster: Path | None, say: Callable[[str], None]) -> Jo
     """Of what `is_job`. Where no graph was built it is made of the logs, and not kept; `NoGraph` where it cannot be."""
     from prismdbg.simulate.cluster import cluster_file
     from prismdbg.simulate.cluster.cluster import example
+    from prismdbg.simulate.graph import graph_file
 
     emulated = _emulated(path) if path.is_dir() else None
     saved = path if path.is_file() else path / graph_file.FILE_NAME

@@ -18,7 +18,6 @@ from prismdbg.capsule.stacks import JobStacks, capsule_stacks
 from prismdbg.diagnosis.clocks import clock_offsets, unknown_clocks
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident, SilentNode
 from prismdbg.errors import CapsuleError, PrismError, UsageError
-from prismdbg.importers.formats import read_job
 from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.jobs.record.deaths import ASKED, Death, likely_first, perhaps_first
 from prismdbg.jobs.record.interruption import deaths_of, interrupted_at, perhaps_alone
@@ -65,8 +64,11 @@ def gather(
     there. whole: read all of long logs, not their ends and the summaries of what is before. at_once: how many
     recordings are in memory together, which share what is read of each. say: of long waits. each: told of
     every log of a run folder as it is read, whatever part of it counts."""
-    if not RunFolder(path).run_json.exists() and (job := read_job(path)) is not None:
-        return _of_import(job)
+    if not RunFolder(path).run_json.exists():
+        from prismdbg.importers.formats import read_job  # no run needs them
+
+        if (job := read_job(path)) is not None:
+            return _of_import(job)
     if path.is_file() or (path / layout.MANIFEST).is_file():
         with opened(path, keys) as capsule:
             found = of_capsule(capsule)  # what was unpacked for it goes with it

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,8 +23,6 @@ from prismdbg.diagnosis.lateness.stragglers import (
 )
 from prismdbg.diagnosis.lateness.time_parts import PARTS, Floats, shares
 from prismdbg.diagnosis.stops import Stopped
-from prismdbg.diagnosis.why import Diagnosis, diagnose
-from prismdbg.importers.formats import is_imported
 from prismdbg.jobs.evidence import gather
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.job_telemetry import AT_ONCE
@@ -36,6 +35,9 @@ from prismdbg.model.frame import source_of
 from prismdbg.model.moment import Moment
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.sensor import UTILIZATION, rank_subject
+
+if TYPE_CHECKING:
+    from prismdbg.diagnosis.why import Diagnosis
 
 SHOWN_RANKS = 8  # that one waited for
 CPU, QUEUE, GPU = SENSORS = ("CPU", "queue", "GPU")
@@ -105,6 +107,8 @@ def is_recorded_job(path: Path) -> bool:
     """A run that was recorded, not emulated, and of more than one rank; or another tool's files."""
     run = RunFolder(path)
     if not run.run_json.is_file():
+        from prismdbg.importers.formats import is_imported  # no run needs them
+
         return path.exists() and not (path / layout.MANIFEST).is_file() and is_imported(path)
     if read_emulated(run) is not None:
         return False
@@ -157,6 +161,8 @@ def overview_of(
     path: Path, evidence: Evidence, states: Mapping[int, RankState], peaks: Mapping[int, int]
 ) -> RunOverview:
     """`states`, and peaks of memory in bytes, by rank; a rank without a state has no row."""
+    from prismdbg.diagnosis.why import diagnose  # whoever wants only the rows searches for no finding
+
     known, (begun_ns, ended_ns) = _known_waits(evidence), _span(evidence)
     edges = np.linspace(begun_ns, ended_ns, PARTS + 1)
     diagnosis = diagnose(evidence)

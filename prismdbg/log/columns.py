@@ -528,7 +528,7 @@ class _Reading:
     ) -> None:
         if not len(slots):
             return
-        values = {name: seg.field(words, slots, layout, number) for name, number in wanted.items()}
+        values = dict(zip(wanted, seg.fields(words, slots, layout, wanted.values()), strict=True))
         if layout is fmt.ISSUE:
             values["size_bytes"] = seg.tensor_bytes(words, slots, values.pop("inputs"), values.pop("outputs"))
             values["tensors"] = seg.tensors_key(words, slots)
@@ -611,8 +611,13 @@ def _joined(record_id: Ints, told: dict[str, list[Ints]], absent: dict[str, int]
     if not told or not len(record_id):
         return joined
     columns = {name: np.concatenate(parts) for name, parts in told.items()}
-    at = np.minimum(np.searchsorted(record_id, columns["record_id"]), len(record_id) - 1)
-    known = record_id[at] == columns["record_id"]
+    ids = columns["record_id"]
+    rows: Ints | slice = slice(len(ids))
+    known: Ints | slice = slice(None)
+    if not np.array_equal(record_id[rows], ids):  # they mostly are, where nothing overlaps
+        at = np.minimum(np.searchsorted(record_id, ids), len(record_id) - 1)
+        known = np.flatnonzero(record_id[at] == ids)
+        rows = at[known]
     for name, column in joined.items():
-        column[at[known]] = columns[name][known]
+        column[rows] = columns[name][known]
     return joined

@@ -50,16 +50,17 @@ def walk(words: Words, first: int) -> tuple[Ints, int]:
 def _starts(words: Words, first: int) -> Ints:
     """What looks like a record, and like two more after it, in each part of the segment; the first is one."""
     begins = np.linspace(first, len(words) - 1, LANES + 1).astype(np.int64)[1:-1]
-    slots = begins[:, None] + np.arange(_AHEAD)
-    fits = np.ones(slots.shape, dtype=np.bool_)
-    at = slots
+    slots = (begins[:, None] + np.arange(_AHEAD)).ravel()
+    fits = np.flatnonzero(slots < len(words))  # which of `slots`
+    at = slots[fits]
     for _ in range(3):
-        inside = at < len(words)
-        head = words[np.where(inside, at, 0)]
-        fits &= inside & _looks_right(head)
-        at = at + (head & _SIZE).astype(np.int64) // 8
-    has = fits.any(axis=1)
-    return np.concatenate([[first], slots[has, fits[has].argmax(axis=1)]]).astype(np.int64)
+        head = words[at]
+        right = _looks_right(head)
+        after = at[right] + (head[right] & _SIZE).astype(np.int64) // 8
+        inside = after < len(words)
+        fits, at = fits[right][inside], after[inside]
+    _, earliest = np.unique(fits // _AHEAD, return_index=True)
+    return np.concatenate([[first], slots[fits[earliest]]]).astype(np.int64)
 
 
 def _looks_right(head: Words) -> NDArray[np.bool_]:

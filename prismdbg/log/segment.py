@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,11 +153,27 @@ def body(words: Words, slot: int) -> bytes:
 
 def field(words: Words, slots: Ints, layout: struct.Struct, number: int) -> Ints:
     """Field `number` of the bodies of the records at `slots`, as `layout` of the log's format has it."""
-    codes = layout.format.lstrip("<")
-    code = codes[number]
-    at = fmt.RECORD.size + struct.calcsize("<" + codes[:number])
-    width, kind = _KINDS[code]
+    at, width, kind = _place(layout, number)
     return words.view(kind)[slots * (SLOT_BYTES // width) + at // width].astype(np.int64)
+
+
+def fields(words: Words, slots: Ints, layout: struct.Struct, numbers: Iterable[int]) -> list[Ints]:
+    """As `field`, of several: the records are copied once, one beside the other, as single words of each take longer to
+    collect."""
+    records = _lists(words, slots, (fmt.RECORD.size + layout.size) // SLOT_BYTES)
+    places = (_place(layout, number) for number in numbers)
+    return [records.view(kind)[:, at // width].astype(np.int64) for at, width, kind in places]
+
+
+def _place(layout: struct.Struct, number: int) -> tuple[int, int, str]:
+    """Where a field lies in a record: bytes from its start, its width in bytes, and its type."""
+    codes = layout.format.lstrip("<")
+    return fmt.RECORD.size + struct.calcsize("<" + codes[:number]), *_KINDS[codes[number]]
+
+
+def _lists(words: Words, slots: Ints, length: int) -> Words:
+    """So many words from each of these slots on; shape (slots, length)."""
+    return np.lib.stride_tricks.sliding_window_view(words, length)[slots]
 
 
 def tensor_bytes(words: Words, slots: Ints, inputs: Ints, outputs: Ints) -> Ints:
@@ -207,20 +224,14 @@ def tensors_key(words: Words, slots: Ints) -> Ints:
     not count."""
     ends = slots + (words[slots] & np.uint64(0xFFFFFFFF)).astype(np.int64) // SLOT_BYTES
     ends -= np.where(field(words, slots, fmt.ISSUE, 15) & _HAS_SKETCH, SKETCH_BYTES // SLOT_BYTES, 0)
-    key = words[slots + _TENSORS - 1].copy() if len(slots) else np.zeros(0, dtype=np.uint64)  # how many in and out
-    rows, at = np.arange(len(slots)), slots + _TENSORS
-    while len(rows := rows[at[rows] < ends[rows]]) > _FEW_ROWS:
-        key[rows] = key[rows] * _FACTOR + words[at[rows]]
-        at[rows] += 1
-    for row in rows.tolist():
-        key[row] = _rest_of_key(int(key[row]), words[at[row] : ends[row]])
+    at = slots + _TENSORS
+    key = words[at - 1]  # how many in and out
+    lengths = np.maximum(ends - at, 0)
+    order = np.argsort(lengths, kind="stable")
+    distinct, first = np.unique(lengths[order], return_index=True)
+    for length, rows in zip(distinct.tolist(), np.split(order, first[1:]), strict=False):
+        for begin in range(0, length, _CHUNK):
+            chunk = _lists(words, at[rows] + begin, min(length - begin, _CHUNK))
+            width = chunk.shape[1]
+            key[rows] = key[rows] * _POWERS[-width - 1] + chunk @ _POWERS[-width:]
     return key.view(np.int64)
-
-
-def _rest_of_key(key: int, words: Words) -> int:
-    """As word by word: each multiplies what is before it."""
-    for begin in range(0, len(words), _CHUNK):
-        chunk = words[begin : begin + _CHUNK]
-        before = key * int(_POWERS[-len(chunk) - 1])
-        key = (before + int(np.dot(chunk, _POWERS[-len(chunk) :]))) & _64_BITS
-    return key

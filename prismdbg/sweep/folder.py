@@ -21,6 +21,7 @@ from prismdbg.errors import UsageError
 from prismdbg.jobs.storage.run_folder import cannot_be_made, not_empty, write_json
 from prismdbg.simulate.graph import graph_file
 from prismdbg.simulate.graph.job_graph import JobGraph
+from prismdbg.sweep.marker import DESCRIPTION
 from prismdbg.sweep.request import SweepRequest, Trial
 from prismdbg.sweep.result import Result
 from prismdbg.sweep.space import Configuration
@@ -28,7 +29,7 @@ from prismdbg.sweep.space import Configuration
 FORMAT = 1
 RESULTS = 4  # counted up when a result gets other values: older ones are worked out again
 _RESTS_ON = "rests_on"
-DESCRIPTION, TRIALS, RUN, RESULT = "sweep.json", "trials", "run", "result.json"
+TRIALS, RUN, RESULT = "trials", "run", "result.json"
 CLUSTER = "cluster.yaml"  # a copy of what results rest on; none where no cluster was given
 _RAN = "ran.json"
 

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from prismdbg.capsule import checked_json
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.storage.run_folder import write_json
-from prismdbg.sweep.folder import CLUSTER, DESCRIPTION, RESULT, RUN, TRIALS
+from prismdbg.sweep.folder import CLUSTER, RESULT, RUN, TRIALS
 from prismdbg.sweep.result import Result
 
 _COMPARED = "compared.json"
@@ -35,10 +35,6 @@ class StoredSweep:
 
     def run(self, name: str) -> Path:
         return self.path / TRIALS / name / RUN
-
-
-def is_sweep(path: Path) -> bool:
-    return (path / DESCRIPTION).is_file()
 
 
 def keep_comparison(path: Path, results: Sequence[Result], cap_bytes: int) -> None:

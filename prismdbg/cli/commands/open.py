@@ -24,7 +24,7 @@ from prismdbg.jobs.storage.archive_crypto import Keys
 from prismdbg.jobs.storage.pack import opened
 from prismdbg.model.moment import Moment
 from prismdbg.render import console
-from prismdbg.sweep.stored import is_sweep, read_sweep
+from prismdbg.sweep.marker import is_sweep
 
 if TYPE_CHECKING:
     from prismdbg_tui.still_picture import StillPicture
@@ -115,6 +115,8 @@ def command(
 
 def _compared(path: Path, cluster: Path | None, picture: StillPicture | None) -> int:
     from prismdbg_tui import start
+
+    from prismdbg.sweep.stored import read_sweep
 
     def open_run(run: Path, of_sweep: Path | None) -> int:
         return _all_ranks(run, cluster or of_sweep) if is_job(run) else _all_recorded(run)

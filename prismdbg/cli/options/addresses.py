@@ -1,21 +1,26 @@
-"""Arguments that are a path of this machine, or an address of an object store or of an image in a registry."""
+"""Arguments that are a path of this machine, or an address of an object store or of an image in a registry.
+
+What knows object stores and registries is imported for an address only: it was most of what `prismdbg --help` waited
+for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from prismdbg.capsule.partial import temporary_folder
-from prismdbg.jobs.storage.remote import image_registry
-from prismdbg.jobs.storage.remote.image_registry import SCHEME, ImageAddress
-from prismdbg.jobs.storage.remote.object_store import Address, fetch, push, require_free
 from prismdbg.render import console
 
+if TYPE_CHECKING:
+    from prismdbg.jobs.storage.remote.object_store import Address
+
 SHOWN = f"{__name__}.shown"  # of a context's `meta`: what shows long work that is done before the command begins
+_MARK = "://"  # of every address; a path may have it, too
 
 
 class Fetched(click.Path):
@@ -25,28 +30,42 @@ class Fetched(click.Path):
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        address = _address(value) if isinstance(value, str) else None
-        if address is None:
+        fetch = _fetching(value) if isinstance(value, str) else None
+        if fetch is None:
             return super().convert(value, param, context)
         with (nullcontext if context is None else context.meta.get(SHOWN, nullcontext))():
-            if isinstance(address, ImageAddress):
-                return image_registry.fetch(address, console.announce)
-            return fetch(address, console.announce)
+            return fetch(console.announce)
 
 
-def _address(text: str) -> Address | ImageAddress | None:
-    return ImageAddress.of(text) if text.startswith(SCHEME) else Address.of(text)
+def _fetching(text: str) -> Callable[[Callable[[str], None]], Path] | None:
+    """What fetches this address; None where it is a path."""
+    if _MARK not in text:
+        return None
+    from prismdbg.jobs.storage.remote import image_registry, object_store
+
+    if text.startswith(image_registry.SCHEME):
+        return partial(image_registry.fetch, image_registry.ImageAddress.of(text))
+    address = object_store.Address.of(text)
+    return None if address is None else partial(object_store.fetch, address)
 
 
-class Written(click.ParamType[Path | Address]):
+def _address(text: str) -> Address | None:
+    if _MARK not in text:
+        return None
+    from prismdbg.jobs.storage.remote.object_store import Address
+
+    return Address.of(text)
+
+
+class Written(click.ParamType["Path | Address"]):
     """What a command writes: a path, or an address."""
 
     name = "path"
 
-    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Path | Address:
-        if isinstance(value, Path | Address):
-            return value
-        return Address.of(value) or Path(value)
+    def convert(
+        self, value: str | Path | Address, param: click.Parameter | None, context: click.Context | None
+    ) -> Path | Address:
+        return (_address(value) or Path(value)) if isinstance(value, str) else value
 
 
 @contextmanager
@@ -55,6 +74,9 @@ def written(target: Path | Address) -> Iterator[Path]:
     if isinstance(target, Path):
         yield target
         return
+    from prismdbg.capsule.partial import temporary_folder
+    from prismdbg.jobs.storage.remote.object_store import push, require_free
+
     require_free(target)
     with temporary_folder("upload") as folder:
         path = folder / target.name

@@ -155,6 +155,12 @@ def waits_by_group(evidence: Evidence) -> dict[str, Waits]:
     """Of groups of more than one rank of which all have logs, in calls in which all wait for all, or for a root that
     came last: in others whoever comes last keeps nobody waiting, or the root alone. Without the steps in which a rank
     was parked."""
+    if not evidence.waits:
+        evidence.waits.update(_waits_by_group(evidence))
+    return evidence.waits
+
+
+def _waits_by_group(evidence: Evidence) -> dict[str, Waits]:
     parked = _parked(evidence)
     found = {}
     for name in groups(evidence):
@@ -173,7 +179,7 @@ def waits_by_group(evidence: Evidence) -> dict[str, Waits]:
 
 def _others_waited(group: Group, ranks: tuple[int, ...], log: LogColumns, rows: Ints, waited_ns: Ints) -> Bools:
     """For whoever waited least."""
-    from_root = is_op(log, WAIT_FOR_ROOT)[rows]
+    from_root = is_op(log, WAIT_FOR_ROOT, rows)
     last = np.array(ranks, dtype=np.int64)[waited_ns.argmin(axis=1)] if len(rows) else rows
     root = log.root[rows]
     in_group = (root >= 0) & (root < group.size)
@@ -203,7 +209,7 @@ def _parked(evidence: Evidence) -> Ints:
 
 def _completed(log: LogColumns, rows: Ints, parked: Ints) -> Ints:
     """On a device only the host's way ahead of it is known, not who waited."""
-    return _ended(log, rows[~log.on_device[rows] & is_op(log, WAIT_FOR_ALL | WAIT_FOR_ROOT)[rows]], parked)
+    return _ended(log, rows[~log.on_device[rows] & is_op(log, WAIT_FOR_ALL | WAIT_FOR_ROOT, rows)], parked)
 
 
 def _ended(log: LogColumns, rows: Ints, parked: Ints) -> Ints:

@@ -10,8 +10,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from prismdbg.capsule import layout
 from prismdbg.capsule.partial import is_abandoned, is_partial, partial_name
 from prismdbg.capsule.walk import entries
@@ -173,6 +171,8 @@ def _remove_from_nodes(run: RunFolder, *, force: bool) -> None:
 
 
 def _began_before(pid: int, time_s: float) -> bool:
+    import psutil  # not where a run is only read
+
     try:
         process = psutil.Process(pid)
         return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= time_s + 1.0

@@ -19,9 +19,6 @@ from typing import Any
 import prismdbg
 from prismdbg.capsule import checked_json
 from prismdbg.capsule.log.reader import iter_logs
-from prismdbg.capsule.secrets.masking import (
-    redact_arguments,
-)
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs.storage.run_files import KINDS
 from prismdbg.settings.overwritten_copies import FOLDER
@@ -224,6 +221,8 @@ def attempt_of(folder: str) -> int:
 
 def describe_run(run: RunFolder, command: Sequence[str], about: Mapping[str, Any]) -> None:
     """Writes run.json: what was started, where, when and by whom, and `about` how."""
+    from prismdbg.capsule.secrets.masking import redact_arguments  # its many patterns are compiled when it is imported
+
     write_json(
         run.run_json,
         {

@@ -132,9 +132,11 @@ def _peak(command: Sequence[str], what: str) -> Row:
 
 def used(command: Sequence[str]) -> tuple[float, float]:
     """Seconds of processor time, and MiB at most. A small process starts it: the kernel counts the memory of who starts
-    a process as that process's own."""
+    a process as that process's own. With bytecode, which an installed prismdbg has; without it, each start would
+    compile all modules that the command imports."""
     line = [sys.executable, "-S", "-c", _WAITING, *map(str, prismdbg(*command))]
-    said = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    said = subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True, env=environment).stdout.split()
     code, seconds, peak_kib = int(said[0]), float(said[1]), int(said[2])
     if code not in (0, 1, ExitCode.INCONCLUSIVE):
         raise BenchError(f"prismdbg {' '.join(command)}: exit code {code}")

@@ -13,11 +13,12 @@ import pytest
 from tiny_log import TinyLog
 
 from prismdbg.capsule.log import format as fmt
+from prismdbg.diagnosis import why
 from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.diagnosis.lateness import stragglers
 from prismdbg.diagnosis.lateness.rank_times import NO_TIME
 from prismdbg.diagnosis.lateness.time_parts import PARTS
 from prismdbg.errors import CapsuleError, UsageError
-from prismdbg.jobs import run_overview
 from prismdbg.jobs.run_overview import (
     SHOWN_RANKS,
     RunOverview,
@@ -183,9 +184,22 @@ def test_a_damaged_log_is_refused_as_before(tmp_path: Path) -> None:
 def test_rows_alone_need_no_diagnosis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = recorded(tmp_path)
     whole = read_overview(run).ranks
-    monkeypatch.setattr(run_overview, "diagnose", None)
+    monkeypatch.setattr(why, "diagnose", None)
     rows, expected = ([replace(row, inside=NOTHING, time=NO_TIME) for row in each] for each in (read_rows(run), whole))
     assert rows == expected
+
+
+def test_waits_are_looked_for_once_for_all_findings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look costs as much as a tenth of the whole table of a long run."""
+    looks, look = [], stragglers._waits_by_group
+
+    def noted(evidence: Evidence) -> dict[str, stragglers.Waits]:
+        looks.append(evidence)
+        return look(evidence)
+
+    monkeypatch.setattr(stragglers, "_waits_by_group", noted)
+    read_overview(recorded(tmp_path))
+    assert len(looks) == 1
 
 
 def counter(subject: str, name: str, rate: float, until_ns: int) -> Series:

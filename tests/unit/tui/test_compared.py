@@ -32,7 +32,8 @@ from prismdbg.job_graph.job_view import JobView
 from prismdbg.simulate.graph import graph_file
 from prismdbg.simulate.graph.gpt_job import GptShape, gpt_job
 from prismdbg.simulate.graph.mesh import Mesh
-from prismdbg.sweep.stored import is_sweep, keep_comparison, read_sweep
+from prismdbg.sweep.marker import is_sweep
+from prismdbg.sweep.stored import keep_comparison, read_sweep
 
 Play = Callable[[SweepApp, Pilot[str]], Awaitable[None]]
 
