@@ -11,6 +11,7 @@ from collections.abc import Iterable
 BROAD = {
     "test_compiled_program.py": [
         "test_dynamo_compiles_nothing_of_prismdbg[native]",
+        "test_what_was_compiled_for_the_processor_is_compiled_again_in_a_container",
     ],
     "test_lone_stores.py": [
         "test_a_count_without_the_others_is_a_divergence_with_its_cause",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule import path_kind, rank_path
+from prismdbg.runtime import compiler
 from prismdbg.runtime.elf import needed_libraries
 from prismdbg.runtime.environment import Environment, InstalledFile, of_files
 
@@ -57,6 +58,20 @@ def scan(rank: Mapping[str, Any], pid: int | None = None) -> Environment:
         found.add(path)
     found.add_libraries(common)
     return of_files(found.files.values(), extra=set(found.files) - common)
+
+
+def with_programs(environment: Environment, programs: Iterable[str]) -> Environment:
+    """Also these, which the rank started, of the system's, and what they need: a container has no others."""
+    found = _Files()
+    found.files = {file.path: file for file in environment.files}
+    common = set(found.files)
+    for program in programs:
+        if (real := os.path.realpath(program)).startswith("/usr/") and InstalledFile.at(real) is not None:
+            found.add(program)
+            if compiler.is_one(real):
+                compiler.add_parts(real, found.add, found.add_tree)
+    found.add_libraries(common)
+    return of_files(found.files.values(), extra=environment.extra | (found.files.keys() - common))
 
 
 def installed_folders(rank: Mapping[str, Any]) -> list[str]:
@@ -167,7 +182,7 @@ class _Files:
 
 def _may_need_libraries(file: InstalledFile) -> bool:
     name = file.path.rpartition("/")[2]
-    return not file.target and (".so" in name or bool(file.mode & 0o100 and file.size_bytes < 16 << 20))
+    return not file.target and (".so" in name or bool(file.mode & 0o100))
 
 
 @cache

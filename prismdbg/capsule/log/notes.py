@@ -66,6 +66,7 @@ _NEEDED = {
     "folder": ("path",),
     "listed": ("path",),
     "made": ("path", "moment"),
+    "ran": ("path",),
     "parts": ("identity", "parts_sent", "parts_received"),
     "processor": ("step", "waited_ns"),
     SKIPPED: ("step",),

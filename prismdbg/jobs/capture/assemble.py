@@ -45,6 +45,7 @@ from prismdbg.jobs.capture.rank_paths import (
     changed_after_read,
     copies_as_read,
     opened_and_gone,
+    programs_started,
     rank_paths,
 )
 from prismdbg.jobs.capture.redaction import Redaction, homes_of
@@ -61,6 +62,7 @@ from prismdbg.log.summary import preface_of_capsule
 from prismdbg.model.collective import PayloadRef, runs_of
 from prismdbg.model.moment import Moment
 from prismdbg.runtime.environment import Environment
+from prismdbg.runtime.environment_scan import with_programs
 from prismdbg.settings.rank_config import RANK_MEMORY
 
 
@@ -114,7 +116,7 @@ def assemble(parts: Ingredients) -> Capsule:
     rank = _described(parts.folder)
     with CapsuleWriter(parts.output) as writer:  # the images move last: what is open in them is read first
         recorded = _add_log(writer, parts, rank)
-        environment = environment_of(parts.run, parts.folder)
+        environment = with_programs(environment_of(parts.run, parts.folder), programs_started(recorded.log))
         files, about_files, unlisted = _add_files(writer, parts, recorded, environment)
         before = {} if parts.state is None else {_BEFORE: add_state(writer, parts.state)}
         secrets = Redaction.of(rank, files, (recorded.log, *before.values()))

@@ -124,6 +124,10 @@ def written_into(log: RankLog, rank: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*noted, *_folders_of(words, str(rank["cwd"])), str(rank["cwd"]))))
 
 
+def programs_started(log: RankLog) -> tuple[str, ...]:
+    return tuple(str(note.data["path"]) for note in log.notes if note.kind == "ran")
+
+
 def _named(rank: dict[str, Any]) -> Iterator[str]:
     """What is a folder, or lies in one, of all words of the command line and values of the environment."""
     words = [str(word).rpartition("=")[2] for word in rank["orig_argv"][1:]]

@@ -1,5 +1,5 @@
-"""Notes what a replay must find: files the program reads, folders it writes into. And what not: what it made itself.
-What it read and then writes to is kept as it was read.
+"""Notes what a replay must find: files the program reads, folders it writes into, programs it starts. And what not:
+what it made itself. What it read and then writes to is kept as it was read.
 
 Installed before the program's first line.
 """
@@ -7,6 +7,7 @@ Installed before the program's first line.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 import time
@@ -20,10 +21,12 @@ from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.recording.overwritten import Overwritten, watch_torch_save
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/run/")
+_SHELL = "/bin/sh"
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _LISTS = frozenset(("os.listdir", "os.scandir"))
 _LIBRARIES = {"import": 1, "ctypes.dlopen": 0}  # native code that is loaded, and which argument names its file
-_EVENTS = _LISTS | _LIBRARIES.keys() | {"open", "os.mkdir", "os.rename", "os.remove", "os.truncate"}
+_STARTS = frozenset(("os.exec", "os.posix_spawn", "os.system", "subprocess.Popen"))
+_EVENTS = _LISTS | _STARTS | _LIBRARIES.keys() | {"open", "os.mkdir", "os.rename", "os.remove", "os.truncate"}
 
 
 class Kind(StrEnum):
@@ -33,6 +36,7 @@ class Kind(StrEnum):
     FOLDER = "folder"  # a file in it was opened for writing
     MADE = "made"  # a file or folder that was not there before
     LISTED = "listed"  # a folder whose names were asked for
+    RAN = "ran"  # a program that it started
     BUILT = "built"  # a library that it loads from a folder that it made: a replay cannot build it
 
 
@@ -41,6 +45,7 @@ _MOST = {
     Kind.FOLDER: 2_000,
     Kind.MADE: 5_000,
     Kind.LISTED: 2_000,
+    Kind.RAN: 500,
     Kind.BUILT: 2_000,
 }  # a program may make one file after the other
 
@@ -107,6 +112,9 @@ class OpenedFiles:
         if event in _LIBRARIES:
             self._note_library(arguments[_LIBRARIES[event]])
             return
+        if event in _STARTS:
+            self._note_program(_program(event, arguments))
+            return
         named = arguments[1] if event == "os.rename" else arguments[0]
         if isinstance(named, int):  # a file that is open
             return
@@ -137,6 +145,10 @@ class OpenedFiles:
         if any(path.startswith(f"{made}/") for made in self._seen[Kind.MADE]):
             self._tell(Kind.BUILT, path)
 
+    def _note_program(self, name: str) -> None:
+        if name and (path := shutil.which(name)) is not None:
+            self._tell(Kind.RAN, os.path.abspath(path))
+
     def _keep_if_read(self, path: str) -> None:
         if path in self._seen[Kind.FILE] and path not in self._seen[Kind.MADE]:
             self._overwritten.keep(path)
@@ -158,6 +170,21 @@ class OpenedFiles:
             self._listener(kind, path, time.monotonic_ns())
         else:
             self._waiting.append((kind, path, time.monotonic_ns()))
+
+
+def _program(event: str, arguments: tuple[Any, ...]) -> str:
+    """What is started; of a shell's line the first word."""
+    if event == "os.system":
+        return _first_word(arguments[0])
+    if event == "subprocess.Popen" and os.fsdecode(arguments[0]) == _SHELL:
+        words = arguments[1]
+        return _first_word(words[2]) if len(words) > 2 and os.fsdecode(words[1]) == "-c" else _SHELL
+    return os.fsdecode(arguments[0])
+
+
+def _first_word(line: str | bytes) -> str:
+    words = os.fsdecode(line).split(maxsplit=1)
+    return words[0] if words else ""
 
 
 def _is_import(frame: FrameType | None) -> bool:

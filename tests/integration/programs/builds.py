@@ -1,10 +1,13 @@
 """Computes with native code: a library that torch compiles from a file beside this one, another from a text below, and
-a library and a module that lie beside it. Of the first two rank 0 builds what is not there yet.
+a library and a module that lie beside it. Of the first two rank 0 builds what is not there yet. The last one every
+rank compiles itself, as torch.compile does.
 
 torchrun --nproc-per-node 2 builds.py
 """
 
 import ctypes
+import subprocess
+import tempfile
 from pathlib import Path
 
 import torch
@@ -13,6 +16,16 @@ from torch.utils.cpp_extension import load, load_inline
 
 HERE = Path(__file__).parent
 TEXT = 'extern "C" double thrice(double x) { return 3 * x; }'
+OWN = """
+#include <cmath>
+#include <numeric>
+#include <vector>
+#include <omp.h>
+extern "C" double six_times(double x) {
+    std::vector<double> parts(6, x);
+    return std::accumulate(parts.begin(), parts.end(), std::sin(0.0)) * (omp_get_max_threads() > 0);
+}
+"""
 
 
 def built() -> tuple[ctypes.CDLL, ctypes.CDLL]:
@@ -23,6 +36,16 @@ def built() -> tuple[ctypes.CDLL, ctypes.CDLL]:
     return ctypes.CDLL(from_file), ctypes.CDLL(from_text)
 
 
+def compiled() -> ctypes.CDLL:
+    """With headers, threads and what the linker adds."""
+    folder = Path(tempfile.mkdtemp())
+    (folder / "own.cpp").write_text(OWN)
+    library = folder / "libown.so"
+    line = ["g++", "-O1", "-shared", "-fPIC", "-fopenmp", "-pthread", "-o", str(library), str(folder / "own.cpp")]
+    subprocess.run(line, check=True)
+    return ctypes.CDLL(str(library))
+
+
 def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
@@ -31,13 +54,14 @@ def main() -> None:
     dist.barrier()
     twice, thrice = built()
     beside = ctypes.CDLL(str(HERE / "lib" / "libfour.so"))
+    six = compiled()
     import five_times
 
-    for function in (twice.twice, thrice.thrice, beside.four_times):
+    for function in (twice.twice, thrice.thrice, beside.four_times, six.six_times):
         function.argtypes, function.restype = [ctypes.c_double], ctypes.c_double
     for step in range(4):
         value = five_times.times(beside.four_times(thrice.thrice(twice.twice(step + rank))))
-        total = torch.tensor([value])
+        total = torch.tensor([six.six_times(value)])
         dist.all_reduce(total)
         print(f"rank {rank}: {total.item()}", flush=True)
     dist.destroy_process_group()

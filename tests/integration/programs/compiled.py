@@ -1,10 +1,11 @@
 """Trains under torch.compile: a model in DDP, the optimizer's step, and calls of torch.distributed at which compiled
 code goes back to Python. Prints what it learned, and the functions that were compiled and are not its own or torch's.
 
-torchrun --nproc-per-node 2 compiled.py
+torchrun --nproc-per-node 2 compiled.py [BACKEND]
 """
 
 import os
+import sys
 from pathlib import Path
 from types import CodeType
 
@@ -15,6 +16,7 @@ from torch._dynamo.convert_frame import register_bytecode_hook
 from torch.nn.parallel import DistributedDataParallel
 
 OTHERS: set[str] = set()
+BACKEND = sys.argv[1] if len(sys.argv) > 1 else "eager"
 KNOWN = (str(Path(torch.__file__).parent), str(Path(os.__file__).parent), __file__, "<")
 
 
@@ -40,10 +42,10 @@ def main() -> None:
     register_bytecode_hook(compiled)
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 1))
-    model = torch.compile(DistributedDataParallel(net), backend="eager")
+    model = torch.compile(DistributedDataParallel(net), backend=BACKEND)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    step = torch.compile(optimizer.step, backend="eager")
-    also = torch.compile(mixed, backend="eager")
+    step = torch.compile(optimizer.step, backend=BACKEND)
+    also = torch.compile(mixed, backend=BACKEND)
     for number in range(3):
         torch.manual_seed(10 * number + rank)
         loss = model(torch.randn(4, 8)).square().mean()

@@ -11,10 +11,10 @@ import pytest
 
 from prismdbg.capsule.checked_json import Fields
 from prismdbg.errors import CapsuleError, FacilityError
-from prismdbg.runtime import environment_scan
+from prismdbg.runtime import compiler, environment_scan
 from prismdbg.runtime.elf import needed_libraries
 from prismdbg.runtime.environment import Environment, InstalledFile, of_files
-from prismdbg.runtime.environment_scan import installed_folders, mapped_code, scan
+from prismdbg.runtime.environment_scan import installed_folders, mapped_code, scan, with_programs
 
 
 @pytest.fixture
@@ -217,3 +217,53 @@ def test_what_is_no_whole_elf_file_asks_for_nothing(tmp_path: Path, content: byt
     (tmp_path / "file").write_bytes(content)
     assert needed_libraries(tmp_path / "file") == ()
     assert needed_libraries(tmp_path / "missing") == ()
+
+
+def paths(environment: Environment) -> set[str]:
+    return {file.path for file in environment.files}
+
+
+def test_a_program_that_the_rank_started_comes_with_what_it_needs(tmp_path: Path) -> None:
+    before = of_files([InstalledFile("/opt/x/lib/a.so", 0o644)], extra=["/opt/x/lib/a.so"])
+    own = tmp_path / "own"
+    own.touch(0o755)
+    found = with_programs(before, ["/usr/bin/env", str(own), "/usr/bin/no-such-program", "/proc/self/exe"])
+    assert {"/opt/x/lib/a.so", "/usr/bin/env"} < paths(found)
+    assert any(path.endswith("/libc.so.6") for path in paths(found))
+    assert not [path for path in paths(found) if path.startswith(str(tmp_path)) or "no-such" in path]
+    assert found.extra == paths(found), "no other rank's image has them"
+
+
+def test_a_compiler_comes_with_its_parts() -> None:
+    found = paths(with_programs(of_files([]), ["/usr/bin/g++"]))
+    names = {path.rpartition("/")[2] for path in found}
+    assert {"g++", "cc1plus", "as", "ld", "crti.o", "libc_nonshared.a", "libgcc.a", "vector", "stdio.h"} <= names
+    assert any(name.startswith("libmpfr.so") for name in names), "a library of the compiler proper"
+    assert "vector" not in {path.rpartition("/")[2] for path in paths(with_programs(of_files([]), ["/usr/bin/env"]))}
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "is_one"),
+    [
+        ("g++", 0o755, True),
+        ("x86_64-linux-gnu-gcc-12", 0o755, True),
+        ("clang++-17", 0o755, True),
+        ("c++filt", 0o755, False),
+        ("gcc-ar", 0o755, False),
+        ("g++", 0o775, False),  # another user may have changed it, and it is run
+    ],
+)
+def test_only_a_compiler_of_the_systems_is_asked(tmp_path: Path, name: str, mode: int, is_one: bool) -> None:
+    program = tmp_path / name
+    program.touch()
+    program.chmod(mode)
+    assert compiler.is_one(str(program)) is (is_one and os.geteuid() == 0)
+
+
+def test_a_compiler_that_does_not_answer_has_no_parts(tmp_path: Path) -> None:
+    silent = tmp_path / "g++"
+    silent.write_text("not a program")
+    silent.chmod(0o755)
+    added: list[str] = []
+    compiler.add_parts(str(silent), added.append, added.append)
+    assert all(path.startswith("/usr/bin/") for path in added)

@@ -72,3 +72,42 @@ def test_libraries_are_files_that_it_reads_and_those_that_it_built_are_told_apar
         "file beside.so",
         "file module.so",
     ]
+
+
+STARTS = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from prismdbg.rank.recording.opened_files import OpenedFiles
+files = OpenedFiles("/nowhere")
+files.install()
+# fakes: what is told of each way to start a program
+sys.audit("subprocess.Popen", "env", ["env"], None, None)
+sys.audit("subprocess.Popen", b"./own", [b"./own"], None, None)
+sys.audit("subprocess.Popen", "/bin/sh", ["/bin/sh", "-c", "uname -a | cat"], None, None)
+sys.audit("subprocess.Popen", "/bin/sh", ["/bin/sh", "script"], None, None)
+sys.audit("subprocess.Popen", "no-such-program", ["no-such-program"], None, None)
+sys.audit("os.system", b"")
+sys.audit("os.system", b"true")
+sys.audit("os.posix_spawn", "/bin/cat", ["cat"], {})
+found = []
+files.listen(lambda kind, path, _: found.append(path) if kind == "ran" else None)
+print("\\n".join(found))
+"""
+
+
+def test_programs_that_it_starts_are_found_as_it_finds_them(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(STARTS)
+    own = tmp_path / "own"
+    own.touch(0o755)
+    done = subprocess.run(
+        [sys.executable, "program.py", str(ROOT)], env={"PATH": "/usr/bin:/bin"},
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [
+        "/usr/bin/env",
+        str(own),
+        "/usr/bin/uname",
+        "/bin/sh",
+        "/usr/bin/true",
+        "/bin/cat",
+    ]
