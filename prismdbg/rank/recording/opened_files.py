@@ -18,10 +18,13 @@ from types import FrameType
 from typing import Any
 
 from prismdbg.rank.program.not_compiled import not_compiled
+from prismdbg.rank.recording import native_readers
 from prismdbg.rank.recording.overwritten import Overwritten, watch_torch_save
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/run/")
 _SHELL = "/bin/sh"
+_INSTALLED = ("/bin/", "/etc/", "/lib/", "/lib32/", "/lib64/", "/sbin/", "/usr/")
+_PACKAGES = ("/site-packages/", "/dist-packages/", "/lib-dynload/")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _LISTS = frozenset(("os.listdir", "os.scandir"))
 _LIBRARIES = {"import": 1, "ctypes.dlopen": 0}  # native code that is loaded, and which argument names its file
@@ -53,7 +56,8 @@ Listener = Callable[[Kind, str, int], None]
 
 
 class OpenedFiles:
-    """Collects each path once, as the interpreter's audit events name it; what native code does is not seen. Libraries
+    """Collects each path once, as the interpreter's audit events name it. Native code tells of nothing: what well-known
+    libraries open is taken from their calls (`native_readers`), and `look` finds what is mapped or held open. Libraries
     that the program loads are files that it reads.
 
     What is installed and what lies in `own_folder`, the run's, and in `others` is left out. `listener` gets every path
@@ -74,6 +78,7 @@ class OpenedFiles:
         """What was opened before torch was imported is not told by anybody; modules and the script are known."""
         sys.addaudithook(self._hook)
         watch_torch_save(self.about_to_write)
+        native_readers.watch(self.about_to_read)
         for path in (*_script(), *_modules()):
             self._quietly(partial(self._tell_of, path))
 
@@ -90,6 +95,20 @@ class OpenedFiles:
     def about_to_write(self, path: str | os.PathLike[str]) -> None:
         """For what opens its file in native code."""
         self._quietly(lambda: self._keep_if_read(os.path.abspath(os.fsdecode(path))))
+
+    def about_to_read(self, path: str | os.PathLike[str]) -> None:
+        """For what opens its file in native code."""
+        self._quietly(lambda: self._tell(Kind.FILE, os.path.abspath(os.fsdecode(path))))
+
+    def look(self) -> None:
+        """Takes a few milliseconds in a process with hundreds of libraries."""
+
+        def tell_all() -> None:
+            for path in (*_mapped(), *_held_open()):
+                if not path.startswith(_INSTALLED) and not any(part in path for part in _PACKAGES):
+                    self._tell(Kind.FILE, path)
+
+        self._quietly(tell_all)
 
     @not_compiled
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -190,6 +209,36 @@ def _first_word(line: str | bytes) -> str:
 def _is_import(frame: FrameType | None) -> bool:
     """Python lists each folder that it looks for modules in."""
     return frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
+
+
+def _mapped() -> list[str]:
+    """Data that nobody writes to through its mapping; libraries have an executable part."""
+    modes: dict[str, str] = {}
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as lines:
+        for line in lines:
+            fields = line.rstrip("\n").split(maxsplit=5)
+            if len(fields) == 6 and fields[5].startswith("/"):
+                modes[fields[5]] = modes.get(fields[5], "") + fields[1]
+    return [path for path, mode in modes.items() if "x" not in mode and not ("w" in mode and "s" in mode)]
+
+
+def _held_open() -> list[str]:
+    """Files that are open for reading alone; not standard input, which a replay has none of."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            path = os.readlink(f"/proc/self/fd/{number}")
+            if number != "0" and path.startswith("/") and not path.startswith(_SYSTEM) and _is_read_only(number):
+                found.append(path)
+        except OSError:  # closed since
+            continue
+    return found
+
+
+def _is_read_only(number: str) -> bool:
+    with open(f"/proc/self/fdinfo/{number}") as lines:
+        flags = next((line.split()[1] for line in lines if line.startswith("flags:")), "1")
+    return int(flags, 8) & os.O_ACCMODE == os.O_RDONLY
 
 
 def _script() -> list[str]:

@@ -189,6 +189,8 @@ class Recording:
                 if step in self.hash_at:
                     self.hash_state()
                 self.recorder.begin_step(step, int(source))
+                if step & (step - 1) == 0:  # ever more rarely: what is read is read early
+                    self.opened_files.look()
         except Exception as error:
             self.give_up(f"a step could not be recorded: {error}")
 
@@ -207,6 +209,7 @@ class Recording:
         """The program ends by itself."""
         if self.is_open and not self.ended:
             self.ended = True
+            self.opened_files.look()
             with contextlib.suppress(Exception):
                 if self.config.state_hash_at_exit and code == 0:
                     self.hash_state()

@@ -1,6 +1,6 @@
 """Computes with native code: a library that torch compiles from a file beside this one, another from a text below, and
 a library and a module that lie beside it. Of the first two rank 0 builds what is not there yet. The last one every
-rank compiles itself, as torch.compile does.
+rank compiles itself, as torch.compile does. Reads files that native code opens.
 
 torchrun --nproc-per-node 2 builds.py
 """
@@ -55,13 +55,17 @@ def main() -> None:
     twice, thrice = built()
     beside = ctypes.CDLL(str(HERE / "lib" / "libfour.so"))
     six = compiled()
+    zero = torch.from_file(str(HERE / "zero.bin"), size=1, dtype=torch.float64)
+    held = ctypes.CDLL(None).open(str(HERE / "held.bin").encode(), 0)
     import five_times
 
     for function in (twice.twice, thrice.thrice, beside.four_times, six.six_times):
         function.argtypes, function.restype = [ctypes.c_double], ctypes.c_double
     for step in range(4):
         value = five_times.times(beside.four_times(thrice.thrice(twice.twice(step + rank))))
-        total = torch.tensor([six.six_times(value)])
+        byte = ctypes.create_string_buffer(1)
+        assert ctypes.CDLL(None).pread(held, byte, 1, 0) == 1, "a file that native code opens"
+        total = torch.tensor([six.six_times(value) + zero.item() + byte.raw[0]])
         dist.all_reduce(total)
         print(f"rank {rank}: {total.item()}", flush=True)
     dist.destroy_process_group()

@@ -1,5 +1,5 @@
-"""A program's own native code: what torch compiles for it when it starts, and libraries that lie beside it. Where a
-replay runs there may be no compiler, and nothing of what the job's machine had.
+"""A program's own native code: what torch compiles for it when it starts, libraries that lie beside it, and what they
+read. Where a replay runs there may be no compiler, and nothing of what the job's machine had.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     (program.parent / "lib").mkdir(parents=True)
     shutil.copy(PROGRAM, program)
     (program.parent / "twice.cpp").write_text(TWICE)
+    (program.parent / "zero.bin").write_bytes(bytes(8))
+    (program.parent / "held.bin").write_bytes(b"7")
     compiled(FOUR, program.parent / "lib" / "libfour.so")
     compiled(FIVE, program.parent / f"five_times{EXTENSION}", f"-I{sysconfig.get_path('include')}")
     line, env = torchrun(program, ranks=2), plain_environment(TORCH_EXTENSIONS_DIR=str(built))

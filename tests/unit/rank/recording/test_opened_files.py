@@ -111,3 +111,35 @@ def test_programs_that_it_starts_are_found_as_it_finds_them(tmp_path: Path) -> N
         "/usr/bin/true",
         "/bin/cat",
     ]
+
+
+LOOKS = """
+import mmap, os, sys
+sys.path.insert(0, sys.argv[1])
+from prismdbg.rank.recording.opened_files import OpenedFiles
+held = {name: os.open(name, os.O_RDWR) for name in ("mapped", "written", "private", "read", "both")}
+read = os.open("read", os.O_RDONLY)
+maps = [
+    mmap.mmap(held["mapped"], 1, prot=mmap.PROT_READ),
+    mmap.mmap(held["written"], 1),
+    mmap.mmap(held["private"], 1, flags=mmap.MAP_PRIVATE),
+]
+files = OpenedFiles("/nowhere")
+found = []
+files.listen(lambda kind, path, _: found.append(f"{kind} {path}"))
+files.look()
+files.look()
+print("\\n".join(found))
+"""
+
+
+def test_what_native_code_has_mapped_or_holds_open_is_found(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(LOOKS)
+    for name in ("mapped", "written", "private", "read", "both"):
+        (tmp_path / name).write_text("x")
+    with (tmp_path / "input").open("w+") as given:
+        done = subprocess.run(
+            [sys.executable, "program.py", str(ROOT)],
+            cwd=tmp_path, stdin=given, capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+    assert sorted(done.stdout.splitlines()) == [f"file {tmp_path / name}" for name in ("mapped", "private", "read")]
