@@ -185,3 +185,12 @@ def required(rank: RankJson, *names: str) -> RankJson:
                 f"rank.json: {name} is missing", hint="capture the rank again: the capsule is incomplete"
             )
     return rank
+
+
+def given_through_a_pipe(rank: Mapping[str, Any]) -> str:
+    """What the rank ran that its command does not name; empty where a start of the command starts the rank."""
+    words, argv = rank.get("orig_argv", ()), rank.get("argv", ())
+    if any(word.startswith("from multiprocessing.") for word in words):
+        return "multiprocessing (torch.multiprocessing.spawn, for example) started the rank and gave it its function"
+    has_none = len(words) == 1 or "-" in words
+    return "the rank read its program from standard input" if has_none and argv[:1] in ([""], ["-"]) else ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,9 @@ from pathlib import Path
 from prismdbg.capsule import path_kind
 
 _NAMES = re.compile(r"(.*-)?(gcc|g\+\+|cc|c\+\+|clang|clang\+\+)(-[0-9.]+)?")
+_ADMINISTRATORS = (0,)
 _BOUND_S = 30
+_ITS_COMPILER = "-print-prog-name=cc1"  # its folder, which may be another, has what the linker loads
 _PROGRAMS = ("cc1", "cc1plus", "as", "ld", "collect2")
 # What a program or a library with threads and OpenMP is linked with (libc.so and others name files in their text).
 _LINKED = (
@@ -26,16 +29,23 @@ _LINKED = (
 
 def is_one(path: str) -> bool:
     """By its name, and one that only the system's administrator can have put there: it is run to be asked."""
-    status = Path(path).stat()
-    return bool(_NAMES.fullmatch(Path(path).name)) and status.st_uid == 0 and not status.st_mode & 0o022
+    return bool(_NAMES.fullmatch(Path(path).name)) and all(map(_is_administrators, (Path(path), *Path(path).parents)))
+
+
+def _is_administrators(path: Path) -> bool:
+    status = path.stat()
+    is_shared = stat.S_ISDIR(status.st_mode) and bool(
+        status.st_mode & stat.S_ISVTX
+    )  # as /tmp: nobody renames another's
+    return status.st_uid in _ADMINISTRATORS and (is_shared or not status.st_mode & 0o022)
 
 
 def add_parts(path: str, add: Callable[[str], None], add_tree: Callable[[str], None]) -> None:
     """Of files, and of folders all that is in them."""
     for found in (*_programs(path), *_linked(path)):
         add(found)
-    own = _said(path, "-print-libgcc-file-name").strip().rpartition("/")[0]
-    for folder in (own, *_header_folders(path)):
+    own = {_said(path, option).strip().rpartition("/")[0] for option in ("-print-libgcc-file-name", _ITS_COMPILER)}
+    for folder in (*sorted(own), *_header_folders(path)):
         if folder.startswith("/usr/") and path_kind.is_folder(folder):
             add_tree(os.path.normpath(folder))
 

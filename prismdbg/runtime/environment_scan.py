@@ -65,11 +65,13 @@ def with_programs(environment: Environment, programs: Iterable[str]) -> Environm
     found = _Files()
     found.files = {file.path: file for file in environment.files}
     common = set(found.files)
+    compilers = set()
     for program in programs:
         if (real := os.path.realpath(program)).startswith("/usr/") and InstalledFile.at(real) is not None:
             found.add(program)
-            if compiler.is_one(real):
-                compiler.add_parts(real, found.add, found.add_tree)
+            compilers |= {real} if compiler.is_one(real) else set()
+    for one in sorted(compilers):
+        compiler.add_parts(one, found.add, found.add_tree)
     found.add_libraries(common)
     return of_files(found.files.values(), extra=environment.extra | (found.files.keys() - common))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -93,6 +94,7 @@ class Ingredients:
 CONTEXT_RECORDS = 5_000  # before the start moment, for whoever reads what led to it
 _TRIES = 3
 _BEFORE = f"{layout.STATE}/{PROLOGUE}"
+_NO_PROGRAMS = "captured on another node: a container lacks the programs that the rank started"
 _NEEDED = ("rank", "world_size", "cwd", "argv", "orig_argv", "environment", "versions", "hardware")
 
 
@@ -116,7 +118,10 @@ def assemble(parts: Ingredients) -> Capsule:
     rank = _described(parts.folder)
     with CapsuleWriter(parts.output) as writer:  # the images move last: what is open in them is read first
         recorded = _add_log(writer, parts, rank)
-        environment = with_programs(environment_of(parts.run, parts.folder), programs_started(recorded.log))
+        environment = environment_of(parts.run, parts.folder)
+        programs = programs_started(recorded.log)
+        if is_here := rank["hardware"].get("node") == platform.node():
+            environment = with_programs(environment, programs)
         files, about_files, unlisted = _add_files(writer, parts, recorded, environment)
         before = {} if parts.state is None else {_BEFORE: add_state(writer, parts.state)}
         secrets = Redaction.of(rank, files, (recorded.log, *before.values()))
@@ -131,7 +136,8 @@ def assemble(parts: Ingredients) -> Capsule:
             writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
         left_out = "" if parts.log_only else _add_memory(writer, parts, recorded)
         add_telemetry(writer, parts.run, parts.folder, recorded.log)
-        parts = replace(parts, notes=(*parts.notes, *filter(None, [left_out, unlisted])))
+        lacking = "" if is_here or not programs else _NO_PROGRAMS
+        parts = replace(parts, notes=(*parts.notes, *filter(None, [left_out, unlisted, lacking])))
         manifest, in_manifest = secrets.of_manifest(_manifest(parts, recorded, _whole_from(parts, recorded, payloads)))
         logs = {layout.LOG: _searched(recorded, payloads), **before}
         _add_findings(writer, logs, files, secrets, in_manifest)

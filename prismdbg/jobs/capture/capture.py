@@ -21,6 +21,7 @@ from prismdbg.capsule.log.events import StepMark
 from prismdbg.capsule.log.follower import LogFollower
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.capsule.partial import is_abandoned, partial_folder, remove_abandoned
+from prismdbg.capsule.rank_json import given_through_a_pipe
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import DumpReport, Engine
 from prismdbg.checkpoint.gpu import is_used
@@ -144,7 +145,8 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
         await_agent(folder, say)  # first: a rank out of reach is named as such
     except RankLost as error:
         if error.hint == ENDED_HINT:
-            error.hint = _after_its_end(request.run, folder) or ENDED_HINT
+            with suppress(PrismError):  # a damaged log is no reason of this error
+                error.hint = _after_its_end(request.run, folder) or ENDED_HINT
         raise
     remove_leftovers(request.run)
     with partial_folder(request.run.path / _IMAGES) as partial:
@@ -153,7 +155,7 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
 
 def _after_its_end(run: RunFolder, folder: Path) -> str:
     """How a rank that has ended can be captured; empty where nothing that a replay needs was kept."""
-    if kept_from_the_start(folder):
+    if not given_through_a_pipe(read_json(folder / "rank.json")) and kept_from_the_start(folder):
         return "add --origin start: all that it received since its start was kept"
     return "add --origin state: a state snapshot of it was kept" if list_states(run, folder) else ""
 

@@ -28,16 +28,17 @@ class RankPaths:
 
 def rank_paths(log: RankLog, rank: dict[str, Any], a: Moment | None) -> RankPaths:
     """`a`: None for the program's start. Folders are those that the program was seen to write into, and, since native
-    code is not seen, those that its command line and its environment name. A library that it built is there in any
-    case: where a replay runs there may be no compiler."""
+    code is not seen, those that its command line and its environment name. A library that torch built
+    for it is there in any case, with its source: where a replay runs there may be no compiler."""
     built = {Path(rank_path.usual(str(note.data["path"]))) for note in log.notes if note.kind == "built"}
     above = {folder for path in built for folder in path.parents}
+    sources = {path for path in map(Path, files_read(log, rank)) if path.parent in {one.parent for one in built}}
     absent = {
         Path(rank_path.usual(note.data["path"]))
         for note in log.notes
         if note.kind == "made" and (a is None or Moment.parse(str(note.data["moment"])) >= a)
     }
-    absent -= built | above
+    absent -= built | above | sources
 
     def were_there(paths: Iterable[str]) -> tuple[str, ...]:
         return tuple(path for path in map(rank_path.usual, paths) if fit(path) and not with_absent(path))
@@ -125,7 +126,8 @@ def written_into(log: RankLog, rank: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def programs_started(log: RankLog) -> tuple[str, ...]:
-    return tuple(str(note.data["path"]) for note in log.notes if note.kind == "ran")
+    paths = (str(note.data["path"]) for note in log.notes if note.kind == "ran")
+    return tuple(path for path in paths if not rank_path.unfit(path))
 
 
 def _named(rank: dict[str, Any]) -> Iterator[str]:

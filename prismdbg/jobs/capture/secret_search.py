@@ -51,14 +51,8 @@ MEMORY_WINDOW = 512
 NAMES_ONE_BY_ONE = 64
 PICKLES = 1000  # of one payload
 NAME_MOST, VALUE_MOST = 256, 16384  # characters of a name in a pickle, and of a secret that it says is one
-PATH_NOTES = (
-    "built",
-    "file",
-    "folder",
-    "made",
-    "listed",
-    "ran",
-)  # what they say is a path, which a replay needs as it is
+# What they say is a path, which a replay needs as it is.
+PATH_NOTES = ("built", "file", "folder", "made", "listed", "ran")
 KNOWN = "a value that was redacted elsewhere"
 RAW_MEMORY = "raw memory of the rank, which cannot be searched exhaustively"
 STATE_TENSORS = "the tensors and bytes of the state snapshot"

@@ -16,7 +16,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import Place, RankFile, changed, content_path, find, read_files
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Origin
-from prismdbg.capsule.rank_json import RankJson, is_environment, start_bytes, startable_again
+from prismdbg.capsule.rank_json import RankJson, given_through_a_pipe, is_environment, start_bytes, startable_again
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import OpenFile, Program
 from prismdbg.checkpoint.gpu_part import require_gpus
@@ -245,14 +245,6 @@ def _require_startable(rank: RankJson, environment: dict[str, str]) -> None:
             f"the program's arguments and environment have {size:,} bytes; the limit of this machine is {most:,}",
             hint="run `ulimit -s unlimited` first",
         )
-
-
-def given_through_a_pipe(rank: RankJson) -> str:
-    """What the rank ran that its command does not name; empty where a start of the command starts the rank."""
-    if any(word.startswith("from multiprocessing.") for word in rank["orig_argv"]):
-        return "multiprocessing (torch.multiprocessing.spawn, for example) started the rank and gave it its function"
-    has_none = len(rank["orig_argv"]) == 1 or "-" in rank["orig_argv"]
-    return "the rank read its program from standard input" if has_none and rank["argv"][:1] in ([""], ["-"]) else ""
 
 
 def _limits(request: ReplayRequest, session: Path) -> Limits:

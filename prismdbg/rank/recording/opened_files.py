@@ -7,6 +7,8 @@ Installed before the program's first line.
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import sys
 import threading
@@ -22,9 +24,14 @@ from prismdbg.rank.recording import native_readers
 from prismdbg.rank.recording.overwritten import Overwritten, watch_torch_save
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/run/")
-_SHELL = "/bin/sh"
+_SHELLS = frozenset(("bash", "dash", "ksh", "sh", "zsh"))
+_TORCHS_PLAN = "build.ninja"  # beside each library of torch.utils.cpp_extension
+_CCACHE = "ccache"  # has compilers' names, and starts the next one of its name in PATH
+_LOOKING_FOR_LIBRARIES = f"ctypes{os.sep}util.py"  # asks a compiler where a library is
 _INSTALLED = ("/bin/", "/etc/", "/lib/", "/lib32/", "/lib64/", "/sbin/", "/usr/")
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/lib-dynload/")
+_ASSIGNMENT = re.compile(r"\w+=")
+_FRAMES = 12  # from a start of a program up to who asked for it
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _LISTS = frozenset(("os.listdir", "os.scandir"))
 _LIBRARIES = {"import": 1, "ctypes.dlopen": 0}  # native code that is loaded, and which argument names its file
@@ -40,7 +47,7 @@ class Kind(StrEnum):
     MADE = "made"  # a file or folder that was not there before
     LISTED = "listed"  # a folder whose names were asked for
     RAN = "ran"  # a program that it started
-    BUILT = "built"  # a library that it loads from a folder that it made: a replay cannot build it
+    BUILT = "built"  # a library that it loads, which torch built for it: a replay does not build it again
 
 
 _MOST = {
@@ -105,7 +112,7 @@ class OpenedFiles:
 
         def tell_all() -> None:
             for path in (*_mapped(), *_held_open()):
-                if not path.startswith(_INSTALLED) and not any(part in path for part in _PACKAGES):
+                if not _is_installed(path):
                     self._tell(Kind.FILE, path)
 
         self._quietly(tell_all)
@@ -132,7 +139,8 @@ class OpenedFiles:
             self._note_library(arguments[_LIBRARIES[event]])
             return
         if event in _STARTS:
-            self._note_program(_program(event, arguments))
+            if not _is_library_search(sys._getframe(1)):
+                self._note_program(*_started(event, arguments))
             return
         named = arguments[1] if event == "os.rename" else arguments[0]
         if isinstance(named, int):  # a file that is open
@@ -160,13 +168,22 @@ class OpenedFiles:
         if not named or "/" not in (name := os.fsdecode(named)):
             return
         path = os.path.abspath(name)
+        if path in self._seen[Kind.FILE] or _is_installed(path):
+            return
         self._tell(Kind.FILE, path)
-        if any(path.startswith(f"{made}/") for made in self._seen[Kind.MADE]):
+        if os.path.lexists(f"{os.path.dirname(path)}/{_TORCHS_PLAN}"):
             self._tell(Kind.BUILT, path)
 
-    def _note_program(self, name: str) -> None:
-        if name and (path := shutil.which(name)) is not None:
-            self._tell(Kind.RAN, os.path.abspath(path))
+    def _note_program(self, name: str, folder: str, search: str | None) -> None:
+        """`name` as it is started in `folder`; `search`: its PATH."""
+        if "/" in name:
+            self._tell(Kind.RAN, os.path.abspath(os.path.join(folder, name)))
+            return
+        for place in (os.environ.get("PATH", os.defpath) if search is None else search).split(os.pathsep):
+            if name and (path := shutil.which(name, path=place)) is not None:
+                self._tell(Kind.RAN, os.path.abspath(path))
+                if os.path.basename(os.path.realpath(path)) != _CCACHE:
+                    return
 
     def _keep_if_read(self, path: str) -> None:
         if path in self._seen[Kind.FILE] and path not in self._seen[Kind.MADE]:
@@ -191,19 +208,38 @@ class OpenedFiles:
             self._waiting.append((kind, path, time.monotonic_ns()))
 
 
-def _program(event: str, arguments: tuple[Any, ...]) -> str:
-    """What is started; of a shell's line the first word."""
+def _started(event: str, arguments: tuple[Any, ...]) -> tuple[str, str, str | None]:
+    """What is started, the folder, and the PATH where it is another one; of a shell's line the first program."""
     if event == "os.system":
-        return _first_word(arguments[0])
-    if event == "subprocess.Popen" and os.fsdecode(arguments[0]) == _SHELL:
-        words = arguments[1]
-        return _first_word(words[2]) if len(words) > 2 and os.fsdecode(words[1]) == "-c" else _SHELL
-    return os.fsdecode(arguments[0])
+        return _first_program(os.fsdecode(arguments[0])), "", None
+    name = os.fsdecode(arguments[0])
+    if event != "subprocess.Popen":
+        return name, "", None
+    _, words, folder, env = arguments
+    if os.path.basename(name) in _SHELLS and len(words) > 2 and os.fsdecode(words[1]) == "-c":
+        name = _first_program(os.fsdecode(words[2]))
+    search = None if env is None else env.get("PATH", os.defpath)
+    return name, "" if folder is None else os.fsdecode(folder), search
 
 
-def _first_word(line: str | bytes) -> str:
-    words = os.fsdecode(line).split(maxsplit=1)
-    return words[0] if words else ""
+def _first_program(line: str) -> str:
+    words = shlex.split(line)
+    return next((word for word in words if not _ASSIGNMENT.match(word)), "")
+
+
+def _is_library_search(frame: FrameType | None) -> bool:
+    """Which asks whatever compiler there is; the program compiles nothing."""
+    for _ in range(_FRAMES):
+        if frame is None:
+            return False
+        if frame.f_code.co_filename.endswith(_LOOKING_FOR_LIBRARIES):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _is_installed(path: str) -> bool:
+    return path.startswith(_INSTALLED) or any(part in path for part in _PACKAGES)
 
 
 def _is_import(frame: FrameType | None) -> bool:

@@ -6,8 +6,8 @@ torchrun --nproc-per-node 2 builds.py
 """
 
 import ctypes
+import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 import torch
@@ -36,9 +36,9 @@ def built() -> tuple[ctypes.CDLL, ctypes.CDLL]:
     return ctypes.CDLL(from_file), ctypes.CDLL(from_text)
 
 
-def compiled() -> ctypes.CDLL:
-    """With headers, threads and what the linker adds."""
-    folder = Path(tempfile.mkdtemp())
+def compiled(folder: Path) -> ctypes.CDLL:
+    """With headers, threads and what the linker adds. In a folder that must not be there."""
+    folder.mkdir()
     (folder / "own.cpp").write_text(OWN)
     library = folder / "libown.so"
     line = ["g++", "-O1", "-shared", "-fPIC", "-fopenmp", "-pthread", "-o", str(library), str(folder / "own.cpp")]
@@ -54,7 +54,8 @@ def main() -> None:
     dist.barrier()
     twice, thrice = built()
     beside = ctypes.CDLL(str(HERE / "lib" / "libfour.so"))
-    six = compiled()
+    own = HERE / f"own-{rank}"
+    six = compiled(own)
     zero = torch.from_file(str(HERE / "zero.bin"), size=1, dtype=torch.float64)
     held = ctypes.CDLL(None).open(str(HERE / "held.bin").encode(), 0)
     import five_times
@@ -68,6 +69,7 @@ def main() -> None:
         total = torch.tensor([six.six_times(value) + zero.item() + byte.raw[0]])
         dist.all_reduce(total)
         print(f"rank {rank}: {total.item()}", flush=True)
+    shutil.rmtree(own)
     dist.destroy_process_group()
 
 

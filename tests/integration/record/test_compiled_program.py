@@ -29,6 +29,7 @@ def test_dynamo_compiles_nothing_of_prismdbg(native: bool, tmp_path: Path) -> No
     assert [line for line in recorded.ended.lines("rank") if line in replayed.output.splitlines()] != []
 
 
+@pytest.mark.docker
 def test_what_was_compiled_for_the_processor_is_compiled_again_in_a_container(tmp_path: Path) -> None:
     """By torch's own compiler, which starts one of C++, in a job that found nothing compiled."""
     cache = tmp_path / "cache"
@@ -38,8 +39,8 @@ def test_what_was_compiled_for_the_processor_is_compiled_again_in_a_container(tm
     )
     assert made.ended.code == 0, made.ended.output[-3000:]
     assert list(cache.rglob("*.so")), "nothing was compiled"
-    shutil.rmtree(cache)
     capsule = tmp_path / "capsule"
     said = prismdbg("capture", made.run.path, "--rank", 1, "--origin", "start", "-o", capsule)
     assert said.code == 0, said.err
+    shutil.rmtree(cache)
     assert_identical(replay_capsule(capsule, runtime="docker"), capsule)

@@ -68,7 +68,7 @@ def compiled(source: str, to: Path, *options: str) -> None:
     subprocess.run(line, input=source.encode(), check=True, timeout=60)
 
 
-@pytest.mark.parametrize("runtime", ["docker", "local"])
+@pytest.mark.parametrize("runtime", [pytest.param("docker", marks=pytest.mark.docker), "local"])
 def test_a_replay_has_it_as_the_job_had_it(recorded: Recorded, runtime: str) -> None:
     for capsule in recorded.capsules:
         said = prismdbg("replay", capsule, "--runtime", runtime)

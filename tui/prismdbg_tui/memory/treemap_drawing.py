@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -20,7 +19,6 @@ _INSIDE = (20, 4)  # cells from which on a box shows what it is made of, and has
 _STEPS = (0.0, 0.18, 0.36)  # neighbours are told apart
 _CHILD = 0.3
 _LEAST_CUT = 9  # cells: what is left of a name in fewer tells nothing
-_MODULE = re.compile(r"(.* |)([^\s:]+\.[^\s:]+)")  # a name that ends with one
 CHOSEN = "▶ "
 
 
@@ -162,9 +160,11 @@ def name_in(name: str, width: int) -> str:
 
 def _short_module(name: str, width: int) -> str:
     """With the last parts of the module that it ends with; empty where it ends with none, or there is no room."""
-    found = _MODULE.fullmatch(name)
-    end = _end_of_path(found[2], width - len(found[1])) if found is not None else ""
-    return f"{found[1]}{end}" if found is not None and end else ""
+    before, space, last = name.rpartition(" ")
+    if "." not in last.strip(".") or ":" in last:
+        return ""
+    end = _end_of_path(last, width - len(before) - len(space))
+    return f"{before}{space}{end}" if end else ""
 
 
 def _cut_name(name: str, width: int) -> str:

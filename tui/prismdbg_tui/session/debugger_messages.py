@@ -193,7 +193,7 @@ class DebuggerMessages:
     def _arrived(self, phase: Phase, answer: told.Answer | None = None) -> None:
         session = self._debugger.session
         if phase is Phase.LOST:
-            self._show(phase=phase, lost_because=session.lost_because, can_look=False, **self._of_session())
+            self._show(phase=phase, lost_because=session.lost_because, **_NO_STOP, **self._of_session())
             self._say(f"the rank is lost: {session.lost_because}", "error")
         elif (standing := session.astray) is not None:
             if self.state.reason != standing.text:  # else that was said already
@@ -220,8 +220,8 @@ class DebuggerMessages:
         """Everything the panes show of a stop."""
         session = self._debugger.session
         stop = session.stop
-        looked: dict[str, Any] = {"values": (), "peers": {}, "frames": (), "names": (), "source": SourceView()}
-        looked["story"] = ""
+        looked: dict[str, Any] = {"values": (), "peers": {}, "frames": (), "names": (), "story": ""}
+        looked["source"] = SourceView()
         can_look = stop.reason != StopReason.PARKED
         if frames := session.other_frames[0]:
             looked |= {"frames": frames, "frame": own_frame(frames)}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from prismdbg.capsule.log.events import Note, RankLog
-from prismdbg.jobs.capture.rank_paths import rank_paths
+from prismdbg.jobs.capture.rank_paths import programs_started, rank_paths
 from prismdbg.model.moment import Moment
 
 
@@ -51,7 +51,14 @@ def test_a_library_that_it_built_is_there_from_the_start(rank: dict[str, Any], t
     without = rank_paths(log(*notes), rank, None)
     assert str(library) not in without.files and without.absent == (str(folder), str(source))
     found = rank_paths(log(*notes, ("built", library, "0.0")), rank, None)
-    assert str(library) in found.files and found.absent == (str(source),)
+    assert str(library) in found.files and found.absent == (str(source),), "it wrote its text, and read none"
+    read = rank_paths(log(*notes, ("file", source, "0.0"), ("built", library, "0.0")), rank, None)
+    assert {str(library), str(source)} <= set(read.files) and read.absent == ()
+
+
+def test_a_damaged_note_of_a_program_is_none() -> None:
+    notes = [("ran", Path(path), "0.0") for path in ("/usr/bin/env", "/usr/bin/x\0y", "/usr/bin/\ud800")]
+    assert programs_started(log(*notes)) == ("/usr/bin/env",)
 
 
 @pytest.mark.parametrize("told", ["argument", "option", "relative", "environment", "a file in it"])

@@ -10,9 +10,9 @@ import capsules
 import pytest
 from capsules import make_capsule
 
-from prismdbg.capsule.rank_json import RankJson
+from prismdbg.capsule.rank_json import RankJson, given_through_a_pipe
 from prismdbg.errors import CapsuleError
-from prismdbg.jobs.replay.replay_plan import ReplayRequest, bind_target, given_through_a_pipe, make_plan
+from prismdbg.jobs.replay.replay_plan import ReplayRequest, bind_target, make_plan
 from prismdbg.runtime.rank_folder import RankFolder
 
 TRUSTED = Path("/home/user/.cache/prismdbg")

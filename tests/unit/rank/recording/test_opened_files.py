@@ -44,10 +44,13 @@ sys.path.insert(0, sys.argv[1])
 from prismdbg.rank.recording.opened_files import OpenedFiles
 files = OpenedFiles("/nowhere")
 files.install()
-os.mkdir("made")
-open("made/built.so", "w").close()
+for folder in ("made", "torchs", "site-packages"):
+    os.mkdir(folder)
+    open(f"{folder}/built.so", "w").close()
+open("torchs/build.ninja", "w").close()
 # fakes: what ctypes, the import of an extension and that of a module tell
-for name in ("made/built.so", b"beside.so", b"./beside.so", "libm.so.6", None):
+made = ("made/built.so", "torchs/built.so", "site-packages/built.so")
+for name in (*made, b"beside.so", b"./beside.so", "libm.so.6", None):
     sys.audit("ctypes.dlopen", name)
 sys.audit("import", "module", os.path.abspath("module.so"), None, None, None)
 sys.audit("import", "module", None, sys.path, sys.meta_path, sys.path_hooks)
@@ -67,8 +70,11 @@ def test_libraries_are_files_that_it_reads_and_those_that_it_built_are_told_apar
     )  # fmt: skip
     assert done.stdout.splitlines() == [
         "made made/built.so",
+        "made torchs/built.so",
+        "made site-packages/built.so",
         "file made/built.so",
-        "built made/built.so",
+        "file torchs/built.so",
+        "built torchs/built.so",
         "file beside.so",
         "file module.so",
     ]
@@ -85,6 +91,13 @@ sys.audit("subprocess.Popen", "env", ["env"], None, None)
 sys.audit("subprocess.Popen", b"./own", [b"./own"], None, None)
 sys.audit("subprocess.Popen", "/bin/sh", ["/bin/sh", "-c", "uname -a | cat"], None, None)
 sys.audit("subprocess.Popen", "/bin/sh", ["/bin/sh", "script"], None, None)
+sys.audit("subprocess.Popen", "/bin/bash", [b"bash", b"-c", b"LC_ALL=C '/usr/bin/expr' 1"], None, None)
+sys.audit("subprocess.Popen", "./inner", ["inner"], "folder", None)
+search = os.path.abspath("wrapped") + ":" + os.path.abspath("folder")
+sys.audit("subprocess.Popen", "g++", ["g++"], None, {"PATH": search})
+sys.audit("subprocess.Popen", "cat", ["cat"], None, {})
+import ctypes.util
+ctypes.util.find_library("no-such-library")
 sys.audit("subprocess.Popen", "no-such-program", ["no-such-program"], None, None)
 sys.audit("os.system", b"")
 sys.audit("os.system", b"true")
@@ -99,18 +112,18 @@ def test_programs_that_it_starts_are_found_as_it_finds_them(tmp_path: Path) -> N
     (tmp_path / "program.py").write_text(STARTS)
     own = tmp_path / "own"
     own.touch(0o755)
+    for folder in ("wrapped", "folder"):
+        (tmp_path / folder).mkdir()
+    for name in ("wrapped/ccache", "folder/g++", "folder/inner"):
+        (tmp_path / name).touch(0o755)
+    (tmp_path / "wrapped" / "g++").symlink_to("ccache")
     done = subprocess.run(
         [sys.executable, "program.py", str(ROOT)], env={"PATH": "/usr/bin:/bin"},
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    assert done.stdout.splitlines() == [
-        "/usr/bin/env",
-        str(own),
-        "/usr/bin/uname",
-        "/bin/sh",
-        "/usr/bin/true",
-        "/bin/cat",
-    ]
+    usual = ["/usr/bin/env", str(own), "/usr/bin/uname", "/bin/sh", "/usr/bin/expr"]
+    others = [str(tmp_path / name) for name in ("folder/inner", "wrapped/g++", "folder/g++")]
+    assert done.stdout.splitlines() == [*usual, *others, "/bin/cat", "/usr/bin/true"]
 
 
 LOOKS = """

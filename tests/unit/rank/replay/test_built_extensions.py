@@ -36,9 +36,9 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str
     def installed(replaced: list[str] | None) -> Build:
         built_extensions.install(replaced)
 
-        def compiles(name: str = "own") -> bool:
+        def compiles(name: str = "own", far: str = "far.cpp") -> bool:
             compiled.clear()
-            sources = [str(near), str(far)]
+            sources = [str(near), f"{tmp_path}/{far}"]
             fake._write_ninja_file_and_build_library(name, sources, [], build_directory=str(near.parent), verbose=False)
             return compiled == [name]
 
@@ -69,6 +69,14 @@ def test_an_edited_program_compiles_what_was_edited(
     build: Callable[[list[str] | None], Build], tmp_path: Path, edited: list[str], is_compiled: bool
 ) -> None:
     assert build([str(tmp_path / name) for name in edited])() is is_compiled
+
+
+def test_a_source_is_known_by_another_name(build: Callable[[list[str] | None], Build], tmp_path: Path) -> None:
+    assert build([str(tmp_path / "far.cpp")])(far="built/../far.cpp")
+
+
+def test_one_that_is_gone_is_torchs_error(build: Callable[[list[str] | None], Build]) -> None:
+    assert build([])(far="gone.cpp")
 
 
 def test_an_edited_text_is_compiled(build: Callable[[list[str] | None], Build], tmp_path: Path) -> None:
