@@ -407,6 +407,11 @@ def raised_inside(log: LogColumns, note: Note) -> Collective | None:
     return call if _holds_thread(log, call, note) else None
 
 
+def raised_by_itself(log: LogColumns, note: Note) -> bool:
+    """Whether nothing says that a peer was lost before."""
+    return raised_inside(log, note) is None and not _says_lost_peer(note)
+
+
 def _main_waits(log: LogColumns, note: Note) -> bool:
     before = np.flatnonzero(log.begun_ns <= note.time_ns)
     if not len(before) or log.ended_ns[before[-1]] != NOT_ENDED:

@@ -17,6 +17,7 @@ from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest
 from prismdbg.capsule.stacks import JobStacks, capsule_stacks
 from prismdbg.diagnosis.clocks import clock_offsets, unknown_clocks
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident, SilentNode
+from prismdbg.diagnosis.failures import raised_by_itself
 from prismdbg.errors import CapsuleError, PrismError, UsageError
 from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.jobs.record.deaths import ASKED, Death, likely_first, perhaps_first
@@ -147,7 +148,7 @@ def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, 
         raise _no_log(run, supervisor)
     ends = _ends(folders, logs, supervisor, places)
     emulated, taken, telemetry = _emulated(run), _stacks(run, ends.attempt), JobTelemetry(run, nodes)
-    died_first, seen_late = _died_first(supervisor, ends.silent, ends.attempt)
+    died_first, seen_late = _died_first(supervisor, ends)
     was_told, is_running = ends.told_to_end_ns is not None, bool(ends.alive)
     return Evidence(
         logs=ends.logs,
@@ -479,9 +480,10 @@ def _without_end(ends: _Ends) -> dict[int, str]:
     return {rank: why.format(ends.codes[rank]) for rank in (open_logs & ends.codes.keys()) - ends.silent - ends.alive}
 
 
-def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int) -> tuple[int | None, bool]:
+def _died_first(supervisor: dict[str, Any], ends: _Ends) -> tuple[int | None, bool]:
     """Whom the supervisor saw die before any other, else as the attempt's first incident; and whether it saw that too
     late to be sure."""
+    silent, attempt = ends.silent, ends.attempt
     seen_dead = deaths_of(supervisor, attempt)
     deaths = [death for rank, death in seen_dead.items() if rank in silent]
     if deaths and supervisor.get("deaths"):
@@ -492,6 +494,8 @@ def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int
             others = [death for death in others if not _left_with_0(death)]
         if any(death.wall_ns <= first.alive_wall_ns for death in others):  # the same look: dead, and alive after that
             return None, False  # one that had its word died before it: a launcher ends the others, or kills them
+        if first.signal in ASKED and any(_may_be_the_cause(death, first, ends.logs) for death in others):
+            return None, False
         # One that was told to end, as a launcher tells the others of one that failed, may follow one not known.
         follows = first.signal in ASKED and any(death.signal is None for death in deaths)
         return _rank(first.name), first.signal is None or follows or len(perhaps_first(deaths)) > 1
@@ -502,6 +506,16 @@ def _died_first(supervisor: dict[str, Any], silent: frozenset[int], attempt: int
     if seen is not None and seen.incident.kind is IncidentKind.LOST and seen.ranks and seen.ranks[0] in silent:
         return seen.ranks[0], False
     return None, False
+
+
+def _may_be_the_cause(death: Death, first: Death, logs: Mapping[int, RankLog]) -> bool:
+    """Whether a launcher may have ended `first` because of it: it raised something of its own, no failed collective,
+    before `first` was seen dead."""
+    if (log := logs.get(_rank(death.name))) is None:
+        return False
+    raised = [note for note in log.notes if note.kind == "incident" and not note.data.get("thread")]
+    before = [note for note in raised if note.time_ns + log.wall_offset_ns <= first.wall_ns]
+    return any(raised_by_itself(columns_of(log), note) for note in before)
 
 
 def _left_with_0(death: Death) -> bool:

@@ -210,6 +210,20 @@ def test_who_was_killed_after_one_that_had_its_word_is_not_the_first(alive_ns: i
     assert gather(tmp_path).died_first is None
 
 
+@pytest.mark.parametrize(("text", "first"), [("too short", None), ("Connection closed by peer", 1)])
+def test_who_was_told_to_end_in_the_look_that_saw_one_that_raised_followed_it(
+    text: str, first: int | None, tmp_path: Path
+) -> None:
+    """A launcher ends the others of one that raised, unless that one had lost a peer."""
+    rank_folder(tmp_path, "0").note("incident", incident="exception", type="RuntimeError", text=text)
+    rank_folder(tmp_path, "1")
+    seen = {"wall_ns": TOLD_NS, "alive_wall_ns": TOLD_NS - 10**9}
+    raised, told = {"rank": "0", "signal": 0, "code": 1}, {"rank": "1", "signal": SIGTERM, "code": 143}
+    supervisor(tmp_path, exit_code=1, deaths=["0", "1"], how_they_died=[raised | seen, told | seen])
+
+    assert gather(tmp_path).died_first == first
+
+
 def test_a_death_after_another_incident_was_not_the_first(tmp_path: Path) -> None:
     for name in ("0", "1"):
         rank_folder(tmp_path, name)

@@ -576,6 +576,19 @@ def test_a_key_puts_blocks_together_otherwise(trace: Path, by: GroupBy, first: s
     assert looked(trace, Moment(1, 2), by=by).nodes[0].label == first
 
 
+def test_a_moment_that_the_trace_lacks_is_not_given_its_numbers(trace: Path) -> None:
+    """What lives at the trace's end was told of collectives that the rank had not come to."""
+    behind = looked(trace, Moment(30, 1))
+    assert (behind.at, behind.program_bytes) == (Moment(2, 2), 1300)
+
+
+def test_of_a_refused_difference_the_end_that_the_trace_has_stays_marked(trace: Path) -> None:
+    refused = looked(trace, Moment(30, 1), since=Moment(1, 1))
+    assert "30.1 is outside the trace" in refused.refused and refused.marked == Moment(1, 1)
+    refused = looked(trace, Moment(1, 1), since=Moment(30, 1))
+    assert "30.1 is outside the trace" in refused.refused and refused.marked is None
+
+
 def test_what_leaked_between_two_moments(trace: Path) -> None:
     view = looked(trace, Moment(1, 1), since=Moment(2, 3))
     assert (view.since, view.at, view.growth_bytes) == (Moment(1, 1), Moment(2, 3), 200)
@@ -626,7 +639,7 @@ def test_a_trace_of_a_captured_rank_is_known_in_part(tmp_path: Path) -> None:
             app.post_message(MemoryRead(shown))
             await until(lambda shown=shown: app.panes.memory.shown is shown, pilot)  # type: ignore[misc]
             text = str(app.panes.memory.note.visual)
-            assert "at least 1.5 KiB live at 7.2" in text and "1000 B before the start moment" in text and said in text
+            assert "at least 1.5 KiB live at 7.1.2" in text and "1000 B before the start moment" in text and said in text
 
     screen_of(part, tmp_path, PlayedRank())
 

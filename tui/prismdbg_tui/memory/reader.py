@@ -71,7 +71,8 @@ class MemoryReader:
             trace = self._open(request.folder)
             if not (refused := _refusal(trace, request)):
                 return self._view(trace, request)
-            return replace(self._view(trace, replace(request, since=None, marked=None)), refused=refused)
+            kept = _kept_end(trace, request)
+            return replace(self._view(trace, replace(request, since=None, marked=kept)), refused=refused)
         except PrismError as error:
             refused = f"memory: {error}\ntry: {error.hint}" if _ends(request) else ""
             return MemoryView(note=f"{error}\n{error.hint}", refused=refused)
@@ -93,6 +94,8 @@ class MemoryReader:
         if highest is None:
             return MemoryView(note=_EMPTY)
         at, since = request.at, request.since
+        if at is not None and since is None and request.look is not None:  # of another moment nothing is known
+            at = min(max(at, trace.begin), trace.end)
         if at is not None and request.look is None:  # an exception lies behind the collective that it is told with
             at = max(at, trace.end)
             if since is not None and request.of_a_step:
@@ -137,6 +140,14 @@ def _refusal(trace: MemoryTrace, request: MemoryRequest) -> str:
     except UsageError as error:
         return f"memory: {error}\ntry: {error.hint}"
     return ""
+
+
+def _kept_end(trace: MemoryTrace, request: MemoryRequest) -> Moment | None:
+    """The first end of a difference, where it is the other one that the trace lacks: another one can be chosen."""
+    first = request.since
+    if first is None or request.of_a_step or not len(trace) or not trace.begin <= first <= trace.end:
+        return None
+    return first
 
 
 def _ends(request: MemoryRequest) -> list[Moment]:

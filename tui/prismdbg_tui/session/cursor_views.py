@@ -138,11 +138,12 @@ class CursorViews:
         self._later("memory", self._look_at_trace)
 
     def memory_read(self, view: MemoryView) -> None:
-        """Where the trace lacks an end of a difference, there is none. The pane says which ends there are where it is
-        seen."""
+        """Where the trace lacks an end of a difference, there is none; the end that it has stays marked. The pane says
+        which ends there are where it is seen."""
         untold, self._untold = self._untold, False
         if view.refused:
             self.memory.forget()
+            self.memory.marked = view.marked
             self._panes.status.fail(view.refused)
         elif untold and not self._panes.memory.display:
             self._app.confirm(self.memory.in_words(self._app.keys_shown["memory_mark"]))
