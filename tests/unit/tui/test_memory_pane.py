@@ -344,6 +344,14 @@ def test_bars_have_one_line_each_and_show_the_chosen_one(height: int) -> None:
     assert "+600 B  layers.0" in gone and "-300 B  head" in gone
 
 
+def test_a_bar_names_both_ends_of_a_stack() -> None:
+    """Its last frame alone does not say whose memory it is."""
+    stack = " < ".join(["model.py:53 in forward", *(f"model.py:{line}" for line in range(60, 70)), "train.py:67"])
+    node = MemoryNode(label=stack, size_bytes=1 << 20, blocks=1)
+    (line,) = draw_bars([node], 76, 1, MAP_INK, signed=True).plain.splitlines()
+    assert "model.py:53 in forward" in line and "train.py:67" in line and len(line) == 76
+
+
 @pytest.mark.parametrize(("size", "has_areas"), [((80, 24), False), ((120, 36), False), ((160, 45), True)])
 def test_in_a_small_pane_areas_are_bars(tmp_path: Path, size: tuple[int, int], has_areas: bool) -> None:
     """At 80x24 a treemap was a row of cut numbers."""
@@ -639,7 +647,9 @@ def test_a_trace_of_a_captured_rank_is_known_in_part(tmp_path: Path) -> None:
             app.post_message(MemoryRead(shown))
             await until(lambda shown=shown: app.panes.memory.shown is shown, pilot)  # type: ignore[misc]
             text = str(app.panes.memory.note.visual)
-            assert "at least 1.5 KiB live at 7.1.2" in text and "1000 B before the start moment" in text and said in text
+            assert (
+                "at least 1.5 KiB live at 7.1.2" in text and "1000 B before the start moment" in text and said in text
+            )
 
     screen_of(part, tmp_path, PlayedRank())
 

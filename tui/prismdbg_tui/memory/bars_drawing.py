@@ -10,7 +10,7 @@ from rich.text import Text
 
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import faded, readable
-from prismdbg_tui.memory.treemap_drawing import CHOSEN, MapInk, color_of
+from prismdbg_tui.memory.treemap_drawing import CHOSEN, MapInk, color_of, name_in
 from prismdbg_tui.memory.view import MemoryNode, largest_first
 
 LEAST_FOR_AREAS = (84, 11)  # cells: in a smaller pane most names of a treemap are cut to nothing
@@ -43,7 +43,8 @@ def draw_bars(
             sign = "+" if node.size_bytes >= 0 else "-"
         share = "" if signed else f"{abs(node.size_bytes) / total:>5.0%}"
         opens = " ›" if node.children else ""
-        text = f"{CHOSEN if node is chosen else '  '}{sign + size:>10}{share}  {figures.clean(node.label)}"
+        text = f"{CHOSEN if node is chosen else '  '}{sign + size:>10}{share}  "
+        text += name_in(figures.clean(node.label), max(width - len(text) - len(opens), 1))
         text = figures.cut(text, width - len(opens)).ljust(width - len(opens)) + opens
         color = ink.chosen if node is chosen else faded(color_of(node, ink, signed=signed), ink.background, _SHADE)
         full = max(round(abs(node.size_bytes) / most * width), 1)
