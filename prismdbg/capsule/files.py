@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
+from typing import BinaryIO
 
 from prismdbg.capsule import checked_json, layout, rank_path, transfer
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
@@ -23,6 +24,7 @@ from prismdbg.capsule.secrets.private_files import holds_a_key, is_credential, i
 from prismdbg.errors import CapsuleError
 
 SMALL_FILE_BYTES = 16 << 20
+WHOLE_BYTES = 1 << 30  # a longer one is compared by parts of it
 TRIES = 3  # of a file that is rewritten meanwhile
 
 
@@ -108,7 +110,7 @@ def find(file: RankFile) -> Known:
                 raise CapsuleError(f"{file.path} has {status.st_size} bytes; at the capture it had {file.size_bytes}")
             if problem := transfer.nearly_empty(status):
                 raise CapsuleError(f"{file.path} {problem}")
-            if transfer.hash_content(content).sha256 == file.sha256:
+            if _identified(content).sha256 == file.sha256:
                 return known_of(content, real)
     except FileNotFoundError:
         raise CapsuleError(f"{file.path} does not exist on this machine") from None
@@ -133,7 +135,8 @@ def _added(writer: CapsuleWriter, path: str, content: Path, small_bytes: int, ho
     try:
         source = content.resolve(strict=True)  # the rank's name may be a link; its content is what counts
         mode = source.stat().st_mode & 0o777
-        entry = transfer.hash_file(source)
+        with transfer.open_plain(source) as file:
+            entry = _identified(file)
         names = {path, os.path.realpath(path), str(source)}
         if _is_secret(names, source, mode, entry.size_bytes, homes):
             place = Place.REDACTED
@@ -145,6 +148,11 @@ def _added(writer: CapsuleWriter, path: str, content: Path, small_bytes: int, ho
     except OSError:
         return RankFile(path=path, place=Place.MISSING)
     return RankFile(path=path, place=place, size_bytes=entry.size_bytes, sha256=entry.sha256, mode=mode)
+
+
+def _identified(content: BinaryIO) -> FileEntry:
+    size_bytes = os.fstat(content.fileno()).st_size
+    return transfer.hash_parts(content, size_bytes) if size_bytes > WHOLE_BYTES else transfer.hash_content(content)
 
 
 def _copy(writer: CapsuleWriter, name: str, source: Path, entry: FileEntry) -> None:

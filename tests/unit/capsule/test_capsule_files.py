@@ -108,6 +108,28 @@ def test_a_bound_file_must_be_the_same(tmp_path: Path, data: Path, change: Calla
     assert bool(says) == bool(changed(file))
 
 
+@pytest.mark.parametrize(
+    ("at", "is_noticed"),
+    [(0, True), (499_999, True), (100_000, True), (500, False)],
+    ids=["first", "last", "part", "gap"],
+)
+def test_a_very_long_file_is_compared_by_its_length_and_parts(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, at: int, is_noticed: bool
+) -> None:
+    monkeypatch.setattr("prismdbg.capsule.files.WHOLE_BYTES", 400_000)
+    monkeypatch.setattr(transfer, "PARTS", 6)
+    monkeypatch.setattr(transfer, "PART_BYTES", 100)  # at 0, 99,980, 199,960 ...
+    content = bytearray(500_000)
+    (data / "large").write_bytes(content)
+    (file,) = read_files(capsule_of(tmp_path / "capsule", [str(data / "large")]))
+    assert changed(file) == ""
+    content[at] = 1
+    (data / "large").write_bytes(content)
+    assert bool(changed(file)) is is_noticed
+    (data / "large").write_bytes(content + b"1")
+    assert "500001 bytes" in changed(file)
+
+
 def test_a_redacted_file_must_be_the_same(tmp_path: Path) -> None:
     netrc = tmp_path / ".netrc"
     netrc.write_text("machine example.org password x7")
