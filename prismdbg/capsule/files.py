@@ -110,7 +110,7 @@ def find(file: RankFile) -> Known:
                 raise CapsuleError(f"{file.path} has {status.st_size} bytes; at the capture it had {file.size_bytes}")
             if problem := transfer.nearly_empty(status):
                 raise CapsuleError(f"{file.path} {problem}")
-            if _identified(content).sha256 == file.sha256:
+            if _hashed(content, status.st_size) == file.sha256:
                 return known_of(content, real)
     except FileNotFoundError:
         raise CapsuleError(f"{file.path} does not exist on this machine") from None
@@ -135,8 +135,7 @@ def _added(writer: CapsuleWriter, path: str, content: Path, small_bytes: int, ho
     try:
         source = content.resolve(strict=True)  # the rank's name may be a link; its content is what counts
         mode = source.stat().st_mode & 0o777
-        with transfer.open_plain(source) as file:
-            entry = _identified(file)
+        entry = _identified(source)
         names = {path, os.path.realpath(path), str(source)}
         if _is_secret(names, source, mode, entry.size_bytes, homes):
             place = Place.REDACTED
@@ -150,9 +149,17 @@ def _added(writer: CapsuleWriter, path: str, content: Path, small_bytes: int, ho
     return RankFile(path=path, place=place, size_bytes=entry.size_bytes, sha256=entry.sha256, mode=mode)
 
 
-def _identified(content: BinaryIO) -> FileEntry:
-    size_bytes = os.fstat(content.fileno()).st_size
-    return transfer.hash_parts(content, size_bytes) if size_bytes > WHOLE_BYTES else transfer.hash_content(content)
+def _identified(source: Path) -> FileEntry:
+    if source.stat().st_size <= WHOLE_BYTES:
+        return transfer.hash_file(source)
+    with transfer.open_plain(source) as content:
+        return transfer.hash_parts(content, os.fstat(content.fileno()).st_size)
+
+
+def _hashed(content: BinaryIO, size_bytes: int) -> str:
+    """As `_identified` does."""
+    is_whole = size_bytes <= WHOLE_BYTES
+    return (transfer.hash_content(content) if is_whole else transfer.hash_parts(content, size_bytes)).sha256
 
 
 def _copy(writer: CapsuleWriter, name: str, source: Path, entry: FileEntry) -> None:
