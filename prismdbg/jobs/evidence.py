@@ -18,6 +18,7 @@ from prismdbg.capsule.stacks import JobStacks, capsule_stacks
 from prismdbg.diagnosis.clocks import clock_offsets, unknown_clocks
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident, SilentNode
 from prismdbg.diagnosis.failures import raised_by_itself
+from prismdbg.diagnosis.outlived import was_outlived
 from prismdbg.errors import CapsuleError, PrismError, UsageError
 from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.jobs.record.deaths import ASKED, Death, likely_first, perhaps_first
@@ -511,11 +512,13 @@ def _died_first(supervisor: dict[str, Any], ends: _Ends) -> tuple[int | None, bo
 def _may_be_the_cause(death: Death, first: Death, logs: Mapping[int, RankLog]) -> bool:
     """Whether a launcher may have ended `first` because of it: it raised something of its own, no failed collective,
     before `first` was seen dead."""
-    if (log := logs.get(_rank(death.name))) is None:
+    log = logs.get(_rank(death.name))
+    if log is None or death.alive_wall_ns >= first.wall_ns:
         return False
     raised = [note for note in log.notes if note.kind == "incident" and not note.data.get("thread")]
     before = [note for note in raised if note.time_ns + log.wall_offset_ns <= first.wall_ns]
-    return any(raised_by_itself(columns_of(log), note) for note in before)
+    columns = columns_of(log)
+    return any(raised_by_itself(columns, note) and not was_outlived(columns, note) for note in before)
 
 
 def _left_with_0(death: Death) -> bool:

@@ -64,10 +64,11 @@ def _linked(path: str) -> Iterator[str]:
 
 
 def _header_folders(path: str) -> Iterator[str]:
-    said = _said(path, "-E", "-v", "-x", "c++", "/dev/null")
-    listed = said.partition("search starts here:\n#include <...> search starts here:\n")[2]
-    for line in listed.partition("End of search list.")[0].splitlines():
-        yield line.strip()
+    for language in ("c", "c++"):  # a compiler may have one of them alone
+        said = _said(path, "-E", "-v", "-x", language, "/dev/null")
+        listed = said.partition("#include <...> search starts here:\n")[2]
+        for line in listed.partition("End of search list.")[0].splitlines():
+            yield line.strip()
 
 
 def _said(path: str, *options: str) -> str:

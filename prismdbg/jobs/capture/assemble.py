@@ -94,6 +94,7 @@ class Ingredients:
 CONTEXT_RECORDS = 5_000  # before the start moment, for whoever reads what led to it
 _TRIES = 3
 _BEFORE = f"{layout.STATE}/{PROLOGUE}"
+_SYSTEM = ("/bin/", "/usr/")
 _NO_PROGRAMS = "captured on another node: a container lacks the programs that the rank started"
 _NEEDED = ("rank", "world_size", "cwd", "argv", "orig_argv", "environment", "versions", "hardware")
 
@@ -120,8 +121,9 @@ def assemble(parts: Ingredients) -> Capsule:
         recorded = _add_log(writer, parts, rank)
         environment = environment_of(parts.run, parts.folder)
         programs = programs_started(recorded.log)
-        if is_here := rank["hardware"].get("node") == platform.node():
+        if is_here := _node(rank) == platform.node():
             environment = with_programs(environment, programs)
+        lacking = {path for path in programs if path.startswith(_SYSTEM)} - {file.path for file in environment.files}
         files, about_files, unlisted = _add_files(writer, parts, recorded, environment)
         before = {} if parts.state is None else {_BEFORE: add_state(writer, parts.state)}
         secrets = Redaction.of(rank, files, (recorded.log, *before.values()))
@@ -136,13 +138,17 @@ def assemble(parts: Ingredients) -> Capsule:
             writer.add_checkpoint(parts.images, Transfer.LINK if parts.keep_images else Transfer.MOVE)
         left_out = "" if parts.log_only else _add_memory(writer, parts, recorded)
         add_telemetry(writer, parts.run, parts.folder, recorded.log)
-        lacking = "" if is_here or not programs else _NO_PROGRAMS
-        parts = replace(parts, notes=(*parts.notes, *filter(None, [left_out, unlisted, lacking])))
+        elsewhere = _NO_PROGRAMS if lacking and not is_here else ""
+        parts = replace(parts, notes=(*parts.notes, *filter(None, [left_out, unlisted, elsewhere])))
         manifest, in_manifest = secrets.of_manifest(_manifest(parts, recorded, _whole_from(parts, recorded, payloads)))
         logs = {layout.LOG: _searched(recorded, payloads), **before}
         _add_findings(writer, logs, files, secrets, in_manifest)
         capsule = writer.finish(manifest, _evidence_names(parts.output) if manifest.not_replayable else ())
     return _require_replayable(capsule)
+
+
+def _node(rank: dict[str, Any]) -> object:
+    return hardware.get("node") if isinstance(hardware := rank["hardware"], dict) else None
 
 
 def _described(folder: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.settings.overwritten_copies import prefix
 
 MAX_WORD_BYTES = 4096
+_SOURCES = frozenset((".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hip", ".hpp", ".mm", ".sycl"))
 COARSE_NS = 20_000_000  # a file's time is that of the kernel's last tick, and may be before a read that came first
 
 
@@ -32,7 +33,9 @@ def rank_paths(log: RankLog, rank: dict[str, Any], a: Moment | None) -> RankPath
     for it is there in any case, with its source: where a replay runs there may be no compiler."""
     built = {Path(rank_path.usual(str(note.data["path"]))) for note in log.notes if note.kind == "built"}
     above = {folder for path in built for folder in path.parents}
-    sources = {path for path in map(Path, files_read(log, rank)) if path.parent in {one.parent for one in built}}
+    around = {path.parent for path in built}
+    read = map(Path, files_read(log, rank))
+    sources = {path for path in read if path.suffix in _SOURCES and path.parent in around}
     absent = {
         Path(rank_path.usual(note.data["path"]))
         for note in log.notes

@@ -9,7 +9,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable
-from types import BuiltinFunctionType
+from types import BuiltinFunctionType, ClassMethodDescriptorType
 from typing import Any
 
 import torch
@@ -20,15 +20,16 @@ from prismdbg.rank.program.not_compiled import not_compiled
 Tell = Callable[[str | os.PathLike[str]], None]
 
 _READERS = {
-    "cv2": ("VideoCapture", "imread"),
-    "h5py._hl.files": ("File.__init__",),
+    "cv2": ("imread",),
     "pyarrow.parquet.core": ("ParquetDataset.__init__", "ParquetFile.__init__"),
     "safetensors._safetensors_rust": ("safe_open",),
-    "sentencepiece": ("SentencePieceProcessor.LoadFromFile",),
+    "sentencepiece": ("SentencePieceProcessor.LoadFromFile", "SentencePieceProcessor.load_from_file"),
     "tokenizers": ("Tokenizer.from_file",),
     "tokenizers.models": ("BPE.from_file", "WordLevel.from_file", "WordPiece.from_file"),
     "torchvision.io.image": ("read_file",),
 }
+_BOUND = (staticmethod, classmethod, BuiltinFunctionType, ClassMethodDescriptorType)  # of a class: they take no `self`
+_CAN_BE_BASE = 1 << 10  # Py_TPFLAGS_BASETYPE
 
 
 def watch(tell: Tell) -> None:
@@ -46,28 +47,58 @@ def watch(tell: Tell) -> None:
 def _wrap_all(module: Any, names: Iterable[str], tell: Tell) -> None:
     """What a version of a library lacks, or keeps from being replaced, is left as it is."""
     for name in names:
-        *outer, last = name.split(".")
-        owner = functools.reduce(lambda found, part: getattr(found, part, None), outer, module)
-        function = getattr(owner, last, None)
-        if function is None:
-            continue
-        told: Any = _telling(function, tell)
-        is_static = isinstance(owner, type) and isinstance(
-            inspect.getattr_static(owner, last), staticmethod | BuiltinFunctionType
-        )
         try:
-            setattr(owner, last, staticmethod(told) if is_static else told)
-        except TypeError:
+            _wrap(module, name, tell)
+        except Exception:  # nothing may come of it but a file that a capsule lacks
             continue
+
+
+def _wrap(module: Any, name: str, tell: Tell) -> None:
+    *outer, last = name.split(".")
+    owner = functools.reduce(getattr, outer, module)
+    function = getattr(owner, last)
+    if isinstance(function, type):
+        if not function.__flags__ & _CAN_BE_BASE:  # else a program may have classes that are made from it
+            setattr(owner, last, _telling_type(function, tell))
+        return
+    told: Any = _telling(function, tell)
+    takes_no_self = isinstance(owner, type) and isinstance(inspect.getattr_static(owner, last), _BOUND)
+    setattr(owner, last, staticmethod(told) if takes_no_self else told)
 
 
 def _telling(function: Callable[..., Any], tell: Tell) -> Callable[..., Any]:
     @not_compiled
     @functools.wraps(function)
     def telling(*args: Any, **named: Any) -> Any:
-        for value in (*args, *named.values()):
-            if isinstance(value, str | os.PathLike):
-                tell(value)
+        _tell_paths(args, named, tell)
         return function(*args, **named)
 
     return telling
+
+
+def _telling_type(original: type[Any], tell: Tell) -> type[Any]:
+    """Stands for a type that makes its objects: what is one of the original's is one of its."""
+
+    class Telling(type):
+        def __call__(cls, *args: Any, **named: Any) -> Any:
+            _tell_paths(args, named, tell)
+            return original(*args, **named)
+
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, original)
+
+        def __getattr__(cls, name: str) -> Any:
+            return getattr(original, name)
+
+    named = {"__doc__": original.__doc__, "__module__": original.__module__}
+    return Telling(original.__name__, (), named)
+
+
+def _tell_paths(args: tuple[Any, ...], named: dict[str, Any], tell: Tell) -> None:
+    """None of a mapping that is written through (`from_file`, shared)."""
+    if named.get("shared") is True or (args[1:2] and args[1] is True):
+        return
+    for value in (*args, *named.values()):
+        for path in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(path, str | os.PathLike):
+                tell(path)

@@ -6,6 +6,7 @@ Installed before the program's first line.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -25,10 +26,11 @@ from prismdbg.rank.recording.overwritten import Overwritten, watch_torch_save
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/run/")
 _SHELLS = frozenset(("bash", "dash", "ksh", "sh", "zsh"))
-_TORCHS_PLAN = "build.ninja"  # beside each library of torch.utils.cpp_extension
+_TORCHS_PLAN, _MOST_PLAN = "build.ninja", 1 << 20
 _CCACHE = "ccache"  # has compilers' names, and starts the next one of its name in PATH
 _LOOKING_FOR_LIBRARIES = f"ctypes{os.sep}util.py"  # asks a compiler where a library is
 _INSTALLED = ("/bin/", "/etc/", "/lib/", "/lib32/", "/lib64/", "/sbin/", "/usr/")
+_SOURCES = ("/usr/src/", "/usr/local/src/")  # where containers have their programs
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/lib-dynload/")
 _ASSIGNMENT = re.compile(r"\w+=")
 _FRAMES = 12  # from a start of a program up to who asked for it
@@ -75,6 +77,8 @@ class OpenedFiles:
         self._seen: dict[Kind, set[str]] = {kind: set() for kind in Kind}
         self._waiting: list[tuple[Kind, str, int]] = []
         self._listener: Listener | None = None
+        self._loaded: set[str] = set()
+        self._since_ns = time.time_ns()
         self._busy = threading.local()
         self._overwritten = Overwritten(own_folder)
         installed = {os.path.join(p, "lib") for p in (sys.prefix, sys.base_prefix)}
@@ -105,7 +109,12 @@ class OpenedFiles:
 
     def about_to_read(self, path: str | os.PathLike[str]) -> None:
         """For what opens its file in native code."""
-        self._quietly(lambda: self._tell(Kind.FILE, os.path.abspath(os.fsdecode(path))))
+        self._quietly(lambda: self._tell_of_input(os.path.abspath(os.fsdecode(path))))
+
+    def _tell_of_input(self, path: str) -> None:
+        """Not of one that was written since the program started: natively, or it would be known as made."""
+        if os.stat(path).st_mtime_ns <= self._since_ns:
+            self._tell(Kind.FILE, path)
 
     def look(self) -> None:
         """Takes a few milliseconds in a process with hundreds of libraries."""
@@ -113,7 +122,7 @@ class OpenedFiles:
         def tell_all() -> None:
             for path in (*_mapped(), *_held_open()):
                 if not _is_installed(path):
-                    self._tell(Kind.FILE, path)
+                    self._tell_of_input(path)
 
         self._quietly(tell_all)
 
@@ -140,7 +149,9 @@ class OpenedFiles:
             return
         if event in _STARTS:
             if not _is_library_search(sys._getframe(1)):
-                self._note_program(*_started(event, arguments))
+                names, folder, search = _started(event, arguments)
+                for name in names:
+                    self._note_program(name, folder, search)
             return
         named = arguments[1] if event == "os.rename" else arguments[0]
         if isinstance(named, int):  # a file that is open
@@ -168,22 +179,25 @@ class OpenedFiles:
         if not named or "/" not in (name := os.fsdecode(named)):
             return
         path = os.path.abspath(name)
-        if path in self._seen[Kind.FILE] or _is_installed(path):
+        if _is_installed(path) or path in self._loaded:
             return
+        self._loaded.add(path)
         self._tell(Kind.FILE, path)
-        if os.path.lexists(f"{os.path.dirname(path)}/{_TORCHS_PLAN}"):
+        if _is_torchs(path):
             self._tell(Kind.BUILT, path)
 
-    def _note_program(self, name: str, folder: str, search: str | None) -> None:
+    def _note_program(self, name: str, folder: str, search: str) -> None:
         """`name` as it is started in `folder`; `search`: its PATH."""
-        if "/" in name:
-            self._tell(Kind.RAN, os.path.abspath(os.path.join(folder, name)))
-            return
-        for place in (os.environ.get("PATH", os.defpath) if search is None else search).split(os.pathsep):
-            if name and (path := shutil.which(name, path=place)) is not None:
-                self._tell(Kind.RAN, os.path.abspath(path))
-                if os.path.basename(os.path.realpath(path)) != _CCACHE:
-                    return
+        is_named = "/" in name
+        found = [os.path.abspath(os.path.join(folder, name))] if is_named else []
+        places = search.split(os.pathsep) if not is_named or _is_ccache(found[0]) else []
+        for place in places:
+            if (path := shutil.which(os.path.basename(name), path=place)) is not None:
+                found.append(os.path.abspath(path))
+                if not _is_ccache(path):
+                    break
+        for path in found:
+            self._tell(Kind.RAN, path)
 
     def _keep_if_read(self, path: str) -> None:
         if path in self._seen[Kind.FILE] and path not in self._seen[Kind.MADE]:
@@ -208,23 +222,41 @@ class OpenedFiles:
             self._waiting.append((kind, path, time.monotonic_ns()))
 
 
-def _started(event: str, arguments: tuple[Any, ...]) -> tuple[str, str, str | None]:
-    """What is started, the folder, and the PATH where it is another one; of a shell's line the first program."""
+def _started(event: str, arguments: tuple[Any, ...]) -> tuple[list[str], str, str]:
+    """What is started, in which folder, and its PATH; of a shell's line also the first program."""
+    usual = os.environ.get("PATH", os.defpath)
     if event == "os.system":
-        return _first_program(os.fsdecode(arguments[0])), "", None
+        return _programs(shlex.split(os.fsdecode(arguments[0]))), "", usual
     name = os.fsdecode(arguments[0])
     if event != "subprocess.Popen":
-        return name, "", None
+        return [name], "", usual
     _, words, folder, env = arguments
-    if os.path.basename(name) in _SHELLS and len(words) > 2 and os.fsdecode(words[1]) == "-c":
-        name = _first_program(os.fsdecode(words[2]))
-    search = None if env is None else env.get("PATH", os.defpath)
-    return name, "" if folder is None else os.fsdecode(folder), search
+    given = list(map(os.fsdecode, words))
+    names = _programs([name, *given[1:]])
+    if os.path.basename(name) in _SHELLS and len(given) > 2 and given[1] == "-c":
+        names += _programs(shlex.split(given[2]))
+    path = usual if env is None else env.get("PATH", env.get(b"PATH", os.defpath))
+    return names, "" if folder is None else os.fsdecode(folder), os.fsdecode(path)
 
 
-def _first_program(line: str) -> str:
-    words = shlex.split(line)
-    return next((word for word in words if not _ASSIGNMENT.match(word)), "")
+def _programs(words: list[str]) -> list[str]:
+    """The first word that is no variable's; behind ccache the compiler, too."""
+    rest = list(itertools.dropwhile(_ASSIGNMENT.match, words))
+    return rest[: 2 if rest and os.path.basename(rest[0]) == _CCACHE else 1]
+
+
+def _is_ccache(path: str) -> bool:
+    return os.path.basename(os.path.realpath(path)) == _CCACHE
+
+
+def _is_torchs(library: str) -> bool:
+    """Whether its plan is there: `torch.utils.cpp_extension` writes one beside each library that it builds."""
+    folder, name = os.path.split(library)
+    try:
+        with open(os.path.join(folder, _TORCHS_PLAN), encoding="utf-8", errors="replace") as plan:
+            return f"build {name}: link" in plan.read(_MOST_PLAN)
+    except OSError:
+        return False
 
 
 def _is_library_search(frame: FrameType | None) -> bool:
@@ -239,7 +271,8 @@ def _is_library_search(frame: FrameType | None) -> bool:
 
 
 def _is_installed(path: str) -> bool:
-    return path.startswith(_INSTALLED) or any(part in path for part in _PACKAGES)
+    is_system = path.startswith(_INSTALLED) and not path.startswith(_SOURCES)
+    return is_system or any(part in path for part in _PACKAGES)
 
 
 def _is_import(frame: FrameType | None) -> bool:

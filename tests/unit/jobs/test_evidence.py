@@ -224,6 +224,21 @@ def test_who_was_told_to_end_in_the_look_that_saw_one_that_raised_followed_it(
     assert gather(tmp_path).died_first == first
 
 
+@pytest.mark.parametrize(("trained_on", "first"), [(True, 1), (False, None)])
+def test_an_exception_that_a_rank_outlived_ended_nobody(trained_on: bool, first: int | None, tmp_path: Path) -> None:
+    """It was only printed, and the rank trained on."""
+    log = rank_folder(tmp_path, "0")
+    log.note("incident", incident="exception", type="ValueError", text="odd")
+    if trained_on:
+        log.step(1, time_ns=10**9)
+    rank_folder(tmp_path, "1")
+    seen = {"wall_ns": TOLD_NS, "alive_wall_ns": TOLD_NS - 10**9}
+    followed, told = {"rank": "0", "signal": 0, "code": 1}, {"rank": "1", "signal": SIGTERM, "code": 143}
+    supervisor(tmp_path, exit_code=1, deaths=["0", "1"], how_they_died=[followed | seen, told | seen])
+
+    assert gather(tmp_path).died_first == first
+
+
 def test_a_death_after_another_incident_was_not_the_first(tmp_path: Path) -> None:
     for name in ("0", "1"):
         rank_folder(tmp_path, name)

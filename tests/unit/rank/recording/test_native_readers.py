@@ -15,7 +15,12 @@ LIBRARY = """
 class Tokenizer:
     def __init__(self, name): self.name = name
     from_file = staticmethod(lambda path, *, fast=True: Tokenizer(path))
+    @classmethod
+    def from_files(cls, *paths): return cls(paths)
+class Base:
+    pass
 """
+NAMES = ("Tokenizer.from_file", "Tokenizer.from_files", "Base", "Gone.from_file", "gone")
 
 
 @pytest.fixture
@@ -26,9 +31,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name in ("UntypedStorage.from_file", "from_file"):
         owner = torch.UntypedStorage if "." in name else torch
         monkeypatch.setattr(owner, "from_file", owner.from_file)
-    monkeypatch.setattr(
-        native_readers, "_READERS", {"native_tokens": ("Tokenizer.from_file", "Gone.from_file", "gone")}
-    )
+    monkeypatch.setattr(native_readers, "_READERS", {"native_tokens": NAMES})
     native_readers.watch(lambda path: found.append(str(path)))
     return found
 
@@ -39,6 +42,9 @@ def test_torchs_own_are_wrapped_at_once(told: list[str], tmp_path: Path) -> None
     assert torch.from_file(str(path), size=4).tolist() == [0.0] * 4
     assert torch.UntypedStorage.from_file(str(path), shared=False, nbytes=16).nbytes() == 16
     assert told == [str(path)] * 2
+    torch.from_file(str(path), shared=True, size=4)
+    torch.UntypedStorage.from_file(str(path), True, 16)
+    assert len(told) == 2, "what is written through it is no input"
 
 
 def test_a_librarys_are_wrapped_when_it_is_imported(
@@ -53,6 +59,25 @@ def test_a_librarys_are_wrapped_when_it_is_imported(
     assert native_tokens.Tokenizer.from_file(tmp_path / "a.json", fast=False).name == tmp_path / "a.json"
     assert native_tokens.Tokenizer("b.json").from_file(path="c.json").name == "c.json"
     assert told == [str(tmp_path / "a.json"), "c.json"]
+    assert native_tokens.Tokenizer("b.json").from_files("d", ["e"]).name == ("d", ["e"])
+    assert told[2:] == ["d", "e"]
+
+    class Own(native_tokens.Base):  # type: ignore[misc]
+        pass
+
+    assert isinstance(Own(), native_tokens.Base), "a type that programs may build on stays what it is"
+
+
+def test_a_type_that_is_none_of_a_base_is_still_a_type() -> None:
+    """As `safe_open`: programs ask what is one of it, and name it in annotations."""
+    told: list[object] = []
+    module = ModuleType("closed")
+    vars(module)["closed"] = slice  # it stands for one of a library's
+    native_readers._wrap_all(module, ("closed",), told.append)
+    closed = module.closed
+    assert closed is not slice and closed("weights", 2) == slice("weights", 2) and told == ["weights"]
+    assert isinstance(slice(1), closed) and not isinstance(1, closed) and closed.indices is slice.indices
+    assert isinstance(None, closed | None) and closed.__name__ == "slice"
 
 
 def test_what_cannot_be_replaced_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,7 +49,9 @@ files.install()
 for folder in ("made", "torchs", "site-packages"):
     os.mkdir(folder)
     open(f"{folder}/built.so", "w").close()
-open("torchs/build.ninja", "w").close()
+for folder, name in (("torchs", "built"), ("made", "other")):
+    with open(f"{folder}/build.ninja", "w") as plan:
+        plan.write(f"build {name}.so: link main.o")
 # fakes: what ctypes, the import of an extension and that of a module tell
 made = ("made/built.so", "torchs/built.so", "site-packages/built.so")
 for name in (*made, b"beside.so", b"./beside.so", "libm.so.6", None):
@@ -95,6 +99,8 @@ sys.audit("subprocess.Popen", "/bin/bash", [b"bash", b"-c", b"LC_ALL=C '/usr/bin
 sys.audit("subprocess.Popen", "./inner", ["inner"], "folder", None)
 search = os.path.abspath("wrapped") + ":" + os.path.abspath("folder")
 sys.audit("subprocess.Popen", "g++", ["g++"], None, {"PATH": search})
+sys.audit("subprocess.Popen", "ccache", ["ccache", "./inner"], "folder", {"PATH": os.path.abspath("wrapped")})
+sys.audit("subprocess.Popen", os.path.abspath("wrapped/c++"), ["c++"], None, {b"PATH": os.fsencode(search)})
 sys.audit("subprocess.Popen", "cat", ["cat"], None, {})
 import ctypes.util
 ctypes.util.find_library("no-such-library")
@@ -114,30 +120,43 @@ def test_programs_that_it_starts_are_found_as_it_finds_them(tmp_path: Path) -> N
     own.touch(0o755)
     for folder in ("wrapped", "folder"):
         (tmp_path / folder).mkdir()
-    for name in ("wrapped/ccache", "folder/g++", "folder/inner"):
+    for name in ("wrapped/ccache", "folder/c++", "folder/g++", "folder/inner"):
         (tmp_path / name).touch(0o755)
-    (tmp_path / "wrapped" / "g++").symlink_to("ccache")
+    for name in ("c++", "g++"):
+        (tmp_path / "wrapped" / name).symlink_to("ccache")
     done = subprocess.run(
-        [sys.executable, "program.py", str(ROOT)], env={"PATH": "/usr/bin:/bin"},
+        [sys.executable, "program.py", str(ROOT)], env={**os.environ, "PATH": "/usr/bin:/bin"},
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    usual = ["/usr/bin/env", str(own), "/usr/bin/uname", "/bin/sh", "/usr/bin/expr"]
-    others = [str(tmp_path / name) for name in ("folder/inner", "wrapped/g++", "folder/g++")]
-    assert done.stdout.splitlines() == [*usual, *others, "/bin/cat", "/usr/bin/true"]
+    usual = [which("env"), str(own), "/bin/sh", which("uname"), "/bin/bash", "/usr/bin/expr"]
+    others = [str(tmp_path / name) for name in ("folder/inner", "wrapped/g++", "folder/g++", "wrapped/ccache")]
+    compilers = [str(tmp_path / name) for name in ("wrapped/c++", "folder/c++")]
+    assert done.stdout.splitlines() == [
+        *usual,
+        *others,
+        *compilers,
+        shutil.which("cat", path=os.defpath),
+        which("true"),
+    ]
+
+
+def which(name: str) -> str:
+    return str(shutil.which(name, path="/usr/bin:/bin"))
 
 
 LOOKS = """
 import mmap, os, sys
 sys.path.insert(0, sys.argv[1])
 from prismdbg.rank.recording.opened_files import OpenedFiles
+files = OpenedFiles("/nowhere")
 held = {name: os.open(name, os.O_RDWR) for name in ("mapped", "written", "private", "read", "both")}
-read = os.open("read", os.O_RDONLY)
+read, late = os.open("read", os.O_RDONLY), os.open("both", os.O_RDONLY)
+os.utime("both", ns=(0, files._since_ns + 1))  # as what a library has written since
 maps = [
     mmap.mmap(held["mapped"], 1, prot=mmap.PROT_READ),
     mmap.mmap(held["written"], 1),
     mmap.mmap(held["private"], 1, flags=mmap.MAP_PRIVATE),
 ]
-files = OpenedFiles("/nowhere")
 found = []
 files.listen(lambda kind, path, _: found.append(f"{kind} {path}"))
 files.look()
