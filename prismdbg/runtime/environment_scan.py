@@ -65,12 +65,13 @@ def with_programs(environment: Environment, programs: Iterable[str]) -> Environm
     found = _Files()
     found.files = {file.path: file for file in environment.files}
     common = set(found.files)
-    compilers = set()
-    for program in programs:
-        if (real := os.path.realpath(program)).startswith("/usr/") and InstalledFile.at(real) is not None:
-            found.add(program)
-            compilers |= {real} if compiler.is_one(real) else set()
-    for one in sorted(compilers):
+    real = {program: os.path.realpath(program) for program in programs}
+    of_system = {program for program, path in real.items() if path.startswith("/usr/") and InstalledFile.at(path)}
+    if not of_system:
+        return environment
+    for program in sorted(of_system):
+        found.add(program)
+    for one in sorted(filter(compiler.is_one, {real[program] for program in of_system})):
         compiler.add_parts(one, found.add, found.add_tree)
     found.add_libraries(common)
     return of_files(found.files.values(), extra=environment.extra | (found.files.keys() - common))

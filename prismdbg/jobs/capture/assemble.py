@@ -121,7 +121,8 @@ def assemble(parts: Ingredients) -> Capsule:
         recorded = _add_log(writer, parts, rank)
         environment = environment_of(parts.run, parts.folder)
         programs = programs_started(recorded.log)
-        if is_here := _node(rank) == platform.node():
+        is_here = _node(rank) == platform.node()
+        if is_here and not parts.log_only:
             environment = with_programs(environment, programs)
         lacking = {path for path in programs if path.startswith(_SYSTEM)} - {file.path for file in environment.files}
         files, about_files, unlisted = _add_files(writer, parts, recorded, environment)

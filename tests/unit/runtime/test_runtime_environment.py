@@ -232,6 +232,7 @@ def test_a_program_that_the_rank_started_comes_with_what_it_needs(tmp_path: Path
     assert any(path.endswith("/libc.so.6") for path in paths(found))
     assert not [path for path in paths(found) if path.startswith(str(tmp_path)) or "no-such" in path]
     assert found.extra == paths(found), "no other rank's image has them"
+    assert with_programs(before, [str(own), "/usr/bin/no-such-program"]) is before, "nothing is started for it"
 
 
 @pytest.mark.skipif(not Path("/usr/bin/g++").exists(), reason="this machine has no C++ compiler of its system")
