@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from capsules import STARTED
 from tiny_log import TinyLog
 
-from prismdbg.capsule import layout
+from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.coverage import NO_STEP_BEFORE
@@ -23,7 +24,7 @@ from prismdbg.errors import CapsuleError, NotReplayable
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
 from prismdbg.jobs.replay.replay import ReplayRequest, open_replay, redacted_arguments
 from prismdbg.jobs.storage.kept_stacks import keep_stacks
-from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.jobs.storage.verify import Severity, findings, require_replayable
 from prismdbg.model.collective import TensorMeta
 from prismdbg.model.moment import Moment
@@ -254,3 +255,20 @@ def test_stacks_are_in_the_capsule_of_an_incident_for_which_they_were_taken(kind
     )
     has_stacks = (assemble(parts).path / layout.STACKS).is_file()
     assert has_stacks == (kind in (IncidentKind.HANG, IncidentKind.SIGNAL))
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_programs_are_listed_by_the_node_that_ran_them_alone(is_here: bool, tmp_path: Path) -> None:
+    """Another node has other ones, or none; that a container lacks them is said."""
+    run, log = written_run(tmp_path / "run")
+    log.note("ran", path="/usr/bin/env")
+    facts = read_json(log.folder / "rank.json")
+    node = platform.node() if is_here else "another"
+    write_json(log.folder / "rank.json", {**facts, "hardware": {"node": node}})
+    incident = Incident(kind=IncidentKind.REQUEST, text="by hand")
+    capsule = assemble(
+        Ingredients(run=run, folder=log.folder, output=tmp_path / "capsule", origin=Origin.START, incident=incident)
+    )
+    listed = Environment.from_json(checked_json.read(capsule.path / layout.ENVIRONMENT))
+    assert ("/usr/bin/env" in {file.path for file in listed.files}) is is_here
+    assert any("captured on another node" in note for note in capsule.manifest.notes) is not is_here
