@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO
@@ -24,6 +25,7 @@ from prismdbg.capsule.secrets.private_files import holds_a_key, is_credential, i
 from prismdbg.errors import CapsuleError
 
 SMALL_FILE_BYTES = 16 << 20
+INSIDE_BYTES = 1 << 30  # of all files inside: a data set of pictures has small files, and many
 WHOLE_BYTES = 1 << 30  # a longer one is compared by parts of it
 TRIES = 3  # of a file that is rewritten meanwhile
 
@@ -51,15 +53,34 @@ def add_files(
     paths: Iterable[str],
     *,
     small_bytes: int = SMALL_FILE_BYTES,
+    inside_bytes: int = INSIDE_BYTES,
     homes: tuple[str, ...] = (),
     as_read: Mapping[str, Path] = MappingProxyType({}),
 ) -> tuple[RankFile, ...]:
-    """Puts the files at `paths` into the capsule, and the index of them. Call it once. `homes`: folders whose private
-    dotfiles stay out. `as_read`: by path, a copy from before the program wrote to the file."""
-    wanted = ((path, as_read.get(path, Path(path))) for path in sorted(set(paths)))
+    """Puts the files at `paths` into the capsule, and the index of them. Call it once. Of more than `inside_bytes` the
+    smaller ones are inside. `homes`: folders whose private dotfiles stay out. `as_read`: by path, a copy from before
+    the program wrote to the file."""
+    wanted = [(path, as_read.get(path, Path(path))) for path in sorted(set(paths))]
+    small_bytes = _largest_inside((content for _, content in wanted), small_bytes, inside_bytes)
     files = tuple(_add(writer, path, content, small_bytes, homes) for path, content in wanted)
     add_index(writer, files)
     return files
+
+
+def _largest_inside(contents: Iterable[Path], small_bytes: int, inside_bytes: int) -> int:
+    """Size in bytes up to which files are inside."""
+    sizes = sorted(size for content in contents if (size := _size_of(content)) <= small_bytes)
+    for size, in_all in zip(sizes, accumulate(sizes), strict=True):
+        if in_all > inside_bytes:
+            return size - 1
+    return small_bytes
+
+
+def _size_of(content: Path) -> int:
+    try:
+        return content.stat().st_size
+    except OSError:  # it is missing in the capsule, too
+        return 0
 
 
 def add_index(writer: CapsuleWriter, files: Iterable[RankFile]) -> None:

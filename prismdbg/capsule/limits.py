@@ -12,6 +12,8 @@ MAX_JSON_BYTES = 32 << 20
 # Names, sizes and hashes of 100,000 files take 17 MiB.
 MAX_MANIFEST_BYTES = 32 << 20
 MAX_FILES = 100_000
+# Files that one rank notes as read: what it reads after these is not in its capsule.
+MAX_FILES_READ = 20_000
 # Of one job; the emulator is tried with 65,536.
 MAX_RANKS = 1 << 24
 # Of one job that another tool's files are about: a world of which they say no more than its size has its members listed

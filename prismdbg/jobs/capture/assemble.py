@@ -14,7 +14,7 @@ from prismdbg.capsule import checked_json, layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import SMALL_FILE_BYTES, Place, RankFile, add_files
 from prismdbg.capsule.incident_traits import TRAITS
-from prismdbg.capsule.limits import MAX_NAMED
+from prismdbg.capsule.limits import MAX_FILES_READ, MAX_NAMED
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.coverage import (
     NO_STEP_BEFORE,
@@ -184,11 +184,12 @@ def _add_files(
     files = add_files(writer, wanted, homes=homes_of(rank["environment"]), as_read=as_read)
     seen = listed(log, tuple(wanted), paths.absent, str(rank["environment"].get("HOME", "")))
     folders = tuple(dict.fromkeys((*paths.folders, *seen.folders)))[:MAX_NAMED]
-    absent, note = paths.absent[:MAX_NAMED], seen.note
+    absent, notes = paths.absent[:MAX_NAMED], [seen.note]
     if left_out := len(paths.absent) - len(absent):
-        note = "; ".join(
-            filter(None, [note, f"the program made so many files that a replay does not hide {left_out:,}"])
-        )
+        notes.append(f"the program made so many files that a replay does not hide {left_out:,}")
+    if sum(note.kind == "file" for note in log.notes) >= MAX_FILES_READ and not parts.log_only:
+        notes.append(f"the capsule contains the first {MAX_FILES_READ:,} files that the rank read, none of the later")
+    note = "; ".join(filter(None, notes))
     about: dict[str, Any] = {"folders": folders, "listed": seen.names, "absent": absent, "changed": changed[:MAX_NAMED]}
     about["links"] = followed_links(file.path for file in files if file.place is not Place.MISSING)
     about["gone"] = opened_and_gone(log, rank)[:MAX_NAMED] if parts.origin.starts_program else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.machinery
 import os
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -20,16 +21,22 @@ class AfterImport:
         self._names = {name for name in names if name not in sys.modules}
         self._imported = imported
         self._what = what
+        self._asking = threading.local()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name not in self._names:
+        """Also of a program that only asks whether a module is there, and imports it later."""
+        asking = vars(self._asking).setdefault("names", set())
+        if name not in self._names or name in asking:
             return None
-        self._names.discard(name)
         # As Python itself, which passes over a finder without that method.
         finders = [getattr(finder, "find_spec", None) for finder in sys.meta_path]
-        spec = next((found for find in finders if find is not None and (found := find(name, path, target))), None)
+        asking.add(name)
+        try:
+            spec = next((found for find in finders if find is not None and (found := find(name, path, target))), None)
+        finally:
+            asking.discard(name)
         if spec is not None and spec.loader is not None:
             self._tried(lambda: self._watch(name, spec.loader))
         return spec
@@ -40,6 +47,7 @@ class AfterImport:
 
         def exec_module(module: types.ModuleType) -> None:
             execute(module)
+            self._names.discard(name)
             self._tried(lambda: self._imported(name))
 
         loader.exec_module = exec_module

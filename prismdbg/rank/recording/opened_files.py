@@ -6,6 +6,7 @@ Installed before the program's first line.
 
 from __future__ import annotations
 
+import glob
 import itertools
 import os
 import re
@@ -14,14 +15,17 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable
+import urllib.parse
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from functools import partial
 from types import FrameType
 from typing import Any
 
+from prismdbg.capsule.limits import MAX_FILES_READ
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.recording import native_readers
+from prismdbg.rank.recording.child_notes import ChildNotes, after_each_batch, children
 from prismdbg.rank.recording.overwritten import Overwritten, watch_torch_save
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/run/")
@@ -33,12 +37,16 @@ _INSTALLED = ("/bin/", "/etc/", "/lib/", "/lib32/", "/lib64/", "/sbin/", "/usr/"
 _SOURCES = ("/usr/src/", "/usr/local/src/")  # where containers have their programs
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/lib-dynload/")
 _ASSIGNMENT = re.compile(r"\w+=")
+_MOST_OF_A_CALL = 5000  # files
 _FRAMES = 12  # from a start of a program up to who asked for it
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _LISTS = frozenset(("os.listdir", "os.scandir"))
 _LIBRARIES = {"import": 1, "ctypes.dlopen": 0}  # native code that is loaded, and which argument names its file
 _STARTS = frozenset(("os.exec", "os.posix_spawn", "os.system", "subprocess.Popen"))
-_EVENTS = _LISTS | _STARTS | _LIBRARIES.keys() | {"open", "os.mkdir", "os.rename", "os.remove", "os.truncate"}
+_CONNECTS = "sqlite3.connect"
+_EVENTS = (
+    _LISTS | _STARTS | _LIBRARIES.keys() | {_CONNECTS, "open", "os.mkdir", "os.rename", "os.remove", "os.truncate"}
+)
 
 
 class Kind(StrEnum):
@@ -53,7 +61,7 @@ class Kind(StrEnum):
 
 
 _MOST = {
-    Kind.FILE: 20_000,
+    Kind.FILE: MAX_FILES_READ,
     Kind.FOLDER: 2_000,
     Kind.MADE: 5_000,
     Kind.LISTED: 2_000,
@@ -67,16 +75,19 @@ Listener = Callable[[Kind, str, int], None]
 class OpenedFiles:
     """Collects each path once, as the interpreter's audit events name it. Native code tells of nothing: what well-known
     libraries open is taken from their calls (`native_readers`), and `look` finds what is mapped or held open. Libraries
-    that the program loads are files that it reads.
+    that the program loads are files that it reads. What child processes open they tell in a file in `told_in`, which
+    the rank reads after each batch of a DataLoader, at each step and at its end.
 
     What is installed and what lies in `own_folder`, the run's, and in `others` is left out. `listener` gets every path
     found so far when it is set, later ones as they come, with the monotonic time at which it was named.
     """
 
-    def __init__(self, own_folder: str, *others: str) -> None:
+    def __init__(self, own_folder: str, *others: str, told_in: str = "") -> None:
         self._seen: dict[Kind, set[str]] = {kind: set() for kind in Kind}
         self._waiting: list[tuple[Kind, str, int]] = []
         self._listener: Listener | None = None
+        self._listening = 0  # PID: a forked child has the listener, too, and writes into no log
+        self._children = ChildNotes(told_in)
         self._loaded: set[str] = set()
         self._since_ns = time.time_ns()
         self._busy = threading.local()
@@ -90,6 +101,8 @@ class OpenedFiles:
         sys.addaudithook(self._hook)
         watch_torch_save(self.about_to_write)
         native_readers.watch(self.about_to_read)
+        after_each_batch(self.hear)
+        self._quietly(self._children.begin)
         for path in (*_script(), *_modules()):
             self._quietly(partial(self._tell_of, path))
 
@@ -99,32 +112,54 @@ class OpenedFiles:
 
     def listen(self, listener: Listener) -> None:
         waiting, self._waiting = self._waiting, []
-        self._listener = listener
+        self._listener, self._listening = listener, os.getpid()
         for kind, path, seen_ns in waiting:
             listener(kind, path, seen_ns)
+        self._quietly(self._children.begin)
+
+    def hear(self) -> None:
+        """What children told. In any process but a rank nothing."""
+        if self._listening == os.getpid():
+            self._quietly(self._hear)
+
+    def _hear(self) -> None:
+        for name, path, seen_ns in self._children.told():
+            self._add(Kind(name), path, seen_ns)
+
+    def end(self) -> None:
+        """The program ends by itself."""
+        self.look()
+        self._quietly(self._children.end)
 
     def about_to_write(self, path: str | os.PathLike[str]) -> None:
         """For what opens its file in native code."""
         self._quietly(lambda: self._keep_if_read(os.path.abspath(os.fsdecode(path))))
 
     def about_to_read(self, path: str | os.PathLike[str]) -> None:
-        """For what opens its file in native code."""
-        self._quietly(lambda: self._tell_of_input(os.path.abspath(os.fsdecode(path))))
+        """For what opens its file in native code, or those that lie in a folder or have names of a pattern."""
+
+        def tell_all() -> None:
+            for name in itertools.islice(_files_of(os.path.abspath(os.fsdecode(path))), _MOST_OF_A_CALL):
+                self._tell_of_input(name)
+
+        self._quietly(tell_all)
 
     def _tell_of_input(self, path: str) -> None:
         """Not of one that was written since the program started: natively, or it would be known as made."""
-        if os.stat(path).st_mtime_ns <= self._since_ns:
+        if path not in self._seen[Kind.FILE] and os.stat(path).st_mtime_ns <= self._since_ns:
             self._tell(Kind.FILE, path)
 
     def look(self) -> None:
-        """Takes a few milliseconds in a process with hundreds of libraries."""
+        """Takes a few milliseconds for a process with hundreds of libraries, and for each of its children."""
+        self.hear()
 
-        def tell_all() -> None:
-            for path in (*_mapped(), *_held_open()):
+        def tell_all(process: str) -> None:
+            for path in (*_mapped(process), *_held_open(process)):
                 if not _is_installed(path):
                     self._tell_of_input(path)
 
-        self._quietly(tell_all)
+        for process in ("self", *map(str, children())):
+            self._quietly(partial(tell_all, process))
 
     @not_compiled
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -159,6 +194,9 @@ class OpenedFiles:
         path = os.path.abspath(os.fsdecode(named if named is not None else "."))
         if event in _LISTS:
             self._tell(Kind.LISTED, path)
+        elif event == _CONNECTS:
+            if named and named != ":memory:":
+                self._note_database(os.fsdecode(named))
         elif event in ("os.remove", "os.truncate"):
             self._keep_if_read(path)
         elif event != "open":
@@ -173,6 +211,18 @@ class OpenedFiles:
             self._keep_if_read(path)
         else:
             self._tell(Kind.FILE, _source_of(path))
+
+    def _note_database(self, named: str) -> None:
+        """It may be written to, natively; what is not yet in it is in a journal beside it."""
+        uri = urllib.parse.urlsplit(named)
+        path = os.path.abspath(urllib.parse.unquote(uri.path) if uri.scheme == "file" else named)
+        if not os.path.exists(path):
+            self._tell(Kind.FOLDER, os.path.dirname(path))
+            self._tell_if_made(path)
+        for file in (path, f"{path}-journal", f"{path}-wal"):
+            if file not in self._seen[Kind.MADE] and os.path.exists(file):
+                self._tell(Kind.FILE, file)
+                self._overwritten.keep(file)
 
     def _note_library(self, named: str | bytes | None) -> None:
         """A module of Python's has no file in the event; a library that is named without a folder is the system's."""
@@ -215,11 +265,33 @@ class OpenedFiles:
             return
         if kind is Kind.FILE and not os.path.isfile(path):
             return
+        self._add(kind, path, time.monotonic_ns())
+
+    def _add(self, kind: Kind, path: str, seen_ns: int) -> None:
+        seen = self._seen[kind]
+        if path in seen or len(seen) >= _MOST[kind]:
+            return
         seen.add(path)
-        if self._listener is not None:
-            self._listener(kind, path, time.monotonic_ns())
+        if self._listener is not None and self._listening == os.getpid():
+            self._listener(kind, path, seen_ns)
+            return
+        self._waiting.append((kind, path, seen_ns))
+        if self._children.tell(self._waiting):
+            self._waiting.clear()
+
+
+def _files_of(named: str) -> Iterator[str]:
+    """`OSError` for what is nothing."""
+    if not glob.has_magic(named) or os.path.lexists(named):
+        found: Iterable[str] = (named,)
+    else:
+        found = glob.iglob(named, recursive=True)
+    for path in found:
+        if os.path.isdir(path):
+            for folder, _, names in os.walk(path):
+                yield from (os.path.join(folder, name) for name in names)
         else:
-            self._waiting.append((kind, path, time.monotonic_ns()))
+            yield path
 
 
 def _started(event: str, arguments: tuple[Any, ...]) -> tuple[list[str], str, str]:
@@ -280,10 +352,10 @@ def _is_import(frame: FrameType | None) -> bool:
     return frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
 
 
-def _mapped() -> list[str]:
+def _mapped(process: str) -> list[str]:
     """Data that nobody writes to through its mapping; libraries have an executable part."""
     modes: dict[str, str] = {}
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as lines:
+    with open(f"/proc/{process}/maps", encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
             fields = line.rstrip("\n").split(maxsplit=5)
             if len(fields) == 6 and fields[5].startswith("/"):
@@ -291,21 +363,26 @@ def _mapped() -> list[str]:
     return [path for path, mode in modes.items() if "x" not in mode and not ("w" in mode and "s" in mode)]
 
 
-def _held_open() -> list[str]:
+def _held_open(process: str) -> list[str]:
     """Files that are open for reading alone; not standard input, which a replay has none of."""
     found = []
-    for number in os.listdir("/proc/self/fd"):
+    for number in os.listdir(f"/proc/{process}/fd"):
         try:
-            path = os.readlink(f"/proc/self/fd/{number}")
-            if number != "0" and path.startswith("/") and not path.startswith(_SYSTEM) and _is_read_only(number):
+            path = os.readlink(f"/proc/{process}/fd/{number}")
+            if (
+                number != "0"
+                and path.startswith("/")
+                and not path.startswith(_SYSTEM)
+                and _is_read_only(process, number)
+            ):
                 found.append(path)
         except OSError:  # closed since
             continue
     return found
 
 
-def _is_read_only(number: str) -> bool:
-    with open(f"/proc/self/fdinfo/{number}") as lines:
+def _is_read_only(process: str, number: str) -> bool:
+    with open(f"/proc/{process}/fdinfo/{number}") as lines:
         flags = next((line.split()[1] for line in lines if line.startswith("flags:")), "1")
     return int(flags, 8) & os.O_ACCMODE == os.O_RDONLY
 

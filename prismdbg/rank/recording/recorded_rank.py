@@ -62,7 +62,7 @@ class Recording:
         self.is_child = False
         self.now_ns: Callable[[], int] = time.monotonic_ns
         self.hash_at: set[int] = set()
-        self.opened_files = OpenedFiles(config.home, config.run)
+        self.opened_files = OpenedFiles(config.home, config.run, told_in=config.socket_dir)
         self.memory = MemoryFromStart(config, own_start_ticks()) if config.memory else None
         self._opening = False
         self._publishing = threading.Lock()  # either the log is open, or the program goes on without
@@ -191,6 +191,8 @@ class Recording:
                 self.recorder.begin_step(step, int(source))
                 if step & (step - 1) == 0:  # ever more rarely: what is read is read early
                     self.opened_files.look()
+                else:
+                    self.opened_files.hear()
         except Exception as error:
             self.give_up(f"a step could not be recorded: {error}")
 
@@ -209,7 +211,7 @@ class Recording:
         """The program ends by itself."""
         if self.is_open and not self.ended:
             self.ended = True
-            self.opened_files.look()
+            self.opened_files.end()
             with contextlib.suppress(Exception):
                 if self.config.state_hash_at_exit and code == 0:
                     self.hash_state()

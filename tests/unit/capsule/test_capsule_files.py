@@ -49,6 +49,17 @@ def test_each_file_has_its_place(tmp_path: Path, data: Path) -> None:
     assert files["large"].size_bytes == 500
 
 
+@pytest.mark.parametrize(("inside_bytes", "inside"), [(14, "abc"), (13, "ab"), (5, "ab"), (3, "a"), (1, "")])
+def test_of_too_many_bytes_the_smaller_files_are_inside(tmp_path: Path, inside_bytes: int, inside: str) -> None:
+    paths = [tmp_path / name for name in "abcd"]
+    for path, size in zip(paths, (2, 3, 9, 101), strict=True):
+        path.write_bytes(path.name.encode() * size)
+    with CapsuleWriter(tmp_path / "capsule") as writer:
+        files = add_files(writer, map(str, paths), small_bytes=100, inside_bytes=inside_bytes)
+    assert [Path(file.path).name for file in files if file.place is Place.INSIDE] == list(inside)
+    assert {file.place for file in files} <= {Place.INSIDE, Place.BOUND}
+
+
 @pytest.mark.parametrize(
     ("written", "kept"),
     [

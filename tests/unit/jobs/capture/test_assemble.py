@@ -272,3 +272,19 @@ def test_programs_are_listed_by_the_node_that_ran_them_alone(is_here: bool, tmp_
     listed = Environment.from_json(checked_json.read(capsule.path / layout.ENVIRONMENT))
     assert ("/usr/bin/env" in {file.path for file in listed.files}) is is_here
     assert any("captured on another node" in note for note in capsule.manifest.notes) is not is_here
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_that_a_rank_read_more_files_than_are_noted_is_said(
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prismdbg.jobs.capture.assemble.MAX_FILES_READ", 2)
+    run, log = written_run(tmp_path / "run")
+    for number in range(count):
+        log.note("file", path=f"/data/{number}")
+    incident = Incident(kind=IncidentKind.REQUEST, text="by hand")
+    capsule = assemble(
+        Ingredients(run=run, folder=log.folder, output=tmp_path / "capsule", origin=Origin.START, incident=incident)
+    )
+    said = "the capsule contains the first 2 files that the rank read, none of the later"
+    assert (said in capsule.manifest.notes) is (count == 2)

@@ -175,3 +175,120 @@ def test_what_native_code_has_mapped_or_holds_open_is_found(tmp_path: Path) -> N
             cwd=tmp_path, stdin=given, capture_output=True, text=True, timeout=60, check=True,
         )  # fmt: skip
     assert sorted(done.stdout.splitlines()) == [f"file {tmp_path / name}" for name in ("mapped", "private", "read")]
+
+
+CHILDREN = """
+import multiprocessing, os, sys
+sys.path.insert(0, sys.argv[1])
+from prismdbg.rank.recording.opened_files import OpenedFiles
+os.makedirs("told", exist_ok=True)
+files = OpenedFiles("/nowhere", told_in=os.path.abspath("told"))
+files.install()
+found = []
+
+def reads(name, is_listening=False):
+    open(name).close()
+    if is_listening:  # it has the rank's listener, and no log
+        files.hear()
+
+def child_reads(context, *names):
+    children = [multiprocessing.get_context(context).Process(target=reads, args=(name, True)) for name in names]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+        assert child.exitcode == 0
+
+if __name__ == "__main__":
+    child_reads("fork", "early")
+    files.listen(lambda kind, path, _: found.append(f"{kind} {os.path.relpath(path)}"))
+    files.hear()
+    reads("own")
+    child_reads("fork", "own", "forked")
+    child_reads("spawn", "spawned")
+    assert "file spawned" not in found
+    files.hear()
+    child_reads("forkserver", "served")
+    files.end()
+    files.hear()
+    print("\\n".join(line for line in found if line.startswith("file ")))
+    print(f"{os.getpid()}.opened" in os.listdir("told"))
+"""
+
+
+def test_a_rank_hears_once_of_each_file_that_its_children_read(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(CHILDREN)
+    for name in ("early", "own", "forked", "spawned", "served"):
+        (tmp_path / name).touch()
+    done = subprocess.run(
+        [sys.executable, "program.py", str(ROOT)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    *found, left = done.stdout.splitlines()
+    assert found == [f"file {name}" for name in ("program.py", "early", "own", "forked", "spawned", "served")]
+    assert left == "False", "its file is gone"
+
+
+HELD_BY_A_CHILD = """
+import multiprocessing, os, sys
+sys.path.insert(0, sys.argv[1])
+from prismdbg.rank.recording.opened_files import OpenedFiles
+files = OpenedFiles("/nowhere")
+
+def holds(pipe):
+    os.open("held", os.O_RDONLY)  # no audit hook is installed here: as native code
+    pipe.send(None)
+    pipe.recv()
+
+ours, theirs = multiprocessing.Pipe()
+child = multiprocessing.get_context("fork").Process(target=holds, args=(theirs,))
+child.start()
+ours.recv()
+found = []
+files.listen(lambda kind, path, _: found.append(f"{kind} {os.path.relpath(path)}"))
+files.look()
+ours.send(None)
+child.join()
+print("\\n".join(found))
+"""
+
+
+def test_what_a_child_holds_open_is_found(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(HELD_BY_A_CHILD)
+    (tmp_path / "held").touch()
+    done = subprocess.run(
+        [sys.executable, "program.py", str(ROOT)],
+        cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "file held" in done.stdout.splitlines()
+
+
+GIVEN = """
+import os, sqlite3, sys
+sys.path.insert(0, sys.argv[1])
+from prismdbg.rank.recording.opened_files import OpenedFiles
+files = OpenedFiles("/nowhere")
+files.install()
+for path in ("parts", "table-*.csv", "single.h5", "gone", "gone-*", "fresh"):
+    files.about_to_read(path)
+for name in ("there.db", "file:by%20uri.db?mode=ro", ":memory:", "new.db"):
+    sqlite3.connect(name, uri=True).close()
+found = []
+files.listen(lambda kind, path, _: found.append(f"{kind} {os.path.relpath(path)}"))
+print("\\n".join(sorted(found)))
+"""
+
+
+def test_what_is_given_to_native_code_may_be_a_folder_a_pattern_or_a_database(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(GIVEN)
+    (tmp_path / "parts" / "inner").mkdir(parents=True)
+    files = ("parts/a", "parts/inner/b", "table-1.csv", "table-2.csv", "single.h5", "fresh", "there.db", "by uri.db")
+    for name in (*files, "there.db-wal", "not-given"):
+        (tmp_path / name).touch()
+    os.utime(tmp_path / "fresh", ns=(0, 2**62))  # as what a library has written since
+    done = subprocess.run(
+        [sys.executable, "program.py", str(ROOT)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    read = (set(files) | {"there.db-wal", "program.py"}) - {"fresh"}
+    assert done.stdout.splitlines() == sorted([f"file {name}" for name in read] + ["folder .", "made new.db"])
