@@ -22,6 +22,7 @@ VENV = ROOT / ".compat" / "frameworks"
 TORCH = "2.13.0"
 HEADING = "## Tested versions\n"
 RULE = "|---"
+LIBRARIES = ("SimpleITK", "av", "decord", "faiss-cpu", "h5py", "lmdb", "opencv-python-headless", "polars", "soundfile")
 TITAN_NEEDS = ("torchdata", "torch_checkpointing", "tyro", "datasets", "einops", "spmd_types==0.2.3", "tensorboard")
 
 
@@ -63,7 +64,9 @@ def main() -> int:
     tested = commit()
     with tempfile.TemporaryDirectory() as built:  # by DeepSpeed, once: it waits for ever for a lock of a killed run
         os.environ.setdefault("TORCH_EXTENSIONS_DIR", built)
-        return tried_all(python, asked.only, tested)
+        code = tried_all(python, asked.only, tested)
+    libraries = str(Path(__file__).parent / "test_native_libraries.py")
+    return code or run([str(python), "-m", "pytest", "-q", "-m", "frameworks", libraries], check=False)
 
 
 def tried_all(python: Path, names: list[str], tested: str) -> int:
@@ -111,6 +114,7 @@ def prepared() -> Path:
     os.environ["DS_BUILD_OPS"] = "0"
     run([*pip, "setuptools", "wheel", "ninja"])
     run([*pip, "--no-build-isolation", f"torch=={TORCH}", "deepspeed"])  # its set-up imports torch
+    run([*pip, *LIBRARIES])
     run([*pip, "--no-deps", "torchtitan"])  # it names packages that only its own logging needs
     run([str(VENV / "bin" / "prismdbg"), "setup"])
     return python
