@@ -14,8 +14,7 @@ import multiprocessing.process
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch.utils.data import dataloader
@@ -41,26 +40,26 @@ class ChildNotes:
         self._read_bytes = 0
         self._reading = threading.Lock()
         self._made_in = os.getpid()
+        self._own = self._file_of(self._made_in)
+        self._told_to: tuple[int, str] = (0, "")  # the child's PID, and its rank's file
 
     def begin(self) -> None:
         """In any process that may become a rank: from now on its children find its file. Not in the server that forks
         workers. `OSError` where there can be none."""
+        self._own = self._file_of(os.getpid())
         if self._folder and not any(_SERVER in word for word in sys.orig_argv):
-            _file_of(self._folder, os.getpid()).open("ab").close()
+            os.close(os.open(self._own, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
     def end(self) -> None:
         if self._folder:
             with contextlib.suppress(OSError):
-                _file_of(self._folder, os.getpid()).unlink()
+                os.unlink(self._own)
 
     def tell(self, found: Sequence[Told]) -> bool:
         """In a child: whether it has a rank that reads them. Raises `OSError`."""
-        pid = os.getpid()
-        is_child = pid != self._made_in or multiprocessing.parent_process() is not None
-        for _ in range(_ABOVE if self._folder and is_child else 0):
-            pid = int(fields_of(pid)[_PARENT])
-            with contextlib.suppress(FileNotFoundError):
-                file = os.open(_file_of(self._folder, pid), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        with contextlib.suppress(FileNotFoundError):  # it has none, or that has ended
+            if (path := self._rank_above()) is not None:
+                file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
                 try:
                     for told in found if os.fstat(file).st_size < _MOST_BYTES else ():  # each is appended as a whole
                         os.write(file, f"{json.dumps(told)}\n".encode())
@@ -69,30 +68,41 @@ class ChildNotes:
                 return True
         return False
 
-    def told(self) -> Iterator[Told]:
+    def _rank_above(self) -> str | None:
+        """The file of the process that started this one, or of one above that."""
+        pid = os.getpid()
+        if self._told_to[0] == pid:
+            return self._told_to[1]
+        is_child = pid != self._made_in or multiprocessing.parent_process() is not None
+        above = pid
+        for _ in range(_ABOVE if self._folder and is_child else 0):
+            above = int(fields_of(above)[_PARENT])
+            if os.path.exists(path := self._file_of(above)):
+                self._told_to = pid, path
+                return path
+        return None
+
+    def told(self) -> list[Told]:
         """In a rank: what its children told since the last time; nothing while another thread asks. Raises
         `OSError`."""
-        if self._folder and self._reading.acquire(blocking=False):
+        found: list[Told] = []
+        if self._folder and os.stat(self._own).st_size > self._read_bytes and self._reading.acquire(blocking=False):
             try:
-                yield from self._read(_file_of(self._folder, os.getpid()))
+                while lines := self._read():
+                    found += [(kind, path, seen_ns) for kind, path, seen_ns in map(json.loads, lines)]
             finally:
                 self._reading.release()
+        return found
 
-    def _read(self, path: Path) -> Iterator[Told]:
-        while path.stat().st_size > self._read_bytes:
-            with path.open("rb") as file:
-                file.seek(self._read_bytes)
-                whole, end, _ = file.read(_READ_BYTES).rpartition(b"\n")
-            if not end:
-                return
-            self._read_bytes += len(whole) + len(end)
-            for line in whole.splitlines():
-                kind, name, seen_ns = json.loads(line)
-                yield kind, name, seen_ns
+    def _read(self) -> list[bytes]:
+        with open(self._own, "rb") as file:
+            file.seek(self._read_bytes)
+            whole, end, _ = file.read(_READ_BYTES).rpartition(b"\n")
+        self._read_bytes += len(whole) + len(end)
+        return whole.splitlines()
 
-
-def _file_of(folder: str, pid: int) -> Path:
-    return Path(folder, f"{pid}.opened")
+    def _file_of(self, pid: int) -> str:
+        return os.path.join(self._folder, f"{pid}.opened")
 
 
 def children() -> list[int]:
