@@ -46,6 +46,8 @@ def is_seeds(seeds: Mapping[str, Any]) -> str:
     for name, seed in seeds.items():
         if name == "torch" and not _is_within(seed, -(2**63), 2**64 - 1):
             return "torch must be a whole number of 64 bits"
+        if name == "unseeded" and not _is_within(seed, 0, 2**128 - 1):
+            return "unseeded must be a whole number of 128 bits"
         if name in ("random", "numpy.random") and not _is_twister(seed):
             return f"{name} must be the state of a Mersenne Twister: {_TWISTER_WORDS} words and a position"
     return ""

@@ -6,7 +6,8 @@ from typing import Any
 
 WANTED = "PRISMDBG_SEEDS"  # in a replay: the configuration holds them; for the first process alone
 MODULES = ("random", "numpy.random", "torch")
-Seed = Any  # torch: its number; else the words of the generator's state
+UNSEEDED = "unseeded"  # beside modules: what generators without a seed follow from (`rank/recording/unseeded.py`)
+Seed = Any  # of torch and of what is unseeded a number; else the words of the generator's state
 
 
 def of_number(number: int) -> dict[str, Seed]:
@@ -15,4 +16,5 @@ def of_number(number: int) -> dict[str, Seed]:
 
     generator = Random(number)
     words = list(generator.getstate()[1])
-    return {"torch": generator.getrandbits(63), "random": words, "numpy.random": words}
+    torch = generator.getrandbits(63)
+    return {"torch": torch, "random": words, "numpy.random": words, UNSEEDED: generator.getrandbits(128)}

@@ -2,8 +2,9 @@
 program is started again.
 
 torch's own generator is seeded by the operating system when torch is imported, the global ones of `random` and numpy
-when those are. Each is read or set when that import is complete, before the program can draw from it or seed it.
-Standard library only, for it is needed before torch is there; numpy is touched only where the program imports it.
+when those are. Each is read or set when that import is complete, before the program can draw from it or seed it. What
+the program makes without a seed follows from a number of the process (`unseeded`). Standard library only, for it is
+needed before torch is there; numpy is touched only where the program imports it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from prismdbg.settings.seeds import MODULES, WANTED, Seed
+from prismdbg.rank.recording import unseeded
+from prismdbg.settings.seeds import MODULES, UNSEEDED, WANTED, Seed
 
 Listener = Callable[[str, Seed], None]
 
@@ -30,6 +32,8 @@ def prepare() -> None:
 
         config = json.loads(Path(os.environ["PRISMDBG_CONFIG"]).read_text())
         _wanted.update(config.get("seeds", {}))
+    _began[UNSEEDED] = _wanted.get(UNSEEDED, unseeded.of_system())
+    unseeded.begin(_began[UNSEEDED])
     for name in MODULES:
         if name in sys.modules:
             imported(name)
@@ -42,6 +46,7 @@ def imported(name: str) -> None:
     if name in _wanted:
         put_back(module, _wanted[name])
     _began[name] = read(module)
+    unseeded.watch(name)
     if _listener is not None:
         _listener(name, _began[name])
     if name == "random":  # after its own hook, which seeds it anew in a child
@@ -49,8 +54,10 @@ def imported(name: str) -> None:
 
 
 def _seeded_anew() -> None:
-    """A launcher's forked child may become a rank: it begins with what the operating system gave it."""
-    _began["random"] = _read_random(sys.modules["random"])
+    """A forked child; that of a launcher may become a rank."""
+    random = sys.modules["random"]
+    random.seed()
+    _began["random"] = _read_random(random)
 
 
 def began() -> dict[str, Seed]:

@@ -1,5 +1,7 @@
 """A toy with sequence parallelism that seeds nothing: tensor-parallel DTensors over two ranks, inputs drawn from torch,
-numpy and random. `unseeded_parallel.py` under torchrun."""
+numpy and random, and from generators that are made without a seed, here and in a worker.
+
+`unseeded_parallel.py` under torchrun."""
 
 import random
 
@@ -10,8 +12,17 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.utils.data import DataLoader, Dataset
 
 STEPS, BATCH, WIDTH = 3, 4, 16
+
+
+class Noise(Dataset[float]):
+    def __len__(self) -> int:
+        return STEPS
+
+    def __getitem__(self, item: int) -> float:
+        return float(numpy.random.default_rng().random()) + random.Random().random()
 
 
 class Toy(nn.Module):
@@ -34,8 +45,9 @@ def main() -> None:
     }
     model = parallelize_module(Toy(), mesh, plan)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, foreach=False)
-    for step in range(STEPS):
-        inputs = torch.rand(BATCH, WIDTH) * random.random() + float(numpy.random.rand())
+    own = numpy.random.default_rng()
+    for step, noise in enumerate(DataLoader(Noise(), num_workers=1, batch_size=None)):
+        inputs = torch.rand(BATCH, WIDTH) * random.random() + float(numpy.random.rand()) * own.random() + noise
         output = model(inputs)
         output.sum().backward()
         optimizer.step()

@@ -28,7 +28,7 @@ def test_what_is_read_is_what_is_put_back() -> None:
 
 def test_made_of_a_number_they_are_the_same_each_time_and_another_for_each() -> None:
     assert seed_settings.of_number(3) == seed_settings.of_number(3) != seed_settings.of_number(4)
-    assert set(seed_settings.of_number(3)) == set(seed_settings.MODULES)
+    assert set(seed_settings.of_number(3)) == {*seed_settings.MODULES, seed_settings.UNSEEDED}
 
 
 DRAWS = (
@@ -94,3 +94,42 @@ def test_a_forked_child_begins_with_what_it_was_seeded_with_anew() -> None:
     line = [sys.executable, "-c", program]
     done = subprocess.run(line, cwd=PACKAGE.parent, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines() == ["False True", "True"]
+
+
+MAKES = """
+import random
+own, same = random.Random(), random.Random()
+def made():
+    return random.Random().random()
+import numpy
+drawn = [own.random(), same.random(), made(), made(), numpy.random.default_rng().random()]
+random.seed(); numpy.random.seed()
+drawn += [random.random(), numpy.random.rand(), numpy.random.RandomState().rand(), random.Random(7).random()]
+for _ in range(2):
+    reader, writer = os.pipe()
+    if not os.fork():
+        os.write(writer, f"{random.random()} {made()} {numpy.random.default_rng().random()}".encode())
+        os._exit(0)
+    os.wait()
+    drawn += map(float, os.read(reader, 1000).split())
+print(*drawn)
+"""
+
+
+def test_generators_that_the_program_makes_without_a_seed_begin_as_they_did(started: object) -> None:
+    """In forked processes, too. What has a seed keeps it."""
+    assert callable(started)
+    first, again, other = (started(MAKES, seed_settings.of_number(number)).split() for number in (1, 1, 2))
+    assert first == again and len(set(first)) == len(first) == 15
+    seeded = str(random.Random(7).random())
+    assert [a for a, b in zip(first, other, strict=True) if a == b] == [seeded]
+    assert started(MAKES, None) != started(MAKES, None)
+
+
+def test_they_do_not_depend_on_what_other_functions_ask_for(started: object) -> None:
+    assert callable(started)
+    wanted = seed_settings.of_number(1)
+    functions = "def other(): return random.Random()\ndef mine(): return random.Random().random()"
+    asks = f"import random\n{functions}\n{{}}print(mine())"
+    assert started(asks.format(""), wanted) == started(asks.format("other()\n"), wanted)
+    assert started(asks.format(""), wanted) != started(asks.format("mine()\n"), wanted)

@@ -1,0 +1,78 @@
+"""Random generators that a program makes without a seed: `random.Random()`, `numpy.random.default_rng()`.
+
+They would begin with what the operating system gives. Here they begin with numbers that follow from one such number,
+the root of the process: with the same root, the program draws the same again. A forked child has numbers of its own.
+Which number follows depends on the function that asks and on how often it has asked, not on what others ask for.
+
+Not `os.urandom`, `secrets` or `random.SystemRandom`: these may make keys.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from types import FrameType
+from typing import Any
+
+BITS = 128  # as numpy's own seeds have
+_TWISTER_BITS = 19_936  # as many as `random` takes from the operating system
+
+_root = 0
+_process = ""  # how often each of its ancestors had forked before it
+_forks = 0
+_asked: dict[str, int] = {}
+
+
+def begin(root: int) -> None:
+    global _root
+    _root = root
+    os.register_at_fork(before=_forking, after_in_child=_forked)
+
+
+def of_system() -> int:
+    return int.from_bytes(os.urandom(BITS // 8), "little")
+
+
+def watch(name: str) -> None:
+    """The import of `random` or of `numpy.random` is complete."""
+    if name == "random":
+        _watch_random(sys.modules[name])
+    elif name == "numpy.random":
+        sys.modules["numpy.random.bit_generator"].randbits = _number  # type: ignore[attr-defined]
+
+
+def _watch_random(random: Any) -> None:
+    original = random.Random.seed
+
+    @functools.wraps(original)
+    def seed(self: Any, a: Any = None, *args: Any, **named: Any) -> None:
+        original(self, _number(_TWISTER_BITS) if a is None else a, *args, **named)
+
+    random.Random.seed = seed
+    random.seed = random._inst.seed
+
+
+def _number(bits: int) -> int:
+    site = _site(sys._getframe(1))
+    _asked[site] = count = _asked.get(site, 0) + 1
+    return int(sys.modules["random"].Random(f"{_root} {_process} {site} {count}").getrandbits(bits))
+
+
+def _site(frame: FrameType | None) -> str:
+    """The function that asks, outside of the libraries that make generators."""
+    own = {__file__, sys.modules["random"].__file__}
+    while frame is not None and frame.f_code.co_filename in own:
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename} {frame.f_code.co_qualname}"
+
+
+def _forking() -> None:
+    global _forks
+    _forks += 1
+
+
+def _forked() -> None:
+    global _process, _forks
+    _process, _forks = f"{_process}.{_forks}", 0
+    _asked.clear()
