@@ -749,6 +749,53 @@ def test_a_name_that_is_cut_is_whole_below_the_tree_and_another_list_begins_at_i
     screen_of(part, tmp_path, PlayedRank(), size=(80, 24))
 
 
+def test_the_pane_has_all_frames_of_a_stack_unless_blocks_of_others_are_in_the_same_row(tmp_path: Path) -> None:
+    def stack(line: int, depth: int = 1) -> tuple[Frame, ...]:
+        lines = (53, 60, 61, 62, *[line] * depth, 67, 76)
+        return tuple(Frame("/job/model.py", at, "forward") for at in lines)
+
+    made = TraceBuilder(tmp_path / "trace")
+    made.allocate(5000, "aten::mm", frames=stack(34))
+    whole = "model.py:53 in forward < model.py:60 < model.py:61 < model.py:62 < "
+    (node,) = looked(made.write(), None).nodes
+    assert node.label == f"{whole}model.py:34 < model.py:67 < model.py:76"
+    made.allocate(5000, "aten::mm", frames=stack(35))
+    (node,) = looked(made.write(), None).nodes
+    assert node.label == f"{whole}… < model.py:67 < model.py:76"
+
+    deep = TraceBuilder(tmp_path / "deep")
+    deep.allocate(5000, "aten::mm", frames=stack(34, depth=900))
+    (node,) = looked(deep.write(), None).nodes
+    assert node.label.count("…") == 1 and len(node.label) < 1000
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_the_lines_of_a_long_name_come_from_the_list_and_the_curve_keeps_its_height(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    """The curve and all rows jumped with each arrow key."""
+    long = "model.py:53 in forward < " + " < ".join(f"a_rather_long_name.py:{n}" for n in range(100))
+    nodes = tuple(MemoryNode(label=label, size_bytes=1000, blocks=1) for label in ("short", long))
+    view = MemoryView(at=Moment(1, 1), curve=curve(), program_bytes=2000, nodes=nodes)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        memory = app.panes.memory
+        await pilot.press("v")
+        await until(lambda: "trace on" in memory.shown.note, pilot)
+        memory.show(view)
+        await until(lambda: memory.curve.size.height > 0 and not memory.whole_name.display, pilot)
+        before = memory.curve.size.height, memory.blocks.region.y
+        await pilot.press("down")
+        await until(lambda: memory.whole_name.display and memory.whole_name.size.height > 0, pilot)
+        assert (memory.curve.size.height, memory.blocks.region.y) == before
+        assert memory.whole_name.size.height == 3
+        name = str(memory.whole_name.render())
+        assert name.startswith("model.py:53") and "…" in name and name.endswith("name.py:99")
+        assert len(name) > 2 * memory.size.width
+
+    screen_of(part, tmp_path, PlayedRank(), size=size)
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)])
 def test_the_chosen_row_stays_in_view_and_the_name_below_is_its_own(tmp_path: Path, size: tuple[int, int]) -> None:
     """The list stood at its top, and below it the stack of a row further down."""
