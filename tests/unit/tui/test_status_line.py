@@ -370,12 +370,30 @@ def test_a_start_that_is_cancelled_in_its_last_stage_ends_with_that_stage(
         await until(lambda: rank.queued == ("next",), pilot)
         is_up.set()
         await until(lambda: status(app) == "✕ the start was cancelled · R starts it", pilot)
+        assert app.panes.header.render_line(0).text.startswith(" ◣ prismdbg  cancelled ")
         assert rank.queued == () and is_said("dropped: next") and app.state.phase is Phase.LOST
         await pilot.press("R")
         await until(lambda: app.state.phase is Phase.STOPPED, pilot)
         assert tries == ["up", "up"]
 
     screen_of_app(PrismApp(capsule, "capsule", live=rank), part, size)
+
+
+def test_an_error_is_over_once_a_command_runs_that_was_queued_before_it(tmp_path: Path) -> None:
+    """The line still showed the exception where the rank had gone back from it."""
+    running = State(phase=Phase.RUNNING, doing="continue", since_s=1.0)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        app.post_message(StateChanged(running))
+        app.post_message(Said("ValueError: no", "error"))
+        stands = replace(running, phase=Phase.STOPPED, moment=Moment(1, 1), reason="next", doing="")
+        app.post_message(StateChanged(stands))
+        await until(lambda: status(app) == "✕ ValueError: no", pilot)
+        app.post_message(StateChanged(replace(running, doing="reverse-next", since_s=2.0)))
+        app.post_message(StateChanged(replace(stands, since_s=2.0)))
+        await until(lambda: status(app) == "stopped at 1.1", pilot)
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
 
 
 def test_control_characters_of_a_rank_do_not_steer_the_terminal(tmp_path: Path) -> None:

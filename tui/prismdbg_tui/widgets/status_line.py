@@ -42,6 +42,9 @@ class StatusLine(Static):
         self.set_interval(0.12, self._spin)
 
     def show(self, state: State) -> None:
+        """An error is over once something else runs, also what was typed before it."""
+        if state.phase is Phase.RUNNING and state.since_s != self._state.since_s:
+            self._error = ""
         self._state = state
         self.again()
 
