@@ -344,6 +344,29 @@ def test_bars_have_one_line_each_and_show_the_chosen_one(height: int) -> None:
     assert "+600 B  layers.0" in gone and "-300 B  head" in gone
 
 
+def test_what_is_there_is_never_no_share_and_a_part_has_the_scale_of_its_group(tmp_path: Path) -> None:
+    part = MemoryNode(label="aten::mm", size_bytes=998, blocks=1)
+    nodes = (
+        MemoryNode(label="layers.0", size_bytes=998, blocks=1, children=(part,)),
+        MemoryNode(label="crumb", size_bytes=2, blocks=1),
+    )
+    view = MemoryView(at=Moment(1, 1), curve=curve(), program_bytes=1000, nodes=nodes)
+
+    async def part_of(app: PrismApp, pilot: Pilot[int]) -> None:
+        memory = app.panes.memory
+        await pilot.press("v")
+        await until(lambda: "trace on" in memory.shown.note, pilot)
+        memory.show(view)
+        group, crumb = memory.blocks.root.children
+        assert str(group.label).count("█") == str(group.children[0].label).count("█") == 6
+        assert " <1% crumb" in str(crumb.label) and "  0%" not in str(crumb.label)
+        assert str(memory.border_subtitle) == "by stack · size, blocks"
+
+    screen_of(part_of, tmp_path, PlayedRank(), size=(80, 24))
+    shown = draw_bars(nodes, 60, 2, MAP_INK, signed=False).plain.split("\n")
+    assert "  <1%  crumb" in shown[1]
+
+
 def test_a_bar_names_both_ends_of_a_stack() -> None:
     """Its last frame alone does not say whose memory it is."""
     stack = " < ".join(["model.py:53 in forward", *(f"model.py:{line}" for line in range(60, 70)), "train.py:67"])

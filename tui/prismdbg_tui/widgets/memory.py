@@ -136,9 +136,9 @@ class Blocks(Tree[_Path]):
         if signed:
             size = f"{'+' if node.size_bytes > 0 else '-'}{size}"
         width = _BAR - indent
-        full = round(abs(node.size_bytes) / most * width * 8)
+        full = round(abs(node.size_bytes) / most * (_BAR - self.guide_depth) * 8)  # a part by the scale of its group
         bar = "█" * (full // 8) + ("▏▎▍▌▋▊▉"[full % 8 - 1] if full % 8 else "")
-        share = "" if signed else f"{node.size_bytes / self._scale.total_bytes:>4.0%} "
+        share = "" if signed else f"{figures.percent(node.size_bytes / self._scale.total_bytes):>4} "
         name = self._room_for_name(share)
         return Text.assemble(
             (f"{bar:<{width}} ", color(self.app, ink)),
@@ -234,7 +234,8 @@ class Memory(Vertical):
             else:
                 self.blocks.fill(view.nodes, 0 if view.since is not None else view.total_bytes, anew=anew)
         self._show_name()
-        self.border_subtitle = "" if view.curve is None else self._place(f"by {view.by}")
+        columns = "" if self.as_map else " · size, blocks"
+        self.border_subtitle = "" if view.curve is None else self._place(f"by {view.by}{columns}")
 
     def again(self) -> None:
         """In the theme's colours of now."""
