@@ -6,6 +6,8 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from capsules import make_capsule
@@ -26,6 +28,7 @@ from prismdbg_tui.session.messages import MemoryRead, StateChanged
 from prismdbg_tui.session.reader import CapsuleReader
 from prismdbg_tui.session.views import Phase
 from shown import on_screen, told
+from textual.app import ScreenStackError
 from textual.pilot import Pilot
 from traces import TraceBuilder
 
@@ -93,6 +96,19 @@ def test_a_view_is_shown_as_a_tree_and_keys_change_it(tmp_path: Path) -> None:
         assert app.views.memory.by is GroupBy.MODULE
 
     screen_of(part, tmp_path, PlayedRank())
+
+
+def test_a_trace_that_is_read_when_the_screen_has_been_left_ends_nothing_with_an_error() -> None:
+    class LeftScreen:
+        screen_stack = ()
+        layout = SimpleNamespace(pane="memory")
+        views = SimpleNamespace(memory_read=lambda _: None)
+
+        @property
+        def focused(self) -> None:
+            raise ScreenStackError("No screens on stack")
+
+    PrismApp.on_memory_read(cast(Any, LeftScreen()), MemoryRead(MemoryView()))
 
 
 @pytest.fixture
