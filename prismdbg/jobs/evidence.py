@@ -22,7 +22,13 @@ from prismdbg.diagnosis.outlived import was_outlived
 from prismdbg.errors import CapsuleError, PrismError, UsageError
 from prismdbg.importers.imported_job import ImportedJob
 from prismdbg.jobs.record.deaths import ASKED, Death, likely_first, perhaps_first
-from prismdbg.jobs.record.interruption import deaths_of, interrupted_at, perhaps_alone
+from prismdbg.jobs.record.interruption import (
+    deaths_of,
+    interrupted_at,
+    interrupted_while_running,
+    perhaps_alone,
+    reported_dead,
+)
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.jobs.storage.emulated_run import read_emulated
 from prismdbg.jobs.storage.fresh_logs import Say, ask_for_logs, log_folders
@@ -162,7 +168,8 @@ def _of_run(path: Path, most_bytes: int | None, say: Say, each: Callable[[Path, 
         died_first=died_first,
         deaths_seen_late=seen_late,
         is_running=is_running,
-        ended_wall_ns=time.time_ns() if is_running else ends.told_to_end_ns or int(supervisor.get("ended_wall_ns", 0)),
+        ended_wall_ns=ends.told_to_end_ns
+        or (time.time_ns() if is_running else int(supervisor.get("ended_wall_ns", 0))),
         asked_only=() if emulated else tuple(read_if_whole(run.config).get("ranks", ())),
         gaps=() if emulated else (*_gaps(run, supervisor, ends, telemetry), *_not_here(run, nodes, unanswered)),
         emulated=emulated,
@@ -243,7 +250,7 @@ def _ends(
         if "exit_code" not in supervisor
         and _may_be_alive(folder, places.get(folder.name), rank_of(folder) in said_an_end)
     }
-    told_ns = interrupted_at(supervisor, logs, attempt) if not alive else None
+    told_ns = (interrupted_while_running if alive else interrupted_at)(supervisor, logs, attempt)
     if told_ns is not None:
         logs = {rank: _before(log, told_ns) for rank, log in logs.items()}
     deaths, incidents = deaths_of(supervisor, attempt), tuple(_incidents(supervisor))
@@ -255,6 +262,7 @@ def _ends(
     )
     if told_ns is not None:
         gone_before = {rank for rank, death in deaths.items() if death.wall_ns < told_ns}
+        gone_before |= reported_dead(supervisor, attempt) if alive else set()  # deaths are listed at the job's end
         silent &= gone_before
         alone = perhaps_alone(supervisor, deaths)
         alone = alone if alone in logs.keys() - said_an_end else None

@@ -30,13 +30,15 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One group. `rows`: its allocations, oldest first. `frames`: grouped by stack, that of one of them."""
+    """One group. `rows`: its allocations, oldest first. `frames`: grouped by stack, that of one of them.
+    differ: others have more frames of the program, or other ones, in the middle that the label leaves out."""
 
     label: str
     size_bytes: int
     blocks: int
     rows: Ints
     frames: tuple[Frame, ...] = ()
+    differ: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,7 @@ def grouped(live: Live, by: By) -> list[Entry]:
     """Largest first. Blocks from before with no known maker, and the backend's own, are groups of their own."""
     if not len(live):
         return []
-    keys, labels, frames = _keys(live, by)
+    keys, labels, frames, differ = _keys(live, by)
     found, place = np.unique(keys, return_inverse=True)
     order = np.argsort(place, kind="stable")
     bounds = np.searchsorted(place[order], np.arange(len(found) + 1))
@@ -67,6 +69,7 @@ def grouped(live: Live, by: By) -> list[Entry]:
                 blocks=len(rows),
                 rows=rows,
                 frames=frames.get(int(key), ()),
+                differ=int(key) in differ,
             )
         )
     return sorted(entries, key=lambda entry: (-entry.size_bytes, entry.label))
@@ -89,9 +92,10 @@ def nested(live: Live, bys: Sequence[By]) -> tuple[Node, ...]:
     )
 
 
-def _keys(live: Live, by: By) -> tuple[Ints, dict[int, str], dict[int, tuple[Frame, ...]]]:
-    """A number for the group of each block, the groups' labels, and stacks."""
+def _keys(live: Live, by: By) -> tuple[Ints, dict[int, str], dict[int, tuple[Frame, ...]], set[int]]:
+    """A number for the group of each block, the groups' labels, stacks, and those whose stacks differ."""
     frames: dict[int, tuple[Frame, ...]] = {}
+    differ: set[int] = set()
     if by is By.SIZE:
         keys = live.sizes.copy()
         labels = {int(size): f"{int(size)} bytes each" for size in np.unique(keys)}
@@ -99,11 +103,11 @@ def _keys(live: Live, by: By) -> tuple[Ints, dict[int, str], dict[int, tuple[Fra
         keys = np.searchsorted([limit for limit, _ in _AGES], _steps_old(live))
         labels = dict(enumerate([*(label for _, label in _AGES), _OLDEST]))
     else:
-        keys, labels, frames = _by_site(live, by)
+        keys, labels, frames, differ = _by_site(live, by)
     unknown = live.is_before & (live.trace.site[live.rows] == 0)  # of a rank traced from its start, makers are known
     keys = np.where(unknown, -2, keys)
     keys = np.where(live.is_backend, -1, keys)
-    return keys, {**labels, -2: BEFORE, -1: BACKEND}, frames
+    return keys, {**labels, -2: BEFORE, -1: BACKEND}, frames, differ
 
 
 def _steps_old(live: Live) -> Ints:
@@ -112,19 +116,22 @@ def _steps_old(live: Live) -> Ints:
     return ages
 
 
-def _by_site(live: Live, by: By) -> tuple[Ints, dict[int, str], dict[int, tuple[Frame, ...]]]:
+def _by_site(live: Live, by: By) -> tuple[Ints, dict[int, str], dict[int, tuple[Frame, ...]], set[int]]:
     """Sites are few: each is named once."""
     sites, place = np.unique(live.trace.site[live.rows], return_inverse=True)
     numbers: dict[str, int] = {}
     frames: dict[int, tuple[Frame, ...]] = {}
+    differ: set[int] = set()
     of_site = np.zeros(len(sites), dtype=np.int64)
     for at, number in enumerate(sites):
         site = live.trace.site_at(int(number))
         key = numbers.setdefault(_label(site, by), len(numbers))
         of_site[at] = key
         if by is By.STACK:
-            frames.setdefault(key, site.frames)
-    return of_site[place], {key: label for label, key in numbers.items()}, frames
+            first = frames.setdefault(key, site.frames)
+            if own_frames(first) != own_frames(site.frames):
+                differ.add(key)
+    return of_site[place], {key: label for label, key in numbers.items()}, frames, differ
 
 
 def _label(site: Site, by: By) -> str:
@@ -135,13 +142,16 @@ def _label(site: Site, by: By) -> str:
     return stack_label(site.frames)
 
 
-def stack_label(frames: tuple[Frame, ...], *, whole_path: bool = True) -> str:
-    """The program's own frames: what lies inside a library is told by the operator."""
+def stack_label(
+    frames: tuple[Frame, ...], *, whole_path: bool = True, inner: int = _INNER, outer: int = _OUTER, gap: str = "..."
+) -> str:
+    """The program's own frames: what lies inside a library is told by the operator. `gap`: in place of those between
+    the `inner` innermost and the `outer` outermost ones."""
     own = own_frames(frames) or tuple(filter(None, [source_of(frames)]))
     if not own:
         return "no Python stack"
     callers = [f"{PurePath(frame.filename).name}:{frame.line}" for frame in own]
-    if len(own) > _INNER + _OUTER:
-        callers[_INNER:-_OUTER] = ["..."]
+    if len(own) > inner + outer:
+        callers[inner:-outer] = [gap]
     innermost = str(own[0]) if whole_path else f"{callers[0]} in {own[0].name}"
     return " < ".join([innermost, *callers[1:]])

@@ -71,13 +71,14 @@ def terminal_rows(lines: Iterable[str], stream: TextIO) -> Iterator[str]:
     return in_rows(whole, get_terminal_size((80, 24)).columns) if stream.isatty() else whole
 
 
-def in_rows(lines: Iterable[str], width: int) -> Iterator[str]:
-    """Of at most `width`, but for commands: a terminal breaks words."""
+def in_rows(lines: Iterable[str], width: int, column: int | None = None) -> Iterator[str]:
+    """Of at most `width`, but for commands: a terminal breaks words. `column`: where further rows begin, if not a
+    little behind the line's own begin."""
     for line in lines:
         if len(line) <= width:
             yield line
             continue
-        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        indent = " " * (len(line) - len(line.lstrip()) + 2 if column is None else column)
         words, command = command_apart(line, width)
         yield from wrap(words, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
         if command:

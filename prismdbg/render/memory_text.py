@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from shutil import get_terminal_size
@@ -25,6 +26,7 @@ from prismdbg.render.fitting import fitted_table
 BESIDE_CURVE = 12  # columns of the sizes beside it
 MOST_POINTS = 200
 _ROWS = 8
+_NAME = re.compile(r"\S+(?: \S+)* {2,}")  # of the first of some pairs, up to where all values begin
 _LEVELS = " ▁▂▃▄▅▆▇█"
 UNCOUNTED = "not included: blocks that only C++ held at that time (DDP buckets, saved tensors)"
 
@@ -40,7 +42,9 @@ def for_terminal(text: str) -> str:
         return text
     width = get_terminal_size((80, 24)).columns
     rows, gap, table = text.partition("\n\n")
-    return "\n".join(console.in_rows(rows.split("\n"), width)) + gap + fitted_table(table, width)
+    values = _NAME.match(rows)
+    column = values.end() if values is not None and values.end() <= width // 2 else None
+    return "\n".join(console.in_rows(rows.split("\n"), width, column)) + gap + fitted_table(table, width)
 
 
 def curve_text(curve: Curve) -> str:

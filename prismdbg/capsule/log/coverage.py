@@ -68,6 +68,15 @@ class Span:
         return max(end.step - first.step - (first.collective > 1), 0)
 
 
+def ends_its_step(log: RankLog, span: Span, end: Moment) -> bool:
+    """Whether the log shows that the step of `end`, the end moment, was over: a later one began, and no collective of
+    this one came after it."""
+    row = row_of(log, span.end_record + 1)
+    if row < len(log.collectives):
+        return log.collectives[row].moment.step > end.step
+    return bool(log.steps) and log.steps[-1].step > end.step
+
+
 NO_STEP_BEFORE = (
     "this capsule starts in the step of its incident, so the replay does not show the steps before it; to start "
     "earlier, record with --checkpoint-every STEPS or, if that took no checkpoint early enough, with --window all and "

@@ -73,6 +73,9 @@ def command(
     A SWEEP, the folder of `prismdbg sweep`, opens as a table of its configurations. From there you can open each of
     their runs.
 
+    If the log of the capsule ends before the MOMENT of --at, the cursor is at the last collective, and the line above
+    the keys says so.
+
     Nothing runs, and nothing in the capsule is trusted. Without a terminal, a table of the collectives, the ranks or
     the configurations is printed.
     """

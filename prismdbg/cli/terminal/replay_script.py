@@ -148,10 +148,11 @@ def _overlay_json(overlay: Overlay) -> dict[str, Any]:
 
 def say_overlay(overlay: Overlay) -> None:
     """Which of the user's files are used, and which are not."""
-    unchanged = counted(overlay.unchanged, "file")
-    console.announce(f"{overlay.folder} replaces {overlay.seen_as}: {unchanged} as captured")
+    replaced = sorted(overlay.replaced)
+    files = counted(len(replaced) + overlay.unchanged, "captured file")
+    console.announce(f"{overlay.folder} replaces {len(replaced)} of {files} of {overlay.seen_as}")
     for title, names in (
-        ("replaced", sorted(overlay.replaced)),
+        ("replaced", replaced),
         ("added", sorted(overlay.added)),
         ("not used by the program, ignored", overlay.unmatched),
     ):

@@ -20,6 +20,7 @@ from prismdbg.log.rank_log import columns_of
 
 TOGETHER_NS = 25_000_000  # a launcher that is told to end ends its ranks at once; one that lost a rank looks first
 _FOLDER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")  # of a rank's log
+GOES_ON_NS = 60_000_000_000  # launchers kill after half a minute what has not ended
 SLACK_NS = 1_000_000_000  # a terminal's Ctrl-C reaches the ranks by itself, perhaps before the supervisor
 
 
@@ -43,7 +44,7 @@ def interrupted_at(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], a
     """
     ends = sorted(_ends(supervisor, logs, attempt), key=lambda end: end.wall_ns)
     if told := _number(supervisor.get("interrupted"), "wall_ns"):
-        dead = _reported_dead(supervisor, attempt)
+        dead = reported_dead(supervisor, attempt)
         deaths = [(rank, death) for rank, death in deaths_of(supervisor, attempt).items() if rank not in dead]
         asked = [death.wall_ns for _, death in deaths if death.signal in ASKED]
         asked += [end.wall_ns for end in ends if end.signal == signal.SIGINT and end.rank not in dead]
@@ -75,7 +76,19 @@ def perhaps_alone(supervisor: Mapping[str, Any], deaths: Mapping[int, Death]) ->
     return first if all(death.alive_wall_ns >= deaths[first].wall_ns for death in others) else None
 
 
-def _reported_dead(supervisor: Mapping[str, Any], attempt: int) -> set[int]:
+def interrupted_while_running(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], attempt: int) -> int | None:
+    """As `interrupted_at`, of a job with ranks that are alive: the supervisor has to know it. None also where the ranks
+    began after that, in another attempt, or go on: they take no notice of the signal."""
+    if not (told := _number(supervisor.get("interrupted"), "wall_ns")):
+        return None
+    begun = [columns_of(log).begun_ns + log.wall_offset_ns for log in logs.values()]
+    spans = [(int(of_rank.min()), int(of_rank.max())) for of_rank in begun if len(of_rank)]
+    is_of_another = bool(spans) and min(first for first, _ in spans) > told
+    goes_on = any(last > told + GOES_ON_NS for _, last in spans)
+    return None if is_of_another or goes_on else interrupted_at(supervisor, logs, attempt)
+
+
+def reported_dead(supervisor: Mapping[str, Any], attempt: int) -> set[int]:
     """Ranks whose end the supervisor has reported as a death, before it was told itself."""
     lost = [one for one in whole_incidents(supervisor) if one.get("kind") == IncidentKind.LOST]
     return {int(rank) for one in lost if one.get("attempt", 0) == attempt for rank in one.get("ranks", ())}

@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
-from prismdbg.capsule.log.coverage import NO_STEP_BEFORE, Span, capsule_span, row_of, starts_too_late
+from prismdbg.capsule.log.coverage import (
+    NO_STEP_BEFORE,
+    Span,
+    capsule_span,
+    ends_its_step,
+    row_of,
+    starts_too_late,
+)
 from prismdbg.capsule.log.events import Note, RankLog
 from prismdbg.capsule.log.notes import exit_codes, moment_of
 from prismdbg.capsule.manifest import IncidentKind, Origin
@@ -53,7 +60,7 @@ COMPARED = ("compared", "fingerprints", "object_notes", "within", "unsketched") 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strength:
     """What a verdict rests on: collectives compared, of these with their payload fingerprints, pickled objects that
-    were sent and differ, and the whole steps before the step in which the replay ended. within: collectives whose
+    were sent and differ, and the whole steps, as far as the log shows where a step ends. within: collectives whose
     values are close to the recorded ones by their sketches, at most `farthest` apart."""
 
     collectives: int = 0
@@ -307,10 +314,17 @@ def judge(capsule: Capsule, verdict: Verdict, until: Moment | None = None) -> No
         within=tally.get("within", 0),
         farthest=tally.get("farthest", 0.0),
         differing_objects=tally.get("object_notes", 0),
-        whole_steps=span.whole_steps(Moment.parse(verdict.moment)),
+        whole_steps=_whole_steps(log, span, verdict),
     )
     verdict.notes = [*verdict.said.lines, *verdict.notes, *_notes(capsule, log, span, verdict, until)]
     verdict.notes += filter(None, [redaction_note(there, seen)])
+
+
+def _whole_steps(log: RankLog, span: Span, verdict: Verdict) -> int:
+    """With that of the end moment only where the replay came past it as the recorded rank did."""
+    end = Moment.parse(verdict.moment)
+    is_past = verdict.end in AT_END and verdict.is_covered and verdict.outcome in AS_RECORDED
+    return span.whole_steps(Moment(end.step + 1) if is_past and ends_its_step(log, span, end) else end)
 
 
 def _require_possible(tally: Mapping[str, Any], recorded: int) -> None:

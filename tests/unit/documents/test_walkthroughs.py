@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from prismdbg_tui.recorded_job.keys import JOB_ACTIONS
 from prismdbg_tui.session.actions import ACTIONS
+from prismdbg_tui.timeline.lanes_drawing import FEW_STOPS
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("README.md"))]
@@ -44,6 +45,11 @@ def test_every_page_of_the_documentation_is_listed() -> None:
     links = _LINK.findall((ROOT / "docs" / "index.md").read_text())
     listed = {name for name, _ in links if not name.startswith("../")}
     assert listed == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+
+
+def test_the_walkthrough_says_how_many_places_of_breakpoints_have_the_large_sign() -> None:
+    page = (ROOT / "examples" / "incidents" / "nan" / "README.md").read_text()
+    assert f"`●` if there are at most {FEW_STOPS} such places" in page
 
 
 def test_every_picture_is_shown() -> None:

@@ -365,6 +365,39 @@ class TestAJobThatWasToldToEnd:
         assert any("the job was told to end" in line for line in diagnosis.missing)
         assert not any("without a word" in line for line in diagnosis.missing)
 
+    @pytest.mark.parametrize(("told_ns", "is_told"), [(TOLD_NS, True), (10**18 - 2 * 10**9, False)])
+    def test_who_was_interrupted_while_another_still_lives_is_no_culprit_either(
+        self, told_ns: int, is_told: bool, tmp_path: Path
+    ) -> None:
+        """A rank that waits in a collective hears of Ctrl-C only when its launcher kills it. The supervisor that was
+        told before the ranks began was told in an attempt before."""
+        self.hung(tmp_path)
+        process = {"pid": os.getpid(), "world_size": 2}
+        (tmp_path / "ranks" / "0" / "rank.json").write_text(json.dumps(process))
+        supervisor(tmp_path, interrupted={"signal": 2, "wall_ns": told_ns})
+
+        diagnosis = diagnose(gather(tmp_path))
+
+        first = diagnosis.verdicts[0].text
+        assert first.endswith("rank 1 never joined it") is is_told
+        assert first.startswith("rank 1 ended by itself") is not is_told
+        assert any("the job was told to end" in line for line in diagnosis.missing) is is_told
+
+    @pytest.mark.parametrize("reported", [True, False])
+    def test_a_death_that_was_reported_counts_while_another_rank_still_lives(
+        self, reported: bool, tmp_path: Path
+    ) -> None:
+        for name in ("0", "1"):
+            rank_folder(tmp_path, name)
+        (tmp_path / "ranks" / "0" / "rank.json").write_text(json.dumps({"pid": os.getpid(), "world_size": 2}))
+        lost = {"kind": "lost", "text": "rank 1 was killed", "moment": "0.2", "ranks": [1], "attempt": 0}
+        supervisor(tmp_path, incidents=[lost] * reported, interrupted={"signal": 15, "wall_ns": TOLD_NS})
+
+        evidence = gather(tmp_path)
+
+        assert (evidence.interrupted, evidence.is_running) == (True, True)
+        assert (evidence.silent, len(evidence.incidents)) == (({1}, 1) if reported else (set(), 0))
+
     def test_who_alone_was_interrupted_is_one(self, tmp_path: Path) -> None:
         self.hung(tmp_path, how_they_died=[{"rank": "0", "wall_ns": TOLD_NS + 2 * 10**9, "signal": 15}])
 

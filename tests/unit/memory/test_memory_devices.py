@@ -18,6 +18,7 @@ from prismdbg.memory.peak import peak
 from prismdbg.memory.snapshot import snapshot
 from prismdbg.memory.trace import MemoryTrace, open_trace
 from prismdbg.model.moment import Moment
+from prismdbg.render.console import pairs
 from prismdbg.render.memory_text import curve_text, for_terminal
 from prismdbg.render.stop_text import event_line
 
@@ -175,3 +176,12 @@ def test_a_terminal_shows_a_row_of_the_table_in_a_line_and_a_program_reads_all_o
     assert all(len(row) <= 80 for row in table.split("\n"))
     assert table.startswith("   size  blocks  of\n1.0 MiB       4  model.py:53 in forward < … < ")
     assert table.endswith(" < train.py:79")
+
+
+def test_in_a_terminal_a_value_that_goes_on_in_a_row_stands_below_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pairs([("peak", "12.0 MiB"), ("live at end of trace", "a longish value " * 6 + "\nand " * 2 + "more " * 20)])
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    first, second, *others = for_terminal(f"{rows}\n\nsize  blocks  of").partition("\n\n")[0].split("\n")
+    assert first == "peak                  12.0 MiB" and second.startswith("live at end of trace  a longish value")
+    assert len(others) > 3 and all(row[:22].isspace() and row[22:23].strip() for row in others)

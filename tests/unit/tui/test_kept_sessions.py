@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from played import PlayedRank, has_values, live_over, screen_of_app, small_capsule, stopped, until
 from prismdbg_tui.session.app import PrismApp
+from prismdbg_tui.session.messages import StateChanged
 from prismdbg_tui.session.sidecar import MAX_BYTES, SUFFIX, Kept, Sidecar, beside, lines_of
-from prismdbg_tui.session.views import Phase
+from prismdbg_tui.session.views import Phase, State
 from prismdbg_tui.start import _kept_lines
 from shown import told
 from textual.events import DescendantFocus
@@ -218,3 +219,30 @@ def test_a_restored_console_leaves_keys_keys(tmp_path: Path, size: tuple[int, in
     screen_of_app(debugging(tmp_path, path), leave, size)
     assert Sidecar(beside(path)).read().panes[-1] == "console"
     screen_of_app(debugging(tmp_path / "two", path), again, size)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_in_place_of_a_restored_output_that_is_empty_is_the_table(tmp_path: Path, size: tuple[int, int]) -> None:
+    """The first screen was blank."""
+    path = tmp_path / "capsule"
+    Sidecar(beside(path)).write(Kept(history=("print 1",), panes=("memory", "stops", "output")))
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        assert app.layout.pane == "collectives" and app.panes.collectives.display
+        assert "stops" in app.layout.chosen and app.focused is app.panes.collectives
+
+    screen_of_app(debugging(tmp_path, path), part, size)
+
+
+def test_while_the_replay_starts_nobody_says_that_there_are_no_breakpoints(tmp_path: Path) -> None:
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        pane = app.panes.stops
+        app.post_message(StateChanged(State(phase=Phase.STARTING)))
+        await until(lambda: "are set once the rank is there" in str(pane.body.content), pilot)
+        assert "no breakpoints" not in str(pane.body.content) and "0" not in str(pane.border_subtitle)
+        app.post_message(StateChanged(State(phase=Phase.STOPPED)))
+        await until(lambda: "no breakpoints, watch expressions" in str(pane.body.content), pilot)
+        assert str(pane.border_subtitle) == "0 breakpoints"
+
+    screen_of_app(looking(tmp_path / "one" / "capsule"), part)

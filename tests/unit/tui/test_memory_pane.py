@@ -6,6 +6,8 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from capsules import make_capsule
@@ -26,6 +28,7 @@ from prismdbg_tui.session.messages import MemoryRead, StateChanged
 from prismdbg_tui.session.reader import CapsuleReader
 from prismdbg_tui.session.views import Phase
 from shown import on_screen, told
+from textual.app import ScreenStackError
 from textual.pilot import Pilot
 from traces import TraceBuilder
 
@@ -93,6 +96,19 @@ def test_a_view_is_shown_as_a_tree_and_keys_change_it(tmp_path: Path) -> None:
         assert app.views.memory.by is GroupBy.MODULE
 
     screen_of(part, tmp_path, PlayedRank())
+
+
+def test_a_trace_that_is_read_when_the_screen_has_been_left_ends_nothing_with_an_error() -> None:
+    class LeftScreen:
+        screen_stack = ()
+        layout = SimpleNamespace(pane="memory")
+        views = SimpleNamespace(memory_read=lambda _: None)
+
+        @property
+        def focused(self) -> None:
+            raise ScreenStackError("No screens on stack")
+
+    PrismApp.on_memory_read(cast(Any, LeftScreen()), MemoryRead(MemoryView()))
 
 
 @pytest.fixture
@@ -342,6 +358,29 @@ def test_bars_have_one_line_each_and_show_the_chosen_one(height: int) -> None:
     assert whole[0] == "       600 B  61%  layers.0".ljust(58) + " ›" and whole[1].rstrip() == "       300 B  30%  head"
     gone = draw_bars((replace(NODES[1], size_bytes=-300), NODES[0]), 60, 8, MAP_INK, signed=True).plain
     assert "+600 B  layers.0" in gone and "-300 B  head" in gone
+
+
+def test_what_is_there_is_never_no_share_and_a_part_has_the_scale_of_its_group(tmp_path: Path) -> None:
+    part = MemoryNode(label="aten::mm", size_bytes=998, blocks=1)
+    nodes = (
+        MemoryNode(label="layers.0", size_bytes=998, blocks=1, children=(part,)),
+        MemoryNode(label="crumb", size_bytes=2, blocks=1),
+    )
+    view = MemoryView(at=Moment(1, 1), curve=curve(), program_bytes=1000, nodes=nodes)
+
+    async def part_of(app: PrismApp, pilot: Pilot[int]) -> None:
+        memory = app.panes.memory
+        await pilot.press("v")
+        await until(lambda: "trace on" in memory.shown.note, pilot)
+        memory.show(view)
+        group, crumb = memory.blocks.root.children
+        assert str(group.label).count("█") == str(group.children[0].label).count("█") == 6
+        assert " <1% crumb" in str(crumb.label) and "  0%" not in str(crumb.label)
+        assert str(memory.border_subtitle) == "by stack · size, blocks"
+
+    screen_of(part_of, tmp_path, PlayedRank(), size=(80, 24))
+    shown = draw_bars(nodes, 60, 2, MAP_INK, signed=False).plain.split("\n")
+    assert "  <1%  crumb" in shown[1]
 
 
 def test_a_bar_names_both_ends_of_a_stack() -> None:
@@ -747,6 +786,53 @@ def test_a_name_that_is_cut_is_whole_below_the_tree_and_another_list_begins_at_i
         await until(lambda: not memory.whole_name.display, pilot)
 
     screen_of(part, tmp_path, PlayedRank(), size=(80, 24))
+
+
+def test_the_pane_has_all_frames_of_a_stack_unless_blocks_of_others_are_in_the_same_row(tmp_path: Path) -> None:
+    def stack(line: int, depth: int = 1) -> tuple[Frame, ...]:
+        lines = (53, 60, 61, 62, *[line] * depth, 67, 76)
+        return tuple(Frame("/job/model.py", at, "forward") for at in lines)
+
+    made = TraceBuilder(tmp_path / "trace")
+    made.allocate(5000, "aten::mm", frames=stack(34))
+    whole = "model.py:53 in forward < model.py:60 < model.py:61 < model.py:62 < "
+    (node,) = looked(made.write(), None).nodes
+    assert node.label == f"{whole}model.py:34 < model.py:67 < model.py:76"
+    made.allocate(5000, "aten::mm", frames=stack(35))
+    (node,) = looked(made.write(), None).nodes
+    assert node.label == f"{whole}… < model.py:67 < model.py:76"
+
+    deep = TraceBuilder(tmp_path / "deep")
+    deep.allocate(5000, "aten::mm", frames=stack(34, depth=900))
+    (node,) = looked(deep.write(), None).nodes
+    assert node.label.count("…") == 1 and len(node.label) < 1000
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_the_lines_of_a_long_name_come_from_the_list_and_the_curve_keeps_its_height(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    """The curve and all rows jumped with each arrow key."""
+    long = "model.py:53 in forward < " + " < ".join(f"a_rather_long_name.py:{n}" for n in range(100))
+    nodes = tuple(MemoryNode(label=label, size_bytes=1000, blocks=1) for label in ("short", long))
+    view = MemoryView(at=Moment(1, 1), curve=curve(), program_bytes=2000, nodes=nodes)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        memory = app.panes.memory
+        await pilot.press("v")
+        await until(lambda: "trace on" in memory.shown.note, pilot)
+        memory.show(view)
+        await until(lambda: memory.curve.size.height > 0 and not memory.whole_name.display, pilot)
+        before = memory.curve.size.height, memory.blocks.region.y
+        await pilot.press("down")
+        await until(lambda: memory.whole_name.display and memory.whole_name.size.height > 0, pilot)
+        assert (memory.curve.size.height, memory.blocks.region.y) == before
+        assert memory.whole_name.size.height == 3
+        name = str(memory.whole_name.render())
+        assert name.startswith("model.py:53") and "…" in name and name.endswith("name.py:99")
+        assert len(name) > 2 * memory.size.width
+
+    screen_of(part, tmp_path, PlayedRank(), size=size)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36)])

@@ -22,6 +22,7 @@ from textual.app import ComposeResult
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from prismdbg.model.moment import Moment
 from prismdbg.session.line import VERBS, Verb
 
 Play = Callable[[PrismApp, Pilot[int]], Awaitable[None]]
@@ -63,6 +64,25 @@ def test_it_opens_at_the_incident_and_walks(tmp_path: Path) -> None:
         assert seen == [0, 1, 2, 5, 4, 3]
 
     play(looking(tmp_path), part)
+
+
+@pytest.mark.parametrize(("at", "is_said"), [("99.1", True), ("2.3", True), ("99", True), ("2.2", False), ("3", False)])
+def test_a_moment_after_the_log_is_named_beside_where_the_cursor_is(tmp_path: Path, at: str, is_said: bool) -> None:
+    """It went to the last collective, as if that was asked for."""
+    line = f"{Moment.parse(at)} is after the last recorded collective: the cursor is at 2.2"
+
+    async def opened(app: PrismApp, pilot: Pilot[int]) -> None:
+        assert str(app.position.moment) == "2.2"
+        assert (line in on_screen(app), line in said(app)) == (is_said, is_said)
+
+    play(PrismApp(small_capsule(tmp_path), "capsule", at=Moment.parse(at)), opened, size=(80, 24))
+
+    async def typed(app: PrismApp, pilot: Pilot[int]) -> None:
+        await pilot.press("g", "colon", *at, "enter")
+        await until(lambda: str(app.position.moment) == "2.2", pilot)
+        assert (line in said(app)) is is_said
+
+    play(PrismApp(small_capsule(tmp_path / "typed"), "capsule"), typed)
 
 
 def test_search_hits_and_filter(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -335,6 +336,66 @@ def test_a_cancelled_start_is_no_lost_rank_and_can_be_started(tmp_path: Path) ->
     screen_of_app(PrismApp(capsule, "capsule", live=rank), part)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
+def test_a_start_that_is_cancelled_in_its_last_stage_ends_with_that_stage(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    """Nothing more is said while it lasts, so nothing looked whether it was cancelled."""
+    capsule, is_up, tries = small_capsule(tmp_path), threading.Event(), list[str]()
+    rank = live_over(capsule, PlayedRank([]))
+    opens = rank._opens
+
+    @contextmanager
+    def slowly(say: Callable[[str], None]) -> Iterator[Any]:
+        with opens(say) as place:
+            say("docker: starting the program, which loads the state snapshot at its restore point")
+            assert is_up.wait(20)
+            tries.append("up")
+            yield place
+
+    rank._opens = slowly
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        def is_said(line: str) -> bool:
+            return line in app.panes.console.log_pane.lines_said
+
+        await until(lambda: "docker: starting the program" in status(app), pilot)
+        assert status(app).endswith("   esc cancels it")
+        await pilot.press("c", "N")
+        await until(lambda: rank.queued == ("continue", "reverse-next"), pilot)
+        await pilot.press("escape")
+        await until(lambda: " s  cancelling: docker: starting the program" in status(app), pilot)
+        assert rank.queued == () and is_said("dropped: continue, reverse-next")
+        await pilot.press("n")
+        await until(lambda: rank.queued == ("next",), pilot)
+        is_up.set()
+        await until(lambda: status(app) == "✕ the start was cancelled · R starts it", pilot)
+        assert app.panes.header.render_line(0).text.startswith(" ◣ prismdbg  cancelled ")
+        assert rank.queued == () and is_said("dropped: next") and app.state.phase is Phase.LOST
+        await pilot.press("R")
+        await until(lambda: app.state.phase is Phase.STOPPED, pilot)
+        assert tries == ["up", "up"]
+
+    screen_of_app(PrismApp(capsule, "capsule", live=rank), part, size)
+
+
+def test_an_error_is_over_once_a_command_runs_that_was_queued_before_it(tmp_path: Path) -> None:
+    """The line still showed the exception where the rank had gone back from it."""
+    running = State(phase=Phase.RUNNING, doing="continue", since_s=1.0)
+
+    async def part(app: PrismApp, pilot: Pilot[int]) -> None:
+        app.post_message(StateChanged(running))
+        app.post_message(Said("ValueError: no", "error"))
+        stands = replace(running, phase=Phase.STOPPED, moment=Moment(1, 1), reason="next", doing="")
+        app.post_message(StateChanged(stands))
+        await until(lambda: status(app) == "✕ ValueError: no", pilot)
+        app.post_message(StateChanged(replace(running, doing="reverse-next", since_s=2.0)))
+        app.post_message(StateChanged(replace(stands, since_s=2.0)))
+        await until(lambda: status(app) == "stopped at 1.1", pilot)
+
+    screen_of_app(PrismApp(small_capsule(tmp_path), "capsule"), part)
+
+
 def test_control_characters_of_a_rank_do_not_steer_the_terminal(tmp_path: Path) -> None:
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
         hostile = State(phase=Phase.STOPPED, moment=Moment(1, 1), reason="\x1b[31mred\nsecond line", can_look=False)
@@ -373,7 +434,7 @@ def test_what_runs_keeps_its_share_and_its_key_where_there_is_little_room(tmp_pa
         for width, ends in (
             (100, "at 1234.56  ▕███         ▏  25%   esc cancels it"),
             (70, "at 1234.56  25%   esc cancels it"),
-            (55, "at 1234.56  25%   esc"),
+            (55, "origin: running, pass 2  25%   esc cancels it"),
             (45, "origin: running, pass 2  25%   esc"),
             (40, "origin: running  25%   esc"),
             (30, "origin …  25%   esc"),
@@ -457,8 +518,9 @@ def test_where_there_is_little_room_it_is_said_how_many_commands_are_queued(tmp_
         app.post_message(StateChanged(replace(running, since_s=time.monotonic())))
         for width, ends in (
             (120, "at 1234.56  ▕███         ▏  25% · queued: origin, print loss   esc cancels it"),
-            (85, "at 1234.56  25% · queued: origin, print loss   esc"),
-            (70, "at 1234.56  25% · 2 queued   esc"),
+            (95, "at 1234.56  25% · queued: origin, print loss   esc cancels it"),
+            (85, "at 1234.56  25% · 2 queued   esc cancels it"),
+            (70, "origin: running, pass 2  25% · 2 queued   esc cancels it"),
             (50, "origin: running  25% · 2 queued   esc"),
         ):
             await resized(app, pilot, (width, 24))

@@ -58,6 +58,11 @@ def number(value: object) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
+def percent(share: float) -> str:
+    """`61%`; what is there is never `0%`."""
+    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
+
+
 def bar(fraction: float) -> str:
     """One cell, never empty."""
     return _BARS[max(0, min(7, int(fraction * 8)))]

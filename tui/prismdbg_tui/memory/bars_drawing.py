@@ -41,7 +41,7 @@ def draw_bars(
         sign, size = "", figures.size(abs(node.size_bytes))
         if signed:
             sign = "+" if node.size_bytes >= 0 else "-"
-        share = "" if signed else f"{abs(node.size_bytes) / total:>5.0%}"
+        share = "" if signed else f"{figures.percent(abs(node.size_bytes) / total):>5}"
         opens = " ›" if node.children else ""
         text = f"{CHOSEN if node is chosen else '  '}{sign + size:>10}{share}  "
         text += name_in(figures.clean(node.label), max(width - len(text) - len(opens), 1))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # most capsules have no trace
 POINTS = 800
 MOST_NODES = 200
 MOST_CHILDREN = 50
+MOST_FRAMES = 20  # of each end of a stack: more than the lines below the list have room for
 NO_TRACE_HINT = "record with --memory, or `prismdbg debug`"
 NO_TRACE_RECORDED = (
     "No memory trace.\n\n"
@@ -226,10 +227,15 @@ def _nodes(live: Live, by: GroupBy) -> list[MemoryNode]:
 
 def _label(entry: Entry) -> str:
     """A stack by its own line and those that led there: what a step leaks may come from a line that is gone through
-    twice."""
+    twice. The pane cuts it to its rows, and shows all of the chosen one: only of stacks that differ in their middle,
+    and of one that no few lines have room for, that is left out here."""
     from prismdbg.memory.grouping import stack_label
 
-    return stack_label(entry.frames, whole_path=False) if entry.frames else entry.label
+    if not entry.frames:
+        return entry.label
+    if entry.differ:
+        return stack_label(entry.frames, whole_path=False, gap="…")
+    return stack_label(entry.frames, whole_path=False, inner=MOST_FRAMES, outer=MOST_FRAMES, gap="…")
 
 
 def _places(trace: MemoryTrace, rows: Sequence[int], by: GroupBy) -> tuple[MemoryNode, ...]:

@@ -18,13 +18,13 @@ from prismdbg.session.line import VERBS
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.session import pattern
 from prismdbg_tui.session.actions import ACTIONS, Action, Section, unavailable
-from prismdbg_tui.timeline.lanes_drawing import END, START, WAITING
+from prismdbg_tui.timeline.lanes_drawing import END, FEW_STOPS, START, WAITING
 
 _SIGNS = (
     ("◆ ▶", "where the rank is: in the timeline, in the table; ◆ also marks it among the ranks"),
     ("▲", "the cursor"),
     (f"{START} {END}", "start and end moment of the capsule"),
-    ("●", "a breakpoint, or where one will be hit; • where there are many"),
+    ("●", f"a breakpoint, or where one will be hit; • where there are more than {FEW_STOPS}"),
     ("✕ ·", "the first NaN or infinity that the rank sent; later ones"),
     ("◇", "a checkpoint of the rank"),
     ("⚑", "a note or a bookmark"),

@@ -86,6 +86,7 @@ class PrismApp(PicturedApp[int]):
         self.state = State()
         self.condition_of: int | None = None
         self._waiting: list[str] = []  # actions, until a search has ended
+        self._asked = at
         self._wanted = at or moment_of(str(capsule.manifest.incident.moment or ""))
         queued: Callable[[], Sequence[str]] = (lambda: live.queued) if live is not None else tuple
         self.panes = Panes(
@@ -151,6 +152,8 @@ class PrismApp(PicturedApp[int]):
 
     def on_recording_read(self, message: messages.RecordingRead) -> None:
         self.navigation.begin(message.recording, self._wanted)
+        if self._asked is not None and self.live is None:
+            self._tell_of_the_end(self._asked)
         self.layout.apply()
         if (damage := message.recording.columns.damage) is not None:
             self.notify(str(damage), title="the log ends early", severity="warning")
@@ -198,7 +201,8 @@ class PrismApp(PicturedApp[int]):
 
     def on_memory_read(self, message: messages.MemoryRead) -> None:
         self.views.memory_read(message.view)
-        if self.layout.pane == "memory" and self.focused is None and len(self.screen_stack) == 1:
+        alone = len(self.screen_stack) == 1  # none is there once the screen is left
+        if alone and self.layout.pane == "memory" and self.focused is None:
             self.layout.leave_line()  # it was chosen while there was nothing yet that could take the keys
 
     def on_state_changed(self, message: messages.StateChanged) -> None:
@@ -247,8 +251,16 @@ class PrismApp(PicturedApp[int]):
         if self.live is None and (moment := moment_of(message.text)):
             self.panes.console.say(f"cursor to {moment}", "asked")
             self._handlers.carry_out(lambda: self.navigation.go_to(moment))
+            self._tell_of_the_end(moment)
         else:
             self.type_line(message.text)
+
+    def _tell_of_the_end(self, asked: Moment) -> None:
+        """Where the cursor is not at what was asked for, because the log ends before it."""
+        if self.position is not None and self.position.is_after_log(asked):
+            text = f"{asked} is after the last recorded collective: the cursor is at {self.position.moment}"
+            self.panes.status.tell(text)
+            self.panes.console.say(text, "event")
 
     def on_asked(self, message: messages.Asked) -> None:
         self.layout.leave_line()

@@ -44,6 +44,13 @@ class CursorPosition:
         """Whether it is a collective that comes after all recorded ones."""
         return moment.collective > 0 and self.row_at(moment) >= len(self.recording)
 
+    def is_after_log(self, moment: Moment) -> bool:
+        """Whether the log says nothing of it; the step that begins after its last collective still belongs to it."""
+        if not len(self.recording):
+            return False
+        last = self.recording.columns.moment(len(self.recording) - 1)
+        return self.is_after_last(moment) or moment.step > last.step + 1
+
     def row_of(self, moment: Moment) -> int:
         """Of a rank: between two collectives it has the later one still before it."""
         return max(self.last_row(moment), 0)

@@ -42,8 +42,9 @@ class Layout:
         self._app.screen.set_focus(self._panes.focus_of(pane))
 
     def restore(self, panes: Sequence[str]) -> None:
-        """As they were chosen, one after the other; only the last one gets the keys."""
-        known = [pane for pane in panes if self._app.live is not None or pane != "output"]
+        """As they were chosen, one after the other; only the last one gets the keys. Nothing is printed yet: in place
+        of the empty output it is the table."""
+        known = [pane if pane != "output" else "collectives" for pane in panes]
         for pane in known:
             self._visible_panes = self._visible_panes.choosing(pane)
         if known:

@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -124,16 +124,22 @@ class LiveRank:
         self._commands.put(_Command(lambda messages: messages.choose_frame(by)))
 
     def pause(self) -> None:
-        """What was typed ahead is dropped; the rank stops at its next collective; a start is given up."""
-        try:
-            while True:
-                self._commands.get_nowait()
-        except queue.Empty:
-            pass
+        """What was typed ahead is dropped; the rank stops at its next collective; a start is given up once the stage
+        that lasts is done, which is said at once."""
+        self._drop()
         if self._debugger is not None:
             self._debugger.interrupt()
-        elif self._state.phase is Phase.STARTING:
+        elif self._state.phase is Phase.STARTING and not self._cancelled.is_set():
             self._cancelled.set()
+            self._tell(StateChanged(replace(self._state, doing=f"cancelling: {self._state.doing}")))
+
+    def _drop(self) -> None:
+        dropped = []
+        with suppress(queue.Empty):
+            while True:
+                dropped.append(self._commands.get_nowait().line)
+        if lines := [line for line in dropped if line]:
+            self._tell(Said(f"dropped: {', '.join(lines)}", "event"))
 
     def close(self) -> None:
         self._closing.set()
@@ -174,6 +180,7 @@ class LiveRank:
 
     def _wait_to_start(self) -> None:
         """Until it is asked for again."""
+        self._drop()
         self._state = replace(self._state, is_cancelled=True)
         self._lost(_CANCELLED)
         while not self._again.wait(LOOK_S):
@@ -208,6 +215,9 @@ class LiveRank:
             debugger, self._tell, state, lambda: place.checkpoints, lambda: self._traced(debugger)
         )
         self._messages, self._debugger = messages, debugger
+        if self._cancelled.is_set():  # while its last stage lasted, of which nothing more is said
+            self._messages = self._debugger = None
+            raise _Cancelled("cancelled")
         tail = OutputTail(place.output)
         place.on_cut = partial(self._cut, tail)
         watched = threading.Thread(target=self._follow, args=(tail,), name="prismdbg-output", daemon=True)

@@ -14,7 +14,7 @@ from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.drawing.value_drawing import short
 from prismdbg_tui.session.messages import MomentChosen
-from prismdbg_tui.session.views import State
+from prismdbg_tui.session.views import Phase, State
 from prismdbg_tui.widgets.pane import Pane
 
 
@@ -74,10 +74,15 @@ class Breakpoints(Pane):
         for moment, note in self._notes.items():
             line = Text.assemble(("⚑ ", color(self.app, "accent")), (f"{moment}  ", "bold"), figures.clean(note))
             self._line(text, line, Note(moment))
+        is_starting = state.phase is Phase.STARTING
         if not self._lines:
-            text.append("no breakpoints, watch expressions, checkpoints or notes yet", "dim")
+            nothing = "no breakpoints, watch expressions, checkpoints or notes yet"
+            text.append(
+                "breakpoints and watch expressions are set once the rank is there" if is_starting else nothing, "dim"
+            )
         text.rstrip()
-        self.put(text, figures.plural(len(state.stops), "breakpoint"), is_empty=not self._lines)
+        count = "" if is_starting else figures.plural(len(state.stops), "breakpoint")
+        self.put(text, count, is_empty=not self._lines)
 
     def on_resize(self) -> None:
         self.again()

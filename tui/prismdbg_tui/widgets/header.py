@@ -53,10 +53,10 @@ class Header(Static):
 
     def _with(self, brand: str, of: str, note: str) -> Text:
         state = self._state
-        phase = color(self.app, _COLORS[state.phase])
+        phase = color(self.app, "warning" if state.is_cancelled else _COLORS[state.phase])
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append(brand, f"bold {color(self.app, 'accent')}")
-        text.append(f" {state.phase} ", f"bold reverse {phase}")
+        text.append(f" {'cancelled' if state.is_cancelled else state.phase} ", f"bold reverse {phase}")
         if where := self._where():
             text.append(f"  {where}")
         text.append(f"   {figures.clean(self._capsule)}", "bold")

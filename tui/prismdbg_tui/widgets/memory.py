@@ -16,6 +16,7 @@ from textual.widgets.tree import TreeNode
 
 from prismdbg_tui.drawing import figures
 from prismdbg_tui.drawing.colors import color
+from prismdbg_tui.drawing.wrapping import wrapped
 from prismdbg_tui.memory.curve_drawing import LABEL, CurveInk, begins_of, draw_curve, point_of
 from prismdbg_tui.memory.treemap_drawing import name_in
 from prismdbg_tui.memory.view import MemoryNode, MemoryView
@@ -26,6 +27,7 @@ _BAR = 8
 _MOST_OPEN = 3  # so many of the largest are open at first
 _NUMBERS = 24  # cells: gaps, a sign, size and count of blocks, a scrollbar
 _LEAST_NAME = 12
+_NAME_LINES = 3  # of the whole name of the chosen one
 _Path = tuple[str, ...]  # labels from the root on
 
 
@@ -134,9 +136,9 @@ class Blocks(Tree[_Path]):
         if signed:
             size = f"{'+' if node.size_bytes > 0 else '-'}{size}"
         width = _BAR - indent
-        full = round(abs(node.size_bytes) / most * width * 8)
+        full = round(abs(node.size_bytes) / most * (_BAR - self.guide_depth) * 8)  # a part by the scale of its group
         bar = "█" * (full // 8) + ("▏▎▍▌▋▊▉"[full % 8 - 1] if full % 8 else "")
-        share = "" if signed else f"{node.size_bytes / self._scale.total_bytes:>4.0%} "
+        share = "" if signed else f"{figures.percent(node.size_bytes / self._scale.total_bytes):>4} "
         name = self._room_for_name(share)
         return Text.assemble(
             (f"{bar:<{width}} ", color(self.app, ink)),
@@ -165,6 +167,7 @@ class Memory(Vertical):
         self.border_title = "Memory"
         self.curve, self.note, self.blocks = CurvePane(), Static("", id="memory-note"), Blocks()
         self.whole_name = Static("", id="memory-name")
+        self.list = Vertical(self.blocks, self.whole_name, id="memory-list")  # the name takes its lines from the list
         self.map = Treemap()
         self.as_map = False
         self.shown = MemoryView()
@@ -172,8 +175,7 @@ class Memory(Vertical):
     def compose(self) -> ComposeResult:
         yield self.curve
         yield self.note
-        yield self.blocks
-        yield self.whole_name
+        yield self.list
         yield self.map
 
     def on_mount(self) -> None:
@@ -200,9 +202,9 @@ class Memory(Vertical):
 
     def _show_name(self) -> None:
         """Of the chosen line, where its end is cut off: it says whose memory that is."""
-        name = self.blocks.cut_name() if self.blocks.display else ""
+        name = self.blocks.cut_name() if self.list.display else ""
         self.whole_name.display = bool(name)
-        self.whole_name.update(Text(name, "dim"))
+        self.whole_name.update(Text(_in_lines(name, self.size.width - 1), "dim"))
 
     def on_treemap_chosen(self, message: Treemap.Chosen) -> None:
         self.border_subtitle = self._place(message.label)
@@ -221,7 +223,7 @@ class Memory(Vertical):
     def _show(self, view: MemoryView, *, fill: bool, anew: bool = False) -> None:
         self.shown = view
         self.curve.display = view.curve is not None
-        self.blocks.display = view.curve is not None and not self.as_map
+        self.blocks.display = self.list.display = view.curve is not None and not self.as_map
         self.map.display = view.curve is not None and self.as_map
         self.set_class(view.curve is None, "-empty")
         self.note.update(self._note(view))
@@ -232,7 +234,8 @@ class Memory(Vertical):
             else:
                 self.blocks.fill(view.nodes, 0 if view.since is not None else view.total_bytes, anew=anew)
         self._show_name()
-        self.border_subtitle = "" if view.curve is None else self._place(f"by {view.by}")
+        columns = "" if self.as_map else " · size, blocks"
+        self.border_subtitle = "" if view.curve is None else self._place(f"by {view.by}{columns}")
 
     def again(self) -> None:
         """In the theme's colours of now."""
@@ -265,6 +268,12 @@ class Memory(Vertical):
         if view.peak_text:
             text.append(f" · peak caused by {view.peak_text}", "dim")
         return text
+
+
+def _in_lines(name: str, width: int) -> str:
+    """All of it, or both ends of it where `_NAME_LINES` lines have no room for it."""
+    rooms = (len(name), *range(_NAME_LINES * width, 0, -max(width // 4, 1)))
+    return next((text for room in rooms if len(wrapped(text := name_in(name, room), width)) <= _NAME_LINES), "")
 
 
 def _bound(uncounted_bytes: int | None) -> str:

@@ -20,7 +20,8 @@ from prismdbg_tui.drawing.colors import color
 from prismdbg_tui.session.views import BUSY, Phase, State
 
 _BAR = 12  # cells
-_ESC = "   esc"
+_ESC, _CANCELS = "   esc", " cancels it"
+_LEAST_DOING = 20  # cells of what runs; with fewer, the key has no words
 _UNKNOWN = 1000  # cells, until it is laid out
 _SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
@@ -41,6 +42,9 @@ class StatusLine(Static):
         self.set_interval(0.12, self._spin)
 
     def show(self, state: State) -> None:
+        """An error is over once something else runs, also what was typed before it."""
+        if state.phase is Phase.RUNNING and state.since_s != self._state.since_s:
+            self._error = ""
         self._state = state
         self.again()
 
@@ -132,23 +136,19 @@ class StatusLine(Static):
 
     def _doing(self) -> Text:
         """What runs, how far it is, what waits for it and how to end it. Where there is little room the bar goes first,
-        then words of how to end it, then words of what waits, then words of what runs."""
+        then words of what waits, then words of what runs, and words of how to end it last."""
         state, since_s = self._state, time.monotonic() - self._state.since_s
         turn = _SPIN[int(time.monotonic() * 8) % len(_SPIN)]
         what, begin = _line(state.doing or str(state.phase)), f"{turn} {since_s:.0f} s  "
-        share, (waiting, number) = self._share(), self._waiting()
-        tried = (
-            (f"{self._bar()}{share}{waiting}", " cancels it"),
-            (f"{share}{waiting}", " cancels it"),
-            (f"{share}{waiting}", ""),
-            (f"{share}{number}", ""),
-        )
-        for shown, ends in tried:
-            left = self._room - cell_len(begin + what + shown + _ESC + ends)
-            if left >= 0:
+        share, (waiting, number), ends = self._share(), self._waiting(), _CANCELS
+        for shown in (f"{self._bar()}{share}{waiting}", f"{share}{waiting}", f"{share}{number}"):
+            left = self._room - cell_len(begin + shown + _ESC + ends)
+            if left >= cell_len(what):
                 break
         else:
-            what = figures.first_fitting(figures.parts(what), max(cell_len(what) + left, 0))
+            if left < _LEAST_DOING:
+                left, ends = left + cell_len(ends), ""
+            what = figures.first_fitting(figures.parts(what), max(left, 0))
         text = Text.assemble((begin, f"bold {color(self.app, 'warning')}"), what, shown)
         return text.append_text(Text.assemble((_ESC, f"bold {color(self.app, 'accent')}"), (ends, "dim")))
 

@@ -8,7 +8,13 @@ from signal import SIGHUP, SIGINT, SIGKILL, SIGSEGV, SIGTERM
 import pytest
 
 from prismdbg.jobs.record.deaths import Death
-from prismdbg.jobs.record.interruption import TOGETHER_NS, interrupted_at, told_since, told_together
+from prismdbg.jobs.record.interruption import (
+    TOGETHER_NS,
+    interrupted_at,
+    interrupted_while_running,
+    told_since,
+    told_together,
+)
 from prismdbg.model.collective import State
 from tests.unit.logs import MILLISECOND_NS, Job
 
@@ -73,6 +79,24 @@ def test_whether_the_job_was_told_to_end(
     deaths: Deaths, told_ms: int | None, exits: dict[int, tuple[int, int]], expected: int | None
 ) -> None:
     assert at(interrupted_at(supervisor(deaths, told_ms), job(exits).logs, 0)) == expected
+
+
+@pytest.mark.parametrize(
+    ("began_ms", "last_ms", "is_told"),
+    [(-9000, -1000, True), (-9000, 30_000, True), (-9000, 61_000, False), (9, 20, False)],
+)
+def test_a_job_with_ranks_that_live_was_told_unless_they_began_later_or_go_on(
+    began_ms: int, last_ms: int, is_told: bool
+) -> None:
+    made = Job(1)
+    for ms in (began_ms, last_ms):
+        made.now_ns = NOW_NS + ms * MILLISECOND_NS - 1000
+        made.steps(1)
+
+    found = interrupted_while_running(supervisor([], told_ms=0), made.logs, 0)
+
+    assert at(found) == (-TOGETHER_MS if is_told else None)
+    assert interrupted_while_running(supervisor([]), made.logs, 0) is None
 
 
 @pytest.mark.parametrize(("reported", "told_ms"), [(0, 600 - TOGETHER_MS), (1, -TOGETHER_MS)])

@@ -120,8 +120,39 @@ def test_identical_says_what_it_rests_on(tmp_path: Path, monkeypatch: pytest.Mon
     assert verdict.summary == (
         "identical up to 2.2: 6 collectives compared, 5 with their payload fingerprints, 1 pickled object differs"
     )
-    assert verdict.strength.whole_steps == 2 and not verdict.strength.is_thin
-    assert "compared from 0.1 to 2.2, with 2 complete steps" in verdict.notes
+    assert verdict.strength.whole_steps == 3 and not verdict.strength.is_thin
+    assert "compared from 0.1 to 2.2, with 3 complete steps" in verdict.notes
+
+
+@pytest.mark.parametrize(("last", "steps"), [("2.1", 2), ("1.2", 2), ("1.1", 1)])
+def test_the_step_of_the_end_moment_counts_only_where_the_log_shows_that_it_was_over(
+    last: str, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = Moment.parse(last)
+    count = 2 * end.step + end.collective
+    seen = {**END, "tally": {**NONE, "compared": count, "fingerprints": count}}
+    manifest = replace(MANIFEST, moment_b=end)
+    verdict = judged(tmp_path, monkeypatch, seen, manifest=manifest, incident=REQUEST, past=0, records=range(count))
+    assert verdict.outcome is Outcome.IDENTICAL and verdict.strength.whole_steps == steps
+
+
+STOPPED = {"event": "stopped", "reason": "until", "moment": "2.2"}
+
+
+@pytest.mark.parametrize(
+    ("event", "tally", "until", "found"),
+    [
+        (STOPPED, ALL, Moment(2, 2), (End.UNTIL, Outcome.IDENTICAL)),
+        ({**END, "tally": {**NONE, "compared": 6}}, {}, None, (End.NEXT_CALL, Outcome.INCONCLUSIVE)),
+    ],
+)
+def test_the_step_in_which_a_replay_stops_or_after_which_its_verdict_is_open_does_not_count(
+    event: dict[str, Any], tally: dict[str, Any], until: Moment | None, found: tuple[End, Outcome],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(PlayedRank, "tally", tally)
+    verdict = judged(tmp_path, monkeypatch, event, incident=REQUEST, past=0, until=until)
+    assert (verdict.end, verdict.outcome) == found and verdict.strength.whole_steps == 2
 
 
 def test_by_tolerance_the_verdict_says_what_was_only_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

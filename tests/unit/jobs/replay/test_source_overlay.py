@@ -10,6 +10,7 @@ import pytest
 from capsules import IMAGE, MANIFEST, make_capsule
 
 from prismdbg.capsule.capsule_dir import Capsule
+from prismdbg.cli.terminal.replay_script import say_overlay
 from prismdbg.errors import UsageError
 from prismdbg.jobs.replay import source_overlay
 from prismdbg.jobs.replay.source_overlay import NothingMatches, make_overlay
@@ -118,6 +119,17 @@ def test_no_folder_and_too_large_a_one(capsule: Capsule, tmp_path: Path, monkeyp
     monkeypatch.setattr(source_overlay, "MAX_FILES", 1)
     with pytest.raises(UsageError, match="more than 1 files"):
         make_overlay(capsule, folder(tmp_path / "mine", {"train.py": "a", "b.py": "b"}))
+
+
+def test_it_says_first_how_many_files_are_replaced(
+    capsule: Capsule, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "train.py").write_text("new")
+    say_overlay(make_overlay(capsule, tmp_path / "mine"))
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].endswith("/mine replaces 1 of 1 captured file of /job/src")
+    assert said[1] == "  replaced: /job/src/train.py"
 
 
 def test_a_program_started_as_a_module_is_found_from_its_working_directory(
