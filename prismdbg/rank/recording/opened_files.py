@@ -85,6 +85,7 @@ class OpenedFiles:
     def __init__(self, own_folder: str, *others: str, told_in: str = "") -> None:
         self._seen: dict[Kind, set[str]] = {kind: set() for kind in Kind}
         self._waiting: list[tuple[Kind, str, int]] = []
+        self._passed_on = 0  # of those that wait, to the rank above
         self._listener: Listener | None = None
         self._listening = 0  # PID: a forked child has the listener, too, and writes into no log
         self._children = ChildNotes(told_in)
@@ -111,7 +112,7 @@ class OpenedFiles:
         self._tell(Kind.FILE, os.path.abspath(path))
 
     def listen(self, listener: Listener) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._passed_on = self._waiting, [], 0
         self._listener, self._listening = listener, os.getpid()
         for kind, path, seen_ns in waiting:
             listener(kind, path, seen_ns)
@@ -275,9 +276,9 @@ class OpenedFiles:
         if self._listener is not None and self._listening == os.getpid():
             self._listener(kind, path, seen_ns)
             return
-        self._waiting.append((kind, path, seen_ns))
-        if self._children.tell(self._waiting):
-            self._waiting.clear()
+        self._waiting.append((kind, path, seen_ns))  # also in a child: it may become a rank, as that of a launcher
+        if self._children.tell(self._waiting[self._passed_on :]):
+            self._passed_on = len(self._waiting)
 
 
 def _files_of(named: str) -> Iterator[str]:

@@ -292,3 +292,30 @@ def test_what_is_given_to_native_code_may_be_a_folder_a_pattern_or_a_database(tm
     )  # fmt: skip
     read = (set(files) | {"there.db-wal", "program.py"}) - {"fresh"}
     assert done.stdout.splitlines() == sorted([f"file {name}" for name in read] + ["folder .", "made new.db"])
+
+
+BECOMES_A_RANK = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from prismdbg.rank.recording.opened_files import OpenedFiles
+os.mkdir("told")
+files = OpenedFiles("/nowhere", told_in=os.path.abspath("told"))
+files.install()
+if os.fork():
+    os.wait()
+    os._exit(0)
+open("mine").close()
+found = []
+files.listen(lambda kind, path, _: found.append(f"{kind} {os.path.relpath(path)}"))
+print("\\n".join(found))
+"""
+
+
+def test_a_forked_child_that_becomes_a_rank_tells_all_in_its_own_log(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(BECOMES_A_RANK)
+    (tmp_path / "mine").touch()
+    done = subprocess.run(
+        [sys.executable, "program.py", str(ROOT)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert {"file program.py", "file mine"} <= set(done.stdout.splitlines())
