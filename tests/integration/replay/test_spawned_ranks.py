@@ -1,5 +1,5 @@
-"""A rank that torch.multiprocessing.spawn started, captured from the program's start: it is replayed, stepped through
-and edited as any other, and ends as it ended."""
+"""A rank that torch.multiprocessing.spawn started, and that raised: it is captured, replayed from the program's start,
+stepped through and edited as any other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAILS = '        raise ValueError("a shard is missing")\n'
 
 @pytest.fixture(scope="module")
 def capsule(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of rank 1, which raised behind its third collective. Its program lies where no other file does."""
+    """Of rank 1, made when it raised behind its third collective. Its program lies where no other file does."""
     home = tmp_path_factory.mktemp("spawned")
     program = home / "job" / "train.py"
     program.parent.mkdir()
@@ -26,9 +26,9 @@ def capsule(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with recording([sys.executable, str(program), str(home / "met"), "fail"], home, "--window", "all") as job:
         ended = job.job.wait()
     assert ended.code == 1 and "ValueError: a shard is missing" in ended.output, ended.output
-    said = prismdbg("capture", job.run.path, "--rank", 1, "--origin", "start", "-o", home / "capsule")
-    assert said.code == 0, said.err
-    return home / "capsule"
+    (capsule,) = job.capsules
+    assert capsule.name == "exception-rank1-0.3"
+    return capsule
 
 
 @pytest.mark.parametrize("runtime", ["local", pytest.param("docker", marks=pytest.mark.docker)])
@@ -36,6 +36,7 @@ def test_it_ends_as_it_ended(capsule: Path, runtime: str) -> None:
     replayed = prismdbg("replay", capsule, "--runtime", runtime)
     assert replayed.code == 0, replayed.out + replayed.err
     assert "identical up to 0.3: 3 collectives compared" in replayed.out
+    assert "recorded as: ValueError: a shard is missing" in replayed.err
     verified = prismdbg("verify", capsule)
     assert verified.code == 0, verified.out + verified.err
 
