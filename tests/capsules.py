@@ -51,16 +51,25 @@ IMAGE = replace(MANIFEST, origin=Origin.IMAGE, contains_raw_memory=True)
 
 
 def make_capsule(
-    path: Path, manifest: Manifest = MANIFEST, *, steps: int = 3, device: str = "cpu", gpu: str = "", **parts: Any
+    path: Path,
+    manifest: Manifest = MANIFEST,
+    *,
+    steps: int = 3,
+    device: str = "cpu",
+    gpu: str = "",
+    spawned: bytes = b"",
+    **parts: Any,
 ) -> Capsule:
-    """`steps` in the log, `device` of its tensors; gpu: what its checkpoint says of the state of GPUs; `parts`: further
-    files, by what stands behind `prismdbg/` up to the dot."""
+    """`steps` in the log, `device` of its tensors; gpu: what its checkpoint says of the state of GPUs; spawned:
+    what multiprocessing gave the rank; `parts`: further files, by what stands behind `prismdbg/` up to the dot."""
     with tempfile.TemporaryDirectory() as folder, CapsuleWriter(path) as writer:
         write_training(Path(folder) / "log", steps, rank=manifest.rank, device=device)
         writer.add_tree(layout.LOG, Path(folder) / "log")
         writer.add_json(layout.RANK, {**RANK, "past_records": 0} if manifest.origin is Origin.STATE else RANK)
         for name, value in parts.items():
             writer.add_json(f"{layout.OURS}/{name}.json", value)
+        if spawned:
+            writer.add_bytes(layout.SPAWNED, spawned)
         if manifest.origin is Origin.IMAGE:
             images = Path(folder) / "images"
             images.mkdir()

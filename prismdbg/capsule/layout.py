@@ -27,6 +27,7 @@ STACKS = "prismdbg/stacks.json"  # of all ranks of the job, where a hang was see
 MEMORY = "prismdbg/memory"  # the trace of `record --memory`, where there is one
 TELEMETRY = "prismdbg/telemetry"  # readings of `record --telemetry` that concern the rank, over the time of the log
 STATE = "prismdbg/state"  # a state snapshot, and the log of what came before the restore point
+SPAWNED = "prismdbg/spawned.pickle"  # what multiprocessing gave the rank; only the replayed rank itself unpickles it
 RANK_PACKAGE = "prismdbg/recorder.tar.zst"  # the half of prismdbg that runs in the rank, as it was
 
 PACKED_SUFFIX = ".tar.zst"

@@ -22,6 +22,7 @@ from prismdbg.capsule.limits import (
     MAX_UID,
 )
 from prismdbg.capsule.rank_path import has_more_folders, too_long, unfit
+from prismdbg.capsule.spawned import is_spawned
 from prismdbg.errors import CapsuleError
 
 _ALTERED = "capture or fetch it again: the file is damaged or was altered"
@@ -132,6 +133,7 @@ class RankJson(TypedDict, total=False):
     torch_threads: Annotated[int, between(0, MAX_THREADS)]
     cpu_capability: Word
     memory_cap: Count
+    withheld: Word  # what multiprocessing gave the rank that no replay can be given
     emulation: Annotated[dict[str, Any], at_most(MAX_FACTS)]
     seeds: Annotated[dict[str, Any], at_most(MAX_FACTS), is_seeds]
     # of a capsule
@@ -189,9 +191,14 @@ def required(rank: RankJson, *names: str) -> RankJson:
     return rank
 
 
-def given_through_a_pipe(rank: Mapping[str, Any]) -> str:
-    """What the rank ran that its command does not name; empty where a start of the command starts the rank."""
+def given_through_a_pipe(rank: Mapping[str, Any], *, is_kept: bool = False) -> str:
+    """What the rank ran that its command does not name; empty where a start of the command starts the rank. `is_kept`:
+    there is what multiprocessing gave the rank."""
     words, argv = rank.get("orig_argv", ()), rank.get("argv", ())
+    if is_kept and is_spawned(words):
+        return ""
+    if lack := rank.get("withheld"):
+        return f"multiprocessing (torch.multiprocessing.spawn, for example) started the rank with {lack}"
     if any(word.startswith("from multiprocessing.") for word in words):
         return "multiprocessing (torch.multiprocessing.spawn, for example) started the rank and gave it its function"
     has_none = len(words) == 1 or "-" in words

@@ -109,10 +109,10 @@ def prepare_restore(criu: Criu, images: Path, into: Path, *, seen_as: PurePosixP
     """Makes the new folder `into` to restore from, and leaves `images` as they are.
 
     Copies of all that says what is restored, and it is the copies that are checked: whoever can write to `images` has
-    no more say. Edited are `core-*.img`: no capabilities and no way to gain any, the filter `seccomp`, and no limits
-    that a container may not set; and `files.img` where files are watched, without the watches. What holds memory or the
-    content of a deleted file, and may be of any size, is a link to `seen_as`, the path under which the restoring
-    container sees `images`. The answer: the paths that are opened by name.
+    no more say. Edited are `core-*.img`: no capabilities and no way to gain any, the filter `seccomp`, no limits that a
+    container may not set, and no signal when the parent ends; and `files.img` where files are watched, without the
+    watches. What holds memory or the content of a deleted file, and may be of any size, is a link to `seen_as`,
+    the path under which the restoring container sees `images`. The answer: the paths that are opened by name.
     `CapsuleError` for images that ask criu for more than to bring processes back.
     """
     if not seen_as.is_absolute():
@@ -160,6 +160,7 @@ def _harmless(core: Entry) -> Entry:
     creds["no_new_privs"] = 1
     creds["secbits"] = 0
     core["thread_core"].update(seccomp_mode=_FILTER_MODE, seccomp_filter=0)
+    core["thread_core"].pop("pdeath_sig", None)  # criu, the rank's parent while it restores it, ends
     task = core.get("tc", {})
     for name in ("oom_score_adj", "loginuid", "old_seccomp_mode", "old_seccomp_filter"):
         task.pop(name, None)

@@ -14,6 +14,7 @@ from prismdbg.model.private_file import PRIVATE, private
 
 ENVIRONMENT_NAME = "PRISMDBG_CONFIG"
 _TUPLES = ("ranks", "user_code", "secret_names", "secret_values")
+SPAWNED_VARIABLE = "PRISMDBG_SPAWNED"  # in a replay, for the first process alone: what multiprocessing gave the rank
 RANK_MEMORY = "memory"  # the trace in a rank's folder
 CAP_DETAILS = "What it holds: "  # in a recorded rank the end of the exception that a cap on memory raises
 

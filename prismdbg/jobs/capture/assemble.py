@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
-from prismdbg.capsule import checked_json, layout
+from prismdbg.capsule import checked_json, layout, spawned
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import SMALL_FILE_BYTES, Place, RankFile, add_files
 from prismdbg.capsule.incident_traits import TRAITS
@@ -129,6 +129,7 @@ def assemble(parts: Ingredients) -> Capsule:
         before = {} if parts.state is None else {_BEFORE: add_state(writer, parts.state)}
         secrets = Redaction.of(rank, files, (recorded.log, *before.values()))
         writer.add_json(layout.RANK, {**secrets.describe(rank), **_about(parts), **about_files})
+        _add_spawned(writer, parts, secrets)
         _mask(writer, secrets, f"{layout.LOG}/events.*.seg")
         _mask(writer, secrets, f"{_BEFORE}/events.*.seg")
         payloads = add_payloads(writer, layout.LOG, parts.folder, recorded.log, _segments(recorded.span))
@@ -212,6 +213,14 @@ def _about(parts: Ingredients) -> dict[str, Any]:
     about: dict[str, Any] = {"past_records": parts.past_records, "in_flight": list(parts.in_flight)}
     about |= {"peak_bytes": peak} if (peak := peak_of(parts.folder)) else {}
     return about | ({"died_with": parts.died_with} if parts.died_with is not None else {})
+
+
+def _add_spawned(writer: CapsuleWriter, parts: Ingredients, secrets: Redaction) -> None:
+    """What multiprocessing gave the rank, without what is a secret elsewhere: its arguments are those of the job."""
+    path = parts.folder / spawned.FILE
+    if parts.origin.starts_program and not parts.log_only and path.exists():
+        writer.add_file(layout.SPAWNED, path)
+        writer.edit(layout.SPAWNED, secrets.starred)
 
 
 def _mask(writer: CapsuleWriter, secrets: Redaction, segments: str) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prismdbg.capsule import spawned
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log.coverage import row_of
 from prismdbg.capsule.log.events import StepMark
@@ -155,7 +156,8 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
 
 def _after_its_end(run: RunFolder, folder: Path) -> str:
     """How a rank that has ended can be captured; empty where nothing that a replay needs was kept."""
-    if not given_through_a_pipe(read_json(folder / "rank.json")) and kept_from_the_start(folder):
+    is_kept = (folder / spawned.FILE).exists()
+    if not given_through_a_pipe(read_json(folder / "rank.json"), is_kept=is_kept) and kept_from_the_start(folder):
         return "add --origin start: all that it received since its start was kept"
     return "add --origin state: a state snapshot of it was kept" if list_states(run, folder) else ""
 

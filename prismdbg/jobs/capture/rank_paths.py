@@ -28,9 +28,9 @@ class RankPaths:
 
 
 def rank_paths(log: RankLog, rank: dict[str, Any], a: Moment | None) -> RankPaths:
-    """`a`: None for the program's start. Folders are those that the program was seen to write into, and, since native
-    code is not seen, those that its command line and its environment name. A library that torch built
-    for it is there in any case, with its source: where a replay runs there may be no compiler."""
+    """`a`: None for the program's start. Folders are the one that the program was started in, those that it was seen to
+    write into, and, since native code is not seen, those that its command line and its environment name. A library
+    that torch built for it is there in any case, with its source: where a replay runs there may be no compiler."""
     built = {Path(rank_path.usual(str(note.data["path"]))) for note in log.notes if note.kind == "built"}
     above = {folder for path in built for folder in path.parents}
     around = {path.parent for path in built}
@@ -53,7 +53,7 @@ def rank_paths(log: RankLog, rank: dict[str, Any], a: Moment | None) -> RankPath
         """No program opens what is longer by its whole name, so nothing is there to be laid or hidden."""
         return not rank_path.unfit(path)
 
-    folders = {str(note.data["path"]) for note in log.notes if note.kind == "folder"} | set(_named(rank))
+    folders = {str(note.data["path"]) for note in log.notes if note.kind == "folder"} | {rank["cwd"], *_named(rank)}
     return RankPaths(
         files=were_there(files_read(log, rank)),
         folders=were_there(path for path in sorted(folders) if _is_folder(Path(path))),

@@ -29,6 +29,7 @@ from prismdbg.capsule.secrets.rules import (
     looks_random,
 )
 from prismdbg.capsule.secrets.shapes import Found
+from prismdbg.capsule.spawned import is_spawned
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.jobs.capture.secret_search import PATH_NOTES, Finding, State, note_texts, of_file, taken_out, texts_of
@@ -56,7 +57,8 @@ class Redaction:
         """`rank`: its rank.json, with secrets; `files`: what was added of them."""
         secret = [file for file in files if file.place is Place.REDACTED]
         in_files = worth_a_search(value for file in secret for value in _values_of(file.path))
-        known = words_or_more([*known_values(rank["environment"], rank["orig_argv"]), *in_files])
+        given = known_values({}, rank["argv"]) if is_spawned(rank["orig_argv"]) else ()
+        known = words_or_more([*known_values(rank["environment"], rank["orig_argv"]), *given, *in_files])
         described = _described(rank, known)
         said = [text for log in logs for text in note_texts(log)]
         ruled = {text: tuple(find(text)) for _, text in said}
@@ -82,10 +84,13 @@ class Redaction:
         edited = bytearray(data)
         for start, stop in _notes_in(data):
             edited[start:stop] = self._note(data[start:stop])
-        shown = bytes(edited)
+        return self.starred(bytes(edited))
+
+    def starred(self, data: bytes) -> bytes:
+        """Any bytes, with asterisks for those of the secrets that are known."""
         for form in sorted({form for value in self.masked for form in _forms(value)}, key=len, reverse=True):
-            shown = shown.replace(form, b"*" * len(form))
-        return shown
+            data = data.replace(form, b"*" * len(form))
+        return data
 
     def _note(self, body: bytes) -> bytes:
         """A replay raises again what a collective raised, so its text is what the rank itself would make of it; where
@@ -137,7 +142,7 @@ def _described(rank: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any
         "redacted": list(environment.redacted),
         "argv": list(argv.words),
         "orig_argv": list(orig_argv.words),
-        "redacted_arguments": list(orig_argv.redacted),
+        "redacted_arguments": list((argv if is_spawned(orig_argv.words) else orig_argv).redacted),
     }
 
 

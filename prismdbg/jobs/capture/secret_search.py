@@ -55,6 +55,7 @@ NAME_MOST, VALUE_MOST = 256, 16384  # characters of a name in a pickle, and of a
 PATH_NOTES = ("built", "file", "folder", "made", "listed", "ran")
 KNOWN = "a value that was redacted elsewhere"
 RAW_MEMORY = "raw memory of the rank, which cannot be searched exhaustively"
+SPAWNED = "what multiprocessing gave the rank"
 STATE_TENSORS = "the tensors and bytes of the state snapshot"
 _NAMED = re.compile(rb"\0([^\0=]{1,500}+)=")
 _BYTES = ("uint8", "int8")
@@ -145,6 +146,7 @@ class Search:
 
     def hits(self) -> Iterator[Hit]:
         yield from self._in_files()
+        yield from self._in_spawned()
         for home, log in self._logs.items():
             yield from self._in_payloads(home, log)
 
@@ -175,6 +177,18 @@ class Search:
                 yield Hit(
                     part=part, start=start, stop=stop, what=what, place=f"file {path}:{bisect_right(lines, start)}"
                 )
+
+    def _in_spawned(self) -> Iterator[Hit]:
+        path = self.folder / layout.SPAWNED
+        if not path.exists():
+            return
+        if (size_bytes := path.stat().st_size) > PAYLOAD_BYTES:
+            self.unsearched.append(f"{SPAWNED}: {size_bytes} bytes")
+            return
+        data = read_part(path, 0, size_bytes)
+        self._searched(len(data))
+        for start, stop, what in _received(data, self._known):
+            yield Hit(part=layout.SPAWNED, start=start, stop=stop, what=what, place=SPAWNED)
 
     def _in_payloads(self, home: str, log: RankLog) -> Iterator[Hit]:
         left = PAYLOADS_BYTES

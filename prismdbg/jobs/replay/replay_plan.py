@@ -17,6 +17,7 @@ from prismdbg.capsule.files import Place, RankFile, changed, content_path, find,
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Origin
 from prismdbg.capsule.rank_json import RankJson, given_through_a_pipe, is_environment, start_bytes, startable_again
+from prismdbg.capsule.spawned import is_spawned
 from prismdbg.checkpoint import choice
 from prismdbg.checkpoint.engine import OpenFile, Program
 from prismdbg.checkpoint.gpu_part import require_gpus
@@ -49,7 +50,7 @@ from prismdbg.runtime.spec import (
 from prismdbg.runtime.starter_spec import make_folders
 from prismdbg.session.causes import ALL_HIDDEN, Unhidden
 from prismdbg.settings import seeds
-from prismdbg.settings.rank_config import ENVIRONMENT_NAME, Mode, RankConfig
+from prismdbg.settings.rank_config import ENVIRONMENT_NAME, SPAWNED_VARIABLE, Mode, RankConfig
 from prismdbg.settings.redaction import REDACTED_FILES, REDACTED_NAMES
 
 _FOR_ANY_USER = 0o644  # the rank may be another user than we are
@@ -187,6 +188,8 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         extra=_extra(capsule, rank, request.overlay),
     ).save(config, _FOR_ANY_USER)
     environment = _program_environment(rank, given, config) | {REDACTED_FILES: json.dumps(request.missing_files)}
+    if is_spawned(rank["orig_argv"]) and layout.SPAWNED in manifest.files:
+        environment[SPAWNED_VARIABLE] = str(capsule.path / layout.SPAWNED)
     _require_startable(rank, environment)
     laid, folders = _laid(request, ()), _paths(rank, "folders")
     laid = request.overlay.over(laid) if request.overlay is not None else laid
@@ -234,9 +237,9 @@ def _require_startable(rank: RankJson, environment: dict[str, str]) -> None:
     """With what this program adds, and on this machine."""
     if problem := is_environment(environment):
         raise CapsuleError(f"rank.json: environment {problem}", hint="fetch the capsule again: this copy was altered")
-    if given := given_through_a_pipe(rank):
+    if given := given_through_a_pipe(rank, is_kept=SPAWNED_VARIABLE in environment):
         raise CapsuleError(
-            f"{given}, which is not in a capsule from the program's start",
+            f"{given}, which a capsule from the program's start does not contain",
             hint="use torchrun, or replay a checkpoint (`capture --origin image`, --checkpoint-every)",
         )
     size, most = start_bytes(rank["orig_argv"], environment), os.sysconf("SC_ARG_MAX")

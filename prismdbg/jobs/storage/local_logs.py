@@ -32,7 +32,7 @@ from prismdbg.settings.state_folders import STATES
 Copied = Callable[[int], None]  # takes how many more bytes are copied, or were there already
 PREFIX = "prismdbg-"
 _ABOUT = "local.json"
-_OF_A_RANK = re.compile(r"(payload\.[0-9]{5,9}\.seg|peak\.json|rank\.json)")
+_OF_A_RANK = re.compile(r"(payload\.[0-9]{5,9}\.seg|peak\.json|rank\.json|spawned\.pickle)")
 
 
 class LocalJson(TypedDict):

@@ -17,6 +17,7 @@ from prismdbg.capsule.manifest import FileEntry, Manifest, Origin
 from prismdbg.capsule.memory_reader import read_parts
 from prismdbg.capsule.rank_json import RankJson, startable_again
 from prismdbg.capsule.rank_path import has_more_folders
+from prismdbg.capsule.spawned import MOST_BYTES
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, require_whole
 from prismdbg.capsule.walk import entries
 from prismdbg.errors import CapsuleError
@@ -228,6 +229,8 @@ def _parts(capsule: Capsule) -> Iterator[Finding]:
         except CapsuleError as error:
             yield _fatal(capsule, layout.RANK, error)
     yield from _kernels(rank, capsule.manifest.origin)
+    if (entry := capsule.manifest.files.get(layout.SPAWNED)) is not None and entry.size_bytes > MOST_BYTES:
+        yield Finding(Severity.FATAL, layout.SPAWNED, f"has {entry.size_bytes:,} bytes; the limit is {MOST_BYTES:,}")
     try:
         rank_files = files.read_files(capsule)
     except CapsuleError as error:

@@ -66,8 +66,21 @@ def _imported(name: str) -> None:
         boot.start()
 
 
+def _follow_spawn(path: str) -> None:
+    """`path`: in a replay, of what the rank was given."""
+    if path:
+        from prismdbg.rank.replay import spawned as replayed
+
+        replayed.install(path)
+    else:
+        from prismdbg.rank.recording import spawned
+
+        spawned.install()
+
+
 if os.environ.get("PRISMDBG_CONFIG"):
     import prismdbg
+    from prismdbg.capsule.spawned import is_spawned
     from prismdbg.rank.frameworks import adapters
     from prismdbg.rank.program.imports import AfterImport
     from prismdbg.rank.recording import seeds, started_in  # noqa: F401  the latter sees where we are now
@@ -85,10 +98,16 @@ if os.environ.get("PRISMDBG_CONFIG"):
     except Exception as error:
         _say(f"the installed prismdbg is not found: {error!r}")
 told = {name: os.environ.pop(name, "") for name in ("PRISMDBG_REDACTED", "PRISMDBG_REDACTED_FILES")}
+given = os.environ.pop("PRISMDBG_SPAWNED", "")
 if any(told.values()):  # in a replay: before anything can read them
     from prismdbg.rank.replay import redacted
 
     redacted.install_from(told)
+if os.environ.get("PRISMDBG_CONFIG") and is_spawned(sys.orig_argv):
+    try:
+        _follow_spawn(given)
+    except Exception as error:
+        _say(f"what multiprocessing gives this process is not kept: {error!r}")
 try:
     _run_shadowed()
 except Exception as error:

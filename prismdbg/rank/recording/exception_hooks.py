@@ -16,7 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from types import ModuleType, TracebackType
+from types import FrameType, ModuleType, TracebackType
 from typing import Any, Protocol
 
 from prismdbg.capsule.secrets.masking import (
@@ -55,6 +55,7 @@ _OWN_WORDS = re.compile(
     r"|[ |\n]*(?:The above exception was the direct cause of the following exception:\n"
     r"|During handling of the above exception, another exception occurred:\n)"
 )
+_SPAWN = "torch.multiprocessing.spawn"
 OUT_OF_MEMORY_WORDS = ("out of memory", "can't allocate memory", "DefaultCPUAllocator")
 
 
@@ -228,13 +229,19 @@ def _tell(witness: Witness, error: BaseException, **more: Any) -> None:
 def install(witness: Witness) -> None:
     """Listens to what comes to the top, and chains sys.excepthook, threading.excepthook, sys.exit and atexit."""
     code = ExitCode()
-    code.install()
     before, thread_before = sys.excepthook, threading.excepthook
     told: list[BaseException] = []  # by the event, and not yet given to our hook: it is the same one
 
     def on_top(error: BaseException) -> None:
         if not isinstance(error, KeyboardInterrupt):
             _tell(witness, error, **({} if _is_main() else {"thread": True}))
+
+    def exits(caller: FrameType) -> None:
+        """torch.multiprocessing.spawn catches what its function raises, and ends the process."""
+        if caller.f_globals.get("__name__") == _SPAWN and (error := sys.exc_info()[1]) is not None:
+            on_top(error)
+
+    code.install(exits)
 
     @not_compiled
     def audit(event: str, arguments: tuple[Any, ...]) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sys
 import weakref
+from collections.abc import Callable
+from types import FrameType
 from typing import NoReturn
 
 from prismdbg.errors import INTERRUPTED
@@ -25,8 +27,11 @@ class ExitCode:
         self.value = 0
         self._on_its_way: weakref.ref[set[None]] | None = None
 
-    def install(self) -> None:
+    def install(self, about_to: Callable[[FrameType], None] = lambda _: None) -> None:
+        """`about_to`: is told which frame calls `sys.exit`."""
+
         def exit(status: object = None, /) -> NoReturn:
+            about_to(sys._getframe(1))
             error, carried = SystemExit() if status is None else SystemExit(status), set[None]()
             error.__dict__[_MARK] = carried  # goes with it; a set can be pickled everywhere
             self.value = code_of(status)

@@ -29,7 +29,7 @@ from prismdbg.capsule.limits import MAX_STRING_BYTES
 from prismdbg.capsule.log.format import Kind, StepSource
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.program.stderr import say
-from prismdbg.rank.recording import seeds, started_in, state_hash
+from prismdbg.rank.recording import seeds, spawned, started_in, state_hash
 from prismdbg.rank.recording.opened_files import OpenedFiles
 from prismdbg.rank.recording.own_process import own_start_ticks
 from prismdbg.rank.recording.recorder import Recorder
@@ -131,6 +131,7 @@ class Recording:
         told: dict[str, Any] = {"emulation": config.extra["emulation"]} if "emulation" in config.extra else {}
         told |= {"memory_cap": config.memory_cap} if config.memory_cap else {}
         told |= {"node": config.node} if config.node else {}
+        told |= spawned.write(folder)
         for place in dict.fromkeys((folder, claimed)):  # others know a rank by what is in RUN
             _write_json(place / "rank.json", {**described, "inject": str(Path(config.run) / "inject"), **told})
         self.note("begin", recorder=self.kind)

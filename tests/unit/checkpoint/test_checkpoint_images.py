@@ -51,7 +51,9 @@ IMAGE: dict[str, list[dict[str, Any]]] = {
         {"id": 14, "type": "UNIXSK", "usk": {"name": "=00abstract"}},
         {"id": 15, "type": "UNIXSK", "usk": {}},
     ],
-    "core-7.img": [{"thread_core": {"creds": CREDS}, "tc": {"oom_score_adj": -5, "rlimits": {"rlimits": [1, 2]}}}],
+    "core-7.img": [
+        {"thread_core": {"creds": CREDS, "pdeath_sig": 2}, "tc": {"oom_score_adj": -5, "rlimits": {"rlimits": [1, 2]}}}
+    ],
     "core-9.img": [{"thread_core": {"creds": CREDS}}],
     "fs-7.img": [{"cwd_id": 4}],
     "mm-7.img": [{"exe_file_id": 1, "vmas": [area(1, 65, 5), area(2, 1, 2)]}],
@@ -157,6 +159,7 @@ def test_the_restorable_copy_has_no_capabilities_and_the_original_is_untouched(
         assert creds["uid"] == 1000 and creds["no_new_privs"] == 1
         assert core["thread_core"]["seccomp_mode"] == "filter" and core["thread_core"]["seccomp_filter"] == 0
     assert "oom_score_adj" not in written["core-7.img"][0]["tc"]
+    assert "pdeath_sig" not in written["core-7.img"][0]["thread_core"]
     links = {path.name: str(path.readlink()) for path in into.iterdir() if path.is_symlink()}
     assert links == {name: f"/capsule/checkpoint/{name}" for name in ("pages-1.img", "ghost-file-2.img", "stats-dump")}
     assert (into / "files.img").is_file() and not (into / "copies").exists()

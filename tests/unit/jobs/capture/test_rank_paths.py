@@ -37,10 +37,10 @@ def test_what_it_made_after_a_was_not_there(rank: dict[str, Any], tmp_path: Path
     notes = log(("made", out, "5.1"), ("made", state, "6.0"), ("file", state, "7.0"), ("folder", out / "deep", "6.0"))
     from_start = rank_paths(notes, rank, None)
     assert from_start.absent == (str(out), str(out / "state"))
-    assert from_start.folders == () and from_start.files == (str(tmp_path / "train.py"),)
+    assert from_start.folders == (str(tmp_path),) and from_start.files == (str(tmp_path / "train.py"),)
     between = rank_paths(notes, rank, Moment(6))
     assert between.absent == (str(out / "state"),)
-    assert between.folders == (str(out / "deep"),)
+    assert between.folders == (str(tmp_path), str(out / "deep"))
     later = rank_paths(notes, rank, Moment(8))
     assert later.absent == () and str(out / "state") in later.files
 
@@ -79,4 +79,13 @@ def test_folders_are_also_those_it_was_told_of(rank: dict[str, Any], tmp_path: P
 def test_words_that_are_no_paths_are_no_folders(rank: dict[str, Any]) -> None:
     rank["orig_argv"] += ["--lr=1e-3", "a/b\0c", "/" + "x" * 5000, "https://host/data", "no/such/folder"]
     rank["environment"] = {"PATH": "/bin:/usr/bin", "LS_COLORS": "di=01;34"}
-    assert rank_paths(log(), rank, None).folders == ()
+    assert rank_paths(log(), rank, None).folders == (rank["cwd"],)
+
+
+def test_the_folder_that_it_was_started_in_is_there_though_nothing_names_it(
+    rank: dict[str, Any], tmp_path: Path
+) -> None:
+    rank["cwd"] = str(tmp_path / "work")
+    assert rank_paths(log(), rank, None).folders == ()  # it was removed
+    (tmp_path / "work").mkdir()
+    assert rank_paths(log(), rank, None).folders == (rank["cwd"],)

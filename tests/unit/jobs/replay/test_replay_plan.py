@@ -10,10 +10,13 @@ import capsules
 import pytest
 from capsules import make_capsule
 
+from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.rank_json import RankJson, given_through_a_pipe
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.replay.replay_plan import ReplayRequest, bind_target, make_plan
 from prismdbg.runtime.rank_folder import RankFolder
+from prismdbg.runtime.spec import ProgramOrigin
+from prismdbg.settings.rank_config import SPAWNED_VARIABLE
 
 TRUSTED = Path("/home/user/.cache/prismdbg")
 
@@ -77,3 +80,50 @@ def test_such_a_rank_is_refused_before_anything_starts(tmp_path: Path, monkeypat
     ):
         make_plan(request, tmp_path / "session", own)
     assert raised.value.hint.startswith("use torchrun")
+
+
+SPAWNED_RANK = {"orig_argv": ["python", "-c", SPAWNED, "--multiprocessing-fork"], "argv": ["train.py"]}
+
+
+@pytest.mark.parametrize("manifest", [capsules.MANIFEST, capsules.STATE])
+def test_a_spawned_rank_reads_what_it_was_given_from_the_capsule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifest: Manifest
+) -> None:
+    monkeypatch.setattr(capsules, "RANK", {**capsules.RANK, **SPAWNED_RANK})
+    capsule = make_capsule(tmp_path / "capsule", manifest, spawned=b"pickles")
+    with closing(RankFolder(tmp_path / "session" / "rank")) as own:
+        origin = make_plan(ReplayRequest(capsule=capsule), tmp_path / "session", own).spec.origin
+    assert isinstance(origin, ProgramOrigin)
+    assert Path(origin.env[SPAWNED_VARIABLE]).read_bytes() == b"pickles"
+    assert list(origin.argv) == SPAWNED_RANK["orig_argv"]
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({}, "gave it its function, which a capsule"),
+        (
+            {"withheld": "a queue among its arguments"},
+            "with a queue among its arguments, which a capsule from the program's start does not contain",
+        ),
+    ],
+)
+def test_one_is_refused_where_the_capsule_lacks_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, str], told: str
+) -> None:
+    monkeypatch.setattr(capsules, "RANK", {**capsules.RANK, **SPAWNED_RANK, **more})
+    request = ReplayRequest(capsule=make_capsule(tmp_path / "capsule"))
+    with (
+        closing(RankFolder(tmp_path / "session" / "rank")) as own,
+        pytest.raises(CapsuleError, match=told) as raised,
+    ):
+        make_plan(request, tmp_path / "session", own)
+    assert raised.value.hint.startswith("use torchrun")
+
+
+def test_any_other_rank_reads_no_such_file(tmp_path: Path) -> None:
+    capsule = make_capsule(tmp_path / "capsule", spawned=b"pickles")
+    with closing(RankFolder(tmp_path / "session" / "rank")) as own:
+        origin = make_plan(ReplayRequest(capsule=capsule), tmp_path / "session", own).spec.origin
+    assert isinstance(origin, ProgramOrigin)
+    assert SPAWNED_VARIABLE not in origin.env

@@ -503,6 +503,13 @@ def test_all_that_makes_folders_is_counted_together(tmp_path: Path, monkeypatch:
     )
 
 
+def test_what_multiprocessing_gave_a_rank_is_not_endless(tmp_path: Path) -> None:
+    make_capsule(tmp_path / "most", spawned=bytes(16 << 20))
+    assert faults(tmp_path / "most") == []
+    make_capsule(tmp_path / "more", spawned=bytes((16 << 20) + 1))
+    assert faults(tmp_path / "more") == ["prismdbg/spawned.pickle has 16,777,217 bytes; the limit is 16,777,216"]
+
+
 def test_an_index_of_endless_files(tmp_path: Path) -> None:
     file = {"place": "missing"}
     make_capsule(tmp_path / "capsule", files={"files": [{**file, "path": path} for path in MANY[:100_001]]})

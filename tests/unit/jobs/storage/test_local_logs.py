@@ -129,6 +129,7 @@ def test_everything_of_a_rank_that_has_ended_comes_along(run: RunFolder, local: 
     issue(log, 3)
     (log.folder / "payload.00000.seg").write_bytes(b"1234")
     (log.folder / "payload.spare").write_bytes(b"")
+    (log.folder / "spawned.pickle").write_bytes(b"56")
     trace = local.path / "memory" / "12.34"
     trace.mkdir(parents=True)
     (trace / "memory.00000.seg").write_bytes(b"5")
@@ -142,6 +143,7 @@ def test_everything_of_a_rank_that_has_ended_comes_along(run: RunFolder, local: 
     found = run.ranks / "0"
     assert read_log(found).collectives and (found / "payload.00000.seg").read_bytes() == b"1234"
     assert not (found / "payload.spare").exists()
+    assert (found / "spawned.pickle").read_bytes() == b"56"
     assert (found / "memory" / "memory.00000.seg").read_bytes() == b"5"
     assert not (run.path / "memory" / "13.35").exists(), "of a process that is no rank"
     assert (run.states / "0" / "7" / "state.json").read_text() == "{}"

@@ -149,3 +149,33 @@ def test_to_others_it_is_a_system_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert type(error) is SystemExit and error.args == (3,) and error.code == 3 and repr(error) == "SystemExit(3)"
     assert b"prismdbg.rank" not in pickle.dumps(error)
     assert error.__reduce__()[0] is SystemExit
+
+
+SPAWNED = """
+import sys
+from torch.multiprocessing.spawn import _wrap
+from prismdbg.rank.recording import exception_hooks
+
+class Witness:
+    def exception(self, report, error): print(report["type"], flush=True)
+    def end(self, code): print("told", code, flush=True)
+
+exception_hooks.install(Witness())
+def fails(number, how):
+    if how == "exits":
+        sys.exit(number)
+    try:
+        raise KeyError(how)
+    except KeyError:
+        pass
+    raise ValueError(how)
+_wrap(fails, 3, ("{how}",), "errors.pickle")
+"""
+
+
+@pytest.mark.parametrize(("how", "told"), [("raises", ["ValueError", "told", "1"]), ("exits", ["told", "3"])])
+def test_what_torchs_spawn_catches_is_told_before_it_ends_the_process(
+    tmp_path: Path, how: str, told: list[str]
+) -> None:
+    code, printed, _ = run(SPAWNED.replace("{how}", how), tmp_path)
+    assert (code, printed) == (int(told[-1]), told)
