@@ -66,6 +66,7 @@ def _record(config: RankConfig) -> None:
 
     store.prefer_one_that_can_be_saved()
     recording.opened_files.install()
+    recording.outcomes.install()
     recorder.on_group(recording.on_group)
     BackwardPass(recorder.backward).install()
     recorder.mode(1)

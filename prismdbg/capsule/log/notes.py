@@ -22,6 +22,7 @@ DECISIONS = "decisions"  # of an emulated rank: lines that decide by what may re
 SKIPPED = "skipped"  # another optimizer than the first, by a gradient scaler, of whose step's mark it is not told
 TAKEN = "taken"  # a step of such an optimizer, the first since
 SHAPING = "shaping"  # counts that an emulated rank was given and no peer computed from the job's own values
+PROGRAM = "program"  # that the rank started: two notes of each, of its start and of its end
 DEVICE_WAITS = "device_waits"  # of a paced rank: a group whose calls run on streams; at the end, how long waits took
 
 
@@ -56,6 +57,12 @@ class NoteFields(TypedDict, total=False):
     log_bytes: int
     peak_bytes: int
     shared_bytes: int
+    arguments: list[str]
+    folder: str
+    errno: int
+    out: str
+    err: str
+    cut: bool
 
 
 # What a reader asks for without another way out.
@@ -69,6 +76,7 @@ _NEEDED = {
     "ran": ("path",),
     "parts": ("identity", "parts_sent", "parts_received"),
     "processor": ("step", "waited_ns"),
+    PROGRAM: ("arguments", "folder", "nth"),
     SKIPPED: ("step",),
     TAKEN: ("optimizer",),
     "unknown": ("op", "text"),

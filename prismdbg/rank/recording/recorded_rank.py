@@ -31,6 +31,7 @@ from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import seeds, spawned, started_in, state_hash
 from prismdbg.rank.recording.opened_files import OpenedFiles
+from prismdbg.rank.recording.outcomes import Outcomes
 from prismdbg.rank.recording.own_process import own_start_ticks
 from prismdbg.rank.recording.recorder import Recorder
 from prismdbg.rank.recording.scaler_notes import ScalerNotes
@@ -63,6 +64,7 @@ class Recording:
         self.now_ns: Callable[[], int] = time.monotonic_ns
         self.hash_at: set[int] = set()
         self.opened_files = OpenedFiles(config.home, config.run, told_in=config.socket_dir)
+        self.outcomes = Outcomes()
         self.memory = MemoryFromStart(config, own_start_ticks()) if config.memory else None
         self._opening = False
         self._publishing = threading.Lock()  # either the log is open, or the program goes on without
@@ -140,6 +142,7 @@ class Recording:
         seeds.listen(lambda name, state: self.note("seed", name=name, state=state))
         COUNTER.listen_to_scaler(ScalerNotes(self.note, self.recorder.stats))
         self.opened_files.listen(self._note_path)
+        self.outcomes.listen(self.note)
         self._serve(self, socket_path)
 
     def give_up(self, reason: str, *, is_said: bool = False) -> None:

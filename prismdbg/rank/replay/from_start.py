@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
+from prismdbg.capsule.log.events import Note
+from prismdbg.capsule.log.reader import read_log
 from prismdbg.errors import PrismError
 from prismdbg.model.breakpoints import StopReason
 from prismdbg.rank.agent import Agent
@@ -15,6 +18,7 @@ from prismdbg.rank.recording import disk_limit, exception_hooks
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.replay import built_extensions, lone_stores
 from prismdbg.rank.replay.from_state import begin_prologue
+from prismdbg.rank.replay.recorded_outcomes import RecordedOutcomes
 from prismdbg.rank.replay.replayed_rank import Replaying
 from prismdbg.rank.tracing import tracer
 from prismdbg.settings.rank_config import RankConfig
@@ -37,7 +41,8 @@ def begin_replay(config: RankConfig) -> None:
             _hold_cap(config)
         fake_world.install()
         COUNTER.install()
-        begin_prologue(config, Path(str(config.extra["state"])))
+        outcomes = _recorded_outcomes(config, read_log(Path(config.log)).notes)
+        begin_prologue(config, Path(str(config.extra["state"])), outcomes)
         return
     counters = Counters()
     agent = Agent(Path(config.socket_dir) / "replay.sock")
@@ -50,8 +55,15 @@ def begin_replay(config: RankConfig) -> None:
     _install_world(config, replaying)
     COUNTER.install()
     exception_hooks.install(replaying)
+    _recorded_outcomes(config, replaying.log.notes).listen(replaying.tell)
     replaying.gate.first_of_all(agent.start)  # whoever connects finds the rank stopped
     replaying.hold(StopReason.START)
+
+
+def _recorded_outcomes(config: RankConfig, notes: Iterable[Note]) -> RecordedOutcomes:
+    outcomes = RecordedOutcomes(notes, config.extra.get("replaced", ()))
+    outcomes.install()
+    return outcomes
 
 
 def _hold_cap(config: RankConfig) -> None:
@@ -66,7 +78,7 @@ def _hold_cap(config: RankConfig) -> None:
 def _install_world(config: RankConfig, replaying: Replaying) -> None:
     if "emulation" not in config.extra:
         fake_world.install()
-        lone_stores.install(lambda text: replaying.agent.publish("note", text=text))
+        lone_stores.install(replaying.tell)
         return
     from prismdbg.rank.replay.emulated import begin_again
     from prismdbg.settings.emulation import Emulation

@@ -103,6 +103,10 @@ class Replaying:
         self._probe = NonfiniteProbe(nan_only, moment)
         self._probe.__enter__()
 
+    def tell(self, text: str) -> None:
+        """A note for the client."""
+        self.agent.publish("note", text=text)
+
     def end(self, code: int) -> None:
         """The program ends by itself."""
         if not self.ended:

@@ -22,6 +22,7 @@ from prismdbg.jobs.capture.assemble import CONTEXT_RECORDS
 from prismdbg.jobs.record.checkpoints import KEPT
 from prismdbg.jobs.record.record import RecordRequest
 from prismdbg.rank.c10d.store import MANY_RANKS
+from prismdbg.rank.recording import outcomes
 from prismdbg.runtime.limits import MARGIN_BYTES
 from prismdbg.settings.file_system import LONGEST_WAIT_S
 
@@ -143,6 +144,9 @@ def test_no_guarantee_is_without_a_row(name: str, heading: str, at_least: int) -
         ("docs/recording.md", "another {} MiB", EVENT_SEGMENT_BYTES >> 20),
         ("docs/recording.md", "about {:,} collectives before its start moment", CONTEXT_RECORDS),
         ("docs/recording.md", "fewer than {} ranks", MANY_RANKS),
+        ("docs/replaying.md", "Up to {} KiB of output are noted per program", outcomes.MOST_OUTPUT_BYTES >> 10),
+        ("docs/replaying.md", "and {} programs and", outcomes.MOST_PROGRAMS),
+        ("docs/replaying.md", "programs and {} MiB per rank", outcomes.MOST_BYTES >> 20),
         ("docs/capsules.md", "the files up to {} MiB that it read", SMALL_FILE_BYTES >> 20),
         ("SECURITY.md", "(larger than {} MiB)", SMALL_FILE_BYTES >> 20),
         ("SECURITY.md", "held at its peak and {} GiB", MARGIN_BYTES >> 30),

@@ -11,6 +11,7 @@ from tiny_log import TinyLog
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.notes import PROGRAM
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
 from prismdbg.jobs.capture import redaction
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
@@ -75,6 +76,19 @@ def test_what_a_rule_finds_in_a_note_is_masked_and_what_is_listed_is_true(tmp_pa
     assert found.kept == ()
     (record,) = read_log(capsule.log).collectives
     assert record.failure == Failure("RuntimeError", FAILED.replace(PASSWORD, "<redacted>"), False)
+
+
+def test_what_a_program_printed_is_masked(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path / "ranks" / "0")
+    token = f"ghp_{'aB3' * 12}"
+    of_program = {"arguments": ["gh", "auth", "token"], "folder": "/", "nth": 1}
+    of_python(log)
+    log.note(PROGRAM, **of_program, code=0, out=f"{token}\n", err=f"password='{PASSWORD}'")
+    capsule = capsule_of(tmp_path, log)
+    assert holding(capsule, token) == holding(capsule, PASSWORD) == []
+    note = read_log(capsule.log).notes[-1]
+    assert (note.data["out"], note.data["err"]) == ("<redacted>\n", "password='<redacted>'")
+    assert "log: note 'program'" in {finding.place for finding in report(capsule).findings}
 
 
 @RECORDERS
