@@ -56,6 +56,9 @@ def _imported(name: str) -> None:
     if name in adapters.MODULES or name in adapters.STEPS:
         adapters.imported(name)
         return
+    if name in trackers.MODULES:
+        _tracker_imported(name)
+        return
     try:
         seeds.imported(name)
     except Exception as error:
@@ -78,18 +81,37 @@ def _follow_spawn(path: str) -> None:
         spawned.install()
 
 
+def _tracker_imported(name: str) -> None:
+    """By any process of the job: what a replayed rank starts reports nothing, either."""
+    from prismdbg.settings.rank_config import Mode, from_environment
+
+    config = from_environment()
+    if config is None or getattr(sys.modules[name], "__file__", None) is None:  # a folder of runs, that wandb made
+        return
+    if config.mode is Mode.REPLAY:
+        from prismdbg.rank.replay.trackers import turn_off
+
+        turn_off(name, config)
+    elif config.mode is Mode.RECORD and name == "wandb":
+        from prismdbg.rank.recording import tracker_runs
+
+        tracker_runs.watch(sys.modules[name])
+
+
 if os.environ.get("PRISMDBG_CONFIG"):
     import prismdbg
     from prismdbg.capsule.spawned import is_spawned
     from prismdbg.rank.frameworks import adapters
     from prismdbg.rank.program.imports import AfterImport
     from prismdbg.rank.recording import seeds, started_in  # noqa: F401  the latter sees where we are now
+    from prismdbg.settings import trackers
     from prismdbg.settings.seeds import MODULES
 
     # The package is known from here on. An import of the program's must not ask the server of RUN's file system.
     sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(__file__)]
     try:
-        sys.meta_path.insert(0, AfterImport((*MODULES, *adapters.MODULES, *adapters.STEPS), _imported, "not active"))
+        names = (*MODULES, *adapters.MODULES, *adapters.STEPS, *trackers.MODULES)
+        sys.meta_path.insert(0, AfterImport(names, _imported, "not active"))
         seeds.prepare()
     except Exception as error:
         _say(f"the random generators are not set: {error!r}")

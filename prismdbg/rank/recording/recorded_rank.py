@@ -29,7 +29,7 @@ from prismdbg.capsule.limits import MAX_STRING_BYTES
 from prismdbg.capsule.log.format import Kind, StepSource
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.program.stderr import say
-from prismdbg.rank.recording import seeds, spawned, started_in, state_hash
+from prismdbg.rank.recording import seeds, spawned, started_in, state_hash, tracker_runs
 from prismdbg.rank.recording.opened_files import OpenedFiles
 from prismdbg.rank.recording.outcomes import Outcomes
 from prismdbg.rank.recording.own_process import own_start_ticks
@@ -38,6 +38,7 @@ from prismdbg.rank.recording.scaler_notes import ScalerNotes
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.tracing import tracer
 from prismdbg.rank.tracing.from_start import MemoryFromStart
+from prismdbg.settings import trackers
 from prismdbg.settings.boot import boot_id
 from prismdbg.settings.file_system import bounded, is_local
 from prismdbg.settings.rank_config import ENVIRONMENT_NAME, RankConfig
@@ -140,6 +141,7 @@ class Recording:
         if self.memory is not None:
             self.note("memory", **self.memory.claim(folder))
         seeds.listen(lambda name, state: self.note("seed", name=name, state=state))
+        tracker_runs.listen(lambda values: self.note(trackers.NOTE, run=values))
         COUNTER.listen_to_scaler(ScalerNotes(self.note, self.recorder.stats))
         self.opened_files.listen(self._note_path)
         self.outcomes.listen(self.note)

@@ -15,6 +15,7 @@ from typing import Any
 
 from prismdbg.errors import PrismError
 from prismdbg.settings.redaction import REDACTED_FILES, REDACTED_NAMES
+from prismdbg.settings.trackers import STAND_INS
 
 _WRITES = os.O_WRONLY | os.O_RDWR
 
@@ -74,6 +75,7 @@ def install_from(environ: dict[str, str]) -> None:
     """What `sitecustomize` was told of."""
     if names := environ.get(REDACTED_NAMES, ""):
         install(names.split(","))
+        os.environ |= {name: STAND_INS[name] for name in STAND_INS.keys() & _names}
     if files := environ.get(REDACTED_FILES, ""):
         install_files(json.loads(files))
 

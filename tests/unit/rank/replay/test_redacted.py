@@ -15,7 +15,7 @@ INJECT = ROOT / "prismdbg" / "rank" / "inject"
 
 def run(code: str, *files: str) -> str:
     """As a replay from the start does it: `sitecustomize` is there first."""
-    told = {"PRISMDBG_REDACTED": "API_KEY,HF_TOKEN", "PRISMDBG_REDACTED_FILES": json.dumps(files)}
+    told = {"PRISMDBG_REDACTED": "API_KEY,HF_TOKEN,WANDB_API_KEY", "PRISMDBG_REDACTED_FILES": json.dumps(files)}
     done = subprocess.run(
         [sys.executable, "-c", f"import os\n{code}"],
         env={"PYTHONPATH": f"{INJECT}:{ROOT}", **told, "PATH": "/bin"},
@@ -49,6 +49,7 @@ def test_also_as_bytes() -> None:
         ("os.environ['API_KEY'] = 'mine'; print(os.environ['API_KEY'])", "mine"),
         ("del os.environ['API_KEY']; print('API_KEY' in os.environ, os.environ.get('API_KEY'))", "False None"),
         ("import subprocess; print(subprocess.run(['true'], env={**os.environ}).returncode)", "0"),
+        ("print(os.environ['WANDB_API_KEY'], 'COMET_API_KEY' in os.environ)", f"{'0' * 40} False"),  # of a tracker
     ],
 )
 def test_all_else_is_as_ever(code: str, printed: str) -> None:
