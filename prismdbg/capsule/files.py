@@ -7,7 +7,7 @@ credentials, whatever its size: of it the capsule holds size and sha256.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -56,13 +56,17 @@ def add_files(
     inside_bytes: int = INSIDE_BYTES,
     homes: tuple[str, ...] = (),
     as_read: Mapping[str, Path] = MappingProxyType({}),
+    always: Collection[str] = (),
 ) -> tuple[RankFile, ...]:
     """Puts the files at `paths` into the capsule, and the index of them. Call it once. Of more than `inside_bytes` the
-    smaller ones are inside. `homes`: folders whose private dotfiles stay out. `as_read`: by path, a copy from before
-    the program wrote to the file."""
+    smaller ones are inside, of what is neither Python source nor in `always`. `homes`: folders whose private dotfiles
+    stay out. `as_read`: by path, a copy from before the program wrote to the file, which is nowhere else."""
     wanted = [(path, as_read.get(path, Path(path))) for path in sorted(set(paths))]
-    small_bytes = _largest_inside((content for _, content in wanted), small_bytes, inside_bytes)
-    files = tuple(_add(writer, path, content, small_bytes, homes) for path, content in wanted)
+    data = {path for path, _ in wanted if not path.endswith(".py") and path not in as_read and path not in always}
+    largest = _largest_inside((content for path, content in wanted if path in data), small_bytes, inside_bytes)
+    files = tuple(
+        _add(writer, path, content, largest if path in data else small_bytes, homes) for path, content in wanted
+    )
     add_index(writer, files)
     return files
 

@@ -52,7 +52,7 @@ _CALLS = {
         ("torch.empty", "torch.empty_like", "torch.empty_strided", "numpy.empty", "numpy.empty_like"), Kind.MEMORY
     ),
 }
-UNSEEDED = frozenset(
+_UNSEEDED = frozenset(
     ("numpy.random.default_rng", "numpy.random.seed", "random.seed", "random.Random")
 )  # without arguments
 _METHODS = {
@@ -88,7 +88,7 @@ def _calls(path: str, text: str) -> Iterator[SourceCall]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and (name := _dotted(node.func, names)):
             kind = _CALLS.get(name) or _METHODS.get(name.rpartition(".")[2])
-            if kind is None and name in UNSEEDED and not node.args and not node.keywords:
+            if kind is None and name in _UNSEEDED and not node.args and not node.keywords:
                 kind = Kind.ENTROPY
             if kind is not None:
                 yield SourceCall(path, node.lineno, name, kind)

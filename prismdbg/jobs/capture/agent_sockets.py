@@ -58,7 +58,7 @@ def remove_dead(base: Path) -> None:
         with contextlib.suppress(OSError):
             sockets = list(folder.glob("*.sock"))
             if _is_abandoned(folder) and not any(map(answers, sockets)):
-                for path in (*sockets, *folder.glob("*.lock")):
+                for path in (*sockets, *folder.glob("*.lock"), *folder.glob("*.opened*")):
                     path.unlink(missing_ok=True)
                 folder.rmdir()
 

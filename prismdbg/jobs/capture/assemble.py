@@ -181,15 +181,21 @@ def _add_files(
     paths = rank_paths(log, rank, recorded.start if parts.origin is Origin.IMAGE else None)
     read = [path for path in paths.files if path.endswith(".py") or not parts.log_only]
     as_read, changed = _as_read(parts, recorded, read)
-    wanted = [*read, *_files_of_image(parts.images, environment)]
-    files = add_files(writer, wanted, homes=homes_of(rank["environment"]), as_read=as_read)
+    of_image = _files_of_image(parts.images, environment)
+    wanted = [*read, *of_image]
+    homes = homes_of(rank["environment"])
+    files = add_files(writer, wanted, homes=homes, as_read=as_read, always=frozenset(of_image))
     seen = listed(log, tuple(wanted), paths.absent, str(rank["environment"].get("HOME", "")))
     folders = tuple(dict.fromkeys((*paths.folders, *seen.folders)))[:MAX_NAMED]
     absent, notes = paths.absent[:MAX_NAMED], [seen.note]
     if left_out := len(paths.absent) - len(absent):
         notes.append(f"the program made so many files that a replay does not hide {left_out:,}")
     if sum(note.kind == "file" for note in log.notes) >= MAX_FILES_READ and not parts.log_only:
-        notes.append(f"the capsule contains the first {MAX_FILES_READ:,} files that the rank read, none of the later")
+        notes.append(f"the rank read more than {MAX_FILES_READ:,} files: the capsule knows of none of the later")
+    if outside := sum(file.place is Place.BOUND and file.size_bytes <= SMALL_FILE_BYTES for file in files):
+        notes.append(
+            f"{outside:,} files that the rank read are not in the capsule, for they are too many bytes together"
+        )
     note = "; ".join(filter(None, notes))
     about: dict[str, Any] = {"folders": folders, "listed": seen.names, "absent": absent, "changed": changed[:MAX_NAMED]}
     about["links"] = followed_links(file.path for file in files if file.place is not Place.MISSING)

@@ -15,9 +15,8 @@ from prismdbg.protocol.client import AgentClient
 from prismdbg.protocol.wire import Message
 from prismdbg.runtime.names import PLAIN
 from prismdbg.session.causes import ALL_HIDDEN, Facts, Unhidden, likely_causes
-from prismdbg.session.source_calls import UNSEEDED as MADE_UNSEEDED
 from prismdbg.session.source_calls import source_calls
-from prismdbg.settings.seeds import MODULES, UNSEEDED
+from prismdbg.settings.seeds import MODULES
 
 ASK_BOUND_S = 10.0
 LONGEST_SOURCE_BYTES = 1 << 20
@@ -51,8 +50,6 @@ def facts_of(story: Message, capsule: Capsule, now: Mapping[str, str], runtime: 
     known = rank.get("seeds")
     seeds = known if isinstance(known, dict) else {}
     sources = [file for file in inside if file.path.endswith(".py") and file.size_bytes <= LONGEST_SOURCE_BYTES]
-    calls = source_calls({file.path: _text(content_path(capsule, file)) for file in sources[:MOST_SOURCES]})
-    settled = MADE_UNSEEDED if UNSEEDED in seeds and capsule.manifest.origin is Origin.START else frozenset()
     differences = story.get("differences") or []
     return Facts(
         values_only=bool(differences) and all(not difference["structural"] for difference in differences),
@@ -67,7 +64,7 @@ def facts_of(story: Message, capsule: Capsule, now: Mapping[str, str], runtime: 
             *(name.partition(".")[0] for name in MODULES if name not in seeds and name != "numpy.random"),
             *(f"torch on {kind}" for kind in capsule.manifest.device_kinds if kind != "cpu"),
         ),
-        calls=tuple(call for call in calls if call.name not in settled),
+        calls=source_calls({file.path: _text(content_path(capsule, file)) for file in sources[:MOST_SOURCES]}),
     )
 
 

@@ -410,7 +410,7 @@ def _lay(request: ReplayRequest, file: RankFile, size_bytes: int | None) -> Laid
         if file.place is Place.REDACTED:  # empty, so that it is there: opening it says why it is
             return LaidFile(source=None, target=file.path, mode=file.mode, size_bytes=size_bytes or 0)
         raise CapsuleError(
-            f"a large file that the rank read is not in the capsule, and not unchanged on this machine: {reason}",
+            f"a file that the rank read is not in the capsule, and not unchanged on this machine: {reason}",
             hint="restore the file as it was when the rank was captured",
         ) from None
     return LaidFile(source=Path(file.path), target=file.path, mode=file.mode, size_bytes=size_bytes, known=found)

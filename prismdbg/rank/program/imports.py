@@ -44,11 +44,16 @@ class AfterImport:
     def _watch(self, name: str, loader: Any) -> None:
         """Raises for a loader that takes no attributes, or has no such method, as those of other tools may be."""
         execute = loader.exec_module
+        waiting = vars(loader).setdefault("_prismdbg_waits", set())
+        if (self, name) in waiting:  # one of a zip file, which loads all modules in it
+            return
+        waiting.add((self, name))
 
         def exec_module(module: types.ModuleType) -> None:
             execute(module)
-            self._names.discard(name)
-            self._tried(lambda: self._imported(name))
+            if module.__name__ == name and name in self._names:
+                self._names.discard(name)
+                self._tried(lambda: self._imported(name))
 
         loader.exec_module = exec_module
 

@@ -26,7 +26,8 @@ Told = tuple[str, str, int]  # kind of note, path, and the monotonic time in ns 
 
 _ABOVE = 3  # processes: a worker, the server that forks workers, the rank
 _PARENT = 1  # of the fields of a process
-_SERVER = "multiprocessing.forkserver"
+_STARTED_BY_ANOTHER = "multiprocessing."  # of the command line of its spawned processes, and of the server that forks
+_RENEWED_BYTES = 4 << 20  # what a rank has read of its file when it begins another one
 _MOST_BYTES = 8 << 20  # of a file; that of a launcher is read by nobody
 _READ_BYTES = 1 << 20  # at a time
 _LOOKED_AT = 32  # children: the workers of a loader open the same
@@ -43,12 +44,19 @@ class ChildNotes:
         self._own = self._file_of(self._made_in)
         self._told_to: tuple[int, str] = (0, "")  # the child's PID, and its rank's file
 
+    def begin_early(self) -> None:
+        """In a process that may become a rank, not in a worker: what its children tell before that is kept."""
+        if not any(_STARTED_BY_ANOTHER in word for word in sys.orig_argv):
+            self._make(os.O_TRUNC)  # an ended process may have had the same PID
+
     def begin(self) -> None:
-        """In any process that may become a rank: from now on its children find its file. Not in the server that forks
-        workers. `OSError` where there can be none."""
+        """In a rank: from now on its children find its file. `OSError` where there can be none."""
+        self._make(0)
+
+    def _make(self, flags: int) -> None:
         self._own = self._file_of(os.getpid())
-        if self._folder and not any(_SERVER in word for word in sys.orig_argv):
-            os.close(os.open(self._own, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        if self._folder:
+            os.close(os.open(self._own, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600))
 
     def end(self) -> None:
         if self._folder:
@@ -61,7 +69,9 @@ class ChildNotes:
             if (path := self._rank_above()) is not None:
                 file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
                 try:
-                    for told in found if os.fstat(file).st_size < _MOST_BYTES else ():  # each is appended as a whole
+                    if os.fstat(file).st_size > _MOST_BYTES:
+                        return False
+                    for told in found:  # each is appended as a whole
                         os.write(file, f"{json.dumps(told)}\n".encode())
                 finally:
                     os.close(file)
@@ -88,14 +98,34 @@ class ChildNotes:
         found: list[Told] = []
         if self._folder and os.stat(self._own).st_size > self._read_bytes and self._reading.acquire(blocking=False):
             try:
-                while lines := self._read():
-                    found += [(kind, path, seen_ns) for kind, path, seen_ns in map(json.loads, lines)]
+                found += self._read_all(self._own)
+                if self._read_bytes > _RENEWED_BYTES:
+                    found += self._renewed()
             finally:
                 self._reading.release()
         return found
 
-    def _read(self) -> list[bytes]:
-        with open(self._own, "rb") as file:
+    def _renewed(self) -> list[Told]:
+        """What was told meanwhile. A child that finds no file tries again later."""
+        old = f"{self._own}.old"
+        os.replace(self._own, old)
+        self.begin()
+        found = self._read_all(old)
+        os.unlink(old)
+        self._read_bytes = 0
+        return found
+
+    def _read_all(self, path: str) -> list[Told]:
+        found: list[Told] = []
+        while lines := self._read(path):
+            for line in lines:
+                with contextlib.suppress(ValueError):  # one that a full file system has cut
+                    kind, name, seen_ns = json.loads(line)
+                    found.append((kind, name, seen_ns))
+        return found
+
+    def _read(self, path: str) -> list[bytes]:
+        with open(path, "rb") as file:
             file.seek(self._read_bytes)
             whole, end, _ = file.read(_READ_BYTES).rpartition(b"\n")
         self._read_bytes += len(whole) + len(end)
@@ -114,14 +144,16 @@ def children() -> list[int]:
 def after_each_batch(listen: Callable[[], None]) -> None:
     """`listen` is called in the loop of a DataLoader that has workers: what was read for a batch is told before the
     batch is used."""
-    base = dataloader._BaseDataLoaderIter
+    base = getattr(dataloader, "_BaseDataLoaderIter", None)
+    if base is None:  # a torch that has it elsewhere: what workers read is told at the next step
+        return
     original = base.__next__
 
     @not_compiled
     @functools.wraps(original)
     def next_batch(self: Any) -> Any:
         batch = original(self)
-        if self._num_workers:
+        if getattr(self, "_num_workers", 0):
             listen()
         return batch
 

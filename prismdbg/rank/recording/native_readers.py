@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -46,6 +47,9 @@ _READERS = {
     "tokenizers.models": ("BPE.from_file", "WordLevel.from_file", "WordPiece.from_file"),
     "torchvision.io.image": ("read_file",),
 }
+_SOURCES = frozenset(
+    ("file", "filename", "filenames", "name", "path", "path_or_paths", "paths", "source", "uri", "where")
+)
 _BOUND = (staticmethod, classmethod, BuiltinFunctionType, ClassMethodDescriptorType)  # of a class: they take no `self`
 _CAN_BE_BASE = 1 << 10  # Py_TPFLAGS_BASETYPE
 
@@ -113,10 +117,19 @@ def _telling_type(original: type[Any], tell: Tell) -> type[Any]:
 
 
 def _tell_paths(args: tuple[Any, ...], named: dict[str, Any], tell: Tell) -> None:
-    """None of a mapping that is written through (`from_file`, shared)."""
+    """None of a mapping that is written through (`from_file`, shared). The first one, and what has the name of one, may
+    be a folder or a pattern; another text is a path if a file has that name."""
     if named.get("shared") is True or (args[1:2] and args[1] is True):
         return
-    for value in (*args, *named.values()):
-        for path in value if isinstance(value, list | tuple) else (value,):
-            if isinstance(path, str | os.PathLike):
-                tell(path)
+    others = [*map(_paths_in, args), *(_paths_in(value) for key, value in named.items() if key not in _SOURCES)]
+    sources = [paths for key, value in named.items() if key in _SOURCES and (paths := _paths_in(value))]
+    if not sources and (first := next(filter(None, others), None)) is not None:
+        sources = [first]
+        others.remove(first)
+    for path in itertools.chain(*sources, filter(os.path.isfile, itertools.chain(*others))):
+        tell(path)
+
+
+def _paths_in(value: object) -> list[str | os.PathLike[str]]:
+    values = value if isinstance(value, list | tuple) else (value,)
+    return [path for path in values if isinstance(path, str | os.PathLike)]

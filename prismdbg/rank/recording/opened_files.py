@@ -6,6 +6,7 @@ Installed before the program's first line.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import itertools
 import os
@@ -16,7 +17,7 @@ import sys
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from functools import partial
 from types import FrameType
@@ -37,7 +38,7 @@ _INSTALLED = ("/bin/", "/etc/", "/lib/", "/lib32/", "/lib64/", "/sbin/", "/usr/"
 _SOURCES = ("/usr/src/", "/usr/local/src/")  # where containers have their programs
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/lib-dynload/")
 _ASSIGNMENT = re.compile(r"\w+=")
-_MOST_OF_A_CALL = 5000  # files
+_MOST_OF_A_CALL, _LONGEST_SEARCH_S = 5000, 0.2  # files that a call is given as a folder or a pattern
 _FRAMES = 12  # from a start of a program up to who asked for it
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _LISTS = frozenset(("os.listdir", "os.scandir"))
@@ -90,6 +91,7 @@ class OpenedFiles:
         self._listening = 0  # PID: a forked child has the listener, too, and writes into no log
         self._children = ChildNotes(told_in)
         self._loaded: set[str] = set()
+        self._looked_in: set[str] = set()  # folders and patterns
         self._since_ns = time.time_ns()
         self._busy = threading.local()
         self._overwritten = Overwritten(own_folder)
@@ -103,7 +105,7 @@ class OpenedFiles:
         watch_torch_save(self.about_to_write)
         native_readers.watch(self.about_to_read)
         after_each_batch(self.hear)
-        self._quietly(self._children.begin)
+        self._quietly(self._children.begin_early)
         for path in (*_script(), *_modules()):
             self._quietly(partial(self._tell_of, path))
 
@@ -140,27 +142,36 @@ class OpenedFiles:
         """For what opens its file in native code, or those that lie in a folder or have names of a pattern."""
 
         def tell_all() -> None:
-            for name in itertools.islice(_files_of(os.path.abspath(os.fsdecode(path))), _MOST_OF_A_CALL):
-                self._tell_of_input(name)
+            named = os.path.abspath(os.fsdecode(path))
+            if named not in self._looked_in:
+                for name in itertools.islice(_files_of(named), _MOST_OF_A_CALL):
+                    self._tell_of_input(name)
+            if not os.path.isfile(named):
+                self._looked_in.add(named)
 
         self._quietly(tell_all)
 
     def _tell_of_input(self, path: str) -> None:
         """Not of one that was written since the program started: natively, or it would be known as made."""
-        if path not in self._seen[Kind.FILE] and os.stat(path).st_mtime_ns <= self._since_ns:
-            self._tell(Kind.FILE, path)
+        with contextlib.suppress(OSError):  # it is gone
+            if path not in self._seen[Kind.FILE] and os.stat(path).st_mtime_ns <= self._since_ns:
+                self._tell(Kind.FILE, path)
 
     def look(self) -> None:
         """Takes a few milliseconds for a process with hundreds of libraries, and for each of its children."""
         self.hear()
 
-        def tell_all(process: str) -> None:
+        def tell_all() -> None:
+            for process in ("self", *map(str, children())):
+                with contextlib.suppress(OSError):  # the child has ended
+                    tell_of(process)
+
+        def tell_of(process: str) -> None:
             for path in (*_mapped(process), *_held_open(process)):
                 if not _is_installed(path):
                     self._tell_of_input(path)
 
-        for process in ("self", *map(str, children())):
-            self._quietly(partial(tell_all, process))
+        self._quietly(tell_all)
 
     @not_compiled
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -282,17 +293,21 @@ class OpenedFiles:
 
 
 def _files_of(named: str) -> Iterator[str]:
-    """`OSError` for what is nothing."""
-    if not glob.has_magic(named) or os.path.lexists(named):
-        found: Iterable[str] = (named,)
-    else:
-        found = glob.iglob(named, recursive=True)
-    for path in found:
-        if os.path.isdir(path):
-            for folder, _, names in os.walk(path):
-                yield from (os.path.join(folder, name) for name in names)
-        else:
+    """Of a pattern for any depth all below its first folder, for as long as a program may wait. Follows no links to
+    folders."""
+    until_s = time.monotonic() + _LONGEST_SEARCH_S
+    fixed, is_deep, _ = named.partition("**")
+    if is_deep:
+        named = os.path.dirname(fixed)
+    is_pattern = glob.has_magic(named) and not os.path.lexists(named)
+    for path in glob.iglob(named) if is_pattern else (named,):
+        if not os.path.isdir(path):
             yield path
+            continue
+        for folder, _, names in os.walk(path):
+            if time.monotonic() > until_s:
+                return
+            yield from (os.path.join(folder, name) for name in names)
 
 
 def _started(event: str, arguments: tuple[Any, ...]) -> tuple[list[str], str, str]:

@@ -10,8 +10,11 @@ Not `os.urandom`, `secrets` or `random.SystemRandom`: these may make keys.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -21,7 +24,10 @@ _TWISTER_BITS = 19_936  # as many as `random` takes from the operating system
 _root = 0
 _process = ""  # how often each of its ancestors had forked before it
 _forks = 0
-_asked: dict[str, int] = {}
+_asked: dict[str, Iterator[int]] = {}
+_generator: Any = None  # that of `random`, and how it is seeded, as they were when it was imported
+_seed: Any = None
+_own: tuple[str, ...] = ()  # files of which no function asks for itself
 
 
 def begin(root: int) -> None:
@@ -43,7 +49,10 @@ def watch(name: str) -> None:
 
 
 def _watch_random(random: Any) -> None:
+    global _generator, _seed, _own
     original = random.Random.seed
+    _generator, _seed = random.Random, original
+    _own = (f"{Path(__file__).parents[2]}{os.sep}", random.__file__)
 
     @functools.wraps(original)
     def seed(self: Any, a: Any = None, *args: Any, **named: Any) -> None:
@@ -54,15 +63,20 @@ def _watch_random(random: Any) -> None:
 
 
 def _number(bits: int) -> int:
-    site = _site(sys._getframe(1))
-    _asked[site] = count = _asked.get(site, 0) + 1
-    return int(sys.modules["random"].Random(f"{_root} {_process} {site} {count}").getrandbits(bits))
+    try:
+        site = _site(sys._getframe(1))
+        count = next(_asked.setdefault(site, itertools.count(1)))  # threads may ask at once
+        generator = _generator.__new__(_generator)
+        _seed(generator, f"{_root} {_process} {site} {count}")
+        return int(generator.getrandbits(bits))
+    except Exception:  # in an interpreter that ends, say
+        return int.from_bytes(os.urandom(bits // 8), "little")
 
 
 def _site(frame: FrameType | None) -> str:
-    """The function that asks, outside of the libraries that make generators."""
-    own = {__file__, sys.modules["random"].__file__}
-    while frame is not None and frame.f_code.co_filename in own:
+    """The function that asks, outside of prismdbg, which lies elsewhere in a replay, and of the module that makes
+    generators."""
+    while frame is not None and frame.f_code.co_filename.startswith(_own):
         frame = frame.f_back
     return "" if frame is None else f"{frame.f_code.co_filename} {frame.f_code.co_qualname}"
 

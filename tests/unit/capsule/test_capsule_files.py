@@ -60,6 +60,18 @@ def test_of_too_many_bytes_the_smaller_files_are_inside(tmp_path: Path, inside_b
     assert {file.place for file in files} <= {Place.INSIDE, Place.BOUND}
 
 
+def test_source_copies_and_what_a_checkpoint_has_open_are_inside_in_any_case(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("train.py", "state.json", "log", "sample")]
+    for path in paths:
+        path.write_bytes(path.name.encode() * 10)
+    copy = tmp_path / "copy"
+    copy.write_bytes(b"as it was read")
+    with CapsuleWriter(tmp_path / "capsule") as writer:
+        read, always = {str(paths[1]): copy}, {str(paths[2])}
+        files = add_files(writer, map(str, paths), inside_bytes=1, as_read=read, always=always)
+    assert {Path(file.path).name for file in files if file.place is Place.INSIDE} == {"train.py", "state.json", "log"}
+
+
 @pytest.mark.parametrize(
     ("written", "kept"),
     [

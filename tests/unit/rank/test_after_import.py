@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,24 @@ def test_an_import_that_failed_may_be_tried_again(imported: list[str], tmp_path:
     (tmp_path / "fake_broken.py").write_text("there = True")
     importlib.import_module("fake_broken")
     assert imported == ["fake_broken"] * 2
+
+
+def test_a_loader_of_many_modules_tells_of_those_that_are_waited_for(
+    imported: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of a zip file is one for all in it."""
+    with zipfile.ZipFile(tmp_path / "both.zip", "w") as file:
+        file.writestr("fake_watched.py", "")
+        file.writestr("fake_other.py", "")
+    monkeypatch.syspath_prepend(tmp_path / "both.zip")
+    monkeypatch.setattr(
+        sys, "meta_path", [AfterImport(["fake_watched"], imported.append, "not active"), *sys.meta_path]
+    )
+    for _ in range(sys.getrecursionlimit()):
+        importlib.util.find_spec("fake_watched")
+    importlib.import_module("fake_other")
+    assert not imported
+    importlib.import_module("fake_watched")
+    assert imported == ["fake_watched"]
+    for name in ("fake_other", "fake_watched"):
+        monkeypatch.delitem(sys.modules, name)

@@ -60,6 +60,7 @@ def test_what_a_killed_maker_left_goes_at_once(base: Path, dead: str) -> None:
     (base / f"{dead}-a" / "0.lock").touch()
     (base / f"{dead}-b").mkdir()
     (base / f"{dead}-b" / "1.lock").touch()
+    (base / f"{dead}-b" / "4711.opened").touch()
     assert left(base) == []
 
 

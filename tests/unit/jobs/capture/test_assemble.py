@@ -286,5 +286,5 @@ def test_that_a_rank_read_more_files_than_are_noted_is_said(
     capsule = assemble(
         Ingredients(run=run, folder=log.folder, output=tmp_path / "capsule", origin=Origin.START, incident=incident)
     )
-    said = "the capsule contains the first 2 files that the rank read, none of the later"
+    said = "the rank read more than 2 files: the capsule knows of none of the later"
     assert (said in capsule.manifest.notes) is (count == 2)

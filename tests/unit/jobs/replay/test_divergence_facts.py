@@ -9,9 +9,6 @@ import capsules
 import pytest
 from capsules import MANIFEST, RANK, make_capsule
 
-from prismdbg.capsule import layout
-from prismdbg.capsule.capsule_dir import CapsuleWriter
-from prismdbg.capsule.files import add_files
 from prismdbg.capsule.manifest import Origin
 from prismdbg.jobs.replay.divergence import facts_of
 
@@ -27,20 +24,3 @@ def test_the_generators_of_a_gpu_are_not_recorded(
     manifest = replace(MANIFEST, device_kinds=devices, origin=Origin.START)
     facts = facts_of({}, make_capsule(tmp_path / "capsule", manifest), {})
     assert facts.unknown_seeds == unknown
-
-
-@pytest.mark.parametrize(
-    ("origin", "seeds", "named"),
-    [("start", {"unseeded": 1}, False), ("start", {}, True), ("image", {"unseeded": 1}, True)],
-)
-def test_generators_without_a_seed_are_no_cause_where_they_begin_as_they_did(
-    origin: str, seeds: dict[str, int], named: bool, tmp_path: Path
-) -> None:
-    program = tmp_path / "train.py"
-    program.write_text("import numpy\nnumpy.random.default_rng()\n")
-    manifest = replace(MANIFEST, origin=Origin(origin), contains_raw_memory=origin == "image")
-    with CapsuleWriter(tmp_path / "capsule") as writer:
-        add_files(writer, [str(program)])
-        writer.add_json(layout.RANK, {**RANK, "seeds": seeds})
-        capsule = writer.finish(manifest)
-    assert bool(facts_of({}, capsule, {}).calls) is named

@@ -59,8 +59,10 @@ def test_a_librarys_are_wrapped_when_it_is_imported(
     assert native_tokens.Tokenizer.from_file(tmp_path / "a.json", fast=False).name == tmp_path / "a.json"
     assert native_tokens.Tokenizer("b.json").from_file(path="c.json").name == "c.json"
     assert told == [str(tmp_path / "a.json"), "c.json"]
-    assert native_tokens.Tokenizer("b.json").from_files("d", ["e"]).name == ("d", ["e"])
-    assert told[2:] == ["d", "e"]
+    (tmp_path / "e").touch()
+    other = str(tmp_path / "e")
+    assert native_tokens.Tokenizer("b.json").from_files("d", [other]).name == ("d", [other])
+    assert told[2:] == ["d", other]
 
     class Own(native_tokens.Base):  # type: ignore[misc]
         pass
@@ -85,3 +87,17 @@ def test_what_cannot_be_replaced_is_left_as_it_is(monkeypatch: pytest.MonkeyPatc
     vars(module)["Kind"] = int  # its attributes cannot be set
     native_readers._wrap_all(module, ("Kind.from_bytes",), lambda _: None)
     assert int.from_bytes(b"a") == 97
+
+
+def test_only_what_is_read_may_be_a_folder_or_a_pattern(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "schema").touch()
+    told: list[object] = []
+    module = ModuleType("tables")
+    module.read = lambda *args, **named: None  # type: ignore[attr-defined]
+    native_readers._wrap_all(module, ("read",), told.append)
+    module.read(object(), "*.csv", "data", columns=["data"], null="*", schema="schema", long="x" * 5000)
+    assert told == ["*.csv", "schema"]
+    module.read(source=["data", "b"], columns="*")
+    assert told[2:] == ["data", "b"]

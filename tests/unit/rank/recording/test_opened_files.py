@@ -267,9 +267,9 @@ GIVEN = """
 import os, sqlite3, sys
 sys.path.insert(0, sys.argv[1])
 from prismdbg.rank.recording.opened_files import OpenedFiles
-files = OpenedFiles("/nowhere")
+files = OpenedFiles(os.path.abspath("run"))
 files.install()
-for path in ("parts", "table-*.csv", "single.h5", "gone", "gone-*", "fresh"):
+for path in ("parts", "table-*.csv", "single.h5", "gone", "gone-*", "fresh", "deep/**/*.parquet"):
     files.about_to_read(path)
 for name in ("there.db", "file:by%20uri.db?mode=ro", ":memory:", "new.db"):
     sqlite3.connect(name, uri=True).close()
@@ -282,7 +282,21 @@ print("\\n".join(sorted(found)))
 def test_what_is_given_to_native_code_may_be_a_folder_a_pattern_or_a_database(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(GIVEN)
     (tmp_path / "parts" / "inner").mkdir(parents=True)
-    files = ("parts/a", "parts/inner/b", "table-1.csv", "table-2.csv", "single.h5", "fresh", "there.db", "by uri.db")
+    (tmp_path / "parts" / "0-dangling").symlink_to("gone")
+    (tmp_path / "deep" / "a" / "b").mkdir(parents=True)
+    (tmp_path / "deep" / "a" / "up").symlink_to("..")  # a search that follows links has no end
+    (tmp_path / "deep" / "up").symlink_to(".")
+    files = (
+        "deep/a/b/d.parquet",
+        "parts/a",
+        "parts/inner/b",
+        "table-1.csv",
+        "table-2.csv",
+        "single.h5",
+        "fresh",
+        "there.db",
+        "by uri.db",
+    )
     for name in (*files, "there.db-wal", "not-given"):
         (tmp_path / name).touch()
     os.utime(tmp_path / "fresh", ns=(0, 2**62))  # as what a library has written since

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -124,6 +125,44 @@ def test_generators_that_the_program_makes_without_a_seed_begin_as_they_did(star
     seeded = str(random.Random(7).random())
     assert [a for a, b in zip(first, other, strict=True) if a == b] == [seeded]
     assert started(MAKES, None) != started(MAKES, None)
+
+
+def test_wherever_prismdbg_lies(started: object, tmp_path: Path) -> None:
+    """In a replay, it is elsewhere."""
+    assert callable(started)
+    program = "import random\nif not os.fork(): print(random.random(), random.Random().random())\nelse: os.wait()"
+    here = started(program, seed_settings.of_number(1))
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copytree(PACKAGE, other / "prismdbg", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    config = other / "config.json"
+    config.write_text(json.dumps({"seeds": seed_settings.of_number(1)}))
+    shutil.copy(PACKAGE / "rank" / "inject" / "sitecustomize.py", other)
+    env = {**os.environ, "PYTHONPATH": str(other), "PRISMDBG_CONFIG": str(config), seed_settings.WANTED: "1"}
+    line = [sys.executable, "-c", f"import os; {program}"]
+    done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == here
+
+
+def test_threads_get_numbers_of_their_own(started: object) -> None:
+    assert callable(started)
+    program = (
+        "import random, sys, threading\nsys.setswitchinterval(1e-6)\ndrawn = []\n"
+        "def draw():\n    for _ in range(500): drawn.append(random.Random().random())\n"
+        "threads = [threading.Thread(target=draw) for _ in range(8)]\n"
+        "for t in threads: t.start()\nfor t in threads: t.join()\nprint(len(set(drawn)))"
+    )
+    assert started(program, seed_settings.of_number(1)) == "4000\n"
+
+
+def test_a_program_that_replaces_or_removes_random_goes_on(started: object) -> None:
+    assert callable(started)
+    program = (
+        "import random, sys\nbefore = random.Random\n"
+        "class Own(before):\n    def __init__(self): super().__init__()\n"
+        "random.Random = Own\nrandom.Random()\ndel sys.modules['random']\nprint(before().random() < 1)"
+    )
+    assert started(program, seed_settings.of_number(1)) == "True\n"
 
 
 def test_they_do_not_depend_on_what_other_functions_ask_for(started: object) -> None:
