@@ -552,7 +552,8 @@ def test_a_rank_that_is_to_pause_is_said_to_pause(tmp_path: Path) -> None:
     """It does not do so before its next collective, however long that takes."""
     rank = PlayedRank([])
     rank.answers["progress"] = lambda _: {
-        "moment": "0.0", "stopped": None if asked(rank, "resume") else "start", "number": 1, "tally": {}
+        "moment": "0.3" if asked(rank, "resume") else "0.0",
+        "stopped": None if asked(rank, "resume") else "start", "number": 1, "tally": {}
     }  # fmt: skip
 
     async def part(app: PrismApp, pilot: Pilot[int]) -> None:
@@ -561,9 +562,13 @@ def test_a_rank_that_is_to_pause_is_said_to_pause(tmp_path: Path) -> None:
         await until(lambda: asked(rank, "resume"), pilot)
         await pilot.press("escape")
         await until(lambda: "pausing at the next collective" in app.panes.status.render_line(0).text, pilot)
+        assert "esc cancels what runs, then leaves" in app.panes.console.line.placeholder
+        await until(lambda: str(app.state.moment) == "0.3", pilot)
         await pilot.press("escape")
         await until(lambda: app.state.phase is Phase.RUNS_ON, pilot)
-        assert "the rank still runs, after 0.0 · c waits for it, R restarts it, q quits" in on_screen(app)
+        assert "the rank still runs, after 0.3 · c waits for it, R restarts it, q quits" in on_screen(app)
+        assert str(app.state.moment) == "0.3", "where it was seen, not where it last stopped"
+        assert app.panes.console.line.placeholder.endswith("lists them), esc leaves")
 
     screen_of(part, tmp_path, rank)
 

@@ -210,6 +210,7 @@ class PrismApp(PicturedApp[int]):
         self.notes.observe(self.state)
         self.panes.header.show(self.state)
         self.panes.status.show(self.state)
+        self.panes.console.line.meanwhile(self._busy)
         if self.state.phase is Phase.LOST and before.phase is not Phase.LOST:
             self._tell_of_loss()
         arrived = self.state.phase in (Phase.STOPPED, Phase.FINISHED, Phase.HUNG) and self.state.moment != before.moment

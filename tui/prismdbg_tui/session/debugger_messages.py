@@ -213,7 +213,8 @@ class DebuggerMessages:
     def _shows_elsewhere(self, phase: Phase, reason: str, frames: tuple[Frame, ...]) -> None:
         """A rank that is outside of its collectives: `frames` says where, as far as that is known."""
         shown = {"frames": frames, "frame": own_frame(frames) if frames else 0}
-        moment = self._debugger.session.moment
+        moment = self._debugger.session.moment  # of the last stop: a rank that runs on has come further
+        moment = max(moment, self.state.moment) if phase is Phase.RUNS_ON else moment
         self._show(phase=phase, moment=moment, reason=reason, **shown, **_NO_STOP, **self._of_session())
 
     def _look(self, answer: told.Answer | None) -> None:

@@ -33,6 +33,10 @@ class Completion(Suggester):
         return f"{head}{space}{found}" if found is not None else None
 
 
+_ASKS = "type a command (help lists them), esc leaves"
+_ASKS_MEANWHILE = "type a command for later; esc cancels what runs, then leaves"
+
+
 class Line(Input, can_focus=False):
     """One line with history; tab takes the suggestion. Only `begin` and the mouse give it the keys: else it
     would take them from a pane that is hidden."""
@@ -40,13 +44,17 @@ class Line(Input, can_focus=False):
     def __init__(self) -> None:
         self.completion = Completion()
         super().__init__(
-            placeholder="type a command (help lists them), esc leaves",
+            placeholder=_ASKS,
             suggester=self.completion,
             id="line",
             compact=True,
             select_on_focus=False,
         )
         self._back = 0
+
+    def meanwhile(self, runs: bool) -> None:
+        """Something runs, which the key that leaves cancels first."""
+        self.placeholder = _ASKS_MEANWHILE if runs else _ASKS
 
     def begin(self) -> None:
         self.can_focus = True
