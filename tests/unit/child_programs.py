@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posix
 import subprocess
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -25,7 +26,8 @@ def unwrapped(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(subprocess.Popen, name, getattr(subprocess.Popen, name))
     for name in ("_prismdbg", "_prismdbg_reads"):
         monkeypatch.delattr(subprocess.Popen, name, raising=False)
-    monkeypatch.setattr(os, "system", os.system)
+    for module in (os, posix):
+        monkeypatch.setattr(module, "system", module.system)
 
 
 def recorded(action: Callable[[], Any], moment: str = "0.0") -> list[Note]:

@@ -31,6 +31,7 @@ LEAST_NUMBER_KNOWN = 8  # digits
 _COMMON = re.compile(rf"{SETTING.pattern}|[A-Za-z]{{1,11}}|[~.]?/[\w/.-]*", re.IGNORECASE)
 _ASSIGNMENT = re.compile(r"([-+~]{0,2}[A-Za-z][\w.-]*)=(.*)", re.DOTALL)
 _MYSQL = re.compile(r"(?:.*/)?(?:mysql|mariadb|sshpass)[\w-]*")  # its -pX is a password, whatever X is
+_OTHER_P = re.compile(r"(?:.*/)?(?:mkdir|sinfo|squeue|srun|salloc|sbatch)")  # -p X is a folder or a partition
 _USER = re.compile(r"[^\s:/]+:(?!\d{1,5}$)[^\s/]{3,}")
 Finder = Callable[[str], Iterable[Found]]
 
@@ -122,7 +123,7 @@ def known_values(environ: Mapping[str, str], words: Sequence[str]) -> tuple[str,
     secret = {name: value for name, value in environ.items() if is_secret_setting(name, value)}
     values = [v for name, v in secret.items() if _is_sure(name, v) and (_is_telling(v) or strength(last_word(name)))]
     values += [found.value for value in environ.values() for found in found_in(value)]
-    return words_or_more([*values, *(value for _, value in _secret_words(words))])
+    return words_or_more([*values, *(value for _, value in secret_words(words))])
 
 
 def words_or_more(values: Iterable[str]) -> tuple[str, ...]:
@@ -182,7 +183,7 @@ class Arguments:
 
 def redact_arguments(words: Sequence[str], known: Iterable[str] = (), find: Finder = found_in) -> Arguments:
     """Of a command line; its first word is the program."""
-    secret = dict(_secret_words(words))
+    secret = dict(secret_words(words))
     known = worth_a_search(known)
     kept, redacted = list(words[:1]), []
     for position, (option, word) in enumerate(pairwise(words), start=1):
@@ -196,14 +197,15 @@ def redact_arguments(words: Sequence[str], known: Iterable[str] = (), find: Find
     return Arguments(words=tuple(kept), redacted=tuple(redacted))
 
 
-def _secret_words(words: Sequence[str]) -> Iterator[tuple[int, str]]:
+def secret_words(words: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Position and value of what an option says is secret; the value is the end of the word."""
+    takes_p = not any(map(_OTHER_P.fullmatch, words[:1]))
     of_mysql = any(map(_MYSQL.fullmatch, words[:2]))  # a line of its own, or what a script is to start
     for position, (option, word) in enumerate(pairwise(words), start=1):
         assigned = _ASSIGNMENT.fullmatch(word)
         if assigned is not None and _is_secret_option(assigned[1], assigned[2]):
             yield position, assigned[2]
-        elif option.startswith("-") and not word.startswith("-") and _is_secret_after(option, word):
+        elif option.startswith("-") and not word.startswith("-") and _is_secret_after(option, word, takes_p=takes_p):
             yield position, word
         elif is_attached(word, of_mysql=of_mysql):
             yield position, word.removeprefix("-p")
@@ -219,9 +221,9 @@ def _option_of(option: str, word: str) -> str:
     return option if option.startswith("-") and "=" not in option and not word.startswith("-") else ""
 
 
-def _is_secret_after(option: str, word: str) -> bool:
+def _is_secret_after(option: str, word: str, *, takes_p: bool) -> bool:
     if option == "-p":
-        return not (SETTING.fullmatch(word) or NO_PASSWORD.fullmatch(word))
+        return takes_p and not (SETTING.fullmatch(word) or NO_PASSWORD.fullmatch(word))
     if option in ("-u", "--user"):
         return _USER.fullmatch(word) is not None
     return "=" not in option and _is_secret_option(option, word)

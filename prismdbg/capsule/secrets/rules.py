@@ -302,6 +302,6 @@ def _is_carried(name: str, value: str, *, quoted: bool) -> bool:
 
 def is_attached(word: str, *, of_mysql: bool) -> bool:
     """`-psecret` of MySQL's programs; elsewhere only what no option is called: `-pS3cret`, not `-parallel`, `-p2p`."""
-    if not word.startswith("-p") or len(word) < 3:
+    if not word.startswith("-p") or word.rstrip("*") == "-p":
         return False
     return of_mysql or (_ATTACHED.fullmatch(word) is not None and NO_PASSWORD.fullmatch(word[2:]) is None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,17 @@ from typing import Any
 from prismdbg.capsule.files import Place, RankFile
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.notes import PROGRAM
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.secrets.masking import (
     REDACTED,
     hidden,
     known_values,
+    merged,
     redact,
     redact_arguments,
     redact_text,
+    secret_words,
     spans,
     stands_in,
     words_or_more,
@@ -32,7 +35,17 @@ from prismdbg.capsule.secrets.shapes import Found
 from prismdbg.capsule.spawned import is_spawned
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture.secret_rules import find
-from prismdbg.jobs.capture.secret_search import PATH_NOTES, Finding, State, note_texts, of_file, taken_out, texts_of
+from prismdbg.jobs.capture.secret_search import (
+    PATH_NOTES,
+    Finding,
+    State,
+    command_lines,
+    in_command_line,
+    note_texts,
+    of_file,
+    taken_out,
+    texts_of,
+)
 
 CREDENTIAL_BYTES = 64 << 10  # of a file of credentials that are read for its values
 _IN_TEXT = "a secret in a text"
@@ -53,7 +66,7 @@ class Redaction:
     described: Mapping[str, Any]
 
     @classmethod
-    def of(cls, rank: Mapping[str, Any], files: tuple[RankFile, ...], logs: Iterable[RankLog]) -> Redaction:
+    def of(cls, rank: Mapping[str, Any], files: tuple[RankFile, ...], logs: Collection[RankLog]) -> Redaction:
         """`rank`: its rank.json, with secrets; `files`: what was added of them."""
         secret = [file for file in files if file.place is Place.REDACTED]
         in_files = worth_a_search(value for file in secret for value in _values_of(file.path))
@@ -62,9 +75,14 @@ class Redaction:
         described = _described(rank, known)
         said = [text for log in logs for text in note_texts(log)]
         ruled = {text: tuple(find(text)) for _, text in said}
-        values = words_or_more([*known, *(found.value for several in ruled.values() for found in several)])
+        started = [words for log in logs for words in command_lines(log)]
+        # elsewhere in the log what the rules of texts find: `-p X` of a command line is sometimes a name that many hold
+        in_lines = [found for line in dict.fromkeys(map(" ".join, started)) for found in find(line)]
+        in_texts = [found for several in ruled.values() for found in several]
+        values = words_or_more([*known, *(found.value for found in (*in_texts, *in_lines))])
         places = {text: tuple(spans(text, values, lambda text: ruled[text])) for text in ruled}
         findings = [*taken_out(described), *_words_kept(described, known), *map(of_file, secret)]
+        findings += [finding for words in started for finding in in_command_line(words, State.REDACTED)]
         for place, text in said:
             findings += _told(place, ruled[text], hidden(text, places[text], _stars)) if places[text] else []
         return cls(
@@ -96,10 +114,10 @@ class Redaction:
         """A replay raises again what a collective raised, so its text is what the rank itself would make of it; where
         that is too long, asterisks: they fit, for no recorder writes JSON that is shorter."""
         fields = json.loads(body.rstrip(b"\0"))
-        if fields["kind"] in PATH_NOTES or self._clean(fields, _redacted) == fields:
+        if fields["kind"] in PATH_NOTES or self._cleaned(fields, _redacted) == fields:
             return body
         for shown in (_redacted, _stars):
-            text = json.dumps(self._clean(fields, shown), separators=(",", ":"), ensure_ascii=body.isascii())
+            text = json.dumps(self._cleaned(fields, shown), separators=(",", ":"), ensure_ascii=body.isascii())
             if len(encoded := text.encode("utf-8", "surrogatepass")) <= len(body):
                 return encoded.ljust(len(body), b"\0")
         raise CapsuleError(f"the log has a note of {len(body)} bytes that cannot be masked", hint="capture it again")
@@ -114,6 +132,19 @@ class Redaction:
             case dict():
                 return {name: self._clean(inner, shown) for name, inner in value.items()}
         return value
+
+    def _cleaned(self, fields: dict[str, Any], shown: Callable[[str], str]) -> dict[str, Any]:
+        clean = {name: self._clean(value, shown) for name, value in fields.items()}
+        if fields["kind"] == PROGRAM:
+            clean["arguments"] = self._clean_words(fields["arguments"], shown)
+        return clean
+
+    def _clean_words(self, words: list[str], shown: Callable[[str], str]) -> list[str]:
+        """A command line, also without what its options say is secret."""
+        places = [[*self.texts.get(word, ())] for word in words]
+        for at, secret in secret_words(words):
+            places[at].append((len(words[at]) - len(secret), len(words[at])))
+        return [hidden(word, merged(found), shown) for word, found in zip(words, places, strict=True)]
 
     def of_manifest(self, manifest: Manifest) -> tuple[Manifest, list[Finding]]:
         found: list[Finding] = []

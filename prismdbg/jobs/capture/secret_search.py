@@ -11,7 +11,7 @@ import os
 import pickletools
 import re
 from bisect import bisect_right
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -22,8 +22,10 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.files import SMALL_FILE_BYTES, Place, RankFile, read_files
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.notes import PROGRAM
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.secrets.masking import (
+    redact_arguments,
     redact_text,
     worth_a_search,
 )
@@ -293,7 +295,19 @@ def note_texts(log: RankLog) -> Iterator[tuple[str, str]]:
                 yield f"log: note {note.kind[:40]!r}", text
 
 
-def _in_texts(capsule: Capsule, logs: Iterable[RankLog]) -> Iterator[Finding]:
+def command_lines(log: RankLog) -> list[list[str]]:
+    """Of the other programs that the rank started."""
+    return [note.data["arguments"] for note in log.notes if note.kind == PROGRAM]
+
+
+def in_command_line(words: list[str], state: State) -> Iterator[Finding]:
+    """What is told of a program that the rank started, as of the rank's own command line."""
+    for name in redact_arguments(words, find=find).redacted:
+        shown = shown_path(name[:200].removeprefix("argument "))
+        yield Finding(place=f"log: note {PROGRAM!r}, argument {shown}", what="looks like a secret", state=state)
+
+
+def _in_texts(capsule: Capsule, logs: Collection[RankLog]) -> Iterator[Finding]:
     rank = capsule.rank()
     texts = [*texts_of(capsule.manifest).items(), *(said for log in logs for said in note_texts(log))]
     texts += [(f"description of group {shown_path(g.name)}", g.desc) for g in capsule.manifest.groups]
@@ -303,6 +317,8 @@ def _in_texts(capsule: Capsule, logs: Iterable[RankLog]) -> Iterator[Finding]:
     texts += [("working directory", str(rank.get("cwd", "")))]
     for place, text in texts:
         yield from (Finding(place=place, what=found.what, state=State.KEPT) for found in find(text))
+    for words in (words for log in logs for words in command_lines(log)):
+        yield from in_command_line(words, State.KEPT)
     yield from _in_state(capsule)
     environment = rank.get("environment")
     for name, value in environment.items() if isinstance(environment, dict) else ():

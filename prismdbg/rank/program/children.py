@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import posix
 import shlex
 import subprocess
 import sys
@@ -72,7 +73,7 @@ def install(observer: Observer) -> None:
     popen.communicate = _communicate(popen.communicate, observer)
     popen.wait = _waiting(popen.wait, observer)
     popen.poll = _waiting(popen.poll, observer)
-    os.system = _system(os.system, observer)
+    os.system = posix.system = _system(os.system, observer)  # pickle looks for it in posix
 
 
 def _init(original: Any, observer: Observer) -> Any:
@@ -111,7 +112,7 @@ def _communicate(original: Any, observer: Observer) -> Any:
             popen._prismdbg_reads = False
         if popen._prismdbg is None or popen.returncode is None:
             return given
-        popen.returncode, *told = observer.ended(popen._prismdbg, Outcome(popen.returncode, *given))
+        popen.returncode, *told = _told(observer, popen._prismdbg, Outcome(popen.returncode, *given))
         return tuple(told)
 
     return communicate
@@ -124,7 +125,7 @@ def _waiting(original: Any, observer: Observer) -> Any:
         code = original(popen, *args, **named)
         if code is None or popen._prismdbg is None or popen._prismdbg_reads:
             return code
-        popen.returncode = observer.ended(popen._prismdbg, Outcome(code)).code
+        popen.returncode = _told(observer, popen._prismdbg, Outcome(code)).code
         return popen.returncode
 
     return waiting
@@ -140,13 +141,20 @@ def _system(original: Any, observer: Observer) -> Any:
         if known is None:
             return int(original(command))
         started = observer.start(known, lambda: status.append(original(command)), lambda _: None)
-        if started is None:
+        if started is None or status[0] < 0:  # no program has ended, or nobody knows how: SIGCHLD is ignored
             return int(status[0])
         code = os.waitstatus_to_exitcode(status[0])
-        told = observer.ended(started, Outcome(code)).code
+        told = _told(observer, started, Outcome(code)).code
         return int(status[0]) if told == code else _status(told)
 
     return system
+
+
+def _told(observer: Observer, started: Any, outcome: Outcome) -> Outcome:
+    """What the program itself gave where the observer fails: the rank has no part in that."""
+    with suppress(Exception):
+        return observer.ended(started, outcome)
+    return outcome
 
 
 def _status(code: int) -> int:

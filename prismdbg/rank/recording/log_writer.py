@@ -11,6 +11,7 @@ import fcntl
 import os
 import threading
 import time
+from collections import deque
 from functools import partial
 from pathlib import Path
 
@@ -126,6 +127,8 @@ class LogWriter:
         self._segment: Segment | DistantSegment | None = None
         self._size_bytes = 0  # of the segment that is written
         self._held: list[tuple[int, bytes]] = []
+        self._unwritten: deque[tuple[int, bytes]] = deque()
+        self._is_writing = False
         self.written_bytes = 0
         self._next_segment()
 
@@ -134,18 +137,35 @@ class LogWriter:
         return self._segment is None
 
     def append(self, kind: int, body: bytes) -> None:
-        size = -(-(fmt.RECORD.size + len(body)) // 8) * 8
         with self._lock:
             if self._segment is None:
                 self._held.append((kind, body))
                 return
-            if not self._fits(size, RESERVE_BYTES):
-                try:
-                    self._next_segment(at_least=size)
-                except OSError:
-                    if kind != fmt.Kind.NOTE or not self._fits(size, 0):
-                        raise
-            self._store(kind, body, size)
+            self._unwritten.append((kind, body))
+            # a signal's handler may append while this thread writes: what it gave is written after that
+            while self._unwritten and not self._is_writing:
+                self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        self._is_writing = True
+        try:
+            while self._unwritten:
+                self._write(*self._unwritten.popleft())
+        except OSError:
+            self._unwritten.clear()  # the next record is to be tried by itself
+            raise
+        finally:
+            self._is_writing = False
+
+    def _write(self, kind: int, body: bytes) -> None:
+        size = -(-(fmt.RECORD.size + len(body)) // 8) * 8
+        if not self._fits(size, RESERVE_BYTES):
+            try:
+                self._next_segment(at_least=size)
+            except OSError:
+                if kind != fmt.Kind.NOTE or not self._fits(size, 0):
+                    raise
+        self._store(kind, body, size)
 
     def _fits(self, size: int, reserve: int) -> bool:
         return self._offset + size + reserve + fmt.RECORD.size <= self._segment_bytes

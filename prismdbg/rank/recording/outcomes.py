@@ -78,14 +78,20 @@ class Outcomes:
         """None where it is not noted."""
         if self._programs >= MOST_PROGRAMS:
             return None
-        nth = self._starts[command] = self._starts.get(command, 0) + 1
         size = sum(map(len, command.arguments))
-        if size > MOST_ARGUMENTS_BYTES or self._bytes + size > MOST_BYTES:
+        if size > MOST_ARGUMENTS_BYTES:
             return None
+        if self._bytes + size > MOST_BYTES:
+            self._programs = MOST_PROGRAMS  # no later one either, or the commands that are counted never end
+            return None
+        nth = self._starts[command] = self._starts.get(command, 0) + 1
         self._programs, self._bytes = self._programs + 1, self._bytes + size
         return _Started(command, nth)
 
     def _printed(self, outcome: Outcome) -> dict[str, Any]:
+        printed = [each for each in (outcome.out, outcome.err) if each is not None]
+        if not all(isinstance(each, bytes | str) for each in printed) or sum(map(len, printed)) > MOST_OUTPUT_BYTES:
+            return {"cut": True}  # before anything is decoded: it may be most of the memory
         texts = {"out": _text(outcome.out), "err": _text(outcome.err)}
         size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts.values() if text is not None)
         if size > MOST_OUTPUT_BYTES or self._bytes + size > MOST_BYTES:

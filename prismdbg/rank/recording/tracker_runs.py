@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,9 @@ def watch(wandb: Any) -> None:
         _tell(_values_of(run))
         return run
 
+    own, name = sys.modules.get(init.__module__), init.__name__
+    if getattr(own, name, None) is start:  # pickle looks for it there
+        setattr(own, name, init)
     wandb.init = init
 
 

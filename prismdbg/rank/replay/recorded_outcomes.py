@@ -60,8 +60,10 @@ class RecordedOutcomes:
         self._starts: dict[Command, int] = {}
         self._told: set[Command] = set()
         self._listener: Tell | None = None
+        self._process = 0
 
     def install(self) -> None:
+        self._process = os.getpid()
         if self._recorded:
             children.install(self)
 
@@ -79,13 +81,17 @@ class RecordedOutcomes:
     def start(
         self, command: Command, begin: Callable[[], None], instead: Callable[[list[str]], None]
     ) -> _Recorded | None:
+        if os.getpid() != self._process:  # a forked worker's: the record is of what the rank started
+            begin()
+            return None
         nth = self._starts[command] = self._starts.get(command, 0) + 1
         recorded = self._recorded.get((command, nth))
         if recorded is None or self._is_edited(command):
             begin()
             return None
-        if recorded.error is not None and _is_there(command):
-            self._answered(command, "the recorded rank could not start it")
+        if recorded.error is not None:
+            if _is_there(command):
+                self._answered(command, "the recorded rank could not start it")
             number, name = recorded.error
             raise OSError(number, os.strerror(number), name or None)
         try:

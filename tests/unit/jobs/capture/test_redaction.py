@@ -145,3 +145,35 @@ def test_a_capsule_says_where_its_texts_were_cleaned(tmp_path: Path) -> None:
     listed = json.loads((capsule.path / layout.SECRETS).read_text())["findings"]
     assert {"place": "manifest: incident", "what": "value of 'password'", "state": "redacted"} in listed
     assert capsule.manifest.incident.text == "login with password='<redacted>'"
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["tool", "--password", "Tr0ub4dor99"], "tool --password <redacted>"),
+        (["sshpass", "-p", "S3cretPw"], "sshpass -p <redacted>"),
+        (["mysql", *["-pab"] * 4], "mysql -p** -p** -p** -p**"),  # what is longer does not fit
+        (["curl", "-u", "me:S3cretPw"], "curl -u <redacted>"),
+        (["aws", "--secret-access-key", "hello12world"], "aws --secret-access-key <redacted>"),
+        (["docker", "login", "-p", "hunters"], "docker login -p <redacted>"),
+        (["mkdir", "-p", "results_2024"], "mkdir -p results_2024"),
+    ],
+)
+def test_the_command_line_of_another_program_is_masked(tmp_path: Path, words: list[str], shown: str) -> None:
+    log = TinyLog(tmp_path / "ranks" / "0")
+    log.issue(0, 1)
+    log.note(PROGRAM, arguments=words, folder="/", nth=1)
+    capsule = capsule_of(tmp_path, log)
+    note = read_log(capsule.log).notes[-1]
+    found = report(capsule)
+    assert " ".join(note.data["arguments"]) == shown and found.kept == ()
+    is_told = any(finding.place.startswith("log: note 'program', argument -") for finding in found.findings)
+    assert is_told == (" ".join(words) != shown)
+
+
+def test_a_secret_of_a_command_line_is_masked_where_the_program_prints_it(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path / "ranks" / "0")
+    log.issue(0, 1)
+    of_program = {"arguments": ["aws", "--secret-access-key", "hello12world"], "folder": "/", "nth": 1}
+    log.note(PROGRAM, **of_program, code=1, err="refused: hello12world")
+    assert holding(capsule_of(tmp_path, log), "hello12world") == []

@@ -18,6 +18,7 @@ from tiny_log import TinyLog
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import Capsule, CapsuleWriter
 from prismdbg.capsule.files import add_files
+from prismdbg.capsule.log.notes import PROGRAM
 from prismdbg.capsule.log.reader import read_log
 from prismdbg.capsule.manifest import Manifest
 from prismdbg.capsule.secrets.masking import (
@@ -253,7 +254,7 @@ def test_names_without_number_in_memory(tmp_path: Path) -> None:
     assert kinds == {"variable N7", "variable \udce9"}
 
 
-@pytest.mark.parametrize("where", ["environment", "orig_argv", "incident", "note"])
+@pytest.mark.parametrize("where", ["environment", "orig_argv", "incident", "note", "program"])
 def test_an_old_or_foreign_capsule_is_searched_too(tmp_path: Path, where: str) -> None:
     """One that holds in the clear what this version would have taken out, and no list."""
     manifest, rank = MANIFEST, dict(RANK)
@@ -261,16 +262,18 @@ def test_an_old_or_foreign_capsule_is_searched_too(tmp_path: Path, where: str) -
         manifest = replace(manifest, incident=replace(manifest.incident, text=f"api_key={SECRET}"))
     elif where == "note":
         manifest = replace(manifest, notes=(f"token={SECRET}",))
-    else:
+    elif where != "program":
         rank |= {where: {"MY_TOKEN": SECRET} if where == "environment" else ["python", f"--url=https://me:{SECRET}@h"]}
     log = TinyLog(tmp_path / "log")
     log.issue(0, 1)
+    if where == "program":
+        log.note(PROGRAM, arguments=["docker", "login", "-p", "swordfish"], folder="/", nth=1)
     with CapsuleWriter(tmp_path / "capsule") as writer:
         writer.add_tree(layout.LOG, tmp_path / "log")
         writer.add_json(layout.RANK, rank)
         capsule = writer.finish(manifest)
     (kept,) = {finding.place.split(" ")[0].rstrip(":") for finding in report(capsule).kept}
-    assert kept == {"environment": "variable", "orig_argv": "argument"}.get(where, "manifest")
+    assert kept == {"environment": "variable", "orig_argv": "argument", "program": "log"}.get(where, "manifest")
 
 
 def test_masked_in_a_copy_and_the_capsule_itself_untouched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from prismdbg.rank.program.children import Command, Outcome
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.recording import outcomes
 from prismdbg.rank.recording.outcomes import Outcomes
@@ -71,6 +74,58 @@ def test_nothing_changes_for_the_rank(monkeypatch: pytest.MonkeyPatch, tmp_path:
         assert cat.poll() is None and cat.communicate(b"c") == (b"c", None)
 
 
+def test_system_can_be_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a pool does that is to call it."""
+    unwrapped(monkeypatch)
+    Outcomes().install()
+    assert pickle.loads(pickle.dumps(os.system)) is os.system  # noqa: S301
+
+
+def test_a_system_that_knows_no_end_says_so_to_the_rank() -> None:
+    """Where SIGCHLD is ignored, the kernel keeps no end for it."""
+    given: list[int] = []
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        (start,) = recorded(lambda: given.append(os.system("true")))
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert given == [-1] and "code" not in start.data
+
+
+@pytest.mark.parametrize(
+    ("use", "given"),
+    [
+        (lambda: subprocess.check_output(["printf", "a"]), b"a"),
+        (lambda: subprocess.call(["false"]), 1),
+        (lambda: os.system("exit 3"), 3 << 8),
+    ],
+)
+def test_an_end_that_cannot_be_noted_is_the_ranks_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, use: Callable[[], Any], given: object
+) -> None:
+    unwrapped(monkeypatch)
+    noting = Outcomes()
+    monkeypatch.setattr(noting, "ended", lambda *_: 1 / 0)
+    noting.install()
+    assert use() == given
+
+
+class Undecoded(bytes):
+    def decode(self, *_: Any) -> str:
+        raise AssertionError("it may be most of the memory")
+
+
+@pytest.mark.parametrize("printed", [Undecoded(outcomes.MOST_OUTPUT_BYTES + 1), bytearray(b"a")])
+def test_an_output_that_is_not_noted_is_not_decoded(printed: Any) -> None:
+    told: list[dict[str, Any]] = []
+    noting = Outcomes()
+    noting.listen(lambda kind, **data: told.append(data))
+    started = noting.start(Command(("x",), "/"), lambda: None, lambda _: None)
+    assert started is not None
+    noting.ended(started, Outcome(0, printed))
+    assert told[1]["cut"] and "out" not in told[1]
+
+
 def test_one_that_cannot_be_started_is_noted(tmp_path: Path) -> None:
     missing = str(tmp_path / "missing")
     (note,) = recorded(lambda: subprocess.run([missing]))
@@ -123,6 +178,14 @@ def test_what_is_noted_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     noted = [(n.data["arguments"][-1][:1], n.data.get("out"), n.data.get("cut")) for n in recorded(start)][1::2]
     assert noted == [("b", "b" * 20, None), ("c", None, True), ("t", "", None)]
+
+
+def test_commands_are_counted_no_longer_than_they_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcomes, "MOST_BYTES", 2)
+    noting = Outcomes()
+    started = [noting.start(Command((word,), "/"), lambda: None, lambda _: None) for word in ("a", "bb", "c", "dd")]
+    assert [each is not None for each in started] == [True, False, False, False]
+    assert len(noting._starts) == 1
 
 
 def test_programs_of_compilers_asyncio_and_the_debugger_are_not_noted() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import pickle
+import sys
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,3 +50,13 @@ def test_each_run_is_told_in_order() -> None:
 
 def test_values_that_are_no_plain_ones_are_left_out() -> None:
     assert started(Run(id=object(), name="n", offline=None), None) == [{"name": "n", "url": "https://host/run"}, {}]
+
+
+def test_a_start_can_be_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which names it by the module in which it is defined."""
+    within = ModuleType("wandb_init")
+    exec("def init():\n    return None", vars(within))
+    monkeypatch.setitem(sys.modules, "wandb_init", within)
+    wandb = SimpleNamespace(init=within.init)
+    tracker_runs.watch(wandb)
+    assert pickle.loads(pickle.dumps(wandb.init)) is wandb.init  # noqa: S301

@@ -128,6 +128,26 @@ def test_one_that_could_not_be_started_is_not(program: Path, monkeypatch: pytest
     assert not program.with_name("done").exists() and said[0].endswith("the recorded rank could not start it")
 
 
+def test_one_that_is_missing_here_as_there_fails_as_there(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone(program)
+    notes = recorded(lambda: taken(program))
+    _, said = replaying(monkeypatch, notes)
+    error = failure(lambda: taken(program))
+    assert isinstance(error, FileNotFoundError) and error.filename == str(program) and not said
+
+
+def test_a_forked_worker_gets_nothing_of_the_record(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it starts stands in no record. The rank's own next start counts as its first."""
+    notes = recorded(lambda: subprocess.call([program]))
+    changed(program)
+    replaying(monkeypatch, notes)
+    worker = os.fork()
+    if worker == 0:
+        os._exit(subprocess.call([program]))
+    assert os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) == 128
+    assert subprocess.call([program]) == 3
+
+
 @pytest.mark.parametrize("line", ["kill -TERM $$", "kill -KILL $$"])
 @pytest.mark.parametrize("change", [changed, gone])
 def test_a_signal_ends_it_again(
