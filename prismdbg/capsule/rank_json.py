@@ -195,10 +195,10 @@ def given_through_a_pipe(rank: Mapping[str, Any], *, is_kept: bool = False) -> s
     """What the rank ran that its command does not name; empty where a start of the command starts the rank. `is_kept`:
     there is what multiprocessing gave the rank."""
     words, argv = rank.get("orig_argv", ()), rank.get("argv", ())
-    if is_kept and is_spawned(words):
-        return ""
     if lack := rank.get("withheld"):
         return f"multiprocessing (torch.multiprocessing.spawn, for example) started the rank with {lack}"
+    if is_kept and is_spawned(words):
+        return ""
     if any(word.startswith("from multiprocessing.") for word in words):
         return "multiprocessing (torch.multiprocessing.spawn, for example) started the rank and gave it its function"
     has_none = len(words) == 1 or "-" in words

@@ -63,6 +63,7 @@ class NoteFields(TypedDict, total=False):
     out: str
     err: str
     cut: bool
+    run: dict[str, Any]
 
 
 # What a reader asks for without another way out.

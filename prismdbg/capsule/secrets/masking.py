@@ -87,7 +87,8 @@ def spans(text: str, known: Iterable[str] = (), find: Finder = found_in) -> list
     unplaced = sorted({f.value for f in found if f.start < 0})[:MOST_ELSEWHERE]
     places += [match.span() for value in unplaced for match in re.finditer(re.escape(value), text)]
     for value in {*sorted({f.value for f in found if len(f.value) >= LEAST_KNOWN})[:MOST_ELSEWHERE], *known}:
-        places += [match.span() for match in _wherever(value).finditer(text)]
+        if value in text:  # a pattern is made for no other
+            places += [match.span() for match in _wherever(value).finditer(text)]
     return merged(places)
 
 

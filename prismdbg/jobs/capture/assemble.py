@@ -226,7 +226,7 @@ def _add_spawned(writer: CapsuleWriter, parts: Ingredients, secrets: Redaction) 
     path = parts.folder / spawned.FILE
     if parts.origin.starts_program and not parts.log_only and path.exists():
         writer.add_file(layout.SPAWNED, path)
-        writer.edit(layout.SPAWNED, secrets.starred)
+        writer.edit(layout.SPAWNED, secrets.in_pickles)
 
 
 def _mask(writer: CapsuleWriter, secrets: Redaction, segments: str) -> None:

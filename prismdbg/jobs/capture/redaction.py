@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from prismdbg.capsule.secrets.masking import (
     redact,
     redact_arguments,
     redact_text,
+    redacted_parts,
     secret_words,
     spans,
     stands_in,
@@ -34,6 +36,8 @@ from prismdbg.capsule.secrets.rules import (
 from prismdbg.capsule.secrets.shapes import Found
 from prismdbg.capsule.spawned import is_spawned
 from prismdbg.errors import CapsuleError
+from prismdbg.jobs.capture.many_values import Values
+from prismdbg.jobs.capture.pickled_masking import masked
 from prismdbg.jobs.capture.secret_rules import find
 from prismdbg.jobs.capture.secret_search import (
     PATH_NOTES,
@@ -57,11 +61,13 @@ _Places = tuple[tuple[int, int], ...]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redaction:
     """`known`: values that may stand in no text of the capsule; `masked`: nowhere in its log. `texts`: of the log's
-    notes those that hold secrets, with where. `findings`: what was taken out, and what was not."""
+    notes those that hold secrets, with where. `pickled`: what stands in the place of texts in pickles. `findings`: what
+    was taken out, and what was not."""
 
     known: tuple[str, ...]
     masked: tuple[str, ...]
     texts: Mapping[str, _Places]
+    pickled: Mapping[bytes, bytes]
     findings: tuple[Finding, ...]
     described: Mapping[str, Any]
 
@@ -80,7 +86,8 @@ class Redaction:
         in_lines = [found for line in dict.fromkeys(map(" ".join, started)) for found in find(line)]
         in_texts = [found for several in ruled.values() for found in several]
         values = words_or_more([*known, *(found.value for found in (*in_texts, *in_lines))])
-        places = {text: tuple(spans(text, values, lambda text: ruled[text])) for text in ruled}
+        index = Values(values)
+        places = {text: tuple(spans(text, index.held_by(text), lambda text: ruled[text])) for text in ruled}
         findings = [*taken_out(described), *_words_kept(described, known), *map(of_file, secret)]
         findings += [finding for words in started for finding in in_command_line(words, State.REDACTED)]
         for place, text in said:
@@ -89,6 +96,7 @@ class Redaction:
             known=known,
             masked=worth_a_search(values),
             texts={text: where for text, where in places.items() if where},
+            pickled=_pickled(rank, described, known),
             findings=tuple(dict.fromkeys(findings)),
             described=described,
         )
@@ -106,9 +114,13 @@ class Redaction:
 
     def starred(self, data: bytes) -> bytes:
         """Any bytes, with asterisks for those of the secrets that are known."""
-        for form in sorted({form for value in self.masked for form in _forms(value)}, key=len, reverse=True):
+        for form in sorted(_forms_of(self.masked).held_by(data), key=len, reverse=True):
             data = data.replace(form, b"*" * len(form))
         return data
+
+    def in_pickles(self, data: bytes) -> bytes:
+        """Pickles without the secrets. A word that others may hold by chance is masked where it is a whole text."""
+        return self.starred(masked(data, self.pickled))
 
     def _note(self, body: bytes) -> bytes:
         """A replay raises again what a collective raised, so its text is what the rank itself would make of it; where
@@ -229,7 +241,31 @@ def _stars(text: str) -> str:
     return "*" * len(text)
 
 
+def _pickled(rank: Mapping[str, Any], described: Mapping[str, Any], known: tuple[str, ...]) -> dict[bytes, bytes]:
+    """Values, and arguments with one behind their name (`--password=...`), as pickles have them; each as long."""
+    variables = words_or_more(rank["environment"][name] for name in described["redacted"])
+    shown = {value: _all_stars(value) for value in (*known, *variables)}
+    for word, redacted in zip(rank["argv"], described["argv"], strict=True):
+        if redacted != word:
+            shown.setdefault(word, hidden(word, redacted_parts(redacted, word), _all_stars))
+    return {_encoded(text): _encoded(instead) for text, instead in shown.items()}
+
+
+@lru_cache(maxsize=1)
+def _forms_of(values: tuple[str, ...]) -> Values[bytes]:
+    """Once for all segments of a log."""
+    return Values(form for value in values for form in _forms(value))
+
+
 def _forms(value: str) -> set[bytes]:
     """As a text is written: plain, and as JSON."""
     escaped = (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
-    return {value.encode("utf-8", "surrogatepass"), *(form.encode("utf-8", "surrogatepass") for form in escaped)}
+    return {_encoded(form) for form in (value, *escaped)}
+
+
+def _all_stars(text: str) -> str:
+    return "*" * len(_encoded(text))
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -31,7 +32,8 @@ class ExitCode:
         """`about_to`: is told which frame calls `sys.exit`."""
 
         def exit(status: object = None, /) -> NoReturn:
-            about_to(sys._getframe(1))
+            with suppress(Exception):  # C may call it without a frame; the program ends as it would
+                about_to(sys._getframe(1))
             error, carried = SystemExit() if status is None else SystemExit(status), set[None]()
             error.__dict__[_MARK] = carried  # goes with it; a set can be pickled everywhere
             self.value = code_of(status)

@@ -68,18 +68,19 @@ class Given:
             return {}
         if data:
             try:
-                with open(folder / FILE, "xb", opener=private) as out:
-                    out.write(_without(data, self._key))
+                _write_whole(folder / FILE, _without(data, self._key))
             except OSError as error:
                 self._lack = f"arguments that could not be written ({error.strerror})"
         return {"withheld": self._lack} if self._lack else {}
 
-    def _keep(self, data: bytes) -> None:
+    def _keep(self, data: bytes | memoryview) -> None:
+        """Copies nothing that is too large: the process needs its arguments in memory once."""
         if self._lack:
             return
-        self._data += data
-        if len(self._data) > MOST_BYTES:
+        if len(self._data) + len(data) > MOST_BYTES:
             self._give_up(f"arguments of more than {size(MOST_BYTES)}")
+        else:
+            self._data += data
 
     def _give_up(self, lack: str) -> None:
         self._lack = lack
@@ -89,7 +90,7 @@ class Given:
 class _Copied:
     """A file that tells what is read from it. It has no `peek`, so nothing is read ahead."""
 
-    def __init__(self, file: Any, tell: Callable[[bytes], None]) -> None:
+    def __init__(self, file: Any, tell: Callable[[bytes | memoryview], None]) -> None:
         self._file = file
         self._tell = tell
 
@@ -102,6 +103,23 @@ class _Copied:
         data: bytes = self._file.readline()
         self._tell(data)
         return data
+
+    def readinto(self, buffer: memoryview) -> int:
+        """By which pickle reads a large value into its place. Without it, the value is in memory twice."""
+        count: int = self._file.readinto(buffer)
+        self._tell(buffer[:count])
+        return count
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Writes a new file. Where that fails, there is none: a part of the pickles starts no process."""
+    with open(path, "xb", opener=private) as out:
+        try:
+            out.write(data)
+            out.flush()
+        except OSError:
+            path.unlink()
+            raise
 
 
 def _without(data: bytes, key: bytes) -> bytes:

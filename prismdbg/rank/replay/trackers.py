@@ -14,7 +14,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 from urllib.parse import urlsplit
 
 from prismdbg.rank.program.stderr import say
@@ -44,7 +44,10 @@ def _wandb(wandb: Any, config: RankConfig) -> None:
     def init(*args: Any, **named: Any) -> Any:
         _say_off("wandb")
         run = start(*args, **named)
-        _like_recorded(run, next(recorded, {}))
+        try:
+            _like_recorded(run, next(recorded, {}))
+        except Exception as error:  # a damaged log, or another version's parts: the program has a run all the same
+            say(f"the run of wandb does not have its recorded id and name: {error!r}")
         return run
 
     def setup(settings: Any = None) -> Any:
@@ -62,16 +65,37 @@ def _recorded_runs(log: Path) -> Iterator[dict[str, Any]]:
 
     for note in read_log(log).notes:
         if note.kind == NOTE:
-            yield note.data["run"]
+            yield note.data.get("run", {})
 
 
 def _like_recorded(run: Any, values: dict[str, Any]) -> None:
     """Gives the run what the tracker gave then: other ranks were sent it, and paths are made of it."""
-    known = {name: values[name] for name in VALUES if name in values}
-    run.__class__ = type(type(run).__name__, (type(run),), known)  # in place of properties
+    known = {name: values[name] for name in VALUES if name in values and _is_plain(name, values[name])}
+    run.__class__ = _with_values(type(run), known)
     vars(run).update(known)
     with contextlib.suppress(OSError):
         Path(run.dir).mkdir(parents=True, exist_ok=True)
+
+
+def _is_plain(name: str, value: object) -> bool:
+    """As a recorder notes it: the log may be damaged."""
+    return isinstance(value, str) or (name != "dir" and isinstance(value, int | None))
+
+
+def _with_values(plain: Any, known: dict[str, Any]) -> type:
+    """A class that has these values in place of properties. Pickle finds no such class by its name, so that a run of it
+    is pickled as one of `plain`."""
+
+    def reduced(self: Any, protocol: SupportsIndex) -> Any:
+        made = plain.__reduce_ex__(self, protocol)
+        if isinstance(made, str):
+            return made
+        function, arguments, *rest = made
+        arguments = (plain if each is type(self) else each for each in arguments)
+        return (functools.partial(function, *arguments), (), *rest)  # pickle checks what it is told without `partial`
+
+    own = {"__module__": plain.__module__, "__qualname__": plain.__qualname__, "__reduce_ex__": reduced}
+    return type(plain.__name__, (plain,), {**known, **own})
 
 
 def _mlflow(registry: Any, config: RankConfig) -> None:

@@ -13,8 +13,10 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.notes import PROGRAM
 from prismdbg.capsule.manifest import Incident, IncidentKind, Origin
-from prismdbg.jobs.capture import redaction
+from prismdbg.capsule.secrets import masking
+from prismdbg.jobs.capture import many_values, redaction
 from prismdbg.jobs.capture.assemble import Ingredients, assemble
+from prismdbg.jobs.capture.many_values import Values
 from prismdbg.jobs.capture.redaction import Redaction
 from prismdbg.jobs.capture.secret_search import Finding, State, report
 from prismdbg.jobs.storage.run_folder import RunFolder
@@ -127,6 +129,32 @@ def test_the_value_of_a_variable_is_masked_in_a_text_where_it_is_a_word(tmp_path
         ("log: note 'incident'", State.REDACTED),
     }
     assert redacted.described["environment"] == {"DB_USER": value, "HOME": f"/{value}"}
+
+
+def test_many_secrets_are_masked_everywhere_with_no_search_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = [f"{number:04}aB3xY9z" for number in range(300)]
+    log = TinyLog(tmp_path / "log")
+    for number, value in enumerate(values):
+        log.note("incident", text=f"password='{value}' (not {values[number - 7]})")
+    log.note("file", path=f"/data/{values[5]}")
+    read, searched = read_log(log.folder), list[str]()
+    known = masking._wherever
+    monkeypatch.setattr(masking, "_wherever", lambda value: searched.append(value) or known(value))
+    redacted = Redaction.of(RANK, (), (read,))
+    assert len(searched) <= 3 * len(values)
+    masked = redacted.mask(log.path.read_bytes())
+    assert [value for value in values if value.encode() in masked] == []
+
+
+@pytest.mark.parametrize("few", [0, 1000])
+def test_values_are_found_in_one_pass_as_one_by_one(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    monkeypatch.setattr(many_values, "FEW", few)
+    values = Values(["abcd", "abcde", "bcdef", "xabcd", "none at all"])
+    assert values.held_by("abcdef") == {"abcd", "abcde", "bcdef"}
+    assert values.held_by("abc") == set()
+    assert Values([b"abcd", b"dabc"]).held_by(b"\0abcdabcd") == {b"abcd", b"dabc"}
 
 
 def test_what_cannot_be_masked_is_listed_as_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,44 @@ def test_variables_and_arguments_are_redacted_in_it_and_stay_pickles(tmp_path: P
     states = {(finding.place, finding.state) for finding in report(capsule).findings}
     assert {("argument --token", "redacted"), ("variable API_KEY", "redacted"), (SPAWNED, "kept")} == states
     assert capsule.rank()["argv"] == ["train.py", "--token", "<redacted>"]
+
+
+WORDS = ["swordfish", "opensesame", "pw1x", "p\u00e4ssw\u00f6rd"]
+HELD = [*WORDS, "swordfish.py", "a swordfish", b"swordfish", bytearray(b"opensesame"), "x" * 300]
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_words_are_redacted_where_they_are_whole_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: int
+) -> None:
+    command = ["train.py", "--password", "opensesame", "--db-password=pw1x", "--name", "all"]
+    environment = {"DB_PASSWORD": WORDS[0], "MY_PASSWORD": WORDS[3], "API_TOKEN": "x" * 300}
+    monkeypatch.setattr(sys.modules[__name__], "RANK", RANK | {"argv": command, "environment": environment})
+    given = pickle.dumps({"sys_argv": command}, protocol) + pickle.dumps((Path, HELD), protocol)
+    path = captured(tmp_path, given).path / layout.SPAWNED
+    with path.open("rb") as file:
+        first, second = pickle.load(file), pickle.load(file)  # noqa: S301
+    assert path.stat().st_size == len(given)
+    assert first == {"sys_argv": ["train.py", "--password", "*" * 10, "--db-password=****", "--name", "all"]}
+    stars = ["*" * len(word.encode()) for word in WORDS]
+    assert second[0] is Path
+    assert second[1][:4] == stars
+    assert second[1][4:6] == ["swordfish.py", "a swordfish"]
+    if protocol > 2:
+        assert second[1][6] == b"*" * 9
+    assert second[1][7:] == [bytearray(b"*" * 10), "*" * 300]
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_a_word_that_is_the_name_of_a_function_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: int
+) -> None:
+    monkeypatch.setattr(
+        sys.modules[__name__], "RANK", RANK | {"environment": {"DB_PASSWORD": "Fraction", "MY_PASSWORD": "fractions"}}
+    )
+    given = pickle.dumps([Fraction, "fractions", Fraction(1, 2), Path], protocol)
+    kept = (captured(tmp_path, given).path / layout.SPAWNED).read_bytes()
+    assert pickle.loads(kept)[0] is Fraction  # noqa: S301
 
 
 def test_what_else_looks_like_a_secret_is_listed_and_masked_for_others(

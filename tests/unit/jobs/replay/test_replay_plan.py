@@ -71,6 +71,11 @@ def test_what_a_command_does_not_name_cannot_be_started_again(command: list[str]
     assert given in found
 
 
+def test_what_could_not_be_written_whole_starts_no_rank() -> None:
+    rank = cast(RankJson, {"orig_argv": ["python", "-c", SPAWNED], "argv": ["train.py"], "withheld": "a queue"})
+    assert given_through_a_pipe(rank, is_kept=True).endswith("a queue")
+
+
 def test_such_a_rank_is_refused_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capsules, "RANK", {**capsules.RANK, "orig_argv": ["python"], "argv": [""]})
     request = ReplayRequest(capsule=make_capsule(tmp_path / "capsule"))

@@ -151,6 +151,27 @@ def test_to_others_it_is_a_system_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert error.__reduce__()[0] is SystemExit
 
 
+def test_a_thread_of_c_that_calls_it_ends_without_a_word(tmp_path: Path) -> None:
+    """It has no frame of Python's below."""
+    ending = (
+        "import _thread\n    done = threading.Event()\n    class Code(int):\n        def __del__(self): done.set()\n"
+        "    _thread.start_new_thread(sys.exit, (Code(3),)); done.wait(60)"
+    )
+    _, printed, errors = run(THREADS.format(body="pass", ending=ending), tmp_path)
+    assert (printed, errors) == (["told", "0"], "")
+
+
+def test_it_exits_whatever_its_listener_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(sys, "exit", sys.exit)
+    ExitCode().install(fails)
+    with pytest.raises(SystemExit) as raised:
+        sys.exit(3)
+    assert raised.value.code == 3 and raised.value.__context__ is None
+
+
 SPAWNED = """
 import sys
 from torch.multiprocessing.spawn import _wrap

@@ -7,8 +7,11 @@ import io
 import multiprocessing
 import os
 import pickle
+import resource
+import signal
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from multiprocessing import context, popen_spawn_posix, reduction
 from multiprocessing.shared_memory import SharedMemory
@@ -179,6 +182,50 @@ def test_arguments_that_are_too_large_are_not_kept_in_memory(tmp_path: Path, mon
     assert len(found._data) == 0
     assert found.write(tmp_path) == {"withheld": "arguments of more than 1000 B"}
     assert not (tmp_path / FILE).exists()
+
+
+def test_a_large_argument_is_in_memory_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spawned, "MOST_BYTES", 1000)
+    data = io.BytesIO(pickles(bytes(8 << 20)))
+    found = Given()
+    found.load(pickle.load, data)
+    tracemalloc.start()
+    try:
+        loaded: Any = found.load(pickle.load, data)
+        _, most_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(loaded[1][0]) == 8 << 20
+    assert most_bytes < 12 << 20
+    assert found.write(tmp_path) == {"withheld": "arguments of more than 1000 B"}
+
+
+def test_what_is_read_into_its_place_is_kept(tmp_path: Path) -> None:
+    data = pickles(bytes(range(256)) * 4096, "a")
+    found, file = Given(), io.BytesIO(data)
+    assert [found.load(pickle.load, file) for _ in range(2)][1] == (KEY, (bytes(range(256)) * 4096, "a"))
+    assert found.write(tmp_path) == {}
+    assert (tmp_path / FILE).read_bytes() == data.replace(KEY, bytes(len(KEY)))
+
+
+def test_a_file_that_is_not_whole_is_removed(tmp_path: Path) -> None:
+    """The limit on the size of a file stands for a full disk."""
+    found = given(pickles(bytes(100_000)))
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, before[1]))
+    try:
+        withheld = found.write(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert withheld == {"withheld": "arguments that could not be written (File too large)"}
+    assert not (tmp_path / FILE).exists()
+
+
+def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"of another")
+    assert given(pickles()).write(tmp_path) == {"withheld": "arguments that could not be written (File exists)"}
+    assert (tmp_path / FILE).read_bytes() == b"of another"
 
 
 def test_a_full_disk_is_said(tmp_path: Path) -> None:

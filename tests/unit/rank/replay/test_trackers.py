@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import subprocess
 import sys
@@ -118,6 +119,36 @@ def test_one_whose_folder_cannot_be_made_goes_on_without(wandb: Any, log: TinyLo
     (tmp_path / "file").touch()
     log.note(NOTE, run={"dir": str(tmp_path / "file" / "files")})
     assert wandb.init().id == "0"
+
+
+def test_a_log_that_cannot_be_read_leaves_the_run_as_it_is(
+    wandb: Any, log: TinyLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log.note(NOTE, run=5)
+    assert (wandb.init().id, wandb.init().id) == ("0", "0")
+    assert "does not have its recorded id and name: CapsuleError(" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("run", [{}, {"run": {"dir": 7, "id": [1]}}, {"run": {"dir": None, "id": {}}}])
+def test_so_do_values_of_another_type(wandb: Any, log: TinyLog, tmp_path: Path, run: dict[str, Any]) -> None:
+    log.note(NOTE, **run)
+    log.note(NOTE, run={"id": "abc"})
+    first, second = wandb.init(), wandb.init()
+    assert (first.id, first.dir, second.id) == ("0", str(tmp_path / "new" / "files"), "abc")
+
+
+def test_a_run_whose_class_cannot_be_changed_is_returned(off: Any, log: TinyLog) -> None:
+    log.note(NOTE, run={"id": "abc"})
+    assert off("wandb", init=lambda mode="": "a run", setup=None).init() == "a run"
+
+
+def test_a_run_with_recorded_values_can_be_pickled(wandb: Any, log: TinyLog) -> None:
+    log.note(NOTE, run={"id": "abc", "project": "mine"})
+    run = wandb.init()
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        again = pickle.loads(pickle.dumps(run, protocol))  # noqa: S301
+        assert (type(again), again.project) == (Run, "mine")
+    assert (run.id, str(type(run))) == ("abc", str(Run))
 
 
 class Store:
