@@ -88,11 +88,11 @@ def _tracker_imported(name: str) -> None:
     config = from_environment()
     if config is None or getattr(sys.modules[name], "__file__", None) is None:  # a folder of runs, that wandb made
         return
-    if config.mode is Mode.REPLAY:
+    if config.mode is not Mode.RECORD:
         from prismdbg.rank.replay.trackers import turn_off
 
         turn_off(name, config)
-    elif config.mode is Mode.RECORD and name == "wandb":
+    elif name == "wandb":
         from prismdbg.rank.recording import tracker_runs
 
         tracker_runs.watch(sys.modules[name])

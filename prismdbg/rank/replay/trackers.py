@@ -1,4 +1,5 @@
-"""In a replay, clients of experiment trackers report nothing: the program ran once, and its run is there already.
+"""In a replay, clients of experiment trackers report nothing: the program ran once, and its run is there already. Nor
+do those of emulated ranks, which train nothing.
 
 Standard library only: a tracker may be imported before torch is, and by any process that the rank starts.
 """
@@ -18,7 +19,7 @@ from typing import Any, SupportsIndex
 from urllib.parse import urlsplit
 
 from prismdbg.rank.program.stderr import say
-from prismdbg.settings.rank_config import RankConfig
+from prismdbg.settings.rank_config import Mode, RankConfig, from_environment
 from prismdbg.settings.trackers import NOTE, VALUES
 
 _LOCAL = ("", "file", "sqlite")
@@ -31,14 +32,14 @@ def turn_off(name: str, config: RankConfig) -> None:
     try:
         _OFF[name](sys.modules[name], config)
     except Exception as error:  # another version's parts
-        say(f"{name} stays on in this replay: {error!r}")
+        say(f"{name} stays on: {error!r}")
 
 
 def _wandb(wandb: Any, config: RankConfig) -> None:
     """A disabled run answers as one does that reports, with other values of its own."""
     os.environ["WANDB_CONFIG_DIR"] = os.devnull  # the user's settings may not be in the capsule, and need not be
     start = _with(wandb.init, mode="disabled")
-    recorded = _recorded_runs(Path(config.log))
+    recorded = _recorded_runs(Path(config.log)) if config.log else iter(())
 
     @functools.wraps(wandb.init)
     def init(*args: Any, **named: Any) -> Any:
@@ -176,7 +177,9 @@ def _with(function: Callable[..., Any], **forced: Any) -> Callable[..., Any]:
 
 @functools.cache
 def _say_off(tracker: str) -> None:
-    say(f"{tracker} is off: a replay reports to no tracker")
+    config = from_environment()
+    runs = "an emulated rank" if config is not None and config.mode is Mode.EMULATE else "a replay"
+    say(f"{tracker} is off: {runs} reports to no tracker")
 
 
 _OFF = {"comet_ml": _comet, "mlflow.tracking.registry": _mlflow, "neptune": _neptune, "wandb": _wandb}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,7 @@ def test_a_replay_reports_nothing_and_sends_the_recorded_id(tmp_path: Path) -> N
     assert_identical(replay(capsule, "--strict", "--allow-writes", runtime="plain"), capsule)
     assert server.read_text() == reported
     assert capsule.with_name("capsule.output").read_text().count("wandb is off: a replay reports to no tracker") == 1
+    lines = ("--world", 2, "--mesh", "dp=2", "--ranks", 0, "-o", tmp_path / "emulated", "--", sys.executable, program)
+    said = prismdbg("emulate", *lines, env=env)
+    assert said.code == 0, said.err
+    assert server.read_text() == reported, "an emulated rank trains nothing"
