@@ -27,9 +27,15 @@ def tells(notes: ChildNotes, *names: str) -> bool:
     """Of a forked child: whether it was passed on."""
     child = os.fork()
     if not child:
-        found: list[Told] = [("file", name, 1) for name in names]
-        os._exit(int(notes.tell(found)))
-    return os.waitpid(child, 0)[1] != 0
+        code = 2
+        try:
+            found: list[Told] = [("file", name, 1) for name in names]
+            code = int(notes.tell(found))
+        finally:
+            os._exit(code)  # in any case: it must not go on with the tests
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, 1)
+    return code == 1
 
 
 def told(notes: ChildNotes) -> list[str]:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[4]
 LAUNCHER = """
@@ -40,6 +41,13 @@ def test_a_launcher_and_modules_from_before_are_files_of_the_program(tmp_path: P
     assert not [line for line in found if "/lib/python" in line], "what is installed is not the program's"
 
 
+def printed(folder: Path, **options: Any) -> list[str]:
+    """The lines of the program in the folder."""
+    given = {"cwd": folder, "capture_output": True, "text": True, "timeout": 120, "check": True, **options}
+    done = subprocess.run([sys.executable, "program.py", str(ROOT)], **given)
+    return str(done.stdout).splitlines()
+
+
 LOADS = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
@@ -68,11 +76,8 @@ def test_libraries_are_files_that_it_reads_and_those_that_it_built_are_told_apar
     (tmp_path / "program.py").write_text(LOADS)
     for name in ("beside.so", "module.so"):
         (tmp_path / name).touch()
-    done = subprocess.run(
-        [sys.executable, "program.py", str(ROOT)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    assert done.stdout.splitlines() == [
+    lines = printed(tmp_path)
+    assert lines == [
         "made made/built.so",
         "made torchs/built.so",
         "made site-packages/built.so",
@@ -124,14 +129,11 @@ def test_programs_that_it_starts_are_found_as_it_finds_them(tmp_path: Path) -> N
         (tmp_path / name).touch(0o755)
     for name in ("c++", "g++"):
         (tmp_path / "wrapped" / name).symlink_to("ccache")
-    done = subprocess.run(
-        [sys.executable, "program.py", str(ROOT)], env={**os.environ, "PATH": "/usr/bin:/bin"},
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+    lines = printed(tmp_path, env={**os.environ, "PATH": "/usr/bin:/bin"})
     usual = [which("env"), str(own), "/bin/sh", which("uname"), "/bin/bash", "/usr/bin/expr"]
     others = [str(tmp_path / name) for name in ("folder/inner", "wrapped/g++", "folder/g++", "wrapped/ccache")]
     compilers = [str(tmp_path / name) for name in ("wrapped/c++", "folder/c++")]
-    assert done.stdout.splitlines() == [
+    assert lines == [
         *usual,
         *others,
         *compilers,
@@ -170,11 +172,8 @@ def test_what_native_code_has_mapped_or_holds_open_is_found(tmp_path: Path) -> N
     for name in ("mapped", "written", "private", "read", "both"):
         (tmp_path / name).write_text("x")
     with (tmp_path / "input").open("w+") as given:
-        done = subprocess.run(
-            [sys.executable, "program.py", str(ROOT)],
-            cwd=tmp_path, stdin=given, capture_output=True, text=True, timeout=60, check=True,
-        )  # fmt: skip
-    assert sorted(done.stdout.splitlines()) == [f"file {tmp_path / name}" for name in ("mapped", "private", "read")]
+        lines = printed(tmp_path, stdin=given)
+    assert sorted(lines) == [f"file {tmp_path / name}" for name in ("mapped", "private", "read")]
 
 
 CHILDREN = """
@@ -220,11 +219,8 @@ def test_a_rank_hears_once_of_each_file_that_its_children_read(tmp_path: Path) -
     (tmp_path / "program.py").write_text(CHILDREN)
     for name in ("early", "own", "forked", "spawned", "served"):
         (tmp_path / name).touch()
-    done = subprocess.run(
-        [sys.executable, "program.py", str(ROOT)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    *found, left = done.stdout.splitlines()
+    lines = printed(tmp_path)
+    *found, left = lines
     assert found == [f"file {name}" for name in ("program.py", "early", "own", "forked", "spawned", "served")]
     assert left == "False", "its file is gone"
 
@@ -256,11 +252,8 @@ print("\\n".join(found))
 def test_what_a_child_holds_open_is_found(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(HELD_BY_A_CHILD)
     (tmp_path / "held").touch()
-    done = subprocess.run(
-        [sys.executable, "program.py", str(ROOT)],
-        cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    assert "file held" in done.stdout.splitlines()
+    lines = printed(tmp_path, stdin=subprocess.DEVNULL)
+    assert "file held" in lines
 
 
 GIVEN = """
@@ -300,12 +293,9 @@ def test_what_is_given_to_native_code_may_be_a_folder_a_pattern_or_a_database(tm
     for name in (*files, "there.db-wal", "not-given"):
         (tmp_path / name).touch()
     os.utime(tmp_path / "fresh", ns=(0, 2**62))  # as what a library has written since
-    done = subprocess.run(
-        [sys.executable, "program.py", str(ROOT)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+    lines = printed(tmp_path)
     read = (set(files) | {"there.db-wal", "program.py"}) - {"fresh"}
-    assert done.stdout.splitlines() == sorted([f"file {name}" for name in read] + ["folder .", "made new.db"])
+    assert lines == sorted([f"file {name}" for name in read] + ["folder .", "made new.db"])
 
 
 BECOMES_A_RANK = """
@@ -328,8 +318,5 @@ print("\\n".join(found))
 def test_a_forked_child_that_becomes_a_rank_tells_all_in_its_own_log(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(BECOMES_A_RANK)
     (tmp_path / "mine").touch()
-    done = subprocess.run(
-        [sys.executable, "program.py", str(ROOT)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    assert {"file program.py", "file mine"} <= set(done.stdout.splitlines())
+    lines = printed(tmp_path)
+    assert {"file program.py", "file mine"} <= set(lines)
