@@ -43,7 +43,7 @@ def is_environment(variables: Mapping[str, str]) -> str:
 
 
 def is_seeds(seeds: Mapping[str, Any]) -> str:
-    """A rule: what `prismdbg.rank.recording.seeds` can put back."""
+    """A rule: what `prismdbg.rank.recording.inputs.seeds` can put back."""
     for name, seed in seeds.items():
         if name == "torch" and not _is_within(seed, -(2**63), 2**64 - 1):
             return "torch must be a whole number of 64 bits"

@@ -1,4 +1,5 @@
-"""What copies of files are called that a recorded program read and then wrote to: `rank/recording/overwritten.py`."""
+"""What copies of files are called that a recorded program read and then wrote to
+(`rank/recording/inputs/overwritten.py`)."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class RankConfig:
     memory: operators, allocations and frees are traced from the start. memory_cap: bytes of the program's own, 0: none.
     user_code: paths of the user's own code, see `model/user_code.py`.
     secret_names, secret_values: rules of the user's own, see `capsule/secrets/own_rules.py`.
-    seeds: what random generators begin with (`rank/recording/seeds.py`).
+    seeds: what random generators begin with (`rank/recording/inputs/seeds.py`).
     state_every: a state snapshot every so many steps, 0: none.
     sketches: of what is sent, for a comparison by tolerance (`model/sketch.py`).
     node: the name of the rank's node in a job of several supervisors; empty in any other.

@@ -6,7 +6,9 @@ from typing import Any
 
 WANTED = "PRISMDBG_SEEDS"  # in a replay: the configuration holds them; for the first process alone
 MODULES = ("random", "numpy.random", "torch")
-UNSEEDED = "unseeded"  # beside modules: what generators without a seed follow from (`rank/recording/unseeded.py`)
+UNSEEDED = (
+    "unseeded"  # beside modules: what generators without a seed follow from (`rank/recording/inputs/unseeded.py`)
+)
 Seed = Any  # of torch and of what is unseeded a number; else the words of the generator's state
 
 

@@ -1,4 +1,4 @@
-"""The libraries of `rank/recording/native_readers.py`, as pip has them: what they read is noted."""
+"""The libraries of `rank/recording/inputs/native_readers.py`, as pip has them: what they read is noted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ with av.open("d.mp4", "w") as video:
 READS = """
 import importlib.util, json, os, sys
 sys.path.insert(0, sys.argv[1])
-from prismdbg.rank.recording.opened_files import OpenedFiles
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 files = OpenedFiles("/nowhere")
 files.install()
 found = []

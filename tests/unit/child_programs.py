@@ -14,7 +14,7 @@ from prismdbg.capsule import json_text
 from prismdbg.capsule.checked_json import Fields, parse
 from prismdbg.capsule.log.events import Note
 from prismdbg.capsule.log.notes import checked_note
-from prismdbg.rank.recording.outcomes import Outcomes
+from prismdbg.rank.recording.inputs.outcomes import Outcomes
 from prismdbg.rank.replay.recorded_outcomes import RecordedOutcomes
 
 WRAPPED = ("__init__", "communicate", "wait", "poll")

@@ -88,7 +88,8 @@ class RunFolder:
 
     @property
     def overwritten(self) -> Path:
-        """What files were when ranks read them, of those that ranks wrote to later: `rank/recording/overwritten.py`."""
+        """What files were when ranks read them, of those that ranks wrote to later
+        (`rank/recording/inputs/overwritten.py`)."""
         return self.home / FOLDER
 
     @property

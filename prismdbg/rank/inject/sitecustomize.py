@@ -76,7 +76,7 @@ def _follow_spawn(path: str) -> None:
 
         replayed.install(path)
     else:
-        from prismdbg.rank.recording import spawned
+        from prismdbg.rank.recording.inputs import spawned
 
         spawned.install()
 
@@ -93,7 +93,7 @@ def _tracker_imported(name: str) -> None:
 
         turn_off(name, config)
     elif name == "wandb":
-        from prismdbg.rank.recording import tracker_runs
+        from prismdbg.rank.recording.inputs import tracker_runs
 
         tracker_runs.watch(sys.modules[name])
 
@@ -103,7 +103,7 @@ if os.environ.get("PRISMDBG_CONFIG"):
     from prismdbg.capsule.spawned import is_spawned
     from prismdbg.rank.frameworks import adapters
     from prismdbg.rank.program.imports import AfterImport
-    from prismdbg.rank.recording import seeds, started_in  # noqa: F401  the latter sees where we are now
+    from prismdbg.rank.recording.inputs import seeds, started_in  # noqa: F401  the latter sees where we are now
     from prismdbg.settings import trackers
     from prismdbg.settings.seeds import MODULES
 

@@ -29,9 +29,10 @@ from prismdbg.capsule.limits import MAX_STRING_BYTES
 from prismdbg.capsule.log.format import Kind, StepSource
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.program.stderr import say
-from prismdbg.rank.recording import seeds, spawned, started_in, state_hash, tracker_runs
-from prismdbg.rank.recording.opened_files import OpenedFiles
-from prismdbg.rank.recording.outcomes import Outcomes
+from prismdbg.rank.recording import state_hash
+from prismdbg.rank.recording.inputs import seeds, spawned, started_in, tracker_runs
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
+from prismdbg.rank.recording.inputs.outcomes import Outcomes
 from prismdbg.rank.recording.own_process import own_start_ticks
 from prismdbg.rank.recording.recorder import Recorder
 from prismdbg.rank.recording.scaler_notes import ScalerNotes

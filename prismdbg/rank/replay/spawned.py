@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any, NoReturn
 
-from prismdbg.rank.recording.spawned import Load, load_with
+from prismdbg.rank.recording.inputs.spawned import Load, load_with
 
 
 def install(path: str) -> None:

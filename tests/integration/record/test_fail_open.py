@@ -57,7 +57,7 @@ AROUND_THE_RECORDER = {
     f"{RANK}.agent:Agent.__init__": "log",
     f"{RANK}.agent:Agent._accept": "log",
     f"{RANK}.recording_verbs:verbs_of": "log",
-    f"{RANK}.recording.opened_files:OpenedFiles._note": "nowhere",
+    f"{RANK}.recording.inputs.opened_files:OpenedFiles._note": "nowhere",
 }
 IN_THE_PYTHON_RECORDER = {
     f"{RANK}.c10d.fingerprint:of": "log",

@@ -22,7 +22,7 @@ from prismdbg.jobs.capture.assemble import CONTEXT_RECORDS
 from prismdbg.jobs.record.checkpoints import KEPT
 from prismdbg.jobs.record.record import RecordRequest
 from prismdbg.rank.c10d.store import MANY_RANKS
-from prismdbg.rank.recording import outcomes
+from prismdbg.rank.recording.inputs import outcomes
 from prismdbg.runtime.limits import MARGIN_BYTES
 from prismdbg.settings.file_system import LONGEST_WAIT_S
 

@@ -83,7 +83,7 @@ def test_a_capsule_with_more_names_than_may_be_made_is_refused(tmp_path: Path) -
 PROGRAM = """
 import os, sys, glob, pathlib
 sys.path.insert(0, sys.argv[1])
-from prismdbg.rank.recording.opened_files import OpenedFiles
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 files = OpenedFiles("/nowhere")
 files.install()
 os.chdir(sys.argv[2])

@@ -12,8 +12,9 @@ import pytest
 
 from prismdbg.capsule import json_text
 from prismdbg.capsule.rank_json import RankJson, read_rank
-from prismdbg.rank.recording import opened_files, recorded_rank
-from prismdbg.rank.recording.opened_files import OpenedFiles
+from prismdbg.rank.recording import recorded_rank
+from prismdbg.rank.recording.inputs import opened_files
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 from prismdbg.rank.recording.recorded_rank import describe_process
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from prismdbg.rank.recording import tracker_runs
+from prismdbg.rank.recording.inputs import tracker_runs
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from prismdbg.rank.recording import native_readers
+from prismdbg.rank.recording.inputs import native_readers
 
 LIBRARY = """
 class Tokenizer:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[5]
 LAUNCHER = """
 import runpy, sys
 import settings
@@ -19,7 +19,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from prismdbg.rank.recording.opened_files import OpenedFiles
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 files = OpenedFiles("/nowhere")
 files.install()
 open(__file__.replace("program.py", "data")).close()
@@ -51,7 +51,7 @@ def printed(folder: Path, **options: Any) -> list[str]:
 LOADS = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from prismdbg.rank.recording.opened_files import OpenedFiles
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 files = OpenedFiles("/nowhere")
 files.install()
 for folder in ("made", "torchs", "site-packages"):
@@ -92,7 +92,7 @@ def test_libraries_are_files_that_it_reads_and_those_that_it_built_are_told_apar
 STARTS = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from prismdbg.rank.recording.opened_files import OpenedFiles
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 files = OpenedFiles("/nowhere")
 files.install()
 # fakes: what is told of each way to start a program
@@ -149,7 +149,7 @@ def which(name: str) -> str:
 LOOKS = """
 import mmap, os, sys
 sys.path.insert(0, sys.argv[1])
-from prismdbg.rank.recording.opened_files import OpenedFiles
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 files = OpenedFiles("/nowhere")
 held = {name: os.open(name, os.O_RDWR) for name in ("mapped", "written", "private", "read", "both")}
 read, late = os.open("read", os.O_RDONLY), os.open("both", os.O_RDONLY)
@@ -179,7 +179,7 @@ def test_what_native_code_has_mapped_or_holds_open_is_found(tmp_path: Path) -> N
 CHILDREN = """
 import multiprocessing, os, sys
 sys.path.insert(0, sys.argv[1])
-from prismdbg.rank.recording.opened_files import OpenedFiles
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 os.makedirs("told", exist_ok=True)
 files = OpenedFiles("/nowhere", told_in=os.path.abspath("told"))
 files.install()
@@ -228,7 +228,7 @@ def test_a_rank_hears_once_of_each_file_that_its_children_read(tmp_path: Path) -
 HELD_BY_A_CHILD = """
 import multiprocessing, os, sys
 sys.path.insert(0, sys.argv[1])
-from prismdbg.rank.recording.opened_files import OpenedFiles
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 files = OpenedFiles("/nowhere")
 
 def holds(pipe):
@@ -259,7 +259,7 @@ def test_what_a_child_holds_open_is_found(tmp_path: Path) -> None:
 GIVEN = """
 import os, sqlite3, sys
 sys.path.insert(0, sys.argv[1])
-from prismdbg.rank.recording.opened_files import OpenedFiles
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 files = OpenedFiles(os.path.abspath("run"))
 files.install()
 for path in ("parts", "table-*.csv", "single.h5", "gone", "gone-*", "fresh", "deep/**/*.parquet"):
@@ -301,7 +301,7 @@ def test_what_is_given_to_native_code_may_be_a_folder_a_pattern_or_a_database(tm
 BECOMES_A_RANK = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from prismdbg.rank.recording.opened_files import OpenedFiles
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 os.mkdir("told")
 files = OpenedFiles("/nowhere", told_in=os.path.abspath("told"))
 files.install()

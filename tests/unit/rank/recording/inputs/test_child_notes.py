@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from prismdbg.rank.recording import child_notes
-from prismdbg.rank.recording.child_notes import ChildNotes, Told
+from prismdbg.rank.recording.inputs import child_notes
+from prismdbg.rank.recording.inputs.child_notes import ChildNotes, Told
 
 
 @pytest.fixture

@@ -14,17 +14,17 @@ import torch
 
 from prismdbg.capsule.log.events import Note, RankLog
 from prismdbg.jobs.capture.rank_paths import changed_after_read, copies_as_read, opened_and_gone
-from prismdbg.rank.recording import overwritten
-from prismdbg.rank.recording.overwritten import Overwritten, watch_torch_save
+from prismdbg.rank.recording.inputs import overwritten
+from prismdbg.rank.recording.inputs.overwritten import Overwritten, watch_torch_save
 from prismdbg.settings.overwritten_copies import FOLDER, prefix
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[5]
 NOW_NS = 1_700_000_000 * 10**9
 SECOND_NS = 10**9
 PROGRAM = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from prismdbg.rank.recording.opened_files import OpenedFiles
+from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 files = OpenedFiles(sys.argv[2])
 files.install()
 def read(name):
@@ -188,7 +188,7 @@ def test_what_another_rank_writes_meanwhile_is_no_copy(file: Path, monkeypatch: 
 LOCKS = """
 import fcntl, os, subprocess, sys
 sys.path.insert(0, sys.argv[1])
-from prismdbg.rank.recording.overwritten import Overwritten
+from prismdbg.rank.recording.inputs.overwritten import Overwritten
 other = "import fcntl; fcntl.lockf(open('state', 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
 file = open("state")
 fcntl.lockf(file, fcntl.LOCK_SH)

@@ -14,7 +14,7 @@ import numpy
 import pytest
 
 from prismdbg.jobs.injection import PACKAGE
-from prismdbg.rank.recording import seeds
+from prismdbg.rank.recording.inputs import seeds
 from prismdbg.settings import seeds as seed_settings
 
 
@@ -82,7 +82,7 @@ def test_a_forked_child_begins_with_what_it_was_seeded_with_anew() -> None:
     """Python seeds `random` in it; a launcher's child that becomes a rank has no other beginning."""
     program = (
         "import os, random\n"
-        "from prismdbg.rank.recording import seeds\n"
+        "from prismdbg.rank.recording.inputs import seeds\n"
         "seeds.prepare()\n"
         "before = seeds.began()['random']\n"
         "if os.fork():\n"

@@ -15,8 +15,8 @@ import pytest
 
 from prismdbg.rank.program.children import Command, Outcome
 from prismdbg.rank.program.isolation import ours
-from prismdbg.rank.recording import outcomes
-from prismdbg.rank.recording.outcomes import Outcomes
+from prismdbg.rank.recording.inputs import outcomes
+from prismdbg.rank.recording.inputs.outcomes import Outcomes
 from tests.unit.child_programs import failure, recorded, unwrapped
 
 

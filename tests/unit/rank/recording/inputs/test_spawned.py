@@ -24,8 +24,8 @@ import torch.multiprocessing
 
 from prismdbg.capsule.spawned import FILE
 from prismdbg.jobs.injection import PACKAGE
-from prismdbg.rank.recording import spawned
-from prismdbg.rank.recording.spawned import Given
+from prismdbg.rank.recording.inputs import spawned
+from prismdbg.rank.recording.inputs.spawned import Given
 from prismdbg.settings.rank_config import SPAWNED_VARIABLE
 
 KEY = b"0123456789abcdef0123456789abcdef"
@@ -42,7 +42,7 @@ def main(word, folder):
     print(word, __name__, sys.argv[1:], os.getcwd(), parent.name, parent.is_alive(), flush=True)
     print("key", key.hex(), "PRISMDBG_SPAWNED" in os.environ, flush=True)
     if not Path(folder, "spawned.pickle").exists():
-        from prismdbg.rank.recording import spawned
+        from prismdbg.rank.recording.inputs import spawned
         print("withheld", spawned.write(Path(folder)), flush=True)
     child = multiprocessing.get_context("spawn").Process(target=double, args=(4,))
     child.start()

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from prismdbg.rank.recording import unseeded
+from prismdbg.rank.recording.inputs import unseeded
 from prismdbg.settings.seeds import MODULES, UNSEEDED, WANTED, Seed
 
 Listener = Callable[[str, Seed], None]

@@ -52,7 +52,7 @@ def _watch_random(random: Any) -> None:
     global _generator, _seed, _own
     original = random.Random.seed
     _generator, _seed = random.Random, original
-    _own = (f"{Path(__file__).parents[2]}{os.sep}", random.__file__)
+    _own = (f"{Path(__file__).parents[3]}{os.sep}", random.__file__)
 
     @functools.wraps(original)
     def seed(self: Any, a: Any = None, *args: Any, **named: Any) -> None:

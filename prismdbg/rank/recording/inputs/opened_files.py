@@ -20,14 +20,15 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from prismdbg.capsule.limits import MAX_FILES_READ
 from prismdbg.rank.program.not_compiled import not_compiled
-from prismdbg.rank.recording import native_readers
-from prismdbg.rank.recording.child_notes import ChildNotes, after_each_batch, children
-from prismdbg.rank.recording.overwritten import Overwritten, watch_torch_save
+from prismdbg.rank.recording.inputs import native_readers
+from prismdbg.rank.recording.inputs.child_notes import ChildNotes, after_each_batch, children
+from prismdbg.rank.recording.inputs.overwritten import Overwritten, watch_torch_save
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/run/")
 _SHELLS = frozenset(("bash", "dash", "ksh", "sh", "zsh"))
@@ -96,7 +97,7 @@ class OpenedFiles:
         self._busy = threading.local()
         self._overwritten = Overwritten(own_folder)
         installed = {os.path.join(p, "lib") for p in (sys.prefix, sys.base_prefix)}
-        ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+        ours = str(Path(__file__).resolve().parents[3])
         self._left_out = (*_SYSTEM, *(f"{folder}/" for folder in (*installed, ours, own_folder, *others)))
 
     def install(self) -> None:

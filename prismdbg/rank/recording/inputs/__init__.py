@@ -1,0 +1,1 @@
+"""What a recorded rank takes in besides what its peers send: files, other programs, random numbers, arguments."""
