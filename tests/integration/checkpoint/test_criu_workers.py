@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,9 @@ def test_workers_are_restored_with_their_rank() -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    for child in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
-        child.kill()
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
     process.wait()
+    for child in children:
+        with contextlib.suppress(psutil.NoSuchProcess):  # one that has ended with its rank
+            child.kill()

@@ -180,7 +180,7 @@ def test_the_sockets_go_with_the_job(tmp_path: Path) -> None:
     with recording(forked(PARTS / "incidents.py", "not at all", ranks=2), tmp_path) as job:
         job.wait_for_step(1, 1)
         sockets = Path(RankConfig.load(job.run.config).socket_dir)
-        assert {path.name for path in sockets.iterdir()} == {"0.sock", "1.sock"}
+        assert {path.name for path in sockets.glob("*.sock")} == {"0.sock", "1.sock"}
         assert job.end().code == 0
         assert not sockets.exists()
 
