@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
@@ -42,6 +43,7 @@ class Ledger:
         self._keep = keep
         self._say = say
         self._unsaved = False
+        self._saving = Lock()
         self._told: set[str] = set()
         self._state: dict[str, Any] = {
             "job_pid": job_pid,
@@ -101,12 +103,14 @@ class Ledger:
         self.save()
 
     def note(self, **facts: Any) -> None:
+        """Any thread may call it."""
         self._state |= facts
         self.save()
 
     def save(self) -> None:
         try:
-            write_json(self._path, self._state)
+            with self._saving:  # what another thread has noted meanwhile is never overwritten by an older state
+                write_json(self._path, self._state)
         except OSError as error:
             if not self._unsaved:
                 self._unsaved = True

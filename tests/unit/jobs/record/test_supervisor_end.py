@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from waiting import wait_for
 
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.record import file_system_timeout
@@ -23,7 +24,7 @@ from prismdbg.jobs.record.deaths import Death
 from prismdbg.jobs.record.record import RecordRequest, prepare
 from prismdbg.jobs.record.steady_clock import monotonic_of, wall_ns
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
-from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json
 from prismdbg.model.moment import Moment
 
 ABORTED = "aborted (SIGABRT) by a crash in native code, or by a watchdog"
@@ -38,8 +39,17 @@ def supervised(tmp_path: Path) -> Iterator[tuple[Supervisor, list[str]]]:
         yield Supervisor(run, Policy(), job, said.append), said
 
 
+@pytest.fixture
+def handlers_restored() -> Iterator[None]:
+    numbers = (*supervisor_module.FORWARDED, signal.SIGUSR1, signal.SIGUSR2)
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
 def test_a_signal_after_the_jobs_end_ends_the_wait(
-    supervised: tuple[Supervisor, list[str]], monkeypatch: pytest.MonkeyPatch
+    supervised: tuple[Supervisor, list[str]], monkeypatch: pytest.MonkeyPatch, handlers_restored: None
 ) -> None:
     supervisor, said = supervised
 
@@ -48,15 +58,30 @@ def test_a_signal_after_the_jobs_end_ends_the_wait(
         raise AssertionError("it went on waiting")
 
     monkeypatch.setattr(supervisor_module, "why_unfinished", asked_to_end)
-    handlers = {
-        number: signal.getsignal(number) for number in (*supervisor_module.FORWARDED, signal.SIGUSR1, signal.SIGUSR2)
-    }
-    try:
-        assert supervisor.watch(lambda: None) == 0
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    assert supervisor.watch(lambda: None) == 0
     assert said and said[-1].startswith("interrupted: the last events of the job")
+
+
+def test_that_the_job_was_told_to_end_is_known_while_a_capsule_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handlers_restored: None
+) -> None:
+    run = prepare(RecordRequest(output=tmp_path / "run", command=(sys.executable, "-c", ""), policy=Policy()))
+    seen: list[dict[str, Any]] = []
+    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as job:
+        supervisor = Supervisor(run, Policy(), job, lambda _: None)
+
+        def busy(_ended: bool) -> None:
+            if not seen:
+                os.kill(os.getpid(), signal.SIGTERM)
+                try:
+                    wait_for(lambda: read_json(run.supervisor_json).get("interrupted"), 20, "the note")
+                finally:
+                    seen.append(read_json(run.supervisor_json))
+                    job.kill()
+
+        monkeypatch.setattr(supervisor, "_look", busy)
+        assert supervisor.watch(lambda: None) == 128 + signal.SIGTERM
+    assert seen[0]["interrupted"]["signal"] == signal.SIGTERM
 
 
 def test_a_run_that_is_removed_meanwhile_is_named_and_the_jobs_exit_code_is_kept(
