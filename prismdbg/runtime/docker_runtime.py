@@ -65,7 +65,7 @@ class DockerRuntime:
             raise RuntimeFailure(f"{spec.name} cannot run in a container: {fact}", hint=advice)
         engine = connect(self._daemon)
         try:
-            image = ensure_environment_image(engine, spec.environment, partial(_within, spec, say))
+            image = ensure_environment_image(engine, spec.environment, partial(_within, spec, say), cache=self._cache)
             python = own_python(self._cache)
             late = [file for file in spec.files if _is_late(file)]
             isolation = Isolation.PID if spec.engine else Isolation.NONE

@@ -35,5 +35,5 @@ def build_image(capsule: Capsule, say: Say) -> Built:
     environment = Environment.from_json(fields)
     with engine(Daemon(cache_dir())) as docker:
         made = not docker.has_image(environment_tag(environment))
-        tag = ensure_environment_image(docker, environment, say)
+        tag = ensure_environment_image(docker, environment, say, cache=cache_dir())
     return Built(tag=tag, files=len(environment.files), size_bytes=environment.size_bytes, made=made)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from pathlib import Path
+from typing import IO
 
 from prismdbg.model.plurals import counted
 from prismdbg.runtime.docker.engine import Engine, StoredImage
@@ -15,6 +20,8 @@ from prismdbg.runtime.visible import require_installed
 
 REPOSITORY = "prismdbg/env"
 ENVIRONMENT_LABEL = "prismdbg.environment"
+_LOCK = "container-image.lock"
+_TOLD_S = 2.0
 _TENTHS = 10
 _WORTH_TELLING_BYTES = 64 << 20  # less is done before a second is over
 
@@ -23,21 +30,57 @@ def environment_tag(environment: Environment) -> str:
     return f"{REPOSITORY}:{environment.key}"
 
 
-def ensure_environment_image(engine: Engine, environment: Environment, say: Say = silent) -> str:
+def ensure_environment_image(
+    engine: Engine, environment: Environment, say: Say = silent, *, cache: Path | None = None
+) -> str:
     """An image that holds these files: one made before, also where it goes by another name, or one made now. Containers
     that killed commands have left are removed first.
 
-    say: is told that one is made, which takes minutes, and each tenth of it; what it raises ends the making."""
+    say: is told that one is made, which takes minutes, and each tenth of it; what it raises ends the making. cache:
+    commands that share this folder make one after another, and what one has made serves the next."""
     engine.remove_abandoned()
-    return _ensured(engine, environment, say)
+    if found := _found(engine, environment):
+        return found
+    with _one_at_a_time(cache, say):
+        return _ensured(engine, environment, say)
+
+
+def _found(engine: Engine, environment: Environment) -> str | None:
+    tag = environment_tag(environment)
+    if engine.has_image(tag):
+        return tag
+    return next(iter(engine.images_labelled(f"{ENVIRONMENT_LABEL}={environment.key}")), None)
+
+
+@contextmanager
+def _one_at_a_time(cache: Path | None, say: Say) -> Iterator[None]:
+    """A command that is killed lets go of it. Without a folder to write to, nobody waits."""
+    with ExitStack() as held:
+        with suppress(OSError):
+            if cache is not None:
+                cache.mkdir(parents=True, exist_ok=True)
+                lock = held.enter_context((cache / _LOCK).open("wb"))
+                began_s = time.monotonic()
+                while not _takes(lock):
+                    say(
+                        f"docker: another command builds a container image: waiting ({time.monotonic() - began_s:.0f} s)"
+                    )
+                    time.sleep(_TOLD_S)
+        yield
+
+
+def _takes(lock: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _ensured(engine: Engine, environment: Environment, say: Say) -> str:
+    if found := _found(engine, environment):
+        return found
     tag, labels = environment_tag(environment), {ENVIRONMENT_LABEL: environment.key}
-    if engine.has_image(tag):
-        return tag
-    if found := engine.images_labelled(f"{ENVIRONMENT_LABEL}={environment.key}"):
-        return found[0]
     require_installed(environment)
     environment.check_unchanged()
     common, extra = environment.parts()
@@ -66,6 +109,8 @@ def _layer(environment: Environment, say: Say) -> Iterator[bytes]:
         if (tenths := done * _TENTHS // max(total, 1)) > told and total >= _WORTH_TELLING_BYTES:
             told = tenths
             say(f"docker: container image: {_mib(done)} of {_mib(total)} MiB")
+    if total >= _WORTH_TELLING_BYTES:
+        say("docker: container image: Docker has all files and stores them")
 
 
 def _mib(size_bytes: int) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from prismdbg.runtime.docker import image
 from prismdbg.runtime.docker.engine import Engine
 from prismdbg.runtime.docker.image import ensure_environment_image
 from prismdbg.runtime.environment import Environment, InstalledFile, of_files
@@ -18,9 +20,10 @@ class Importing:
 
     def __init__(self) -> None:
         self.imported_bytes = 0
+        self.is_there = False
 
     def has_image(self, _tag: str) -> bool:
-        return False
+        return self.is_there
 
     def remove_abandoned(self) -> None:
         """There is none."""
@@ -49,7 +52,10 @@ def test_a_container_image_that_takes_long_is_told_with_what_is_left(tmp_path: P
     ensure_environment_image(cast("Engine", Importing()), installation(tmp_path, [30] * 4), said.append)
     assert said[0] == "docker: building a container image from 4 files, 120 MiB, once for this environment"
     assert "docker: container image: 60 of 120 MiB" in said
-    assert said[-1] == "docker: the container image is complete"
+    assert said[-2:] == [
+        "docker: container image: Docker has all files and stores them",
+        "docker: the container image is complete",
+    ]
 
 
 def test_a_small_one_is_told_once(tmp_path: Path) -> None:
@@ -69,3 +75,32 @@ def test_who_does_not_want_to_wait_ends_it(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         ensure_environment_image(cast("Engine", engine), installation(tmp_path, [30] * 4), cancel)
     assert engine.imported_bytes == 0
+
+
+@pytest.mark.parametrize("makes", [True, False], ids=["it made the image", "it made none"])
+def test_of_two_commands_one_builds_the_image_and_the_other_waits(
+    makes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image, "_TOLD_S", 0.0)
+    engine, cache, said = Importing(), tmp_path / "cache", list[str]()
+    cache.mkdir()
+    with (cache / "container-image.lock").open("wb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+
+        def hear(text: str) -> None:
+            said.append(text)
+            engine.is_there = makes
+            fcntl.flock(other, fcntl.LOCK_UN)
+
+        environment = installation(tmp_path, [1])
+        tag = ensure_environment_image(cast("Engine", engine), environment, hear, cache=cache)
+    assert tag == image.environment_tag(environment)
+    assert said[0] == "docker: another command builds a container image: waiting (0 s)"
+    assert bool(engine.imported_bytes) != makes
+
+
+def test_without_a_folder_to_write_to_nobody_waits(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    engine = Importing()
+    ensure_environment_image(cast("Engine", engine), installation(tmp_path, [1]), cache=tmp_path / "cache")
+    assert engine.imported_bytes
