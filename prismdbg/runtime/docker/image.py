@@ -62,9 +62,8 @@ def _one_at_a_time(cache: Path | None, say: Say) -> Iterator[None]:
                 lock = held.enter_context((cache / _LOCK).open("wb"))
                 began_s = time.monotonic()
                 while not _takes(lock):
-                    say(
-                        f"docker: another command builds a container image: waiting ({time.monotonic() - began_s:.0f} s)"
-                    )
+                    waited_s = time.monotonic() - began_s
+                    say(f"docker: another command builds a container image: waiting ({waited_s:.0f} s)")
                     time.sleep(_TOLD_S)
         yield
 
