@@ -114,7 +114,8 @@ class RankJson(TypedDict, total=False):
     cwd: AbsolutePath
     argv: Annotated[list[Word], at_most(_MOST_WORDS)]
     orig_argv: Annotated[list[Annotated[Word, is_argument]], at_most(_MOST_WORDS)]
-    environment: Annotated[dict[Word, Word], few, is_environment]
+    environment: Annotated[dict[Word, Word], few, is_environment]  # that it was started with
+    variables_set: Annotated[dict[Word, Word], few, is_environment]  # of a run: those that the program set itself later
     versions: Annotated[dict[str, str], at_most(MAX_FACTS)]
     hardware: Annotated[dict[str, Any], at_most(MAX_FACTS)]
     pid: Annotated[int, between(0, MAX_PID)]
@@ -159,6 +160,12 @@ def read_rank(path: Path) -> RankJson:
     if rank.get("rank", 0) >= rank.get("world_size", MAX_RANKS):
         raise CapsuleError(f"{path}: rank is {rank['rank']} in a job of {rank['world_size']}", hint=_ALTERED)
     return required(rank, "cwd", "argv", "environment")
+
+
+def variables_of(rank: Mapping[str, Any]) -> dict[str, str]:
+    """Of a rank of a run: those that it was started with, and those that its program set itself before the rank began
+    to communicate."""
+    return {**rank.get("environment", {}), **rank.get("variables_set", {})}
 
 
 def startable(rank: RankJson, where: str) -> RankJson:

@@ -9,6 +9,7 @@ from shlex import join
 from typing import Any
 
 from prismdbg.capsule.manifest import Manifest
+from prismdbg.capsule.rank_json import variables_of
 from prismdbg.capsule.secrets.masking import (
     known_values,
 )
@@ -38,7 +39,7 @@ def about(path: Path, source: Source) -> About:
     run = RunFolder(path.resolve())
     described, supervisor = read_if_whole(run.run_json), read_if_whole(run.supervisor_json)
     ranks = [read_if_whole(folder / "rank.json") for folder in run.rank_folders()]
-    known = {value for rank in ranks for value in known_values(rank.get("environment", {}), rank.get("orig_argv", []))}
+    known = {value for rank in ranks for value in known_values(variables_of(rank), rank.get("orig_argv", []))}
     return About(
         facts=tuple(_of_run(described, supervisor, ranks)),
         capsules=tuple(run.capsules / Path(name).name for name in supervisor.get("capsules", [])),

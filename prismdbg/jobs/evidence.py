@@ -14,6 +14,7 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.incident_traits import TRAITS
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.manifest import Incident, IncidentKind, Manifest
+from prismdbg.capsule.rank_json import variables_of
 from prismdbg.capsule.stacks import JobStacks, capsule_stacks
 from prismdbg.diagnosis.clocks import clock_offsets, unknown_clocks
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident, SilentNode
@@ -435,7 +436,7 @@ def _of_one_job(attempt: list[Path], found: Sequence[Path]) -> list[Path]:
 
 def _meeting_place(folder: Path) -> str:
     """Where the ranks of its job found each other; empty where that is not known."""
-    environment = read_if_whole(folder / "rank.json").get("environment", {})
+    environment = variables_of(read_if_whole(folder / "rank.json"))
     port = environment.get("MASTER_PORT", "")
     return f"{environment.get('MASTER_ADDR', '')}:{port}" if port else ""
 

@@ -29,7 +29,7 @@ from prismdbg.capsule.log.coverage import (
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.log.reader import event_segments
 from prismdbg.capsule.manifest import OLDEST_READER, OLDEST_WITH_STATE, Incident, Manifest, Origin
-from prismdbg.capsule.rank_json import RankJson, required
+from prismdbg.capsule.rank_json import RankJson, required, variables_of
 from prismdbg.capsule.state_snapshot import PROLOGUE
 from prismdbg.capsule.transfer import Transfer
 from prismdbg.checkpoint import choice
@@ -183,9 +183,10 @@ def _add_files(
     as_read, changed = _as_read(parts, recorded, read)
     of_image = _files_of_image(parts.images, environment)
     wanted = [*read, *of_image]
-    homes = homes_of(rank["environment"])
+    variables = variables_of(rank)
+    homes = homes_of(variables)
     files = add_files(writer, wanted, homes=homes, as_read=as_read, always=frozenset(of_image))
-    seen = listed(log, tuple(wanted), paths.absent, str(rank["environment"].get("HOME", "")))
+    seen = listed(log, tuple(wanted), paths.absent, variables.get("HOME", ""))
     folders = tuple(dict.fromkeys((*paths.folders, *seen.folders)))[:MAX_NAMED]
     absent, notes = paths.absent[:MAX_NAMED], [seen.note]
     if left_out := len(paths.absent) - len(absent):

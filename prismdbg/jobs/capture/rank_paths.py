@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from prismdbg.capsule import rank_path
 from prismdbg.capsule.log.events import Note, RankLog
-from prismdbg.capsule.rank_json import RankJson, required
+from prismdbg.capsule.rank_json import RankJson, required, variables_of
 from prismdbg.model.moment import Moment
 from prismdbg.settings.overwritten_copies import prefix
 
@@ -136,7 +136,7 @@ def programs_started(log: RankLog) -> tuple[str, ...]:
 def _named(rank: dict[str, Any]) -> Iterator[str]:
     """What is a folder, or lies in one, of all words of the command line and values of the environment."""
     words = [str(word).rpartition("=")[2] for word in rank["orig_argv"][1:]]
-    return _folders_of([*words, *map(str, rank["environment"].values())], str(rank["cwd"]))
+    return _folders_of([*words, *map(str, variables_of(rank).values())], str(rank["cwd"]))
 
 
 def _folders_of(words: Iterable[str], cwd: str) -> Iterator[str]:

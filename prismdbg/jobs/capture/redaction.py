@@ -14,6 +14,7 @@ from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.log.notes import PROGRAM
 from prismdbg.capsule.manifest import Manifest
+from prismdbg.capsule.rank_json import variables_of
 from prismdbg.capsule.secrets.masking import (
     REDACTED,
     hidden,
@@ -77,7 +78,7 @@ class Redaction:
         secret = [file for file in files if file.place is Place.REDACTED]
         in_files = worth_a_search(value for file in secret for value in _values_of(file.path))
         given = known_values({}, rank["argv"]) if is_spawned(rank["orig_argv"]) else ()
-        known = words_or_more([*known_values(rank["environment"], rank["orig_argv"]), *given, *in_files])
+        known = words_or_more([*known_values(variables_of(rank), rank["orig_argv"]), *given, *in_files])
         described = _described(rank, known)
         said = [text for log in logs for text in note_texts(log)]
         ruled = {text: tuple(find(text)) for _, text in said}
@@ -102,7 +103,8 @@ class Redaction:
         )
 
     def describe(self, rank: Mapping[str, Any]) -> dict[str, Any]:
-        return {**rank, **self.described}
+        of_start = {name: value for name, value in rank.items() if name != "variables_set"}  # a replay sets them itself
+        return {**of_start, **self.described}
 
     def mask(self, data: bytes) -> bytes:
         """An event segment without the secrets. Nothing in it moves: notes stay as long as they were, and in all else

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.rank_json import variables_of
 from prismdbg.jobs.capture.capture import needed_by_captures
 from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_if_whole
 from prismdbg.log.folding import fold
@@ -57,7 +58,7 @@ class EndedAttempts:
     def _start(self, folder: Path) -> tuple[str, int]:
         """What torchrun calls the job, and how often it has restarted it; empty where torchrun did not start it."""
         if folder.name not in self._starts:
-            given = read_if_whole(folder / "rank.json").get("environment", {})
+            given = variables_of(read_if_whole(folder / "rank.json"))
             count = given.get("TORCHELASTIC_RESTART_COUNT", "")
             job = given.get("TORCHELASTIC_RUN_ID", "") if count.isdecimal() else ""
             self._starts[folder.name] = job, int(count) if job else 0

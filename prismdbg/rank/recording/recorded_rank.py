@@ -14,7 +14,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -270,7 +270,8 @@ def describe_process(rank: int, socket_path: Path, recorder: str) -> dict[str, A
         "argv": _texts(sys.argv),
         "cwd": started_in.folder,
         "sys_path": _search_path(),
-        "environment": program_environment(),
+        "environment": (given := as_given(started_in.environment())),
+        "variables_set": {name: value for name, value in as_given(os.environ).items() if given.get(name) != value},
         "socket": str(socket_path),
         "recorder": recorder,
         "torch_threads": torch.get_num_threads(),
@@ -302,9 +303,9 @@ def _search_path() -> list[str]:
     return [entry for entry in entries if not entry.endswith("/inject")]
 
 
-def program_environment() -> dict[str, str]:
+def as_given(variables: Mapping[str, str]) -> dict[str, str]:
     """The environment as the program's owner gave it: without what `record` put in."""
-    environment = {name: value for name, value in os.environ.items() if name and _is_given(name, value)}
+    environment = {name: value for name, value in variables.items() if name and _is_given(name, value)}
     ours = Path(environment.pop(ENVIRONMENT_NAME, "")).parent / "inject"
     entries = [e for e in environment.get("PYTHONPATH", "").split(os.pathsep) if e and Path(e) != ours]
     environment["PYTHONPATH"] = os.pathsep.join(entries)

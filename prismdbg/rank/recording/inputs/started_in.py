@@ -1,4 +1,5 @@
-"""The working directory that the program was started in. Imported before its first line: it may go elsewhere."""
+"""The working directory and the environment that the program was started with. Imported before its first line: it may
+change both."""
 
 from __future__ import annotations
 
@@ -13,3 +14,10 @@ def _folder() -> str:
 
 
 folder = _folder()
+_variables = dict(os.environ)
+_pid = os.getpid()
+
+
+def environment() -> dict[str, str]:
+    """Of a forked process, which was not started, the present one."""
+    return dict(_variables if os.getpid() == _pid else os.environ)

@@ -205,3 +205,14 @@ def test_a_secret_of_a_command_line_is_masked_where_the_program_prints_it(tmp_pa
     of_program = {"arguments": ["aws", "--secret-access-key", "hello12world"], "folder": "/", "nth": 1}
     log.note(PROGRAM, **of_program, code=1, err="refused: hello12world")
     assert holding(capsule_of(tmp_path, log), "hello12world") == []
+
+
+def test_a_secret_that_the_program_put_into_a_variable_itself_is_masked_and_no_variable_of_the_capsule(
+    tmp_path: Path,
+) -> None:
+    log = TinyLog(tmp_path / "ranks" / "0")
+    log.note("incident", text=f"no access with {PASSWORD}")
+    capsule = capsule_of(tmp_path, log, environment={"KEPT": "1"}, variables_set={"MY_TOKEN": PASSWORD, "PATH": "/x"})
+    assert holding(capsule, PASSWORD) == []
+    assert capsule.rank()["environment"] == {"KEPT": "1"} and not capsule.rank()["redacted"]
+    assert "variables_set" not in capsule.rank()

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from prismdbg.capsule import json_text
-from prismdbg.capsule.rank_json import RankJson, read_rank
+from prismdbg.capsule.rank_json import RankJson, read_rank, variables_of
 from prismdbg.rank.recording import recorded_rank
-from prismdbg.rank.recording.inputs import opened_files
+from prismdbg.rank.recording.inputs import opened_files, started_in
 from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 from prismdbg.rank.recording.recorded_rank import describe_process
 
@@ -35,6 +35,28 @@ def test_a_search_path_with_what_is_no_text(tmp_path: Path, monkeypatch: pytest.
 def test_arguments_that_are_no_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [Path("train.py"), "--seed", 5, None])
     assert described(tmp_path)["argv"] == ["train.py", "--seed", "5", "None"]
+
+
+def test_variables_that_the_program_set_itself_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mlflow sets one when it is imported, whose name is that of a secret: a replay would start without it."""
+    monkeypatch.setattr(started_in, "_variables", {"STAYS": "1", "GOES": "2", "CHANGES": "3", "PYTHONPATH": "/code"})
+    for name in os.environ:
+        monkeypatch.delenv(name)
+    for name, value in {"STAYS": "1", "CHANGES": "4", "PYTHONPATH": "/code", "MADE_SESSION_ID": "5"}.items():
+        monkeypatch.setenv(name, value)
+    rank = described(tmp_path)
+    assert rank["environment"] == {"STAYS": "1", "GOES": "2", "CHANGES": "3", "PYTHONPATH": "/code"}
+    assert rank["variables_set"] == {"CHANGES": "4", "MADE_SESSION_ID": "5"}
+    assert variables_of(rank) == {"STAYS": "1", "GOES": "2", "CHANGES": "4", "PYTHONPATH": "/code"} | {
+        "MADE_SESSION_ID": "5"
+    }
+
+
+def test_a_forked_process_has_the_variables_that_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(started_in, "_pid", os.getppid())
+    monkeypatch.setenv("MADE", "1")
+    rank = described(tmp_path)
+    assert rank["environment"]["MADE"] == "1" and not rank["variables_set"]
 
 
 @pytest.mark.parametrize("text", [None, ""])
