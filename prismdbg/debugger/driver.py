@@ -75,6 +75,7 @@ class Run:
     noted: list[Json] = field(default_factory=list)
     said_that_it_waits: bool = False
     pauses: bool = False  # at its next collective, as was asked for
+    hangs_till_s: float = 0.0  # of silence: it is where the recording hangs, and nothing else is expected of it
 
     def note(self, hits: Sequence[Json]) -> None:
         if len(self.noted) + len(hits) > MAX_NOTED:
@@ -183,17 +184,18 @@ class Driver:
             self._stops_sent = wanted
 
     def wait(self, run: Run | None = None) -> list[Json]:
-        """Until the rank stands, has ended or is gone. Interrupted once, it is asked to stop; twice, it runs on."""
+        """Until the rank stands, has ended or is gone. Interrupted once, it is asked to stop; twice, it runs on, and at
+        once where it is expected to come to no further collective."""
         run = run or Run()
         watch = self._left = _Patience(self._settings.bound_s, self.session.moment)
         while self.session.phase is Phase.RUNNING:
-            if self._interrupts > 1 or (self._interrupts and self.session.astray is not None):
+            if self._interrupts > (0 if self.session.astray is not None or run.hangs_till_s else 1):
                 raise Interrupted("the rank is still running", hint=RUNS_ON_HINT)
             try:
                 if self._interrupts and not run.pauses:
                     self.ask(self.session.pause(), PROGRESS_S * 5)
                     run.pauses = True
-                    self._tell(self._progress(watch.began_at, self.session.moment, run))
+                    self._tell(self._progress(watch.began_at, watch.moment, run))
                 event = self.travel.client.next_event(
                     min(LOOK_S, max(self._settings.bound_s, 0.01)), "the rank to stop"
                 )
@@ -346,6 +348,7 @@ class Driver:
             self.lost(error)
             return
         gets_on, hang = watch.gets_on(reached), self.session.hangs_by(tally)
+        run.hangs_till_s = hang.bound_s if hang is not None else 0.0
         if hang is not None and watch.silent_s > hang.bound_s:
             self._hangs(hang, reached, tally, silent=run.silent)
             return
@@ -403,6 +406,8 @@ class Driver:
         total = sum(began < moment <= end for moment in recorded)
         done = sum(began < moment <= reached for moment in recorded)
         text = "pausing at the next collective" if run.pauses else RUNNING
+        if run.hangs_till_s:  # all that is known of its way is done
+            text, total = f"waiting up to {run.hangs_till_s:.3g} s for a further collective", 0
         return notices.Progress(
             text=text,
             moment=reached,

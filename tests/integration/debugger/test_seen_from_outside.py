@@ -143,7 +143,7 @@ def test_back_to_where_the_nan_was_born_by_script(
 
 # what a pane shows there, or its frame says, in the order of the key
 PANES = (
-    "No memory trace.", "train.py:61", "frame ", "out[0]", "world, 4 ranks", "1 breakpoint", "type a command",
+    "No memory trace.", "train.py:61", "frame ", "out[0]", "world, 4 ranks", "1 breakpoint", ": begins a command",
     "Output ─",
 )  # fmt: skip
 PROMPT = "(prismdbg) "

@@ -11,6 +11,7 @@ from prismdbg.errors import UsageError, WaitTimeout
 from prismdbg.model.frame import Frame
 from prismdbg.render import answer_text, stop_text
 from prismdbg.session import answers, notices
+from prismdbg.session.interrupted import Interrupted
 from prismdbg.session.recorded_hang import RecordedHang
 from prismdbg.session.session import Phase
 from tests.unit.simulated_rank import SimulatedRank
@@ -79,6 +80,22 @@ def test_the_recorded_frame_is_told_before_the_wait_is_over() -> None:
         n for n, text in enumerate(texts) if "rank 1 hung here, at /job/data.py:26 in load; waiting 0.04 s" in text
     ]
     assert waits < texts.index(stop_text.notice_text(bench.verdicts()[0]))
+
+
+def test_who_does_not_want_to_wait_for_the_hang_says_so_once() -> None:
+    """There is no further collective at which the rank could pause."""
+    bench = Hanging(hang_s=60.0, bound_s=120.0)
+
+    def hear(notice: notices.Notice) -> None:
+        bench.told.append(notice)
+        if isinstance(notice, notices.AtRecordedHang):
+            bench.debugger.interrupt()
+
+    bench.debugger.driver._tell = hear
+    with pytest.raises(Interrupted, match="the rank is still running"):
+        bench.do("continue")
+    last = [notice for notice in bench.told if isinstance(notice, notices.Progress)][-1]
+    assert (last.text, last.total) == ("waiting up to 60 s for a further collective", 0)
 
 
 def test_where_shows_the_recorded_frame_at_the_start_and_the_live_one_at_the_hang() -> None:

@@ -526,7 +526,7 @@ def test_of_another_tools_files_no_rank_is_offered() -> None:
 
     async def part(app: JobApp, _pilot: Pilot[OpenRank | None]) -> None:
         keys, head = str(app.keybar.content), str(app.head.content)
-        assert "open rank" not in keys and "debug" not in keys and "time" in keys
+        assert "open rank" not in keys and "debug" not in keys and "t map" in keys
         assert "imported" in head and "end unknown" in head and "ended" not in head
 
     play(part, shown)

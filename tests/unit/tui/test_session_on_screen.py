@@ -560,15 +560,19 @@ def test_a_rank_that_is_to_pause_is_said_to_pause(tmp_path: Path) -> None:
         await until(lambda: app.state.phase is Phase.STOPPED, pilot)
         await pilot.press("c")
         await until(lambda: asked(rank, "resume"), pilot)
+        assert app.panes.console.line.placeholder == ": begins a command (help lists them)"
+        await pilot.press("colon")
+        await until(lambda: "esc cancels what runs, then leaves" in app.panes.console.line.placeholder, pilot)
         await pilot.press("escape")
         await until(lambda: "pausing at the next collective" in app.panes.status.render_line(0).text, pilot)
-        assert "esc cancels what runs, then leaves" in app.panes.console.line.placeholder
         await until(lambda: str(app.state.moment) == "0.3", pilot)
         await pilot.press("escape")
         await until(lambda: app.state.phase is Phase.RUNS_ON, pilot)
         assert "the rank still runs, after 0.3 · c waits for it, R restarts it, q quits" in on_screen(app)
         assert str(app.state.moment) == "0.3", "where it was seen, not where it last stopped"
-        assert app.panes.console.line.placeholder.endswith("lists them), esc leaves")
+        assert app.panes.console.line.placeholder == "type a command (help lists them), esc leaves"
+        await pilot.press("escape")
+        await until(lambda: app.panes.console.line.placeholder.startswith(": begins"), pilot)
 
     screen_of(part, tmp_path, rank)
 

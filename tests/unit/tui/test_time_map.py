@@ -240,7 +240,7 @@ def test_who_was_waited_for_in_the_cell_under_the_cursor(size: tuple[int, int]) 
             "others wait for it", "◆ rank 0  0 ns to", "100% waits",
         )  # fmt: skip
         await until(lambda: all(text in on_screen(app) for text in shown), pilot)
-        assert "t time" in on_screen(app).splitlines()[-1]
+        assert "t map" in on_screen(app).splitlines()[-1]
         await pilot.press("down", "down")
         delay = "longest delay: others waited 200 ms for it, all_reduce 0.1 at train.py:42"
         await until(lambda: "◆ rank 2" in on_screen(app) and delay in on_screen(app), pilot)

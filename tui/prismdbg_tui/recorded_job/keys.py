@@ -14,7 +14,7 @@ _rank, _map, _screen = (partial(action, each) for each in (Section.RANK, Section
 JOB_ACTIONS: tuple[Action, ...] = (
     _rank("drop", "enter", "open this rank; at the selected finding if that is about it", "open rank"),
     _rank("debug", "D", "debug this rank: its program runs again", "debug"),
-    _rank("time", "t", "the time of all ranks as a map; again: the table", "time"),
+    _rank("time", "t", "the time of all ranks as a map; again: the table", "map"),
     _rank("next_finding", "n,full_stop", "next finding; the cursor moves to its rank", "next finding"),
     _rank("previous_finding", "N,comma", "previous finding"),
     _rank("whole", "f", "the whole finding, with its traceback", "whole finding"),

@@ -53,7 +53,7 @@ class Panes:
         self.timeline, self.collectives, self.memory = Timeline(), Collectives(), Memory(keys["memory_mark"])
         self.source, self.stack, self.values = Source(), Stack(), Values()
         self.peers, self.stops = Peers(), Breakpoints()
-        self.console, self.output = Console(), Output()
+        self.console, self.output = Console(keys["command"]), Output()
         self.prompt, self.tabs = Prompt(), Tabs(live=live)
         self.status = StatusLine(manifest.not_replayable, "".join(told[-1:]), keys, queued)
         self.keys = KeyBar(keys, live=live)

@@ -41,10 +41,13 @@ class Line(Input, can_focus=False):
     """One line with history; tab takes the suggestion. Only `begin` and the mouse give it the keys: else it
     would take them from a pane that is hidden."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: str) -> None:
+        """`key`: leads here."""
         self.completion = Completion()
+        self._invites = f"{key} begins a command (help lists them)"
+        self._asks = _ASKS
         super().__init__(
-            placeholder=_ASKS,
+            placeholder=self._invites,
             suggester=self.completion,
             id="line",
             compact=True,
@@ -54,13 +57,19 @@ class Line(Input, can_focus=False):
 
     def meanwhile(self, runs: bool) -> None:
         """Something runs, which the key that leaves cancels first."""
-        self.placeholder = _ASKS_MEANWHILE if runs else _ASKS
+        self._asks = _ASKS_MEANWHILE if runs else _ASKS
+        if self.has_focus:
+            self.placeholder = self._asks
 
     def begin(self) -> None:
         self.can_focus = True
         self.screen.set_focus(self)
 
+    def on_focus(self) -> None:
+        self.placeholder = self._asks
+
     def on_blur(self) -> None:
+        self.placeholder = self._invites  # what is typed now is no line: each letter is a key
         if self.app.app_focus:  # else the terminal is left, and comes back here
             self.can_focus = False
 
@@ -99,11 +108,12 @@ class Line(Input, can_focus=False):
 class Console(Vertical):
     """The log above, the line below."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: str) -> None:
+        """`key`: gives the line the keys."""
         super().__init__(id="console", classes="pane")
         self.border_title = "Console"
         self.log_pane = TextLog("answers")
-        self.line = Line()
+        self.line = Line(key)
 
     def compose(self) -> ComposeResult:
         yield self.log_pane
