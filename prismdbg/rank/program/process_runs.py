@@ -1,0 +1,79 @@
+"""Processes that `multiprocessing` starts: how the run of this one ended.
+
+What its function raises is caught and printed by `multiprocessing`, so no hook of Python's is called; and a forked one
+ends with `os._exit` (before Python 3.13 `atexit` calls nothing in it, later nothing that its parent registered).
+
+Standard library only, for it is needed before torch is there.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+MODULE = "multiprocessing.process"
+
+_started = os.getpid()  # the process in which Python started; a forked one has another PID
+_raised: list[Callable[[BaseException], None]] = []
+_ended: list[Callable[[int], None]] = []
+
+
+def listen(raised: Callable[[BaseException], None], ended: Callable[[int], None]) -> None:
+    """`raised`: is told of an exception that ends the run, not of SystemExit. `ended`: is told the exit code, of a
+    forked process alone: `atexit` tells the end of any other."""
+    _raised.append(raised)
+    _ended.append(ended)
+
+
+def watch(process: Any) -> None:
+    """The import of `multiprocessing.process` is complete."""
+    original = process.BaseProcess._bootstrap
+
+    @functools.wraps(original)
+    def bootstrap(self: Any, *arguments: Any, **named: Any) -> int:
+        code = 1
+        _watch_exceptions()
+        try:
+            code = int(original(self, *arguments, **named))
+        finally:
+            if os.getpid() != _started:
+                for ended in _ended:
+                    ended(code)
+        return code
+
+    process.BaseProcess._bootstrap = bootstrap
+
+
+def _watch_exceptions() -> None:
+    """By a wrapper of `run`, the traceback that is printed would have a frame of ours. The first of these functions is
+    called while the exception is on its way (not by each version of Python), the second one when it is caught."""
+    import traceback
+    from multiprocessing import util
+
+    told: list[BaseException] = []
+
+    def watch(module: ModuleType, name: str) -> None:
+        original = getattr(module, name)
+
+        @functools.wraps(original)
+        def telling(*arguments: Any, **named: Any) -> Any:
+            error = sys.exc_info()[1]
+            if sys._getframe(1).f_globals.get("__name__") == MODULE and error is not None and error not in told:
+                told.append(error)
+                _tell(error)
+            return original(*arguments, **named)
+
+        setattr(module, name, telling)
+
+    watch(util, "_exit_function")
+    watch(traceback, "print_exc")
+
+
+def _tell(error: BaseException) -> None:
+    if not isinstance(error, SystemExit):
+        for raised in _raised:
+            raised(error)
