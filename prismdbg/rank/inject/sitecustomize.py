@@ -126,7 +126,7 @@ if os.environ.get("PRISMDBG_CONFIG"):
     except Exception as error:
         _say(f"the installed prismdbg is not found: {error!r}")
 told = {name: os.environ.pop(name, "") for name in ("PRISMDBG_REDACTED", "PRISMDBG_REDACTED_FILES")}
-given = os.environ.pop("PRISMDBG_SPAWNED", "")
+given, forks = (os.environ.pop(name, "") for name in ("PRISMDBG_SPAWNED", "PRISMDBG_FORKED"))
 if any(told.values()):  # in a replay: before anything can read them
     from prismdbg.rank.replay import redacted
 
@@ -136,6 +136,13 @@ if os.environ.get("PRISMDBG_CONFIG") and is_spawned(sys.orig_argv):
         _follow_spawn(given)
     except Exception as error:
         _say(f"what multiprocessing gives this process is not kept: {error!r}")
+if forks:  # in a replay
+    try:
+        from prismdbg.rank.replay import forked
+
+        forked.install(forks.splitlines())
+    except Exception as error:
+        _say(f"the rank is not begun again: {error!r}")
 try:
     _run_shadowed()
 except Exception as error:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import traceback
+from ast import literal_eval
 from multiprocessing import util
 from pathlib import Path
 from types import SimpleNamespace
@@ -101,6 +102,62 @@ def test_a_python_that_does_not_call_its_exit_function_tells_when_it_prints(
     one.run = fails
     assert (one._bootstrap(), found) == (1, [error])
     assert "ValueError: x" in capsys.readouterr().err
+
+
+FORKS = """
+import multiprocessing, os
+from prismdbg.rank.program import process_runs
+
+process_runs.watch(multiprocessing.process)
+class Trains(multiprocessing.Process):
+    def run(self): tell()
+
+def tell():
+    print(process_runs.forked(), flush=True)
+
+def in_process(run=tell):
+    process = multiprocessing.Process(target=run)
+    process.start()
+    process.join()
+
+def in_fork(run=tell):
+    if os.fork():
+        os.wait()
+    else:
+        run()
+        os._exit(0)
+
+def nested(): in_process()
+def forks(): in_fork()
+
+tell()
+in_process()
+in_process(nested)
+one = Trains()
+one.start()
+one.join()
+in_fork()
+in_fork(in_process)
+in_process(forks)
+in_process([].clear)
+"""
+
+
+def test_the_forks_by_which_it_came_about_are_known(tmp_path: Path) -> None:
+    """Unless the program forked by itself on the way."""
+    (tmp_path / "program.py").write_text(FORKS)
+    line, environment = [sys.executable, str(tmp_path / "program.py")], {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
+    assert [*map(literal_eval, done.stdout.splitlines())] == [
+        None,
+        ["1 __main__.tell"],
+        ["2 __main__.nested", "2.1 __main__.tell"],
+        ["3 __main__.Trains"],
+        [],
+        [],
+        [],
+    ], done.stderr
+    assert done.stderr == ""
 
 
 HOOKED = """

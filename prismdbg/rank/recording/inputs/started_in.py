@@ -1,4 +1,5 @@
-"""The working directory that the program was started in. Imported before its first line: it may go elsewhere."""
+"""The working directory that the program was started in, and its variables. Imported before its first line: it may go
+elsewhere, and set others."""
 
 from __future__ import annotations
 
@@ -13,3 +14,4 @@ def _folder() -> str:
 
 
 folder = _folder()
+variables = frozenset(os.environ)
