@@ -103,6 +103,7 @@ few = at_most(MAX_NAMED)
 
 
 _OF_A_START = ("executable", "orig_argv", "rank", "world_size", "torch_threads", "cpu_capability")
+_OF_ELASTIC_LAUNCH = "torch.distributed.elastic.multiprocessing.api._wrap"
 _OF_A_RESTORE = ("socket", "inject", "executable")
 
 
@@ -135,6 +136,8 @@ class RankJson(TypedDict, total=False):
     cpu_capability: Word
     memory_cap: Count
     withheld: Word  # what multiprocessing gave the rank that no replay can be given
+    # of a forked rank: by which forks of multiprocessing it came from the program's start; empty: by others
+    forked: Annotated[list[Word], few]
     emulation: Annotated[dict[str, Any], at_most(MAX_FACTS)]
     seeds: Annotated[dict[str, Any], at_most(MAX_FACTS), is_seeds]
     # of a capsule
@@ -209,4 +212,9 @@ def given_through_a_pipe(rank: Mapping[str, Any], *, is_kept: bool = False) -> s
     if any(word.startswith("from multiprocessing.") for word in words):
         return "multiprocessing (torch.multiprocessing.spawn, for example) started the rank and gave it its function"
     has_none = len(words) == 1 or "-" in words
-    return "the rank read its program from standard input" if has_none and argv[:1] in ([""], ["-"]) else ""
+    if has_none and argv[:1] in ([""], ["-"]):
+        return "the rank read its program from standard input"
+    if rank.get("forked") == []:
+        return "the program forked the rank (os.fork) and gave it its own state"
+    is_elastic = any(step.endswith(_OF_ELASTIC_LAUNCH) for step in rank.get("forked", ()))
+    return "torch's elastic_launch forked the rank after a rendezvous" if is_elastic else ""

@@ -15,6 +15,7 @@ from prismdbg.model.private_file import PRIVATE, private
 ENVIRONMENT_NAME = "PRISMDBG_CONFIG"
 _TUPLES = ("ranks", "user_code", "secret_names", "secret_values")
 SPAWNED_VARIABLE = "PRISMDBG_SPAWNED"  # in a replay, for the first process alone: what multiprocessing gave the rank
+FORKED_VARIABLE = "PRISMDBG_FORKED"  # so, too: the forks by which the rank came about, one a line
 RANK_MEMORY = "memory"  # the trace in a rank's folder
 CAP_DETAILS = "What it holds: "  # in a recorded rank the end of the exception that a cap on memory raises
 

@@ -144,7 +144,16 @@ def _be_rank(local: int, node: Node, words: list[str]) -> NoReturn:
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    _look_started()
     _run_as_main(words)
+
+
+def _look_started() -> None:
+    """To a recorder, as under torchrun: else it says that no capsule can start the rank."""
+    if (runs := sys.modules.get("prismdbg.rank.program.process_runs")) is not None:
+        runs._started = runs._known = os.getpid()  # type: ignore[attr-defined]
+        seeds: Any = sys.modules["prismdbg.rank.recording.inputs.seeds"]
+        seeds._began["random"] = seeds._read_random(sys.modules["random"])
 
 
 def _environment(local: int, node: Node) -> dict[str, str]:

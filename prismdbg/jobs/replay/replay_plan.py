@@ -50,7 +50,7 @@ from prismdbg.runtime.spec import (
 from prismdbg.runtime.starter_spec import make_folders
 from prismdbg.session.causes import ALL_HIDDEN, Unhidden
 from prismdbg.settings import seeds
-from prismdbg.settings.rank_config import ENVIRONMENT_NAME, SPAWNED_VARIABLE, Mode, RankConfig
+from prismdbg.settings.rank_config import ENVIRONMENT_NAME, FORKED_VARIABLE, SPAWNED_VARIABLE, Mode, RankConfig
 from prismdbg.settings.redaction import REDACTED_FILES, REDACTED_NAMES
 
 _FOR_ANY_USER = 0o644  # the rank may be another user than we are
@@ -190,6 +190,8 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     environment = _program_environment(rank, given, config) | {REDACTED_FILES: json.dumps(request.missing_files)}
     if is_spawned(rank["orig_argv"]) and layout.SPAWNED in manifest.files:
         environment[SPAWNED_VARIABLE] = str(capsule.path / layout.SPAWNED)
+    if forks := rank.get("forked"):
+        environment[FORKED_VARIABLE] = "\n".join(forks)
     _require_startable(rank, environment)
     laid, folders = _laid(request, ()), _paths(rank, "folders")
     laid = request.overlay.over(laid) if request.overlay is not None else laid
@@ -278,8 +280,9 @@ def _program_environment(rank: RankJson, given: Path, config: Path) -> dict[str,
     environment[ENVIRONMENT_NAME] = str(config)
     environment[seeds.WANTED] = "1"
     environment[REDACTED_NAMES] = ",".join(map(str, rank.get("redacted", ())))
-    environment.setdefault("RANK", str(rank["rank"]))
-    environment.setdefault("WORLD_SIZE", str(rank["world_size"]))
+    if "forked" not in rank:  # by them a program may know that it need not fork its ranks
+        environment.setdefault("RANK", str(rank["rank"]))
+        environment.setdefault("WORLD_SIZE", str(rank["world_size"]))
     environment["OMP_NUM_THREADS"] = str(rank["torch_threads"])
     environment["ATEN_CPU_CAPABILITY"] = {"AVX512": "avx512", "AVX2": "avx2"}.get(
         str(rank["cpu_capability"]), "default"

@@ -42,7 +42,7 @@ def begin_emulation(config: RankConfig, serve: Serve) -> None:
     """From here on torch.distributed needs nobody else, and every collective is recorded.
 
     A program that cannot be emulated is ended: unhindered it would wait for thousands of peers. What the rank starts (a
-    DataLoader worker that is spawned, a compiler) is no rank; one that wants to be is told so.
+    DataLoader worker, a compiler) is no rank; one that wants to be is told so.
     """
     if os.environ.setdefault(RANK_PROCESS, str(os.getpid())) != str(os.getpid()):
         refuse_ranks()
@@ -103,6 +103,7 @@ def _in_child(recording: Recording) -> None:
     recording.is_child = True
     recording.lost = recording.lost or "a forked child"  # also if it takes steps before the rank calls
     recording.recorder.mode(0)
+    refuse_ranks()
 
 
 class _Witness:

@@ -59,6 +59,9 @@ def _imported(name: str) -> None:
     if name in trackers.MODULES:
         _tracker_imported(name)
         return
+    if name == process_runs.MODULE:
+        process_runs.watch(sys.modules[name])
+        return
     try:
         seeds.imported(name)
     except Exception as error:
@@ -102,6 +105,7 @@ if os.environ.get("PRISMDBG_CONFIG"):
     import prismdbg
     from prismdbg.capsule.spawned import is_spawned
     from prismdbg.rank.frameworks import adapters
+    from prismdbg.rank.program import process_runs
     from prismdbg.rank.program.imports import AfterImport
     from prismdbg.rank.recording.inputs import seeds, started_in  # noqa: F401  the latter sees where we are now
     from prismdbg.settings import trackers
@@ -110,17 +114,19 @@ if os.environ.get("PRISMDBG_CONFIG"):
     # The package is known from here on. An import of the program's must not ask the server of RUN's file system.
     sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(__file__)]
     try:
-        names = (*MODULES, *adapters.MODULES, *adapters.STEPS, *trackers.MODULES)
+        names = (*MODULES, *adapters.MODULES, *adapters.STEPS, *trackers.MODULES, process_runs.MODULE)
         sys.meta_path.insert(0, AfterImport(names, _imported, "not active"))
         seeds.prepare()
     except Exception as error:
         _say(f"the random generators are not set: {error!r}")
+    if process_runs.MODULE in sys.modules:
+        process_runs.watch(sys.modules[process_runs.MODULE])
     try:
         _take_installed()
     except Exception as error:
         _say(f"the installed prismdbg is not found: {error!r}")
 told = {name: os.environ.pop(name, "") for name in ("PRISMDBG_REDACTED", "PRISMDBG_REDACTED_FILES")}
-given = os.environ.pop("PRISMDBG_SPAWNED", "")
+given, forks = (os.environ.pop(name, "") for name in ("PRISMDBG_SPAWNED", "PRISMDBG_FORKED"))
 if any(told.values()):  # in a replay: before anything can read them
     from prismdbg.rank.replay import redacted
 
@@ -130,6 +136,13 @@ if os.environ.get("PRISMDBG_CONFIG") and is_spawned(sys.orig_argv):
         _follow_spawn(given)
     except Exception as error:
         _say(f"what multiprocessing gives this process is not kept: {error!r}")
+if forks:  # in a replay
+    try:
+        from prismdbg.rank.replay import forked
+
+        forked.install(forks.splitlines())
+    except Exception as error:
+        _say(f"the rank is not begun again: {error!r}")
 try:
     _run_shadowed()
 except Exception as error:

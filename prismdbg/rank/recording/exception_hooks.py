@@ -2,7 +2,8 @@
 
 The hooks note what happened and then do what was there before them. A program or a framework may put a hook of its own
 in the place of `sys.excepthook`, so the interpreter's audit event is listened to, too: it comes before any hook. Python
-has no such event for `threading.excepthook`: there it is what makes the call of the hook that is listened to.
+has no such event for `threading.excepthook`: there it is what makes the call of the hook that is listened to. Of a
+process that `multiprocessing` started, the run is watched.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from prismdbg.capsule.secrets.rules import found_in
 from prismdbg.capsule.secrets.several_lines import parts_in
 from prismdbg.capsule.secrets.shapes import Found
 from prismdbg.rank.c10d.callback_error import meant
+from prismdbg.rank.program import process_runs
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.recording.program_exit import ExitCode
 
@@ -273,6 +275,7 @@ def install(witness: Witness) -> None:
     sys.addaudithook(audit)
     _put(sys, excepthook)
     _put(threading, thread_excepthook)
+    process_runs.listen(on_top, witness.end)
     atexit.register(lambda: witness.end(code.value))
 
 

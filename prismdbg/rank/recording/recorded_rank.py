@@ -27,6 +27,7 @@ import prismdbg
 from prismdbg.capsule import json_text
 from prismdbg.capsule.limits import MAX_STRING_BYTES
 from prismdbg.capsule.log.format import Kind, StepSource
+from prismdbg.rank.program import process_runs
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import state_hash
@@ -136,6 +137,8 @@ class Recording:
         told |= {"memory_cap": config.memory_cap} if config.memory_cap else {}
         told |= {"node": config.node} if config.node else {}
         told |= spawned.write(folder)
+        if (way := process_runs.forked()) is not None:
+            told |= {"forked": way}
         for place in dict.fromkeys((folder, claimed)):  # others know a rank by what is in RUN
             _write_json(place / "rank.json", {**described, "inject": str(Path(config.run) / "inject"), **told})
         self.note("begin", recorder=self.kind)

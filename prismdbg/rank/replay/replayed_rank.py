@@ -38,7 +38,7 @@ class Replaying:
         self._log_folder = log_folder
         self._hashes, self._hashes_at_end = hashes_of(self.log.notes)
         self.before_a: dict[str, list[str]] = {}  # what is known of the way to A, where the program went it
-        self.ended = False
+        self.ended = self.is_child = False
         self._probe: NonfiniteProbe | None = None
 
     def prepare(self, past_records: int = 0) -> None:
@@ -62,7 +62,7 @@ class Replaying:
 
     def _in_child(self) -> None:
         """What the rank forks is not replayed: its collectives pass, its end is not the rank's."""
-        self.ended = True
+        self.ended = self.is_child = True
         kernels.install(None)
         unknown_ops.install(None)
 
@@ -73,6 +73,8 @@ class Replaying:
 
     def exception(self, report: dict[str, Any], error: BaseException) -> None:
         """Where a client debugs, the thread stands at the line that raised, before it unwinds any further."""
+        if self.is_child:
+            return
         told = {"event": "exception", "moment": str(self.counters.moment), **report}
         if self.gate.aim.stops is BreakpointMode.OFF:
             self.agent.publish(**told)

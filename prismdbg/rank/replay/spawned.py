@@ -12,6 +12,12 @@ from typing import Any, NoReturn
 from prismdbg.rank.recording.inputs.spawned import Load, load_with
 
 
+def without_parent() -> None:
+    """torch asks for a SIGINT when the parent of its process ends. That of a restored rank does so at once."""
+    if (torchs := sys.modules.get("torch.multiprocessing.spawn")) is not None:
+        vars(torchs)["_prctl_pr_set_pdeathsig"] = lambda _: None
+
+
 def install(path: str) -> None:
     """Called before the program's first line. `path`: of the two pickles."""
     from multiprocessing import spawn
@@ -21,9 +27,7 @@ def install(path: str) -> None:
         loaded = unpickle(file)
         if not isinstance(loaded, dict):
             loaded.authkey = os.urandom(32)
-            if (torchs := sys.modules.get("torch.multiprocessing.spawn")) is not None:
-                # It asks for a SIGINT when the parent ends. That of a restored rank does so at once.
-                vars(torchs)["_prctl_pr_set_pdeathsig"] = lambda _: None
+            without_parent()
         return loaded
 
     def spawn_main(**_: object) -> NoReturn:

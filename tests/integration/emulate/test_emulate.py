@@ -122,8 +122,10 @@ def test_the_workers_that_a_rank_starts_are_no_ranks(start: str, tmp_path: Path)
     assert len(log_of(tmp_path / "run", 37).collectives) == 5
 
 
-def test_a_program_that_starts_its_ranks_itself_is_refused(tmp_path: Path) -> None:
-    done = emulate(tmp_path / "run", 2, "dp=2", program=python("spawned.py", tmp_path / "out"))
+@pytest.mark.parametrize("program", [("spawned.py",), ("forks_ranks.py", "torch")])
+def test_a_program_that_starts_its_ranks_itself_is_refused(program: tuple[str, ...], tmp_path: Path) -> None:
+    name, *how = program
+    done = emulate(tmp_path / "run", 2, "dp=2", program=python(name, tmp_path / "out", *how))
     assert done.returncode == 6, done.stderr
     assert "the emulated program starts its ranks itself" in done.stderr
 

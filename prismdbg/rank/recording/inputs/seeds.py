@@ -54,10 +54,18 @@ def imported(name: str) -> None:
 
 
 def _seeded_anew() -> None:
-    """A forked child; that of a launcher may become a rank."""
-    random = sys.modules["random"]
-    random.seed()
-    _began["random"] = _read_random(random)
+    """In a forked child. Python does that with what the operating system gives."""
+    sys.modules["random"].seed()
+
+
+def as_forked() -> None:
+    """What forking does to random generators of the child, in a process that goes on as one."""
+    unseeded.about_to_fork()
+    unseeded.forked()
+    if "random" in _began:
+        _seeded_anew()
+    if (tempfile := sys.modules.get("tempfile")) is not None:  # it has another generator in each process
+        vars(tempfile)["_name_sequence"] = None
 
 
 def began() -> dict[str, Seed]:

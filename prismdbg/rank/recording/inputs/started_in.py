@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 
+from prismdbg.rank.program import process_runs
+
 
 def _folder() -> str:
     try:
@@ -19,5 +21,5 @@ _pid = os.getpid()
 
 
 def environment() -> dict[str, str]:
-    """Of a forked process, which was not started, the present one."""
-    return dict(_variables if os.getpid() == _pid else os.environ)
+    """Of a process that came about by `os.fork`, which no replay starts, the present one."""
+    return dict(_variables if os.getpid() == _pid or process_runs.forked() else os.environ)

@@ -33,7 +33,7 @@ _own: tuple[str, ...] = ()  # files of which no function asks for itself
 def begin(root: int) -> None:
     global _root
     _root = root
-    os.register_at_fork(before=_forking, after_in_child=_forked)
+    os.register_at_fork(before=about_to_fork, after_in_child=forked)
 
 
 def of_system() -> int:
@@ -81,12 +81,12 @@ def _site(frame: FrameType | None) -> str:
     return "" if frame is None else f"{frame.f_code.co_filename} {frame.f_code.co_qualname}"
 
 
-def _forking() -> None:
+def about_to_fork() -> None:
     global _forks
     _forks += 1
 
 
-def _forked() -> None:
+def forked() -> None:
     global _process, _forks
     _process, _forks = f"{_process}.{_forks}", 0
     _asked.clear()

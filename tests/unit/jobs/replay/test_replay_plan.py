@@ -16,7 +16,7 @@ from prismdbg.errors import CapsuleError
 from prismdbg.jobs.replay.replay_plan import ReplayRequest, bind_target, make_plan
 from prismdbg.runtime.rank_folder import RankFolder
 from prismdbg.runtime.spec import ProgramOrigin
-from prismdbg.settings.rank_config import SPAWNED_VARIABLE
+from prismdbg.settings.rank_config import FORKED_VARIABLE, SPAWNED_VARIABLE
 
 TRUSTED = Path("/home/user/.cache/prismdbg")
 
@@ -131,4 +131,32 @@ def test_any_other_rank_reads_no_such_file(tmp_path: Path) -> None:
     with closing(RankFolder(tmp_path / "session" / "rank")) as own:
         origin = make_plan(ReplayRequest(capsule=capsule), tmp_path / "session", own).spec.origin
     assert isinstance(origin, ProgramOrigin)
-    assert SPAWNED_VARIABLE not in origin.env
+    assert origin.env.keys().isdisjoint({SPAWNED_VARIABLE, FORKED_VARIABLE})
+
+
+def test_a_forked_rank_is_told_by_which_forks_it_came_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = {"forked": ["1 __main__.run", "1.2 train.train"], "environment": {"LANG": "C"}}
+    monkeypatch.setattr(capsules, "RANK", {**capsules.RANK, **about})
+    capsule = make_capsule(tmp_path / "capsule")
+    with closing(RankFolder(tmp_path / "session" / "rank")) as own:
+        origin = make_plan(ReplayRequest(capsule=capsule), tmp_path / "session", own).spec.origin
+    assert isinstance(origin, ProgramOrigin)
+    assert origin.env[FORKED_VARIABLE] == "1 __main__.run\n1.2 train.train"
+    assert origin.env["LANG"] == "C"
+    assert origin.env.keys().isdisjoint({"RANK", "WORLD_SIZE"}), "a program may fork its ranks only without them"
+
+
+@pytest.mark.parametrize(
+    ("forks", "why"),
+    [
+        ([], "os.fork"),
+        (
+            ["1 torch.distributed.elastic.multiprocessing.api._wrap"],
+            "elastic_launch forked the rank after a rendezvous",
+        ),
+        (["1 __main__.train"], ""),
+    ],
+)
+def test_one_that_was_forked_otherwise_is_refused(forks: list[str], why: str) -> None:
+    found = given_through_a_pipe(cast(RankJson, {"orig_argv": ["python", "train.py"], "forked": forks}))
+    assert why in found and bool(why) is bool(found)

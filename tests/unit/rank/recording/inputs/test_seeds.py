@@ -78,8 +78,8 @@ def test_the_programs_own_seeds_come_later(started: object) -> None:
     assert started(SEEDS_ITSELF, seed_settings.of_number(1)) == expected == started(SEEDS_ITSELF, None)
 
 
-def test_a_forked_child_begins_with_what_it_was_seeded_with_anew() -> None:
-    """Python seeds `random` in it; a launcher's child that becomes a rank has no other beginning."""
+def test_a_forked_child_is_seeded_anew_and_its_program_began_as_its_parents() -> None:
+    """Python seeds `random` in it; a replay begins where the program did."""
     program = (
         "import os, random\n"
         "from prismdbg.rank.recording.inputs import seeds\n"
@@ -94,7 +94,7 @@ def test_a_forked_child_begins_with_what_it_was_seeded_with_anew() -> None:
     )
     line = [sys.executable, "-c", program]
     done = subprocess.run(line, cwd=PACKAGE.parent, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.splitlines() == ["False True", "True"]
+    assert done.stdout.splitlines() == ["True False", "True"]
 
 
 MAKES = """
@@ -125,6 +125,26 @@ def test_generators_that_the_program_makes_without_a_seed_begin_as_they_did(star
     seeded = str(random.Random(7).random())
     assert [a for a, b in zip(first, other, strict=True) if a == b] == [seeded]
     assert started(MAKES, None) != started(MAKES, None)
+
+
+DRAWN_IN_A_CHILD = """
+import random, sys, tempfile
+random.random(), tempfile.mktemp()
+def become_the_child():
+    if not {forks}:
+        print(random.random(), random.Random().random(), tempfile.mktemp(), flush=True)
+        os._exit(0)
+    os.wait()
+become_the_child()
+"""
+
+
+def test_what_goes_on_as_a_forked_child_draws_what_that_does(started: object) -> None:
+    assert callable(started)
+    in_child = started(DRAWN_IN_A_CHILD.replace("{forks}", "os.fork()"), seed_settings.of_number(1))
+    as_child = "__import__('prismdbg.rank.recording.inputs.seeds').rank.recording.inputs.seeds.as_forked()"
+    assert started(DRAWN_IN_A_CHILD.replace("{forks}", as_child), seed_settings.of_number(1)) == in_child
+    assert started(DRAWN_IN_A_CHILD.replace("{forks}", "0"), seed_settings.of_number(1)) != in_child
 
 
 def test_wherever_prismdbg_lies(started: object, tmp_path: Path) -> None:
