@@ -103,6 +103,7 @@ few = at_most(MAX_NAMED)
 
 
 _OF_A_START = ("executable", "orig_argv", "rank", "world_size", "torch_threads", "cpu_capability")
+_OF_RAY = "/ray/_private/workers/default_worker.py"
 _OF_ELASTIC_LAUNCH = "torch.distributed.elastic.multiprocessing.api._wrap"
 _OF_A_RESTORE = ("socket", "inject", "executable")
 
@@ -211,6 +212,8 @@ def given_through_a_pipe(rank: Mapping[str, Any], *, is_kept: bool = False) -> s
         return ""
     if any(word.startswith("from multiprocessing.") for word in words):
         return "multiprocessing (torch.multiprocessing.spawn, for example) started the rank and gave it its function"
+    if any(word.endswith(_OF_RAY) for word in words):
+        return "Ray started the rank and gave it its function"
     has_none = len(words) == 1 or "-" in words
     if has_none and argv[:1] in ([""], ["-"]):
         return "the rank read its program from standard input"

@@ -504,6 +504,8 @@ def _died_first(supervisor: dict[str, Any], ends: _Ends) -> tuple[int | None, bo
             others = [death for death in others if not _left_with_0(death)]
         if any(death.wall_ns <= first.alive_wall_ns for death in others):  # the same look: dead, and alive after that
             return None, False  # one that had its word died before it: a launcher ends the others, or kills them
+        if any(_had_failed(death, first, ends.logs) for death in others):
+            return None, False  # as a worker of Ray has, whose process lives on until Ray kills all of them
         if first.signal in ASKED and any(_may_be_the_cause(death, first, ends.logs) for death in others):
             return None, False
         # One that was told to end, as a launcher tells the others of one that failed, may follow one not known.
@@ -528,6 +530,13 @@ def _may_be_the_cause(death: Death, first: Death, logs: Mapping[int, RankLog]) -
     before = [note for note in raised if note.time_ns + log.wall_offset_ns <= first.wall_ns]
     columns = columns_of(log)
     return any(raised_by_itself(columns, note) and not was_outlived(columns, note) for note in before)
+
+
+def _had_failed(death: Death, first: Death, logs: Mapping[int, RankLog]) -> bool:
+    """Whether by its log the rank was done, with a failure, when `first` was last seen alive."""
+    log = logs.get(_rank(death.name))
+    ends = [note for note in log.notes if note.kind == "exit" and note.data.get("code")] if log is not None else []
+    return any(note.time_ns + log.wall_offset_ns < first.alive_wall_ns for note in ends if log is not None)
 
 
 def _left_with_0(death: Death) -> bool:

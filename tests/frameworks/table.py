@@ -25,6 +25,7 @@ RULE = "|---"
 LIBRARIES = ("SimpleITK", "av", "decord", "faiss-cpu", "h5py", "lmdb", "opencv-python-headless", "polars", "soundfile")
 TITAN_NEEDS = ("torchdata", "torch_checkpointing", "tyro", "datasets", "einops", "spmd_types==0.2.3", "tensorboard")
 TRACKERS = ("wandb", "mlflow-skinny")
+RAY = "ray[train]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,19 @@ def prepared() -> Path:
     pip = [str(python), "-m", "pip", "install", "-q"]
     run([*pip, f"torch=={TORCH}"])
     run([*pip, "-e", f"{ROOT}[dev]"])
-    run([*pip, f"torch=={TORCH}", "transformers", "accelerate", "lightning", "megatron-core", *TITAN_NEEDS, *TRACKERS])
+    run(
+        [
+            *pip,
+            f"torch=={TORCH}",
+            "transformers",
+            "accelerate",
+            "lightning",
+            "megatron-core",
+            *TITAN_NEEDS,
+            *TRACKERS,
+            RAY,
+        ]
+    )
     os.environ["DS_BUILD_OPS"] = "0"
     run([*pip, "setuptools", "wheel", "ninja"])
     run([*pip, "--no-build-isolation", f"torch=={TORCH}", "deepspeed"])  # its set-up imports torch

@@ -1,5 +1,5 @@
-"""Which module of a framework shows that the program uses it, and which of ours then looks after its training state, or
-counts its steps.
+"""Which module of a framework shows that the program uses it, and which of ours then looks after its training state,
+counts its steps, or sees how it ends.
 
 Standard library only: it is imported before the program's first line. No adapter of the state is loaded in a job whose
 state nobody asks for.
@@ -26,10 +26,15 @@ STEPS = {
     "deepspeed.runtime.engine": "deepspeed_engine",
     "megatron.core.optimizer.optimizer": "megatron_optimizers",
 }
+ENDS = {"ray.train.v2._internal.execution.worker_group.thread_runner": "ray_train"}
+NAMES = (*MODULES, *STEPS, *ENDS)
 
 
 def imported(name: str) -> None:
-    """The import of one of `MODULES` or `STEPS` is complete, and so is torch's, which it needs."""
+    """The import of one of `NAMES` is complete, and so is torch's where it needs that."""
+    if name in ENDS:
+        _install(ENDS[name], name, f"how ranks end is not seen in {name}")
+        return
     if name in STEPS:
         _install(STEPS[name], name, f"the steps of {name} are counted by its calls of torch's optimizer alone")
         return

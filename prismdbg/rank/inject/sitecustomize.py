@@ -53,7 +53,7 @@ def _take_installed() -> None:
 
 
 def _imported(name: str) -> None:
-    if name in adapters.MODULES or name in adapters.STEPS:
+    if name in adapters.NAMES:
         adapters.imported(name)
         return
     if name in trackers.MODULES:
@@ -114,7 +114,7 @@ if os.environ.get("PRISMDBG_CONFIG"):
     # The package is known from here on. An import of the program's must not ask the server of RUN's file system.
     sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(__file__)]
     try:
-        names = (*MODULES, *adapters.MODULES, *adapters.STEPS, *trackers.MODULES, process_runs.MODULE)
+        names = (*MODULES, *adapters.NAMES, *trackers.MODULES, process_runs.MODULE)
         sys.meta_path.insert(0, AfterImport(names, _imported, "not active"))
         seeds.prepare()
     except Exception as error:

@@ -43,8 +43,7 @@ def watch(process: Any) -> None:
             code = int(original(self, *arguments, **named))
         finally:
             if os.getpid() != _started:
-                for ended in _ended:
-                    ended(code)
+                tell_end(code)
         return code
 
     process.BaseProcess._bootstrap = bootstrap
@@ -102,7 +101,7 @@ def _watch_exceptions() -> None:
             error = sys.exc_info()[1]
             if sys._getframe(1).f_globals.get("__name__") == MODULE and error is not None and error not in told:
                 told.append(error)
-                _tell(error)
+                tell_exception(error)
             return original(*arguments, **named)
 
         setattr(module, name, telling)
@@ -111,7 +110,14 @@ def _watch_exceptions() -> None:
     watch(traceback, "print_exc")
 
 
-def _tell(error: BaseException) -> None:
+def tell_exception(error: BaseException) -> None:
+    """It ended what the process is for."""
     if not isinstance(error, SystemExit):
         for raised in _raised:
             raised(error)
+
+
+def tell_end(code: int) -> None:
+    """Nothing else tells it."""
+    for ended in _ended:
+        ended(code)

@@ -239,6 +239,19 @@ def test_an_exception_that_a_rank_outlived_ended_nobody(trained_on: bool, first:
     assert gather(tmp_path).died_first == first
 
 
+@pytest.mark.parametrize(("code", "first"), [(1, None), (0, 1)])
+def test_a_process_that_outlives_the_end_of_its_rank_died_with_the_others(
+    code: int, first: int | None, tmp_path: Path
+) -> None:
+    """As those of Ray, which kills all of them later."""
+    rank_folder(tmp_path, "0").note("exit", code=code)
+    rank_folder(tmp_path, "1")
+    killed = {"signal": 0, "code": 1, "wall_ns": TOLD_NS, "alive_wall_ns": TOLD_NS - 10**9}
+    supervisor(tmp_path, exit_code=1, deaths=["0", "1"], how_they_died=[{"rank": each} | killed for each in "01"])
+
+    assert gather(tmp_path).died_first == first
+
+
 def test_a_death_after_another_incident_was_not_the_first(tmp_path: Path) -> None:
     for name in ("0", "1"):
         rank_folder(tmp_path, name)

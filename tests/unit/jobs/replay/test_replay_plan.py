@@ -62,6 +62,7 @@ SPAWNED = "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=6
         (["python"], [""], "from standard input"),
         (["python", "-B", "-c", SPAWNED, "--multiprocessing-fork"], ["train.py"], "multiprocessing"),
         (["python", "-c", "from multiprocessing.forkserver import main; main(5)"], ["train.py"], "multiprocessing"),
+        (["python", "/env/ray/_private/workers/default_worker.py", "--webui="], ["default_worker.py"], "Ray started"),
     ],
 )
 def test_what_a_command_does_not_name_cannot_be_started_again(command: list[str], argv: list[str], given: str) -> None:
