@@ -102,7 +102,7 @@ def _watch_exceptions() -> None:
             error = sys.exc_info()[1]
             if sys._getframe(1).f_globals.get("__name__") == MODULE and error is not None and error not in told:
                 told.append(error)
-                _tell(error)
+                tell(error)
             return original(*arguments, **named)
 
         setattr(module, name, telling)
@@ -111,7 +111,8 @@ def _watch_exceptions() -> None:
     watch(traceback, "print_exc")
 
 
-def _tell(error: BaseException) -> None:
+def tell(error: BaseException) -> None:
+    """Of an exception that ends the run of this process."""
     if not isinstance(error, SystemExit):
         for raised in _raised:
             raised(error)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from prismdbg.capsule.spawned import NOT_RECORDED
 from prismdbg.jobs.injection import PACKAGE
 from prismdbg.settings import seeds
 from prismdbg.settings.rank_config import FORKED_VARIABLE
@@ -118,11 +119,8 @@ def test_siblings_live_until_somebody_waits_for_their_end(run: Run) -> None:
 
 
 def test_a_program_that_does_not_come_to_it_is_told_so(run: Run) -> None:
-    said = run("start(other, name='else').join()", "3 __main__.train")
-    assert said == [
-        "logger True",
-        "else True",
-        "prismdbg: the program ended and did not start the process that became the rank: number 3, which ran "
-        "__main__.train",
-        "code 0",
-    ]
+    listen = "from prismdbg.rank.program import process_runs; process_runs.listen(say, say)\n    "
+    text = f"{NOT_RECORDED}: why the program did not start its process 3, which ran __main__.train"
+    for listens, told in (("", []), (listen, [text])):
+        said = run(f"{listens}start(other, name='else').join()", "3 __main__.train")
+        assert said == ["logger True", "else True", *(["0"] if listens else []), *told, text, "code 0"]
