@@ -90,6 +90,10 @@ def _forks_nothing(popen_fork: Any) -> Any:
         process_runs.go_on_as_forked()
         seeds.as_forked()
         without_parent()
+        if "multiprocessing.synchronize" in sys.modules:
+            from prismdbg.rank.replay import stand_ins
+
+            stand_ins.wait_for_nobody()
         return 0
 
     return fork

@@ -39,7 +39,7 @@ def test_the_debugger_goes_both_ways(failed: Path) -> None:
     said = prismdbg("debug", failed, "--runtime", "local", "--plain", typed="n\nn\nback\nprint x\n")
     assert said.code == 0, said.out + said.err
     there, _, back = said.out.partition("stopped at 0.1 (back)")
-    assert "stopped at 0.2" in there and "forks_ranks.py:24 in train" in back and "[4]" in back, said.out
+    assert "stopped at 0.2" in there and "forks_ranks.py:26 in train" in back and "[4]" in back, said.out
 
 
 def ended_well(how: str, tmp_path: Path) -> Path:

@@ -104,6 +104,25 @@ def test_of_a_process_in_a_process_all_are_gone_through(run: Run) -> None:
     assert first.count(again[2]) == 1
 
 
+WAITS = """
+    go, met, stop = multiprocessing.Event(), multiprocessing.Barrier(2), multiprocessing.Event()
+    def waits(number):
+        own = multiprocessing.Event()
+        say(number, type(go).__name__, isinstance(go, type(own)), go.wait(), met.wait() in (0, 1))
+        say(stop.is_set(), stop.wait(0.01))
+        say(own.wait(0.01), own.set(), own.wait())
+    ranks = [start(waits, number) for number in range(2)]
+    go.set()
+    for rank in ranks: rank.join()
+"""
+
+
+def test_the_rank_waits_for_no_sibling_and_no_parent(run: Run) -> None:
+    assert run(WAITS, "3 __main__.waits") == [
+        "logger True", "1 Event True True True", "False False", "False None True", "code 0",
+    ]  # fmt: skip
+
+
 def test_siblings_live_until_somebody_waits_for_their_end(run: Run) -> None:
     ranks = (
         "one, two, three = (start(train, number) for number in range(3))\n"
