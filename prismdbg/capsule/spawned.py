@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 FILE = "spawned.pickle"  # in the rank's folder
 MOST_BYTES = 16 << 20
+# In a replay, of an exception where the rank asks for what the recording does not have.
+NOT_RECORDED = "prismdbg: not in the recording of this rank"
 _COMMAND = "from multiprocessing.spawn import "
 
 

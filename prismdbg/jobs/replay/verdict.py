@@ -14,6 +14,7 @@ from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.capsule.secrets.masking import (
     REDACTED,
 )
+from prismdbg.capsule.spawned import NOT_RECORDED
 from prismdbg.model.exit_code import as_shell
 from prismdbg.model.plurals import counted
 
@@ -111,8 +112,8 @@ def decide(recorded: Recorded, seen: Seen) -> Decision:
     if seen.raised != recorded.raised and seen.raised in recorded.raised_at_start:  # the program went on
         seen = replace(seen, raised="", also_raised=(*seen.also_raised, seen.raised))
     for rule in (
-        _differs, _incomplete, _lacks_answers, _other_end, _other_exceptions, _raised_elsewhere, _too_little,
-        _not_comparable, _did_not_die_again,
+        _differs, _asked_for_more, _incomplete, _lacks_answers, _other_end, _other_exceptions, _raised_elsewhere,
+        _too_little, _not_comparable, _did_not_die_again,
     ):  # fmt: skip
         if (found := rule(recorded, seen)) is not None:
             return found
@@ -125,6 +126,12 @@ def _differs(_: Recorded, seen: Seen) -> Decision | None:
     if seen.parameters_differ_at and not seen.by_tolerance:
         return Decision(Outcome.DIVERGED, f"the parameters at {seen.parameters_differ_at} are not the recorded ones")
     return None
+
+
+def _asked_for_more(_: Recorded, seen: Seen) -> Decision | None:
+    """What it does then is no answer to the question whether it is the same program."""
+    lacks = next((text for text in (seen.raised, *seen.also_raised) if NOT_RECORDED in text), None)
+    return None if lacks is None else Decision(Outcome.INCONCLUSIVE, f"the program raised {lacks}")
 
 
 def _incomplete(_: Recorded, seen: Seen) -> Decision | None:

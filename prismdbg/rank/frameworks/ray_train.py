@@ -27,7 +27,7 @@ def install(module: Any) -> None:
     @functools.wraps(construct)
     def constructing(error: BaseException, exclude_frames: int = 0, **named: Any) -> Any:
         """Without the frame of `training`, which its users do not know."""
-        process_runs.tell_exception(error)
+        process_runs.tell(error)
         process_runs.tell_end(1)
         return construct(error, exclude_frames=exclude_frames + 1, **named)
 

@@ -101,7 +101,7 @@ def _watch_exceptions() -> None:
             error = sys.exc_info()[1]
             if sys._getframe(1).f_globals.get("__name__") == MODULE and error is not None and error not in told:
                 told.append(error)
-                tell_exception(error)
+                tell(error)
             return original(*arguments, **named)
 
         setattr(module, name, telling)
@@ -110,8 +110,8 @@ def _watch_exceptions() -> None:
     watch(traceback, "print_exc")
 
 
-def tell_exception(error: BaseException) -> None:
-    """It ended what the process is for."""
+def tell(error: BaseException) -> None:
+    """Of an exception that ends the run of this process."""
     if not isinstance(error, SystemExit):
         for raised in _raised:
             raised(error)

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
+from prismdbg.capsule.spawned import NOT_RECORDED
 from prismdbg.rank.program import process_runs
 from prismdbg.rank.program.imports import AfterImport
 from prismdbg.rank.program.stderr import say
@@ -28,7 +29,7 @@ _MODULE = "multiprocessing.popen_fork"
 def install(forks: Iterable[str]) -> None:
     """Called before the program's first line. `forks`: as `process_runs.described`, in their order."""
     way = list(forks)
-    atexit.register(_tell_rest, way, os.getpid())
+    _tell_at_end(way)
     if _MODULE in sys.modules:
         _watch(sys.modules[_MODULE], way)
     else:
@@ -36,14 +37,25 @@ def install(forks: Iterable[str]) -> None:
         sys.meta_path.insert(0, finder)
 
 
-def _tell_rest(way: list[str], pid: int) -> None:
-    if way and os.getpid() == pid:
-        number, _, runs = way[0].partition(" ")
-        say(f"the program ended and did not start the process that became the rank: number {number}, which ran {runs}")
+def _tell_at_end(way: list[str]) -> None:
+    pid = os.getpid()
+
+    def tell_rest() -> None:
+        """The program ends and has not come to the rank: nothing of it can be compared."""
+        if not way or os.getpid() != pid:
+            return
+        number, _, runs = way.pop(0).partition(" ")
+        way.clear()
+        text = f"{NOT_RECORDED}: why the program did not start its process {number}, which ran {runs}"
+        say(text.removeprefix("prismdbg: "))
+        process_runs.tell(RuntimeError(text))
+
+    atexit.register(tell_rest)
 
 
 def _watch(popen_fork: Any, way: list[str]) -> None:
     """`way`: gets shorter with each fork."""
+    _tell_at_end(way)  # once more: it is called before what the import of torch registered, which tells the end
     original = popen_fork.Popen._launch
     not_started = _not_started(popen_fork)
 
@@ -78,6 +90,10 @@ def _forks_nothing(popen_fork: Any) -> Any:
         process_runs.go_on_as_forked()
         seeds.as_forked()
         without_parent()
+        if "multiprocessing.synchronize" in sys.modules:
+            from prismdbg.rank.replay import stand_ins
+
+            stand_ins.wait_for_nobody()
         return 0
 
     return fork

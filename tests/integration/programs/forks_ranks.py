@@ -12,10 +12,12 @@ from typing import Any
 FORK: Any = multiprocessing.get_context("fork")
 
 
-def train(rank: int, rendezvous: str, drawn: float, fails: bool) -> None:
+def train(rank: int, rendezvous: str, drawn: float, fails: bool, go: Any = None) -> None:
     import torch
     import torch.distributed as dist
 
+    if go is not None:
+        go.wait()
     os.environ["RANK"] = str(rank)  # where it is set, the program forks no ranks
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
     name = sum(tempfile.mktemp().encode())
@@ -46,9 +48,11 @@ def told_by_another() -> float:
 
 def run(rendezvous: str, fails: bool) -> None:
     drawn = random.random() + told_by_another()
-    ranks = [FORK.Process(target=train, args=(rank, rendezvous, drawn, fails), daemon=True) for rank in range(2)]
+    go = FORK.Event()
+    ranks = [FORK.Process(target=train, args=(rank, rendezvous, drawn, fails, go), daemon=True) for rank in range(2)]
     for rank in ranks:
         rank.start()
+    go.set()
     for rank in ranks:
         rank.join()
     sys.exit(max(rank.exitcode for rank in ranks))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from chain import prismdbg, recording
+from chain import Said, prismdbg, recording
 
 pytestmark = pytest.mark.job
 
@@ -54,3 +54,30 @@ def test_an_edited_program_is_started_in_the_same_way(capsule: Path, tmp_path: P
     said = prismdbg("replay", capsule, "--runtime", "local", "--source", tmp_path)
     assert said.code == 0, said.out + said.err
     assert "result 1 12.0" in said.err and "it continued to 0.4" in said.out, said.out
+
+
+SHARES = PROGRAM.with_name("shares.py")
+
+
+def replayed_of(how: str, home: Path) -> Said:
+    """Of rank 1, which shared objects with the process that started it."""
+    with recording([sys.executable, str(SHARES), str(home / "met"), how], home, "--window", "all") as job:
+        ended = job.job.wait()
+    assert ended.code == 0 and "problem" not in ended.output, ended.output
+    capsule = home / "rank1.capsule"
+    captured = prismdbg("capture", job.run.path, "--rank", 1, "--origin", "start", "-o", capsule)
+    assert captured.code == 0, captured.err
+    return prismdbg("replay", capsule, "--runtime", "local")
+
+
+@pytest.mark.parametrize(("how", "end"), [("plain", "0.4"), ("elastic", "0.3")])
+def test_one_that_shares_queues_and_events_with_its_parent_waits_for_nobody(how: str, end: str, tmp_path: Path) -> None:
+    replayed = replayed_of(how, tmp_path)
+    assert replayed.code == 0, replayed.out + replayed.err
+    assert f"identical up to {end}" in replayed.out
+
+
+def test_one_that_asks_a_queue_is_not_told_that_it_diverged(tmp_path: Path) -> None:
+    replayed = replayed_of("asks", tmp_path)
+    assert replayed.code == 7, replayed.out + replayed.err
+    assert "inconclusive: the program raised RuntimeError: prismdbg: not in the recording of this rank" in replayed.out

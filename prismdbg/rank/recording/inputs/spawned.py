@@ -21,27 +21,33 @@ from prismdbg.model.sizes import size
 
 Load = Callable[[Any], Any]
 
-# What only the process has that started the rank, by a text in its pickle: a module, a function or a class.
+# What only the process has that started the rank, by a text in its pickle: a module, a function or a class. A replay
+# has stand-ins for queues, locks, events, barriers and connections (`rank/replay/stand_ins.py`), but a worker of a
+# DataLoader or of a pool does nothing without them; what it has may be large.
 _OF_THE_PARENT = {
-    "multiprocessing.queues": "a queue",
-    "torch.multiprocessing.queue": "a queue",
-    "multiprocessing.synchronize": "a lock, a semaphore or an event",
-    "multiprocessing.connection": "a connection",
+    "_worker_loop": "the queues of a DataLoader",
+    "multiprocessing.pool": "the queues of a pool",
+    "concurrent.futures.process": "the queues of a pool",
     "multiprocessing.managers": "an object of a manager",
     "multiprocessing.shared_memory": "shared memory",
     "multiprocessing.sharedctypes": "a shared value",
-    "multiprocessing.heap": "shared memory",
     "rebuild_storage_fd": "a tensor in shared memory",
     "rebuild_storage_filename": "a tensor in shared memory",
     "rebuild_cuda_tensor": "a tensor of a GPU",
     "rebuild_event": "an event of a GPU",
-    "_DupFd": "an open file",
+    "_rebuild_socket": "a socket",
 }
+_DESCRIPTOR = "_DupFd"  # an open file, unless it is that of one of these
+_HAVE_DESCRIPTORS = ("rebuild_connection", "rebuild_arena")
 # In protocol 4 and newer, a text of fewer than 256 bytes has this code and its length in front.
 _TEXT = b"\x8c"
-_LENT = re.compile(
-    _TEXT + b"(?:" + b"|".join(re.escape(bytes((len(text),)) + text.encode()) for text in _OF_THE_PARENT) + b")"
-)
+
+
+def _pickled(text: str) -> bytes:
+    return _TEXT + bytes((len(text),)) + text.encode()
+
+
+_LENT = re.compile(b"|".join(re.escape(_pickled(text)) for text in _OF_THE_PARENT))
 
 
 class Given:
@@ -57,8 +63,8 @@ class Given:
         loaded = unpickle(_Copied(file, self._keep))
         if isinstance(loaded, dict):  # the first one; the function's process has the same key
             self._key = bytes(loaded.get("authkey", b""))
-        if found := _LENT.search(self._data):  # as those of a DataLoader's worker, which keeps nothing of them
-            self._give_up(f"{_OF_THE_PARENT[found[0][2:].decode()]} among its arguments")
+        if lent := self._lent():
+            self._give_up(f"{lent} among its arguments")
         return loaded
 
     def write(self, folder: Path) -> dict[str, str]:
@@ -72,6 +78,13 @@ class Given:
             except OSError as error:
                 self._lack = f"arguments that could not be written ({error.strerror})"
         return {"withheld": self._lack} if self._lack else {}
+
+    def _lent(self) -> str:
+        """What is in the pickles that no replay can have; empty where there is nothing of the kind."""
+        if found := _LENT.search(self._data):
+            return _OF_THE_PARENT[found[0][2:].decode()]
+        is_file = _pickled(_DESCRIPTOR) in self._data
+        return "an open file" if is_file and not any(_pickled(text) in self._data for text in _HAVE_DESCRIPTORS) else ""
 
     def _keep(self, data: bytes | memoryview) -> None:
         """Copies nothing that is too large: the process needs its arguments in memory once."""

@@ -9,13 +9,14 @@ import pytest
 
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.capsule.secrets.masking import REDACTED
+from prismdbg.capsule.spawned import NOT_RECORDED
 from prismdbg.jobs.replay.exceptions import as_recorded
 from prismdbg.jobs.replay.verdict import End, Outcome, Recorded, Seen, decide
 
 SAME, OTHER_RUN, OPEN, GONE = Outcome.IDENTICAL, Outcome.DIVERGED, Outcome.INCONCLUSIVE, Outcome.RANK_LOST
 REQUEST, LOST, HANG, RAISED = IncidentKind.REQUEST, IncidentKind.LOST, IncidentKind.HANG, IncidentKind.EXCEPTION
 OOM = IncidentKind.OUT_OF_MEMORY
-ERROR, OTHER = "ValueError: no", "KeyError: no"
+ERROR, OTHER, ASKED = "ValueError: no", "KeyError: no", f"RuntimeError: {NOT_RECORDED}: what is in a queue"
 FEW = 7
 NEAR = Outcome.WITHIN
 
@@ -48,6 +49,11 @@ def seen(end: End, **more: object) -> Seen:
         (recorded(REQUEST), seen(End.UNTIL, parameters_differ_at="3.0", by_tolerance=True, within=1), NEAR),
         (recorded(REQUEST, exit_code=0), seen(End.FINISHED, exit_code=1, by_tolerance=True, within=1), OTHER_RUN),
         (recorded(LOST), seen(End.NEXT_CALL, by_tolerance=True, within=1), OPEN),
+        # it asked for what the recording does not have
+        (recorded(REQUEST, goes_on=True), seen(End.FINISHED, raised=ASKED, missing=1, exit_code=1), OPEN),
+        (recorded(REQUEST, exit_code=0), seen(End.FINISHED, raised=ASKED, exit_code=1), OPEN),
+        (recorded(REQUEST, exit_code=0), seen(End.FINISHED, also_raised=(ASKED,), missing=1, exit_code=0), OPEN),
+        (recorded(REQUEST, goes_on=True), seen(End.DIFFERED, raised=ASKED), OTHER_RUN),
         # the rank came past the end moment
         (recorded(REQUEST, goes_on=True), seen(End.NEXT_CALL), SAME),
         (recorded(REQUEST), seen(End.NEXT_CALL), SAME),

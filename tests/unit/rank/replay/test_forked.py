@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from prismdbg.capsule.spawned import NOT_RECORDED
 from prismdbg.jobs.injection import PACKAGE
 from prismdbg.settings import seeds
 from prismdbg.settings.rank_config import FORKED_VARIABLE
@@ -103,6 +104,25 @@ def test_of_a_process_in_a_process_all_are_gone_through(run: Run) -> None:
     assert first.count(again[2]) == 1
 
 
+WAITS = """
+    go, met, stop = multiprocessing.Event(), multiprocessing.Barrier(2), multiprocessing.Event()
+    def waits(number):
+        own = multiprocessing.Event()
+        say(number, type(go).__name__, isinstance(go, type(own)), go.wait(), met.wait() in (0, 1))
+        say(stop.is_set(), stop.wait(0.01))
+        say(own.wait(0.01), own.set(), own.wait())
+    ranks = [start(waits, number) for number in range(2)]
+    go.set()
+    for rank in ranks: rank.join()
+"""
+
+
+def test_the_rank_waits_for_no_sibling_and_no_parent(run: Run) -> None:
+    assert run(WAITS, "3 __main__.waits") == [
+        "logger True", "1 Event True True True", "False False", "False None True", "code 0",
+    ]  # fmt: skip
+
+
 def test_siblings_live_until_somebody_waits_for_their_end(run: Run) -> None:
     ranks = (
         "one, two, three = (start(train, number) for number in range(3))\n"
@@ -118,11 +138,8 @@ def test_siblings_live_until_somebody_waits_for_their_end(run: Run) -> None:
 
 
 def test_a_program_that_does_not_come_to_it_is_told_so(run: Run) -> None:
-    said = run("start(other, name='else').join()", "3 __main__.train")
-    assert said == [
-        "logger True",
-        "else True",
-        "prismdbg: the program ended and did not start the process that became the rank: number 3, which ran "
-        "__main__.train",
-        "code 0",
-    ]
+    listen = "from prismdbg.rank.program import process_runs; process_runs.listen(say, say)\n    "
+    text = f"{NOT_RECORDED}: why the program did not start its process 3, which ran __main__.train"
+    for listens, told in (("", []), (listen, [text])):
+        said = run(f"{listens}start(other, name='else').join()", "3 __main__.train")
+        assert said == ["logger True", "else True", *(["0"] if listens else []), *told, text, "code 0"]

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import io
 import multiprocessing
+import multiprocessing.pool
 import os
 import pickle
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures.process import _process_worker
 from multiprocessing import context, popen_spawn_posix, reduction
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -21,6 +24,7 @@ from typing import Any
 import pytest
 import torch
 import torch.multiprocessing
+from torch.utils.data._utils.worker import _worker_loop
 
 from prismdbg.capsule.spawned import FILE
 from prismdbg.jobs.injection import PACKAGE
@@ -138,14 +142,22 @@ def test_it_is_written_once(tmp_path: Path) -> None:
     assert (found.write(tmp_path), found.write(tmp_path / "lost")) == ({}, {})
 
 
+class Lent:
+    """Is made while it is pickled: what is made for a process is made then."""
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        self._make = make
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return tuple, ([self._make()],)
+
+
 LENT: list[tuple[Callable[[], object], str]] = [
-    (lambda: SPAWN.Queue(), "a queue"),
-    (lambda: SPAWN.SimpleQueue(), "a queue"),
-    (lambda: torch.multiprocessing.get_context("spawn").Queue(), "a queue"),
-    (lambda: SPAWN.Lock(), "a lock, a semaphore or an event"),
-    (lambda: SPAWN.Event(), "a lock, a semaphore or an event"),
-    (lambda: SPAWN.Pipe()[0], "a connection"),
     (lambda: SPAWN.Value("i", 3), "a shared value"),
+    (lambda: _worker_loop, "the queues of a DataLoader"),
+    (lambda: vars(multiprocessing.pool)["worker"], "the queues of a pool"),
+    (lambda: _process_worker, "the queues of a pool"),
+    (lambda: reduction.DupFd(0), "an open file"),
     (lambda: torch.ones(3), "a tensor in shared memory"),
     (lambda: torch.nn.Linear(2, 2), "a tensor in shared memory"),
 ]
@@ -153,11 +165,24 @@ LENT: list[tuple[Callable[[], object], str]] = [
 
 @pytest.mark.parametrize(("make", "lack"), LENT)
 def test_what_only_the_parent_has_is_named(tmp_path: Path, make: Callable[[], object], lack: str) -> None:
-    lent = make()
-    found = given(pickles("a", {"of": lent}))
+    found = given(pickles("a", {"of": Lent(make)}))
     assert len(found._data) == 0
     assert found.write(tmp_path) == {"withheld": f"{lack} among its arguments"}
     assert not (tmp_path / FILE).exists()
+
+
+@pytest.mark.parametrize("name", ["Queue", "SimpleQueue", "JoinableQueue", "Lock", "Condition", "Event", "Pipe"])
+def test_what_a_replay_has_stand_ins_for_is_kept(tmp_path: Path, name: str) -> None:
+    for maker in (SPAWN, torch.multiprocessing.get_context("spawn")):
+        lent = getattr(maker, name)()
+        assert given(pickles(lent)).write(tmp_path) == {}
+        (tmp_path / FILE).unlink()
+    assert given(pickles(SPAWN.Barrier(2))).write(tmp_path) == {}
+
+
+def test_a_socket_is_named_beside_a_connection(tmp_path: Path) -> None:
+    with socket.socket() as lent:
+        assert given(pickles(lent, SPAWN.Pipe())).write(tmp_path) == {"withheld": "a socket among its arguments"}
 
 
 def test_so_is_shared_memory(tmp_path: Path) -> None:

@@ -1,0 +1,199 @@
+"""Stand-ins for what a spawned rank shared with other processes, which are not there in a replay: queues, connections,
+events, barriers, locks. A rank that was forked has the originals, without those who would set an event or come to a
+barrier.
+
+What the rank sends is dropped, and it waits for nobody. What others would have told it is not in the recording: asking
+for it is an error.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import pickle
+from functools import cache
+from multiprocessing import connection, get_context, queues, synchronize
+from typing import Any, NoReturn
+
+from prismdbg.capsule.spawned import NOT_RECORDED
+
+_MOST: int = vars(synchronize)["SEM_VALUE_MAX"]
+
+
+class _Unpickler(pickle.Unpickler):
+    """Makes stand-ins where the pickle has the originals."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        function = _FUNCTIONS.get((module, name))
+        found: Any = super().find_class(module, name)
+        return function or (_stand_in(found) if isinstance(found, type) else found)
+
+
+@cache
+def _stand_in(found: type) -> type:
+    """Of a class, one that says to be it; any other class itself."""
+    for original, mixin in _MIXINS.items():
+        if issubclass(found, original):
+            return type(found.__name__, (mixin, found), {"__module__": found.__module__})
+    return found
+
+
+def _unknown(what: str) -> NoReturn:
+    raise RuntimeError(f"{NOT_RECORDED}: {what}")
+
+
+class _Queue:
+    def __setstate__(self, state: object) -> None:
+        """It has no pipe."""
+
+    def put(self, obj: object, block: bool = True, timeout: float | None = None) -> None:
+        """Dropped."""
+
+    def get(self, block: bool = True, timeout: float | None = None) -> NoReturn:
+        _unknown("what other processes put into a queue")
+
+    def empty(self) -> NoReturn:
+        _unknown("whether there is something in a queue")
+
+    def qsize(self) -> NoReturn:
+        _unknown("how much there is in a queue")
+
+    def full(self) -> bool:
+        return False
+
+    def _nothing(self) -> None:
+        pass
+
+    close = join_thread = cancel_join_thread = join = task_done = _nothing
+
+
+class _Connection(connection.Connection):
+    """Its descriptor would be one of another file here."""
+
+    def __init__(self) -> None:
+        self._handle = None
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        self._closed = True
+
+    def fileno(self) -> NoReturn:
+        _unknown("the other end of a connection")
+
+    def send(self, obj: object) -> None:
+        """Dropped."""
+
+    def send_bytes(self, buf: object, offset: int = 0, size: int | None = None) -> None:
+        """Dropped."""
+
+    def poll(self, timeout: float | None = 0.0) -> NoReturn:
+        _unknown("what other processes sent over a connection")
+
+    def recv(self) -> NoReturn:
+        self.poll()
+
+    def recv_bytes(self, maxlength: int | None = None) -> NoReturn:
+        self.poll()
+
+    def recv_bytes_into(self, buf: object, offset: int = 0) -> NoReturn:
+        self.poll()
+
+
+class _Lock:
+    """A new one, which nobody holds. The pickle does not say the value of a semaphore: it is never used up."""
+
+    def __setstate__(self: Any, state: tuple[int, int, int, str]) -> None:
+        _, kind, most, _ = state
+        value = most if most < _MOST else most // 2
+        synchronize.SemLock.__init__(self, kind, value, most, ctx=get_context("fork"))
+
+
+class _Condition:
+    def wait(self, timeout: float | None = None) -> bool:
+        return True
+
+    def wait_for(self, predicate: Any, timeout: float | None = None) -> bool:
+        return bool(predicate()) or _unknown("what other processes did before they notified a condition")
+
+    def notify(self, n: int = 1) -> None:
+        """There is nobody."""
+
+
+class _Event:
+    """It is set when this rank waits for it. Others may set and clear it at other times."""
+
+    def __setstate__(self, state: object) -> None:
+        self._is_known = False
+
+    def set(self) -> None:
+        self._is_known = True
+
+    def clear(self) -> None:
+        self._is_known = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._is_known = True
+        return True
+
+    def is_set(self) -> bool:
+        return self._is_known or _unknown("whether other processes have set an event")
+
+    __repr__ = object.__repr__
+
+
+class _Passed:
+    """A barrier where all others are."""
+
+    def wait(self: Any, timeout: float | None = None) -> int:
+        last: int = self._parties - 1
+        return last
+
+
+class _Barrier(_Passed):
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self._parties = state[0]
+
+    def reset(self) -> None:
+        """There is nobody."""
+
+    abort = reset
+    n_waiting = 0
+    broken = False
+
+
+_MIXINS: dict[type, type] = {
+    queues.Queue: _Queue,
+    queues.SimpleQueue: _Queue,
+    synchronize.SemLock: _Lock,
+    synchronize.Condition: _Condition,
+    synchronize.Event: _Event,
+    synchronize.Barrier: _Barrier,
+}
+_FUNCTIONS = {
+    ("multiprocessing.connection", "rebuild_connection"): lambda *_: _Connection(),
+    ("multiprocessing.heap", "rebuild_arena"): lambda *_: None,  # the memory of a barrier
+}
+
+
+class _Awaited:
+    """An event of a program that goes on as the rank: whoever sets it may be another rank."""
+
+    def wait(self: Any, timeout: float | None = None) -> bool:
+        return True if timeout is None else synchronize.Event.wait(self, timeout)
+
+
+def wait_for_nobody() -> None:
+    """From here on, the events and barriers that there are let pass who waits at them without a bound."""
+    for found in gc.get_objects():
+        for original, mixin in ((synchronize.Event, _Awaited), (synchronize.Barrier, _Passed)):
+            if issubclass(of := type(found), original):
+                found.__class__ = type(of.__name__, (mixin, of), {"__module__": of.__module__})
+
+
+def load(file: io.BufferedIOBase) -> Any:
+    """The next object in a file of pickles."""
+    return _Unpickler(file).load()
