@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import multiprocessing
 import multiprocessing.pool
+import multiprocessing.sharedctypes
 import os
 import pickle
 import resource
