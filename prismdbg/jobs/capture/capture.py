@@ -124,6 +124,7 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
     folder = request.run.latest(request.rank)
     incident = request.incident or Incident(kind=IncidentKind.REQUEST, text="captured by hand")
     if request.origin is Origin.START and (request.node or not has_local_logs(folder)):
+        _require_startable(request, folder)
         return _capture_from_start(request, folder, incident)
     if is_elsewhere(folder, request.node):
         asked: RequestJson = {
@@ -134,6 +135,7 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
         }
         return captured_elsewhere(request.run, folder, request.output, asked, say)
     if request.origin is Origin.STATE:
+        _require_startable(request, folder)
         return capture_state(
             request.run,
             folder,
@@ -154,10 +156,25 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
         return _capture_image(request, folder, partial / _IMAGES, incident, say)
 
 
+def _require_startable(request: CaptureRequest, folder: Path) -> None:
+    """`UsageError` where `replay` would refuse the capsule."""
+    if why := _cannot_start(folder):
+        raise UsageError(
+            f"no replay can start rank {request.rank} again: {why}",
+            hint="leave --origin out, or use torchrun; "
+            f"for a look at its log: prismdbg open {os.path.relpath(request.run.path)} --rank {request.rank}",
+        )
+
+
+def _cannot_start(folder: Path) -> str:
+    return given_through_a_pipe(read_json(folder / "rank.json"), is_kept=(folder / spawned.FILE).exists())
+
+
 def _after_its_end(run: RunFolder, folder: Path) -> str:
     """How a rank that has ended can be captured; empty where nothing that a replay needs was kept."""
-    is_kept = (folder / spawned.FILE).exists()
-    if not given_through_a_pipe(read_json(folder / "rank.json"), is_kept=is_kept) and kept_from_the_start(folder):
+    if _cannot_start(folder):
+        return ""
+    if kept_from_the_start(folder):
         return "add --origin start: all that it received since its start was kept"
     return "add --origin state: a state snapshot of it was kept" if list_states(run, folder) else ""
 

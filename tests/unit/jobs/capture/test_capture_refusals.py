@@ -226,3 +226,13 @@ def test_of_a_rank_that_has_ended_the_hint_is_what_still_works(
     log.group("0", (0, 1), "default_pg")
     log.complete(log.issue(0, 1), payload=b"received")
     assert "add --origin start" in refused(kept, capsys, ExitCode.RANK_LOST)
+
+
+@pytest.mark.parametrize("origin", ["start", "state"])
+def test_what_no_replay_can_start_again_is_not_captured(
+    origin: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker = ["python", "/env/ray/_private/workers/default_worker.py"]
+    run = run_folder(tmp_path, orig_argv=worker)
+    said = refused(run, capsys, ExitCode.USAGE, "--origin", origin)
+    assert "no replay can start rank 0 again: Ray started the rank" in said and "prismdbg open" in said
