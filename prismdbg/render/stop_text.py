@@ -308,7 +308,7 @@ def peers_text(peers: Json) -> str:
     rows = [[str(m["rank"]), str(m["group_rank"]), m["role"], _arrived(m, peers)] for m in peers["members"]]
     title = one_line(f"group {peers['title']} of {peers['size']}")
     took = peers["recorded_ns"]
-    note = f"\nin the recorded run this rank waited {took / 1e6:.3f} ms" if took is not None else ""
+    note = f"\nin the recorded run it took {took / 1e6:.3f} ms" if took is not None else ""
     return f"{title}\n{columns(('rank', 'in group', 'answer', 'arrived'), rows, right=('rank', 'in group'))}{note}"
 
 

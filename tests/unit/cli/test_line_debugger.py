@@ -471,7 +471,7 @@ def test_peers_say_what_is_not_known() -> None:
         {"rank": 5, "group_rank": 1, "role": "recorded", "arrived": "unknown"},
     ]
     text = peers_text({"title": "dp", "size": 2, "members": members, "recorded_ns": 1_500_000})
-    assert text.startswith("group dp of 2") and text.endswith("this rank waited 1.500 ms")
+    assert text.startswith("group dp of 2") and text.endswith("in the recorded run it took 1.500 ms")
     assert "unknown" in text
 
 

@@ -279,7 +279,7 @@ def test_what_a_rank_is_shown_to_do_is_what_was_simulated() -> None:
         taken[of.entries.kind <= 3].sum()
     )
     computed = [row for row in range(len(recording)) if recording.group(row).title == "computes"]
-    assert sum(recording.waited_ns(row) or 0 for row in computed) == int(timeline.computed_ns[SLOW])
+    assert sum(recording.took_ns(row) or 0 for row in computed) == int(timeline.computed_ns[SLOW])
     assert not any(recording.waited_for_others_ns[row] for row in computed)
 
 

@@ -45,7 +45,7 @@ def values(app: PrismApp) -> list[str]:
 def test_the_source_is_left_out_last_but_for_what_a_row_is(width: int) -> None:
     columns = columns_for(width)
     names = {column.name for column in columns}
-    assert {"moment", "op", "waited", "verdict"} <= names
+    assert {"moment", "op", "took", "verdict"} <= names
     assert "source" in names or not names & {"seq", "bar", "group", "bytes"}
     assert sum(column.width + 1 for column in columns) < max(width, 50)
 

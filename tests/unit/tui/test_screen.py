@@ -69,7 +69,7 @@ def test_it_opens_at_the_incident_and_walks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("at", "is_said"), [("99.1", True), ("2.3", True), ("99", True), ("2.2", False), ("3", False)])
 def test_a_moment_after_the_log_is_named_beside_where_the_cursor_is(tmp_path: Path, at: str, is_said: bool) -> None:
     """It went to the last collective, as if that was asked for."""
-    line = f"{Moment.parse(at)} is after the last recorded collective: the cursor is at 2.2"
+    line = f"{Moment.parse(at)} is after the last collective in this capsule: the cursor is at 2.2"
 
     async def opened(app: PrismApp, pilot: Pilot[int]) -> None:
         assert str(app.position.moment) == "2.2"

@@ -150,10 +150,10 @@ def test_between_collectives_peers_are_of_the_one_under_the_cursor(tmp_path: Pat
         await stands(app, pilot, "0.0")
         await pilot.press("n")
         await stands(app, pilot, "0.1")
-        await until(lambda: "recorded wait" in str(app.panes.peers.border_subtitle), pilot)
+        await until(lambda: "when recorded" in str(app.panes.peers.border_subtitle), pilot)
         await pilot.press("c")
         await stands(app, pilot, "1.0")
-        await until(lambda: "this rank waited" in str(app.panes.peers.border_subtitle), pilot)
+        await until(lambda: "took " in str(app.panes.peers.border_subtitle), pilot)
 
     screen_of(part, tmp_path, PlayedRank([stopped("0.1", 2)], [raises]))
 

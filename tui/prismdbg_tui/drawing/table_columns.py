@@ -21,7 +21,7 @@ _OP = Column("op", "op", 16)
 _GROUP = Column("group", "group", 6)
 _SEQ = Column("seq", "seq", 6, right=True)
 _BYTES = Column("bytes", "bytes", 9, right=True)
-_WAITED = Column("waited", "waited", 8, right=True)
+_TOOK = Column("took", "took", 8, right=True)
 _BAR = Column("bar", "", 1)
 _VERDICT = Column("verdict", "verdict", 13)  # "= ✕ first NaN"
 _SOURCE = Column("source", "source", 12)
@@ -35,7 +35,7 @@ _WIDENED = (("source", 2), ("op", 8), ("source", 12), ("moment", 6), ("group", 6
 
 @lru_cache(maxsize=512)
 def columns_for(width: int) -> list[Column]:
-    columns = [_MOMENT, _OP, _GROUP, _SEQ, _BYTES, _WAITED, _BAR, _VERDICT, _SOURCE]
+    columns = [_MOMENT, _OP, _GROUP, _SEQ, _BYTES, _TOOK, _BAR, _VERDICT, _SOURCE]
     left = drop(columns, _LEAST, width)
     for name, most in _WIDENED:
         for place, column in enumerate(columns):

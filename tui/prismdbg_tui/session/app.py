@@ -259,7 +259,7 @@ class PrismApp(PicturedApp[int]):
     def _tell_of_the_end(self, asked: Moment) -> None:
         """Where the cursor is not at what was asked for, because the log ends before it."""
         if self.position is not None and self.position.is_after_log(asked):
-            text = f"{asked} is after the last recorded collective: the cursor is at {self.position.moment}"
+            text = f"{asked} is after the last collective in this capsule: the cursor is at {self.position.moment}"
             self.panes.status.tell(text)
             self.panes.console.say(text, "event")
 

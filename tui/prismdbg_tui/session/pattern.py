@@ -3,7 +3,7 @@
 all_reduce        part of the operator, the group's name, the source file:line, or the moment
 nan  failed  open  synthesized    its state; synthesized: no real peer answered it
 async  p2p        how it was called
->1MiB  <4KiB      its bytes;     >5ms  <100us      how long it waited
+>1MiB  <4KiB      its bytes;     >5ms  <100us      how long it took
 12.3  12.         its moment; its step
 -word             everything that does not match word
 """

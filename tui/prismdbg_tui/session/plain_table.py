@@ -9,7 +9,7 @@ from prismdbg_tui.drawing import figures
 from prismdbg_tui.session.verdicts import Verdicts
 from prismdbg_tui.timeline.recording import Recording, read_recording
 
-_HEADER = ("moment", "op", "group", "seq", "bytes", "waited_ns", "verdict", "source")
+_HEADER = ("moment", "op", "group", "seq", "bytes", "took_ns", "verdict", "source")
 
 
 def write_table(capsule: Capsule, output: TextIO) -> None:
@@ -21,14 +21,14 @@ def write_table(capsule: Capsule, output: TextIO) -> None:
 
 
 def _cells(recording: Recording, row: int) -> list[str]:
-    columns, waited = recording.columns, recording.waited_ns(row)
+    columns, took = recording.columns, recording.took_ns(row)
     cells = [
         columns.moment(row),
         recording.label(row),
         recording.group(row).title,
         columns.seq[row],
         columns.size_bytes[row],
-        "" if waited is None else waited,
+        "" if took is None else took,
         Verdicts().of(recording, row).text,
         recording.source(row),
     ]

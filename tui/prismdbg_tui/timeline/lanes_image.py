@@ -130,9 +130,9 @@ def _labels(
 
 
 def _text(recording: Recording, row: int, room: int, *, by_time: bool) -> str:
-    name, waited = recording.label(row), recording.waited_ns(row)
+    name, took = recording.label(row), recording.took_ns(row)
     if by_time:
-        long = f"{name} {recording.open_word(row) if waited is None else figures.duration(waited)}"
+        long = f"{name} {recording.open_word(row) if took is None else figures.duration(took)}"
         if len(long) <= room:
             return long
     return figures.cut(name, room)

@@ -61,7 +61,7 @@ class Recording:
     def by_rank(self) -> Lanes:
         return lanes_by_rank(self.rank_sets, self.capsule.manifest.rank)
 
-    def waited_ns(self, row: int) -> int | None:
+    def took_ns(self, row: int) -> int | None:
         ended = int(self.columns.ended_ns[row])
         return None if ended < 0 else ended - int(self.columns.begun_ns[row])
 

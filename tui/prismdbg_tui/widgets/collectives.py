@@ -233,9 +233,9 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
                 return str(int(columns.seq[row])), ""
             case "bytes":
                 return figures.size(int(columns.size_bytes[row])), ""
-            case "waited":
-                waited = recording.waited_ns(row)
-                return ("-" if waited is None else figures.duration(waited)), ""
+            case "took":
+                took = recording.took_ns(row)
+                return ("-" if took is None else figures.duration(took)), ""
             case "bar":
                 return self._bar(row), ""
             case "verdict":
@@ -251,8 +251,8 @@ class Collectives(ScrollView, can_focus=True, inherit_bindings=False):
     def _bar(self, row: int) -> str:
         """The wait on a scale of powers: what is long is seen at a glance."""
         assert self._recording is not None
-        waited = self._recording.waited_ns(row)
-        if not waited or waited < 1000:
+        took = self._recording.took_ns(row)
+        if not took or took < 1000:
             return ""
         most = np.log10(max(self._recording.longest_wait_ns, 10_000)) - 3
-        return figures.bar(float((np.log10(waited) - 3) / most))
+        return figures.bar(float((np.log10(took) - 3) / most))

@@ -21,31 +21,27 @@ class Peers(Pane):
 
     def show_live(self, peers: Json) -> None:
         title = f"{peers['title']}, {figures.plural(int(peers['size']), 'rank')}"
-        waited = peers.get("recorded_ns")
-        note = f"recorded wait {figures.duration(waited)}" if waited is not None else ""
+        took = peers.get("recorded_ns")
+        note = f"took {figures.duration(took)} when recorded" if took is not None else ""
         rows = [(int(m["rank"]), str(m["role"]), str(m["arrived"])) for m in peers["members"]]
         self._put(title, rows, note)
 
     def show_recorded(self, recording: Recording, row: int) -> None:
         group, rank = recording.group(row), recording.capsule.manifest.rank
         columns = recording.columns
-        involved, waited = group.ranks, recording.waited_ns(row)
+        involved, took = group.ranks, recording.took_ns(row)
         root = int(columns.root[row])
         if columns.is_p2p[row] and 0 <= root < len(group.ranks):
             involved = tuple(sorted({group.ranks[root], rank}))
         hang = recording.hang_at(row)
-        others = "synthesized" if columns.synthesized[row] else "recorded" if waited is not None else "not answered"
+        others = "synthesized" if columns.synthesized[row] else "recorded" if took is not None else "not answered"
         rows = [
             (r, "this rank" if r == rank else others, hang.arrived(r) if hang is not None and r != rank else "")
             for r in involved
         ]
         if not columns.is_p2p[row] and 0 <= root < len(group.ranks):
             rows = [(r, f"{role}, root" if r == group.ranks[root] else role, said) for r, role, said in rows]
-        note = (
-            f"this rank waited {figures.duration(waited)}"
-            if waited is not None
-            else f"the collective {recording.open_word(row)}"
-        )
+        note = f"took {figures.duration(took)}" if took is not None else f"the collective {recording.open_word(row)}"
         if columns.synthesized[row]:
             note = "emulated, without real peers"
         self._put(f"{group.title}, {figures.plural(group.size, 'rank')}", rows, note)
