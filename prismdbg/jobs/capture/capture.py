@@ -162,7 +162,7 @@ def _require_startable(request: CaptureRequest, folder: Path) -> None:
         raise UsageError(
             f"no replay can start rank {request.rank} again: {why}",
             hint="leave --origin out, or use torchrun; "
-            f"for a look at its log: prismdbg open {os.path.relpath(request.run.path)} --rank {request.rank}",
+            f"to see its log: prismdbg open {os.path.relpath(request.run.path)} --rank {request.rank}",
         )
 
 

@@ -12,7 +12,7 @@ import torch
 from prismdbg.capsule.log.reader import read_payload, read_payload_into
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Collective, Failure, PayloadRef, State
-from prismdbg.model.ops import Form, Movement
+from prismdbg.model.ops import OPS, Form, Movement
 from prismdbg.rank.c10d import sparse
 from prismdbg.rank.c10d.call import Call
 from prismdbg.rank.emulation.control import holds_it_already
@@ -95,6 +95,16 @@ def _fill_dense(tensor: torch.Tensor, data: memoryview) -> int:
     return size
 
 
+def _combine(reduce_op: str, size: int, tensor: torch.Tensor) -> None:
+    """With what `size - 1` others sent, who sent the same."""
+    if reduce_op == "SUM":
+        tensor.mul_(size)
+    elif reduce_op == "PRODUCT":
+        tensor.pow_(size)
+    elif reduce_op == "BXOR" and size % 2 == 0:
+        tensor.zero_()
+
+
 class SynthesizedPeers:
     """Echo: every peer sends what this rank sends. Sums scale with the group; what only a peer knows is zero, but for
     what DDP aligns with another rank, which this rank holds already: torch takes some of it as indices, unchecked."""
@@ -106,11 +116,22 @@ class SynthesizedPeers:
             self._fill(call, outputs, inputs)
         return Answer(synthesized=True, source=(call.rank + 1) % call.size if call.size > 1 else 0)
 
+    def complete(self, record: Collective, size: int, outputs: list[torch.Tensor]) -> None:
+        """Of a call that was under way in production, of which only its outputs are at hand: a reduction in place has
+        what this rank sent there. `size`: of its group."""
+        movement = OPS[record.op].movement if record.op in OPS else None
+        with torch.no_grad():
+            for tensor in outputs:
+                if movement in (Movement.ALL_REDUCE, Movement.REDUCE):
+                    _combine(record.reduce_op, size, tensor.detach())
+                elif movement is not Movement.BROADCAST or not holds_it_already():
+                    tensor.detach().zero_()
+
     def _fill(self, call: Call, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
         match call.spec.movement:
             case Movement.ALL_REDUCE | Movement.REDUCE:
                 for tensor in outputs:
-                    self._combine(call, tensor)
+                    _combine(call.reduce_op, call.size, tensor)
             case Movement.ALL_GATHER | Movement.GATHER:
                 self._repeat(outputs, inputs)
             case Movement.REDUCE_SCATTER:
@@ -123,14 +144,6 @@ class SynthesizedPeers:
             case _:
                 for tensor in outputs:
                     tensor.zero_()
-
-    def _combine(self, call: Call, tensor: torch.Tensor) -> None:
-        if call.reduce_op == "SUM":
-            tensor.mul_(call.size)
-        elif call.reduce_op == "PRODUCT":
-            tensor.pow_(call.size)
-        elif call.reduce_op == "BXOR" and call.size % 2 == 0:
-            tensor.zero_()
 
     def _repeat(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
         """Each output is one input's size (lists) or a whole number of them (into-tensor forms)."""
@@ -149,4 +162,4 @@ class SynthesizedPeers:
             else:
                 source = inputs[index].reshape(call.size, -1)[call.rank]
             target.copy_(source.reshape(target.shape))
-            self._combine(call, target)
+            _combine(call.reduce_op, call.size, target)

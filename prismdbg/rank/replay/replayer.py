@@ -305,6 +305,8 @@ class Replayer:
         except PrismError as error:
             self._publish("note", text=str(error))
         self.tally.synthesized += 1
+        if record is not None and (group := self._log.groups.get(record.group)) is not None:
+            SynthesizedPeers().complete(record, group.size, outputs)
         self._publish(
             "synthesized",
             moment=str(record.moment if record else self.moment),

@@ -188,7 +188,8 @@ def _changed(made: Sequence[MemoryNode], gone: Sequence[MemoryNode]) -> list[Mem
 
 
 def _negative(node: MemoryNode) -> MemoryNode:
-    return replace(node, size_bytes=-node.size_bytes, children=tuple(map(_negative, node.children)))
+    children = tuple(map(_negative, node.children))
+    return replace(node, size_bytes=-node.size_bytes, blocks=-node.blocks, children=children)
 
 
 def _curve(trace: MemoryTrace, request: MemoryRequest, peak: Moment) -> CurveView:

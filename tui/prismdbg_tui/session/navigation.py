@@ -86,7 +86,9 @@ class CursorNavigation:
         position = self.position
         standing = state.phase not in (Phase.LOOKING, Phase.STARTING) and state.runtime
         position.here = position.row_of(state.moment) if standing else None
-        position.is_past_end = bool(standing) and position.is_after_last(state.moment)
+        position.is_past_end = bool(standing) and (
+            position.is_after_last(state.moment) or position.is_after_log(state.moment)
+        )
         is_parked = state.phase is Phase.STOPPED and state.reason == StopReason.PARKED
         position.reached = position.last_row(state.moment) - is_parked
         self._panes.show_session(state, position, verdicts_of(position, state), self._app.notes.all)

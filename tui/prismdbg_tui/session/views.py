@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from prismdbg.errors import Divergence, RankLost
-from prismdbg.model.breakpoints import StopReason
+from prismdbg.model.breakpoints import AT_NO_EVENT
 from prismdbg.model.collective import Frame
 from prismdbg.model.moment import Moment
 from prismdbg.model.plain_text import one_line, plain
@@ -109,7 +109,8 @@ class State:
     @property
     def is_outside(self) -> bool:
         """The rank is outside of its collectives, and `frames` says where: it hangs there, or was captured there."""
-        is_captured = self.phase in (Phase.RUNNING, Phase.RUNS_ON, Phase.STOPPED) and self.reason != StopReason.PARKED
+        runs = self.phase in (Phase.RUNNING, Phase.RUNS_ON)
+        is_captured = runs or (self.phase is Phase.STOPPED and self.reason not in AT_NO_EVENT)
         return not self.can_look and not self.doing and (self.phase is Phase.HUNG or is_captured)
 
     @property

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.model.collective import Group, State, TensorMeta
@@ -89,6 +90,20 @@ def test_what_was_in_flight_is_answered_as_recorded_or_said_to_be_synthesized(
     replayer, told = told_by(log)
     assert replayer.rescue(record.record_id, record.op, [])
     assert [event["event"] for event in told] == ["synthesized"] * is_synthesized
+
+
+@pytest.mark.parametrize(
+    ("op", "expected"), [("allreduce_", [8.0, 8.0]), ("allgather_", [0.0, 0.0]), ("unheard_of_", [0.0, 0.0])]
+)
+def test_what_was_in_flight_is_synthesized_as_any_other(op: str, expected: list[float]) -> None:
+    """A sum has what this rank sent, once for each member; what only others know is zero."""
+    record = lone_collective(op=op, reduce_op="SUM", state=State.SCHEDULED)
+    log = RankLog(rank=0, pid=1, wall_offset_ns=0, collectives=[record])
+    log.groups[record.group] = Group(name=record.group, ranks=(0, 1, 2, 3))
+    replayer, _ = told_by(log)
+    mine = torch.full((2,), 2.0)
+    assert replayer.rescue(record.record_id, record.op, [mine])
+    assert mine.tolist() == expected
 
 
 def test_what_a_logpoint_tells_is_held_against_what_peers_are_assumed_to_send() -> None:
