@@ -104,6 +104,7 @@ few = at_most(MAX_NAMED)
 
 _OF_A_START = ("executable", "orig_argv", "rank", "world_size", "torch_threads", "cpu_capability")
 _OF_RAY = "/ray/_private/workers/default_worker.py"
+_OF_POOLS = ("multiprocessing.pool.worker", "concurrent.futures.process._process_worker")
 _OF_ELASTIC_LAUNCH = "torch.distributed.elastic.multiprocessing.api._wrap"
 _OF_A_RESTORE = ("socket", "inject", "executable")
 
@@ -117,7 +118,8 @@ class RankJson(TypedDict, total=False):
     argv: Annotated[list[Word], at_most(_MOST_WORDS)]
     orig_argv: Annotated[list[Annotated[Word, is_argument]], at_most(_MOST_WORDS)]
     environment: Annotated[dict[Word, Word], few, is_environment]  # that it was started with
-    variables_set: Annotated[dict[Word, Word], few, is_environment]  # of a run: those that the program set itself later
+    # those that the program set itself later; of a capsule: empty, so that the environment is that of the start
+    variables_set: Annotated[dict[Word, Word], few, is_environment]
     versions: Annotated[dict[str, str], at_most(MAX_FACTS)]
     hardware: Annotated[dict[str, Any], at_most(MAX_FACTS)]
     pid: Annotated[int, between(0, MAX_PID)]
@@ -219,5 +221,7 @@ def given_through_a_pipe(rank: Mapping[str, Any], *, is_kept: bool = False) -> s
         return "the rank read its program from standard input"
     if rank.get("forked") == []:
         return "the program forked the rank (os.fork) and gave it its own state"
+    if any(step.endswith(_OF_POOLS) for step in rank.get("forked", ())):
+        return "a pool of processes forked the rank and gave it its function through a pipe"
     is_elastic = any(step.endswith(_OF_ELASTIC_LAUNCH) for step in rank.get("forked", ()))
     return "torch's elastic_launch forked the rank after a rendezvous" if is_elastic else ""

@@ -39,7 +39,8 @@ def about(path: Path, source: Source) -> About:
     run = RunFolder(path.resolve())
     described, supervisor = read_if_whole(run.run_json), read_if_whole(run.supervisor_json)
     ranks = [read_if_whole(folder / "rank.json") for folder in run.rank_folders()]
-    known = {value for rank in ranks for value in known_values(variables_of(rank), rank.get("orig_argv", []))}
+    variables = [(each, rank) for rank in ranks for each in (rank.get("environment", {}), variables_of(rank))]
+    known = {value for each, rank in variables for value in known_values(each, rank.get("orig_argv", []))}
     return About(
         facts=tuple(_of_run(described, supervisor, ranks)),
         capsules=tuple(run.capsules / Path(name).name for name in supervisor.get("capsules", [])),

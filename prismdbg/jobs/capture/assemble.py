@@ -184,7 +184,7 @@ def _add_files(
     of_image = _files_of_image(parts.images, environment)
     wanted = [*read, *of_image]
     variables = variables_of(rank)
-    homes = homes_of(variables)
+    homes = tuple(dict.fromkeys((*homes_of(rank["environment"]), *homes_of(variables))))
     files = add_files(writer, wanted, homes=homes, as_read=as_read, always=frozenset(of_image))
     seen = listed(log, tuple(wanted), paths.absent, variables.get("HOME", ""))
     folders = tuple(dict.fromkeys((*paths.folders, *seen.folders)))[:MAX_NAMED]

@@ -78,7 +78,9 @@ class Redaction:
         secret = [file for file in files if file.place is Place.REDACTED]
         in_files = worth_a_search(value for file in secret for value in _values_of(file.path))
         given = known_values({}, rank["argv"]) if is_spawned(rank["orig_argv"]) else ()
-        known = words_or_more([*known_values(variables_of(rank), rank["orig_argv"]), *given, *in_files])
+        variables = (rank["environment"], variables_of(rank))  # one that was set anew has held two secrets
+        of_variables = [value for each in variables for value in known_values(each, rank["orig_argv"])]
+        known = words_or_more([*dict.fromkeys(of_variables), *given, *in_files])
         described = _described(rank, known)
         said = [text for log in logs for text in note_texts(log)]
         ruled = {text: tuple(find(text)) for _, text in said}
@@ -103,8 +105,8 @@ class Redaction:
         )
 
     def describe(self, rank: Mapping[str, Any]) -> dict[str, Any]:
-        of_start = {name: value for name, value in rank.items() if name != "variables_set"}  # a replay sets them itself
-        return {**of_start, **self.described}
+        of_start: dict[str, Any] = {"variables_set": {}} if "variables_set" in rank else {}  # a replay sets them itself
+        return {**rank, **of_start, **self.described}
 
     def mask(self, data: bytes) -> bytes:
         """An event segment without the secrets. Nothing in it moves: notes stay as long as they were, and in all else

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 from prismdbg.capsule.capsule_dir import Capsule
@@ -43,7 +43,7 @@ class Ledger:
         self._keep = keep
         self._say = say
         self._unsaved = False
-        self._saving = Lock()
+        self._changing = RLock()  # another thread may be writing it down
         self._told: set[str] = set()
         self._state: dict[str, Any] = {
             "job_pid": job_pid,
@@ -65,7 +65,8 @@ class Ledger:
             "attempt": max((int(name.partition(".")[2] or 0) for name in folders), default=0),
             "capsules": [],
         }
-        self._state["incidents"].append(entry)
+        with self._changing:
+            self._state["incidents"].append(entry)
         self._say(f"incident: {shortened(text, MOST_SAID)}")
         self.save()
         return entry
@@ -79,15 +80,17 @@ class Ledger:
         return False
 
     def capsule(self, entry: Entry, capsule: Capsule) -> None:
-        entry["capsules"].append(str(capsule.path))
-        self._state["capsules"].append(str(capsule.path))
+        with self._changing:
+            entry["capsules"].append(str(capsule.path))
+            self._state["capsules"].append(str(capsule.path))
         self._say(f"capsule: {capsule.path}")
         self.save()
 
     def evidence(self, entry: Entry, found: NotReplayable) -> None:
         """What was kept instead of a capsule."""
-        entry.setdefault("evidence", []).append(str(found.evidence))
-        self._state["evidence"].append(str(found.evidence))
+        with self._changing:
+            entry.setdefault("evidence", []).append(str(found.evidence))
+            self._state["evidence"].append(str(found.evidence))
         self.problem(str(found), found.hint)
 
     def problem(self, text: str, hint: str = "", *, about: str = "") -> None:
@@ -98,18 +101,20 @@ class Ledger:
         self._told.add(about or text)
         if len(self._told) > MOST_PROBLEMS:
             text, hint = f"there are more than {MOST_PROBLEMS} problems: further ones are neither said nor kept", ""
-        self._state["problems"].append(shortened(text, MOST_SAID))
+        with self._changing:
+            self._state["problems"].append(shortened(text, MOST_SAID))
         self._say(f"{text}{f'; {hint}' if hint else ''}")
         self.save()
 
     def note(self, **facts: Any) -> None:
         """Any thread may call it."""
-        self._state |= facts
+        with self._changing:
+            self._state |= facts
         self.save()
 
     def save(self) -> None:
         try:
-            with self._saving:  # what another thread has noted meanwhile is never overwritten by an older state
+            with self._changing:  # what another thread has noted meanwhile is never overwritten by an older state
                 write_json(self._path, self._state)
         except OSError as error:
             if not self._unsaved:

@@ -115,7 +115,6 @@ class Supervisor:
         self._asked_by_signal = False
         self._needs_since_s: float | None = None
         self._told_to_end = Flag()
-        self._tell_others = Flag()  # that it was told to end, or that the job has ended
         self._interrupted: dict[str, int] = {}
         self._is_noted = False  # that the job was told to end
         self._ended = Flag()
@@ -145,7 +144,6 @@ class Supervisor:
             return as_shell(self._job.wait())
         code = self._job.wait()
         self._ended.set()
-        self._tell_others.set()
         try:
             self._only_writes = True
             if why := why_unfinished(follower, self._run.path, self._say_it_writes):
@@ -207,14 +205,12 @@ class Supervisor:
         if not self._told_to_end.is_set():
             self._interrupted = {"signal": number, "wall_ns": wall_ns()}
         self._told_to_end.set()
-        self._tell_others.set()
         self._pass_on(number, _frame)
 
     def _note_interruption(self) -> None:
         """At once, for whoever asks why the job ends: the follower may be making a capsule, which takes its time."""
-        self._tell_others.wait()
-        if self._told_to_end.is_set():
-            self._guarded(lambda: self._ledger.note(interrupted=self._interrupted))
+        self._told_to_end.wait()
+        self._guarded(lambda: self._ledger.note(interrupted=self._interrupted))
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
         if number in OF_TERMINALS and _terminal_signals_us():

@@ -280,7 +280,7 @@ def _program_environment(rank: RankJson, given: Path, config: Path) -> dict[str,
     environment[ENVIRONMENT_NAME] = str(config)
     environment[seeds.WANTED] = "1"
     environment[REDACTED_NAMES] = ",".join(map(str, rank.get("redacted", ())))
-    if "forked" not in rank:  # by them a program may know that it need not fork its ranks
+    if "variables_set" not in rank and "forked" not in rank:  # else what it was started with is known
         environment.setdefault("RANK", str(rank["rank"]))
         environment.setdefault("WORLD_SIZE", str(rank["world_size"]))
     environment["OMP_NUM_THREADS"] = str(rank["torch_threads"])

@@ -8,6 +8,7 @@ Standard library only, for it is needed before torch is there.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -37,8 +38,9 @@ def watch(process: Any) -> None:
     @functools.wraps(original)
     def bootstrap(self: Any, *arguments: Any, **named: Any) -> int:
         code = 1
-        _note_fork(self)
-        _watch_exceptions()
+        with contextlib.suppress(Exception):  # of an odd target: then the way to this process is not known
+            _note_fork(self)
+        _watch_exceptions(sys.exc_info()[1])
         try:
             code = int(original(self, *arguments, **named))
         finally:
@@ -73,9 +75,12 @@ def runs(process: Any) -> str:
     what: Any = getattr(process, "_target", None)
     if getattr(what, "__module__", "") == "torch.multiprocessing.spawn" and process._args:
         what = process._args[0]
+    while isinstance(what, functools.partial):
+        what = what.func
     if not hasattr(what, "__qualname__"):
         what = type(process if what is None else what)
-    return f"{what.__module__}.{what.__qualname__}"
+    line = f":{what.__code__.co_firstlineno}" if what.__qualname__.endswith("<lambda>") else ""
+    return f"{getattr(what, '__module__', '')}.{what.__qualname__}{line}"
 
 
 def _note_fork(process: Any) -> None:
@@ -85,13 +90,16 @@ def _note_fork(process: Any) -> None:
         _way.append(described(process))
 
 
-def _watch_exceptions() -> None:
-    """By a wrapper of `run`, the traceback that is printed would have a frame of ours. The first of these functions is
-    called while the exception is on its way (not by each version of Python), the second one when it is caught."""
+def _watch_exceptions(before: BaseException | None) -> None:
+    """`before`: what the parent was handling when it forked.
+
+    By a wrapper of `run`, the traceback that is printed would have a frame of ours. The first of these functions is
+    called while the exception is on its way (not by each version of Python), the second one when it is caught.
+    """
     import traceback
     from multiprocessing import util
 
-    told: list[BaseException] = []
+    told: list[BaseException | None] = [before]
 
     def watch(module: ModuleType, name: str) -> None:
         original = getattr(module, name)
@@ -99,7 +107,11 @@ def _watch_exceptions() -> None:
         @functools.wraps(original)
         def telling(*arguments: Any, **named: Any) -> Any:
             error = sys.exc_info()[1]
-            if sys._getframe(1).f_globals.get("__name__") == MODULE and error is not None and error not in told:
+            if (
+                sys._getframe(1).f_globals.get("__name__") == MODULE
+                and error is not None
+                and not _is_one_of(told, error)
+            ):
                 told.append(error)
                 tell(error)
             return original(*arguments, **named)
@@ -110,14 +122,21 @@ def _watch_exceptions() -> None:
     watch(traceback, "print_exc")
 
 
+def _is_one_of(told: list[BaseException | None], error: BaseException) -> bool:
+    """Exceptions of a program may compare as they like."""
+    return any(error is one for one in told)
+
+
 def tell(error: BaseException) -> None:
     """Of an exception that ends the run of this process."""
     if not isinstance(error, SystemExit):
         for raised in _raised:
-            raised(error)
+            with contextlib.suppress(Exception):  # it would take the place of what the program raised
+                raised(error)
 
 
 def tell_end(code: int) -> None:
     """Nothing else tells it."""
     for ended in _ended:
-        ended(code)
+        with contextlib.suppress(Exception):  # it would be the end of the program instead
+            ended(code)

@@ -37,6 +37,7 @@ from prismdbg.capsule.secrets.shapes import Found
 from prismdbg.rank.c10d.callback_error import meant
 from prismdbg.rank.program import process_runs
 from prismdbg.rank.program.not_compiled import not_compiled
+from prismdbg.rank.recording.inputs import started_in
 from prismdbg.rank.recording.program_exit import ExitCode
 
 # Of an exception as it is noted: a record of the log has 2 MiB, JSON makes up to six bytes of a character, and the
@@ -81,7 +82,8 @@ def describe(error: BaseException) -> dict[str, Any]:
     lines, parts = every[-MOST_LINES:], _parts(every)[-MOST_LINES:]
     most_of = {**dict.fromkeys(lines, _MOST_OF_LINE), text: _MOST_SEARCHED, lines[-1]: _MOST_SEARCHED}
     found = {line: tuple(found_in(line[:size])) for line, size in most_of.items()}
-    known = known_values(os.environ, sys.orig_argv)
+    variables = (started_in.environment(), os.environ)
+    known = tuple(dict.fromkeys(value for each in variables for value in known_values(each, sys.orig_argv)))
     elsewhere = _Elsewhere(_worth_a_look(found.values(), filter(None, parts)))
 
     def bounded(line: str, most: int, parts: Sequence[Found] | None = ()) -> str:

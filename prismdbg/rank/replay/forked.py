@@ -12,6 +12,7 @@ import atexit
 import functools
 import os
 import sys
+import threading
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
@@ -62,6 +63,8 @@ def _watch(popen_fork: Any, way: list[str]) -> None:
     @functools.wraps(original)
     def launch(self: Any, process: Any) -> None:
         if way and process_runs.described(process) == way[0]:
+            if threading.current_thread() is not threading.main_thread():  # it would be the main one of the child
+                raise RuntimeError(f"{NOT_RECORDED}: what a process does that another thread than the main one forks")
             del way[0]
             instead = {"fork": _forks_nothing(popen_fork), "pipe": _stays_open}
             popen_fork.os = SimpleNamespace(**{**vars(os), **instead})

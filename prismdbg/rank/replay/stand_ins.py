@@ -11,6 +11,8 @@ from __future__ import annotations
 import gc
 import io
 import pickle
+import threading
+from contextlib import suppress
 from functools import cache
 from multiprocessing import connection, get_context, queues, synchronize
 from typing import Any, NoReturn
@@ -112,8 +114,18 @@ class _Lock:
         synchronize.SemLock.__init__(self, kind, value, most, ctx=get_context("fork"))
 
 
+def _pass(timeout: float | None, what: str) -> None:
+    """Of a wait without a bound it is known that it came to its end, if the program went on after it: its main thread
+    does. A thread that waits beside it may have waited till the end."""
+    if timeout is not None:
+        _unknown(what)
+    if threading.current_thread() is not threading.main_thread():
+        threading.Event().wait()
+
+
 class _Condition:
     def wait(self, timeout: float | None = None) -> bool:
+        _pass(timeout, "whether other processes have notified a condition")
         return True
 
     def wait_for(self, predicate: Any, timeout: float | None = None) -> bool:
@@ -136,6 +148,8 @@ class _Event:
         self._is_known = False
 
     def wait(self, timeout: float | None = None) -> bool:
+        if not self._is_known:
+            _pass(timeout, "whether other processes have set an event")
         self._is_known = True
         return True
 
@@ -183,15 +197,18 @@ class _Awaited:
     """An event of a program that goes on as the rank: whoever sets it may be another rank."""
 
     def wait(self: Any, timeout: float | None = None) -> bool:
-        return True if timeout is None else synchronize.Event.wait(self, timeout)
+        is_main = threading.current_thread() is threading.main_thread()
+        return True if timeout is None and is_main else synchronize.Event.wait(self, timeout)
 
 
 def wait_for_nobody() -> None:
     """From here on, the events and barriers that there are let pass who waits at them without a bound."""
+    gc.unfreeze()  # a program may freeze what it has before it forks
     for found in gc.get_objects():
         for original, mixin in ((synchronize.Event, _Awaited), (synchronize.Barrier, _Passed)):
             if issubclass(of := type(found), original):
-                found.__class__ = type(of.__name__, (mixin, of), {"__module__": of.__module__})
+                with suppress(TypeError):  # of a class with slots of its own
+                    found.__class__ = type(of.__name__, (mixin, of), {"__module__": of.__module__})
 
 
 def load(file: io.BufferedIOBase) -> Any:

@@ -56,23 +56,30 @@ def _found(engine: Engine, environment: Environment) -> str | None:
 def _one_at_a_time(cache: Path | None, say: Say) -> Iterator[None]:
     """A command that is killed lets go of it. Without a folder to write to, nobody waits."""
     with ExitStack() as held:
-        with suppress(OSError):
-            if cache is not None:
-                cache.mkdir(parents=True, exist_ok=True)
-                lock = held.enter_context((cache / _LOCK).open("wb"))
-                began_s = time.monotonic()
-                while not _takes(lock):
-                    waited_s = time.monotonic() - began_s
-                    say(f"docker: another command builds a container image: waiting ({waited_s:.0f} s)")
-                    time.sleep(_TOLD_S)
+        lock = _opened(cache, held) if cache is not None else None
+        began_s = time.monotonic()
+        while lock is not None and not _takes(lock):
+            waited_s = time.monotonic() - began_s
+            say(f"docker: another command builds a container image: waiting ({waited_s:.0f} s)")
+            time.sleep(_TOLD_S)
         yield
 
 
+def _opened(cache: Path, held: ExitStack) -> IO[bytes] | None:
+    with suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+        return held.enter_context((cache / _LOCK).open("wb"))
+    return None
+
+
 def _takes(lock: IO[bytes]) -> bool:
+    """True also where the file system has no locks."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError:
+        return True
     return True
 
 

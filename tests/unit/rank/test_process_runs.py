@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -64,6 +65,72 @@ def test_what_a_forked_one_raises_and_its_code_are_told_once(body: str, raised: 
     done = run(body, "fork", tmp_path)
     assert done.stdout.splitlines() == [*filter(None, [raised]), f"ended {code}", f"code {code}"], done.stderr
     assert "prismdbg" not in done.stderr.replace(str(tmp_path), ""), "the traceback has frames of ours"
+
+
+IN_AN_EXCEPTION = """
+    try:
+        raise OSError("no fast network here")
+    except OSError:
+        process = multiprocessing.get_context(sys.argv[1]).Process(target=run)
+        process.start()
+        process.join()
+"""
+
+
+def test_what_the_parent_handles_when_it_forks_is_no_exception_of_the_child(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    begin, _, _ = PROGRAM.replace("{body}", "pass").partition("    process = ")
+    script.write_text(begin + IN_AN_EXCEPTION)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    line = [sys.executable, str(script), "fork"]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["ended 0"], done.stderr
+
+
+class Odd:
+    """A target that can be called, and not be asked for anything."""
+
+    def __call__(self) -> None:
+        """Does nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+
+@pytest.mark.parametrize("make", [Odd, lambda: functools.partial(print, end="").__call__, lambda: str.upper])
+def test_an_odd_target_runs_as_it_would(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wrapper around its run, in a process that looks forked."""
+    module: Any = SimpleNamespace(BaseProcess=type("BaseProcess", (), {"_bootstrap": lambda self: 0}))
+    process_runs.watch(module)
+    process = module.BaseProcess()
+    process._target, process._args, process._identity, process._parent_pid = make(), (), (1,), process_runs._known
+    monkeypatch.setattr(process_runs, "_known", process_runs._known)
+    monkeypatch.setattr(process_runs, "_watch_exceptions", lambda _: None)
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    monkeypatch.setattr(process_runs, "_ended", [])
+    assert process._bootstrap() == 0
+
+
+def test_functions_that_are_called_in_other_ways_are_told_apart() -> None:
+    def of(target: Any) -> str:
+        return process_runs.runs(SimpleNamespace(_target=target, _args=()))
+
+    one, other = [
+        lambda: 1,
+        lambda: 2,
+    ]
+    assert of(functools.partial(functools.partial(run, "pass"), "fork")) == of(run) != of(functools.partial(print))
+    assert of(one) != of(other)
+
+
+@pytest.mark.parametrize("call", [lambda: process_runs.tell(ValueError()), lambda: process_runs.tell_end(0)])
+def test_who_listens_never_fails_the_run(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> None:
+        raise RuntimeError("no log")
+
+    monkeypatch.setattr(process_runs, "_raised", [fails])
+    monkeypatch.setattr(process_runs, "_ended", [fails])
+    call()
 
 
 def test_the_end_of_a_spawned_one_is_left_to_atexit(tmp_path: Path) -> None:

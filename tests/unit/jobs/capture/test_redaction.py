@@ -215,4 +215,12 @@ def test_a_secret_that_the_program_put_into_a_variable_itself_is_masked_and_no_v
     capsule = capsule_of(tmp_path, log, environment={"KEPT": "1"}, variables_set={"MY_TOKEN": PASSWORD, "PATH": "/x"})
     assert holding(capsule, PASSWORD) == []
     assert capsule.rank()["environment"] == {"KEPT": "1"} and not capsule.rank()["redacted"]
-    assert "variables_set" not in capsule.rank()
+    assert capsule.rank()["variables_set"] == {}, "they are known, and set by the program itself"
+
+
+def test_both_secrets_of_a_variable_that_the_program_set_anew_are_masked(tmp_path: Path) -> None:
+    log = TinyLog(tmp_path / "ranks" / "0")
+    log.note("incident", text=f"no access with {PASSWORD}, nor with merlinfalcon")
+    variables = {"environment": {"MY_TOKEN": PASSWORD}, "variables_set": {"MY_TOKEN": "merlinfalcon"}}
+    capsule = capsule_of(tmp_path, log, **variables)
+    assert holding(capsule, PASSWORD) == holding(capsule, "merlinfalcon") == []

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +41,34 @@ def test_an_incident_names_its_ranks_and_its_capsules(tmp_path: Path) -> None:
     assert (kept["kind"], kept["moment"], kept["ranks"], kept["attempt"]) == ("hang", "3.1", [0, 2], 1)
     assert kept["capsules"] == [str(tmp_path / "a")]
     assert said == ["incident: rank 0 waited 5 s", f"capsule: {tmp_path / 'a'}"]
+
+
+def test_several_threads_note_at_once(tmp_path: Path) -> None:
+    """The supervisor's, and the one that notes that the job was told to end. None fails, and nothing is lost."""
+    ledger, failed = Ledger(tmp_path / "supervisor.json", 7, 2, lambda _: None), list[BaseException]()
+    for number in range(200):
+        ledger.problem(f"problem {number}")
+
+    def note(name: str) -> None:
+        try:
+            for number in range(40):
+                ledger.note(**{f"{name}{number}": number})
+        except RuntimeError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=note, args=(name,)) for name in "ab"]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    finally:
+        sys.setswitchinterval(before)
+    assert not failed
+    state = read_json(tmp_path / "supervisor.json")
+    assert all(state[f"{name}{number}"] == number for name in "ab" for number in range(40))
 
 
 def test_a_text_of_any_length_is_kept_whole_and_said_in_a_line(tmp_path: Path) -> None:

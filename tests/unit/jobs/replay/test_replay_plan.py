@@ -135,6 +135,21 @@ def test_any_other_rank_reads_no_such_file(tmp_path: Path) -> None:
     assert origin.env.keys().isdisjoint({SPAWNED_VARIABLE, FORKED_VARIABLE})
 
 
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_rank_starts_with_the_variables_of_its_start_alone(
+    knows: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that names itself where no launcher did sets all of what belongs to that. Capsules that do not know the
+    variables of the start have those of later."""
+    about = {"environment": {"LANG": "C"}} | ({"variables_set": {}} if knows else {})
+    monkeypatch.setattr(capsules, "RANK", {**capsules.RANK, **about})
+    capsule = make_capsule(tmp_path / "capsule")
+    with closing(RankFolder(tmp_path / "session" / "rank")) as own:
+        origin = make_plan(ReplayRequest(capsule=capsule), tmp_path / "session", own).spec.origin
+    assert isinstance(origin, ProgramOrigin)
+    assert ("RANK" in origin.env, "WORLD_SIZE" in origin.env) == (not knows, not knows)
+
+
 def test_a_forked_rank_is_told_by_which_forks_it_came_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     about = {"forked": ["1 __main__.run", "1.2 train.train"], "environment": {"LANG": "C"}}
     monkeypatch.setattr(capsules, "RANK", {**capsules.RANK, **about})
@@ -155,6 +170,8 @@ def test_a_forked_rank_is_told_by_which_forks_it_came_about(tmp_path: Path, monk
             ["1 torch.distributed.elastic.multiprocessing.api._wrap"],
             "elastic_launch forked the rank after a rendezvous",
         ),
+        (["1 multiprocessing.pool.worker"], "a pool of processes"),
+        (["1 concurrent.futures.process._process_worker"], "a pool of processes"),
         (["1 __main__.train"], ""),
     ],
 )

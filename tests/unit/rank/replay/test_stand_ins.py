@@ -7,6 +7,7 @@ import io
 import multiprocessing
 import multiprocessing.queues
 import multiprocessing.synchronize
+import threading
 from collections.abc import Callable
 from multiprocessing import context, popen_spawn_posix, reduction
 from multiprocessing.connection import Connection
@@ -87,6 +88,8 @@ def test_an_event_is_set_when_it_is_waited_for() -> None:
     assert isinstance(event, multiprocessing.synchronize.Event)
     with pytest.raises(RuntimeError, match="whether other processes have set an event"):
         event.is_set()
+    with pytest.raises(RuntimeError):
+        event.wait(5)  # the program may have gone on without it
     assert (event.wait(), event.is_set(), event.wait(5)) == (True, True, True)
     event.clear()
     with pytest.raises(RuntimeError):
@@ -125,6 +128,16 @@ def test_nobody_is_waited_for_at_a_condition_or_a_barrier() -> None:
         with pytest.raises(RuntimeError, match="notified a condition"):
             condition.wait_for(lambda: False)
     assert (barrier.wait(), barrier.parties, barrier.broken) == (3, 4, False)
+
+
+def test_a_thread_beside_the_main_one_waits_on() -> None:
+    """It may have waited till the end: `stop.wait(); os._exit(7)`."""
+    (event,) = given(SPAWN.Event())
+    passed: list[bool] = []
+    waiting = threading.Thread(target=lambda: passed.append(event.wait()), daemon=True)
+    waiting.start()
+    waiting.join(0.2)
+    assert waiting.is_alive() and not passed
 
 
 def test_all_else_is_what_it_is() -> None:
