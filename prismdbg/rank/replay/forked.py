@@ -93,7 +93,7 @@ def _forks_nothing(popen_fork: Any) -> Any:
         process_runs.go_on_as_forked()
         seeds.as_forked()
         without_parent()
-        if "multiprocessing.synchronize" in sys.modules:
+        if not sys.modules.keys().isdisjoint(("multiprocessing.synchronize", "multiprocessing.connection")):
             from prismdbg.rank.replay import stand_ins
 
             stand_ins.wait_for_nobody()

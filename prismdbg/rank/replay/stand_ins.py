@@ -201,11 +201,29 @@ class _Awaited:
         return True if timeout is None and is_main else synchronize.Event.wait(self, timeout)
 
 
+class _Heard:
+    """A connection of a program that goes on as the rank, whose other end its parent may have."""
+
+    def _recv_bytes(self, maxsize: int | None = None) -> Any:
+        try:
+            return super()._recv_bytes(maxsize)  # type: ignore[misc]
+        except EOFError:
+            _unknown("what other processes sent over a connection")
+
+
+_OF_A_FORKED_RANK: tuple[tuple[type, type], ...] = (
+    (synchronize.Event, _Awaited),
+    (synchronize.Barrier, _Passed),
+    (connection.Connection, _Heard),
+)
+
+
 def wait_for_nobody() -> None:
-    """From here on, the events and barriers that there are let pass who waits at them without a bound."""
+    """From here on, the events and barriers that there are let pass who waits at them without a bound, and connections
+    at their end say what is not known."""
     gc.unfreeze()  # a program may freeze what it has before it forks
     for found in gc.get_objects():
-        for original, mixin in ((synchronize.Event, _Awaited), (synchronize.Barrier, _Passed)):
+        for original, mixin in _OF_A_FORKED_RANK:
             if issubclass(of := type(found), original):
                 with suppress(TypeError):  # of a class with slots of its own
                     found.__class__ = type(of.__name__, (mixin, of), {"__module__": of.__module__})

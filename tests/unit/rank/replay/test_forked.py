@@ -123,6 +123,26 @@ def test_the_rank_waits_for_no_sibling_and_no_parent(run: Run) -> None:
     ]  # fmt: skip
 
 
+HEARS = """
+    mine, theirs = multiprocessing.Pipe()
+    def hears(connection, others):
+        others.close()
+        try:
+            say(connection.recv())
+        except RuntimeError as error:
+            say(error)
+    rank = start(hears, theirs, mine)
+    mine.send(4)
+    rank.join()
+"""
+
+
+def test_what_only_its_parent_would_send_is_not_known(run: Run) -> None:
+    """Else the rank would take it for the end of the others, and the replay would diverge."""
+    found = run(HEARS, "2 __main__.hears")
+    assert [line for line in found if NOT_RECORDED in line], found
+
+
 def test_siblings_live_until_somebody_waits_for_their_end(run: Run) -> None:
     ranks = (
         "one, two, three = (start(train, number) for number in range(3))\n"
