@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prismdbg.diagnosis.cross_rank import at_seqs, rows_of
 from prismdbg.diagnosis.evidence import Evidence
@@ -23,6 +24,9 @@ LEAST_SHARE = 0.75  # of all that ranks of the group waited for one another
 LEAST_OF_THE_TIME = 0.1  # since the first delay
 LEAST_WAITED_NS = 100_000_000  # in all: less is no reason to look for anything
 _ALIKE = 0.25  # of the longest but one: what counts as one of these delays
+_ABOVE_OTHERS = 2.0  # so many times what others are late, all but a few of them: how the delays may have begun
+_ALL_BUT_A_FEW = 0.95
+_NEAR = 2  # times as far from the next delay as delays usually are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,17 +86,50 @@ def find_delays(evidence: Evidence) -> list[Verdict]:
         place = int(np.argmax(sums))
         if sums[place] >= LEAST_SHARE * sum(sums):
             of_it = begun & (last == place)
-            found += _delay(evidence, name, waits.ranks[place], waits.seqs[of_it], late[place][of_it])
+            others = _Others(seqs=waits.seqs[begun & ~of_it], late_ns=late_ns[begun & ~of_it])
+            found += _delay(evidence, name, waits.ranks[place], waits.seqs[of_it], late[place][of_it], others)
     return found
 
 
-def _delay(evidence: Evidence, name: str, rank: int, seqs: Ints, late_ns: Ints) -> list[Verdict]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Others:
+    """By how much other ranks were late, in each of `seqs`."""
+
+    seqs: Ints
+    late_ns: Ints
+
+    def usual_ns(self, before: int) -> float | None:
+        """What few of them exceeded before a sequence; None where too few were late."""
+        late_ns = self.late_ns[self.seqs < before]
+        return float(np.quantile(late_ns, _ALL_BUT_A_FEW)) if len(late_ns) >= FEWEST_COLLECTIVES else None
+
+
+def _with_earlier(seqs: Ints, late_ns: Ints, alike: NDArray[np.bool_], others: _Others) -> NDArray[np.bool_]:
+    """`alike`, and what came before, without a gap, and was no usual lateness either: delays grow where the machine
+    gets busier, and the first of them says where they begin."""
+    first = int(np.argmax(alike))
+    usual_ns = others.usual_ns(int(seqs[first]))
+    if usual_ns is None:
+        return alike
+    least_ns = max(_ABOVE_OTHERS * usual_ns, LEAST_LATENESS_NS)
+    near = _NEAR * float(np.median(np.diff(seqs[alike])))
+    found = alike.copy()
+    for place in range(first - 1, -1, -1):
+        if seqs[first] - seqs[place] > near:
+            break
+        if late_ns[place] >= least_ns:
+            found[place], first = True, place
+    return found
+
+
+def _delay(evidence: Evidence, name: str, rank: int, seqs: Ints, late_ns: Ints, others: _Others) -> list[Verdict]:
     """`late_ns`: by how much the rank was late in each of `seqs`."""
     if len(seqs) < 2:
         return []
     alike = late_ns >= max(_ALIKE * float(np.sort(late_ns)[-2]), LEAST_LATENESS_NS)
     if alike.sum() < FEWEST_COLLECTIVES // 2:
         return []
+    alike = _with_earlier(seqs, late_ns, alike, others)
     log = evidence.columns[rank]
     row = int(at_seqs(log, rows_of(evidence, name)[rank], seqs[alike][:1])[0])
     first = log.collective(row)

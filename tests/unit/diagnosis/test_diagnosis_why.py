@@ -801,6 +801,20 @@ class TestDelays:
         assert delay.lines[1].startswith("its delay begins after: rank 2 at 13.3: ")
         json.dumps(delay.to_json())
 
+    def test_delays_that_grow_begin_with_the_first_of_them(self) -> None:
+        """The machine gets busier: the later ones are many times as long. A long way before, and what the others are
+        late as well, is no beginning."""
+        job = Job(4)
+        for step in range(24):
+            grown = 150 if step < 17 else 1500
+            usual = {step % 4: (100 if step == 5 else 40) * MILLISECOND_NS}
+            job.call(late_ns={2: grown * MILLISECOND_NS} if step >= 14 else usual)
+            job.call(late_ns={step % 4: 20 * MILLISECOND_NS})
+            job.steps(1)
+        delay = only(diagnose(evidence(job)), Delay)
+
+        assert (delay.ranks, delay.times, str(delay.moment)) == ((2,), 10, "14.1")
+
     def test_nobody_waits_for_longer_than_there_was_time(self) -> None:
         """A log that begins with a call to which the rank is late: the wait began before that."""
         job = Job(2)
