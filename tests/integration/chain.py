@@ -145,11 +145,15 @@ class Recording:
     def wait_for(self, condition: Any, bound_s: float, what: str) -> Any:
         """As `wait_for`, and fails at once, with the job's output, where the job has ended meanwhile."""
 
+        met: Any = None
+
         def met_or_over() -> Any:
-            return condition() or not self.job.alive
+            nonlocal met
+            met = condition()  # kept: asked again, it may not be met any more
+            return met or not self.job.alive
 
         wait_for(met_or_over, bound_s, what)
-        met = condition()
+        met = met or condition()
         assert met, f"the job ended while a test waited for {what}:\n{self.job.output[-3000:]}"
         return met
 
