@@ -26,6 +26,7 @@ LEAST_WAITED_NS = 100_000_000  # in all: less is no reason to look for anything
 _ALIKE = 0.25  # of the longest but one: what counts as one of these delays
 _ABOVE_OTHERS = 2.0  # so many times what others are late, all but a few of them: how the delays may have begun
 _ALL_BUT_A_FEW = 0.95
+_OF_THE_SHORTEST = 0.5  # of these delays: what counts as one between them
 _NEAR = 2  # times as far from the next delay as delays usually are
 
 
@@ -104,9 +105,9 @@ class _Others:
         return float(np.quantile(late_ns, _ALL_BUT_A_FEW)) if len(late_ns) >= FEWEST_COLLECTIVES else None
 
 
-def _with_earlier(seqs: Ints, late_ns: Ints, alike: NDArray[np.bool_], others: _Others) -> NDArray[np.bool_]:
-    """`alike`, and what came before, without a gap, and was no usual lateness either: delays grow where the machine
-    gets busier, and the first of them says where they begin."""
+def _with_shorter(seqs: Ints, late_ns: Ints, alike: NDArray[np.bool_], others: _Others) -> NDArray[np.bool_]:
+    """`alike`, what came before, without a gap, and was no usual lateness either, and shorter ones between: delays grow
+    where the machine gets busier, and the first of them says where they begin."""
     first = int(np.argmax(alike))
     usual_ns = others.usual_ns(int(seqs[first]))
     if usual_ns is None:
@@ -119,6 +120,8 @@ def _with_earlier(seqs: Ints, late_ns: Ints, alike: NDArray[np.bool_], others: _
             break
         if late_ns[place] >= least_ns:
             found[place], first = True, place
+    least_ns = max(least_ns, _OF_THE_SHORTEST * float(late_ns[found].min()))
+    found |= (seqs > seqs[first]) & (late_ns >= least_ns)
     return found
 
 
@@ -129,7 +132,7 @@ def _delay(evidence: Evidence, name: str, rank: int, seqs: Ints, late_ns: Ints, 
     alike = late_ns >= max(_ALIKE * float(np.sort(late_ns)[-2]), LEAST_LATENESS_NS)
     if alike.sum() < FEWEST_COLLECTIVES // 2:
         return []
-    alike = _with_earlier(seqs, late_ns, alike, others)
+    alike = _with_shorter(seqs, late_ns, alike, others)
     log = evidence.columns[rank]
     row = int(at_seqs(log, rows_of(evidence, name)[rank], seqs[alike][:1])[0])
     first = log.collective(row)

@@ -806,7 +806,7 @@ class TestDelays:
         late as well, is no beginning."""
         job = Job(4)
         for step in range(24):
-            grown = 150 if step < 17 else 1500
+            grown = 150 if step < 17 else 200 if step == 19 else 1500
             usual = {step % 4: (100 if step == 5 else 40) * MILLISECOND_NS}
             job.call(late_ns={2: grown * MILLISECOND_NS} if step >= 14 else usual)
             job.call(late_ns={step % 4: 20 * MILLISECOND_NS})
