@@ -20,7 +20,7 @@ from prismdbg.runtime.visible import require_installed
 
 REPOSITORY = "prismdbg/env"
 ENVIRONMENT_LABEL = "prismdbg.environment"
-_LOCK = "container-image.lock"
+LOCK = "container-image.lock"  # in the cache
 _TOLD_S = 2.0
 _TENTHS = 10
 _WORTH_TELLING_BYTES = 64 << 20  # less is done before a second is over
@@ -41,6 +41,7 @@ def ensure_environment_image(
     engine.remove_abandoned()
     if found := _found(engine, environment):
         return found
+    _require_same(environment)  # before anybody waits
     with _one_at_a_time(cache, say):
         return _ensured(engine, environment, say)
 
@@ -50,6 +51,11 @@ def _found(engine: Engine, environment: Environment) -> str | None:
     if engine.has_image(tag):
         return tag
     return next(iter(engine.images_labelled(f"{ENVIRONMENT_LABEL}={environment.key}")), None)
+
+
+def _require_same(environment: Environment) -> None:
+    require_installed(environment)
+    environment.check_unchanged()
 
 
 @contextmanager
@@ -68,7 +74,7 @@ def _one_at_a_time(cache: Path | None, say: Say) -> Iterator[None]:
 def _opened(cache: Path, held: ExitStack) -> IO[bytes] | None:
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
-        return held.enter_context((cache / _LOCK).open("wb"))
+        return held.enter_context((cache / LOCK).open("wb"))
     return None
 
 
@@ -87,8 +93,7 @@ def _ensured(engine: Engine, environment: Environment, say: Say) -> str:
     if found := _found(engine, environment):
         return found
     tag, labels = environment_tag(environment), {ENVIRONMENT_LABEL: environment.key}
-    require_installed(environment)
-    environment.check_unchanged()
+    _require_same(environment)
     common, extra = environment.parts()
     if extra.files:
         base = _ensured(engine, common, say)
