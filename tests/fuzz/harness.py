@@ -32,8 +32,6 @@ import prismdbg_tui
 
 import prismdbg
 from prismdbg.cli import main
-from prismdbg.jobs.injection import cache_dir
-from prismdbg.runtime.docker import image
 from tests.fuzz.commands import all_lines, lines_for, nothing_runs
 from tests.fuzz.corpus import Corpus, make_corpus
 from tests.fuzz.inputs import MOST_BYTES, Made, kept_input, make_input
@@ -327,8 +325,6 @@ def _watch(inside: Path, outside: list[str]) -> Any:
         if os.fsdecode(path).startswith("/proc/self/fd/"):  # the open file itself
             path = os.readlink(path)  # noqa: PTH115
         text = os.path.realpath(os.path.dirname(os.path.abspath(os.fsdecode(path))))  # noqa: PTH100, PTH120
-        if os.fsdecode(path) == str(cache_dir() / image.LOCK):  # holds nothing; who makes a container image takes it
-            return True
         return os.fsdecode(path) in _HARMLESS or (text + "/").startswith(f"{inside}/")
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:

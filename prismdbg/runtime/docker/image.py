@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 from prismdbg.model.plurals import counted
 from prismdbg.runtime.docker.engine import Engine, StoredImage
@@ -20,7 +20,6 @@ from prismdbg.runtime.visible import require_installed
 
 REPOSITORY = "prismdbg/env"
 ENVIRONMENT_LABEL = "prismdbg.environment"
-LOCK = "container-image.lock"  # in the cache
 _TOLD_S = 2.0
 _TENTHS = 10
 _WORTH_TELLING_BYTES = 64 << 20  # less is done before a second is over
@@ -71,14 +70,17 @@ def _one_at_a_time(cache: Path | None, say: Say) -> Iterator[None]:
         yield
 
 
-def _opened(cache: Path, held: ExitStack) -> IO[bytes] | None:
+def _opened(cache: Path, held: ExitStack) -> int | None:
+    """The folder itself is the lock: nothing is written."""
     with suppress(OSError):
         cache.mkdir(parents=True, exist_ok=True)
-        return held.enter_context((cache / LOCK).open("wb"))
+        descriptor = os.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        held.callback(os.close, descriptor)
+        return descriptor
     return None
 
 
-def _takes(lock: IO[bytes]) -> bool:
+def _takes(lock: int) -> bool:
     """True also where the file system has no locks."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -77,6 +79,15 @@ def test_who_does_not_want_to_wait_ends_it(tmp_path: Path) -> None:
     assert engine.imported_bytes == 0
 
 
+@contextmanager
+def folder_open(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 @pytest.mark.parametrize("makes", [True, False], ids=["it made the image", "it made none"])
 def test_of_two_commands_one_builds_the_image_and_the_other_waits(
     makes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -84,7 +95,7 @@ def test_of_two_commands_one_builds_the_image_and_the_other_waits(
     monkeypatch.setattr(image, "_TOLD_S", 0.0)
     engine, cache, said = Importing(), tmp_path / "cache", list[str]()
     cache.mkdir()
-    with (cache / "container-image.lock").open("wb") as other:
+    with folder_open(cache) as other:
         fcntl.flock(other, fcntl.LOCK_EX)
 
         def hear(text: str) -> None:
