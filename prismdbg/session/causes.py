@@ -34,8 +34,9 @@ class Facts:
     them. gone_files: opened by the rank, and not there when the capsule was made. unhidden: what the replay may see
     although it is younger than its start. missing: names of what was taken out of the capsule. recorded, now: what the
     rank ran on, by title. unknown_seeds: random generators of which the capsule does not hold what they began with.
-    calls: in the program's source. from_state: it begins at a restore point; unregistered: what the program holds there
-    and did not register; synthesized_before: calls before it that had no recorded answer.
+    calls: in the program's source. has_clock_reads: what the program reads from clocks is in the capsule;
+    times_not_recorded: except for what was read in these places. from_state: it begins at a restore point;
+    unregistered: what the program holds there and did not register; synthesized_before: calls before it that had no recorded answer.
     """
 
     values_only: bool = False
@@ -51,6 +52,8 @@ class Facts:
     now: Mapping[str, str] = field(default_factory=dict)
     unknown_seeds: tuple[str, ...] = ()
     calls: tuple[SourceCall, ...] = ()
+    has_clock_reads: bool = False
+    times_not_recorded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +139,9 @@ def _random(facts: Facts) -> Iterator[str]:
 
 
 def _time(facts: Facts) -> Iterator[str]:
-    if calls := _of(facts, Kind.TIME):
-        yield f"{_POSSIBLE}the program reads the time, which is not recorded: {_some(calls)}"
+    clocks = () if facts.has_clock_reads else _of(facts, Kind.CLOCK)
+    if calls := (*facts.times_not_recorded, *clocks, *_of(facts, Kind.TIME)):
+        yield f"{_POSSIBLE}the program reads the time, which is not recorded there: {_some(calls)}"
 
 
 def _memory(facts: Facts) -> Iterator[str]:

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
+    CLOCK = "clock"  # a function of `time`: what it gives is in a recording
     TIME = "time"
     ENTROPY = "entropy"
     MEMORY = "memory"
@@ -26,10 +27,11 @@ _CALLS = {
                 for ns in ("", "_ns")
             ),
             *("time.localtime", "time.gmtime", "time.ctime", "time.strftime"),
-            *(f"datetime.datetime.{name}" for name in ("now", "utcnow", "today")),
-            "datetime.date.today",
         ),
-        Kind.TIME,
+        Kind.CLOCK,
+    ),
+    **dict.fromkeys(
+        (*(f"datetime.datetime.{name}" for name in ("now", "utcnow", "today")), "datetime.date.today"), Kind.TIME
     ),
     **dict.fromkeys(
         (

@@ -33,6 +33,7 @@ def with_causes(
         unhidden=unhidden,
         unregistered=_names(told, "unregistered"),
         synthesized_before=_names(told, "synthesized"),
+        times_not_recorded=_names(told, "times_not_recorded"),
     )
     causes = likely_causes(facts)
     return {**story, "causes": {"found": list(causes.found), "not_found": list(causes.not_found)}}
@@ -64,6 +65,7 @@ def facts_of(story: Message, capsule: Capsule, now: Mapping[str, str], runtime: 
             *(name.partition(".")[0] for name in MODULES if name not in seeds and name != "numpy.random"),
             *(f"torch on {kind}" for kind in capsule.manifest.device_kinds if kind != "cpu"),
         ),
+        has_clock_reads="clock_reads" in rank,
         calls=source_calls({file.path: _text(content_path(capsule, file)) for file in sources[:MOST_SOURCES]}),
     )
 
