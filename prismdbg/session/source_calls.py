@@ -14,6 +14,7 @@ class Kind(StrEnum):
     CLOCK = "clock"  # a function of `time`: what it gives is in a recording
     TIME = "time"
     ENTROPY = "entropy"
+    UNSEEDED = "unseeded"  # a generator without a seed: what it begins with is in a recording
     MEMORY = "memory"
     FILE = "file"  # whether it is there, or how large it is, without reading it
 
@@ -91,7 +92,7 @@ def _calls(path: str, text: str) -> Iterator[SourceCall]:
         if isinstance(node, ast.Call) and (name := _dotted(node.func, names)):
             kind = _CALLS.get(name) or _METHODS.get(name.rpartition(".")[2])
             if kind is None and name in _UNSEEDED and not node.args and not node.keywords:
-                kind = Kind.ENTROPY
+                kind = Kind.UNSEEDED
             if kind is not None:
                 yield SourceCall(path, node.lineno, name, kind)
 

@@ -127,11 +127,20 @@ def _seen(clock: Clock, frame: FrameType) -> Any:
     _is_asked = True
     try:
         return observer.read(clock, Site(code.co_filename, code.co_qualname, frame.f_lineno))
-    except Exception:
+    except Exception as error:
+        if not _is_ours(error):  # a signal's handler raised it, which is for the program
+            raise
         observe(None)
         return clock.now()
     finally:
         _is_asked = False
+
+
+def _is_ours(error: Exception) -> bool:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS)
 
 
 @lru_cache(maxsize=4096)

@@ -88,11 +88,26 @@ def test_packages_are_seen_and_torch_is_not(folder: str, is_seen: bool, tmp_path
     assert run(program, tmp_path, name=f"site-packages/{folder}/timers.py") == [str(is_seen)]
 
 
+def test_what_a_handler_raises_meanwhile_is_for_the_program(tmp_path: Path) -> None:
+    program = """
+        import signal
+        def late(*_):
+            raise TimeoutError
+        signal.signal(signal.SIGALRM, late)
+        seen.read = lambda clock, site: signal.raise_signal(signal.SIGALRM)
+        try:
+            time.time()
+        except TimeoutError:
+            print("late")
+        seen.read = lambda clock, site: 7.5
+        print(time.time())
+    """
+    assert run(program, tmp_path) == ["late", "7.5"]
+
+
 def test_an_observer_that_fails_is_left_alone(tmp_path: Path) -> None:
     program = """
-        def fails(clock, site):
-            raise ValueError
-        seen.read = fails
+        seen.read = lambda clock, site: clocks._named(None, "", None)  # raises in prismdbg
         print(time.time() > 8)
         seen.read = lambda clock, site: 1.0
         print(time.time() > 8)
