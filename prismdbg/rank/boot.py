@@ -58,7 +58,6 @@ def _record(config: RankConfig) -> None:
     class Witness:
         def exception(self, report: dict[str, Any], error: BaseException) -> None:
             if recording.is_open or (_may_be_a_rank() and recording.ensure_open()):
-                recording.clock_reads.flush()
                 recording.note("incident", **report)
 
         def end(self, code: int) -> None:

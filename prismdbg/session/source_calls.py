@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    CLOCK = "clock"  # a function of `time`: what it gives is in a recording
+    CLOCK = "clock"  # what it gives is in a recording
     TIME = "time"
     ENTROPY = "entropy"
     UNSEEDED = "unseeded"  # a generator without a seed: what it begins with is in a recording
@@ -27,13 +27,12 @@ _CALLS = {
                 for name in ("time", "perf_counter", "monotonic", "process_time")
                 for ns in ("", "_ns")
             ),
-            *("time.localtime", "time.gmtime", "time.ctime", "time.strftime"),
+            *("time.localtime", "time.gmtime", "time.ctime", "time.asctime", "time.strftime"),
+            *("datetime.datetime.today", "datetime.date.today"),  # which ask `time.time`
         ),
         Kind.CLOCK,
     ),
-    **dict.fromkeys(
-        (*(f"datetime.datetime.{name}" for name in ("now", "utcnow", "today")), "datetime.date.today"), Kind.TIME
-    ),
+    **dict.fromkeys(("datetime.datetime.now", "datetime.datetime.utcnow"), Kind.TIME),
     **dict.fromkeys(
         (
             *("os.urandom", "os.getrandom", "uuid.uuid1", "uuid.uuid4", "random.SystemRandom", "torch.seed"),

@@ -33,6 +33,7 @@ def with_causes(
         unhidden=unhidden,
         unregistered=_names(told, "unregistered"),
         synthesized_before=_names(told, "synthesized"),
+        has_clock_reads="times_not_recorded" in told,
         times_not_recorded=_names(told, "times_not_recorded"),
     )
     causes = likely_causes(facts)
@@ -66,7 +67,6 @@ def facts_of(story: Message, capsule: Capsule, now: Mapping[str, str], runtime: 
             *(f"torch on {kind}" for kind in capsule.manifest.device_kinds if kind != "cpu"),
         ),
         has_root_of_seeds=UNSEEDED in seeds,
-        has_clock_reads="clock_reads" in rank,
         calls=source_calls({file.path: _text(content_path(capsule, file)) for file in sources[:MOST_SOURCES]}),
     )
 

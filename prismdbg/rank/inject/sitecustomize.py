@@ -59,6 +59,9 @@ def _imported(name: str) -> None:
     if name in trackers.MODULES:
         _tracker_imported(name)
         return
+    if name in clocks.REPLACES_THEM:
+        clocks.leave()
+        return
     if name == process_runs.MODULE:
         process_runs.watch(sys.modules[name])
         return
@@ -77,10 +80,10 @@ def _begin_clocks() -> None:
     clocks.watch()
     if not os.environ.get(WANTED):
         clocks.observe(clock_reads.READS)
-    elif (early := seeds.configured()["extra"].get("clock_reads")) is not None:
+    elif (early := (extra := seeds.configured()["extra"]).get("clock_reads")) is not None:
         from prismdbg.rank.replay import recorded_clocks
 
-        recorded_clocks.begin(early)
+        recorded_clocks.begin(early, extra.get("replaced", ()))
 
 
 def _follow_spawn(path: str) -> None:
@@ -129,7 +132,7 @@ if os.environ.get("PRISMDBG_CONFIG"):
     except Exception as error:
         _say(f"what the program reads from clocks is not known: {error!r}")
     try:
-        names = (*MODULES, *adapters.NAMES, *trackers.MODULES, process_runs.MODULE)
+        names = (*MODULES, *adapters.NAMES, *trackers.MODULES, *clocks.REPLACES_THEM, process_runs.MODULE)
         sys.meta_path.insert(0, AfterImport(names, _imported, "not active"))
         seeds.prepare()
     except Exception as error:

@@ -1,8 +1,8 @@
 """The clocks of `time`: one place that sees what each gives the program, and may give it something else.
 
-Seen is what the main thread reads in code of the program and of packages. What Python itself, torch and prismdbg read
-decides how long they wait and what they report, not what the program computes. Standard library only, for a program may
-read a clock before it imports torch.
+Seen is what code of the program and of packages reads. What Python itself, torch and prismdbg read decides how long
+they wait and what they report, not what the program computes. Standard library only, for a program may read a clock
+before it imports torch.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from typing import Any, NamedTuple, Protocol
 
 from prismdbg.capsule.log.clock_reads import CLOCKS
 
-monotonic_s, wall_ns = time.monotonic, time.time_ns  # for our own code: nobody sees them
+monotonic_s = time.monotonic  # for our own code: nobody sees it
+REPLACES_THEM = ("time_machine",)  # a package that writes into these functions' own memory
 _localtime = time.localtime
 _OF_NOW = {"localtime": 0, "gmtime": 0, "ctime": 0, "strftime": 1, "asctime": 0}  # and how many arguments may go before
 _TAKE_SECONDS = ("localtime", "gmtime", "ctime")  # the others take a time in parts
+_CALLERS = 3
 _PYTHON = f"{Path(os.__file__).parent}{os.sep}"
 _PACKAGES = (f"site-packages{os.sep}", f"dist-packages{os.sep}")
 _TORCH = tuple(f"{packages}torch{os.sep}" for packages in _PACKAGES)
@@ -31,21 +33,34 @@ _OURS = f"{Path(__file__).parents[2]}{os.sep}"
 
 
 class Site(NamedTuple):
-    """Where a clock is read."""
+    """Where a clock is read: by which line of which function, and from where that was called, nearest first."""
 
-    path: str
-    function: str
-    line: int
+    lines: tuple[tuple[str, str, int], ...]  # path, function, line
 
     @property
-    def number(self) -> int:
-        """Of the function, the same in each run."""
-        return _number(self.path, self.function)
+    def function(self) -> int:
+        """A number of the function that reads, the same in each run."""
+        return _number(*self.lines[0][:2])
+
+    @property
+    def place(self) -> int:
+        """A number of all of it."""
+        return _number(*self.lines)
+
+    def __str__(self) -> str:
+        path, _, line = self.lines[0]
+        return f"{path.rpartition('/')[2]}:{line}"
 
 
 class Observer(Protocol):
+    """What a method raises the program is not told; the observer is not asked again then."""
+
     def read(self, clock: Clock, site: Site) -> Any:
-        """Returns what the program is given. One that raises is not asked again, and the program is told nothing."""
+        """By the main thread. Returns what the program is given."""
+        ...
+
+    def read_beside(self, clock: Clock, frame: FrameType) -> Any:
+        """By another thread, in `frame`."""
         ...
 
 
@@ -57,7 +72,7 @@ class Clock:
         _named(self, name, self.now)
 
     def __call__(self) -> Any:
-        return self.now() if _observer is None else _seen(self, sys._getframe(1))
+        return self.now() if _observer is None else _seen(self)
 
     def __reduce__(self) -> str:
         return self.__name__  # pickle looks for it in `time`, where it is also if nothing is recorded
@@ -72,22 +87,25 @@ class OfNow:
     """A function that takes the time of now where it is given none."""
 
     def __init__(self, name: str, clock: Clock) -> None:
-        self._original: Callable[..., Any] = getattr(time, name)
+        self.now: Callable[..., Any] = getattr(time, name)
         self._clock = clock
         self._given = _OF_NOW[name]
-        _named(self, name, self._original)
+        self._takes_seconds = name in _TAKE_SECONDS
+        _named(self, name, self.now)
 
     def __call__(self, *args: Any) -> Any:
+        if self._takes_seconds and args == (None,):
+            args = ()
         if _observer is None or len(args) != self._given:
-            return self._original(*args)
-        now = _seen(self._clock, sys._getframe(1))
-        return self._original(*args, now if self.__name__ in _TAKE_SECONDS else _localtime(now))
+            return self.now(*args)
+        seconds = _seen(self._clock)
+        return self.now(*args, seconds if self._takes_seconds else _localtime(seconds))
 
     def __reduce__(self) -> str:
         return self.__name__
 
     def __repr__(self) -> str:
-        return repr(self._original)
+        return repr(self.now)
 
     __name__: str
 
@@ -108,6 +126,12 @@ def watch() -> None:
     os.register_at_fork(after_in_child=_in_child)
 
 
+def leave() -> None:
+    """The functions are Python's own again. Who took one from `time` before keeps it, and nobody sees what it gives."""
+    observe(None)
+    vars(time).update({name: kept.now for name, kept in vars(time).items() if isinstance(kept, Clock | OfNow)})
+
+
 def observe(observer: Observer | None) -> None:
     """None: nobody sees anything from here on."""
     global _observer
@@ -119,21 +143,37 @@ def _in_child() -> None:
     _main, _is_asked = get_ident(), False
 
 
-def _seen(clock: Clock, frame: FrameType) -> Any:
+def _seen(clock: Clock) -> Any:
     global _is_asked
-    observer, code = _observer, frame.f_code
-    if observer is None or _is_asked or get_ident() != _main or not _is_seen(code.co_filename):
+    observer, is_main = _observer, get_ident() == _main
+    if observer is None or (is_main and _is_asked):
         return clock.now()
-    _is_asked = True
+    if is_main:
+        _is_asked = True
     try:
-        return observer.read(clock, Site(code.co_filename, code.co_qualname, frame.f_lineno))
+        frame = sys._getframe(2)
+        if not _is_seen(frame.f_code.co_filename):
+            return clock.now()
+        return observer.read(clock, _site(frame)) if is_main else observer.read_beside(clock, frame)
     except Exception as error:
         if not _is_ours(error):  # a signal's handler raised it, which is for the program
             raise
-        observe(None)
+        if not isinstance(error, ValueError):  # else nothing of Python's called
+            observe(None)
         return clock.now()
     finally:
-        _is_asked = False
+        if is_main:
+            _is_asked = False
+
+
+def _site(frame: FrameType | None) -> Site:
+    lines = []
+    while frame is not None and len(lines) <= _CALLERS:
+        code = frame.f_code
+        if not code.co_filename.startswith(_OURS):  # which lies elsewhere in a replay
+            lines.append((code.co_filename, code.co_qualname, frame.f_lineno or 0))
+        frame = frame.f_back
+    return Site(tuple(lines))
 
 
 def _is_ours(error: Exception) -> bool:
@@ -152,8 +192,8 @@ def _is_seen(path: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _number(path: str, function: str) -> int:
-    return zlib.crc32(f"{path}\0{function}".encode("utf-8", "surrogatepass"))
+def _number(*parts: object) -> int:
+    return zlib.crc32(repr(parts).encode("utf-8", "surrogatepass"))
 
 
 def _named(instance: Any, name: str, original: Any) -> None:

@@ -45,7 +45,7 @@ from prismdbg.rank.tracing.from_start import MemoryFromStart
 from prismdbg.settings import trackers
 from prismdbg.settings.boot import boot_id
 from prismdbg.settings.file_system import bounded, is_local
-from prismdbg.settings.rank_config import ENVIRONMENT_NAME, RankConfig
+from prismdbg.settings.rank_config import ENVIRONMENT_NAME, Mode, RankConfig
 
 Serve = Callable[["Recording", Path], None]
 
@@ -140,7 +140,7 @@ class Recording:
         told |= {"memory_cap": config.memory_cap} if config.memory_cap else {}
         told |= {"node": config.node} if config.node else {}
         early = self._begin_clock_reads()
-        told |= {"clock_reads": early} if config.payload_window[0] else {}
+        told |= {"clock_reads": early} if config.payload_window[0] and config.mode is Mode.RECORD else {}
         told |= spawned.write(folder)
         if (way := process_runs.forked()) is not None:
             told |= {"forked": way}
@@ -164,6 +164,7 @@ class Recording:
         if self.lost:
             return
         self.lost = reason
+        clocks.observe(None)
         with contextlib.suppress(Exception):
             self.recorder.mode(0)
         if self.folder is None or is_said:
@@ -182,7 +183,8 @@ class Recording:
     def window(self, on: bool, steps: int, size_bytes: int) -> None:
         """What a replay is given is kept while `on`: what the rank receives, and what it reads from clocks."""
         self.recorder.window(on, steps, size_bytes)
-        clocks.observe(self.clock_reads if on else None)
+        if self.config.mode is Mode.RECORD:  # an emulated rank has no times of a job
+            clocks.observe(self.clock_reads if on and not self.lost else None)
 
     def _begin_clock_reads(self) -> list[Read]:
         self.clock_reads.is_quiet = is_quiet
@@ -190,9 +192,8 @@ class Recording:
         return self.clock_reads.begin(self._write_clock_reads)
 
     def _write_clock_reads(self, record: bytes) -> None:
-        if self.is_open:
-            with contextlib.suppress(Exception):
-                self.recorder.append(Kind.CLOCK, record)
+        if self.is_open and not self.lost:
+            self.recorder.append(Kind.CLOCK, record)
 
     def _note_path(self, kind: str, path: str, seen_ns: int) -> None:
         """`seen_ns`: paths from before the log was there are noted later; it says nothing on a virtual clock."""
@@ -205,8 +206,7 @@ class Recording:
         return f"{step}.{collective}"
 
     def _at(self) -> At:
-        stats = self.recorder.stats()
-        return int(stats["step"]), int(stats["collective"])
+        return self.recorder.moment()
 
     @not_compiled
     def on_group(self, group: Any) -> None:
@@ -245,7 +245,6 @@ class Recording:
         """The program ends by itself."""
         if self.is_open and not self.ended:
             self.ended = True
-            self.clock_reads.flush()
             self.opened_files.end()
             with contextlib.suppress(Exception):
                 if self.config.state_hash_at_exit and code == 0:

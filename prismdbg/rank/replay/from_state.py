@@ -132,6 +132,7 @@ class _Restorer:
         replaying.prepare()
         replaying.install()
         if (clocks := recorded_clocks.begun()) is not None:
+            clocks.forget()
             replaying.give_times(clocks)
         COUNTER.listen(replaying.on_step)
         exception_hooks.install(replaying)

@@ -30,7 +30,8 @@ class Prologue:
         self._counters = Counters()
         self.issued = 0
         if (clocks := recorded_clocks.begun()) is not None:
-            clocks.go_on(log.clock_reads, self._at, is_quiet)
+            clocks.add(log.clock_reads)
+            clocks.go_on(self._at, is_quiet)
         self.not_recorded: list[str] = []
 
     def _at(self) -> At:

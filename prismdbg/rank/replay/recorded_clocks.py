@@ -1,74 +1,118 @@
 """Clocks of a replayed rank give what they gave the recorded one, read by read.
 
-A read is known by its moment, its clock and the function and line that reads. One that is not in the record goes on
-from the last one that is, at the speed of the real clock. Standard library only, for a program may read a clock before
-it imports torch.
+A read is known by its moment, its clock and the place that reads. One that is not in the record goes on from the last
+one that is, at the speed of the real clock; so do the clocks of other threads, which the program may compare with it.
+Standard library only, for a program may read a clock before it imports torch.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from types import FrameType
 from typing import Any
 
-from prismdbg.capsule.log.clock_reads import BEGIN, At, Read
-from prismdbg.capsule.log.clock_reads import ClockReads as Record
+from prismdbg.capsule.log.clock_reads import BEGIN, At, ClockRead, Read
 from prismdbg.rank.program import clocks
 from prismdbg.rank.program.clocks import Clock, Site
 
+# A program that reads for so long what is not in the record may wait for what has the real time, as a file does.
+CATCHES_UP_S = 10.0
 _NS_PER_S = 1_000_000_000
 _SHOWN = 20
-_Left = dict[tuple[str, int], deque[Read]]  # by clock and function
 
 
 class RecordedClocks:
-    """`moment`, `is_quiet`: of the rank, once it knows. not_recorded: places of the program whose reads the record
-    lacks, such as `train.py:12 time.time`. `early`: reads from before the recorded rank had a log."""
+    """`moment`, `is_quiet`: of the rank, once it knows. has_any: whether the recorded rank's reads are known.
+    not_recorded: places whose reads the record lacks, such as `train.py:12 time.time`.
 
-    def __init__(self, early: Iterable[Sequence[Any]] = ()) -> None:
+    early: reads from before the recorded rank had a log. `edited`: files whose lines are others than the recorded.
+    """
+
+    def __init__(self, early: Iterable[Sequence[Any]] = (), edited: Collection[str] = ()) -> None:
         self.moment: Callable[[], At] = lambda: BEGIN
         self.is_quiet: Callable[[], bool] = lambda: False
+        self.has_any = False
         self.not_recorded: dict[str, None] = {}
+        self._edited = frozenset(edited)
         self._by_moment: dict[At, list[Read]] = {BEGIN: [Read(*read) for read in early]}
         self._at: At | None = None
-        self._left: _Left = {}
-        self._ahead_ns: dict[str, int] = {}  # of the real clock; as a rule less than 0
+        self._left: dict[tuple[str, int], deque[Read]] = {}  # by clock and function
+        self._ahead_ns: dict[str, int] = {}  # of the real clock, by clock; as a rule less than 0
+        self._astray_s: float | None = None  # since when no read is in the record
 
     def begin(self) -> None:
         clocks.observe(self)
         os.register_at_fork(after_in_child=lambda: clocks.observe(None))  # what the rank forks is not replayed
 
-    def go_on(
-        self,
-        records: Iterable[Record],
-        moment: Callable[[], At],
-        is_quiet: Callable[[], bool],
-        at: At = BEGIN,
-        past: int = 0,
-    ) -> None:
-        """With records of a log. `past`: so many reads the rank has made at the moment `at`."""
+    def go_on(self, moment: Callable[[], At], is_quiet: Callable[[], bool]) -> None:
         self.moment, self.is_quiet = moment, is_quiet
+
+    def forget(self) -> None:
+        """What was not read so far is not read any more."""
+        self._by_moment.clear()
+        self._left.clear()
+
+    def add(self, records: Iterable[ClockRead], at: At = BEGIN, past: int = 0) -> None:
+        """Those of a log. `past`: so many reads the rank has made at the moment `at`."""
         for record in records:
-            done = max(past - record.number, 0) if record.at == at else 0
+            self.has_any = True
+            if record.at == at and record.number < past:
+                continue
             if record.at == self._at:
-                _sort(record.reads[done:], self._left)
+                self._put(record.read)
             else:
-                self._by_moment.setdefault(record.at, []).extend(record.reads[done:])
+                self._by_moment.setdefault(record.at, []).append(record.read)
 
     def read(self, clock: Clock, site: Site) -> Any:
         if self.is_quiet():
             return self._continued(clock)
         if (moment := self.moment()) != self._at:
             self._at, self._left = moment, {}
-            _sort(self._by_moment.pop(moment, ()), self._left)
-        recorded = _taken(self._left.get((clock.__name__, site.number)), site.line)
+            for read in self._by_moment.pop(moment, ()):
+                self._put(read)
+        recorded = self._taken(clock.__name__, site)
         if recorded is None:
-            if len(self.not_recorded) < _SHOWN:
-                self.not_recorded[f"{site.path.rpartition('/')[2]}:{site.line} time.{clock.__name__}"] = None
+            self._miss(f"{site} time.{clock.__name__}")
             return self._continued(clock)
+        self._astray_s = None
         self._ahead_ns[_family(clock)] = _ns(clock, recorded) - _ns(clock, clock.now())
         return recorded
+
+    def read_beside(self, clock: Clock, frame: FrameType) -> Any:
+        path = frame.f_code.co_filename
+        self._tell(f"{path.rpartition('/')[2]}:{frame.f_lineno} time.{clock.__name__} in another thread")
+        return self._continued(clock)
+
+    def _put(self, read: Read) -> None:
+        self._left.setdefault((read.clock, read.function), deque()).append(read)
+
+    def _taken(self, name: str, site: Site) -> Any:
+        """The next value that was read from this place; of an edited function, whose lines are others, the next one."""
+        left = self._left.get((name, site.function))
+        if not left:
+            return None
+        if self._edited and any(path in self._edited for path, *_ in site.lines):
+            return left.popleft().value
+        place = site.place
+        for read in left:
+            if read.place == place:
+                left.remove(read)
+                return read.value
+        return None
+
+    def _miss(self, what: str) -> None:
+        self._tell(what)
+        now_s = clocks.monotonic_s()
+        if self._astray_s is None:
+            self._astray_s = now_s
+        elif now_s - self._astray_s > CATCHES_UP_S:
+            self._ahead_ns.clear()
+
+    def _tell(self, what: str) -> None:
+        if len(self.not_recorded) < _SHOWN:
+            self.not_recorded[what] = None
 
     def _continued(self, clock: Clock) -> Any:
         now = clock.now()
@@ -79,32 +123,17 @@ class RecordedClocks:
 _begun: RecordedClocks | None = None
 
 
-def begin(early: Iterable[Sequence[Any]]) -> None:
+def begin(early: Iterable[Sequence[Any]], edited: Collection[str]) -> None:
     """Called before the first line of a program that is started again."""
     global _begun
-    _begun = RecordedClocks(early)
+    _begun = RecordedClocks(early, edited)
+    _begun.has_any = True
     _begun.begin()
 
 
 def begun() -> RecordedClocks | None:
     """None where the capsule does not say what was read."""
     return _begun
-
-
-def _sort(reads: Iterable[Read], left: _Left) -> None:
-    for read in reads:
-        left.setdefault((read.clock, read.function), deque()).append(read)
-
-
-def _taken(left: deque[Read] | None, line: int) -> Any:
-    """The next value that was read in this line. Those before it were read where the replay did not come by: it may
-    begin later. An edited function has other lines."""
-    if not left:
-        return None
-    if any(read.line == line for read in left):
-        while left[0].line != line:
-            left.popleft()
-    return left.popleft().value
 
 
 def _family(clock: Clock) -> str:

@@ -73,12 +73,14 @@ class Replaying:
     def give_times(self, clocks: RecordedClocks, at: At = BEGIN, past: int = 0) -> None:
         """From here on those of the log. `past`: so many reads the rank has made at the moment `at`."""
         self._clocks = clocks
-        clocks.go_on(self.log.clock_reads, self._at, is_quiet, at, past)
+        clocks.add(self.log.clock_reads, at, past)
+        clocks.go_on(self._at, is_quiet)
 
-    @property
-    def times_not_recorded(self) -> list[str]:
-        """Where the program has read a clock without being given a recorded time."""
-        return list(self._clocks.not_recorded) if self._clocks is not None else []
+    def times(self) -> dict[str, Any]:
+        """Whether what the recorded rank read from clocks is known, and where the program read what is not."""
+        if self._clocks is None or not self._clocks.has_any:
+            return {}
+        return {"times_not_recorded": list(self._clocks.not_recorded)}
 
     def _at(self) -> At:
         return self.counters.step, self.counters.collective

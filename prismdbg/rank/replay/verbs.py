@@ -123,7 +123,7 @@ def _surveying(replaying: Replaying) -> dict[str, Verb]:
             "version of torch": torch.__version__,
         }
         told = {"surroundings": {title: str(value) for title, value in found.items()}, **replaying.before_a}
-        return {**told, "times_not_recorded": replaying.times_not_recorded}
+        return {**told, **replaying.times()}
 
     def peers(_: Message) -> Message:
         return gate.ask(lambda stop: peers_at(stop, log))  # type: ignore[no-any-return]

@@ -24,6 +24,9 @@ BEFORE = """
             self.sites.append((clock.__name__, site))
             return 7 if clock.__name__.endswith("_ns") else 7.5
 
+        def read_beside(self, clock, frame):
+            return clock.now()
+
     seen = Seen()
     clocks.observe(seen)
 """
@@ -38,7 +41,7 @@ def run(program: str, tmp_path: Path, *, name: str = "train.py") -> list[str]:
     done = subprocess.run(
         [sys.executable, path], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
 
@@ -46,14 +49,18 @@ def test_the_program_is_given_what_the_observer_says(tmp_path: Path) -> None:
     program = """
         from time import monotonic_ns as now
         def step():
-            return time.time(), time.perf_counter(), now(), time.localtime()[5], time.strftime("%S"), time.ctime(0)[-4:]
+            years = [time.ctime(seconds)[-4:] for seconds in (0, None)]
+            return time.time(), time.perf_counter(), now(), time.localtime()[5], time.strftime("%S"), *years
         print(*step())
         for clock, site in seen.sites:
-            print(clock, site.path.rpartition("/")[2], site.function)
+            (path, function, _), (_, caller, _) = site.lines
+            print(clock, path.rpartition("/")[2], function, caller)
     """
     first, *sites = run(program, tmp_path)
-    assert first.split() == ["7.5", "7.5", "7", "7", "07", "1970"]
-    assert sites == [f"{clock} train.py step" for clock in ("time", "perf_counter", "monotonic_ns", "time", "time")]
+    assert first.split() == ["7.5", "7.5", "7", "7", "07", "1970", "1970"]
+    assert sites == [
+        f"{clock} train.py step <module>" for clock in ("time", "perf_counter", "monotonic_ns", "time", "time", "time")
+    ]
 
 
 def test_a_class_may_keep_a_clock(tmp_path: Path) -> None:
@@ -123,6 +130,24 @@ def test_what_an_observer_reads_is_not_seen(tmp_path: Path) -> None:
     assert run(program, tmp_path) == ["True"]
 
 
+def test_who_calls_one_without_a_line_of_python_is_not_seen(tmp_path: Path) -> None:
+    program = """
+        import atexit
+        atexit.register(time.time)
+        print(time.time())
+    """
+    assert run(program, tmp_path) == ["7.5"]
+
+
+def test_they_are_python_s_own_again(tmp_path: Path) -> None:
+    """time_machine writes into the memory of these functions."""
+    program = """
+        clocks.leave()
+        print(time.time is real[0], time.perf_counter is real[1], time.strftime is real[2], time.time() > 8)
+    """
+    assert run(program, tmp_path) == ["True True True True"]
+
+
 def test_nobody_sees_anything_afterwards(tmp_path: Path) -> None:
     program = """
         clocks.observe(None)
@@ -136,6 +161,6 @@ def test_a_function_has_one_number_in_each_process(tmp_path: Path) -> None:
         def step():
             time.time()
         step()
-        print(seen.sites[0][1].number)
+        print(seen.sites[0][1].function, seen.sites[0][1].place)
     """
     assert run(program, tmp_path) == run(program, tmp_path)

@@ -44,8 +44,8 @@ def call(name: str, kind: Kind) -> tuple[SourceCall, ...]:
         ),
         (replace(QUIET, calls=call("uuid.uuid4", Kind.ENTROPY)), "no replay can repeat: train.py:7 uuid.uuid4"),
         (
-            replace(QUIET, calls=call("datetime.date.today", Kind.TIME), has_clock_reads=True),
-            "possible: the program reads the time, which is not recorded there: train.py:7 datetime.date.today",
+            replace(QUIET, calls=call("datetime.datetime.now", Kind.TIME), has_clock_reads=True),
+            "possible: the program reads the time, which is not recorded there: train.py:7 datetime.datetime.now",
         ),
         (
             replace(QUIET, calls=call("time.time", Kind.CLOCK)),

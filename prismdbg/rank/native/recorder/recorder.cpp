@@ -308,6 +308,11 @@ Counters Recorder::counters() {
   return counters_;
 }
 
+std::pair<uint32_t, uint32_t> Recorder::moment() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return {counters_.step(), counters_.collective()};
+}
+
 std::vector<uint64_t> Recorder::in_flight() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return in_flight_;

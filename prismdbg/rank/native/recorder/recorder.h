@@ -87,6 +87,7 @@ class Recorder {
 
   // A copy, as of now.
   Counters counters();
+  std::pair<uint32_t, uint32_t> moment();  // step and collective
   std::vector<uint64_t> in_flight();
   std::string lost();
   uint64_t event_bytes();

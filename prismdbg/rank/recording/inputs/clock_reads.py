@@ -6,19 +6,31 @@ Nothing here raises into the program. Standard library only, for a program may r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
-from prismdbg.capsule.log.clock_reads import BEGIN, MOST_EARLY, At, Read
-from prismdbg.capsule.log.clock_reads import ClockReads as Record
+from prismdbg.capsule.log.clock_reads import BEGIN, MOST_EARLY, At, ClockRead, Read
 from prismdbg.rank.program import clocks
 from prismdbg.rank.program.clocks import Clock, Site
 
-READS_PER_S, MOST_AT_ONCE = 100.0, 10_000.0  # what is read more often is left out
-_IN_A_RECORD = 64
-_SOON_S = 0.05  # after a record, a read waits so long for others
+# Of one place of the program, and of all together. More than that is left out: a loop that waits reads it.
+PER_S, AT_ONCE = 20.0, 500.0
+ALL_PER_S, ALL_AT_ONCE = 100.0, 10_000.0
+_MOST_PLACES = 10_000
 
 Write = Callable[[bytes], None]
+
+
+class _Allowance:
+    def __init__(self, left: float) -> None:
+        self.left, self.filled_s = left, math.inf
+
+    def has(self, now_s: float, per_s: float, most: float) -> bool:
+        self.left = min(most, self.left + max(now_s - self.filled_s, 0.0) * per_s)
+        self.filled_s = now_s
+        return self.left >= 1.0
 
 
 class ClockReads:
@@ -29,58 +41,46 @@ class ClockReads:
         self.is_quiet: Callable[[], bool] = lambda: False
         self.at, self.count = BEGIN, 0
         self._write: Write | None = None
-        self._waiting: list[Read] = []
-        self._first = 0  # its number at this moment
-        self._is_cut = False
-        self._left, self._filled_s, self._written_s = MOST_AT_ONCE, 0.0, 0.0
+        self._early: list[Read] = []
+        self._all = _Allowance(ALL_AT_ONCE)
+        self._by_place: dict[int, _Allowance] = {}
+        self._left_out: set[int] = set()  # places, until the moment is another one: a replay goes on from the last read
 
     def read(self, clock: Clock, site: Site) -> Any:
         value = clock.now()
         if not self.is_quiet():
-            self._take(Read(clock.__name__, site.number, site.line, value))
+            self._take(Read(clock.__name__, site.function, site.place, value))
         return value
+
+    def read_beside(self, clock: Clock, frame: FrameType) -> Any:
+        """Which of the main thread's reads it comes after is another matter in each run."""
+        return clock.now()
 
     def begin(self, write: Write) -> list[Read]:
         """`write` gets the records of later reads. Those from before are returned."""
-        early, self._waiting, self._write = self._waiting, [], write
+        early, self._early, self._write = self._early, [], write
         return early
-
-    def flush(self) -> None:
-        """Writes what waits. A process that is killed loses it."""
-        if self._write is not None and self._waiting:
-            waiting, self._waiting = self._waiting, []
-            self._write(Record(self.at, self._first, waiting).to_bytes())
 
     def _take(self, read: Read) -> None:
         if (moment := self.moment()) != self.at:
-            self.flush()
             self.at, self.count = moment, 0
+            self._left_out.clear()
         number, self.count = self.count, self.count + 1
-        now_s = clocks.monotonic_s()
-        if not self._has_room(now_s):
-            self.flush()
-            self._say_cut(number)
-            return
-        if not self._waiting:
-            self._first = number
-        self._waiting.append(read)
-        if len(self._waiting) >= _IN_A_RECORD or now_s - self._written_s > _SOON_S:
-            self._written_s = now_s
-            self.flush()
-
-    def _say_cut(self, number: int) -> None:
-        if self._write is not None and not self._is_cut:
-            self._is_cut = True
-            self._write(Record(self.at, number, ()).to_bytes())
-
-    def _has_room(self, now_s: float) -> bool:
         if self._write is None:
-            return len(self._waiting) < MOST_EARLY
-        self._left = min(MOST_AT_ONCE, self._left + (now_s - self._filled_s) * READS_PER_S)
-        self._filled_s = now_s
-        if self._left < 1.0:
+            if len(self._early) < MOST_EARLY:
+                self._early.append(read)
+        elif self._has_room(read.place):
+            self._write(ClockRead(moment, number, read).to_bytes())
+        else:
+            self._left_out.add(read.place)
+
+    def _has_room(self, place: int) -> bool:
+        if place in self._left_out or (place not in self._by_place and len(self._by_place) >= _MOST_PLACES):
             return False
-        self._left -= 1.0
+        now_s, own = clocks.monotonic_s(), self._by_place.setdefault(place, _Allowance(AT_ONCE))
+        if not (own.has(now_s, PER_S, AT_ONCE) and self._all.has(now_s, ALL_PER_S, ALL_AT_ONCE)):
+            return False
+        own.left, self._all.left = own.left - 1.0, self._all.left - 1.0
         return True
 
 
