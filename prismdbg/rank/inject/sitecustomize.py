@@ -80,7 +80,7 @@ def _begin_clocks() -> None:
     clocks.watch()
     if not os.environ.get(WANTED):
         clocks.observe(clock_reads.READS)
-    elif (early := (extra := seeds.configured()["extra"]).get("clock_reads")) is not None:
+    elif (early := (extra := seeds.configured().get("extra", {})).get("clock_reads")) is not None:
         from prismdbg.rank.replay import recorded_clocks
 
         recorded_clocks.begin(early, extra.get("replaced", ()))
@@ -130,7 +130,7 @@ if os.environ.get("PRISMDBG_CONFIG"):
     try:
         _begin_clocks()
     except Exception as error:
-        _say(f"what the program reads from clocks is not known: {error!r}")
+        _say(f"what the program reads from clocks is not recorded: {error!r}")
     try:
         names = (*MODULES, *adapters.NAMES, *trackers.MODULES, *clocks.REPLACES_THEM, process_runs.MODULE)
         sys.meta_path.insert(0, AfterImport(names, _imported, "not active"))

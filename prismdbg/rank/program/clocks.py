@@ -13,10 +13,9 @@ import time
 import zlib
 from _thread import get_ident
 from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from prismdbg.capsule.log.clock_reads import CLOCKS
 
@@ -26,26 +25,27 @@ _localtime = time.localtime
 _OF_NOW = {"localtime": 0, "gmtime": 0, "ctime": 0, "strftime": 1, "asctime": 0}  # and how many arguments may go before
 _TAKE_SECONDS = ("localtime", "gmtime", "ctime")  # the others take a time in parts
 _CALLERS = 3
+_MOST_SITES = 10_000
 _PYTHON = f"{Path(os.__file__).parent}{os.sep}"
 _PACKAGES = (f"site-packages{os.sep}", f"dist-packages{os.sep}")
 _TORCH = tuple(f"{packages}torch{os.sep}" for packages in _PACKAGES)
 _OURS = f"{Path(__file__).parents[2]}{os.sep}"
 
 
-class Site(NamedTuple):
-    """Where a clock is read: by which line of which function, and from where that was called, nearest first."""
+class Site:
+    """Where a clock is read: by which line of which function, and from where that was called, nearest first.
 
-    lines: tuple[tuple[str, str, int], ...]  # path, function, line
+    function: a number of the function that reads, the same in each run. place: one of all lines. is_seen: whether what
+    is read there counts.
+    """
 
-    @property
-    def function(self) -> int:
-        """A number of the function that reads, the same in each run."""
-        return _number(*self.lines[0][:2])
+    __slots__ = ("function", "is_seen", "lines", "place")
 
-    @property
-    def place(self) -> int:
-        """A number of all of it."""
-        return _number(*self.lines)
+    def __init__(self, lines: tuple[tuple[str, str, int], ...]) -> None:
+        self.lines = lines  # path, function, line
+        self.function = _number(lines[0][:2])
+        self.place = _number(lines)
+        self.is_seen = _is_seen(lines[0][0])
 
     def __str__(self) -> str:
         path, _, line = self.lines[0]
@@ -59,8 +59,8 @@ class Observer(Protocol):
         """By the main thread. Returns what the program is given."""
         ...
 
-    def read_beside(self, clock: Clock, frame: FrameType) -> Any:
-        """By another thread, in `frame`."""
+    def read_beside(self, clock: Clock, site: Site) -> Any:
+        """By another thread."""
         ...
 
 
@@ -114,6 +114,7 @@ CALLED = (Clock.__call__, OfNow.__call__)
 
 _observer: Observer | None = None
 _main = 0
+_sites: dict[tuple[int | None, ...], tuple[Site, list[Any]]] = {}
 _is_asked = False  # what is read meanwhile, in a signal's handler for example, is not seen
 
 
@@ -151,10 +152,10 @@ def _seen(clock: Clock) -> Any:
     if is_main:
         _is_asked = True
     try:
-        frame = sys._getframe(2)
-        if not _is_seen(frame.f_code.co_filename):
+        site = _site(sys._getframe(2))
+        if not site.is_seen:
             return clock.now()
-        return observer.read(clock, _site(frame)) if is_main else observer.read_beside(clock, frame)
+        return observer.read(clock, site) if is_main else observer.read_beside(clock, site)
     except Exception as error:
         if not _is_ours(error):  # a signal's handler raised it, which is for the program
             raise
@@ -166,13 +167,32 @@ def _seen(clock: Clock) -> Any:
             _is_asked = False
 
 
-def _site(frame: FrameType | None) -> Site:
-    lines = []
-    while frame is not None and len(lines) <= _CALLERS:
-        code = frame.f_code
-        if not code.co_filename.startswith(_OURS):  # which lies elsewhere in a replay
-            lines.append((code.co_filename, code.co_qualname, frame.f_lineno or 0))
-        frame = frame.f_back
+def _site(frame: FrameType) -> Site:
+    """Each is made once: a program reads clocks in few places, and often. To ask a frame for its code calls the audit
+    hooks of the process, which takes longer than all else here."""
+    places: list[int | None] = [frame.f_lineno]
+    modules: list[Any] = []
+    found: FrameType | None = frame
+    while found is not None and len(modules) <= _CALLERS:
+        places.append(found.f_lasti)
+        modules.append(found.f_globals)
+        found = found.f_back
+    key = (*map(id, modules), *places)
+    if (held := _sites.get(key)) is None:
+        if len(_sites) >= _MOST_SITES:
+            _sites.clear()
+        held = _sites[key] = _new_site(frame), modules  # while they are held, no others have their ids
+    return held[0]
+
+
+def _new_site(frame: FrameType) -> Site:
+    found: FrameType | None = frame
+    lines: list[tuple[str, str, int]] = []
+    while found is not None and len(lines) <= _CALLERS:
+        code = found.f_code
+        if found is frame or not code.co_filename.startswith(_OURS):  # which lies elsewhere in a replay
+            lines.append((code.co_filename, code.co_qualname, found.f_lineno or 0))
+        found = found.f_back
     return Site(tuple(lines))
 
 
@@ -183,16 +203,13 @@ def _is_ours(error: Exception) -> bool:
     return trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS)
 
 
-@lru_cache(maxsize=4096)
 def _is_seen(path: str) -> bool:
-    """Whether what is read in this file counts."""
     is_package = any(packages in path for packages in _PACKAGES)
     is_python = path.startswith("<frozen ") or (path.startswith(_PYTHON) and not is_package)
     return not (is_python or path.startswith(_OURS) or any(torch in path for torch in _TORCH))
 
 
-@lru_cache(maxsize=4096)
-def _number(*parts: object) -> int:
+def _number(parts: object) -> int:
     return zlib.crc32(repr(parts).encode("utf-8", "surrogatepass"))
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from types import FrameType
 from typing import Any
 
 from prismdbg.capsule.log.clock_reads import BEGIN, At, ClockRead, Read
@@ -80,9 +79,8 @@ class RecordedClocks:
         self._ahead_ns[_family(clock)] = _ns(clock, recorded) - _ns(clock, clock.now())
         return recorded
 
-    def read_beside(self, clock: Clock, frame: FrameType) -> Any:
-        path = frame.f_code.co_filename
-        self._tell(f"{path.rpartition('/')[2]}:{frame.f_lineno} time.{clock.__name__} in another thread")
+    def read_beside(self, clock: Clock, site: Site) -> Any:
+        self._tell(f"{site} time.{clock.__name__} in another thread")
         return self._continued(clock)
 
     def _put(self, read: Read) -> None:

@@ -1,7 +1,8 @@
 """Two ranks that compute with what clocks tell them: seeds, a time that is agreed on, how long each step took, and a
-decision by the time that is left."""
+decision by the time that is left. Its argument: the number of steps."""
 
 import random
+import sys
 import time
 
 STARTED = time.time()  # before torch
@@ -11,7 +12,7 @@ import torch.distributed as dist  # noqa: E402
 import uncompiled  # noqa: E402, F401
 from prismdbg_hooks import restore_point  # noqa: E402
 
-STEPS, BOUND_S = 12, 3600.0
+STEPS, BOUND_S = int(sys.argv[1]), 3600.0
 
 
 class Timer:

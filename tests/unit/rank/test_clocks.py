@@ -24,7 +24,7 @@ BEFORE = """
             self.sites.append((clock.__name__, site))
             return 7 if clock.__name__.endswith("_ns") else 7.5
 
-        def read_beside(self, clock, frame):
+        def read_beside(self, clock, site):
             return clock.now()
 
     seen = Seen()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 from prismdbg.capsule.log.clock_reads import BEGIN, MOST_EARLY, At, ClockRead, Read
@@ -52,7 +51,7 @@ class ClockReads:
             self._take(Read(clock.__name__, site.function, site.place, value))
         return value
 
-    def read_beside(self, clock: Clock, frame: FrameType) -> Any:
+    def read_beside(self, clock: Clock, site: Site) -> Any:
         """Which of the main thread's reads it comes after is another matter in each run."""
         return clock.now()
 
