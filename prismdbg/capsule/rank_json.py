@@ -21,6 +21,7 @@ from prismdbg.capsule.limits import (
     MAX_THREADS,
     MAX_UID,
 )
+from prismdbg.capsule.log.clock_reads import MOST_EARLY, are_reads
 from prismdbg.capsule.rank_path import has_more_folders, too_long, unfit
 from prismdbg.capsule.spawned import is_spawned
 from prismdbg.errors import CapsuleError
@@ -143,6 +144,7 @@ class RankJson(TypedDict, total=False):
     forked: Annotated[list[Word], few]
     emulation: Annotated[dict[str, Any], at_most(MAX_FACTS)]
     seeds: Annotated[dict[str, Any], at_most(MAX_FACTS), is_seeds]
+    clock_reads: Annotated[list[Any], at_most(MOST_EARLY), are_reads]  # from before there was a log
     # of a capsule
     peak_bytes: Annotated[int, between(0, MAX_PEAK_BYTES)]
     changed: Annotated[list[AbsolutePath], few]

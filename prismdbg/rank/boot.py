@@ -11,6 +11,8 @@ import torch.distributed as dist
 
 from prismdbg.capsule.secrets import own_rules
 from prismdbg.model import user_code
+from prismdbg.rank.program import clocks
+from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording.backward_pass import BackwardPass
 from prismdbg.rank.recording.recorder import Recorder
@@ -28,11 +30,14 @@ def start() -> None:
     _started = True
     user_code.use(config.user_code)
     own_rules.use_texts(config.secret_names, config.secret_values)
+    for function in clocks.CALLED:
+        not_compiled(function)
     if config.mode is Mode.RECORD:
         _record(config)
     elif config.mode is Mode.EMULATE:
         from prismdbg.rank.emulation.begin import begin_emulation
 
+        clocks.observe(None)
         begin_emulation(config, _serve)
     else:
         from prismdbg.rank.replay.from_start import begin_replay
@@ -99,6 +104,7 @@ def _in_child(recording: Any) -> None:
     recording.is_child = True
     if recording.folder is not None or dist.is_initialized():
         recording.lost = recording.lost or "a forked child"
+        clocks.observe(None)
         recording.recorder.mode(0)
         return
     recording.recorder.mode(1)  # the native recorder's state is new in a child

@@ -161,7 +161,7 @@ class Window:
             self._require_free(holder)
             if holder is not None:
                 _start_watcher("prismdbg-window", self._watch, (self._number + 1, holder))
-            self._recording.recorder.window(on, steps, size_bytes)
+            self._recording.window(on, steps, size_bytes)
             self._number += 1
             self._holder = holder
 
@@ -178,7 +178,7 @@ class Window:
     def _back(self) -> None:
         self._holder = None
         self._number += 1
-        self._recording.recorder.window(*self._recording.config.payload_window)
+        self._recording.window(*self._recording.config.payload_window)
 
     def _is_set(self, number: int) -> bool:
         with self._lock:  # it may just be set

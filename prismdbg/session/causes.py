@@ -34,8 +34,10 @@ class Facts:
     them. gone_files: opened by the rank, and not there when the capsule was made. unhidden: what the replay may see
     although it is younger than its start. missing: names of what was taken out of the capsule. recorded, now: what the
     rank ran on, by title. unknown_seeds: random generators of which the capsule does not hold what they began with.
-    calls: in the program's source. from_state: it begins at a restore point; unregistered: what the program holds there
-    and did not register; synthesized_before: calls before it that had no recorded answer.
+    calls: in the program's source. has_root_of_seeds: the capsule has what generators without a seed follow from;
+    has_clock_reads: it has what the program reads from clocks; times_not_recorded: except in these places. from_state:
+    it begins at a restore point; unregistered: what the program holds there and did not register; synthesized_before:
+    calls before it that had no recorded answer.
     """
 
     values_only: bool = False
@@ -51,6 +53,9 @@ class Facts:
     now: Mapping[str, str] = field(default_factory=dict)
     unknown_seeds: tuple[str, ...] = ()
     calls: tuple[SourceCall, ...] = ()
+    has_root_of_seeds: bool = False
+    has_clock_reads: bool = False
+    times_not_recorded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,13 +136,15 @@ def _random(facts: Facts) -> Iterator[str]:
             f"{_POSSIBLE}the capsule lacks the start state of the random generators of "
             f"{_some(facts.unknown_seeds)}; a program that does not seed them draws other numbers"
         )
-    if facts.from_start and (calls := _of(facts, Kind.ENTROPY)):
+    unseeded = () if facts.has_root_of_seeds else _of(facts, Kind.UNSEEDED)
+    if facts.from_start and (calls := (*unseeded, *_of(facts, Kind.ENTROPY))):
         yield f"{_POSSIBLE}the program draws random numbers that no replay can repeat: {_some(calls)}"
 
 
 def _time(facts: Facts) -> Iterator[str]:
-    if calls := _of(facts, Kind.TIME):
-        yield f"{_POSSIBLE}the program reads the time, which is not recorded: {_some(calls)}"
+    clocks = () if facts.has_clock_reads else _of(facts, Kind.CLOCK)
+    if calls := (*facts.times_not_recorded, *clocks, *_of(facts, Kind.TIME)):
+        yield f"{_POSSIBLE}the program reads the time, which is not recorded there: {_some(calls)}"
 
 
 def _memory(facts: Facts) -> Iterator[str]:

@@ -11,8 +11,10 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
+    CLOCK = "clock"  # what it gives is in a recording
     TIME = "time"
     ENTROPY = "entropy"
+    UNSEEDED = "unseeded"  # a generator without a seed: what it begins with is in a recording
     MEMORY = "memory"
     FILE = "file"  # whether it is there, or how large it is, without reading it
 
@@ -25,12 +27,12 @@ _CALLS = {
                 for name in ("time", "perf_counter", "monotonic", "process_time")
                 for ns in ("", "_ns")
             ),
-            *("time.localtime", "time.gmtime", "time.ctime", "time.strftime"),
-            *(f"datetime.datetime.{name}" for name in ("now", "utcnow", "today")),
-            "datetime.date.today",
+            *("time.localtime", "time.gmtime", "time.ctime", "time.asctime", "time.strftime"),
+            *("datetime.datetime.today", "datetime.date.today"),  # which ask `time.time`
         ),
-        Kind.TIME,
+        Kind.CLOCK,
     ),
+    **dict.fromkeys(("datetime.datetime.now", "datetime.datetime.utcnow"), Kind.TIME),
     **dict.fromkeys(
         (
             *("os.urandom", "os.getrandom", "uuid.uuid1", "uuid.uuid4", "random.SystemRandom", "torch.seed"),
@@ -89,7 +91,7 @@ def _calls(path: str, text: str) -> Iterator[SourceCall]:
         if isinstance(node, ast.Call) and (name := _dotted(node.func, names)):
             kind = _CALLS.get(name) or _METHODS.get(name.rpartition(".")[2])
             if kind is None and name in _UNSEEDED and not node.args and not node.keywords:
-                kind = Kind.ENTROPY
+                kind = Kind.UNSEEDED
             if kind is not None:
                 yield SourceCall(path, node.lineno, name, kind)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.batch import Batch
+from prismdbg.capsule.log.clock_reads import ClockRead
 from prismdbg.model.collective import Collective, Group
 
 
@@ -45,7 +46,7 @@ class Waited:
     thread_id: int
 
 
-Event = Collective | Completion | Waited | StepMark | Note | Group | Batch
+Event = Collective | Completion | Waited | StepMark | Note | Group | Batch | ClockRead
 
 
 @dataclass(slots=True)
@@ -60,6 +61,7 @@ class RankLog:
     steps: list[StepMark] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     groups: dict[str, Group] = field(default_factory=dict)
+    clock_reads: list[ClockRead] = field(default_factory=list)
 
     @property
     def dropped(self) -> int:

@@ -73,7 +73,7 @@ class LogFollower(LogReader):
 
     def _by_kind(self) -> dict[int, Callable[[bytes], Event | None]]:
         known = super()._by_kind()
-        del known[fmt.Kind.WAIT]
+        del known[fmt.Kind.WAIT], known[fmt.Kind.CLOCK]
         return known | {
             int(fmt.Kind.ISSUE): self._follow_issue,
             int(fmt.Kind.COMPLETE): self._follow_completion,

@@ -66,6 +66,7 @@ class Kind(IntEnum):
     WAIT = 8  # of what does not hold its issuer: an asynchronous collective, a send, a receive; where it is known
     STEPS = 9  # in a summary: rows of what the collectives of a step, or of several, did in one segment
     SEGMENT = 10  # in a summary: what follows is of this segment
+    CLOCK = 11  # what the program read from clocks: `clock_reads.py`
     END = 0xFFFF
 
 

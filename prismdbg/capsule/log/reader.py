@@ -16,6 +16,7 @@ from pathlib import Path
 
 from prismdbg.capsule.file_window import FileWindow
 from prismdbg.capsule.log import format as fmt
+from prismdbg.capsule.log.clock_reads import ClockRead
 from prismdbg.capsule.log.events import Completion, Event, Note, RankLog, StepMark, Waited
 from prismdbg.capsule.log.records import RecordDecoder
 from prismdbg.capsule.transfer import open_plain
@@ -62,6 +63,7 @@ class LogReader:
             int(fmt.Kind.STEP): self._records.step,
             int(fmt.Kind.NOTE): self._records.note,
             int(fmt.Kind.WAIT): lambda body: Waited(*fmt.WAIT.unpack_from(body)),
+            int(fmt.Kind.CLOCK): ClockRead.from_bytes,
         }
 
     def poll(self) -> list[Event]:
@@ -278,6 +280,8 @@ def _folded(reader: LogReader, events: list[Event]) -> RankLog:
                 log.notes.append(event)
             case Group():
                 log.groups[event.name] = event
+            case ClockRead():
+                log.clock_reads.append(event)
     log.collectives = [collectives[number] for number in sorted(collectives)]  # threads write in another order
     return log
 

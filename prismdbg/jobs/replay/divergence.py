@@ -16,7 +16,7 @@ from prismdbg.protocol.wire import Message
 from prismdbg.runtime.names import PLAIN
 from prismdbg.session.causes import ALL_HIDDEN, Facts, Unhidden, likely_causes
 from prismdbg.session.source_calls import source_calls
-from prismdbg.settings.seeds import MODULES
+from prismdbg.settings.seeds import MODULES, UNSEEDED
 
 ASK_BOUND_S = 10.0
 LONGEST_SOURCE_BYTES = 1 << 20
@@ -33,6 +33,8 @@ def with_causes(
         unhidden=unhidden,
         unregistered=_names(told, "unregistered"),
         synthesized_before=_names(told, "synthesized"),
+        has_clock_reads="times_not_recorded" in told,
+        times_not_recorded=_names(told, "times_not_recorded"),
     )
     causes = likely_causes(facts)
     return {**story, "causes": {"found": list(causes.found), "not_found": list(causes.not_found)}}
@@ -64,6 +66,7 @@ def facts_of(story: Message, capsule: Capsule, now: Mapping[str, str], runtime: 
             *(name.partition(".")[0] for name in MODULES if name not in seeds and name != "numpy.random"),
             *(f"torch on {kind}" for kind in capsule.manifest.device_kinds if kind != "cpu"),
         ),
+        has_root_of_seeds=UNSEEDED in seeds,
         calls=source_calls({file.path: _text(content_path(capsule, file)) for file in sources[:MOST_SOURCES]}),
     )
 

@@ -229,10 +229,11 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
 
 
 def _extra(capsule: Capsule, rank: RankJson, overlay: Overlay | None) -> dict[str, Any]:
-    edited = {} if overlay is None else {"replaced": sorted(overlay.replaced)}
+    more: dict[str, Any] = {} if overlay is None else {"replaced": sorted(overlay.replaced)}
+    more |= {"clock_reads": rank["clock_reads"]} if "clock_reads" in rank else {}
     if capsule.manifest.origin is Origin.STATE:
-        return {"state": str(capsule.path / layout.STATE), **edited}
-    return {"emulation": rank["emulation"], **edited} if "emulation" in rank else edited
+        return {"state": str(capsule.path / layout.STATE), **more}
+    return {"emulation": rank["emulation"], **more} if "emulation" in rank else more
 
 
 def _require_startable(rank: RankJson, environment: dict[str, str]) -> None:

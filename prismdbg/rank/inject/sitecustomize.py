@@ -59,6 +59,9 @@ def _imported(name: str) -> None:
     if name in trackers.MODULES:
         _tracker_imported(name)
         return
+    if name in clocks.REPLACES_THEM:
+        clocks.leave()
+        return
     if name == process_runs.MODULE:
         process_runs.watch(sys.modules[name])
         return
@@ -70,6 +73,17 @@ def _imported(name: str) -> None:
         from prismdbg.rank import boot
 
         boot.start()
+
+
+def _begin_clocks() -> None:
+    """What the program reads from clocks is recorded, or given to it as it was recorded."""
+    clocks.watch()
+    if not os.environ.get(WANTED):
+        clocks.observe(clock_reads.READS)
+    elif (early := (extra := seeds.configured().get("extra", {})).get("clock_reads")) is not None:
+        from prismdbg.rank.replay import recorded_clocks
+
+        recorded_clocks.begin(early, extra.get("replaced", ()))
 
 
 def _follow_spawn(path: str) -> None:
@@ -105,16 +119,20 @@ if os.environ.get("PRISMDBG_CONFIG"):
     import prismdbg
     from prismdbg.capsule.spawned import is_spawned
     from prismdbg.rank.frameworks import adapters
-    from prismdbg.rank.program import process_runs
+    from prismdbg.rank.program import clocks, process_runs
     from prismdbg.rank.program.imports import AfterImport
-    from prismdbg.rank.recording.inputs import seeds, started_in  # noqa: F401  the latter sees where we are now
+    from prismdbg.rank.recording.inputs import clock_reads, seeds, started_in  # noqa: F401  the latter sees where we are now
     from prismdbg.settings import trackers
-    from prismdbg.settings.seeds import MODULES
+    from prismdbg.settings.seeds import MODULES, WANTED
 
     # The package is known from here on. An import of the program's must not ask the server of RUN's file system.
     sys.path[:] = [entry for entry in sys.path if entry != os.path.dirname(__file__)]
     try:
-        names = (*MODULES, *adapters.NAMES, *trackers.MODULES, process_runs.MODULE)
+        _begin_clocks()
+    except Exception as error:
+        _say(f"what the program reads from clocks is not recorded: {error!r}")
+    try:
+        names = (*MODULES, *adapters.NAMES, *trackers.MODULES, *clocks.REPLACES_THEM, process_runs.MODULE)
         sys.meta_path.insert(0, AfterImport(names, _imported, "not active"))
         seeds.prepare()
     except Exception as error:

@@ -35,6 +35,11 @@ py::dict stats() {
   return out;
 }
 
+py::tuple moment() {
+  const uint64_t packed = state().recorder.packed_moment();
+  return py::make_tuple(packed >> 32, packed & UINT32_MAX);
+}
+
 py::list sequences() {
   py::list out;
   for (const Sequence& sequence : state().recorder.counters().sequences()) {
@@ -139,6 +144,7 @@ void bind_window_and_park(py::module_& m) {
   m.def("close_log", &close_log, WithoutLock());
   m.def("reopen_log", [] { state().recorder.reopen_log(); }, WithoutLock());
   m.def("stats", &stats);
+  m.def("moment", &moment, "(step, collective)");
   m.def("sequences", &sequences, "(group, op, peer, tag, next sequence) of all; op is empty for collectives");
   m.def("fingerprint", &fingerprint, "(fingerprint, whether a value is not finite) of a list of tensors");
   m.def("scan", &scan, "as `fingerprint`, by the device that holds the tensors; None where it cannot");

@@ -155,6 +155,9 @@ class PythonRecorder:
             "entering": len(self._entering),
         }
 
+    def moment(self) -> tuple[int, int]:
+        return self._counters.step, self._counters.collective
+
     def sequences(self) -> list[tuple[str, str, int, int, int]]:
         return self._counters.sequences()
 

@@ -26,12 +26,14 @@ from torch.distributed import distributed_c10d as c10d
 import prismdbg
 from prismdbg.capsule import json_text
 from prismdbg.capsule.limits import MAX_STRING_BYTES
+from prismdbg.capsule.log.clock_reads import At, Read
 from prismdbg.capsule.log.format import Kind, StepSource
-from prismdbg.rank.program import process_runs
+from prismdbg.rank.program import clocks, process_runs
+from prismdbg.rank.program.isolation import is_quiet
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import state_hash
-from prismdbg.rank.recording.inputs import seeds, spawned, started_in, tracker_runs
+from prismdbg.rank.recording.inputs import clock_reads, seeds, spawned, started_in, tracker_runs
 from prismdbg.rank.recording.inputs.opened_files import OpenedFiles
 from prismdbg.rank.recording.inputs.outcomes import Outcomes
 from prismdbg.rank.recording.own_process import own_start_ticks
@@ -43,7 +45,7 @@ from prismdbg.rank.tracing.from_start import MemoryFromStart
 from prismdbg.settings import trackers
 from prismdbg.settings.boot import boot_id
 from prismdbg.settings.file_system import bounded, is_local
-from prismdbg.settings.rank_config import ENVIRONMENT_NAME, RankConfig
+from prismdbg.settings.rank_config import ENVIRONMENT_NAME, Mode, RankConfig
 
 Serve = Callable[["Recording", Path], None]
 
@@ -68,6 +70,7 @@ class Recording:
         self.hash_at: set[int] = set()
         self.opened_files = OpenedFiles(config.home, config.run, told_in=config.socket_dir)
         self.outcomes = Outcomes()
+        self.clock_reads = clock_reads.READS
         self.memory = MemoryFromStart(config, own_start_ticks()) if config.memory else None
         self._opening = False
         self._publishing = threading.Lock()  # either the log is open, or the program goes on without
@@ -128,7 +131,7 @@ class Recording:
             for made in {folder, claimed}:
                 shutil.rmtree(made, ignore_errors=True)
             return
-        self.recorder.window(*config.payload_window)
+        self.window(*config.payload_window)
         if config.checkpoint_every or config.state_every:  # payloads since the older of two; later it is said which
             self.recorder.keep_from(0)
         socket_path = Path(config.socket_dir) / f"{folder.name}.sock"
@@ -136,6 +139,8 @@ class Recording:
         told: dict[str, Any] = {"emulation": config.extra["emulation"]} if "emulation" in config.extra else {}
         told |= {"memory_cap": config.memory_cap} if config.memory_cap else {}
         told |= {"node": config.node} if config.node else {}
+        early = self._begin_clock_reads()
+        told |= {"clock_reads": early} if config.payload_window[0] and config.mode is Mode.RECORD else {}
         told |= spawned.write(folder)
         if (way := process_runs.forked()) is not None:
             told |= {"forked": way}
@@ -159,6 +164,7 @@ class Recording:
         if self.lost:
             return
         self.lost = reason
+        clocks.observe(None)
         with contextlib.suppress(Exception):
             self.recorder.mode(0)
         if self.folder is None or is_said:
@@ -174,6 +180,21 @@ class Recording:
             body = {"kind": kind, "time_ns": self.now_ns(), "moment": self.moment, **data}
             self.recorder.append(Kind.NOTE, json_text.dump(body).encode())
 
+    def window(self, on: bool, steps: int, size_bytes: int) -> None:
+        """What a replay is given is kept while `on`: what the rank receives, and what it reads from clocks."""
+        self.recorder.window(on, steps, size_bytes)
+        if self.config.mode is Mode.RECORD:  # an emulated rank has no times of a job
+            clocks.observe(self.clock_reads if on and not self.lost else None)
+
+    def _begin_clock_reads(self) -> list[Read]:
+        self.clock_reads.is_quiet = is_quiet
+        self.clock_reads.moment = self._at
+        return self.clock_reads.begin(self._write_clock_reads)
+
+    def _write_clock_reads(self, record: bytes) -> None:
+        if self.is_open and not self.lost:
+            self.recorder.append(Kind.CLOCK, record)
+
     def _note_path(self, kind: str, path: str, seen_ns: int) -> None:
         """`seen_ns`: paths from before the log was there are noted later; it says nothing on a virtual clock."""
         real = self.now_ns is time.monotonic_ns
@@ -181,8 +202,11 @@ class Recording:
 
     @property
     def moment(self) -> str:
-        stats = self.recorder.stats()
-        return f"{stats['step']}.{stats['collective']}"
+        step, collective = self._at()
+        return f"{step}.{collective}"
+
+    def _at(self) -> At:
+        return self.recorder.moment()
 
     @not_compiled
     def on_group(self, group: Any) -> None:

@@ -82,6 +82,10 @@ class Recorder(Protocol):
         """`entering`: threads on their way from the gate to their call's record, hashing what it sends."""
         ...
 
+    def moment(self) -> tuple[int, int]:
+        """Step and collective; cheap."""
+        ...
+
     def sequences(self) -> list[tuple[str, str, int, int, int]]:
         """(group, op, peer, tag, the number that comes next) of all; op is empty but for point-to-point."""
         ...

@@ -273,7 +273,7 @@ class StateSnapshots:
         self._ended, self._objects = why, {}
         config = self._recording.config
         with suppress(Exception):  # this is where failures end
-            self._recording.recorder.window(config.window_steps != 0, max(config.window_steps, 0), config.window_bytes)
+            self._recording.window(config.window_steps != 0, max(config.window_steps, 0), config.window_bytes)
         self._recording.note("no_state", text=why)
         self._say(f"no further state snapshots of rank {self._recording.rank}: {why}", always=True)
 

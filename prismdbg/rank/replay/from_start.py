@@ -16,7 +16,7 @@ from prismdbg.rank.emulation import fake_world
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import disk_limit, exception_hooks
 from prismdbg.rank.recording.steps import COUNTER
-from prismdbg.rank.replay import built_extensions, lone_stores
+from prismdbg.rank.replay import built_extensions, lone_stores, recorded_clocks
 from prismdbg.rank.replay.from_state import begin_prologue
 from prismdbg.rank.replay.recorded_outcomes import RecordedOutcomes
 from prismdbg.rank.replay.replayed_rank import Replaying
@@ -51,6 +51,8 @@ def begin_replay(config: RankConfig) -> None:
         _hold_cap(config)
     replaying.prepare()
     replaying.install()
+    if (clocks := recorded_clocks.begun()) is not None:
+        replaying.give_times(clocks)
     COUNTER.listen(replaying.on_step)
     _install_world(config, replaying)
     COUNTER.install()

@@ -27,6 +27,7 @@ from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.recording import ddp_buckets, exception_hooks, random_state, restore_point
 from prismdbg.rank.recording.plain_state import DTYPES, Unpacker, tensors_in
 from prismdbg.rank.recording.steps import COUNTER
+from prismdbg.rank.replay import recorded_clocks
 from prismdbg.rank.replay.carried import CarriedVariables
 from prismdbg.rank.replay.prologue import Prologue
 from prismdbg.rank.replay.recorded_outcomes import RecordedOutcomes
@@ -130,6 +131,9 @@ class _Restorer:
         }
         replaying.prepare()
         replaying.install()
+        if (clocks := recorded_clocks.begun()) is not None:
+            clocks.forget()
+            replaying.give_times(clocks)
         COUNTER.listen(replaying.on_step)
         exception_hooks.install(replaying)
         self._outcomes.go_on_from(snapshot.step)

@@ -6,13 +6,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from prismdbg.capsule.log.clock_reads import At
 from prismdbg.capsule.log.reader import read_log
 from prismdbg.errors import CapsuleError
 from prismdbg.model.collective import Collective, runs_of
 from prismdbg.rank.c10d.call import Call, Redispatch, metas
 from prismdbg.rank.c10d.counters import Counters
 from prismdbg.rank.c10d.works import finished
-from prismdbg.rank.program.isolation import ours
+from prismdbg.rank.program.isolation import is_quiet, ours
+from prismdbg.rank.replay import recorded_clocks
 from prismdbg.rank.replay.peers import Answer, RecordedPeers, SynthesizedPeers
 
 
@@ -27,7 +29,13 @@ class Prologue:
         self._synthesized = SynthesizedPeers()
         self._counters = Counters()
         self.issued = 0
+        if (clocks := recorded_clocks.begun()) is not None:
+            clocks.add(log.clock_reads)
+            clocks.go_on(self._at, is_quiet)
         self.not_recorded: list[str] = []
+
+    def _at(self) -> At:
+        return self._counters.step, self._counters.collective
 
     def collective(self, call: Call, redispatch: Redispatch) -> Any:
         with ours():

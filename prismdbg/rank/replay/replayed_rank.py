@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from prismdbg.capsule.log.clock_reads import BEGIN, At
 from prismdbg.capsule.log.events import Note, RankLog
 from prismdbg.capsule.log.reader import read_log
 from prismdbg.model.breakpoints import BreakpointKind, StopReason
@@ -19,10 +20,12 @@ from prismdbg.rank.debug.events import Events
 from prismdbg.rank.debug.gate import BreakpointMode, Gate, Stop
 from prismdbg.rank.debug.nonfinite_probe import NonfiniteProbe
 from prismdbg.rank.program.frames import innermost
+from prismdbg.rank.program.isolation import is_quiet
 from prismdbg.rank.recording import state_hash
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.replay import verbs
 from prismdbg.rank.replay.peers import RecordedPeers
+from prismdbg.rank.replay.recorded_clocks import RecordedClocks
 from prismdbg.rank.replay.replayer import Replayer
 from prismdbg.rank.tracing import tracer
 
@@ -40,6 +43,7 @@ class Replaying:
         self.before_a: dict[str, list[str]] = {}  # what is known of the way to A, where the program went it
         self.ended = self.is_child = False
         self._probe: NonfiniteProbe | None = None
+        self._clocks: RecordedClocks | None = None
 
     def prepare(self, past_records: int = 0) -> None:
         """`past_records`: collectives that the program had issued at A."""
@@ -65,6 +69,21 @@ class Replaying:
         self.ended = self.is_child = True
         kernels.install(None)
         unknown_ops.install(None)
+
+    def give_times(self, clocks: RecordedClocks, at: At = BEGIN, past: int = 0) -> None:
+        """From here on those of the log. `past`: so many reads the rank has made at the moment `at`."""
+        self._clocks = clocks
+        clocks.add(self.log.clock_reads, at, past)
+        clocks.go_on(self._at, is_quiet)
+
+    def times(self) -> dict[str, Any]:
+        """Whether what the recorded rank read from clocks is known, and where the program read what is not."""
+        if self._clocks is None or not self._clocks.has_any:
+            return {}
+        return {"times_not_recorded": list(self._clocks.not_recorded)}
+
+    def _at(self) -> At:
+        return self.counters.step, self.counters.collective
 
     def on_step(self, step: int, _source: object) -> None:
         self._check_state(step)

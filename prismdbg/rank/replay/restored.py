@@ -12,6 +12,7 @@ from prismdbg.rank.emulation import fake_world
 from prismdbg.rank.recording import disk_limit, exception_hooks
 from prismdbg.rank.recording.steps import COUNTER
 from prismdbg.rank.replay import redacted
+from prismdbg.rank.replay.recorded_clocks import RecordedClocks
 from prismdbg.rank.replay.replayed_rank import Replaying
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def change_over(recording: Recording, agent: Agent, message: Message) -> Message
     exception_hooks.install(replaying)
     recorder.handover(replaying.replayer.rescue)  # its kernels go, then ours come
     replaying.install()
+    _give_recorded_times(recording, replaying)
     in_flight = [int(number) for number in message.get("in_flight", [])]
     resume, progress = agent.verbs["resume"], agent.verbs["progress"]
 
@@ -59,3 +61,10 @@ def change_over(recording: Recording, agent: Agent, message: Message) -> Message
         "in_flight": in_flight,
         "records": len(replaying.log.collectives),
     }
+
+
+def _give_recorded_times(recording: Recording, replaying: Replaying) -> None:
+    """From where the rank's own recorder was: it has counted the reads of this moment."""
+    reads, clocks = recording.clock_reads, RecordedClocks()
+    replaying.give_times(clocks, at=reads.at, past=reads.count)
+    clocks.begin()

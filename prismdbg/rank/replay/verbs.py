@@ -122,7 +122,8 @@ def _surveying(replaying: Replaying) -> dict[str, Verb]:
             "version of Python": platform.python_version(),
             "version of torch": torch.__version__,
         }
-        return {"surroundings": {title: str(value) for title, value in found.items()}, **replaying.before_a}
+        told = {"surroundings": {title: str(value) for title, value in found.items()}, **replaying.before_a}
+        return {**told, **replaying.times()}
 
     def peers(_: Message) -> Message:
         return gate.ask(lambda stop: peers_at(stop, log))  # type: ignore[no-any-return]

@@ -60,8 +60,10 @@ class Recorder:
 
 def _recording() -> Any:
     config = SimpleNamespace(payload_window=(False, 0, 7), window_bytes=5)
+    recorder = Recorder()
     return SimpleNamespace(
-        recorder=Recorder(), config=config, note=lambda *_, **__: None, hash_at=set(), rank=0, pid=os.getpid(),
+        recorder=recorder, window=recorder.window, config=config,
+        note=lambda *_, **__: None, hash_at=set(), rank=0, pid=os.getpid(),
         moment="1.1", kind="test", lost="", give_up=lambda _: None,
     )  # fmt: skip
 

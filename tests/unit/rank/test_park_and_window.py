@@ -54,7 +54,8 @@ class Recorder:
 
 def recording() -> Any:
     config = SimpleNamespace(payload_window=CONFIGURED, window_bytes=5)
-    return SimpleNamespace(recorder=Recorder(), config=config, note=lambda *_, **__: None)
+    recorder = Recorder()
+    return SimpleNamespace(recorder=recorder, window=recorder.window, config=config, note=lambda *_, **__: None)
 
 
 def holder(token: str, pid: int = 0) -> Holder:

@@ -43,7 +43,24 @@ def call(name: str, kind: Kind) -> tuple[SourceCall, ...]:
             "possible: the capsule lacks the start state of the random generators of to",
         ),
         (replace(QUIET, calls=call("uuid.uuid4", Kind.ENTROPY)), "no replay can repeat: train.py:7 uuid.uuid4"),
-        (replace(QUIET, calls=call("time.time", Kind.TIME)), "possible: the program reads the time, which is not"),
+        (
+            replace(QUIET, calls=call("datetime.datetime.now", Kind.TIME), has_clock_reads=True),
+            "possible: the program reads the time, which is not recorded there: train.py:7 datetime.datetime.now",
+        ),
+        (
+            replace(QUIET, calls=call("time.time", Kind.CLOCK)),
+            "reads the time, which is not recorded there: train.py:7",
+        ),
+        (
+            replace(
+                QUIET,
+                calls=call("time.time", Kind.CLOCK),
+                has_clock_reads=True,
+                times_not_recorded=("a.py:3 time.time",),
+            ),
+            "not recorded there: a.py:3 time.time",
+        ),
+        (replace(QUIET, calls=call("random.Random", Kind.UNSEEDED)), "no replay can repeat: train.py:7 random.Random"),
         (
             replace(QUIET, calls=call("os.path.exists", Kind.FILE)),
             "files that it did not read, so they are not in the capsule: train.py:7 os.path.exists",
@@ -56,6 +73,11 @@ def test_each_cause_is_found_where_its_fact_is(facts: Facts, words: str) -> None
     (found,) = causes.found
     assert words in found
     assert len(causes.not_found) == 5
+
+
+def test_what_the_recording_has_is_no_cause() -> None:
+    calls = (*call("time.time", Kind.CLOCK), *call("random.Random", Kind.UNSEEDED))
+    assert likely_causes(replace(QUIET, calls=calls, has_clock_reads=True, has_root_of_seeds=True)).found == ()
 
 
 def test_nothing_is_found_where_nothing_is() -> None:
@@ -118,13 +140,13 @@ def main():
 def test_calls_are_found_whatever_they_are_called_by() -> None:
     found = source_calls({"/job/train.py": SOURCE, "/job/data.txt.py": "not python ("})
     assert [(one.line, one.name, one.kind) for one in found] == [
-        (9, "time.time", Kind.TIME),
+        (9, "time.time", Kind.CLOCK),
         (10, "datetime.datetime.now", Kind.TIME),
         (11, "os.urandom", Kind.ENTROPY),
-        (12, "numpy.random.default_rng", Kind.ENTROPY),
+        (12, "numpy.random.default_rng", Kind.UNSEEDED),
         (14, "torch.empty", Kind.MEMORY),
         (15, "to_empty", Kind.MEMORY),
-        (16, "random.seed", Kind.ENTROPY),
+        (16, "random.seed", Kind.UNSEEDED),
         (19, "torch.empty_like", Kind.MEMORY),
     ]
 

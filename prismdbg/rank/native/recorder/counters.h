@@ -35,6 +35,7 @@ class Counters {
   Position issue(const IssuedCall& issue);
 
   uint32_t step() const { return step_; }
+  uint64_t packed_moment() const { return uint64_t{step_} << 32 | collective_; }
   uint32_t collective() const { return collective_; }
   uint64_t issued() const { return issued_; }
   std::vector<Sequence> sequences() const;

@@ -66,6 +66,7 @@ void Recorder::begin_step(uint32_t step, uint8_t source) noexcept {
         {
           const std::lock_guard<std::mutex> lock(mutex_);
           counters_.begin_step(step);
+          moment_ = counters_.packed_moment();
           place().move(step, 0);
           if (log_ && mode() == 1) {
             StepBody body{};
@@ -129,6 +130,7 @@ IssueBody Recorder::encode(const IssuedCall& issue, uint32_t stack) {
   body.inputs = issue.inputs;
   body.outputs = issue.outputs;
   const Position position = counters_.issue(issue);
+  moment_ = counters_.packed_moment();
   place().move(position.step, position.collective);
   body.record_id = position.record_id;
   body.sequence = position.sequence;

@@ -87,6 +87,7 @@ class Recorder {
 
   // A copy, as of now.
   Counters counters();
+  uint64_t packed_moment() const { return moment_; }  // waits for no lock
   std::vector<uint64_t> in_flight();
   std::string lost();
   uint64_t event_bytes();
@@ -114,6 +115,7 @@ class Recorder {
   std::mutex mutex_;  // guards what follows
   std::unique_ptr<LogWriter> log_;
   Counters counters_;
+  std::atomic<uint64_t> moment_ = 0;  // what `counters_` has
   std::vector<uint64_t> in_flight_;
   std::string lost_;
 };

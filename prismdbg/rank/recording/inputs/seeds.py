@@ -27,16 +27,21 @@ _listener: Listener | None = None
 def prepare() -> None:
     """Called before the program's first line; what is imported already is looked at now."""
     if os.environ.pop(WANTED, ""):
-        import json
-        from pathlib import Path
-
-        config = json.loads(Path(os.environ["PRISMDBG_CONFIG"]).read_text())
-        _wanted.update(config.get("seeds", {}))
+        _wanted.update(configured().get("seeds", {}))
     _began[UNSEEDED] = _wanted.get(UNSEEDED, unseeded.of_system())
     unseeded.begin(_began[UNSEEDED])
     for name in MODULES:
         if name in sys.modules:
             imported(name)
+
+
+def configured() -> dict[str, Any]:
+    """What the process was told."""
+    import json
+    from pathlib import Path
+
+    config: dict[str, Any] = json.loads(Path(os.environ["PRISMDBG_CONFIG"]).read_text())
+    return config
 
 
 def imported(name: str) -> None:

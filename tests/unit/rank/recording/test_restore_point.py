@@ -86,6 +86,7 @@ class Job:
         (home / "ranks" / "0").mkdir(parents=True)
         self.recording: Any = SimpleNamespace(
             recorder=self.recorder,
+            window=self.recorder.window,
             config=SimpleNamespace(home=str(home), run=str(home), node="", window_steps=0, window_bytes=9),
             folder=home / "ranks" / "0",
             rank=0,

@@ -1,0 +1,217 @@
+"""The clocks of `time`: one place that sees what each gives the program, and may give it something else.
+
+Seen is what code of the program and of packages reads. What Python itself, torch and prismdbg read decides how long
+they wait and what they report, not what the program computes. Standard library only, for a program may read a clock
+before it imports torch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import zlib
+from _thread import get_ident
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+from prismdbg.capsule.log.clock_reads import CLOCKS
+
+monotonic_s = time.monotonic  # for our own code: nobody sees it
+REPLACES_THEM = ("time_machine",)  # a package that writes into these functions' own memory
+_localtime = time.localtime
+_OF_NOW = {"localtime": 0, "gmtime": 0, "ctime": 0, "strftime": 1, "asctime": 0}  # and how many arguments may go before
+_TAKE_SECONDS = ("localtime", "gmtime", "ctime")  # the others take a time in parts
+_CALLERS = 3
+_MOST_SITES = 10_000
+_PYTHON = f"{Path(os.__file__).parent}{os.sep}"
+_PACKAGES = (f"site-packages{os.sep}", f"dist-packages{os.sep}")
+_TORCH = tuple(f"{packages}torch{os.sep}" for packages in _PACKAGES)
+_OURS = f"{Path(__file__).parents[2]}{os.sep}"
+
+
+class Site:
+    """Where a clock is read: by which line of which function, and from where that was called, nearest first.
+
+    function: a number of the function that reads, the same in each run. place: one of all lines. is_seen: whether what
+    is read there counts.
+    """
+
+    __slots__ = ("function", "is_seen", "lines", "place")
+
+    def __init__(self, lines: tuple[tuple[str, str, int], ...]) -> None:
+        self.lines = lines  # path, function, line
+        self.function = _number(lines[0][:2])
+        self.place = _number(lines)
+        self.is_seen = _is_seen(lines[0][0])
+
+    def __str__(self) -> str:
+        path, _, line = self.lines[0]
+        return f"{path.rpartition('/')[2]}:{line}"
+
+
+class Observer(Protocol):
+    """What a method raises the program is not told; the observer is not asked again then."""
+
+    def read(self, clock: Clock, site: Site) -> Any:
+        """By the main thread. Returns what the program is given."""
+        ...
+
+    def read_beside(self, clock: Clock, site: Site) -> Any:
+        """By another thread."""
+        ...
+
+
+class Clock:
+    """Called as the function is. No function itself: a class that keeps one as an attribute would give itself to it."""
+
+    def __init__(self, name: str) -> None:
+        self.now: Callable[[], Any] = getattr(time, name)
+        _named(self, name, self.now)
+
+    def __call__(self) -> Any:
+        return self.now() if _observer is None else _seen(self)
+
+    def __reduce__(self) -> str:
+        return self.__name__  # pickle looks for it in `time`, where it is also if nothing is recorded
+
+    def __repr__(self) -> str:
+        return repr(self.now)
+
+    __name__: str
+
+
+class OfNow:
+    """A function that takes the time of now where it is given none."""
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self.now: Callable[..., Any] = getattr(time, name)
+        self._clock = clock
+        self._given = _OF_NOW[name]
+        self._takes_seconds = name in _TAKE_SECONDS
+        _named(self, name, self.now)
+
+    def __call__(self, *args: Any) -> Any:
+        if self._takes_seconds and args == (None,):
+            args = ()
+        if _observer is None or len(args) != self._given:
+            return self.now(*args)
+        seconds = _seen(self._clock)
+        return self.now(*args, seconds if self._takes_seconds else _localtime(seconds))
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+    def __repr__(self) -> str:
+        return repr(self.now)
+
+    __name__: str
+
+
+CALLED = (Clock.__call__, OfNow.__call__)
+
+_observer: Observer | None = None
+_main = 0
+_sites: dict[tuple[int | None, ...], tuple[Site, list[Any]]] = {}
+_is_asked = False  # what is read meanwhile, in a signal's handler for example, is not seen
+
+
+def watch() -> None:
+    """Called before the program's first line, on its main thread."""
+    global _main
+    _main = get_ident()
+    clocks = {name: Clock(name) for name in CLOCKS if hasattr(time, name)}
+    vars(time).update({**clocks, **{name: OfNow(name, clocks["time"]) for name in _OF_NOW}})
+    os.register_at_fork(after_in_child=_in_child)
+
+
+def leave() -> None:
+    """The functions are Python's own again. Who took one from `time` before keeps it, and nobody sees what it gives."""
+    observe(None)
+    vars(time).update({name: kept.now for name, kept in vars(time).items() if isinstance(kept, Clock | OfNow)})
+
+
+def observe(observer: Observer | None) -> None:
+    """None: nobody sees anything from here on."""
+    global _observer
+    _observer = observer
+
+
+def _in_child() -> None:
+    global _main, _is_asked
+    _main, _is_asked = get_ident(), False
+
+
+def _seen(clock: Clock) -> Any:
+    global _is_asked
+    observer, is_main = _observer, get_ident() == _main
+    if observer is None or (is_main and _is_asked):
+        return clock.now()
+    if is_main:
+        _is_asked = True
+    try:
+        site = _site(sys._getframe(2))
+        if not site.is_seen:
+            return clock.now()
+        return observer.read(clock, site) if is_main else observer.read_beside(clock, site)
+    except Exception as error:
+        if not _is_ours(error):  # a signal's handler raised it, which is for the program
+            raise
+        if not isinstance(error, ValueError):  # else nothing of Python's called
+            observe(None)
+        return clock.now()
+    finally:
+        if is_main:
+            _is_asked = False
+
+
+def _site(frame: FrameType) -> Site:
+    """Each is made once: a program reads clocks in few places, and often. To ask a frame for its code calls the audit
+    hooks of the process, which takes longer than all else here."""
+    places: list[int | None] = [frame.f_lineno]
+    modules: list[Any] = []
+    found: FrameType | None = frame
+    while found is not None and len(modules) <= _CALLERS:
+        places.append(found.f_lasti)
+        modules.append(found.f_globals)
+        found = found.f_back
+    key = (*map(id, modules), *places)
+    if (held := _sites.get(key)) is None:
+        if len(_sites) >= _MOST_SITES:
+            _sites.clear()
+        held = _sites[key] = _new_site(frame), modules  # while they are held, no others have their ids
+    return held[0]
+
+
+def _new_site(frame: FrameType) -> Site:
+    found: FrameType | None = frame
+    lines: list[tuple[str, str, int]] = []
+    while found is not None and len(lines) <= _CALLERS:
+        code = found.f_code
+        if found is frame or not code.co_filename.startswith(_OURS):  # which lies elsewhere in a replay
+            lines.append((code.co_filename, code.co_qualname, found.f_lineno or 0))
+        found = found.f_back
+    return Site(tuple(lines))
+
+
+def _is_ours(error: Exception) -> bool:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS)
+
+
+def _is_seen(path: str) -> bool:
+    is_package = any(packages in path for packages in _PACKAGES)
+    is_python = path.startswith("<frozen ") or (path.startswith(_PYTHON) and not is_package)
+    return not (is_python or path.startswith(_OURS) or any(torch in path for torch in _TORCH))
+
+
+def _number(parts: object) -> int:
+    return zlib.crc32(repr(parts).encode("utf-8", "surrogatepass"))
+
+
+def _named(instance: Any, name: str, original: Any) -> None:
+    vars(instance).update(__name__=name, __qualname__=name, __module__="time", __doc__=original.__doc__)

@@ -1,0 +1,166 @@
+"""The clocks of `time` as a program finds them where it is recorded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+BEFORE = """
+    import time
+    real = time.time, time.perf_counter, time.strftime
+    from prismdbg.rank.program import clocks
+    clocks.watch()
+
+    class Seen:
+        def __init__(self):
+            self.sites = []
+        def read(self, clock, site):
+            self.sites.append((clock.__name__, site))
+            return 7 if clock.__name__.endswith("_ns") else 7.5
+
+        def read_beside(self, clock, site):
+            return clock.now()
+
+    seen = Seen()
+    clocks.observe(seen)
+"""
+
+
+def run(program: str, tmp_path: Path, *, name: str = "train.py") -> list[str]:
+    """The lines that the program prints, in a process of its own: it changes what `time` is."""
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(dedent(BEFORE) + dedent(program))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, path], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_the_program_is_given_what_the_observer_says(tmp_path: Path) -> None:
+    program = """
+        from time import monotonic_ns as now
+        def step():
+            told = time.time(), time.perf_counter(), now(), time.localtime()[5], time.strftime("%S")
+            return *told, time.ctime(0)[-4:], time.ctime(None)[-4:]
+        print(*step())
+        for clock, site in seen.sites:
+            (path, function, _), (_, caller, _) = site.lines
+            print(clock, path.rpartition("/")[2], function, caller)
+    """
+    first, *sites = run(program, tmp_path)
+    assert first.split() == ["7.5", "7.5", "7", "7", "07", "1970", "1970"]
+    assert sites == [
+        f"{clock} train.py step <module>" for clock in ("time", "perf_counter", "monotonic_ns", "time", "time", "time")
+    ]
+
+
+def test_a_class_may_keep_a_clock(tmp_path: Path) -> None:
+    """A function of Python's would be a method there, and get the object as an argument."""
+    program = """
+        import copy, pickle
+        class Timer:
+            clock = time.perf_counter
+        again = pickle.loads(pickle.dumps(time.time))
+        print(Timer().clock(), again is time.time, copy.deepcopy(time.time) is time.time)
+        print(time.time.__module__, time.time.__name__, callable(time.time))
+    """
+    assert run(program, tmp_path) == ["7.5 True True", "time time True"]
+
+
+def test_reads_of_others_are_their_own(tmp_path: Path) -> None:
+    program = """
+        import threading, selectors
+        other = []
+        thread = threading.Thread(target=lambda: other.append(time.time()))
+        thread.start(); thread.join()
+        import logging
+        record = logging.makeLogRecord({})
+        print(other[0] > 8, record.created > 8, seen.sites == [])
+    """
+    assert run(program, tmp_path) == ["True True True"]
+
+
+@pytest.mark.parametrize(("folder", "is_seen"), [("megatron", True), ("torch", False)])
+def test_packages_are_seen_and_torch_is_not(folder: str, is_seen: bool, tmp_path: Path) -> None:
+    program = "print(time.time() == 7.5)"
+    assert run(program, tmp_path, name=f"site-packages/{folder}/timers.py") == [str(is_seen)]
+
+
+def test_what_a_handler_raises_meanwhile_is_for_the_program(tmp_path: Path) -> None:
+    program = """
+        import signal
+        def late(*_):
+            raise TimeoutError
+        signal.signal(signal.SIGALRM, late)
+        seen.read = lambda clock, site: signal.raise_signal(signal.SIGALRM)
+        try:
+            time.time()
+        except TimeoutError:
+            print("late")
+        seen.read = lambda clock, site: 7.5
+        print(time.time())
+    """
+    assert run(program, tmp_path) == ["late", "7.5"]
+
+
+def test_an_observer_that_fails_is_left_alone(tmp_path: Path) -> None:
+    program = """
+        seen.read = lambda clock, site: clocks._named(None, "", None)  # raises in prismdbg
+        print(time.time() > 8)
+        seen.read = lambda clock, site: 1.0
+        print(time.time() > 8)
+    """
+    assert run(program, tmp_path) == ["True", "True"]
+
+
+def test_what_an_observer_reads_is_not_seen(tmp_path: Path) -> None:
+    program = """
+        seen.read = lambda clock, site: time.time()
+        print(time.time() > 8)
+    """
+    assert run(program, tmp_path) == ["True"]
+
+
+def test_who_calls_one_without_a_line_of_python_is_not_seen(tmp_path: Path) -> None:
+    program = """
+        import atexit
+        atexit.register(time.time)
+        print(time.time())
+    """
+    assert run(program, tmp_path) == ["7.5"]
+
+
+def test_they_are_python_s_own_again(tmp_path: Path) -> None:
+    """time_machine writes into the memory of these functions."""
+    program = """
+        clocks.leave()
+        print(time.time is real[0], time.perf_counter is real[1], time.strftime is real[2], time.time() > 8)
+    """
+    assert run(program, tmp_path) == ["True True True True"]
+
+
+def test_nobody_sees_anything_afterwards(tmp_path: Path) -> None:
+    program = """
+        clocks.observe(None)
+        print(time.time() > 8, abs(time.time() - real[0]()) < 60, time.strftime("%Y") == real[2]("%Y"), len(seen.sites))
+    """
+    assert run(program, tmp_path) == ["True True True 0"]
+
+
+def test_a_function_has_one_number_in_each_process(tmp_path: Path) -> None:
+    program = """
+        def step():
+            time.time()
+        step()
+        print(seen.sites[0][1].function, seen.sites[0][1].place)
+    """
+    assert run(program, tmp_path) == run(program, tmp_path)
