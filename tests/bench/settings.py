@@ -27,7 +27,7 @@ class Settings:
     checkpoint_steps: int = 120
     checkpoint_rounds: int = 2
     state_every: int = 50
-    state_steps: int = 240
+    state_steps: int = 280
     capsule_steps: int = 10
     replays: int = 5
     cold_starts: int = 2
@@ -68,7 +68,7 @@ QUICK = Settings(
     checkpoint_steps=40,
     checkpoint_rounds=1,
     state_every=5,
-    state_steps=24,
+    state_steps=28,
     capsule_steps=4,
     replays=2,
     cold_starts=1,

@@ -27,7 +27,7 @@ from prismdbg.rank.c10d.works import Completion, wrap
 from prismdbg.rank.program.isolation import ours
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording.log_writer import LogWriter, PayloadWriter, encode_tensors
-from prismdbg.rank.recording.recorder import Rescuer
+from prismdbg.rank.recording.recorder import NO_STEP, Rescuer
 from prismdbg.rank.recording.write_queue import WriteQueue
 
 _OWN_FILES = (str(Path(__file__).parents[1]),)
@@ -50,7 +50,7 @@ class PythonRecorder:
         self._stacks = self._fingerprints = self._nan_check = True
         self._sketches = False
         self._backward_stack: tuple[Frame, ...] = ()
-        self._window_on, self._window_steps, self._window_bytes, self._keep_from = False, 0, 0, 1 << 62
+        self._window_on, self._window_steps, self._window_bytes, self._keep_from = False, 0, 0, NO_STEP
         self._order = threading.Lock()
         self._gate = threading.Condition()
         self._closed_gate = False

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 Rescuer = Callable[[int, str, list[Any]], bool]
+NO_STEP = 1 << 62  # later than any
 
 
 class Recorder(Protocol):
@@ -58,7 +59,7 @@ class Recorder(Protocol):
         ...
 
     def keep_from(self, step: int) -> None:
-        """Payloads of this step and later are not dropped for their age."""
+        """Payloads of this step and later are not dropped for their age; `NO_STEP`: that holds for none."""
         ...
 
     def park(self, on: bool) -> None:

@@ -30,6 +30,7 @@ from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording import ddp_buckets, random_state
 from prismdbg.rank.recording.fsdp1 import ShardedModules
 from prismdbg.rank.recording.plain_state import Packed, Packer
+from prismdbg.rank.recording.recorder import NO_STEP, Recorder
 from prismdbg.rank.recording.restore_point import Registered, unfit
 from prismdbg.rank.recording.state_staging import Staging
 from prismdbg.rank.recording.steps import COUNTER
@@ -39,7 +40,6 @@ from prismdbg.settings.state_hold import HoldWatch, hold_file
 
 if TYPE_CHECKING:
     from prismdbg.rank.recording.recorded_rank import Recording
-    from prismdbg.rank.recording.recorder import Recorder
 
 _TRIED_BYTES = 8 << 20
 _HOLD_LOOK_S = 0.5
@@ -274,6 +274,8 @@ class StateSnapshots:
         config = self._recording.config
         with suppress(Exception):  # this is where failures end
             self._recording.window(config.window_steps != 0, max(config.window_steps, 0), config.window_bytes)
+            if not config.checkpoint_every:  # else the supervisor says from where on
+                self._recording.recorder.keep_from(NO_STEP)
         self._recording.note("no_state", text=why)
         self._say(f"no further state snapshots of rank {self._recording.rank}: {why}", always=True)
 

@@ -31,8 +31,8 @@ def measure(settings: Settings, folder: Path) -> Measured:
     }
     filling: dict[str, list[float]] = {name: [] for name in jobs}
     filled: dict[str, list[float]] = {name: [] for name in jobs}
-    # Two snapshots are kept, and what was received since the older: till then each step writes to new memory.
-    full_at = 2 * every + WARM_UP_STEPS
+    # Two snapshots are kept, and what was received since the older; with the third, the first memory is used again.
+    full_at = 3 * every + WARM_UP_STEPS
     taken: Snapshots = []
     for number in range(settings.job_rounds):
         for name, options in list(jobs.items())[:: -1 if number % 2 else 1]:  # what drifts favours none

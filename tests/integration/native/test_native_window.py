@@ -41,6 +41,16 @@ def test_steps_older_than_the_window_are_removed(tmp_path: Path) -> None:
     assert one.report()["stats"]["payload_oldest_step"] == 5
 
 
+def test_what_a_snapshot_no_longer_needs_is_written_over(tmp_path: Path) -> None:
+    """New memory is dear."""
+    (one,) = run_job(tmp_path, "window", 1, "rounds")
+    assert sorted(readable(one)) == [*range(36, 42)], "at the end, what is not needed is given back"
+
+
+def test_a_window_that_was_long_gets_shorter_again(tmp_path: Path) -> None:
+    run_job(tmp_path, "window", 1, "round_that_was_long")
+
+
 def test_the_window_keeps_within_its_bytes(tmp_path: Path) -> None:
     (one,) = run_job(tmp_path, "window", 1, "size")
     kept = sorted(readable(one))

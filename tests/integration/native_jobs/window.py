@@ -50,6 +50,40 @@ def steps() -> None:
     native.begin_step(12, 1)
 
 
+def rounds() -> None:
+    """A snapshot every four steps, of which two count: what a round no longer needs, the next one writes over."""
+    native.window(True, 1, 0)
+    native.keep_from(0)
+    seen: set[int] = set()
+    for step in range(1, 42):
+        native.begin_step(step, 1)
+        receive(MIB - 100)
+        now = {path.stat().st_ino for path in FOLDER.glob("payload.*.seg")}
+        assert step <= 12 or now <= seen, f"step {step} has taken memory that was not in use"
+        seen |= now
+        if step % 4 == 0:
+            native.keep_from(step - 4)
+    assert len(seen) <= 13
+
+
+def round_that_was_long() -> None:
+    """What two rounds do not need is given back, and everything that is not needed where no snapshot follows."""
+    native.window(True, 1, 0)
+    native.keep_from(0)
+    for step in range(1, 41):
+        native.begin_step(step, 1)
+        receive(MIB - 100)
+    for step in range(41, 53):
+        native.begin_step(step, 1)
+        receive(MIB - 100)
+        if step % 4 == 0:
+            native.keep_from(step - 4)
+    wait_for(lambda: len(files()) <= 13, 10, "what only the long round needed to be removed")
+    native.keep_from(1 << 62)
+    native.begin_step(53, 1)
+    wait_for(lambda: len(files()) <= 2, 10, "what was kept for a snapshot to be removed")
+
+
 def size() -> None:
     """No more than 8 MiB on disk."""
     native.window(True, 0, 8 * MIB)
@@ -98,6 +132,9 @@ def too_large() -> None:
 
 rank.record()
 rank.join()
-{scenario.__name__: scenario for scenario in (switched, steps, size, large, watched, too_large)}[ARGUMENTS[0]]()
+{
+    scenario.__name__: scenario
+    for scenario in (switched, steps, rounds, round_that_was_long, size, large, watched, too_large)
+}[ARGUMENTS[0]]()
 rank.report({"stats": native.stats(), "files": files()})
 dist.destroy_process_group()

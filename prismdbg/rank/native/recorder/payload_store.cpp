@@ -33,6 +33,9 @@ void PayloadStore::limit(int64_t steps, uint64_t size_bytes) {
 
 void PayloadStore::keep_from(int64_t step) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  while (!closed_ && is_oldest_expired()) {  // a whole round has not needed them
+    remove_oldest();
+  }
   keep_from_ = step;
 }
 
@@ -76,6 +79,9 @@ std::unique_ptr<PayloadSlot> PayloadStore::reserve_in_memory(size_t size_bytes, 
 }
 
 void PayloadStore::begin_segment(uint32_t step) {
+  if (is_oldest_expired()) {
+    remove_oldest();
+  }
   const uint64_t spare_bytes = spare_.size_bytes();
   auto spare = spare_.reuse(path(next_index_));
   const uint64_t size_bytes = spare ? spare_bytes : 0;
@@ -158,8 +164,8 @@ void PayloadStore::prune(uint32_t step) {
   if (steps_ <= 0 || closed_) {
     return;
   }
-  const int64_t bound = std::min<int64_t>(static_cast<int64_t>(step) - steps_, keep_from_);
-  while (!entries_.empty() && entries_.front().last_step < bound) {
+  expired_before_ = std::min<int64_t>(static_cast<int64_t>(step) - steps_, keep_from_);
+  while (keep_from_ >= kNoStep && is_oldest_expired()) {
     remove_oldest();
   }
 }
@@ -198,6 +204,9 @@ void PayloadStore::reopen() {
 
 void PayloadStore::tidy() {
   const std::lock_guard<std::mutex> lock(mutex_);
+  while (is_oldest_expired()) {
+    remove_oldest();
+  }
   spare_.drop();
   end_segment();
 }

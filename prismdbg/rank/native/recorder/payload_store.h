@@ -1,11 +1,14 @@
 // Payload segments: where the bytes a rank received go while the window is on. Those older than the window are
 // removed, or written over under another name if nobody else can see it. Reserving is under a lock, writing is not.
+//
+// A window that begins at a snapshot or a checkpoint gets shorter by many segments at once, with each new one, and then
+// longer again. What it no longer needs stays until it is written over, or the next snapshot comes: memory that was in
+// use costs a fraction of new memory.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <deque>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,7 +26,7 @@ class PayloadStore {
 
   // How many steps are kept (<= 0: all), and how many bytes (0: any number).
   void limit(int64_t steps, uint64_t size_bytes);
-  // Payloads of `step` and later are not removed for their age.
+  // Payloads of `step` and later are not removed for their age; kNoStep: there is no such step.
   void keep_from(int64_t step);
 
   // Throws std::system_error when no file can be had, or one payload is larger than the window.
@@ -43,6 +46,7 @@ class PayloadStore {
   int64_t oldest_step();
 
  private:
+  static constexpr int64_t kNoStep = int64_t{1} << 62;
   struct Entry {
     uint32_t index;
     uint64_t used_bytes;
@@ -56,6 +60,7 @@ class PayloadStore {
   };
 
   // All of these with the lock held.
+  bool is_oldest_expired() const { return !entries_.empty() && entries_.front().last_step < expired_before_; }
   std::unique_ptr<PayloadSlot> reserve_in_memory(size_t size_bytes, uint32_t step);
   void begin_segment(uint32_t step);
   std::shared_ptr<PayloadFile> new_file(uint32_t index) const;
@@ -76,7 +81,8 @@ class PayloadStore {
   bool closed_ = false;
   int64_t steps_ = 0;
   uint64_t limit_bytes_ = 0;
-  int64_t keep_from_ = std::numeric_limits<int64_t>::max();
+  int64_t keep_from_ = kNoStep;
+  int64_t expired_before_ = 0;  // a step: no payload from before it is needed
   uint32_t next_index_ = 0;
   int64_t removed_through_ = -1;  // the youngest step that lost payloads
   std::deque<Entry> entries_;     // oldest first; the last one is open while there is a file_
