@@ -195,7 +195,7 @@ def kill_a_debugger(world: World) -> None:
     _check_processes(world)
 
 
-SMALL_SOURCES = ("process/descriptor", "log/segment", "recorder/spare_segment", "process/background_thread")
+SMALL_SOURCES = ("process/descriptor", "log/segment", "recorder/spare_segments", "process/background_thread")
 BUILD = """
 import sys
 from pathlib import Path

@@ -21,6 +21,11 @@ def files() -> list[str]:
     return sorted(path.name for path in FOLDER.glob("payload.*.seg"))
 
 
+def oldest(names: list[str]) -> int:
+    """The number of the first segment, which has one step each."""
+    return int(names[0].split(".")[1])
+
+
 def on_disk_bytes() -> int:
     """Segments are removed in the background: one may go between listing and looking."""
     total = 0
@@ -60,6 +65,7 @@ def rounds() -> None:
         receive(MIB - 100)
         now = {path.stat().st_ino for path in FOLDER.glob("payload.*.seg")}
         assert step <= 12 or now <= seen, f"step {step} has taken memory that was not in use"
+        assert oldest(files()) >= (step - 1) // 4 * 4 - 5, "what a snapshot no longer needs is no segment any more"
         seen |= now
         if step % 4 == 0:
             native.keep_from(step - 4)
@@ -78,10 +84,10 @@ def round_that_was_long() -> None:
         receive(MIB - 100)
         if step % 4 == 0:
             native.keep_from(step - 4)
-    wait_for(lambda: len(files()) <= 13, 10, "what only the long round needed to be removed")
+    wait_for(lambda: len([*FOLDER.glob("payload.*")]) <= 13, 10, "what only the long round needed to be removed")
     native.keep_from(1 << 62)
     native.begin_step(53, 1)
-    wait_for(lambda: len(files()) <= 2, 10, "what was kept for a snapshot to be removed")
+    wait_for(lambda: len([*FOLDER.glob("payload.*")]) <= 3, 10, "what was kept for a snapshot to be removed")
 
 
 def size() -> None:

@@ -23,7 +23,7 @@ PayloadStore::PayloadStore(WriteQueue& queue, std::string folder, size_t segment
     : queue_(queue),
       folder_(std::move(folder)),
       most_segment_bytes_(segment_bytes),
-      spare_(folder_ + "/payload.spare") {}
+      spares_(folder_) {}
 
 void PayloadStore::limit(int64_t steps, uint64_t size_bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -33,10 +33,10 @@ void PayloadStore::limit(int64_t steps, uint64_t size_bytes) {
 
 void PayloadStore::keep_from(int64_t step) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  while (!closed_ && is_oldest_expired()) {  // a whole round has not needed them
-    remove_oldest();
-  }
   keep_from_ = step;
+  if (!closed_) {
+    remove(spares_.shrink(1));  // a whole round has not needed them
+  }
 }
 
 // A quarter of the limit at most, or removing one segment would empty the window.
@@ -79,11 +79,8 @@ std::unique_ptr<PayloadSlot> PayloadStore::reserve_in_memory(size_t size_bytes, 
 }
 
 void PayloadStore::begin_segment(uint32_t step) {
-  if (is_oldest_expired()) {
-    remove_oldest();
-  }
-  const uint64_t spare_bytes = spare_.size_bytes();
-  auto spare = spare_.reuse(path(next_index_));
+  const uint64_t spare_bytes = spares_.next_bytes();
+  auto spare = spares_.reuse(path(next_index_));
   const uint64_t size_bytes = spare ? spare_bytes : 0;
   file_ = spare ? std::make_shared<PayloadFile>(PayloadFile{path(next_index_), std::move(spare)}) : new_file(next_index_);
   entries_.push_back({next_index_, 0, size_bytes, step, step});
@@ -113,7 +110,7 @@ void PayloadStore::end_segment() {
 }
 
 uint64_t PayloadStore::total_bytes() const {
-  uint64_t total = spare_.size_bytes();
+  uint64_t total = spares_.size_bytes();
   for (const Entry& entry : entries_) {
     total += entry.size_bytes;
   }
@@ -132,28 +129,41 @@ void PayloadStore::make_room(size_t payload_bytes, bool in_new_segment) {
   }
   const uint64_t coming = in_new_segment ? std::max(payload_bytes, segment_bytes()) : payload_bytes + kAlignment;
   const auto too_much = [&] {
-    return total_bytes() + coming - (in_new_segment ? spare_.size_bytes() : 0) > limit_bytes_;
+    return total_bytes() + coming - (in_new_segment ? spares_.next_bytes() : 0) > limit_bytes_;
   };
-  if (!in_new_segment && too_much()) {
-    spare_.drop();
+  const size_t usable = in_new_segment ? 1 : 0;
+  while (spares_.count() > usable && too_much()) {
+    remove(spares_.shrink(spares_.count() - 1));
   }
   while (!entries_.empty() && too_much()) {
-    remove_oldest();
+    remove_oldest(/*most_spares=*/1);
   }
 }
 
-// Removing a large file takes the kernel a while, so that is done in the background thread.
-void PayloadStore::remove_oldest() {
+void PayloadStore::remove_oldest(size_t most_spares) {
   if (entries_.size() == 1) {
     end_segment();
   }
   const Entry entry = entries_.front();
   entries_.pop_front();
   removed_through_ = std::max<int64_t>(removed_through_, entry.last_step);
-  if (queue_.is_direct() && entry.size_bytes <= segment_bytes() && spare_.keep(path(entry.index), entry.size_bytes)) {
+  if (queue_.is_direct() && entry.size_bytes <= segment_bytes() && spares_.count() < most_spares &&
+      spares_.keep(path(entry.index), entry.size_bytes)) {
     return;
   }
-  const auto task = [path = path(entry.index)] { unlink(path.c_str()); };
+  remove({path(entry.index)});
+}
+
+// Removing a large file takes the kernel a while, so that is done in the background thread.
+void PayloadStore::remove(std::vector<std::string> paths) {
+  if (paths.empty()) {
+    return;
+  }
+  const auto task = [paths = std::move(paths)] {
+    for (const std::string& path : paths) {
+      unlink(path.c_str());
+    }
+  };
   if (!queue_.background().post(task)) {
     task();
   }
@@ -164,9 +174,9 @@ void PayloadStore::prune(uint32_t step) {
   if (steps_ <= 0 || closed_) {
     return;
   }
-  expired_before_ = std::min<int64_t>(static_cast<int64_t>(step) - steps_, keep_from_);
-  while (keep_from_ >= kNoStep && is_oldest_expired()) {
-    remove_oldest();
+  const int64_t bound = std::min<int64_t>(static_cast<int64_t>(step) - steps_, keep_from_);
+  while (!entries_.empty() && entries_.front().last_step < bound) {
+    remove_oldest(most_spares());
   }
 }
 
@@ -204,10 +214,9 @@ void PayloadStore::reopen() {
 
 void PayloadStore::tidy() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  while (is_oldest_expired()) {
-    remove_oldest();
+  for (const std::string& path : spares_.shrink(0)) {
+    unlink(path.c_str());
   }
-  spare_.drop();
   end_segment();
 }
 

@@ -2,8 +2,8 @@
 // removed, or written over under another name if nobody else can see it. Reserving is under a lock, writing is not.
 //
 // A window that begins at a snapshot or a checkpoint gets shorter by many segments at once, with each new one, and then
-// longer again. What it no longer needs stays until it is written over, or the next snapshot comes: memory that was in
-// use costs a fraction of new memory.
+// longer again. Those that it no longer needs are spares until they are written over, or the next snapshot comes: memory
+// that was in use costs a fraction of new memory.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 #include "log/write_queue.h"
 #include "recorder/payload_slot.h"
-#include "recorder/spare_segment.h"
+#include "recorder/spare_segments.h"
 
 namespace prismdbg {
 
@@ -47,6 +47,7 @@ class PayloadStore {
 
  private:
   static constexpr int64_t kNoStep = int64_t{1} << 62;
+  static constexpr size_t kAll = static_cast<size_t>(-1);
   struct Entry {
     uint32_t index;
     uint64_t used_bytes;
@@ -60,14 +61,15 @@ class PayloadStore {
   };
 
   // All of these with the lock held.
-  bool is_oldest_expired() const { return !entries_.empty() && entries_.front().last_step < expired_before_; }
   std::unique_ptr<PayloadSlot> reserve_in_memory(size_t size_bytes, uint32_t step);
   void begin_segment(uint32_t step);
   std::shared_ptr<PayloadFile> new_file(uint32_t index) const;
   void end_segment();
   void make_room(size_t payload_bytes, bool in_new_segment);
+  size_t most_spares() const { return keep_from_ < kNoStep ? kAll : 1; }
   uint64_t total_bytes() const;
-  void remove_oldest();
+  void remove_oldest(size_t most_spares);
+  void remove(std::vector<std::string> paths);
   size_t segment_bytes() const;
   std::string path(uint32_t index) const;
   void wait_for_writers() const;
@@ -82,13 +84,12 @@ class PayloadStore {
   int64_t steps_ = 0;
   uint64_t limit_bytes_ = 0;
   int64_t keep_from_ = kNoStep;
-  int64_t expired_before_ = 0;  // a step: no payload from before it is needed
   uint32_t next_index_ = 0;
   int64_t removed_through_ = -1;  // the youngest step that lost payloads
   std::deque<Entry> entries_;     // oldest first; the last one is open while there is a file_
   std::shared_ptr<PayloadFile> file_;
   std::vector<Held> held_;
-  SpareSegment spare_;
+  SpareSegments spares_;
 };
 
 }  // namespace prismdbg
