@@ -8,6 +8,7 @@ before it imports torch.
 from __future__ import annotations
 
 import os
+import struct
 import sys
 import time
 import zlib
@@ -41,11 +42,11 @@ class Site:
 
     __slots__ = ("function", "is_seen", "lines", "place")
 
-    def __init__(self, lines: tuple[tuple[str, str, int], ...]) -> None:
+    def __init__(self, lines: tuple[tuple[str, str, int], ...], is_seen: bool = True) -> None:
         self.lines = lines  # path, function, line
         self.function = _number(lines[0][:2])
         self.place = _number(lines)
-        self.is_seen = _is_seen(lines[0][0])
+        self.is_seen = is_seen
 
     def __str__(self) -> str:
         path, _, line = self.lines[0]
@@ -61,6 +62,10 @@ class Observer(Protocol):
 
     def read_beside(self, clock: Clock, site: Site) -> Any:
         """By another thread."""
+        ...
+
+    def left(self) -> None:
+        """It is asked no more, whatever the program reads."""
         ...
 
 
@@ -110,10 +115,18 @@ class OfNow:
     __name__: str
 
 
+def clock_of(name: str) -> Clock:
+    found = getattr(time, name)
+    return found if isinstance(found, Clock) else Clock(name)
+
+
 CALLED = (Clock.__call__, OfNow.__call__)
 
 _observer: Observer | None = None
 _main = 0
+_OF_OURS = frozenset(
+    (AttributeError, KeyError, MemoryError, OSError, RuntimeError, TypeError, ValueError, struct.error)
+)
 _sites: dict[tuple[int | None, ...], tuple[Site, list[Any]]] = {}
 _is_asked = False  # what is read meanwhile, in a signal's handler for example, is not seen
 
@@ -129,6 +142,8 @@ def watch() -> None:
 
 def leave() -> None:
     """The functions are Python's own again. Who took one from `time` before keeps it, and nobody sees what it gives."""
+    if _observer is not None:
+        _observer.left()
     observe(None)
     vars(time).update({name: kept.now for name, kept in vars(time).items() if isinstance(kept, Clock | OfNow)})
 
@@ -157,9 +172,9 @@ def _seen(clock: Clock) -> Any:
             return clock.now()
         return observer.read(clock, site) if is_main else observer.read_beside(clock, site)
     except Exception as error:
-        if not _is_ours(error):  # a signal's handler raised it, which is for the program
+        if not _is_ours(error):  # a signal's handler or another thread raised it, which is for the program
             raise
-        if not isinstance(error, ValueError):  # else nothing of Python's called
+        if type(error) is not ValueError:  # else there is no line of Python that calls
             observe(None)
         return clock.now()
     finally:
@@ -168,21 +183,27 @@ def _seen(clock: Clock) -> Any:
 
 
 def _site(frame: FrameType) -> Site:
-    """Each is made once: a program reads clocks in few places, and often. To ask a frame for its code calls the audit
-    hooks of the process, which takes longer than all else here."""
-    places: list[int | None] = [frame.f_lineno]
-    modules: list[Any] = []
+    """Of lines of modules each is made once: a program reads clocks in few places, and often. To ask a frame for its
+    code calls the audit hooks of the process, which takes longer than all else here."""
+    lines: list[int | None] = []
+    modules: list[dict[str, Any]] = []
     found: FrameType | None = frame
-    while found is not None and len(modules) <= _CALLERS:
-        places.append(found.f_lasti)
+    while found is not None and len(lines) <= _CALLERS:
+        lines.append(found.f_lineno)
         modules.append(found.f_globals)
         found = found.f_back
-    key = (*map(id, modules), *places)
-    if (held := _sites.get(key)) is None:
-        if len(_sites) >= _MOST_SITES:
-            _sites.clear()
-        held = _sites[key] = _new_site(frame), modules  # while they are held, no others have their ids
-    return held[0]
+    key = (*map(id, modules), *lines)
+    if (known := _sites.get(key)) is not None:
+        return known[0]
+    site = _new_site(frame)
+    if len(_sites) < _MOST_SITES and all(map(_is_module, modules)):  # else what a program drops would live on here
+        _sites[key] = site, modules  # while they are held, no others have their ids
+    return site
+
+
+def _is_module(names: dict[str, Any]) -> bool:
+    module = sys.modules.get(str(names.get("__name__")))
+    return module is not None and vars(module) is names
 
 
 def _new_site(frame: FrameType) -> Site:
@@ -190,17 +211,18 @@ def _new_site(frame: FrameType) -> Site:
     lines: list[tuple[str, str, int]] = []
     while found is not None and len(lines) <= _CALLERS:
         code = found.f_code
-        if found is frame or not code.co_filename.startswith(_OURS):  # which lies elsewhere in a replay
-            lines.append((code.co_filename, code.co_qualname, found.f_lineno or 0))
+        path = code.co_filename.removeprefix(_OURS)  # which lies elsewhere in a replay
+        lines.append((path, code.co_qualname, found.f_lineno or 0))
         found = found.f_back
-    return Site(tuple(lines))
+    return Site(tuple(lines), _is_seen(frame.f_code.co_filename))
 
 
 def _is_ours(error: Exception) -> bool:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS)
+    is_here = trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS)
+    return is_here and type(error) in _OF_OURS
 
 
 def _is_seen(path: str) -> bool:

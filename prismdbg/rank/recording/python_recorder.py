@@ -92,6 +92,8 @@ class PythonRecorder:
         if self._log is not None:
             self._guarded(partial(self._log.append, kind, body))
 
+    append_held = append
+
     def begin_step(self, step: int, source: int) -> None:
         self._counters.begin_step(step)
         self.append(fmt.Kind.STEP, fmt.STEP.pack(step, self.now_ns(), source))

@@ -48,6 +48,7 @@ from prismdbg.settings.file_system import bounded, is_local
 from prismdbg.settings.rank_config import ENVIRONMENT_NAME, Mode, RankConfig
 
 Serve = Callable[["Recording", Path], None]
+_NOW_NS = time.monotonic_ns
 
 
 class Recording:
@@ -66,7 +67,7 @@ class Recording:
         self.lost = ""
         self.ended = False
         self.is_child = False
-        self.now_ns: Callable[[], int] = time.monotonic_ns
+        self.now_ns: Callable[[], int] = _NOW_NS
         self.hash_at: set[int] = set()
         self.opened_files = OpenedFiles(config.home, config.run, told_in=config.socket_dir)
         self.outcomes = Outcomes()
@@ -193,11 +194,11 @@ class Recording:
 
     def _write_clock_reads(self, record: bytes) -> None:
         if self.is_open and not self.lost:
-            self.recorder.append(Kind.CLOCK, record)
+            self.recorder.append_held(Kind.CLOCK, record)
 
     def _note_path(self, kind: str, path: str, seen_ns: int) -> None:
         """`seen_ns`: paths from before the log was there are noted later; it says nothing on a virtual clock."""
-        real = self.now_ns is time.monotonic_ns
+        real = self.now_ns is _NOW_NS
         self.note(kind, path=path, **({"seen_ns": seen_ns} if real else {}))
 
     @property

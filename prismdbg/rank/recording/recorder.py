@@ -83,6 +83,10 @@ class Recorder(Protocol):
         """`entering`: threads on their way from the gate to their call's record, hashing what it sends."""
         ...
 
+    def append_held(self, kind: int, body: bytes) -> None:
+        """As `append`, for what is written often: as a rule without letting another thread have Python's lock."""
+        ...
+
     def moment(self) -> tuple[int, int]:
         """Step and collective; cheap."""
         ...

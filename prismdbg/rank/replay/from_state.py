@@ -133,7 +133,7 @@ class _Restorer:
         replaying.install()
         if (clocks := recorded_clocks.begun()) is not None:
             clocks.forget()
-            replaying.give_times(clocks)
+            replaying.give_times(clocks, at=(snapshot.moment.step, snapshot.moment.collective))
         COUNTER.listen(replaying.on_step)
         exception_hooks.install(replaying)
         self._outcomes.go_on_from(snapshot.step)

@@ -18,6 +18,8 @@ from prismdbg.rank.program.clocks import Clock, Site
 
 # A program that reads for so long what is not in the record may wait for what has the real time, as a file does.
 CATCHES_UP_S = 10.0
+_LONGEST_PAUSE_S = 1.0  # between two reads of such a loop
+_OF_FILES = "time"
 _NS_PER_S = 1_000_000_000
 _SHOWN = 20
 
@@ -39,7 +41,8 @@ class RecordedClocks:
         self._at: At | None = None
         self._left: dict[tuple[str, int], deque[Read]] = {}  # by clock and function
         self._ahead_ns: dict[str, int] = {}  # of the real clock, by clock; as a rule less than 0
-        self._astray_s: float | None = None  # since when no read is in the record
+        self._missed_s: float | None = None  # when the last read was that is not in the record
+        self._astray_s = 0.0  # how long such reads have gone on
 
     def begin(self) -> None:
         clocks.observe(self)
@@ -55,14 +58,18 @@ class RecordedClocks:
 
     def add(self, records: Iterable[ClockRead], at: At = BEGIN, past: int = 0) -> None:
         """Those of a log. `past`: so many reads the rank has made at the moment `at`."""
+        last: dict[str, float] = {}
         for record in records:
             self.has_any = True
-            if record.at == at and record.number < past:
+            if record.at < at or (record.at == at and record.number < past):
+                last[record.read.clock] = record.read.value
                 continue
             if record.at == self._at:
                 self._put(record.read)
             else:
                 self._by_moment.setdefault(record.at, []).append(record.read)
+        for name, value in last.items():
+            self._goes_on_from(clocks.clock_of(name), value)
 
     def read(self, clock: Clock, site: Site) -> Any:
         if self.is_quiet():
@@ -75,8 +82,8 @@ class RecordedClocks:
         if recorded is None:
             self._miss(f"{site} time.{clock.__name__}")
             return self._continued(clock)
-        self._astray_s = None
-        self._ahead_ns[_family(clock)] = _ns(clock, recorded) - _ns(clock, clock.now())
+        self._missed_s, self._astray_s = None, 0.0
+        self._goes_on_from(clock, recorded)
         return recorded
 
     def read_beside(self, clock: Clock, site: Site) -> Any:
@@ -101,12 +108,20 @@ class RecordedClocks:
         return None
 
     def _miss(self, what: str) -> None:
+        """Only forward, and only the clock that files have their times of: no time that was given comes again."""
         self._tell(what)
         now_s = clocks.monotonic_s()
-        if self._astray_s is None:
-            self._astray_s = now_s
-        elif now_s - self._astray_s > CATCHES_UP_S:
-            self._ahead_ns.clear()
+        if self._missed_s is not None:
+            self._astray_s += min(now_s - self._missed_s, _LONGEST_PAUSE_S)
+        self._missed_s = now_s
+        if self._astray_s > CATCHES_UP_S and self._ahead_ns.get(_OF_FILES, 0) < 0:
+            self._ahead_ns[_OF_FILES] = 0
+
+    def left(self) -> None:
+        self.has_any = False
+
+    def _goes_on_from(self, clock: Clock, value: Any) -> None:
+        self._ahead_ns[_family(clock)] = _ns(clock, value) - _ns(clock, clock.now())
 
     def _tell(self, what: str) -> None:
         if len(self.not_recorded) < _SHOWN:

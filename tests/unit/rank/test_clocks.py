@@ -26,6 +26,8 @@ BEFORE = """
 
         def read_beside(self, clock, site):
             return clock.now()
+        def left(self):
+            self.sites.append("left")
 
     seen = Seen()
     clocks.observe(seen)
@@ -112,6 +114,55 @@ def test_what_a_handler_raises_meanwhile_is_for_the_program(tmp_path: Path) -> N
     assert run(program, tmp_path) == ["late", "7.5"]
 
 
+def test_what_another_thread_raises_here_is_for_the_program(tmp_path: Path) -> None:
+    """As libraries do it that end a function after a time; most often it comes while the clock is asked."""
+    program = """
+        class Late(Exception):
+            pass
+        def read(clock, site):
+            clocks.raised()
+        def raised():
+            raise Late
+        clocks.raised = type(raised)(raised.__code__.replace(co_filename=clocks.__file__), globals())
+        seen.read = read
+        try:
+            time.time()
+        except Late:
+            print("late")
+    """
+    assert run(program, tmp_path) == ["late"]
+
+
+def test_functions_of_one_module_are_told_apart(tmp_path: Path) -> None:
+    """They are called from one line, and ask in the same way."""
+    program = """
+        def on_start():
+            return time.time()
+        def on_end():
+            return time.time()
+        for called in (on_start, on_end):
+            called()
+        print([site.lines[0][1] for _, site in seen.sites])
+    """
+    assert run(program, tmp_path) == ["['on_start', 'on_end']"]
+
+
+def test_names_that_a_program_drops_are_dropped(tmp_path: Path) -> None:
+    program = """
+        import gc, weakref
+        class Held:
+            pass
+        def trial():
+            names = {"held": Held(), "time": time}
+            exec("now = time.time()", names)
+            return weakref.ref(names["held"])
+        gone = trial()
+        gc.collect()
+        print(gone() is None, len(seen.sites))
+    """
+    assert run(program, tmp_path) == ["True 1"]
+
+
 def test_an_observer_that_fails_is_left_alone(tmp_path: Path) -> None:
     program = """
         seen.read = lambda clock, site: clocks._named(None, "", None)  # raises in prismdbg
@@ -143,6 +194,7 @@ def test_they_are_python_s_own_again(tmp_path: Path) -> None:
     """time_machine writes into the memory of these functions."""
     program = """
         clocks.leave()
+        assert seen.sites == ["left"]
         print(time.time is real[0], time.perf_counter is real[1], time.strftime is real[2], time.time() > 8)
     """
     assert run(program, tmp_path) == ["True True True True"]

@@ -55,6 +55,14 @@ void Recorder::append(Kind kind, std::string_view body) {
   }
 }
 
+bool Recorder::try_append(Kind kind, std::string_view body) {
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (lock && log_) {
+    log_->append(kind, body);
+  }
+  return lock.owns_lock();
+}
+
 uint32_t Recorder::text(std::string_view text) {
   const std::lock_guard<std::mutex> lock(mutex_);
   return log_ ? log_->text(text) : 0;

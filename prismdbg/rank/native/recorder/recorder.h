@@ -57,6 +57,8 @@ class Recorder {
   // Steering, from Python without its lock. These throw.
   void open(const RecorderOptions& options);
   void append(Kind kind, std::string_view body);
+  // Whether it was free to do so at once.
+  bool try_append(Kind kind, std::string_view body);
   uint32_t text(std::string_view text);
   void window(bool on, int64_t steps, uint64_t size_bytes);
   void keep_from(int64_t step);

@@ -17,6 +17,7 @@ from prismdbg.rank.program.clocks import Clock, Site
 # Of one place of the program, and of all together. More than that is left out: a loop that waits reads it.
 PER_S, AT_ONCE = 20.0, 500.0
 ALL_PER_S, ALL_AT_ONCE = 100.0, 10_000.0
+MOST_EARLY_OF_A_PLACE = 50  # before there is a log
 _MOST_PLACES = 10_000
 
 Write = Callable[[bytes], None]
@@ -41,6 +42,7 @@ class ClockReads:
         self.at, self.count = BEGIN, 0
         self._write: Write | None = None
         self._early: list[Read] = []
+        self._early_of: dict[int, int] = {}
         self._all = _Allowance(ALL_AT_ONCE)
         self._by_place: dict[int, _Allowance] = {}
         self._left_out: set[int] = set()  # places, until the moment is another one: a replay goes on from the last read
@@ -55,6 +57,9 @@ class ClockReads:
         """Which of the main thread's reads it comes after is another matter in each run."""
         return clock.now()
 
+    def left(self) -> None:
+        """What is read from here on is not recorded; a replay comes to the same place."""
+
     def begin(self, write: Write) -> list[Read]:
         """`write` gets the records of later reads. Those from before are returned."""
         early, self._early, self._write = self._early, [], write
@@ -65,17 +70,19 @@ class ClockReads:
             self.at, self.count = moment, 0
             self._left_out.clear()
         number, self.count = self.count, self.count + 1
-        if self._write is None:
-            if len(self._early) < MOST_EARLY:
-                self._early.append(read)
-        elif self._has_room(read.place):
+        if not self._has_room(read.place):
+            self._left_out.add(read.place)
+        elif self._write is not None:
             self._write(ClockRead(moment, number, read).to_bytes())
         else:
-            self._left_out.add(read.place)
+            self._early.append(read)
+            self._early_of[read.place] = self._early_of.get(read.place, 0) + 1
 
     def _has_room(self, place: int) -> bool:
         if place in self._left_out or (place not in self._by_place and len(self._by_place) >= _MOST_PLACES):
             return False
+        if self._write is None:
+            return len(self._early) < MOST_EARLY and self._early_of.get(place, 0) < MOST_EARLY_OF_A_PLACE
         now_s, own = clocks.monotonic_s(), self._by_place.setdefault(place, _Allowance(AT_ONCE))
         if not (own.has(now_s, PER_S, AT_ONCE) and self._all.has(now_s, ALL_PER_S, ALL_AT_ONCE)):
             return False

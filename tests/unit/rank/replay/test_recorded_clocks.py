@@ -12,7 +12,7 @@ from prismdbg.rank.program import clocks
 from prismdbg.rank.program.clocks import Clock, Site
 from prismdbg.rank.replay.recorded_clocks import CATCHES_UP_S, RecordedClocks
 
-CLOCK, COUNTER, WHOLE = Clock("time"), Clock("perf_counter"), Clock("time_ns")
+CLOCK, COUNTER, WHOLE, UPTIME = (Clock(name) for name in ("time", "perf_counter", "time_ns", "monotonic"))
 
 
 def site(line: int, function: str = "step", caller: int = 90) -> Site:
@@ -129,10 +129,38 @@ def test_other_threads_have_the_time_that_the_main_one_has() -> None:
     assert told == "train.py:20 time.time in another thread"
 
 
+class Waiting:
+    """A rank that waits for something; `pass_s` lets time pass."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 0.0
+        monkeypatch.setattr(clocks, "monotonic_s", lambda: self.now_s)
+        self.rank = at_step(read(5.0), read(9e9, clock="monotonic"), read(7.0, at=(2, 0)))
+        self.rank.read()
+        self.rank.read(clock=UPTIME)
+
+    def pass_s(self, seconds: float, pause_s: float) -> None:
+        for _ in range(round(seconds / pause_s)):
+            self.now_s += pause_s
+            self.rank.read()
+
+
 def test_who_waits_for_something_that_has_the_real_time_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    rank = at_step(read(5.0))
-    rank.read()
-    rank.read()
-    later_s = clocks.monotonic_s() + CATCHES_UP_S + 1
-    monkeypatch.setattr(clocks, "monotonic_s", lambda: later_s)
-    assert abs(rank.read() - time.time()) < 60
+    waiting = Waiting(monkeypatch)
+    waiting.pass_s(CATCHES_UP_S - 1, 0.5)
+    assert waiting.rank.read() < 60
+    waiting.pass_s(2, 0.5)
+    assert abs(waiting.rank.read() - time.time()) < 60
+    assert waiting.rank.read(clock=UPTIME) >= 9e9, "no clock goes back"
+
+
+def test_who_stood_at_a_breakpoint_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = Waiting(monkeypatch)
+    waiting.pass_s(3600 * CATCHES_UP_S / 2, 3600)
+    assert waiting.rank.read() < 60
+
+
+def test_a_restored_rank_goes_on_from_what_was_read_before() -> None:
+    rank = at_step(read(4.0, at=(0, 7)), read(9e9, clock="monotonic"), past=1)
+    assert 4.0 <= rank.read() < 60
+    assert 9e9 <= rank.read(clock=UPTIME) < 9e9 + 60

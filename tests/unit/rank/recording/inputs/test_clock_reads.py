@@ -7,7 +7,7 @@ import pytest
 from prismdbg.capsule.log.clock_reads import BEGIN, CLOCKS, MOST_EARLY, At, ClockRead, Read, are_reads
 from prismdbg.rank.program import clocks
 from prismdbg.rank.program.clocks import Clock, Site
-from prismdbg.rank.recording.inputs.clock_reads import ALL_AT_ONCE, AT_ONCE, PER_S, ClockReads
+from prismdbg.rank.recording.inputs.clock_reads import ALL_AT_ONCE, AT_ONCE, MOST_EARLY_OF_A_PLACE, PER_S, ClockReads
 
 CLOCK = Clock("time")
 
@@ -73,9 +73,18 @@ def test_what_was_read_before_the_log_is_returned(rank: Rank) -> None:
 
 
 def test_only_so_many_are_kept_before_the_log(rank: Rank) -> None:
-    for _ in range(MOST_EARLY + 10):
-        rank.read()
+    for line in range(MOST_EARLY + 10):
+        rank.read(line)
     assert len(rank.begin()) == MOST_EARLY
+
+
+def test_a_place_that_reads_often_before_the_log_is_left_out_and_no_other_is(rank: Rank) -> None:
+    for _ in range(MOST_EARLY):
+        rank.read(3)
+    value = rank.read(4)
+    assert [read.value for read in rank.begin()][MOST_EARLY_OF_A_PLACE:] == [value]
+    rank.read(3)
+    assert rank.written == [], "a replay is past the last one that is recorded"
 
 
 def test_a_read_is_written_at_once(rank: Rank) -> None:
