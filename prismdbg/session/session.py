@@ -396,7 +396,7 @@ class Session:
         """Where the rank stands."""
         self.require_alive()
         if (stop := self.stop) is None:
-            raise UsageError("the rank is running", hint="continue waits until it stops")
+            raise UsageError("the rank is running", hint="type continue to wait until it stops")
         return stop
 
     def require_view(self) -> None:

@@ -9,7 +9,7 @@ from prismdbg.jobs.record.record import RecordRequest
 MEASURED_WITH = "a GPT of 6 M parameters under DDP over gloo with two ranks, on two shared cores without a GPU"
 BARE, ONE_STEP, EIGHT_STEPS, FILLING = "1.020", "1.036", "1.034", "1.203"
 CHECKPOINTS = "17.1 %"
-SNAPSHOTS = "1.097"  # with one every 50 steps, and the window that these need
+SNAPSHOTS = "1.070"  # with one every 50 steps, and the window that these need
 TRACED = "1.07"  # of docs/how-replay-works.md
 
 

@@ -151,7 +151,7 @@ def test_a_local_folder_that_is_missing_is_refused_as_record_does(tmp_path: Path
         ),
         (
             {"state_every": 100},
-            "recorded steps took 1.097 times as long with snapshots of the state every 50 steps",
+            "recorded steps took 1.070 times as long with snapshots of the state every 50 steps",
             "",
         ),
         ({"memory": True}, "; with --memory, a step of one process took 1.07 times the CPU time (docs/how-replay", ""),
