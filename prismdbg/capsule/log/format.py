@@ -97,6 +97,7 @@ class StepSource(IntEnum):
     SKIPPED_BY_SCALER = 2
 
 
+SPARE = ".spare"  # the suffix of payload files that their rank is about to write over: nobody reads them
 SUMMARY = "summary.seg"  # beside the segments: `log/summary.py`
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from prismdbg.capsule import layout
 from prismdbg.capsule.capsule_dir import CapsuleWriter
+from prismdbg.capsule.log import format as fmt
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.capsule.partial import partial_folder
 from prismdbg.capsule.state_snapshot import DESCRIPTION, PROLOGUE, TENSORS, StateSnapshot
@@ -54,13 +55,23 @@ def list_states(run: RunFolder, folder: Path) -> list[KeptState]:
 
 
 def remove_unfinished(run: RunFolder) -> None:
-    """What ranks were writing or removing when they ended: a rank waits for no snapshot at its end. What one that
-    cannot be seen from here writes stays."""
-    for half in unfinished_in(run.states):
+    """What ranks were writing, removing or about to write over when they ended: a rank waits for no snapshot at its
+    end, and one that is killed for nothing. What one that cannot be seen from here writes stays."""
+    left = [*unfinished_in(run.states), *run.ranks.glob(f"*/payload.*{fmt.SPARE}")]
+    for name in sorted({path.parent.name for path in left}):
         with suppress(PrismError):  # its rank.json is damaged
-            process = RankProcess(run.ranks / half.parent.name)
+            process = RankProcess(run.ranks / name)
             if process.pid is not None and not process.is_alive():
-                shutil.rmtree(half, ignore_errors=True)
+                for path in (path for path in left if path.parent.name == name):
+                    _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 @contextmanager
@@ -86,7 +97,7 @@ def _link(source: Path, target: Path) -> None:
     for path in source.iterdir():
         if path.is_symlink() or path.is_dir():
             (target / path.name).symlink_to(path.resolve())
-        elif path.suffix != ".spare":  # a file that the rank is about to write over
+        elif path.suffix != fmt.SPARE:
             (target / path.name).hardlink_to(path)
 
 

@@ -16,8 +16,9 @@ import pytest
 from waiting import wait_for
 
 from prismdbg.jobs.capture.capture import LEFTOVER, remove_leftovers
-from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 
+NO_SUCH_PID = 2**22 + 1
 WRITES = """
 import sys
 from pathlib import Path
@@ -83,6 +84,19 @@ def test_what_a_killed_writer_left_goes(tmp_path: Path, where: Sequence[str]) ->
             return not any(folder.exists() for folder in folders)
 
         wait_for(are_gone, 30, "the folders of a killed process to go")
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_what_a_rank_was_about_to_write_over_goes_with_it(tmp_path: Path, is_alive: bool) -> None:
+    run = RunFolder(tmp_path)
+    folder = run.ranks / "0"
+    folder.mkdir(parents=True)
+    write_json(folder / "rank.json", {"rank": 0, "pid": os.getpid() if is_alive else NO_SUCH_PID, "environment": {}})
+    received, spares = folder / "payload.00007.seg", [folder / f"payload.{number}.spare" for number in (3, 4)]
+    for path in (received, *spares):
+        path.write_bytes(b"x")
+    remove_leftovers(run)
+    assert received.exists() and [path.exists() for path in spares] == [is_alive] * 2
 
 
 def test_halves_of_reports_go_once_they_are_old(tmp_path: Path) -> None:
