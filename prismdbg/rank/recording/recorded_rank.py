@@ -105,6 +105,7 @@ class Recording:
         if self.config.ranks and self.rank not in self.config.ranks:
             self.lost = "not selected"
             self.recorder.mode(0)
+            clocks.observe(None)
             tracer.disarm()
             return
         config = self.config
@@ -136,7 +137,18 @@ class Recording:
         if config.checkpoint_every or config.state_every:  # payloads since the older of two; later it is said which
             self.recorder.keep_from(0)
         socket_path = Path(config.socket_dir) / f"{folder.name}.sock"
-        described = describe_process(self.rank, socket_path, self.kind)
+        described = {**describe_process(self.rank, socket_path, self.kind), **self._told(folder)}
+        for place in dict.fromkeys((folder, claimed)):  # others know a rank by what is in RUN
+            _write_json(place / "rank.json", {**described, "inject": str(Path(config.run) / "inject")})
+        self.note("begin", recorder=self.kind)
+        if self.memory is not None:
+            self.note("memory", **self.memory.claim(folder))
+        self._listen()
+        self._serve(self, socket_path)
+
+    def _told(self, folder: Path) -> dict[str, Any]:
+        """What `rank.json` has of some ranks only. From here on what is read from clocks is in the log."""
+        config = self.config
         told: dict[str, Any] = {"emulation": config.extra["emulation"]} if "emulation" in config.extra else {}
         told |= {"memory_cap": config.memory_cap} if config.memory_cap else {}
         told |= {"node": config.node} if config.node else {}
@@ -145,17 +157,15 @@ class Recording:
         told |= spawned.write(folder)
         if (way := process_runs.forked()) is not None:
             told |= {"forked": way}
-        for place in dict.fromkeys((folder, claimed)):  # others know a rank by what is in RUN
-            _write_json(place / "rank.json", {**described, "inject": str(Path(config.run) / "inject"), **told})
-        self.note("begin", recorder=self.kind)
-        if self.memory is not None:
-            self.note("memory", **self.memory.claim(folder))
+        return told
+
+    def _listen(self) -> None:
+        """What was seen before there was a log is noted now, what is seen later then."""
         seeds.listen(lambda name, state: self.note("seed", name=name, state=state))
         tracker_runs.listen(lambda values: self.note(trackers.NOTE, run=values))
         COUNTER.listen_to_scaler(ScalerNotes(self.note, self.recorder.stats))
         self.opened_files.listen(self._note_path)
         self.outcomes.listen(self.note)
-        self._serve(self, socket_path)
 
     def give_up(self, reason: str, *, is_said: bool = False) -> None:
         """Recording ends here; the training goes on. Said once, in the log where there is one, else on stderr.

@@ -43,6 +43,7 @@ class ClockReads:
         self._write: Write | None = None
         self._early: list[Read] = []
         self._early_of: dict[int, int] = {}
+        self._is_full = False
         self._all = _Allowance(ALL_AT_ONCE)
         self._by_place: dict[int, _Allowance] = {}
         self._left_out: set[int] = set()  # places, until the moment is another one: a replay goes on from the last read
@@ -81,8 +82,13 @@ class ClockReads:
     def _has_room(self, place: int) -> bool:
         if place in self._left_out or (place not in self._by_place and len(self._by_place) >= _MOST_PLACES):
             return False
+        if self._is_full and self.at == BEGIN:
+            return False
         if self._write is None:
-            return len(self._early) < MOST_EARLY and self._early_of.get(place, 0) < MOST_EARLY_OF_A_PLACE
+            self._is_full = len(self._early) >= MOST_EARLY
+            if self._is_full:  # most processes are no rank: from here on none of them is asked any more
+                clocks.observe(None)
+            return not self._is_full and self._early_of.get(place, 0) < MOST_EARLY_OF_A_PLACE
         now_s, own = clocks.monotonic_s(), self._by_place.setdefault(place, _Allowance(AT_ONCE))
         if not (own.has(now_s, PER_S, AT_ONCE) and self._all.has(now_s, ALL_PER_S, ALL_AT_ONCE)):
             return False

@@ -73,9 +73,16 @@ def test_what_was_read_before_the_log_is_returned(rank: Rank) -> None:
 
 
 def test_only_so_many_are_kept_before_the_log(rank: Rank) -> None:
+    clocks.observe(rank.reads)
     for line in range(MOST_EARLY + 10):
         rank.read(line)
+    assert clocks._observer is None, "a process that is no rank is left alone"
     assert len(rank.begin()) == MOST_EARLY
+    rank.read(MOST_EARLY + 20)
+    assert rank.written == [], "a replay may have passed it"
+    rank.at = (0, 1)
+    rank.read(3)
+    assert [each.at for each in rank.written] == [(0, 1)]
 
 
 def test_a_place_that_reads_often_before_the_log_is_left_out_and_no_other_is(rank: Rank) -> None:
