@@ -202,8 +202,8 @@ def _site(frame: FrameType) -> Site:
 
 
 def _is_module(names: dict[str, Any]) -> bool:
-    module = sys.modules.get(str(names.get("__name__")))
-    return module is not None and vars(module) is names
+    name = names.get("__name__")
+    return type(name) is str and getattr(sys.modules.get(name), "__dict__", None) is names
 
 
 def _new_site(frame: FrameType) -> Site:
