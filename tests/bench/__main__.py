@@ -17,6 +17,7 @@ from tests.bench.machine import Circumstances
 from tests.bench.sections import (
     calls,
     checkpoints,
+    clocks,
     debugger,
     emulated_kinds,
     emulated_memory,
@@ -56,6 +57,7 @@ SECTIONS: Mapping[str, tuple[str, Callable[[Settings, Path], Measured]]] = {
     "unseeded": (unseeded.TITLE, unseeded.measure),
     "debugger": (debugger.TITLE, debugger.measure),
     "calls": (calls.TITLE, calls.measure),
+    "clocks": (clocks.TITLE, clocks.measure),
     "screen": (screen.TITLE, screen.measure),
     "simulate": (simulate.TITLE, simulate.measure),
     "telemetry": (telemetry.TITLE, telemetry.measure),
