@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from prismdbg.capsule.secrets import own_rules
@@ -32,6 +33,7 @@ def start() -> None:
     own_rules.use_texts(config.secret_names, config.secret_values)
     for function in clocks.CALLED:
         not_compiled(function)
+    clocks.leave_out(str(Path(torch.__file__).parent))  # built where its sources lie, it is no installed package
     if config.mode is Mode.RECORD:
         _record(config)
     elif config.mode is Mode.EMULATE:

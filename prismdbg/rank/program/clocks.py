@@ -29,7 +29,7 @@ _CALLERS = 3
 _MOST_SITES = 10_000
 _PYTHON = f"{Path(os.__file__).parent}{os.sep}"
 _PACKAGES = (f"site-packages{os.sep}", f"dist-packages{os.sep}")
-_TORCH = tuple(f"{packages}torch{os.sep}" for packages in _PACKAGES)
+_left_out = tuple(f"{packages}torch{os.sep}" for packages in _PACKAGES)  # parts of paths
 _OURS = f"{Path(__file__).parents[2]}{os.sep}"
 
 
@@ -140,6 +140,13 @@ def watch() -> None:
     os.register_at_fork(after_in_child=_in_child)
 
 
+def leave_out(folder: str) -> None:
+    """What is read in its files does not count."""
+    global _left_out
+    _left_out = (*_left_out, folder + os.sep)
+    _sites.clear()
+
+
 def leave() -> None:
     """The functions are Python's own again. Who took one from `time` before keeps it, and nobody sees what it gives."""
     if _observer is not None:
@@ -228,7 +235,7 @@ def _is_ours(error: Exception) -> bool:
 def _is_seen(path: str) -> bool:
     is_package = any(packages in path for packages in _PACKAGES)
     is_python = path.startswith("<frozen ") or (path.startswith(_PYTHON) and not is_package)
-    return not (is_python or path.startswith(_OURS) or any(torch in path for torch in _TORCH))
+    return not (is_python or path.startswith(_OURS) or any(part in path for part in _left_out))
 
 
 def _number(parts: object) -> int:

@@ -97,6 +97,15 @@ def test_packages_are_seen_and_torch_is_not(folder: str, is_seen: bool, tmp_path
     assert run(program, tmp_path, name=f"site-packages/{folder}/timers.py") == [str(is_seen)]
 
 
+def test_a_folder_can_be_left_out(tmp_path: Path) -> None:
+    program = """
+        print(time.time() == 7.5)
+        clocks.leave_out(__file__.rpartition("/")[0])
+        print(time.time() == 7.5)
+    """
+    assert run(program, tmp_path, name="src/torch/timers.py") == ["True", "False"]
+
+
 def test_what_a_handler_raises_meanwhile_is_for_the_program(tmp_path: Path) -> None:
     program = """
         import signal
