@@ -134,7 +134,7 @@ void bind_steering(py::module_& m) {
           state().recorder.append(static_cast<Kind>(kind), bytes);
         }
       },
-      py::arg("kind"), py::arg("body"), "as `append`; gives up Python's lock only where it must wait for the log");
+      py::arg("kind"), py::arg("body"), "as `append`; gives up Python's lock only where another thread writes to the log");
   m.def("text", [](const std::string& text) { return state().recorder.text(text); }, WithoutLock());
   m.def(
       "begin_step", [](uint32_t step, uint8_t source) { state().recorder.begin_step(step, source); }, py::arg("step"),

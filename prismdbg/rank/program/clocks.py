@@ -8,7 +8,6 @@ before it imports torch.
 from __future__ import annotations
 
 import os
-import struct
 import sys
 import time
 import zlib
@@ -124,10 +123,8 @@ CALLED = (Clock.__call__, OfNow.__call__)
 
 _observer: Observer | None = None
 _main = 0
-_OF_OURS = frozenset(
-    (AttributeError, KeyError, MemoryError, OSError, RuntimeError, TypeError, ValueError, struct.error)
-)
 _sites: dict[tuple[int | None, ...], tuple[Site, list[Any]]] = {}
+_is_left = False
 _is_asked = False  # what is read meanwhile, in a signal's handler for example, is not seen
 
 
@@ -149,8 +146,10 @@ def leave_out(folder: str) -> None:
 
 def leave() -> None:
     """The functions are Python's own again. Who took one from `time` before keeps it, and nobody sees what it gives."""
+    global _is_left
     if _observer is not None:
         _observer.left()
+    _is_left = True
     observe(None)
     vars(time).update({name: kept.now for name, kept in vars(time).items() if isinstance(kept, Clock | OfNow)})
 
@@ -158,6 +157,9 @@ def leave() -> None:
 def observe(observer: Observer | None) -> None:
     """None: nobody sees anything from here on."""
     global _observer
+    if _is_left and observer is not None:
+        observer.left()
+        return
     _observer = observer
 
 
@@ -182,6 +184,7 @@ def _seen(clock: Clock) -> Any:
         if not _is_ours(error):  # a signal's handler or another thread raised it, which is for the program
             raise
         if type(error) is not ValueError:  # else there is no line of Python that calls
+            observer.left()
             observe(None)
         return clock.now()
     finally:
@@ -196,8 +199,10 @@ def _site(frame: FrameType) -> Site:
     modules: list[dict[str, Any]] = []
     found: FrameType | None = frame
     while found is not None and len(lines) <= _CALLERS:
-        lines.append(found.f_lineno)
-        modules.append(found.f_globals)
+        names = found.f_globals
+        if not lines or not _are_ours(names):
+            lines.append(found.f_lineno)
+            modules.append(names)
         found = found.f_back
     key = (*map(id, modules), *lines)
     if (known := _sites.get(key)) is not None:
@@ -209,17 +214,26 @@ def _site(frame: FrameType) -> Site:
 
 
 def _is_module(names: dict[str, Any]) -> bool:
+    """`__mp_main__`: the script of a spawned process, whose functions have names of their own."""
     name = names.get("__name__")
-    return type(name) is str and getattr(sys.modules.get(name), "__dict__", None) is names
+    if type(name) is not str:
+        return False
+    return name == "__mp_main__" or getattr(sys.modules.get(name), "__dict__", None) is names
+
+
+def _are_ours(names: dict[str, Any]) -> bool:
+    """Of a module of prismdbg, which stands between the program's functions in a recording or in a replay alone."""
+    name = names.get("__name__")
+    return type(name) is str and name.startswith("prismdbg.")
 
 
 def _new_site(frame: FrameType) -> Site:
     found: FrameType | None = frame
     lines: list[tuple[str, str, int]] = []
     while found is not None and len(lines) <= _CALLERS:
-        code = found.f_code
-        path = code.co_filename.removeprefix(_OURS)  # which lies elsewhere in a replay
-        lines.append((path, code.co_qualname, found.f_lineno or 0))
+        if not lines or not _are_ours(found.f_globals):
+            code = found.f_code
+            lines.append((code.co_filename, code.co_qualname, found.f_lineno or 0))
         found = found.f_back
     return Site(tuple(lines), _is_seen(frame.f_code.co_filename))
 
@@ -229,7 +243,7 @@ def _is_ours(error: Exception) -> bool:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     is_here = trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS)
-    return is_here and type(error) in _OF_OURS
+    return is_here and type(error).__module__ == "builtins" and not isinstance(error, TimeoutError)
 
 
 def _is_seen(path: str) -> bool:

@@ -84,7 +84,7 @@ class Recorder(Protocol):
         ...
 
     def append_held(self, kind: int, body: bytes) -> None:
-        """As `append`, for what is written often: as a rule without letting another thread have Python's lock."""
+        """As `append`, for what is written often: another thread gets Python's lock only where the log is not free."""
         ...
 
     def moment(self) -> tuple[int, int]:

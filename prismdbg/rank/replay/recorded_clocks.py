@@ -25,8 +25,9 @@ _SHOWN = 20
 
 
 class RecordedClocks:
-    """`moment`, `is_quiet`: of the rank, once it knows. has_any: whether the recorded rank's reads are known.
-    not_recorded: places whose reads the record lacks, such as `train.py:12 time.time`.
+    """`moment`, `is_quiet`: of the rank, once it knows. has_any: whether reads of the recorded rank are known. is_left:
+    whether this rank reads what nobody gives it. not_recorded: places whose reads the record lacks, such as
+    `train.py:12 time.time`.
 
     early: reads from before the recorded rank had a log. `edited`: files whose lines are others than the recorded.
     """
@@ -34,7 +35,7 @@ class RecordedClocks:
     def __init__(self, early: Iterable[Sequence[Any]] = (), edited: Collection[str] = ()) -> None:
         self.moment: Callable[[], At] = lambda: BEGIN
         self.is_quiet: Callable[[], bool] = lambda: False
-        self.has_any = False
+        self.has_any = self.is_left = False
         self.not_recorded: dict[str, None] = {}
         self._edited = frozenset(edited)
         self._by_moment: dict[At, list[Read]] = {BEGIN: [Read(*read) for read in early]}
@@ -58,18 +59,19 @@ class RecordedClocks:
 
     def add(self, records: Iterable[ClockRead], at: At = BEGIN, past: int = 0) -> None:
         """Those of a log. `past`: so many reads the rank has made at the moment `at`."""
-        last: dict[str, float] = {}
+        last: dict[str, Read] = {}  # by clock, whatever its unit
         for record in records:
             self.has_any = True
             if record.at < at or (record.at == at and record.number < past):
-                last[record.read.clock] = record.read.value
+                last[record.read.clock.removesuffix("_ns")] = record.read
                 continue
             if record.at == self._at:
                 self._put(record.read)
             else:
                 self._by_moment.setdefault(record.at, []).append(record.read)
-        for name, value in last.items():
-            self._goes_on_from(clocks.clock_of(name), value)
+        for name, read in last.items():
+            if name != "thread_time":  # which is another one here, in a thread of the agent
+                self._goes_on_from(clocks.clock_of(read.clock), read.value)
 
     def read(self, clock: Clock, site: Site) -> Any:
         if self.is_quiet():
@@ -108,7 +110,7 @@ class RecordedClocks:
         return None
 
     def _miss(self, what: str) -> None:
-        """Only forward, and only the clock that files have their times of: no time that was given comes again."""
+        """Only forward, and only the clock that files have their times of."""
         self._tell(what)
         now_s = clocks.monotonic_s()
         if self._missed_s is not None:
@@ -118,7 +120,7 @@ class RecordedClocks:
             self._ahead_ns[_OF_FILES] = 0
 
     def left(self) -> None:
-        self.has_any = False
+        self.is_left = True
 
     def _goes_on_from(self, clock: Clock, value: Any) -> None:
         self._ahead_ns[_family(clock)] = _ns(clock, value) - _ns(clock, clock.now())

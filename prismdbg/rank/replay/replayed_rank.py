@@ -78,7 +78,7 @@ class Replaying:
 
     def times(self) -> dict[str, Any]:
         """Whether what the recorded rank read from clocks is known, and where the program read what is not."""
-        if self._clocks is None or not self._clocks.has_any:
+        if self._clocks is None or not self._clocks.has_any or self._clocks.is_left:
             return {}
         return {"times_not_recorded": list(self._clocks.not_recorded)}
 

@@ -156,6 +156,37 @@ def test_functions_of_one_module_are_told_apart(tmp_path: Path) -> None:
     assert run(program, tmp_path) == ["['on_start', 'on_end']"]
 
 
+def test_frames_of_prismdbg_between_the_programs_do_not_count(tmp_path: Path) -> None:
+    """A recording has some that a replay has not."""
+    program = """
+        names = {"__name__": "prismdbg.rank.recording.backward_pass"}
+        exec("def followed(f):\\n    return f()", names)
+        def hook():
+            return time.time()
+        def backward(follow):
+            return follow(hook)
+        backward(names["followed"]); backward(lambda f: f())
+        first, second = (site.lines for _, site in seen.sites)
+        print([function for _, function, _ in first], [function for _, function, _ in second])
+    """
+    said = "['hook', 'backward', '<module>'] ['hook', '<lambda>', 'backward', '<module>']"
+    assert run(program, tmp_path) == [said]
+
+
+@pytest.mark.parametrize("number", [2, 11, 13, 28])
+def test_a_log_that_cannot_be_written_is_no_matter_of_the_program(number: int, tmp_path: Path) -> None:
+    program = f"""
+        def read(clock, site):
+            clocks.raised()
+        def raised():
+            raise OSError({number}, "")
+        clocks.raised = type(raised)(raised.__code__.replace(co_filename=clocks.__file__), globals())
+        seen.read = read
+        print(time.time() > 8, seen.sites)
+    """
+    assert run(program, tmp_path) == ["True ['left']"]
+
+
 def test_names_that_a_program_drops_are_dropped(tmp_path: Path) -> None:
     program = """
         import gc, weakref
@@ -177,9 +208,9 @@ def test_an_observer_that_fails_is_left_alone(tmp_path: Path) -> None:
         seen.read = lambda clock, site: clocks._named(None, "", None)  # raises in prismdbg
         print(time.time() > 8)
         seen.read = lambda clock, site: 1.0
-        print(time.time() > 8)
+        print(time.time() > 8, seen.sites)
     """
-    assert run(program, tmp_path) == ["True", "True"]
+    assert run(program, tmp_path) == ["True", "True ['left']"]
 
 
 def test_what_an_observer_reads_is_not_seen(tmp_path: Path) -> None:
@@ -205,8 +236,10 @@ def test_they_are_python_s_own_again(tmp_path: Path) -> None:
         clocks.leave()
         assert seen.sites == ["left"]
         print(time.time is real[0], time.perf_counter is real[1], time.strftime is real[2], time.time() > 8)
+        clocks.observe(seen)
+        print(clocks._observer, seen.sites)
     """
-    assert run(program, tmp_path) == ["True True True True"]
+    assert run(program, tmp_path) == ["True True True True", "None ['left', 'left']"]
 
 
 def test_nobody_sees_anything_afterwards(tmp_path: Path) -> None:

@@ -214,8 +214,8 @@ void PayloadStore::reopen() {
 
 void PayloadStore::tidy() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for (const std::string& path : spares_.shrink(0)) {
-    unlink(path.c_str());
+  if (!closed_) {  // else of a process that was saved so, and runs again: its live twin has these files
+    remove(spares_.shrink(0));
   }
   end_segment();
 }

@@ -18,6 +18,7 @@ from prismdbg.rank.program.clocks import Clock, Site
 PER_S, AT_ONCE = 20.0, 500.0
 ALL_PER_S, ALL_AT_ONCE = 100.0, 10_000.0
 MOST_EARLY_OF_A_PLACE = 50  # before there is a log
+MOST_EARLY_ASKED = 20_000
 _MOST_PLACES = 10_000
 
 Write = Callable[[bytes], None]
@@ -80,20 +81,24 @@ class ClockReads:
             self._early_of[read.place] = self._early_of.get(read.place, 0) + 1
 
     def _has_room(self, place: int) -> bool:
-        if place in self._left_out or (place not in self._by_place and len(self._by_place) >= _MOST_PLACES):
-            return False
-        if self._is_full and self.at == BEGIN:
-            return False
         if self._write is None:
-            self._is_full = len(self._early) >= MOST_EARLY
-            if self._is_full:  # most processes are no rank: from here on none of them is asked any more
-                clocks.observe(None)
-            return not self._is_full and self._early_of.get(place, 0) < MOST_EARLY_OF_A_PLACE
+            return self._has_early_room(place)
+        if place in self._left_out or (self._is_full and self.at == BEGIN):
+            return False
+        if place not in self._by_place and len(self._by_place) >= _MOST_PLACES:
+            return False
         now_s, own = clocks.monotonic_s(), self._by_place.setdefault(place, _Allowance(AT_ONCE))
         if not (own.has(now_s, PER_S, AT_ONCE) and self._all.has(now_s, ALL_PER_S, ALL_AT_ONCE)):
             return False
         own.left, self._all.left = own.left - 1.0, self._all.left - 1.0
         return True
+
+    def _has_early_room(self, place: int) -> bool:
+        """Most processes are no rank, and write no log: in the end they are not asked any more."""
+        self._is_full = len(self._early) >= MOST_EARLY or self.count >= MOST_EARLY_ASKED
+        if self._is_full:
+            clocks.observe(None)
+        return not self._is_full and self._early_of.get(place, 0) < MOST_EARLY_OF_A_PLACE
 
 
 READS = ClockReads()

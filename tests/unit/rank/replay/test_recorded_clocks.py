@@ -135,7 +135,7 @@ class Waiting:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 0.0
         monkeypatch.setattr(clocks, "monotonic_s", lambda: self.now_s)
-        self.rank = at_step(read(5.0), read(9e9, clock="monotonic"), read(7.0, at=(2, 0)))
+        self.rank = at_step(read(5.0), read(9e9, clock="monotonic"))
         self.rank.read()
         self.rank.read(clock=UPTIME)
 
@@ -164,3 +164,14 @@ def test_a_restored_rank_goes_on_from_what_was_read_before() -> None:
     rank = at_step(read(4.0, at=(0, 7)), read(9e9, clock="monotonic"), past=1)
     assert 4.0 <= rank.read() < 60
     assert 9e9 <= rank.read(clock=UPTIME) < 9e9 + 60
+
+
+def test_what_was_read_last_counts_whatever_its_unit() -> None:
+    whole = read(200 * 10**9, clock="time_ns", number=1)
+    rank = at_step(read(100.0), whole, read(300.0, number=2), past=3)
+    assert 300.0 <= rank.read() < 360
+
+
+def test_the_time_of_a_thread_is_no_other_threads() -> None:
+    rank = at_step(read(9e9, clock="thread_time"), past=1)
+    assert rank.read(clock=Clock("thread_time")) < 9e9

@@ -7,7 +7,14 @@ import pytest
 from prismdbg.capsule.log.clock_reads import BEGIN, CLOCKS, MOST_EARLY, At, ClockRead, Read, are_reads
 from prismdbg.rank.program import clocks
 from prismdbg.rank.program.clocks import Clock, Site
-from prismdbg.rank.recording.inputs.clock_reads import ALL_AT_ONCE, AT_ONCE, MOST_EARLY_OF_A_PLACE, PER_S, ClockReads
+from prismdbg.rank.recording.inputs.clock_reads import (
+    ALL_AT_ONCE,
+    AT_ONCE,
+    MOST_EARLY_ASKED,
+    MOST_EARLY_OF_A_PLACE,
+    PER_S,
+    ClockReads,
+)
 
 CLOCK = Clock("time")
 
@@ -83,6 +90,13 @@ def test_only_so_many_are_kept_before_the_log(rank: Rank) -> None:
     rank.at = (0, 1)
     rank.read(3)
     assert [each.at for each in rank.written] == [(0, 1)]
+
+
+def test_who_never_has_a_log_is_left_alone(rank: Rank) -> None:
+    clocks.observe(rank.reads)
+    for _ in range(MOST_EARLY_ASKED + 2):
+        rank.read()
+    assert clocks._observer is None
 
 
 def test_a_place_that_reads_often_before_the_log_is_left_out_and_no_other_is(rank: Rank) -> None:
