@@ -12,10 +12,11 @@ import torch.distributed as dist
 
 from prismdbg.capsule.secrets import own_rules
 from prismdbg.model import user_code
-from prismdbg.rank.program import clocks
+from prismdbg.rank.program import clocks, dates
 from prismdbg.rank.program.not_compiled import not_compiled
 from prismdbg.rank.program.stderr import say
 from prismdbg.rank.recording.backward_pass import BackwardPass
+from prismdbg.rank.recording.inputs import unseeded
 from prismdbg.rank.recording.recorder import Recorder
 from prismdbg.settings.rank_config import Mode, RankConfig, from_environment
 
@@ -31,7 +32,7 @@ def start() -> None:
     _started = True
     user_code.use(config.user_code)
     own_rules.use_texts(config.secret_names, config.secret_values)
-    for function in clocks.CALLED:
+    for function in (*clocks.CALLED, *dates.CALLED, *unseeded.CALLED):
         not_compiled(function)
     clocks.leave_out(str(Path(torch.__file__).parent))  # built where its sources lie, it is no installed package
     if config.mode is Mode.RECORD:

@@ -35,9 +35,9 @@ class Facts:
     although it is younger than its start. missing: names of what was taken out of the capsule. recorded, now: what the
     rank ran on, by title. unknown_seeds: random generators of which the capsule does not hold what they began with.
     calls: in the program's source. has_root_of_seeds: the capsule has what generators without a seed follow from;
-    has_clock_reads: it has what the program reads from clocks; times_not_recorded: except in these places. from_state:
-    it begins at a restore point; unregistered: what the program holds there and did not register; synthesized_before:
-    calls before it that had no recorded answer.
+    has_clock_reads: it has what the program reads from clocks; times_not_recorded: except in these places. has_dates:
+    clocks of `datetime` are among them. from_state: it begins at a restore point; unregistered: what the program holds
+    there and did not register; synthesized_before: calls before it that had no recorded answer.
     """
 
     values_only: bool = False
@@ -55,6 +55,7 @@ class Facts:
     calls: tuple[SourceCall, ...] = ()
     has_root_of_seeds: bool = False
     has_clock_reads: bool = False
+    has_dates: bool = False
     times_not_recorded: tuple[str, ...] = ()
 
 
@@ -143,7 +144,8 @@ def _random(facts: Facts) -> Iterator[str]:
 
 def _time(facts: Facts) -> Iterator[str]:
     clocks = () if facts.has_clock_reads else _of(facts, Kind.CLOCK)
-    if calls := (*facts.times_not_recorded, *clocks, *_of(facts, Kind.TIME)):
+    dates = () if facts.has_clock_reads and facts.has_dates else _of(facts, Kind.DATE)
+    if calls := (*facts.times_not_recorded, *clocks, *dates):
         yield f"{_POSSIBLE}the program reads the time, which is not recorded there: {_some(calls)}"
 
 

@@ -12,9 +12,9 @@ from enum import StrEnum
 
 class Kind(StrEnum):
     CLOCK = "clock"  # what it gives is in a recording
-    TIME = "time"
+    DATE = "date"  # so is this, if the version of Python is one that we know
     ENTROPY = "entropy"
-    UNSEEDED = "unseeded"  # a generator without a seed: what it begins with is in a recording
+    UNSEEDED = "unseeded"  # a generator without a seed, uuid4: what these begin with is in a recording
     MEMORY = "memory"
     FILE = "file"  # whether it is there, or how large it is, without reading it
 
@@ -32,10 +32,10 @@ _CALLS = {
         ),
         Kind.CLOCK,
     ),
-    **dict.fromkeys(("datetime.datetime.now", "datetime.datetime.utcnow"), Kind.TIME),
+    **dict.fromkeys(("datetime.datetime.now", "datetime.datetime.utcnow"), Kind.DATE),
     **dict.fromkeys(
         (
-            *("os.urandom", "os.getrandom", "uuid.uuid1", "uuid.uuid4", "random.SystemRandom", "torch.seed"),
+            *("os.urandom", "os.getrandom", "uuid.uuid1", "random.SystemRandom", "torch.seed"),
             *(
                 f"secrets.{name}"
                 for name in ("token_bytes", "token_hex", "token_urlsafe", "randbelow", "randbits", "choice")
@@ -55,7 +55,7 @@ _CALLS = {
     ),
 }
 _UNSEEDED = frozenset(
-    ("numpy.random.default_rng", "numpy.random.seed", "random.seed", "random.Random")
+    ("numpy.random.default_rng", "numpy.random.seed", "random.seed", "random.Random", "uuid.uuid4")
 )  # without arguments
 _METHODS = {
     **dict.fromkeys(("new_empty", "to_empty"), Kind.MEMORY),

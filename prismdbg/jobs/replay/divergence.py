@@ -34,6 +34,7 @@ def with_causes(
         unregistered=_names(told, "unregistered"),
         synthesized_before=_names(told, "synthesized"),
         has_clock_reads="times_not_recorded" in told,
+        has_dates=told.get("has_dates") is True,
         times_not_recorded=_names(told, "times_not_recorded"),
     )
     causes = likely_causes(facts)

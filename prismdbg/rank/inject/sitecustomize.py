@@ -60,10 +60,11 @@ def _imported(name: str) -> None:
         _tracker_imported(name)
         return
     if name in clocks.REPLACES_THEM:
+        dates.leave()
         clocks.leave()
         return
-    if name == process_runs.MODULE:
-        process_runs.watch(sys.modules[name])
+    if name in WATCHED:
+        WATCHED[name](sys.modules[name])
         return
     try:
         seeds.imported(name)
@@ -119,9 +120,14 @@ if os.environ.get("PRISMDBG_CONFIG"):
     import prismdbg
     from prismdbg.capsule.spawned import is_spawned
     from prismdbg.rank.frameworks import adapters
-    from prismdbg.rank.program import clocks, process_runs
+    from prismdbg.rank.program import clocks, dates, process_runs
     from prismdbg.rank.program.imports import AfterImport
-    from prismdbg.rank.recording.inputs import clock_reads, seeds, started_in  # noqa: F401  the latter sees where we are now
+    from prismdbg.rank.recording.inputs import (
+        clock_reads,
+        seeds,
+        started_in,  # noqa: F401  it sees where we are now
+        unseeded,
+    )
     from prismdbg.settings import trackers
     from prismdbg.settings.seeds import MODULES, WANTED
 
@@ -131,14 +137,18 @@ if os.environ.get("PRISMDBG_CONFIG"):
         _begin_clocks()
     except Exception as error:
         _say(f"what the program reads from clocks is not recorded: {error!r}")
+    WATCHED = {process_runs.MODULE: process_runs.watch, "datetime": dates.watch, "uuid": unseeded.watch_uuid}
     try:
-        names = (*MODULES, *adapters.NAMES, *trackers.MODULES, *clocks.REPLACES_THEM, process_runs.MODULE)
+        names = (*MODULES, *adapters.NAMES, *trackers.MODULES, *clocks.REPLACES_THEM, *WATCHED)
         sys.meta_path.insert(0, AfterImport(names, _imported, "not active"))
         seeds.prepare()
     except Exception as error:
         _say(f"the random generators are not set: {error!r}")
-    if process_runs.MODULE in sys.modules:
-        process_runs.watch(sys.modules[process_runs.MODULE])
+    for name in WATCHED.keys() & sys.modules.keys():
+        try:
+            _imported(name)
+        except Exception as error:
+            _say(f"what {name} gives is not recorded: {error!r}")
     try:
         _take_installed()
     except Exception as error:

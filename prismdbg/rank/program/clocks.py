@@ -76,7 +76,7 @@ class Clock:
         _named(self, name, self.now)
 
     def __call__(self) -> Any:
-        return self.now() if _observer is None else _seen(self)
+        return self.now() if _observer is None else seen(self)
 
     def __reduce__(self) -> str:
         return self.__name__  # pickle looks for it in `time`, where it is also if nothing is recorded
@@ -102,7 +102,7 @@ class OfNow:
             args = ()
         if _observer is None or len(args) != self._given:
             return self.now(*args)
-        seconds = _seen(self._clock)
+        seconds = seen(self._clock)
         return self.now(*args, seconds if self._takes_seconds else _localtime(seconds))
 
     def __reduce__(self) -> str:
@@ -119,7 +119,7 @@ def clock_of(name: str) -> Clock:
     return found if isinstance(found, Clock) else Clock(name)
 
 
-CALLED = (Clock.__call__, OfNow.__call__)
+CALLED: tuple[Callable[..., Any], ...] = (Clock.__call__, OfNow.__call__)
 
 _observer: Observer | None = None
 _main = 0
@@ -168,10 +168,17 @@ def _in_child() -> None:
     _main, _is_asked = get_ident(), False
 
 
-def _seen(clock: Clock) -> Any:
+def is_observed() -> bool:
+    return _observer is not None
+
+
+def seen(clock: Clock) -> Any:
+    """What the clock gives to who called the function that calls this."""
     global _is_asked
-    observer, is_main = _observer, get_ident() == _main
-    if observer is None or (is_main and _is_asked):
+    if (observer := _observer) is None:  # or the interpreter ends, and the names of this module are gone
+        return clock.now()
+    is_main = get_ident() == _main
+    if is_main and _is_asked:
         return clock.now()
     if is_main:
         _is_asked = True

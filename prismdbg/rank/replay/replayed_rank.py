@@ -19,6 +19,7 @@ from prismdbg.rank.debug.breakpoints import HELD, line_of
 from prismdbg.rank.debug.events import Events
 from prismdbg.rank.debug.gate import BreakpointMode, Gate, Stop
 from prismdbg.rank.debug.nonfinite_probe import NonfiniteProbe
+from prismdbg.rank.program import dates
 from prismdbg.rank.program.frames import innermost
 from prismdbg.rank.program.isolation import is_quiet
 from prismdbg.rank.recording import state_hash
@@ -77,10 +78,11 @@ class Replaying:
         clocks.go_on(self._at, is_quiet)
 
     def times(self) -> dict[str, Any]:
-        """Whether what the recorded rank read from clocks is known, and where the program read what is not."""
+        """Whether what the recorded rank read from clocks is known, and where the program read what is not; and whether
+        the clocks of `datetime` are among them."""
         if self._clocks is None or not self._clocks.has_any or self._clocks.is_left:
             return {}
-        return {"times_not_recorded": list(self._clocks.not_recorded)}
+        return {"times_not_recorded": list(self._clocks.not_recorded), "has_dates": dates.are_watched()}
 
     def _at(self) -> At:
         return self.counters.step, self.counters.collective

@@ -1,9 +1,11 @@
-"""Two ranks that compute with what clocks tell them: seeds, a time that is agreed on, how long each step took, and a
-decision by the time that is left. Its argument: the number of steps."""
+"""Two ranks that compute with what clocks tell them: seeds, a time and a name of the run that are agreed on, how long
+each step took, and a decision by the time that is left. Its argument: the number of steps."""
 
 import random
 import sys
 import time
+import uuid
+from datetime import UTC, datetime
 
 STARTED = time.time()  # before torch
 
@@ -31,6 +33,8 @@ dist.init_process_group("gloo")
 rank = dist.get_rank()
 began = torch.tensor([STARTED], dtype=torch.double)
 dist.all_reduce(began, op=dist.ReduceOp.MIN)
+names = [f"{datetime.now():%Y%m%d-%H%M%S.%f}_{uuid.uuid4()}"]
+dist.broadcast_object_list(names, src=1)
 model = torch.nn.Linear(8, 8)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 start = restore_point(model=model, optimizer=optimizer) or 0
@@ -42,9 +46,11 @@ for step in range(start, STEPS):
         dist.all_reduce(parameter.grad)
     optimizer.step()
     optimizer.zero_grad()
-    took = torch.tensor([timer.seconds(), time.monotonic(), float(time.strftime("%S"))], dtype=torch.double)
+    now, utc = datetime.now(UTC), datetime.utcnow()
+    times = timer.seconds(), time.monotonic(), float(time.strftime("%S")), now.timestamp(), utc.microsecond
+    took = torch.tensor(times, dtype=torch.double)
     dist.all_gather([torch.empty_like(took) for _ in range(dist.get_world_size())], took)
     if time.time() - STARTED < BOUND_S:
         dist.barrier()
-    print(f"rank {rank} step {step} took {took[0].item()!r}", flush=True)
+    print(f"rank {rank} step {step} took {took[0].item()!r} now {now} in {names[0]}", flush=True)
 dist.destroy_process_group()

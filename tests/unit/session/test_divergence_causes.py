@@ -42,10 +42,15 @@ def call(name: str, kind: Kind) -> tuple[SourceCall, ...]:
             replace(QUIET, unknown_seeds=("torch",)),
             "possible: the capsule lacks the start state of the random generators of to",
         ),
-        (replace(QUIET, calls=call("uuid.uuid4", Kind.ENTROPY)), "no replay can repeat: train.py:7 uuid.uuid4"),
+        (replace(QUIET, calls=call("uuid.uuid1", Kind.ENTROPY)), "no replay can repeat: train.py:7 uuid.uuid1"),
+        (replace(QUIET, calls=call("uuid.uuid4", Kind.UNSEEDED)), "no replay can repeat: train.py:7 uuid.uuid4"),
         (
-            replace(QUIET, calls=call("datetime.datetime.now", Kind.TIME), has_clock_reads=True),
+            replace(QUIET, calls=call("datetime.datetime.now", Kind.DATE), has_clock_reads=True),
             "possible: the program reads the time, which is not recorded there: train.py:7 datetime.datetime.now",
+        ),
+        (
+            replace(QUIET, calls=call("datetime.datetime.now", Kind.DATE), has_dates=True),
+            "reads the time, which is not recorded there: train.py:7 datetime.datetime.now",
         ),
         (
             replace(QUIET, calls=call("time.time", Kind.CLOCK)),
@@ -76,8 +81,10 @@ def test_each_cause_is_found_where_its_fact_is(facts: Facts, words: str) -> None
 
 
 def test_what_the_recording_has_is_no_cause() -> None:
-    calls = (*call("time.time", Kind.CLOCK), *call("random.Random", Kind.UNSEEDED))
-    assert likely_causes(replace(QUIET, calls=calls, has_clock_reads=True, has_root_of_seeds=True)).found == ()
+    text = "import datetime, random, time, uuid\ntime.time(), datetime.datetime.now(), random.Random(), uuid.uuid4()"
+    calls = source_calls({"/job/train.py": text})
+    known = replace(QUIET, calls=calls, has_clock_reads=True, has_dates=True, has_root_of_seeds=True)
+    assert len(calls) == 4 and likely_causes(known).found == ()
 
 
 def test_nothing_is_found_where_nothing_is() -> None:
@@ -90,7 +97,7 @@ def test_nothing_is_found_where_nothing_is() -> None:
 
 
 def test_what_is_certain_comes_first_and_what_most_programs_have_last() -> None:
-    calls = (*call("time.time", Kind.TIME), *call("torch.empty", Kind.MEMORY), *call("os.path.exists", Kind.FILE))
+    calls = (*call("time.time", Kind.CLOCK), *call("torch.empty", Kind.MEMORY), *call("os.path.exists", Kind.FILE))
     unhidden = Unhidden(undated=("/job/out/config.yaml",))
     found = likely_causes(replace(QUIET, calls=calls, unhidden=unhidden, now={"number of threads": "8"})).found
     named = ("the number of threads was 1", "files were created", "a tensor is sent", "checks for files", "the time")
@@ -141,7 +148,7 @@ def test_calls_are_found_whatever_they_are_called_by() -> None:
     found = source_calls({"/job/train.py": SOURCE, "/job/data.txt.py": "not python ("})
     assert [(one.line, one.name, one.kind) for one in found] == [
         (9, "time.time", Kind.CLOCK),
-        (10, "datetime.datetime.now", Kind.TIME),
+        (10, "datetime.datetime.now", Kind.DATE),
         (11, "os.urandom", Kind.ENTROPY),
         (12, "numpy.random.default_rng", Kind.UNSEEDED),
         (14, "torch.empty", Kind.MEMORY),

@@ -127,6 +127,68 @@ def test_generators_that_the_program_makes_without_a_seed_begin_as_they_did(star
     assert started(MAKES, None) != started(MAKES, None)
 
 
+NAMES = """
+import pickle, uuid
+def made():
+    return uuid.uuid4()
+named = [made(), made(), uuid.uuid4()]
+reader, writer = os.pipe()
+if not os.fork():
+    os.write(writer, made().bytes)
+    os._exit(0)
+os.wait()
+named += uuid.UUID(bytes=os.read(reader, 16)), made()
+assert all((name.version, name.variant) == (4, uuid.RFC_4122) for name in named)
+assert pickle.loads(pickle.dumps(uuid.uuid4)) is uuid.uuid4 and uuid.uuid4.__name__ == "uuid4"
+import sys
+print(*named, "random" in sys.modules)
+"""
+
+
+def test_names_that_the_program_draws_are_those_that_it_drew(started: object) -> None:
+    assert callable(started)
+    first, again, other = (started(NAMES, seed_settings.of_number(number)).split() for number in (1, 1, 2))
+    assert first == again and len({*first, *other}) == 2 * 5 + 1
+    assert first[-1] == "False", "an import that the program does not do"
+    assert started(NAMES, None) != started(NAMES, None)
+
+
+def test_a_name_that_no_line_of_python_asks_for_is_one_all_the_same(started: object) -> None:
+    assert callable(started)
+    program = (
+        "import atexit, uuid\natexit.register(uuid.uuid4)\n"
+        "try: uuid.uuid4(1)\nexcept TypeError as error: print(error, flush=True)"
+    )
+    refused = "uuid4() takes 0 positional arguments but 1 was given\n"
+    assert started(program, seed_settings.of_number(1)) == refused
+
+
+def test_what_may_make_keys_is_the_operating_systems(started: object) -> None:
+    assert callable(started)
+    for drawn in ("os.urandom(8)", "secrets.token_hex()", "random.SystemRandom().random()", "uuid.uuid1()"):
+        program = f"import random, secrets, uuid; print({drawn})"
+        assert started(program, seed_settings.of_number(1)) != started(program, seed_settings.of_number(1))
+
+
+def test_clocks_of_datetime_are_seen_once_it_is_imported(started: object) -> None:
+    assert callable(started)
+    program = (
+        "import sys\nassert 'datetime' not in sys.modules and 'uuid' not in sys.modules\n"
+        "from datetime import datetime\n"
+        "from prismdbg.rank.program import dates\nprint(dates.are_watched(), type(datetime.now))"
+    )
+    assert started(program, None) == "True <class 'prismdbg.rank.program.dates.Now'>\n"
+
+
+def test_a_package_that_writes_into_their_memory_finds_python_s_own(started: object, tmp_path: Path) -> None:
+    assert callable(started)
+    (tmp_path / "time_machine.py").write_text("import datetime")
+    program = f"import sys; sys.path.append({str(tmp_path)!r}); import time_machine, time; print(time.time, end=' ')\n"
+    program += "import datetime; print(type(datetime.datetime.now), type(datetime.datetime.utcnow))"
+    builtin = "<class 'builtin_function_or_method'>"
+    assert started(program, None) == f"<built-in function time> {builtin} {builtin}\n"
+
+
 DRAWN_IN_A_CHILD = """
 import random, sys, tempfile
 random.random(), tempfile.mktemp()
