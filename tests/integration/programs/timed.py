@@ -52,5 +52,6 @@ for step in range(start, STEPS):
     dist.all_gather([torch.empty_like(took) for _ in range(dist.get_world_size())], took)
     if time.time() - STARTED < BOUND_S:
         dist.barrier()
-    print(f"rank {rank} step {step} took {took[0].item()!r} now {now} in {names[0]}", flush=True)
+    # One write, for both ranks have the same output.
+    print(f"rank {rank} step {step} took {took[0].item()!r} now {now} in {names[0]}\n", end="", flush=True)
 dist.destroy_process_group()
