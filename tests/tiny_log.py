@@ -94,14 +94,16 @@ class TinyLog:
         flags: int = fmt.IssueFlag.HAS_FINGERPRINT,
         device: str = "cpu",
         sketch: Sketch | None = None,
+        time_ns: int | None = None,
     ) -> int:
         """The record's id."""
         record = self.records
         self.records += 1
         flags |= fmt.IssueFlag.HAS_SKETCH if sketch is not None else 0
         op_text, group_text, device_text = self.text(op), self.text(group), self.text(device)
+        time_ns = 2000 + record if time_ns is None else time_ns
         head = fmt.ISSUE.pack(
-            record, 2000 + record, 0xABC + record, 77, record if seq is None else seq, step, collective, op_text,
+            record, time_ns, 0xABC + record, 77, record if seq is None else seq, step, collective, op_text,
             group_text, stack, device_text, root, 0, 1000, 0, flags, 0, len(inputs), len(outputs),
         )  # fmt: skip
         tail = b"" if sketch is None else sketch.pack()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+import time
 from pathlib import Path
 
 
@@ -27,3 +30,10 @@ def start_ticks(pid: int) -> int:
     except OSError:
         return 0
     return 0 if is_dead(fields) else int(fields[19])
+
+
+def seconds_since(ticks: int | None) -> float:
+    """How long ago that was, of a number of clock ticks since boot; for ever where it is not known."""
+    if ticks is None:
+        return math.inf
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")

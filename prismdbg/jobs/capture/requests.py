@@ -20,7 +20,8 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.checked_json import Count, Word, between
 from prismdbg.capsule.partial import partial_folder, publish_new
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, RankLost, UsageError, WaitTimeout
-from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, file_system_now, node_of, node_states
+from prismdbg.jobs.storage.file_system_time import file_system_now
+from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, node_of, node_states
 from prismdbg.jobs.storage.ranks_alive import is_in_a_container_here, pid_here
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.model.meanwhile import Tell, working

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
 
@@ -15,7 +16,7 @@ from prismdbg.capsule.log.notes import moment_of
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.diagnosis.wording import exit_code, place
 from prismdbg.errors import INTERRUPTED, UsageError
-from prismdbg.jobs.record.nonfinite_watch import UNNAMED, NonfiniteWatch
+from prismdbg.jobs.record.nonfinite_watch import MOST_INCIDENTS, NO_MORE, UNNAMED, NonfiniteWatch
 from prismdbg.jobs.storage.run_folder import attempt_of
 from prismdbg.model.collective import Group, group_title
 from prismdbg.model.moment import Moment
@@ -25,6 +26,8 @@ SLOW_HISTORY = 8
 MOST_OUTLIVED = 3  # exceptions that were printed, after which another one is an incident again
 _MOST_OF_IT = 0.5  # of what a slow step took more: then it was the wait for that rank
 DEFAULT_TRIGGERS = "exception,nan,hang=60s,signal"
+_FIRST_OF_THEM = "the first NaN or Inf"
+_SINCE = re.compile(rf"{_FIRST_OF_THEM}(?: since step \d+)?: ")
 KNOWN_TRIGGERS = {"exception": "", "nan": "", "hang": "60s", "signal": "", "oom": "", "slow": "3"}
 
 
@@ -77,7 +80,8 @@ def _positive(text: str) -> float | None:
 class Wanted:
     """A capsule is wanted: of this log folder's rank, up to `last` (to the log's end where None). `died_with`: the exit
     code of a rank that died without a word, where it is known. `sent`: it sent the first NaN or Inf, and did not only
-    receive it. nth: of its kind in this attempt of the job. time_ns: when it happened, by CLOCK_MONOTONIC."""
+    receive it. nth: of its kind in this attempt of the job. time_ns: when it happened, by CLOCK_MONOTONIC. of_thread:
+    another thread than the main one raised, which may be nothing to the program."""
 
     folder: str
     incident: Incident
@@ -86,6 +90,28 @@ class Wanted:
     sent: bool = False
     nth: int = 1
     time_ns: int = 0
+    of_thread: bool = False
+
+    def as_nth(self, number: int, since_step: int) -> Wanted:
+        """As it is in a job of which other nodes have reported earlier ones. since_step: from which on it is the first
+        one, where that is known."""
+        if self.incident.kind is not IncidentKind.NAN or number <= self.nth:
+            return self
+        since = f" since step {since_step}" if since_step else ""
+        text = _SINCE.sub(f"{_FIRST_OF_THEM}{since}: ", self.incident.text, count=1)
+        text += NO_MORE if number == MOST_INCIDENTS else ""
+        return replace(self, incident=replace(self.incident, text=text), nth=number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsOver:
+    """What was reported last, of this kind in this attempt of the job, hides nothing later any more. time_ns: since
+    when, by CLOCK_MONOTONIC. since_step: from which step on, of a NaN or Inf."""
+
+    attempt: int
+    kind: IncidentKind
+    time_ns: int
+    since_step: int = 0
 
 
 def _title(folder: str) -> str:
@@ -155,6 +181,8 @@ class _Attempt:
     """One start of the job: a launcher that restarts it restarts all ranks together."""
 
     triggers: Mapping[str, str]
+    number: int = 0
+    over: list[IsOver] = field(default_factory=list)
     _nonfinite: NonfiniteWatch = field(default_factory=NonfiniteWatch)
     _raised: list[tuple[str, Note]] = field(default_factory=list)
     _raised_since_ns: int | None = None
@@ -192,7 +220,7 @@ class _Attempt:
         verb = "sends" if found.sent else "receives"
         since = f" since step {first.since_step}" if first.since_step else ""
         what = f"{record.name} in group {group_title(found.groups, record.group)}, {record.moment}{place(record)}"
-        text = f"{_title(found.folder)} {verb} the first NaN or Inf{since}: {what}{first.remark}"
+        text = f"{_title(found.folder)} {verb} {_FIRST_OF_THEM}{since}: {what}{first.remark}"
         incident = Incident(kind=IncidentKind.NAN, text=text, moment=record.moment)
         time_ns = found.seen_ns
         return [
@@ -258,10 +286,11 @@ class _Attempt:
         raised, self._raised = self._raised, []
         self._fired |= {_raised_by(note) for _, note in raised}
         folder, note = min(raised, key=lambda one: one[1].time_ns)
-        self._raised_first = None if note.data.get("thread") else (folder, note.time_ns)
+        of_thread = bool(note.data.get("thread"))
+        self._raised_first = None if of_thread else (folder, note.time_ns)
         text = f"{note.data.get('type')}: {note.data.get('text')}{self._who_left(folder, note.time_ns)}"
         incident = Incident(kind=_kind(note), text=text, moment=moment_of(note.data))
-        return [Wanted(folder=folder, incident=incident, time_ns=note.time_ns)]
+        return [Wanted(folder=folder, incident=incident, time_ns=note.time_ns, of_thread=of_thread)]
 
     def _who_left(self, folder: str, time_ns: int) -> str:
         """The first rank that had ended with an error by then: what is raised for a lost peer names no rank."""
@@ -284,10 +313,11 @@ class _Attempt:
         self._outlived += 1
         if self._outlived <= MOST_OUTLIVED:
             self._fired.discard("exception")
+            self.over.append(IsOver(attempt=self.number, kind=IncidentKind.EXCEPTION, time_ns=time_ns))
 
     def note_step(self, folder: str, mark: StepMark, steps: StepTimes, now_ns: int) -> None:
         self.note_outlived(folder, mark.time_ns)
-        self._nonfinite.note_step(folder, mark)
+        self._note_step_of_nonfinite(folder, mark)
         found = steps.last_against_median(folder)
         if "slow" not in self.triggers or "slow" in self._fired or self._slow is not None or found is None:
             return
@@ -297,6 +327,13 @@ class _Attempt:
                 folder=folder, step=max(mark.step - 1, 0), took_ns=took, median_ns=usual, time_ns=mark.time_ns
             )
             self._slow_since_ns = now_ns
+
+    def _note_step_of_nonfinite(self, folder: str, mark: StepMark) -> None:
+        was_off = self._nonfinite.next_since is None
+        self._nonfinite.note_step(folder, mark)
+        if was_off and (since := self._nonfinite.next_since) is not None:
+            over = IsOver(attempt=self.number, kind=IncidentKind.NAN, time_ns=mark.time_ns, since_step=since)
+            self.over.append(over)
 
     def _slow_one(self, now_ns: int, ended: bool) -> list[Wanted]:
         """Of the rank for which the others waited in that step, if they did; else of the one that was seen."""
@@ -355,6 +392,13 @@ class IncidentWatch:
                 self._steps.add(folder, event)
                 attempt.note_step(folder, event, self._steps, now_ns)
 
+    def newly_over(self) -> list[IsOver]:
+        """Since this was asked last. What is wanted after that is a later one."""
+        found = [over for attempt in self._attempts.values() for over in attempt.over]
+        for attempt in self._attempts.values():
+            attempt.over.clear()
+        return found
+
     def due(self, now_ns: int, ended: bool) -> list[Wanted]:
         """What had to settle first: other ranks' logs, or a death, may still tell of something earlier."""
         unsettled = [number for number, attempt in self._attempts.items() if attempt.settling]
@@ -389,7 +433,8 @@ class IncidentWatch:
         return self._steps.median_ns()
 
     def _attempt(self, folder: str) -> _Attempt:
-        return self._attempts.setdefault(attempt_of(folder), _Attempt(self.triggers))
+        number = attempt_of(folder)
+        return self._attempts.setdefault(number, _Attempt(self.triggers, number))
 
 
 def _has_settled(since_ns: int | None, now_ns: int, ended: bool) -> bool:

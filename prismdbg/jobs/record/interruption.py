@@ -40,10 +40,10 @@ def interrupted_at(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], a
     The supervisor knows what reached itself; a death that it has reported before is none of these ends. Where the
     launcher alone was told, its ranks ended first and all of them of that signal; a rank that was ended alone is one
     that failed, and one whose end is not known may be. That a rank lost a peer does not make it one of those that were
-    told.
+    told. Nor was a job that went on without a node which was told.
     """
     ends = sorted(_ends(supervisor, logs, attempt), key=lambda end: end.wall_ns)
-    if told := _number(supervisor.get("interrupted"), "wall_ns"):
+    if told := _told(supervisor, logs, may_go_on=_has(supervisor, "of_some")):
         dead = reported_dead(supervisor, attempt)
         deaths = [(rank, death) for rank, death in deaths_of(supervisor, attempt).items() if rank not in dead]
         asked = [death.wall_ns for _, death in deaths if death.signal in ASKED]
@@ -78,14 +78,20 @@ def perhaps_alone(supervisor: Mapping[str, Any], deaths: Mapping[int, Death]) ->
 
 def interrupted_while_running(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], attempt: int) -> int | None:
     """As `interrupted_at`, of a job with ranks that are alive: the supervisor has to know it. None also where the ranks
-    began after that, in another attempt, or go on: they take no notice of the signal."""
+    go on: they take no notice of the signal."""
+    return interrupted_at(supervisor, logs, attempt) if _told(supervisor, logs, may_go_on=True) else None
+
+
+def _told(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], *, may_go_on: bool) -> int | None:
+    """When the supervisor was told to end. None also where the ranks began after that, in another attempt. may_go_on:
+    and where they went on for long."""
     if not (told := _number(supervisor.get("interrupted"), "wall_ns")):
         return None
     begun = [columns_of(log).begun_ns + log.wall_offset_ns for log in logs.values()]
     spans = [(int(of_rank.min()), int(of_rank.max())) for of_rank in begun if len(of_rank)]
     is_of_another = bool(spans) and min(first for first, _ in spans) > told
-    goes_on = any(last > told + GOES_ON_NS for _, last in spans)
-    return None if is_of_another or goes_on else interrupted_at(supervisor, logs, attempt)
+    goes_on = may_go_on and any(last > told + GOES_ON_NS for _, last in spans)
+    return None if is_of_another or goes_on else told
 
 
 def reported_dead(supervisor: Mapping[str, Any], attempt: int) -> set[int]:
@@ -166,6 +172,11 @@ def _ends(supervisor: Mapping[str, Any], logs: Mapping[int, RankLog], attempt: i
                 signal=None if unknown else death.signal,
                 failed=death.signal != signal.SIGINT and has_failed(columns),
             )
+
+
+def _has(supervisor: Mapping[str, Any], name: str) -> bool:
+    told = supervisor.get("interrupted")
+    return isinstance(told, Mapping) and bool(told.get(name))
 
 
 def _number(data: object, name: str) -> int | None:

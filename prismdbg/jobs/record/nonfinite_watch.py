@@ -23,6 +23,7 @@ from prismdbg.model.plurals import counted
 SKIPPED_IN_A_ROW = 8  # then it is no overflow that a smaller scale would mend
 SKIPPED_WHEN_INTERRUPTED = 2
 MOST_INCIDENTS = 3  # of one attempt of the job: a job of weeks must not be told of each
+NO_MORE = f"; no more than {MOST_INCIDENTS} of these are reported, `prismdbg why` reads the logs"
 LONGEST_HELD_NS = 60_000_000_000  # for the end of its step, where steps do not usually take longer
 _STEPS_HELD = 3
 _STEPS_KNOWN = 64
@@ -124,6 +125,11 @@ class NonfiniteWatch:
     _told: int = 0
     _is_off: bool = False
     _since_step: int = 0
+
+    @property
+    def next_since(self) -> int | None:
+        """From which step on the next one is an incident; None while it is none, whatever comes."""
+        return None if self._is_off else self._since_step
 
     def note_scaler(self, folder: str, *, several: bool = False) -> None:
         """several: it steps more than one optimizer. A step ends with the first of them."""
@@ -291,7 +297,7 @@ class NonfiniteWatch:
             return None
         self._told += 1
         if self._told == MOST_INCIDENTS:
-            remark += f"; no more than {MOST_INCIDENTS} of these are reported, `prismdbg why` reads the logs"
+            remark += NO_MORE
         first = FirstOfThem(
             found=_first_of(found, self._pending), nth=self._told, since_step=self._since_step, remark=remark
         )

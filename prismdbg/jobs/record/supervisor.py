@@ -210,6 +210,10 @@ class Supervisor:
     def _note_interruption(self) -> None:
         """At once, for whoever asks why the job ends: the follower may be making a capsule, which takes its time."""
         self._told_to_end.wait()
+        self._note_told()
+
+    def _note_told(self) -> None:
+        self._guarded(lambda: self._nodes.note_told(monotonic_of(self._interrupted["wall_ns"])))
         self._guarded(lambda: self._ledger.note(interrupted=self._interrupted))
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
@@ -250,6 +254,8 @@ class Supervisor:
         now_ns = time.monotonic_ns()
         self._guarded(lambda: self._find_folders(ended))
         self._read_events(now_ns)
+        for over in self._incidents.newly_over():
+            self._nodes.note_over(over)
         self._guarded(self._hold_snapshots)
         if ended or now_ns - self._saw_peaks_ns >= PEAKS_NS:
             self._saw_peaks_ns = now_ns
@@ -262,7 +268,7 @@ class Supervisor:
         if self._told_to_end.is_set():
             if not self._is_noted:
                 self._is_noted = True  # before supervisors of other nodes decide about what follows
-                self._ledger.note(interrupted=self._interrupted)
+                self._note_told()
                 due = self._found(lambda: self._incidents.due_at_the_end(now_ns, self._ends_since_ns()))
                 self._act_on_each([*lost, *due])
             return
@@ -471,7 +477,7 @@ class Supervisor:
 
     def _act_on(self, wanted: Wanted) -> None:
         inside = self._processes[wanted.folder].raised_in_collective() if wanted.folder in self._processes else None
-        self._nodes.share(wanted, inside, lambda: self._make_capsule(wanted))
+        self._nodes.share(wanted, inside, self._make_capsule)
 
     def _make_capsule(self, wanted: Wanted) -> None:
         is_late = self._told_to_end.is_set() and wanted.time_ns >= self._ends_since_ns()

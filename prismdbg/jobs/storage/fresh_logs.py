@@ -12,7 +12,8 @@ from pathlib import Path
 
 from prismdbg.capsule.log.reader import iter_logs
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
-from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, file_system_now, last_beat, node_folders, node_states
+from prismdbg.jobs.storage.file_system_time import file_system_now
+from prismdbg.jobs.storage.job_nodes import NodeFolder, NodeState, last_beat, node_folders, node_states
 from prismdbg.jobs.storage.local_logs import publish_all, publish_logs
 from prismdbg.jobs.storage.ranks_alive import still_runs
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json

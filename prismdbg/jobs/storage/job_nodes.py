@@ -7,18 +7,18 @@ Nothing here is mapped or locked; what is published is renamed to its place.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypedDict, TypeVar
 
 from prismdbg.capsule.checked_json import Word, checked, read
 from prismdbg.errors import CapsuleError
+from prismdbg.jobs.storage.file_system_time import Beats, now_in
 from prismdbg.jobs.storage.job_restarts import latest_restart
 from prismdbg.jobs.storage.local_logs import LocalFolder
 from prismdbg.jobs.storage.run_files import KINDS
@@ -66,6 +66,11 @@ class NodeFolder:
     def beat(self) -> Path:
         """Beside the folders: whoever renews its own there has also asked a file server for those of others."""
         return self.path.with_name(f"{self.name}{_BEAT}")
+
+    @property
+    def told(self) -> Path:
+        """There once its supervisor was told to end. It is written once, so that its time says when that was."""
+        return self.path / "told.json"
 
     @property
     def published(self) -> Path:
@@ -233,18 +238,30 @@ def _told_of(node: NodeFolder) -> Sequence[str]:
     return ()
 
 
-def file_system_now(folder: Path) -> float:
-    """The time by which the files there get theirs, in seconds since 1970; this machine's where nothing may be written.
-    That something is made there also makes the kernel ask a server for what others have made."""
+def _now_s(run: RunFolder, nodes: Sequence[NodeFolder]) -> float:
+    """By the file system of RUN; never too late, so that no node is called lost that is heard of."""
     try:
-        descriptor, path = tempfile.mkstemp(dir=folder, prefix=".now.")
+        return now_in(run.nodes)
     except OSError:
-        return time.time()
-    try:
-        return os.fstat(descriptor).st_mtime
-    finally:
-        os.close(descriptor)
-        Path(path).unlink(missing_ok=True)
+        if not any(_goes_on(node) for node in nodes) or not _last_beat_s(run.nodes):
+            return time.time()
+        return _beats(run.nodes).now(SILENT_S)
+
+
+def _goes_on(node: NodeFolder) -> bool:
+    return "exit_code" not in read_if_whole(node.supervisor_json)
+
+
+@cache
+def _beats(nodes: Path) -> Beats:
+    """What was seen of them stays known: who asks again does not wait again."""
+    return Beats(lambda: _last_beat_s(nodes))
+
+
+def _last_beat_s(nodes: Path) -> float:
+    """The folder is listed, for which a file server is asked; 0 where there is none."""
+    beats = [path for path in nodes.iterdir() if path.name.endswith(_BEAT)]
+    return max(map(_modified_s, beats), default=0.0)
 
 
 def node_states(run: RunFolder) -> list[NodeState]:
@@ -252,7 +269,7 @@ def node_states(run: RunFolder) -> list[NodeState]:
     folders = node_folders(run)
     if not folders:
         return []
-    now_s, owners, latest = file_system_now(run.nodes), nodes_of_ranks(run), latest_restart(run)
+    now_s, owners, latest = _now_s(run, folders), nodes_of_ranks(run), latest_restart(run)
     return [
         _state(run, node, [name for name, owner in owners.items() if owner == node.name], now_s, latest)
         for node in folders
@@ -334,15 +351,27 @@ def supervisor_report(run: RunFolder, clocks: Mapping[str, int] = MappingProxyTy
     started again is how it ended then. What is damaged says nothing."""
     if not is_shared(run):
         return read_if_whole(run.supervisor_json)
-    latest, reports = latest_restart(run), []
-    for node in node_folders(run):
-        report = _moved(read_if_whole(node.supervisor_json), clocks.get(node.name, 0))
-        if _restart_of(node, latest) < latest:
-            report = {**{name: value for name, value in report.items() if name not in _OF_THE_END}, "exit_code": 0}
-        reports.append((node.name, report))
+    latest, nodes = latest_restart(run), node_folders(run)
+    reports = {node.name: _moved(read_if_whole(node.supervisor_json), clocks.get(node.name, 0)) for node in nodes}
+    over = {node.name for node in nodes if _restart_of(node, latest) < latest}
+    over |= _left(run, {name: report for name, report in reports.items() if name not in over})
+    for name in over:
+        reports[name] = {key: value for key, value in reports[name].items() if key not in _OF_THE_END}
+        reports[name]["exit_code"] = 0
     if latest and not node_folders(run, latest):  # who began the restart has not yet joined
-        reports.append(("", {}))
-    return merged(reports)
+        reports[""] = {}
+    return merged(list(reports.items()), over)
+
+
+def _left(run: RunFolder, reports: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Nodes that were told to end, while others began another attempt of the job without them: how their parts ended is
+    not how the job did."""
+    told = {name for name, report in reports.items() if report.get("interrupted")}
+    if not told or len(told) == len(reports):
+        return set()
+    owners = nodes_of_ranks(run)
+    last = max(map(attempt_of, owners), default=0)
+    return told & set(owners.values()) - {owner for folder, owner in owners.items() if attempt_of(folder) == last}
 
 
 def _moved(report: dict[str, Any], ahead_ns: int) -> dict[str, Any]:
@@ -359,8 +388,9 @@ def _moved(report: dict[str, Any], ahead_ns: int) -> dict[str, Any]:
     return {key: moved(value, key) for key, value in report.items()} if ahead_ns else report
 
 
-def merged(reports: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
-    """Of each node its name and its report. An incident says on which node it was seen."""
+def merged(reports: Sequence[tuple[str, dict[str, Any]]], over: Set[str] = frozenset()) -> dict[str, Any]:
+    """Of each node its name and its report. An incident says on which node it was seen. over: nodes whose part of the
+    job was over before. `interrupted` has `of_some` where other nodes were not told to end."""
     whole: dict[str, Any] = {}
     for name in ("capsules", "evidence", "deaths", "how_they_died"):
         lists = [report.get(name) for _, report in reports]
@@ -371,8 +401,10 @@ def merged(reports: Sequence[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
         for one in report.get("incidents", [])
     ]
     whole["problems"] = [f"node {node}: {text}" for node, report in reports for text in report.get("problems", [])]
-    told = [one for _, report in reports if isinstance(one := report.get("interrupted"), dict)]
-    whole["interrupted"] = min((one for one in told if _wall_ns(one)), key=_wall_ns, default={})
+    told = [one for _, report in reports if isinstance(one := report.get("interrupted"), dict) and _wall_ns(one)]
+    whole["interrupted"] = min(told, key=_wall_ns, default={})
+    if 0 < len(told) < len({name for name, _ in reports} - over):
+        whole["interrupted"] = {**whole["interrupted"], "of_some": True}
     whole["deaths"] = _in_order(whole["deaths"], whole["how_they_died"])
     if reports and all("exit_code" in report for _, report in reports):
         codes = [report["exit_code"] for _, report in reports]

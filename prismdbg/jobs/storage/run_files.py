@@ -67,6 +67,20 @@ class NodeJson(TypedDict, total=False):
     namespaces: dict[str, Count]
 
 
+class ToldJson(TypedDict, total=False):
+    """For how long the supervisor knew that it was told to end, when this was written."""
+
+    age_s: float
+
+
+class OverJson(TypedDict, total=False):
+    """For how long it was known that an incident is over, when this was written."""
+
+    age_s: float
+    since_step: int
+    of_thread: bool
+
+
 class RestartJson(TypedDict, total=False):
     first_attempt: Count
 
@@ -138,6 +152,8 @@ KINDS: dict[str, Any] = {
     "config.json": ConfigJson,
     "job.json": JobJson,
     "node.json": NodeJson,
+    "told.json": ToldJson,
+    "over.json": OverJson,
     "restart.json": RestartJson,
     "beat.json": BeatJson,
     "publish.json": PublishJson,

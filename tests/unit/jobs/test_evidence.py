@@ -19,7 +19,7 @@ from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.capsule.stacks import FROM_OUTSIDE, JobStacks, RankStacks, ThreadStack
 from prismdbg.diagnosis.failures import Died
 from prismdbg.diagnosis.verdict import Certainty
-from prismdbg.diagnosis.why import diagnose
+from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.errors import CapsuleError, UsageError
 from prismdbg.jobs import evidence as evidence_module
 from prismdbg.jobs.evidence import gather
@@ -467,6 +467,46 @@ class TestAJobThatWasToldToEnd:
         evidence = gather(tmp_path)
 
         assert (evidence.interrupted, evidence.died_first) == (False, 1)
+
+    def on_two_nodes(self, run: Path, *ranks: tuple[str, str, int]) -> Diagnosis:
+        """Of a job whose node n2 alone was told to end. ranks: log folder, node, and when it issued the last of its
+        collectives, in seconds of its log; rank 0 raises a second after that."""
+        told = {"signal": 15, "wall_ns": TOLD_NS}
+        for node, said in (("n1", {"exit_code": 1}), ("n2", {"exit_code": 143, "interrupted": told})):
+            (run / "nodes" / node).mkdir(parents=True)
+            (run / "nodes" / node / "node.json").write_text("{}")
+            (run / "nodes" / node / "supervisor.json").write_text(json.dumps({"ended_wall_ns": TOLD_NS, **said}))
+        (run / "nodes" / "job.json").write_text('{"id": "x"}')
+        (run / "run.json").write_text("{}")
+        for name, node, last_s in ranks:
+            log = rank_folder(run, name, calls=0)
+            log.complete(log.issue(0, 1, seq=0, time_ns=last_s * 10**9))
+            if name.startswith("0"):
+                raised_ns = (last_s + 1) * 10**9
+                log.note("incident", incident="exception", type="ValueError", text="no", time_ns=raised_ns)
+            about = {"pid": NO_SUCH_PID, "world_size": 2, "node": node}
+            (log.folder / "rank.json").write_text(json.dumps(about))
+        return diagnose(gather(run))
+
+    @pytest.mark.parametrize(("last_s", "is_told"), [(110, True), (125, False)])
+    def test_where_ranks_of_another_node_went_on_for_long_the_job_was_not_told(
+        self, last_s: int, is_told: bool, tmp_path: Path
+    ) -> None:
+        found = self.on_two_nodes(tmp_path, ("0", "n1", last_s), ("1", "n2", 30))
+        texts = [verdict.text for verdict in found.verdicts]
+        assert any("ValueError: no" in text for text in texts) is not is_told, texts
+        assert any("the job was told to end" in line for line in found.missing) is is_told
+        assert bool(found.exit_code) is not is_told
+
+    @pytest.mark.parametrize("joins_again", [False, True])
+    def test_a_job_that_began_anew_after_a_node_was_told_was_not_told_itself(
+        self, joins_again: bool, tmp_path: Path
+    ) -> None:
+        later = [("0.1", "n1", 70), *([("1.1", "n2", 70)] if joins_again else [])]
+        found = self.on_two_nodes(tmp_path, ("0", "n1", 30), ("1", "n2", 30), *later)
+        assert "ValueError: no" in found.verdicts[0].text, [verdict.text for verdict in found.verdicts]
+        assert not any("the job was told to end" in line for line in found.missing)
+        assert found.exit_code == 1
 
     def test_the_incident_of_an_attempt_before_is_kept(self, tmp_path: Path) -> None:
         for name in ("0", "0.1"):

@@ -12,16 +12,20 @@ from prismdbg.capsule.log.events import Event
 from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.diagnosis.stalls import Stall
 from prismdbg.errors import CapsuleError
-from prismdbg.jobs.record.decisions import Decisions
-from prismdbg.jobs.record.incidents import Wanted
+from prismdbg.jobs.record.decisions import Again, Decisions, Over, Which
+from prismdbg.jobs.record.incidents import MOST_OUTLIVED, IsOver, Wanted
+from prismdbg.jobs.record.interruption import GOES_ON_NS
 from prismdbg.jobs.record.nodes.heartbeat import NeighbourWatch, Silence, has_ended
 from prismdbg.jobs.record.nodes.membership import Member
 from prismdbg.jobs.record.nodes.publisher import LAST_TRIES_S, Publisher
+from prismdbg.jobs.record.nonfinite_watch import MOST_INCIDENTS
 from prismdbg.jobs.record.rank_progress import RankProgress
 from prismdbg.jobs.record.request_answers import RequestAnswers
+from prismdbg.jobs.storage.file_system_time import now_in
 from prismdbg.jobs.storage.job_nodes import NodeFolder, node_folders
 from prismdbg.jobs.storage.ranks_alive import RankProcess
-from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_json
+from prismdbg.jobs.storage.run_folder import RunFolder, attempt_of, rank_of, read_if_whole, read_json, write_json
+from prismdbg.settings.process_stat import seconds_since
 
 LOOK_S = 1.0
 LISTED_S = 0.002  # more for each log folder
@@ -62,8 +66,14 @@ class OnlyNode:
     def decide_alone(self) -> None:
         """Nor is there anybody else."""
 
-    def share(self, wanted: Wanted, raised_inside: bool | None, act: Callable[[], None]) -> None:
-        act()
+    def share(self, wanted: Wanted, raised_inside: bool | None, act: Callable[[Wanted], None]) -> None:
+        act(wanted)
+
+    def note_over(self, over: IsOver) -> None:
+        """Nor of that."""
+
+    def note_told(self, told_ns: int) -> None:
+        """Its report says it."""
 
     def share_hang(self, stall: Stall, attempt: int, act: Callable[[], None]) -> None:
         act()
@@ -175,36 +185,62 @@ class AmongNodes:
     def _other(self, name: str) -> NodeFolder:
         return NodeFolder(self._run.nodes / name)
 
-    def _unless_told(self, act: Callable[[], None]) -> Callable[[], None]:
-        """`act`, unless another node was told to end. Asked by the one that acts, once: of all nodes."""
+    def note_told(self, told_ns: int) -> None:
+        """When this supervisor was told to end, by CLOCK_MONOTONIC: others see by it which incidents may come of it."""
+        with suppress(OSError):  # its report says at least that it was
+            if not self._node.told.exists():
+                write_json(self._node.told, {"age_s": time.monotonic() - told_ns / 1e9})
 
-        def act_unless_told() -> None:
-            if not self._was_any_told():
-                act()
+    def _may_come_of_an_end(self, folder: str, time_ns: int) -> bool:
+        """Whether another node was told to end, and what happened then to this rank may be a consequence: the rank was
+        there, and did not go on for long after that. Asked by the one that acts, once: of all nodes."""
+        told = self._told_nodes()
+        if not told:
+            return False
+        try:
+            now_s = now_in(self._run.nodes)
+            ago_s = [now_s - _told_at_s(node) for node in told]
+        except OSError:  # what is wrong with RUN is told by what is done next
+            return True
+        begun_ago_s = seconds_since(read_if_whole(self._run.ranks / folder / "rank.json").get("started_ticks"))
+        happened_ago_s = time.monotonic() - time_ns / 1e9
+        return any(begun_ago_s >= one_s and happened_ago_s >= one_s - GOES_ON_NS / 1e9 for one_s in ago_s)
 
-        return act_unless_told
-
-    def _was_any_told(self) -> bool:
-        with suppress(OSError):  # what is wrong with RUN is told by what is done next
-            return any(map(self._was_told, node_folders(self._run, self._restart, self._problem)))
-        return False
+    def _told_nodes(self) -> list[NodeFolder]:
+        with suppress(OSError):
+            return [node for node in node_folders(self._run, self._restart, self._problem) if self._was_told(node)]
+        return []
 
     def _was_told(self, node: NodeFolder) -> bool:
         with suppress(CapsuleError, OSError):
             return bool(read_json(node.supervisor_json).get("interrupted"))
         return False
 
-    def share(self, wanted: Wanted, raised_inside: bool | None, act: Callable[[], None]) -> None:
+    def share(self, wanted: Wanted, raised_inside: bool | None, act: Callable[[Wanted], None]) -> None:
         """`act` once, by the supervisor that is nearest to the cause. raised_inside: as `raised_in_collective` says."""
-        name = f"{attempt_of(wanted.folder)}-{_family(wanted.incident.kind)}"
-        name += f"-{wanted.nth}" if wanted.nth > 1 else ""
-        self._decisions.propose(name, _key(wanted, raised_inside), self._unless_told(act))
+
+        def act_unless_told(which: Which) -> None:
+            if not self._may_come_of_an_end(wanted.folder, wanted.time_ns):
+                act(wanted.as_nth(which.number, which.since_step))
+
+        name = _name(attempt_of(wanted.folder), wanted.incident.kind)
+        self._decisions.propose(name, _key(wanted, raised_inside), act_unless_told, _again(wanted))
+
+    def note_over(self, over: IsOver) -> None:
+        told = Over(time_ns=over.time_ns, since_step=over.since_step)
+        self._decisions.note_over(_name(over.attempt, over.kind), told)
 
     def share_hang(self, stall: Stall, attempt: int, act: Callable[[], None]) -> None:
         """By the supervisor that knows which rank never came, if one does."""
-        collective = str(stall.first.collective.identity)
-        key = 0 if stall.never_came else 1, stall.first.rank
-        self._decisions.propose(f"{attempt}-hang-{collective}", key, self._unless_told(act))
+        first = stall.first
+        folder, began_ns = f"{first.rank}.{attempt}" if attempt else str(first.rank), first.collective.time_created_ns
+
+        def act_unless_told(_which: Which) -> None:
+            if not self._may_come_of_an_end(folder, began_ns):
+                act()
+
+        key = 0 if stall.never_came else 1, first.rank
+        self._decisions.propose(f"{attempt}-hang-{first.collective.identity}", key, act_unless_told)
 
     def made_elsewhere(self) -> int:
         """Capsules of incidents that other supervisors have made."""
@@ -223,6 +259,29 @@ def _failure_of(step: Callable[[], None]) -> Exception | None:
         step()
     except Exception as error:
         return error
+    return None
+
+
+def _told_at_s(node: NodeFolder) -> float:
+    """When a node was told to end, by the clock of the file system of RUN, and not earlier than it was."""
+    with suppress(FileNotFoundError, CapsuleError):
+        return node.told.stat().st_mtime - float(read_json(node.told).get("age_s", 0.0))
+    return node.supervisor_json.stat().st_mtime
+
+
+def _name(attempt: int, kind: IncidentKind) -> str:
+    return f"{attempt}-{_family(kind)}"
+
+
+def _again(wanted: Wanted) -> Again | None:
+    """The rules by which one supervisor takes incidents for several (`incidents.py`, `nonfinite_watch.py`)."""
+    moment = wanted.incident.moment
+    match _family(wanted.incident.kind):
+        case "nan":
+            step = moment.step if moment is not None else None
+            return Again(time_ns=wanted.time_ns, most=MOST_INCIDENTS, step=step)
+        case "failure":
+            return Again(time_ns=wanted.time_ns, most=MOST_OUTLIVED + 1, of_thread=wanted.of_thread)
     return None
 
 

@@ -23,8 +23,9 @@ from prismdbg.errors import UsageError
 from prismdbg.jobs.record.nodes.heartbeat import Heartbeat, beat_of, has_ended
 from prismdbg.jobs.record.nodes.known_nodes import KnownNodes
 from prismdbg.jobs.record.nodes.shared_job import SharedJob
+from prismdbg.jobs.storage.file_system_time import file_system_now
 from prismdbg.jobs.storage.first_folder import place_first
-from prismdbg.jobs.storage.job_nodes import NodeFolder, file_system_now, is_shared, job_file
+from prismdbg.jobs.storage.job_nodes import NodeFolder, is_shared, job_file
 from prismdbg.jobs.storage.job_restarts import begin_restart, first_attempt, latest_restart, restart_folder
 from prismdbg.jobs.storage.run_folder import RunFolder, cannot_be_made, not_empty, read_if_whole, read_json, write_json
 from prismdbg.model.plurals import counted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,19 +13,23 @@ from pathlib import Path
 import pytest
 
 from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.diagnosis.stalls import Stall, Wait
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.record import decisions
-from prismdbg.jobs.record.incidents import Wanted
+from prismdbg.jobs.record.incidents import IsOver, Wanted
 from prismdbg.jobs.record.nodes import among_nodes, heartbeat, publisher
 from prismdbg.jobs.record.nodes.among_nodes import AmongNodes
 from prismdbg.jobs.record.nodes.heartbeat import Heartbeat, NeighbourWatch, beat_of
 from prismdbg.jobs.record.nodes.membership import Member
 from prismdbg.jobs.record.nodes.publisher import Publisher
+from prismdbg.jobs.record.nonfinite_watch import MOST_INCIDENTS, NO_MORE
 from prismdbg.jobs.storage.job_nodes import NodeFolder, node_states
 from prismdbg.jobs.storage.local_logs import LocalFolder
-from prismdbg.jobs.storage.run_folder import RunFolder, write_json
+from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
 from prismdbg.jobs.storage.run_report import payload_bytes
+from prismdbg.model.collective import Group
 from prismdbg.model.moment import Moment
+from tests.unit.logs import lone_collective
 
 
 @pytest.fixture
@@ -88,7 +93,7 @@ def test_at_the_end_it_acts_alone_where_run_cannot_be_written_to_for_long(
     one, problems = supervisor(run, "n1")
     run.decisions.write_text("in the way")
     captured: list[str] = []
-    one.share(wanted(IncidentKind.NAN, "3", Moment(5, 2)), None, lambda: captured.append("nan"))
+    one.share(wanted(IncidentKind.NAN, "3", Moment(5, 2)), None, lambda _: captured.append("nan"))
     one.settle()
     one.settle_at_the_end()
     assert one.has_to_decide and not captured and "cannot be written to" in problems[-1]
@@ -111,29 +116,87 @@ def test_at_the_end_it_acts_alone_where_run_cannot_be_written_to_for_long(
 def test_the_cause_is_captured_and_not_what_follows(nearer: Wanted, farther: Wanted, run: RunFolder) -> None:
     captured: list[str] = []
     (one, _), (other, _) = supervisor(run, "n1"), supervisor(run, "n2")
-    one.share(farther, True, lambda: captured.append("farther"))
-    other.share(nearer, None, lambda: captured.append("nearer"))
+    one.share(farther, True, lambda _: captured.append("farther"))
+    other.share(nearer, None, lambda _: captured.append("nearer"))
     for _ in range(2):
         one.settle()
         other.settle()
     assert captured == ["nearer"] and not one.has_to_decide and not other.has_to_decide
 
 
-def test_a_nan_that_is_the_first_one_anew_is_captured_beside_the_first_of_all(run: RunFolder) -> None:
-    captured: list[int] = []
-    one, _ = supervisor(run, "n1")
-    first = wanted(IncidentKind.NAN, "3", Moment(5, 2), sent=True)
-    for nth in (1, 1, 2):
-        one.share(replace(first, nth=nth), None, lambda nth=nth: captured.append(nth))  # type: ignore[misc]
+def test_a_nan_after_steps_without_any_is_captured_by_its_sender_and_worded_as_the_first_since_then(
+    run: RunFolder,
+) -> None:
+    """Also where its node saw none before, and the other one, which did, has now received it."""
+    (one, _), (other, _) = supervisor(run, "n1"), supervisor(run, "n2")
+    captured: list[str] = []
+
+    def act(nan: Wanted) -> None:
+        captured.append(f"{nan.folder}: {nan.incident.text}")
+
+    first = "the first NaN or Inf: all_reduce"
+    one.share(a_nan("0", f"rank 0 sends {first}", 5, ago_s=60), None, act)
+    one.settle()
+    one.note_over(IsOver(attempt=0, kind=IncidentKind.NAN, time_ns=ns_ago(30), since_step=40))
+    one.settle()
+    again = a_nan("0", "rank 0 receives the first NaN or Inf since step 12: all_reduce", 70, ago_s=1)
+    one.share(replace(again, sent=False, nth=2), None, act)
+    other.share(a_nan("3", f"rank 3 sends {first}", 70, ago_s=1), None, act)
+    for _ in range(2):
         one.settle()
-    assert captured == [1, 2]
+        other.settle()
+    assert captured == [
+        f"0: rank 0 sends {first}",
+        "3: rank 3 sends the first NaN or Inf since step 40: all_reduce",
+    ]
+    assert not one.has_to_decide and not other.has_to_decide
+
+
+def a_nan(folder: str, text: str, step: int, *, ago_s: float) -> Wanted:
+    incident = Incident(kind=IncidentKind.NAN, text=text, moment=Moment(step, 1))
+    return Wanted(folder=folder, incident=incident, sent=True, time_ns=ns_ago(ago_s))
+
+
+def ns_ago(seconds: float) -> int:
+    return time.monotonic_ns() - round(seconds * 1e9)
+
+
+def test_the_last_nan_that_is_reported_says_so(run: RunFolder) -> None:
+    third = a_nan("3", "rank 3 sends the first NaN or Inf: all_reduce", 70, ago_s=1).as_nth(MOST_INCIDENTS, 0)
+    assert third.incident.text == f"rank 3 sends the first NaN or Inf: all_reduce{NO_MORE}"
+    assert third.as_nth(MOST_INCIDENTS, 0) == third, "it has said so"
+    raised = wanted(IncidentKind.EXCEPTION, "3", Moment(5))
+    assert raised.as_nth(MOST_INCIDENTS, 5) == raised
+
+
+def test_a_death_after_an_exception_of_another_node_that_was_outlived_is_captured(run: RunFolder) -> None:
+    (one, _), (other, _) = supervisor(run, "n1"), supervisor(run, "n2")
+    captured: list[str] = []
+    for supervised, kind, ago_s in ((one, IncidentKind.EXCEPTION, 60), (other, IncidentKind.LOST, 1)):
+        seen = replace(wanted(kind, "3", Moment(5)), time_ns=ns_ago(ago_s))
+        supervised.share(seen, None, lambda seen: captured.append(seen.incident.kind))
+        supervised.settle()
+        one.note_over(IsOver(attempt=0, kind=IncidentKind.EXCEPTION, time_ns=ns_ago(50)))
+        one.settle()
+    assert captured == ["exception", "lost"]
+
+
+def test_a_death_after_what_a_thread_of_another_node_raised_is_captured(run: RunFolder) -> None:
+    (one, _), (other, _) = supervisor(run, "n1"), supervisor(run, "n2")
+    captured: list[str] = []
+    raised = replace(wanted(IncidentKind.EXCEPTION, "0", Moment(5)), time_ns=ns_ago(60), of_thread=True)
+    died = replace(wanted(IncidentKind.LOST, "3", Moment(9)), time_ns=ns_ago(1))
+    for supervised, seen in ((one, raised), (other, died)):
+        supervised.share(seen, None, lambda seen: captured.append(seen.incident.kind))
+        supervised.settle()
+    assert captured == ["exception", "lost"]
 
 
 def test_who_raised_by_itself_comes_before_who_raised_in_a_collective(run: RunFolder) -> None:
     captured: list[str] = []
     (one, _), (other, _) = supervisor(run, "n1"), supervisor(run, "n2")
-    one.share(wanted(IncidentKind.EXCEPTION, "0", Moment(5, 1)), True, lambda: captured.append("n1"))
-    other.share(wanted(IncidentKind.OUT_OF_MEMORY, "3", Moment(5, 2)), None, lambda: captured.append("n2"))
+    one.share(wanted(IncidentKind.EXCEPTION, "0", Moment(5, 1)), True, lambda _: captured.append("n1"))
+    other.share(wanted(IncidentKind.OUT_OF_MEMORY, "3", Moment(5, 2)), None, lambda _: captured.append("n2"))
     one.settle()
     other.settle()
     assert captured == ["n2"]
@@ -142,10 +205,79 @@ def test_who_raised_by_itself_comes_before_who_raised_in_a_collective(run: RunFo
 def test_a_job_that_was_told_to_end_elsewhere_has_no_incident(run: RunFolder) -> None:
     captured: list[str] = []
     (one, _), other = supervisor(run, "n1"), node(run, "n2")
-    one.share(wanted(IncidentKind.EXCEPTION, "0", Moment(5, 1)), True, lambda: captured.append("n1"))
+    one.share(wanted(IncidentKind.EXCEPTION, "0", Moment(5, 1)), True, lambda _: captured.append("n1"))
     write_json(other.supervisor_json, {"interrupted": {"signal": 2, "wall_ns": 5}})
     one.settle()
     assert captured == [] and not one.has_to_decide
+
+
+FAILED = wanted(IncidentKind.EXCEPTION, "0", Moment(5, 1))
+
+
+def told(run: RunFolder, name: str, *, ago_s: float) -> None:
+    """A supervisor that was told to end."""
+    other, _ = supervisor(run, name)
+    other.note_told(ns_ago(ago_s))
+    write_json(NodeFolder(run.nodes / name).supervisor_json, {"interrupted": {"signal": 15, "wall_ns": 5}})
+
+
+def captures(run: RunFolder, begun_ago_s: float, happened_ago_s: float) -> list[str]:
+    """What is captured of a failure and of a hang of rank 0: n2 was told to end 100 s before."""
+    captured: list[str] = []
+    one, _ = supervisor(run, "n1")
+    rank(run, "0", "n1")
+    about = run.ranks / "0" / "rank.json"
+    began_s = time.clock_gettime(time.CLOCK_BOOTTIME) - begun_ago_s
+    write_json(about, {**read_json(about), "started_ticks": round(began_s * os.sysconf("SC_CLK_TCK"))})
+    told(run, "n2", ago_s=100)
+    one.share(replace(FAILED, time_ns=ns_ago(happened_ago_s)), True, lambda _: captured.append("failure"))
+    wait = Wait(0, lone_collective(time_created_ns=ns_ago(happened_ago_s)))
+    stall = Stall(key=("", 1), group=Group(name="", ranks=()), waits=(wait,), never_came=(), unknown=())  # type: ignore[arg-type]
+    one.share_hang(stall, 0, lambda: captured.append("hang"))
+    one.settle()
+    assert not one.has_to_decide
+    return captured
+
+
+@pytest.mark.parametrize(
+    ("begun_ago_s", "happened_ago_s", "is_captured"),
+    [(1000, 99, False), (1000, 105, False), (1000, 45, False), (1000, 35, True), (90, 85, True)],
+)
+def test_what_may_come_of_the_end_of_another_node_is_no_incident_and_all_else_is(
+    begun_ago_s: float, happened_ago_s: float, is_captured: bool, run: RunFolder
+) -> None:
+    """In an elastic job the others go on: torchrun starts ranks anew. Others may take no notice of it."""
+    assert captures(run, begun_ago_s, happened_ago_s) == (["failure", "hang"] if is_captured else [])
+
+
+def test_when_another_node_was_told_is_as_old_as_its_report_where_nothing_else_says_it(run: RunFolder) -> None:
+    for name, ago_s, number in (("n2", 100, 1), ("n3", 10, 2)):
+        other, captured = node(run, name), list[str]()
+        write_json(other.supervisor_json, {"interrupted": {"signal": 15, "wall_ns": 5}})
+        then = time.time() - ago_s
+        os.utime(other.supervisor_json, (then, then))
+        one, _ = supervisor(run, f"of {name}")
+        seen = replace(FAILED, folder=f"0.{number}", time_ns=ns_ago(5))
+        one.share(seen, True, lambda _, captured=captured: captured.append("failure"))  # type: ignore[misc]
+        one.settle()
+        assert captured == (["failure"] if name == "n2" else [])
+
+
+def test_while_nobody_can_say_how_long_ago_another_node_was_told_nothing_is_captured(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Path) -> float:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(among_nodes, "now_in", full)
+    assert captures(run, 90, 85) == []
+
+
+def test_when_a_supervisor_was_told_is_written_once(run: RunFolder) -> None:
+    one, _ = supervisor(run, "n1")
+    one.note_told(ns_ago(5))
+    one.note_told(ns_ago(50))
+    assert 5 <= read_json(run.nodes / "n1" / "told.json")["age_s"] < 40
 
 
 def test_capsules_of_all_nodes_count(run: RunFolder) -> None:
@@ -196,7 +328,7 @@ def test_a_node_that_cannot_be_read_is_passed_over_and_told_once(run: RunFolder,
     (one, problems), other = supervisor(run, "n1"), node(run, "n2")
     other.about.write_text(damaged)
     captured: list[str] = []
-    one.share(wanted(IncidentKind.NAN, "3", Moment(5, 2)), None, lambda: captured.append("nan"))
+    one.share(wanted(IncidentKind.NAN, "3", Moment(5, 2)), None, lambda _: captured.append("nan"))
     one.settle()
     assert captured == ["nan"] and not one.has_to_decide
     assert [text for text in problems if text.startswith(f"node n2 is passed over: {other.about}")], problems
@@ -207,7 +339,7 @@ def test_of_the_others_that_can_be_read_one_may_still_have_been_told_to_end(run:
     (one, _), damaged, told = supervisor(run, "n1"), node(run, "n2"), node(run, "n3")
     damaged.about.write_text("{")
     write_json(told.supervisor_json, {"interrupted": {"signal": 2, "wall_ns": 5}})
-    one.share(wanted(IncidentKind.EXCEPTION, "0", Moment(5, 1)), True, lambda: captured.append("n1"))
+    one.share(wanted(IncidentKind.EXCEPTION, "0", Moment(5, 1)), True, lambda _: captured.append("n1"))
     one.settle()
     assert captured == [] and not one.has_to_decide
 
@@ -313,7 +445,7 @@ def test_a_supervisor_that_decided_and_fell_silent_is_replaced_unless_it_has_end
     write_json(other.supervisor_json, end)
     decider = Heartbeat(other)
     captured: list[str] = []
-    one.share(wanted(IncidentKind.NAN, "3", Moment(5, 2)), None, lambda: captured.append("nan"))
+    one.share(wanted(IncidentKind.NAN, "3", Moment(5, 2)), None, lambda _: captured.append("nan"))
     (run.decisions / "0-nan" / "decided").mkdir()
     write_json(run.decisions / "0-nan" / "decided" / "by.json", {"node": "n2"})
     one.settle()

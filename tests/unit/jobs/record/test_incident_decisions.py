@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from prismdbg.jobs.record import decisions
-from prismdbg.jobs.record.decisions import PATIENCE_S, SETTLE_S, Decisions
+from prismdbg.jobs.record.decisions import PATIENCE_S, SETTLE_S, Act, Decisions, Which
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.jobs.storage.run_folder import write_json as write
 from prismdbg.settings.state_hold import LONGEST_S
@@ -33,11 +33,11 @@ class Node:
     def see(self, incident: str, *key: int) -> None:
         self.decisions.propose(incident, key, self._capture(incident))
 
-    def _capture(self, incident: str) -> Callable[[], None]:
-        return lambda: self.captured.append(incident)
+    def _capture(self, incident: str) -> Act:
+        return lambda _: self.captured.append(incident)
 
     def dies_when_it_has_decided(self, incident: str, *key: int) -> None:
-        def die() -> None:
+        def die(_: Which) -> None:
             raise KeyboardInterrupt
 
         self.decisions.propose(incident, key, die)
@@ -216,7 +216,7 @@ def test_what_another_one_captures_is_waited_for_and_not_captured_again(tmp_path
     one, other, late = (Node(run, name) for name in ("n1", "n2", "n3"))
     other.see("0-nan", 5, 2)
 
-    def capture() -> None:
+    def capture(_: Which) -> None:
         other.later(SETTLE_S + PATIENCE_S + 1)
         late.see("0-nan", 5, 3)
         late.later(SETTLE_S + 1)
@@ -236,7 +236,7 @@ def test_what_another_one_captures_for_very_long_is_left_to_it(tmp_path: Path) -
     one, other = Node(run, "n1"), Node(run, "n2")
     other.see("0-nan", 5, 1)
 
-    def capture() -> None:
+    def capture(_: Which) -> None:
         other.later(SETTLE_S + 1)
         other.later(LONGEST_S - SETTLE_S - 2)
         assert other.decisions.is_open
@@ -258,7 +258,7 @@ def test_that_it_was_captured_is_seen_though_a_file_server_client_remembers_that
     for ask in ("stat", "lstat"):
         monkeypatch.setattr(os, ask, remembering(getattr(os, ask), str(place / "done.json")))
 
-    def capture() -> None:
+    def capture(_: Which) -> None:
         other.see("0-nan", 5, 1)
         other.later(SETTLE_S + PATIENCE_S)
         assert other.decisions.is_open

@@ -108,7 +108,7 @@ def test_a_look_of_a_supervisor_costs_the_same_among_many_nodes(
         run, nodes = job(tmp_path, number)
         one = supervisor(run, nodes[1])
         if has_incident:
-            one.share(NAN, None, lambda: None)
+            one.share(NAN, None, lambda _: None)
             (folder,) = run.decisions.iterdir()
             for node in nodes:
                 write_json(folder / f"{node.name}.saw.json", {"key": [5, 0, 1] if node == nodes[0] else [9]})

@@ -7,7 +7,8 @@ import pytest
 from prismdbg.capsule.log.batch import CLEAN_STEPS, Batch
 from prismdbg.capsule.log.events import Note, StepMark
 from prismdbg.capsule.log.format import StepSource
-from prismdbg.jobs.record.incidents import SETTLE_NS, IncidentWatch, Wanted, parse_triggers
+from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.jobs.record.incidents import SETTLE_NS, IncidentWatch, IsOver, Wanted, parse_triggers
 from prismdbg.jobs.record.nonfinite_watch import (
     FIRST,
     LONGEST_HELD_NS,
@@ -151,6 +152,19 @@ def test_after_steps_without_any_the_next_one_is_an_incident_a_bounded_number_of
     assert [wanted.nth for wanted in job.wanted] == [1, 2, 3]
     assert "the first NaN or Inf since step" in job.wanted[1].incident.text
     assert f"no more than {MOST_INCIDENTS} of these are reported" in job.wanted[-1].incident.text
+
+
+def test_that_steps_were_without_any_is_told_once() -> None:
+    """Other nodes have to know it."""
+    job = Job(scales=False)
+    job.steps(3)
+    job.sends()
+    job.ends_step()
+    job.steps(CLEAN_STEPS - 1)
+    assert job.watch.newly_over() == []
+    job.steps(4)
+    over = IsOver(attempt=0, kind=IncidentKind.NAN, time_ns=10**12 + 23 * SETTLE_NS, since_step=4)
+    assert job.watch.newly_over() == [over]
 
 
 def test_a_few_steps_without_any_are_not_enough() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from prismdbg.capsule.log.events import Note, StepMark
 from prismdbg.capsule.log.format import StepSource
-from prismdbg.jobs.record.incidents import DEFAULT_TRIGGERS, MOST_OUTLIVED, IncidentWatch, parse_triggers
+from prismdbg.capsule.manifest import IncidentKind
+from prismdbg.jobs.record.incidents import DEFAULT_TRIGGERS, MOST_OUTLIVED, IncidentWatch, IsOver, parse_triggers
 from prismdbg.model.moment import Moment
 
 SECOND_NS = 10**9
@@ -38,6 +39,27 @@ def test_a_death_after_an_exception_that_its_rank_outlived_is_an_incident() -> N
     assert dies(watch, "2") == [], "it came of that"
 
 
+def test_that_it_was_outlived_is_told_once_with_the_step_that_tells_it() -> None:
+    """Other nodes have to know it."""
+    watch = a_watch()
+    raises(watch, "0.1", 10)
+    steps(watch, "1.1", 15)
+    assert watch.newly_over() == []
+    steps(watch, "0.1", 20)
+    steps(watch, "0.1", 25)
+    assert watch.newly_over() == [IsOver(attempt=1, kind=IncidentKind.EXCEPTION, time_ns=20 * SECOND_NS)]
+    assert watch.newly_over() == []
+
+
+def test_what_a_thread_raised_is_told_to_be_of_one() -> None:
+    watch = a_watch()
+    data = {"type": "ValueError", "text": "no", "incident": "exception"}
+    for number, thread in enumerate(({"thread": "reader"}, {})):
+        watch.feed("0", Note("incident", SECOND_NS, {**data, **thread}), SECOND_NS * (3 * number + 1))
+        (wanted,) = watch.due(SECOND_NS * (3 * number + 3), False)
+        assert wanted.of_thread is bool(thread)
+
+
 def test_an_exception_after_it_is_one_too() -> None:
     watch = a_watch()
     raises(watch, "0", 10)
@@ -58,4 +80,4 @@ def test_a_program_that_prints_one_in_each_step_does_not_make_a_capsule_of_each(
     for n in range(10):
         found += len(raises(watch, "0", 10 * n + 10))
         steps(watch, "0", 10 * n + 15)
-    assert found == MOST_OUTLIVED + 1
+    assert found == MOST_OUTLIVED + 1 and len(watch.newly_over()) == MOST_OUTLIVED

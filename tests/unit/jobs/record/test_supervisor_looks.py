@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,11 +19,12 @@ from tiny_log import TinyLog
 
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.log.follower import LogFollower
+from prismdbg.capsule.manifest import IncidentKind
 from prismdbg.errors import CapsuleError
 from prismdbg.jobs.capture.capture import PATIENT, CaptureRequest, Say
-from prismdbg.jobs.record import record, supervisor
+from prismdbg.jobs.record import incidents, record, supervisor
 from prismdbg.jobs.record.checkpoint_rounds import CheckpointRounds
-from prismdbg.jobs.record.incidents import parse_triggers
+from prismdbg.jobs.record.incidents import IsOver, parse_triggers
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
 from prismdbg.jobs.storage.ranks_alive import was_replaced
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
@@ -158,6 +160,39 @@ def test_the_log_of_one_rank_that_cannot_be_read_hides_no_event_of_another(
     monkeypatch.setattr(LogFollower, "poll", stale)
     watch._look(ended=False)
     assert watch._incidents.settling
+
+
+def test_other_nodes_are_told_that_an_exception_was_outlived(
+    watch: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[IsOver] = []
+    monkeypatch.setattr(watch._nodes, "note_over", told.append)
+    monkeypatch.setattr(incidents, "SETTLE_NS", 0)
+    log = TinyLog(tmp_path / "ranks" / "1")
+    log.note("incident", incident="exception", type="ValueError", text="not today", time_ns=5)
+    watch._look(ended=False)
+    log.step(3, time_ns=7)
+    watch._look(ended=False)
+    watch._look(ended=False)
+    assert told == [IsOver(attempt=0, kind=IncidentKind.EXCEPTION, time_ns=7)]
+
+
+def test_when_it_was_told_to_end_is_there_before_others_can_read_that_it_was(
+    watch: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[int, bool]] = []
+
+    def note_told(told_ns: int) -> None:
+        told.append((told_ns, "interrupted" in read_json(tmp_path / "supervisor.json")))
+
+    monkeypatch.setattr(watch._nodes, "note_told", note_told)
+    watch._ledger.save()
+    before_ns = time.monotonic_ns()
+    watch._forward(signal.SIGTERM, None)
+    watch._look(ended=False)
+    ((told_ns, is_known),) = told
+    assert before_ns <= told_ns <= time.monotonic_ns() and not is_known
+    assert read_json(tmp_path / "supervisor.json")["interrupted"]["signal"] == signal.SIGTERM
 
 
 def test_an_event_that_nobody_understands_hides_no_later_one(

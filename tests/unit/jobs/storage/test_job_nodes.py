@@ -153,6 +153,41 @@ def test_a_job_goes_on_while_a_part_of_it_does() -> None:
     assert "exit_code" not in merged([("n1", {"exit_code": 0}), ("n2", {})])
 
 
+def elastic(run: RunFolder, *, n1_ranks: tuple[str, ...], **n1: object) -> None:
+    """n2 was told to end; n1 went on without it."""
+    told = {"signal": 15, "wall_ns": 5}
+    node(run, "n1", silent_s=90, **n1)
+    node(run, "n2", silent_s=90, exit_code=143, ended_wall_ns=6, interrupted=told)
+    for name in n1_ranks:
+        rank(run, name, "n1")
+    rank(run, "1", "n2")
+
+
+@pytest.mark.parametrize(("ranks", "has_left"), [(("0", "0.1"), True), (("0",), False)])
+def test_how_a_node_ended_without_which_the_job_began_anew_is_not_how_the_job_did(
+    ranks: tuple[str, ...], has_left: bool, tmp_path: Path
+) -> None:
+    run = RunFolder(tmp_path)
+    elastic(run, n1_ranks=ranks, exit_code=0, ended_wall_ns=9)
+    report = supervisor_report(run)
+    assert report["exit_code"] == (0 if has_left else 143)
+    assert report["interrupted"] == ({} if has_left else {"signal": 15, "wall_ns": 5, "of_some": True})
+
+
+def test_the_end_of_all_nodes_is_that_of_the_job(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    elastic(run, n1_ranks=("0", "0.1"), exit_code=1, interrupted={"signal": 15, "wall_ns": 7})
+    report = supervisor_report(run)
+    assert (report["exit_code"], report["interrupted"]) == (1, {"signal": 15, "wall_ns": 5})
+
+
+def test_a_node_that_has_no_rank_in_run_is_not_taken_for_one_that_left(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    elastic(run, n1_ranks=("0", "0.1"), exit_code=0)
+    (run.ranks / "1" / "rank.json").write_text(json.dumps({"rank": 1, "pid": 1, "node": "n1"}))
+    assert supervisor_report(run)["exit_code"] == 143
+
+
 def test_a_run_is_not_removed_while_another_node_records_into_it(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     node(run, "n1", silent_s=1)
