@@ -29,6 +29,9 @@ FILES = (
     "test_two_nodes.py",
     "test_emulated_rank_again.py",
     "test_tracing.py",
+    "test_times.py",
+    "test_newer_operator.py",
+    "test_state_origin.py",
 )
 BOUND_S = 3 * 3600.0
 

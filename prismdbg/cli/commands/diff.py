@@ -11,6 +11,7 @@ import click
 
 from prismdbg.api.recording import Rank, Recording, open_recording
 from prismdbg.cli.exit_codes import ExitCode
+from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.user_code import USER_CODE
 from prismdbg.cli.terminal import long_work
@@ -25,8 +26,8 @@ from prismdbg.render.comparison_text import comparison_lines
 
 
 @click.command()
-@click.argument("first", type=click.Path(path_type=Path), metavar="A")
-@click.argument("second", type=click.Path(path_type=Path), metavar="[B]", required=False)
+@click.argument("first", type=Fetched(), metavar="A")
+@click.argument("second", type=Fetched(), metavar="[B]", required=False)
 @click.option(
     "--rank",
     "ranks",

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from prismdbg.capsule.new_file import check_place
+from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.capsule_or_run import capsule_at
 from prismdbg.cli.options.limit_options import limits
@@ -46,7 +47,7 @@ _MORE = "--top"
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path), metavar="CAPSULE|RUN|TRACE|SNAPSHOT")
+@click.argument("path", type=Fetched(), metavar="CAPSULE|RUN|TRACE|SNAPSHOT")
 @click.option(
     "--rank", type=click.IntRange(min=0), metavar="N", help="Select a rank of RUN.  [default: the first with a trace]"
 )

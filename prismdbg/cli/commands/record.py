@@ -95,8 +95,8 @@ DEFAULT_PERIOD = "50ms"
     "--job-id",
     default="",
     metavar="ID",
-    help="Record one job of several nodes into one RUN: give the same ID on all of them. torchrun --nnodes, srun "
-    "and mpirun of Open MPI need none.",
+    help="Record one job of several nodes into one RUN: give the same ID on all of them. torchrun --nnodes, "
+    "accelerate launch --num_machines, srun and mpirun of Open MPI need none.",
 )
 @click.option(
     "--local",

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from prismdbg.capsule import layout
+from prismdbg.cli.options.addresses import Fetched
 from prismdbg.cli.options.archive_keys import archive_keys
 from prismdbg.cli.options.output_file import whole
 from prismdbg.cli.terminal import long_work
@@ -26,7 +27,7 @@ _CSV, _PERFETTO = "csv", "perfetto"
 
 
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path), metavar="RUN|CAPSULE")
+@click.argument("path", type=Fetched(), metavar="RUN|CAPSULE")
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Show only rank N and its devices.")
 @click.option("--node", metavar="NAME", help="Show only the node NAME, of a job with several.")
 @click.option("--export", "form", type=click.Choice([_CSV, _PERFETTO]), help="Write all readings in this format.")

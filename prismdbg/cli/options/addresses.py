@@ -75,7 +75,7 @@ def written(target: Path | Address) -> Iterator[Path]:
         yield target
         return
     from prismdbg.capsule.partial import temporary_folder
-    from prismdbg.jobs.storage.remote.object_store import push, require_free
+    from prismdbg.jobs.storage.remote.upload import push, require_free
 
     require_free(target)
     with temporary_folder("upload") as folder:

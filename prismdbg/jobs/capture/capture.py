@@ -34,7 +34,14 @@ from prismdbg.jobs.capture.communicators import require_saveable
 from prismdbg.jobs.capture.costs import predict_image
 from prismdbg.jobs.capture.namespaces import other_namespace
 from prismdbg.jobs.capture.rank_lock import BOUND_S, alone_with_rank
-from prismdbg.jobs.capture.requests import RequestJson, captured_elsewhere, has_local_logs, is_elsewhere
+from prismdbg.jobs.capture.requests import (
+    ENDED_HINT,
+    RequestJson,
+    captured_elsewhere,
+    has_local_logs,
+    is_elsewhere,
+    needs_no_supervisor,
+)
 from prismdbg.jobs.capture.states import list_states, remove_unfinished
 from prismdbg.jobs.storage.ranks_alive import is_alive, is_in_a_container_here, still_runs, stopped_pid
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, remove_temporaries, write_json
@@ -65,7 +72,6 @@ PROGRESS_S = 1.0
 STOPPED_S = 2.0  # a profiler stops a process for a moment
 UNMARKED_S = 3.0  # so long without any step, and it is said that there may never be one
 SHOWN = 4
-ENDED_HINT = "run `prismdbg why RUN`, which reads its log, or capture a rank that is alive"
 ENDED_ERRNOS = (errno.ENOENT, errno.ESRCH, errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE)
 
 Say = Callable[[str], None]
@@ -126,15 +132,17 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
     if request.origin is Origin.START and (request.node or not has_local_logs(folder)):
         _require_startable(request, folder)
         return _capture_from_start(request, folder, incident)
-    if is_elsewhere(folder, request.node):
+    of_state = request.origin is Origin.STATE
+    if is_elsewhere(folder, request.node) and not (of_state and needs_no_supervisor(request.run, folder)):
         asked: RequestJson = {
             "rank": request.rank,
             "window_steps": request.window_steps,
             "timeout_s": math.ceil(request.timeout_s),
             "origin": str(request.origin),
         }
-        return captured_elsewhere(request.run, folder, request.output, asked, say)
-    if request.origin is Origin.STATE:
+        with _told_what_still_works(request.run, folder):
+            return captured_elsewhere(request.run, folder, request.output, asked, say)
+    if of_state:
         _require_startable(request, folder)
         return capture_state(
             request.run,
@@ -144,13 +152,8 @@ def capture(request: CaptureRequest, say: Say) -> Capsule:
             whole_steps=request.window_steps,
             timeout_s=request.timeout_s,
         )
-    try:
+    with _told_what_still_works(request.run, folder):
         await_agent(folder, say)  # first: a rank out of reach is named as such
-    except RankLost as error:
-        if error.hint == ENDED_HINT:
-            with suppress(PrismError):  # a damaged log is no reason of this error
-                error.hint = _after_its_end(request.run, folder) or ENDED_HINT
-        raise
     remove_leftovers(request.run)
     with partial_folder(request.run.path / _IMAGES) as partial:
         return _capture_image(request, folder, partial / _IMAGES, incident, say)
@@ -168,6 +171,17 @@ def _require_startable(request: CaptureRequest, folder: Path) -> None:
 
 def _cannot_start(folder: Path) -> str:
     return given_through_a_pipe(read_json(folder / "rank.json"), is_kept=(folder / spawned.FILE).exists())
+
+
+@contextmanager
+def _told_what_still_works(run: RunFolder, folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except RankLost as error:
+        if error.hint == ENDED_HINT:
+            with suppress(PrismError):  # a damaged log is no reason of this error
+                error.hint = _after_its_end(run, folder) or ENDED_HINT
+        raise
 
 
 def _after_its_end(run: RunFolder, folder: Path) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, NotRequired, TypedDict
 
 from prismdbg.capsule import checked_json
@@ -32,6 +33,7 @@ PROGRESS_S = 1.0
 POLL_S = 0.1
 LOOK_S = 2.0
 MAX_WAIT_S = 7 * 24 * 3600
+ENDED_HINT = "run `prismdbg why RUN`, which reads its log, or capture a rank that is alive"
 _COMING = ".coming."
 _ERRORS: dict[int, type[PrismError]] = {
     kind.exit_code: kind for kind in (UsageError, CapsuleError, FacilityError, RankLost, WaitTimeout)
@@ -117,6 +119,13 @@ def has_local_logs(folder: Path) -> bool:
     return NodeFolder(folder.parent.parent / "nodes" / node_of(folder)).local is not None
 
 
+def needs_no_supervisor(run: RunFolder, folder: Path) -> bool:
+    """Whether RUN has all that a state snapshot of this rank needs, and nobody could be asked for it: the supervisor of
+    its node has ended or is lost, and has left nothing on the node."""
+    state = state_of(run, folder)
+    return not state.local and (state.silent_s is None or state.is_lost)
+
+
 def captured_elsewhere(run: RunFolder, folder: Path, output: Path, asked: RequestJson, say: Say) -> Capsule:
     """The capsule at `output`, made by the supervisor of the rank's node. `asked`: what it is to do. Raises what failed
     there as if it had failed here, and `RankLost` where that supervisor is gone."""
@@ -188,14 +197,21 @@ def state_of(run: RunFolder, folder: Path) -> NodeState:
 
 
 def refuse_lost(folder: Path, node: NodeState) -> None:
+    """`RankLost` where the supervisor of its node has ended or is lost."""
+    kept = f"; its recorded data is on that node, in {node.local}" if node.local else ""
+    command = f"`prismdbg publish {quote(str(folder.parent.parent))}`"
+    publish = f"run {command} on node {node.name} when its ranks have ended, then capture it again"
     if node.silent_s is None:
-        hint = "run `prismdbg why RUN`, which reads its log, or capture a rank that is alive"
-        raise RankLost(f"rank {folder.name} has ended, and so has its part of the job on node {node.name}", hint=hint)
+        raise RankLost(
+            f"rank {folder.name} has ended, and so has its part of the job on node {node.name}{kept}",
+            hint=publish if kept else ENDED_HINT,
+        )
     if node.is_lost:
+        at_once = f"run the capture on node {node.name} if it is still there, or capture a rank of another node"
         raise RankLost(
             f"rank {folder.name} runs on node {node.name}, whose supervisor has given no heartbeat for "
-            f"{node.silent_s:.0f} s",
-            hint=f"run the capture on node {node.name} if it is still there, or capture a rank of another node",
+            f"{node.silent_s:.0f} s{kept}",
+            hint=publish if kept else at_once,
         )
 
 

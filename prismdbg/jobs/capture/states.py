@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,10 +77,11 @@ def _remove(path: Path) -> None:
 @contextmanager
 def pinned(run: RunFolder, folder: Path, state: KeptState) -> Iterator[tuple[Path, Path]]:
     """The rank's log folder and the snapshot's under other names: what the live rank drops meanwhile stays there. As
-    they are where the file system has no second names."""
-    with partial_folder(run.home / "pinned") as partial:
-        log, states = partial / folder.name, partial / STATES
+    they are where the file system has no second names, or RUN may only be read."""
+    with ExitStack() as held:
         try:
+            partial = held.enter_context(partial_folder(run.home / "pinned"))
+            log, states = partial / folder.name, partial / STATES
             _link(folder, log)
             _link(state.path, states / state.path.name)
             _link(state.path.parent / PROLOGUE, states / PROLOGUE)

@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from prismdbg.jobs.capture.capture import Say
 from prismdbg.jobs.injection import cache_dir, job_environment, make_inject_folder
 from prismdbg.jobs.record.nodes import local_storage
 from prismdbg.jobs.record.nodes.membership import Member, enter, goes_on
+from prismdbg.jobs.record.nodes.same_command import may_be_of_same_job
 from prismdbg.jobs.record.nodes.shared_job import SharedJob, lone_job, processes_without_id, shared_job
 from prismdbg.jobs.record.supervisor import Policy, Supervisor
 from prismdbg.jobs.storage.job_nodes import NodeFolder, node_states
@@ -241,7 +243,7 @@ def prepare(request: RecordRequest) -> RunFolder:
     """Makes the run folder. `UsageError` where one is there already: nothing recorded is ever overwritten; and where
     it cannot be written, in a full file system say: then nothing of it is left."""
     was_there = request.output.exists()
-    run = _new(request.output)
+    run = _new(request.output, request.command)
     sockets = make_socket_dir()
     try:
         _fill(run, request, str(sockets))
@@ -252,11 +254,15 @@ def prepare(request: RecordRequest) -> RunFolder:
     return run
 
 
-def _new(output: Path) -> RunFolder:
+def _new(output: Path, command: Sequence[str]) -> RunFolder:
     try:
         return RunFolder.new(output)
     except UsageError as error:
         if (processes := processes_without_id(os.environ)) < 2:
+            if may_be_of_same_job(RunFolder(output), command):
+                error.hint += (
+                    "; if this is one of several nodes of that job, give all of them the same --job-id ID and a new RUN"
+                )
             raise
         raise UsageError(
             f"{error}; this is one of {processes} processes that an MPI launcher has started",

@@ -25,6 +25,7 @@ SSH = "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15 -o Se
 STALL_S = 120  # without a byte, and the copy is given up
 _SAID = 300  # characters of what rsync says
 _PROGRESS = re.compile(r" *([0-9][0-9.,]*) +([0-9]{1,3})%")  # bytes, with separators of thousands, and of all
+_TOTAL = re.compile(r"Total file size: ([0-9.,]+) bytes")
 _UNIONS = (
     "nodes",
     "ranks",
@@ -54,8 +55,11 @@ def gather(sources: Sequence[str], output: Path, say: Say, ssh: str = SSH) -> Ru
         for number, source in enumerate(sources):
             say(f"copying {source}")
             copied = RunFolder(partial / f".copied.{number}")
+            copied.path.mkdir(mode=0o700)
             with working() as tell:
-                _copy(rsync, source, copied.path, ssh, _teller(tell, f"{source} ({number + 1} of {len(sources)})"))
+                line = _line(rsync, source, copied.path, ssh)
+                _require_room(source, line, copied.path, ssh)
+                _run(source, line, ssh, _teller(tell, f"{source} ({number + 1} of {len(sources)})"))
             _drop_links(copied, source, say)
             if not copied.run_json.is_file():
                 raise UsageError(f"{source} is not a run folder", hint="give the folder that `record` wrote (-o)")
@@ -88,13 +92,29 @@ def _teller(tell: Tell, source: str) -> Tell:
     return say
 
 
-def _copy(rsync: str, source: str, target: Path, ssh: str, told: Tell) -> None:
+def _line(rsync: str, source: str, target: Path, ssh: str) -> list[str]:
     if source.startswith("-"):
         raise UsageError(f"{source} is neither HOST:RUN nor a folder", hint="write it as node1:/path/of/RUN")
-    target.mkdir(mode=0o700)
     options = ["--recursive", "--links", "--safe-links", "--times", "--perms", "--chmod=D700,F600", "--secluded-args"]
     options += ["--info=progress2", "--no-inc-recursive"]  # what is left is known from the start
-    line = [rsync, *options, f"--timeout={STALL_S}", f"--rsh={ssh}", "--", f"{source.rstrip('/')}/", f"{target}/"]
+    return [rsync, *options, f"--timeout={STALL_S}", f"--rsh={ssh}", "--", f"{source.rstrip('/')}/", f"{target}/"]
+
+
+def _require_room(source: str, line: Sequence[str], target: Path, ssh: str) -> None:
+    """`FacilityError` before anything is copied that does not fit. An rsync that does not say the size is believed."""
+    said: list[str] = []
+    _run(source, [line[0], "--dry-run", "--stats", "--no-human-readable", *line[1:]], ssh, said.append)
+    found = next(filter(None, map(_TOTAL.match, said)), None)
+    needed = int(re.sub(r"[^0-9]", "", found[1])) if found else 0
+    free = shutil.disk_usage(target).free
+    if needed > free:
+        raise FacilityError(
+            f"{source} has {size(needed)}, and {target.parent.parent} has room for {size(free)}",
+            hint="free some space, or write to a larger disk; what is uploaded is put together in TMPDIR first",
+        )
+
+
+def _run(source: str, line: Sequence[str], ssh: str, told: Tell) -> None:
     code, errors = _followed(line, told)
     if code:
         said = [text for text in errors.splitlines() if text.strip()]

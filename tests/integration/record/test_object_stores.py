@@ -71,6 +71,8 @@ def test_a_run_and_its_capsule_go_through_a_store(store: Mapping[str, str], tmp_
     assert prismdbg("status", "s3://bucket/run").out == prismdbg("status", tmp_path / "run").out
     assert "goes_wrong_on_a_rank.py:" in prismdbg("why", "s3://bucket/run").out
 
+    assert prismdbg("diff", "s3://bucket/run", tmp_path / "run", "--rank", 0).out
+
     prismdbg("pack", capsule, "-o", "s3://bucket/one.tar.zst")
     assert "rank" in prismdbg("inspect", "s3://bucket/one.tar.zst").out
     verdict = prismdbg("replay", "s3://bucket/one.tar.zst", "--runtime", "local", "--json")
@@ -84,3 +86,28 @@ def test_a_run_and_its_capsule_go_through_a_store(store: Mapping[str, str], tmp_
         "status", "s3://bucket/run", env=plain_environment(**{**store, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"})
     )
     assert gone.code == 4 and "cannot be reached" in gone.err, gone.err
+
+
+DIES = """
+import os, sys
+from prismdbg.cli import main
+from prismdbg.jobs.storage.remote import upload
+put, left = upload._put, iter(range(5))
+upload._put = lambda *told: put(*told) if next(left, None) is not None else os._exit(9)
+main.run(["gather", sys.argv[1], "-o", "s3://bucket/half"])
+"""
+
+
+def test_an_upload_that_was_killed_is_no_run_and_is_continued(store: Mapping[str, str], tmp_path: Path) -> None:
+    env = plain_environment(**store)
+    job = forked(JOBS / "goes_wrong_on_a_rank.py", "nan", 1, ranks=2)
+    ended = run(record_command(job, tmp_path / "run"), tmp_path / "out.txt", env=plain_environment())
+    assert ended.code == 0, ended.output
+    dead = subprocess.run([sys.executable, "-c", DIES, tmp_path / "run"], env=env, check=False, timeout=120)
+    assert dead.returncode == 9
+    half = command("status", "s3://bucket/half", env=env)
+    assert half.code == 3 and "is not complete: its upload was interrupted" in half.err, half.err
+    went_on = command("gather", tmp_path / "run", "-o", "s3://bucket/half", env=env)
+    assert went_on.code == 0 and "5 files are there" in went_on.err, went_on.err
+    whole = command("status", "s3://bucket/half", env=env)
+    assert whole.code == 0 and whole.out == command("status", tmp_path / "run", env=env).out

@@ -1,5 +1,5 @@
 """Two nodes record into one folder as a user who may do nothing and has no CRIU: a NaN becomes a capsule that starts at
-a state snapshot, and the other node replays it."""
+a state snapshot, and the other node replays it, and captures a rank of the first one when the job has ended."""
 
 from __future__ import annotations
 
@@ -55,5 +55,8 @@ def test_a_nan_of_one_node_becomes_a_state_capsule_that_the_other_node_replays(t
         (other,) = (node for node in nodes if node.name != node_of(found.ranks / "3"))
         why = asked(other, shared, "why", found.path).output
         assert f"node {node_of(found.ranks / '3')}: rank 3" in why and f"{PROGRAM.name}:" in why, why
+        taken = asked(other, shared, "capture", found.path, "--rank", 3, "-o", shared / "taken")
+        assert taken.code == 0, taken.output
+        assert Capsule.open(shared / "taken").manifest.origin is Origin.STATE, "the rank's part of the job has ended"
         replayed = asked(other, shared, "replay", capsule, "--runtime", "plain", "--allow-writes", "--json")
         assert replayed.code == 0 and '"outcome": "identical"' in replayed.output, replayed.output

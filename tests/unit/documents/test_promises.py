@@ -372,6 +372,14 @@ def test_the_readme_has_what_recording_a_call_on_a_gpu_took() -> None:
     assert found == list(said.groups())
 
 
+def test_the_page_of_recording_has_what_a_window_costs_on_a_gpu() -> None:
+    whens = ("issued in", "behind a busy device issued in")
+    window = sorted(issued_us("window of 8 steps", when)[-1] / 1000 for when in whens)
+    without = sorted(issued_us("recorded", when)[-1] / 1000 for when in whens)
+    text = "held the thread that issued it for {:.1f} to {:.1f} ms; without a window it took {:.2f} to {:.2f} ms"
+    assert text.format(*window, *without) in " ".join(document("docs/recording.md").split())
+
+
 def test_the_goals_of_a_long_run_are_met_where_that_is_said() -> None:
     section = "Jobs of weeks: following, reading and capturing with a long history"
     run = "8 ranks after 10,000,000 collectives each"

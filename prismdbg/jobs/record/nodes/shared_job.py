@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-_OWN = frozenset({"--node-rank", "--local-addr"})  # of torchrun's options those that each node has its own value of
+from prismdbg.jobs.record.nodes.launchers import (
+    Launch,
+    Launcher,
+    accelerate_config,
+    hosts_of,
+    launch_of,
+    named,
+    value_of,
+)
+
+# Of each launcher's options those that each node has its own value of.
+_OWN = {
+    Launcher.TORCHRUN: frozenset({"--node-rank", "--local-addr"}),
+    Launcher.ACCELERATE: frozenset({"--machine-rank", "--config-file"}),
+    Launcher.DEEPSPEED: frozenset({"--node-rank"}),
+    Launcher.DEEPSPEED_NODE: frozenset({"--node-rank"}),
+}
 _OWN_VARIABLES = frozenset({"PET_NODE_RANK", "PET_LOCAL_ADDR"})
-_LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")
+_NODES = re.compile("[0-9]+(:[0-9]+)?")
+_MACHINES = re.compile(r"""^\s*"?num_machines"?\s*:\s*["']?([0-9]+)""", re.MULTILINE)
+_MACHINE_RANK = re.compile(r"""^\s*"?machine_rank"?\s*:.*$""", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,45 +92,62 @@ def _restart(environment: Mapping[str, str]) -> int:
 
 
 def _launched(command: Sequence[str], environment: Mapping[str, str]) -> SharedJob | None:
-    """By torchrun: its command line is the same on all nodes but for what is a node's own."""
-    words = _torchrun_words(command)
-    if words is None or "--standalone" in words:
+    """By a launcher whose command line is the same on all nodes but for what is a node's own."""
+    launch = launch_of(command, environment)
+    if launch is None:
         return None
-    nodes = _value(words, "--nnodes") or environment.get("PET_NNODES", "1")
-    if nodes in ("1", "1:1"):
+    match launch.launcher:
+        case Launcher.TORCHRUN:
+            return _torchrun(launch)
+        case Launcher.ACCELERATE:
+            return _accelerate(launch)
+        case _:
+            return _deepspeed(launch)
+
+
+def _torchrun(launch: Launch) -> SharedJob | None:
+    words, environment = launch.words, launch.environment
+    nodes = value_of(words, "--nnodes") or environment.get("PET_NNODES", "1")
+    if "--standalone" in words or not _NODES.fullmatch(nodes) or nodes in ("1", "1:1"):
         return None
-    shared = {name: value for name, value in environment.items() if name.startswith("PET_")}
-    told = [list(_shared(words)), {name: shared[name] for name in sorted(shared.keys() - _OWN_VARIABLES)}]
+    shared = {name: environment[name] for name in sorted(environment) if name.startswith("PET_")}
+    told = {name: value for name, value in shared.items() if name not in _OWN_VARIABLES}
+    return _named_job(launch, told, _number(nodes))
+
+
+def _accelerate(launch: Launch) -> SharedJob | None:
+    """Each node may have a configuration file of its own, in which only its number differs."""
+    config = accelerate_config(launch.words, launch.environment)
+    in_config = _MACHINES.search(config)
+    nodes = value_of(launch.words, "--num-machines") or (in_config[1] if in_config else "")
+    is_part = any(value_of(launch.words, option) for option in ("--machine-rank", "--main-process-ip"))
+    if _number(nodes) < 2 and (nodes or not is_part):
+        return None
+    return _named_job(launch, _MACHINE_RANK.sub("", config), _number(nodes))
+
+
+def _deepspeed(launch: Launch) -> SharedJob | None:
+    """What it starts over ssh itself is not recorded there; else each node starts its own part."""
+    if launch.launcher is Launcher.DEEPSPEED_NODE:
+        nodes = hosts_of(value_of(launch.words, "--world-info"))
+        return _named_job(launch, None, nodes) if nodes > 1 else None
+    nodes = _number(value_of(launch.words, "--num-nodes"))
+    is_part = "--no-ssh" in {named(word)[0] for word in launch.words} and value_of(launch.words, "--node-rank") != ""
+    return _named_job(launch, None, nodes) if is_part and nodes != 1 else None
+
+
+def _named_job(launch: Launch, also: object, supervisors: int) -> SharedJob:
+    """`also`: what, beside its words, is the same on all nodes."""
+    told = [list(_shared(launch)), also]
     digest = hashlib.sha256(json.dumps(told).encode("utf-8", "surrogateescape")).hexdigest()
-    return SharedJob(id=f"torchrun {digest[:16]}", supervisors=_number(nodes))
+    return SharedJob(id=f"{launch.launcher} {digest[:16]}", supervisors=supervisors)
 
 
-def _torchrun_words(command: Sequence[str]) -> list[str] | None:
-    """What follows the launcher's name; None where the command starts something else."""
-    for at, word in enumerate(command):
-        if (at == 0 and Path(word).name == "torchrun") or (word in _LAUNCHERS and command[at - 1] == "-m"):
-            return list(command[at + 1 :])
-    return None
-
-
-def _named(word: str) -> tuple[str, str, str]:
-    name, equals, value = word.partition("=")
-    return name.replace("_", "-") if word.startswith("--") else word, equals, value
-
-
-def _value(words: Sequence[str], option: str) -> str:
-    for at, word in enumerate(words):
-        name, equals, value = _named(word)
-        if name == option:
-            return value if equals else "".join(words[at + 1 : at + 2])
-    return ""
-
-
-def _shared(words: Sequence[str]) -> Iterator[str]:
+def _shared(launch: Launch) -> Iterator[str]:
     skip = False
-    for word in words:
-        name, equals, _ = _named(word)
-        if skip or name in _OWN:
+    for word in launch.words:
+        name, equals, _ = named(word)
+        if skip or name in _OWN[launch.launcher]:
             skip = not skip and not equals
         else:
             yield word

@@ -1,7 +1,8 @@
-"""Folders and files in object stores, by address (`s3://bucket/run`): fetched into a cache folder, or written.
+"""Folders and files in object stores, by address (`s3://bucket/run`), fetched into a cache folder.
 
-What lies there is foreign: names, numbers and sizes are checked before anything is written here. Who writes puts a list
-of sizes and digests beside the files, last: a folder without all that it lists is not complete.
+What lies there is foreign: names, numbers and sizes are checked before anything is written here. `upload` puts a list
+of sizes and digests beside the files, last: a folder without all that it lists is not complete, nor is one that has
+the mark of an upload and no list.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ PROTOCOLS = ("s3", "gs", "az", "abfs", "memory", "file")
 SIGNATURE_SUFFIX = ".sig"
 MOST_FILES = 200_000
 LISTED = ".prismdbg-files.json"
+UPLOAD = ".prismdbg-upload.json"  # there from an upload's start to its end
 _ADDRESS = re.compile(r"([a-z0-9]+)://(.*)", re.DOTALL)
 _SAID = 300  # characters of what a store says
 
@@ -76,7 +78,7 @@ class Address:
 
 def fetch(address: Address, say: Say) -> Path:
     """A file or folder here, that has what is at the address now. `UsageError` where nothing is."""
-    with _store(address) as (system, root):
+    with store(address) as (system, root):
         is_file = system.isfile(root)
         there = _listing(address, system, root, is_file=is_file)
         target = cache_folder() / f"{_key(address, there)}" / address.name
@@ -95,59 +97,19 @@ def fetch(address: Address, say: Say) -> Path:
     return target
 
 
-def push(source: Path, address: Address, say: Say) -> None:
-    """Writes a file or folder there. `UsageError` where something is there already: nothing is overwritten."""
-    with _store(address) as (system, root):
-        require_free(address)
-        if source.is_file():
-            say(f"writing {address.text}: {size(source.stat().st_size)}")
-            _put(system, source, root)
-            return
-        files, links = _contents(source)
-        total = sum(path.stat().st_size for path in files)
-        say(f"writing {address.text}: {counted(len(files), 'file')}, {size(total)}")
-        listed = {}
-        with working() as tell:
-            written = by_bytes(tell, f"writing {address.text}", total)
-            for path in files:
-                name = path.relative_to(source).as_posix()
-                entry = hash_file(path)
-                listed[name] = {"size": entry.size_bytes, "sha256": entry.sha256}
-                _put(system, path, f"{root}/{name}")
-                written(entry.size_bytes)
-        system.pipe_file(f"{root}/{LISTED}", json.dumps({"files": listed, "links": links}).encode())
-
-
-def _put(system: Any, source: Path, target: str) -> None:
-    if "file" in system.protocol:  # others have no folders, or make them
-        system.makedirs(target.rpartition("/")[0], exist_ok=True)
-    system.put_file(str(source), target)
-
-
-def require_free(address: Address) -> None:
-    with _store(address) as (system, root):
-        if system.exists(root):
-            raise UsageError(f"{address.text} already exists", hint="choose a new address")
-
-
-def _contents(source: Path) -> tuple[list[Path], dict[str, str]]:
-    """Its files, and its links that lead to another place in it."""
-    files, links = [], {}
-    for path in sorted(source.rglob("*")):
-        if path.is_symlink():
-            if leads_inside(path, source):
-                links[path.relative_to(source).as_posix()] = str(path.readlink())
-        elif path.is_file():
-            files.append(path)
-    return files, links
-
-
 def _listing(address: Address, system: Any, root: str, *, is_file: bool) -> dict[str, tuple[int, str]]:
     """By name the size, and what changes when the content does. A file's signature comes with it."""
     alone = (path for path in (root, f"{root}{SIGNATURE_SUFFIX}") if is_file and system.isfile(path))
     found = {path: system.info(path) for path in alone} if is_file else system.find(root, detail=True)
     if not found:
         raise UsageError(f"nothing is at {address.text}", hint="check the address, and your credentials for it")
+    marks = {f"{root}/{name}" for name in (UPLOAD, LISTED)} & found.keys()
+    if marks == {f"{root}/{UPLOAD}"}:
+        raise CapsuleError(
+            f"{address.text} is not complete: its upload was interrupted, or has not ended",
+            hint="wait for its end, or give the same `prismdbg gather` again: it continues the upload",
+        )
+    found = {path: about for path, about in found.items() if path != f"{root}/{UPLOAD}"}
     if len(found) > MOST_FILES:
         raise CapsuleError(f"{address.text} has more than {MOST_FILES:,} files", hint="give the address of one RUN")
     there = {}
@@ -226,7 +188,7 @@ def _leads_out(address: Address, name: str) -> CapsuleError:
 
 
 @contextmanager
-def _store(address: Address) -> Iterator[tuple[Any, str]]:
+def store(address: Address) -> Iterator[tuple[Any, str]]:
     """The file system of fsspec, and the path in it. What it raises becomes an error of ours."""
     try:
         import fsspec

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ from prismdbg.errors import UsageError
 from prismdbg.jobs import injection
 from prismdbg.jobs.record import record
 from prismdbg.jobs.record.incidents import parse_triggers
+from prismdbg.jobs.record.nodes.same_command import RECENT_S
 from prismdbg.jobs.record.record import RecordRequest
 from prismdbg.jobs.record.supervisor import Policy
-from prismdbg.jobs.storage.run_folder import RunFolder
+from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.rank.c10d.store import prefer_one_that_can_be_saved
 from prismdbg.settings.rank_config import RankConfig
 
@@ -41,6 +43,37 @@ def test_a_secret_of_the_command_line_is_not_kept(tmp_path: Path) -> None:
     command = ("python", "train.py", "--api-key", "hunter2")
     run = record.prepare(RecordRequest(output=tmp_path / "run", command=command, policy=Policy()))
     assert "hunter2" not in run.run_json.read_text()
+
+
+def started(output: Path, *command: str) -> str:
+    """The hint where it is refused."""
+    try:
+        record.prepare(RecordRequest(output=output, command=command, policy=Policy()))
+    except UsageError as error:
+        return error.hint
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("report", "is_same"),
+    [
+        ({}, True),
+        ({"exit_code": 1, "ended_wall_ns": time.time_ns()}, True),
+        ({"exit_code": 0, "ended_wall_ns": time.time_ns() - int((RECENT_S + 60) * 1e9)}, False),
+    ],
+    ids=["goes on", "has just ended", "ended"],
+)
+def test_the_second_node_of_an_unknown_launcher_is_told_of_the_job_id(
+    report: dict[str, int], is_same: bool, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    assert started(run, "bash", "launch.sh", "--rank", "0", "10.0.0.1", "--password", "one") == ""
+    write_json(RunFolder(run).supervisor_json, {**report})
+    again = started(run, "bash", "launch.sh", "--rank", "1", "10.0.0.2", "--password", "two")
+    assert "choose a new folder" in again and ("the same --job-id ID" in again) is is_same
+    assert "--job-id" not in started(run, "bash", "other.sh", "--rank", "1", "10.0.0.2", "--password", "two")
+    RunFolder(run).run_json.write_text("{")
+    assert "--job-id" not in started(run, "bash", "launch.sh", "--rank", "1", "10.0.0.2", "--password", "two")
 
 
 @pytest.mark.parametrize(

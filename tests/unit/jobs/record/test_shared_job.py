@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import shlex
+from pathlib import Path
+
 import pytest
 
 from prismdbg.jobs.record.nodes.shared_job import SharedJob, lone_job, processes_without_id, shared_job
@@ -36,9 +41,97 @@ def test_what_each_node_has_for_itself_makes_no_other_job() -> None:
     assert len(jobs) == 1 and None not in jobs
 
 
+HOSTS = base64.urlsafe_b64encode(json.dumps({"n1": [0, 1], "n2": [0, 1]}).encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "env A=B torchrun --nnodes 2 --node-rank {n} train.py",
+        "env -u X PET_NNODES=2 PET_NODE_RANK={n} torchrun train.py",
+        "numactl --cpunodebind={n} --membind {n} torchrun --nnodes 2 --node-rank {n} train.py",
+        "nice -n 10 python3.11 -u -m torch.distributed.run --nnodes=2 --node_rank={n} train.py",
+        "nice taskset -c 0-3 /venv/bin/torchrun --nnodes 2 --node-rank {n} train.py",
+        "/usr/bin/python3 /venv/bin/torchrun --nnodes 2 --node-rank {n} train.py",
+        "uv run --with accelerate torchrun --nnodes 2 --node-rank {n} train.py",
+        "poetry run python -m torch.distributed.run --nnodes 2 --node-rank {n} train.py",
+        "python -m debugpy --listen 5678 -m torch.distributed.run --nnodes 2 --node-rank {n} train.py",
+        "accelerate launch --num_machines 2 --machine_rank {n} --main_process_ip a train.py",
+        "accelerate-launch --num-machines=2 --machine-rank={n} train.py",
+        "uv run accelerate launch --num_machines 2 --machine_rank {n} train.py",
+        "python -m accelerate.commands.launch --num_machines 2 --machine_rank {n} train.py",
+        "deepspeed --num_nodes 2 --no_ssh --node_rank={n} --master_addr=a train.py",
+        f"python -u -m deepspeed.launcher.launch --world_info={HOSTS} --node_rank={{n}} train.py",
+        "bash -c 'cd /work && source env.sh; exec torchrun --nnodes 2 --node-rank {n} train.py > log.{n} 2>&1'",
+        "sh -lc 'N=2 && torchrun --nnodes $N --node_rank ${{RANK_HERE:-{n}}} train.py | tee log.{n}'",
+        "bash -e -c 'torchrun $HOW train.py'",
+        "bash -c 'A=1 bash -c \"torchrun --nnodes 2 --node_rank {n} train.py\"'",
+        "bash -c 'torchrun --nnodes 2 \\\n --node_rank {n} train.py'",
+    ],
+)
+def test_a_launcher_is_seen_behind_what_starts_it(line: str) -> None:
+    nodes = [
+        shared_job(shlex.split(line.format(n=n)), {"HOW": f"--nnodes=2 --node-rank {n}", "PET_NODE_RANK": str(n)})
+        for n in (0, 1)
+    ]
+    assert nodes[0] is not None and nodes[0] == nodes[1] and nodes[0].supervisors == 2
+    assert shared_job(shlex.split(line.format(n=0).replace("train.py", "other.py")), {}) != nodes[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "accelerate launch train.py",
+        "accelerate launch --num_machines 1 --machine_rank 0 train.py",
+        "accelerate config --num_machines 2",
+        "deepspeed --num_nodes 2 --hostfile hosts train.py",  # over ssh, from here
+        "deepspeed --num_nodes 2 --node_rank 0 train.py",
+        "deepspeed --no_ssh --num_nodes 1 --node_rank 0 train.py",
+        "python -m deepspeed.launcher.launch --world_info=e30= train.py",
+        "python -m deepspeed.launcher.launch --world_info=%%% train.py",
+        "nice python train.py torchrun --nnodes 2",
+        "env ./launch.sh torchrun --nnodes 2",
+        "torchrun --nnodes $NODES train.py",
+        "bash launch.sh -c 'torchrun --nnodes 2'",
+        "bash -c 'echo torchrun --nnodes 2'",
+        "bash -c 'torchrun --nnodes $(cat nodes) train.py'",
+        "bash -c",
+    ],
+)
+def test_what_is_no_part_of_a_larger_job_is_one_by_itself(line: str) -> None:
+    assert shared_job(shlex.split(line), {"HOME": "/nowhere"}) is None
+
+
+def test_a_line_of_the_shell_that_cannot_be_taken_apart_is_no_job() -> None:
+    assert shared_job(("bash", "-c", "torchrun --nnodes 2 'train.py"), {}) is None
+    assert shared_job(("nice",) * 5000 + TWO, {}) == shared_job(TWO, {})
+
+
+def test_each_node_may_have_a_configuration_of_accelerate_of_its_own(tmp_path: Path) -> None:
+    jobs = set()
+    for n in (0, 1):
+        config = tmp_path / f"node{n}.yaml"
+        config.write_text(f"distributed_type: MULTI_GPU\nmachine_rank: {n}\nnum_machines: 2\n")
+        jobs.add(shared_job(("accelerate", "launch", "--config_file", str(config), "train.py"), {}))
+        default = tmp_path / str(n) / "accelerate" / "default_config.yaml"
+        default.parent.mkdir(parents=True)
+        default.write_text(config.read_text())
+        jobs.add(shared_job(("accelerate", "launch", "train.py"), {"HF_HOME": str(tmp_path / str(n))}))
+    (job,) = jobs
+    assert job is not None and job.supervisors == 2
+    config.write_text("num_machines: 1\n")
+    assert shared_job(("accelerate", "launch", "--config_file", str(config), "train.py"), {}) is None
+    told = shared_job(("accelerate", "launch", "--config_file", str(config), "--num_machines", "3", "train.py"), {})
+    assert told is not None and told.supervisors == 3
+    unknown = shared_job(("accelerate", "launch", "--machine_rank", "1", "train.py"), {"HF_HOME": "/nowhere"})
+    assert unknown is not None and unknown.supervisors == 0
+
+
 def test_another_line_is_another_job() -> None:
     one, other = shared_job(TWO, {}), shared_job((*TWO, "--lr", "2"), {})
     assert one is not None and other is not None and one.id != other.id
+    of_program = [shared_job((*TWO, "--config_file", name), {}) for name in ("a.yaml", "b.yaml")]
+    assert of_program[0] != of_program[1], "of torchrun it is none"
 
 
 def test_the_environment_may_say_how_many_nodes() -> None:

@@ -133,6 +133,37 @@ def test_rsync_tells_how_far_it_is(tmp_path: Path) -> None:
     assert told[-1].startswith(f"copying {source} (1 of 1): ") and told[-1].endswith(" %")
 
 
+@needs_rsync
+def test_what_does_not_fit_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = of_node(tmp_path, "n1", "0")
+    (Path(source) / "large").write_bytes(bytes(5 << 20))
+    free = shutil.disk_usage(tmp_path)._replace(free=4 << 20)
+    monkeypatch.setattr(gathering.shutil, "disk_usage", lambda _: free)
+    with pytest.raises(FacilityError, match=r"of-n1 has 5\.0 MiB, and .* has room for 4\.0 MiB"):
+        gather([source], tmp_path / "all", print)
+    assert [path.name for path in tmp_path.iterdir()] == ["of-n1"]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_run_that_is_complete_is_uploaded_from_where_it_is(
+    ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("fsspec")
+    source = of_node(tmp_path, "n1", "0", "1")
+    if not ended:
+        (Path(source) / "nodes" / "n1" / "supervisor.json").write_text("{}")
+        (Path(source) / "nodes" / "n1.beat.json").write_text('{"beat": 1}')
+    monkeypatch.setattr(gathering.shutil, "which", lambda _name: None)
+    code = main.run(["gather", source, "-o", f"file://{tmp_path}/store/run"])
+    said = capsys.readouterr()
+    if ended:
+        assert code == 0 and "1 node, 2 ranks" in said.err and said.out.strip() == f"file://{tmp_path}/store/run"
+        there = {path.relative_to(source) for path in Path(source).rglob("*") if path.is_file()}
+        assert there < {path.relative_to(tmp_path / "store" / "run") for path in tmp_path.glob("store/run/**/*")}
+    else:
+        assert code == 4 and "rsync is not installed" in said.err, "what still changes is copied first"
+
+
 def test_nothing_there_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "all").mkdir()
     with pytest.raises(UsageError, match="already exists"):

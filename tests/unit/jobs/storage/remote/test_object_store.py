@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +12,9 @@ from typing import Any
 import pytest
 
 from prismdbg.errors import CapsuleError, FacilityError, UsageError
-from prismdbg.jobs.storage.remote import fetched_cache
-from prismdbg.jobs.storage.remote.object_store import LISTED, Address, fetch, push
+from prismdbg.jobs.storage.remote import fetched_cache, upload
+from prismdbg.jobs.storage.remote.object_store import LISTED, UPLOAD, Address, fetch
+from prismdbg.jobs.storage.remote.upload import push
 from prismdbg.model.meanwhile import looked_on_by
 
 fsspec = pytest.importorskip("fsspec")
@@ -58,10 +61,11 @@ def test_how_far_it_is_is_told_by_bytes(address: Address, folder: Path) -> None:
     told: list[str] = []
     with looked_on_by(SimpleNamespace(show=told.append, over=lambda: None)):
         push(folder, address, said)
-        assert told[-1] == f"writing {address.text}: 1003 B of 1003 B" and len(told) == 3
+        assert told[2] == "reading run: 1003 B of 1003 B"
+        assert told[-1] == f"writing {address.text}: 1003 B of 1003 B" and len(told) == 6
         fetch(address, said)
     whole = told[-1].rpartition(" of ")[2]
-    assert told[-1] == f"fetching {address.text}: {whole} of {whole}" and len(told) == 7, "with the list of files"
+    assert told[-1] == f"fetching {address.text}: {whole} of {whole}" and len(told) == 10, "with the list of files"
 
 
 def test_what_was_written_comes_back(address: Address, folder: Path) -> None:
@@ -110,6 +114,147 @@ def test_what_two_fetch_at_once_stays_where_the_first_reads_it(tmp_path: Path) -
     (target / "run.json").write_text("[]")
     fetched_cache.keep(tmp_path / "second", target)
     assert (target / "run.json").read_text() == "{}"
+
+
+class Interrupted(BaseException):
+    """As a signal."""
+
+
+@contextmanager
+def interrupted_after(files: int) -> Iterator[list[str]]:
+    """What is put meanwhile, without marks."""
+    put_file, names = upload._put, list[str]()
+
+    def counted(system: Any, source: Path, target: str) -> None:
+        if len(names) == files:
+            raise Interrupted
+        put_file(system, source, target)
+        names.append(source.name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(upload, "_put", counted)
+        yield names
+
+
+def interrupt(folder: Path, address: Address, after: int) -> None:
+    with interrupted_after(after), pytest.raises(Interrupted):
+        push(folder, address, said)
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_an_upload_that_was_interrupted_is_no_run_and_goes_on(
+    after: int, address: Address, folder: Path, cache: Path
+) -> None:
+    interrupt(folder, address, after)
+    with pytest.raises(CapsuleError, match="is not complete: its upload was interrupted"):
+        fetch(address, said)
+    assert not cache.exists()
+    lines: list[str] = []
+    with interrupted_after(99) as put_now:
+        push(folder, address, lines.append)
+    assert len(put_now) == 3 - after and f"{after} file" in lines[0]
+    assert (fetch(address, said) / "ranks" / "0" / "events.00000.seg").read_bytes() == bytes(1000)
+    system, root = fsspec.core.url_to_fs(address.text)
+    assert not system.exists(f"{root}/{UPLOAD}")
+    with pytest.raises(UsageError, match="already exists"):
+        push(folder, address, said)
+
+
+def test_what_changed_since_an_upload_was_interrupted_is_written_again(address: Address, folder: Path) -> None:
+    """Also if that is interrupted before it comes to it, and though the new content is as long."""
+    system, root = fsspec.core.url_to_fs(address.text)
+    interrupt(folder, address, 3 - 1)
+    put_first = {path.removeprefix(f"{root}/") for path in system.find(root)} - {UPLOAD}
+    assert "memory/1.2/memory.00000.seg" in put_first and "ranks/0/events.00000.seg" in put_first
+    (folder / "ranks" / "0" / "events.00000.seg").write_bytes(b"x" * 1000)
+    (folder / "memory" / "1.2" / "memory.00000.seg").unlink()
+    interrupt(folder, address, 0)
+    push(folder, address, said)
+    found = fetch(address, said)
+    assert (found / "ranks" / "0" / "events.00000.seg").read_bytes() == b"x" * 1000
+    assert not list(found.glob("memory/*/memory.*"))
+
+
+def test_a_file_that_was_put_in_half_is_put_again(address: Address, folder: Path) -> None:
+    interrupt(folder, address, 2)
+    put(address, "ranks/0/events.00000.seg", bytes(999))
+    push(folder, address, said)
+    assert (fetch(address, said) / "ranks" / "0" / "events.00000.seg").read_bytes() == bytes(1000)
+
+
+def test_what_others_put_there_is_never_replaced(address: Address, folder: Path) -> None:
+    interrupt(folder, address, 1)
+    put(address, "notes.txt", b"mine")
+    with pytest.raises(UsageError, match=r"notes\.txt is of no interrupted upload"):
+        push(folder, address, said)
+    other = Address(f"{address.text}-other")
+    put(other, "run.json", b"{}")
+    with pytest.raises(UsageError, match="already exists"):
+        push(folder, other, said)
+    assert (fetch(other, said) / "run.json").read_text() == "{}"
+
+
+def test_of_two_uploads_at_once_one_completes(address: Address, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_file = upload._put
+
+    def other_first(system: Any, source: Path, target: str) -> None:
+        monkeypatch.setattr(upload, "_put", put_file)
+        interrupt(folder, address, 1)
+        put_file(system, source, target)
+
+    monkeypatch.setattr(upload, "_put", other_first)
+    with pytest.raises(UsageError, match="another upload"):
+        push(folder, address, said)
+    with pytest.raises(CapsuleError, match="is not complete"):
+        fetch(address, said)
+
+
+def test_a_run_that_changes_while_it_is_uploaded_is_not_complete(address: Address, folder: Path) -> None:
+    put_file = upload._put
+
+    def grows(system: Any, source: Path, target: str) -> None:
+        put_file(system, source, target)
+        if source.name == "run.json":
+            source.write_text("{   }")
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(CapsuleError, match="changed while it was uploaded"):
+        patch.setattr(upload, "_put", grows)
+        push(folder, address, said)
+    with pytest.raises(CapsuleError, match="is not complete"):
+        fetch(address, said)
+    push(folder, address, said)
+    assert (fetch(address, said) / "run.json").read_text() == "{   }"
+
+
+def test_a_mark_that_may_not_be_removed_says_nothing(
+    address: Address, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, _ = fsspec.core.url_to_fs(address.text)
+
+    def refused(*_: object) -> None:
+        raise PermissionError("AccessDenied")
+
+    monkeypatch.setattr(type(system), "rm_file", refused)
+    push(folder, address, said)
+    assert (fetch(address, said) / "run.json").is_file() and not (fetch(address, said) / UPLOAD).exists()
+    with pytest.raises(UsageError, match=r"already exists$"):
+        push(folder, address, said)
+
+
+def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one.tar.zst").write_bytes(b"packed")
+    one = Address(f"file://{tmp_path}/store/one.tar.zst")
+    system, _ = fsspec.core.url_to_fs(one.text)
+
+    def half(_system: object, _source: str, target: str) -> None:
+        Path(target).write_bytes(b"pac")
+        raise Interrupted
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(type(system), "put_file", half)
+        push(tmp_path / "one.tar.zst", one, said)
+    push(tmp_path / "one.tar.zst", one, said)
+    assert fetch(one, said).read_bytes() == b"packed" and len(list((tmp_path / "store").iterdir())) == 1
 
 
 @pytest.mark.parametrize("harm", ["altered", "missing"])
