@@ -9,11 +9,12 @@ A cause is named only if it explains most of the lateness, and no other comes ne
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.lateness.cause import LateCause, Why
-from prismdbg.diagnosis.lateness.device_cause import Device, device_throttle, devices_of
+from prismdbg.diagnosis.lateness.device_cause import Device, Throttled, devices_of, throttled
 from prismdbg.diagnosis.lateness.disk_sleep import disk_sleep, more_asleep_ns
 from prismdbg.diagnosis.lateness.late_span import LateSpan, in_collectives_ns, late_span
 from prismdbg.diagnosis.lateness.rank_shares import NotAvailable, RankTimes, times_of
@@ -34,6 +35,7 @@ _OTHER_NODES = 8  # of which readings are compared with those of the rank's node
 _SHOWN_SHARE = 0.05
 _UNSURE = "why it was late is inconclusive"
 _OUTSIDE = (Why.QUOTA, Why.STOLEN, Why.RUN_QUEUE)
+_FOR_A_DEVICE = (Why.COMPUTES, Why.CLOCK, Why.ASLEEP, Why.SEVERAL)  # as a thread that waits for its GPU may look
 _TITLES = {
     Why.QUOTA: "CPU quota",
     Why.STOLEN: "stolen time",
@@ -138,10 +140,49 @@ def _decide(
 ) -> LateCause:
     explained = explain(span, mine, others)
     parts = _parts(span, explained)
-    if max(explained[why] for why in _OUTSIDE) < LEAST_EXPLAINED:
-        devices = device_throttle(_devices(evidence, span, span.rank), _of_others(evidence, span))
-        if devices is not None:
-            return devices
+    found = _of_host(evidence, telemetry, span, mine, others, explained, parts)
+    if max(explained[why] for why in _OUTSIDE) >= LEAST_EXPLAINED:
+        return found
+    slowed = throttled(_devices(evidence, span, span.rank), _of_others(evidence, span))
+    return found if slowed is None else _with_device(span, mine, slowed, found)
+
+
+def _with_device(span: LateSpan, mine: RankTimes, slowed: Throttled, of_host: LateCause) -> LateCause:
+    """A GPU that was throttled is the cause where that can explain most of the lateness: its rank ran or slept, as its
+    host saw it, until the GPU was done."""
+    if slowed.lacks:
+        if of_host.why not in _FOR_A_DEVICE:
+            return of_host
+        text = f"{_UNSURE}: {slowed.text}, but {slowed.lacks}"
+        return replace(
+            of_host,
+            why=Why.UNKNOWN,
+            text=text,
+            lines=(f"as its host saw it: {of_host.text}", *slowed.lines, *of_host.lines),
+            is_fake=slowed.is_fake,
+        )
+    slower_ns = slowed.slower_ns(span.lasted_ns, mine.in_collectives_ns)
+    most = f"by its clock, that took at most {brief(round(slower_ns))} of {brief(span.late_ns)} that it was late"
+    if slower_ns < LEAST_EXPLAINED * span.late_ns or of_host.why not in _FOR_A_DEVICE:
+        return replace(of_host, lines=(*of_host.lines, f"{slowed.text}; {most}"))
+    return LateCause(
+        why=slowed.why,
+        text=slowed.text,
+        lines=(most, *slowed.lines, *of_host.lines[-1:]),
+        explained=of_host.explained,
+        is_fake=slowed.is_fake,
+    )
+
+
+def _of_host(
+    evidence: Evidence,
+    telemetry: Telemetry,
+    span: LateSpan,
+    mine: RankTimes,
+    others: Sequence[RankTimes],
+    explained: Mapping[Why, float],
+    parts: str,
+) -> LateCause:
     why = max(explained, key=lambda one: explained[one])
     nearest = max(share for one, share in explained.items() if one is not why)
     if explained[why] < LEAST_EXPLAINED or max(nearest, _threads(span, mine, others, why)) > _RIVAL * explained[why]:

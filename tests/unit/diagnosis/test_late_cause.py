@@ -298,25 +298,72 @@ def test_slower_code_says_where_and_that_clocks_were_not_read() -> None:
 
 
 def devices(
-    job: Job, reasons: Mapping[int, int], clocks: Mapping[int, int]
+    job: Job, reasons: Mapping[int, int], clocks: Mapping[int, int], busy: Mapping[int, int] = {LATE: 95}
 ) -> tuple[list[Series], dict[tuple[str, str], str]]:
+    """The GPU of the late rank computes while the rank is late, unless `busy` says otherwise."""
     series = []
     for rank in job.ranks:
-        for name, values, usual in ((names.THROTTLE_REASONS, reasons, 0), (names.SM_CLOCK, clocks, 1800)):
+        for name, values, usual in (
+            (names.THROTTLE_REASONS, reasons, 0),
+            (names.SM_CLOCK, clocks, 1800),
+            (names.UTILIZATION, busy, 20),
+        ):
             series.append(gauge(f"gpu GPU-{rank}", name, job, values.get(rank, usual), Provenance.FAKE))
     texts = {(f"rank {rank}", names.DEVICE): f"GPU-{rank}" for rank in job.ranks}
     return series, texts
 
 
 @pytest.mark.parametrize(("reason", "why"), [(0x40, Why.GPU_THERMAL), (0x20, Why.GPU_THERMAL), (0x04, Why.GPU_POWER)])
-def test_a_throttled_gpu_is_named_and_said_to_be_fake(reason: int, why: Why) -> None:
+@pytest.mark.parametrize("late", [{}, {names.CPU_TIME: 0.1 + ALL_OF_IT}], ids=["sleeps", "spins"])
+def test_a_throttled_gpu_is_named_and_said_to_be_fake(reason: int, why: Why, late: Rates) -> None:
+    """It computes longer at a lower clock, and its host waits for it."""
     job = late_job()
     series, texts = devices(job, {LATE: reason}, {LATE: 600})
-    cause = cause_of(job, replace(telemetry(job, {}, QUIET, *series), texts=texts))
+    cause = cause_of(job, replace(telemetry(job, late, QUIET, *series), texts=texts))
     assert cause is not None
     assert cause.why is why
     assert cause.is_fake
     assert any(line.startswith("fake:") for line in cause.lines)
+    assert "by its clock, that took at most" in cause.lines[0]
+
+
+@pytest.mark.parametrize(
+    ("busy", "clock", "why"),
+    [
+        (0, 600, Why.ASLEEP),  # its data loader is late: the GPU had nothing to do
+        (30, 600, Why.ASLEEP),  # a third of the clock for a third of the time
+        (95, 1400, Why.ASLEEP),  # a fifth slower, where it was late by four fifths
+        (95, 600, Why.GPU_POWER),
+    ],
+)
+def test_a_gpu_at_its_power_cap_is_the_cause_only_where_that_explains_the_lateness(
+    busy: int, clock: int, why: Why
+) -> None:
+    job = late_job()
+    series, texts = devices(job, {LATE: 0x04}, {LATE: clock}, {LATE: busy})
+    cause = cause_of(job, replace(telemetry(job, {}, QUIET, *series), texts=texts))
+    assert cause is not None
+    assert cause.why is why
+    assert any("was throttled by power" in line for line in (cause.text, *cause.lines)), "it is named in any case"
+
+
+@pytest.mark.parametrize("late", [{}, {names.CPU_TIME: 0.1 + ALL_OF_IT}], ids=["sleeps", "computes"])
+@pytest.mark.parametrize("name", [names.SM_CLOCK, names.UTILIZATION])
+def test_without_its_clock_or_utilization_a_throttled_gpu_is_not_accused(name: str, late: Rates) -> None:
+    job = late_job()
+    series, texts = devices(job, {LATE: 0x40}, {LATE: 600})
+    found = replace(telemetry(job, late, QUIET, *series), texts=texts)
+    cause = cause_of(job, without(found, f"gpu GPU-{LATE}", name, "not supported"))
+    assert cause is not None
+    assert cause.why is Why.UNKNOWN
+    assert cause.text.endswith(f"but {name} of gpu GPU-{LATE} is not available: not supported")
+    assert cause.lines[0].startswith("as its host saw it: it "), "both are named"
+
+
+def test_a_disk_is_named_whatever_the_gpu_does() -> None:
+    job = late_job()
+    series, texts = devices(job, {LATE: 0x40}, {LATE: 600})
+    assert named(job, replace(telemetry(job, {}, QUIET, *series, asleep=True), texts=texts)) is Why.DISK
 
 
 AHEAD_NS = 5_000_000_000_000  # the clock of the second node: it was booted earlier
