@@ -32,7 +32,6 @@ from prismdbg.jobs.storage.run_folder import RunFolder, write_json
 from prismdbg.log.rank_log import read_log
 from prismdbg.model.plurals import counted
 from prismdbg.model.schedule import Schedule
-from prismdbg.rank_graph.slice import streamed_groups
 from prismdbg.settings.emulation import ClockKind
 from prismdbg.settings.rank_config import RANK_MEMORY
 from prismdbg.simulate.cluster.cluster import ClusterModel
@@ -306,7 +305,7 @@ def _drift(log: RankLog, steps: Collection[int]) -> float:
 def steps_a_round(logs: Sequence[RankLog]) -> int:
     """How many steps a rank runs before the next one does; 0 where each runs to its end: where too many would stand
     meanwhile, or would not fit into memory, and on devices, whose memory is not known."""
-    if not 1 < len(logs) <= MOST_AT_ONCE or any(streamed_groups(log) for log in logs):
+    if not 1 < len(logs) <= MOST_AT_ONCE or any(call.is_on_device for log in logs for call in log.collectives):
         return 0
     own_bytes = [
         n.data["peak_bytes"] - n.data["shared_bytes"] for log in logs for n in log.notes if n.kind == "resources"

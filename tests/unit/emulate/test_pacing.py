@@ -42,8 +42,9 @@ class TestCluster:
 class TestRounds:
     def logs(self, count: int, own_bytes: int) -> list[RankLog]:
         data = {"peak_bytes": own_bytes + GIB, "shared_bytes": GIB, "log_bytes": 0}
-        note = Note("resources", 0, data)
-        return [replace(log, notes=[*log.notes, note]) for log in Job(count).logs.values()]
+        note, job = Note("resources", 0, data), Job(count)
+        job.steps(2)
+        return [replace(log, notes=[*log.notes, note]) for log in job.logs.values()]
 
     @pytest.mark.parametrize(
         ("count", "own_bytes", "steps"),
@@ -54,6 +55,13 @@ class TestRounds:
     ) -> None:
         monkeypatch.setattr(pacing, "_available_bytes", lambda: 20 * GIB)
         assert steps_a_round(self.logs(count, own_bytes)) == steps
+
+    def test_ranks_on_devices_do_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(pacing, "_available_bytes", lambda: 20 * GIB)
+        logs = self.logs(2, GIB)
+        call = logs[0].collectives[0]
+        on_device = replace(call, inputs=tuple(replace(each, device="cuda:0") for each in call.inputs))
+        assert steps_a_round([replace(logs[0], collectives=[on_device]), logs[1]]) == 0
 
     def test_where_their_memory_is_not_known_they_do_not(self) -> None:
         assert steps_a_round(list(Job(2).logs.values())) == 0
