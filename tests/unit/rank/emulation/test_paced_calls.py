@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from prismdbg.capsule.log.format import StepSource
 from prismdbg.model.schedule import Lane, Row, RowKind, Schedule, digest
 from prismdbg.rank.emulation import backend_load
 from prismdbg.rank.emulation.clocks import WallClock
@@ -197,6 +198,20 @@ class TestDrift:
             Row(**{n: getattr(self.ROWS[1], n) for n in self.ROWS[1].__slots__} | {"others_gain_ns": 50}),
         )
         assert self.begun_at([120, 120, 10], *half)[-1] == 110
+
+    def test_what_a_rank_stands_in_its_calls_is_no_computation(self) -> None:
+        wall = WallClock()
+        row = Row(kind=RowKind.COLLECTIVE, op="all_reduce", channel=0, size_bytes=8, transfer_ns=60 * MS)
+        pace = Pace(schedule_of(Row(kind=RowKind.COMPUTE, duration_ns=20 * MS), row), wall.now_ns)
+        beat = PacedClock(pace, wall, lambda _: None, leaves_out=True)
+        for step in range(1, 4):
+            beat.begin_step(step, StepSource.OPTIMIZER)
+            time.sleep(0.02)
+            due = beat.issue(CALL)
+            call, _ = opened(beat, due, is_async=False)
+            call.wait()
+        beat.begin_step(4, StepSource.OPTIMIZER)
+        assert 0.9e6 < pace.drift_ppm < 1.8e6, "2 and more, if it had computed all the time"
 
     def test_it_is_bounded(self) -> None:
         assert self.begun_at([900, 900, 10])[-1] == 200
