@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from prismdbg.capsule.log.events import RankLog
 from prismdbg.diagnosis.match import WRONG, match, match_message
-from prismdbg.emulate.mesh_check import check_mesh
+from prismdbg.emulate.mesh_check import check_mesh, say_without_axis
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.errors import CapsuleError, MismatchError, UsageError
 from prismdbg.job_graph.builder import GraphRequest, build_graph
@@ -27,10 +27,11 @@ _HINT = "compare the two lines: a real job hangs there, or mixes up data"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
     """`problem`: the mesh is not the program's, or two ranks do not fit together; None where nothing was found.
-    not_checked: why not all was."""
+    not_checked: why not all was. without_axis: groups by which the mesh could not be checked."""
 
     problem: UsageError | None = None
     not_checked: str = ""
+    without_axis: str = ""
 
 
 def fit_of(run: RunFolder, request: EmulateRequest) -> Fit:
@@ -38,6 +39,11 @@ def fit_of(run: RunFolder, request: EmulateRequest) -> Fit:
     logs = logs_of(run)
     if (wrong := mesh_problem(logs, request.mesh)) is not None:
         return Fit(problem=wrong)
+    without_axis = say_without_axis(request.mesh, (group for log in logs.values() for group in log.groups.values()))
+    return replace(_of_calls(run, request, logs), without_axis=without_axis)
+
+
+def _of_calls(run: RunFolder, request: EmulateRequest, logs: Mapping[int, RankLog]) -> Fit:
     count = sum(len(log.collectives) for log in logs.values())
     not_checked = (
         "" if count <= MOST_CALLS else f"they issued {count:,} calls, of which at most {MOST_CALLS:,} are compared"

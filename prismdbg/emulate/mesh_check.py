@@ -9,10 +9,12 @@ from itertools import pairwise
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.slice_channels import channel_of
 from prismdbg.model.collective import Group
+from prismdbg.model.plurals import counted
 from prismdbg.settings.mesh_axes import Axes
 from prismdbg.simulate.graph.mesh import Mesh
 
 _SHOWN = 6
+_SHOWN_GROUPS = 3
 _DEVICE_MESH = "mesh_"  # how torch's DeviceMesh describes the group of a dimension
 _WORDS = {"TENSOR": "tp", "PIPELINE": "pp", "DATA": "dp", "CONTEXT": "cp", "EXPERT": "ep"}
 _PARALLEL_GROUP = "_PARALLEL_GROUP"  # Megatron's
@@ -55,6 +57,26 @@ def check_mesh(mesh: Mesh, groups: Iterable[Group]) -> None:
             raise UsageError(
                 f"a group of the program is {_said(group.ranks)}, which {where} of the mesh {mesh}", hint=hint
             )
+
+
+def say_without_axis(mesh: Mesh, groups: Iterable[Group]) -> str:
+    """The groups that are no axes of the mesh, and no parts of axes, so that they tell nothing of whether it is the
+    program's; empty where there are none."""
+    found = list(dict.fromkeys(tuple(sorted(g.ranks)) for g in groups if g.size > 1 and not _has_channel(mesh, g)))
+    if not found:
+        return ""
+    shown = "; ".join(_said(ranks) for ranks in found[:_SHOWN_GROUPS])
+    more = f"; and {counted(len(found) - _SHOWN_GROUPS, 'more group')}" if len(found) > _SHOWN_GROUPS else ""
+    lie = "lies" if len(found) == 1 else "lie"
+    return f"{counted(len(found), 'group')} of the program {lie} along no axis of the mesh {mesh}: {shown}{more}"
+
+
+def _has_channel(mesh: Mesh, group: Group) -> bool:
+    try:
+        channel_of(group, mesh)
+    except UsageError:
+        return False
+    return True
 
 
 def axis_of(group: Group) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.notes import DRIFT
 from prismdbg.emulate.emulate import Emulated, emulate
 from prismdbg.emulate.paced_parts import emulated_parts, runs_on_stream
 from prismdbg.emulate.rank_group import Paced, RankGroup
@@ -34,9 +36,11 @@ from prismdbg.settings.emulation import ClockKind
 from prismdbg.settings.rank_config import RANK_MEMORY
 from prismdbg.simulate.cluster.cluster import ClusterModel
 from prismdbg.simulate.engine.arrivals import Arrivals
+from prismdbg.simulate.engine.changes import Changes
 from prismdbg.simulate.engine.engine import Keep
-from prismdbg.simulate.engine.schedule import schedule_of
+from prismdbg.simulate.engine.schedule import SLOWED_PPM, schedule_of
 from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.engine.topology import processors_ppm
 from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.simulate.graph.mesh import Ints
@@ -45,6 +49,8 @@ from prismdbg.simulate.report.rank_parts import ITERATION, RankParts, simulated_
 
 SHOWN_SHARE = 0.01
 PASSES = "passes"
+ROUND_STEPS = 8
+MOST_AT_ONCE = 8  # ranks that stand while another one runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +92,8 @@ class RankPass:
 
     simulated, emulated: what it was made of; `emulated` is None where the log does not tell. displaced: in this share
     of its time the rank waited for a CPU, in the median step. on_stream: its calls were waits on a device, so that the
-    log does not tell what an iteration took.
+    log does not tell what an iteration took. drift: how long it computed, as a share of what was scheduled. Its peers
+    were taken to compute as much longer, and what was simulated is of ranks that do.
     """
 
     rank: int
@@ -97,6 +104,7 @@ class RankPass:
     emulated: RankParts | None
     displaced: float = 0.0
     on_stream: bool = False
+    drift: float = 1.0
 
     @property
     def difference(self) -> float:
@@ -127,6 +135,7 @@ class RankPass:
             "steps": self.steps,
             "displaced": self.displaced,
             "on_stream": self.on_stream,
+            "drift": self.drift,
             "difference": self.difference,
             "components": {
                 name: {"simulated_ns": self.simulated.by_component[name], "emulated_ns": emulated_ns}
@@ -227,6 +236,8 @@ def _pass(
 ) -> Pass:
     timeline = simulate(graph, _cluster(request, number), keep=Keep.ALL)
     arrivals = Arrivals(timeline)
+    slowed = _slowed(request, graph, number)
+    slowed_arrivals = None if slowed is None else Arrivals(slowed)
     slower_ppm = _slower_ppm(request)
     folder = run.path / PASSES / str(number)
     folder.mkdir(parents=True)
@@ -239,6 +250,7 @@ def _pass(
             arrivals,
             step=steps.typical,
             steps=steps.steps,
+            slowed=slowed_arrivals,
             contention_ppm=_contention_ppm(request.cluster),
             slower_ppm=int(slower_ppm[rank]),
         )
@@ -246,25 +258,71 @@ def _pass(
         simulated[rank] = simulated_parts(timeline.of(rank), schedules[rank])
     set_aside(run, number - 1)
     files = {rank: _schedule_file(folder, rank) for rank in ranks}
-    run_paced(request.emulate, run, ranks, Paced(clock=request.clock, schedules=files), say)
+    rounds = steps_a_round(logs_of(run, ranks, number - 1)) if request.clock is ClockKind.WALL else 0
+    run_paced(request.emulate, run, ranks, Paced(clock=request.clock, schedules=files), say, round_steps=rounds)
     found = []
     for rank in ranks:
         log = read_log(run.latest(rank))
         taken, on_stream = steps_alike([log], among=steps.steps), runs_on_stream(log, schedules[rank])
         shares = [share for step, share in displaced(log).items() if step in steps.steps]
+        drift = _drift(log, steps.steps)
+        parts, iteration_ns = simulated[rank], schedules[rank].iteration_ns
+        if slowed is not None:
+            share = (drift - 1) * MILLION / (SLOWED_PPM - MILLION)
+            there = schedule_of(slowed, rank, slowed_arrivals or arrivals)
+            parts = parts.moved(simulated_parts(slowed.of(rank), there), share)
+            iteration_ns += round((there.iteration_ns - iteration_ns) * share)
         found.append(
             RankPass(
                 rank=rank,
-                simulated_ns=schedules[rank].iteration_ns,
+                simulated_ns=iteration_ns,
                 emulated_ns=taken.median_ns,
                 steps=len(taken.steps),
-                simulated=simulated[rank],
+                simulated=parts,
                 emulated=emulated_parts(log, schedules[rank]),
                 displaced=median(shares) if shares else 0.0,
                 on_stream=on_stream,
+                drift=drift,
             )
         )
     return Pass(number=number, iteration_ns=timeline.iteration_ns, ranks=tuple(found))
+
+
+def _slowed(request: PaceRequest, graph: JobGraph, number: int) -> Timeline | None:
+    """As simulated where all ranks compute a little longer: tells when peers come while the machine is slower or faster
+    than it was. None where nothing drifts."""
+    if request.clock is ClockKind.VIRTUAL:
+        return None
+    everywhere = Changes(compute_ppm=dict.fromkeys(range(graph.mesh.world), SLOWED_PPM))
+    return simulate(graph, _cluster(request, number), everywhere, keep=Keep.ALL)
+
+
+def _drift(log: RankLog, steps: Collection[int]) -> float:
+    ppm = [int(note.data["ppm"]) for note in log.notes if note.kind == DRIFT and note.data["step"] in steps]
+    return median(ppm) / MILLION if ppm else 1.0
+
+
+def steps_a_round(logs: Sequence[RankLog]) -> int:
+    """How many steps a rank runs before the next one does; 0 where each runs to its end: where too many would stand
+    meanwhile, or would not fit into memory, and on devices, whose memory is not known."""
+    if not 1 < len(logs) <= MOST_AT_ONCE or any(call.is_on_device for log in logs for call in log.collectives):
+        return 0
+    own_bytes = [
+        n.data["peak_bytes"] - n.data["shared_bytes"] for log in logs for n in log.notes if n.kind == "resources"
+    ]
+    fits = len(own_bytes) == len(logs) and sum(own_bytes) <= _available_bytes() // 2
+    return ROUND_STEPS if fits else 0
+
+
+def _available_bytes() -> int:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), 0)
+
+
+def logs_of(run: RunFolder, ranks: Sequence[int], number: int) -> list[RankLog]:
+    """Of a pass that was set aside."""
+    folder = RunFolder(run.path / PASSES / str(number))
+    return [read_log(folder.latest(rank)) for rank in ranks]
 
 
 def _schedule_file(folder: Path, rank: int) -> Path:
@@ -272,10 +330,9 @@ def _schedule_file(folder: Path, rank: int) -> Path:
 
 
 def _contention_ppm(cluster: ClusterModel) -> int:
-    """Of a transfer's own time, what it takes from the processor of a rank that computes meanwhile: where both become
-    slower by so much, it had this share of a longer transfer."""
-    share_ppm = MILLION - MILLION * MILLION // max(cluster.compute_overlap_ppm, MILLION)
-    return share_ppm * cluster.transfer_overlap_ppm // MILLION
+    """Of a transfer's time, what it takes from the processor of a rank that computes meanwhile: where the rank becomes
+    slower by so much, the transfer had this share."""
+    return MILLION - MILLION * MILLION // max(cluster.compute_overlap_ppm, MILLION)
 
 
 def _slower_ppm(request: PaceRequest) -> Ints:
@@ -293,11 +350,12 @@ def _is_contended(request: PaceRequest) -> bool:
 
 
 def _cluster(request: PaceRequest, number: int) -> ClusterModel:
-    """On the wall clock a paced rank feels what computation and transfer take from each other: it is added once."""
+    """On the wall clock a paced rank feels what a transfer takes from its computation: that is added once. It does not
+    feel what computation takes from a transfer, which ends when the schedule says."""
     if request.clock is ClockKind.VIRTUAL:
         return request.cluster
     compute_overlap_ppm = request.cluster.compute_overlap_ppm if number == 1 else MILLION
-    return replace(request.cluster, compute_overlap_ppm=compute_overlap_ppm, transfer_overlap_ppm=MILLION)
+    return replace(request.cluster, compute_overlap_ppm=compute_overlap_ppm)
 
 
 def set_aside(run: RunFolder, number: int) -> None:
@@ -315,13 +373,17 @@ def set_aside(run: RunFolder, number: int) -> None:
     run.ranks.mkdir(mode=0o700)
 
 
-def run_paced(request: EmulateRequest, run: RunFolder, ranks: tuple[int, ...], paced: Paced, say: Say) -> None:
-    """One pass, into RUN/ranks."""
+def run_paced(
+    request: EmulateRequest, run: RunFolder, ranks: tuple[int, ...], paced: Paced, say: Say, *, round_steps: int = 0
+) -> None:
+    """One pass, into RUN/ranks. round_steps: of each rank before the next one goes on, 0 for all."""
     sockets = make_socket_dir()
     again = replace(request, ranks=ranks, classes=None)
     crew = RankGroup(again, run, parse(again.command), sockets, say, paced)
     try:
         scheduler = RankScheduler(crew.go)
+        if round_steps:
+            scheduler.complete_in_rounds(ranks, round_steps)
         for rank in ranks:
             scheduler.complete(rank)
     finally:
@@ -341,6 +403,11 @@ def _line(number: int, each: RankPass) -> str:
         f"{each.emulated_ns / 1e6:.3f} ms emulated ({each.difference:+.3%}, median of {each.steps}"
         + (f"; {parts} of it" if parts else "")
         + ")"
+        + (
+            f"; it computed {each.drift:.2f} times as long as scheduled, and so did its peers"
+            if abs(each.drift - 1) >= SHOWN_SHARE
+            else ""
+        )
         + (f"; for {each.displaced:.0%} of it the rank waited for a CPU" if each.displaced >= SHOWN_SHARE else "")
     )
 

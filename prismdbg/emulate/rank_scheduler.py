@@ -6,10 +6,11 @@ that it sees in turn what others will say before it gets there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from prismdbg.errors import RankLost
+from prismdbg.settings.emulation import STEP_KEY
 from prismdbg.settings.missing_value import MissingValue as MissingValue
 
 
@@ -45,9 +46,24 @@ class RankScheduler:
 
     def complete(self, rank: int) -> None:
         """Until this rank's program has ended."""
+        self._run(rank, "")
+
+    def complete_in_rounds(self, ranks: Sequence[int], steps: int) -> None:
+        """All of them, so many steps each before the next one goes on: a drift of the machine is in all of them. Every
+        other round goes backwards."""
+        number = 0
+        while left := [rank for rank in ranks if rank not in self._ended]:
+            number += 1
+            for rank in left if number % 2 else reversed(left):
+                self._run(rank, f"{STEP_KEY}{number * steps}")
+
+    def _run(self, rank: int, until: str) -> None:
+        """Until its program has ended, or has come to what `until` says."""
         last = ""
         while rank not in self._ended:
-            event = self._step(rank, "", None)
+            event = self._step(rank, until, None)
+            if until and event == Kept(until):
+                return
             if isinstance(event, MissingValue):
                 self._look_for(event, last, (rank,))
                 last = event.key

@@ -128,7 +128,9 @@ def build_graph(request: GraphRequest) -> JobGraph:
     told = {rank: _told(log, mesh, steps, provenance) for rank, log in chosen.items()}
     recorded = {rank: _usual(chosen[rank], mesh, folders.get(rank), each, provenance) for rank, each in told.items()}
     spreads: list[Spread] = []
+    memory: tuple[str, ...] = ()
     if emulated:
+        memory = pooling.memory_doubts(recorded)
         checked = {rank: _told(log, mesh, steps, provenance) for rank, log in _checked(logs, classes).items()}
         others = {rank: typical_iteration(list(each.values())) for rank, each in checked.items()}
         shared, spreads = pooled(recorded | others)
@@ -152,7 +154,7 @@ def build_graph(request: GraphRequest) -> JobGraph:
         origin=replace(
             origin,
             is_contended=is_contended,
-            doubts=(*doubts, *values, *pooling.doubts(spreads), *islice(never, MOST_UNWAITED)),
+            doubts=(*doubts, *values, *pooling.doubts(spreads), *memory, *islice(never, MOST_UNWAITED)),
         ),
     )
 

@@ -16,8 +16,9 @@ from typing import Any
 from prismdbg.errors import UsageError
 from prismdbg.model.private_file import private
 
-FORMAT = 3
+FORMAT = 4
 MAIN = 0
+MILLION = 10**6
 NO_STREAM = -1
 
 
@@ -34,7 +35,8 @@ class Row:
     """`stream`: where it runs, `NO_STREAM` for a transfer that queues behind nothing. target: of a wait.
 
     issuer, blocking: of a call; whether the issuer's stream stands until it is done. channel: of a call, by number.
-    late_ns: how long the last other member comes after this rank could begin, as simulated.
+    late_ns: how long the last other member comes after this rank could begin, as simulated. others_gain_ns: how much
+    later it would be there if all ranks computed twice as long, as a small change says.
     """
 
     kind: RowKind
@@ -47,6 +49,7 @@ class Row:
     channel: int = -1
     size_bytes: int = 0
     others_ns: int = 0
+    others_gain_ns: int = 0
     late_ns: int = 0
     transfer_ns: int = 0
     line: str = ""
@@ -54,6 +57,10 @@ class Row:
     @property
     def is_call(self) -> bool:
         return self.kind not in (RowKind.COMPUTE, RowKind.WAIT)
+
+    def others_at_ns(self, drift_ppm: int) -> int:
+        """When the last other member is there if all ranks compute so much longer."""
+        return max(self.others_ns + self.others_gain_ns * (drift_ppm - MILLION) // MILLION, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +93,12 @@ class Schedule:
     rows: tuple[Row, ...]
     families: tuple[str, ...] = ()
     contention_ppm: int = 0
-    slower_ppm: int = 10**6
+    slower_ppm: int = MILLION
+
+    @property
+    def computed_ns(self) -> int:
+        """On the main stream."""
+        return sum(row.duration_ns for row in self.rows if row.kind is RowKind.COMPUTE and row.stream == MAIN)
 
     def family(self, label: str) -> str:
         """`all_gather` of `all_gather_into_tensor`."""

@@ -14,9 +14,16 @@ from prismdbg.model.ops import OPS
 WORLD = "world"
 STORE_KEY = "key of the store"  # what a rank lacks that it does not receive in a call
 RANK_PROCESS = "PRISMDBG_RANK_PROCESS"  # in the environment of a rank: its process, for those that it starts
+STEP_KEY = "step "  # before the number of the step up to which a rank runs, in place of a value that it sends
+NO_STEP = 1 << 62
 LEFT_EXIT = 93  # of a rank that was run for its values only, and is needed no more
 _RULE = re.compile(r"(?:(?P<axis>[^:=]*))(?::(?P<op>[^:=]*))?=(?P<policy>[a-z]+)")
 LABELS = frozenset(spec.label for spec in OPS.values())
+
+
+def step_of(until: str) -> int:
+    """Up to which step a rank runs; `NO_STEP` where it runs until something else."""
+    return int(until.removeprefix(STEP_KEY)) if until.startswith(STEP_KEY) else NO_STEP
 
 
 class ClockKind(StrEnum):

@@ -16,6 +16,7 @@ from pathlib import Path
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.collectors.cpus import CpuCollector, PressureCollector
 from prismdbg.telemetry.collectors.hardware import HardwareCollector
+from prismdbg.telemetry.collectors.infiniband import InfinibandCollector
 from prismdbg.telemetry.collectors.network import NetworkCollector
 from prismdbg.telemetry.collectors.nvidia import NvidiaCollector
 from prismdbg.telemetry.collectors.processes import ProcessCollector
@@ -38,6 +39,7 @@ def main() -> int:
         CpuCollector(root),
         PressureCollector(root),
         NetworkCollector(root),
+        InfinibandCollector(root),
         HardwareCollector(root),
         NvidiaCollector(lambda: ranks.pids),
         ProcessCollector(root, ranks),

@@ -7,6 +7,8 @@ from enum import StrEnum
 from typing import Protocol
 
 HOST = "host"
+INTERFACE = "interface "  # before its name, as a subject
+PORT = "port "  # of InfiniBand: before device/number
 SAMPLER = "sampler"
 CPU_TIME = "cpu_time"
 RUN_QUEUE_WAIT = "run_queue_wait"
@@ -24,6 +26,7 @@ THROTTLE_REASONS = "throttle_reasons"
 SM_CLOCK = "sm_clock"
 UTILIZATION = "utilization"
 CPU_FREQUENCY = "frequency"
+TCP_RETRANSMITS = "tcp_retransmits"
 
 
 class Kind(StrEnum):

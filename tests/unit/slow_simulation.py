@@ -245,7 +245,20 @@ class SlowSimulation:
         )
         taken = taken * slow // MILLION
         is_async = not entries.blocking[e] and entries.stream[e] != entries.issuer[e]
-        return taken * self.cluster.transfer_overlap_ppm // MILLION if is_async and given == MODELLED_NS else taken
+        if kind != Kind.COLLECTIVE or not is_async or given != MODELLED_NS:
+            return taken
+        slower_ppm = self.cluster.transfer_overlap_ppm
+        beside = min(self._computed_until_wait(entries, e), taken * slower_ppm // MILLION)
+        return taken + beside - beside * MILLION // slower_ppm  # what was done meanwhile took longer
+
+    def _computed_until_wait(self, entries: Entries, call: int) -> int:
+        found = 0
+        for e in range(call, len(entries)):
+            if entries.kind[e] == Kind.WAIT and entries.target[e] == call:
+                break
+            if entries.kind[e] == Kind.COMPUTE and entries.stream[e] == entries.issuer[call]:
+                found += int(entries.duration_ns[e])
+        return found
 
     def _node(self, rank: int) -> int:
         return rank // self.cluster.ranks_per_node

@@ -23,6 +23,7 @@ SKIPPED = "skipped"  # another optimizer than the first, by a gradient scaler, o
 TAKEN = "taken"  # a step of such an optimizer, the first since
 SHAPING = "shaping"  # counts that an emulated rank was given and no peer computed from the job's own values
 PROGRAM = "program"  # that the rank started: two notes of each, of its start and of its end
+DRIFT = "drift"  # of a paced rank: how long its peers compute in a step, in millionths of what was scheduled
 DEVICE_WAITS = "device_waits"  # of a paced rank: a group whose calls run on streams; at the end, how long waits took
 
 
@@ -39,6 +40,7 @@ class NoteFields(TypedDict, total=False):
     traceback: list[str] | None
     code: int | None
     step: Count | None
+    ppm: Count
     waited_ns: int | None
     record_id: Count | None
     at_issue: bool | None
@@ -76,6 +78,7 @@ _NEEDED = {
     "made": ("path", "moment"),
     "ran": ("path",),
     "parts": ("identity", "parts_sent", "parts_received"),
+    DRIFT: ("step", "ppm"),
     "processor": ("step", "waited_ns"),
     PROGRAM: ("arguments", "folder", "nth"),
     SKIPPED: ("step",),

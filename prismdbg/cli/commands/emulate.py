@@ -117,6 +117,8 @@ def command(
         console.emit_lines(class_lines(done.classes))
     worth = worth_of(RunFolder.existing(output), request.world)
     console.emit_lines(worth.lines())
+    if done.fit.without_axis:
+        console.announce(f"not checked whether the mesh is the program's: {done.fit.without_axis}")
     if done.fit.not_checked:
         console.announce(f"not checked whether these ranks fit together: {done.fit.not_checked}")
     if done.fit.problem is not None:

@@ -16,6 +16,8 @@ class Why(StrEnum):
     CLOCK = "cpu_clock"
     DISK = "disk"
     ASLEEP = "asleep"
+    LINK = "link"
+    OTHER_CALLS = "other_calls"  # a part of the lateness, never named: peers or links, nobody knows
     GPU_THERMAL = "gpu_thermal"
     GPU_POWER = "gpu_power"
     GPU_HARDWARE = "gpu_hardware"

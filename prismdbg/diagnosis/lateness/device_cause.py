@@ -1,4 +1,4 @@
-"""Whether the GPU of a late rank slowed itself while those of the other ranks did not."""
+"""Whether the GPU of a late rank slowed itself while those of the others did not, and how much that can explain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import median
 
 import numpy as np
 
-from prismdbg.diagnosis.lateness.cause import LateCause, Why
+from prismdbg.diagnosis.lateness.cause import Why
 from prismdbg.telemetry import sensor as names
 from prismdbg.telemetry.sensor import Provenance, rank_subject
 from prismdbg.telemetry.series import Ints, Telemetry
@@ -50,7 +50,56 @@ def devices_of(telemetry: Telemetry, folder: str, span: tuple[int, int]) -> list
     return [Device(telemetry, uuid, span) for uuid in listed.split(",") if uuid]
 
 
-def device_throttle(own: Sequence[Device], others: Sequence[Device]) -> LateCause | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttled:
+    """A GPU that slowed itself in `share` of the readings, while those of the other ranks did not. ratio: of its SM
+    clock to theirs; busy: in which share of the span it computed. None where that was not read."""
+
+    device: Device
+    why: Why
+    title: str
+    share: float
+    ratio: float | None
+    busy: float | None
+
+    @property
+    def text(self) -> str:
+        name = self.device.telemetry.texts.get((self.device.subject, "name"), "a GPU")
+        return (
+            f"its GPU {self.device.uuid} ({name}) was throttled by {self.title} in {self.share:.0%} of the readings, "
+            "those of the others were not"
+        )
+
+    @property
+    def lacks(self) -> str:
+        """What is to be known before it is the cause, and why it is not; empty where it is known."""
+        read = {names.SM_CLOCK: self.ratio, names.UTILIZATION: self.busy}
+        name = next((name for name, value in read.items() if value is None), "")
+        telemetry, subject = self.device.telemetry, self.device.subject
+        return f"{name} of {subject} is not available: {telemetry.why_missing(subject, name)}" if name else ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        clock = () if self.ratio is None else (f"its SM clock was {self.ratio:.0%} of the others'",)
+        busy = () if self.busy is None else (f"it computed in {self.busy:.0%} of the time",)
+        fake = ("fake: the readings are of a library that stands in for a driver",) if self.is_fake else ()
+        return (*clock, *busy, *fake)
+
+    @property
+    def is_fake(self) -> bool:
+        series = self.device.telemetry.find(self.device.subject, names.THROTTLE_REASONS)
+        return series is not None and series.sensor.provenance is Provenance.FAKE
+
+    def slower_ns(self, lasted_ns: float, in_collectives_ns: float) -> float:
+        """How much of a span its clock took at most: its computation, as much slower as the clock. On many GPUs it also
+        counts as busy while a collective waits."""
+        if self.ratio is None or self.busy is None:
+            return 0.0
+        computed_ns = min(self.busy * lasted_ns, max(lasted_ns - in_collectives_ns, 0.0))
+        return computed_ns * max(1 - self.ratio, 0.0)
+
+
+def throttled(own: Sequence[Device], others: Sequence[Device]) -> Throttled | None:
     """None where no GPU of the rank did, where the others' did, too, or where their clocks were alike."""
     for device in own:
         for why, title, bits in _KINDS:
@@ -61,26 +110,10 @@ def device_throttle(own: Sequence[Device], others: Sequence[Device]) -> LateCaus
             ratio = _clock_ratio(device, others)
             if ratio is not None and ratio > _SLOWER_CLOCK:
                 continue
-            return _said(device, why, title, share, ratio)
+            busy = device.read(names.UTILIZATION)
+            computed = float(busy.mean()) / 100 if busy is not None and len(busy) else None
+            return Throttled(device=device, why=why, title=title, share=share, ratio=ratio, busy=computed)
     return None
-
-
-def _said(device: Device, why: Why, title: str, share: float, ratio: float | None) -> LateCause:
-    telemetry, subject = device.telemetry, device.subject
-    series = telemetry.find(subject, names.THROTTLE_REASONS)
-    is_fake = series is not None and series.sensor.provenance is Provenance.FAKE
-    name = telemetry.texts.get((subject, "name"), "a GPU")
-    clock = (
-        f"its SM clock was {ratio:.0%} of the others'"
-        if ratio is not None
-        else f"{names.SM_CLOCK} of {subject} is not available: {telemetry.why_missing(subject, names.SM_CLOCK)}"
-    )
-    lines = (clock, "fake: the readings are of a library that stands in for a driver") if is_fake else (clock,)
-    text = (
-        f"its GPU {device.uuid} ({name}) was throttled by {title} in {share:.0%} of the readings, "
-        "those of the others were not"
-    )
-    return LateCause(why=why, text=text, lines=lines, explained={}, is_fake=is_fake)
 
 
 def _share(device: Device, bits: int) -> float | None:

@@ -9,13 +9,16 @@ A cause is named only if it explains most of the lateness, and no other comes ne
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
+from prismdbg.diagnosis.cross_rank import rows_of
 from prismdbg.diagnosis.evidence import Evidence
 from prismdbg.diagnosis.lateness.cause import LateCause, Why
-from prismdbg.diagnosis.lateness.device_cause import Device, device_throttle, devices_of
+from prismdbg.diagnosis.lateness.device_cause import Device, Throttled, devices_of, throttled
 from prismdbg.diagnosis.lateness.disk_sleep import disk_sleep, more_asleep_ns
 from prismdbg.diagnosis.lateness.late_span import LateSpan, in_collectives_ns, late_span
+from prismdbg.diagnosis.lateness.link_cause import link_errors
 from prismdbg.diagnosis.lateness.rank_shares import NotAvailable, RankTimes, times_of
 from prismdbg.diagnosis.lateness.rivals import clock_ratio, rivals, why_no_clock
 from prismdbg.diagnosis.wording import and_list
@@ -34,6 +37,7 @@ _OTHER_NODES = 8  # of which readings are compared with those of the rank's node
 _SHOWN_SHARE = 0.05
 _UNSURE = "why it was late is inconclusive"
 _OUTSIDE = (Why.QUOTA, Why.STOLEN, Why.RUN_QUEUE)
+_FOR_A_DEVICE = (Why.COMPUTES, Why.CLOCK, Why.ASLEEP, Why.SEVERAL)  # as a thread that waits for its GPU may look
 _TITLES = {
     Why.QUOTA: "CPU quota",
     Why.STOLEN: "stolen time",
@@ -41,6 +45,7 @@ _TITLES = {
     Why.COMPUTES: "longer computation",
     Why.ASLEEP: "sleep",
     Why.DISK: "disk",
+    Why.OTHER_CALLS: "other calls",
 }
 
 
@@ -59,7 +64,7 @@ def why_late(evidence: Evidence, group: str, rank: int) -> LateCause | None:
     if span is None or not _is_enough(span, telemetry, len(own.within(span.begin_ns, span.end_ns))):
         return None
     compared = _compared(evidence, span)
-    mine, *others = (_times(evidence, span, each) for each in (rank, *compared))
+    mine, *others = (_times(evidence, span, each, group) for each in (rank, *compared))
     if isinstance(mine, NotAvailable):
         return _cannot_tell(mine)
     known = [each for each in others if isinstance(each, RankTimes)]
@@ -81,13 +86,17 @@ def _bounds(evidence: Evidence, span: LateSpan, rank: int) -> tuple[int, int]:
     return span.begin_ns + ahead_ns, span.end_ns + ahead_ns
 
 
-def _times(evidence: Evidence, span: LateSpan, rank: int) -> RankTimes | NotAvailable:
+def _times(evidence: Evidence, span: LateSpan, rank: int, group: str) -> RankTimes | NotAvailable:
     telemetry = evidence.telemetry_of(rank)
     if telemetry is None:
         return _no_telemetry(evidence, rank)
     bounds = _bounds(evidence, span, rank)
     held_ns = in_collectives_ns(evidence.columns[rank], *bounds)
-    return times_of(telemetry, evidence.folder_name(rank), bounds, held_ns)
+    found = times_of(telemetry, evidence.folder_name(rank), bounds, held_ns)
+    if isinstance(found, NotAvailable):
+        return found
+    of_group = rows_of(evidence, group)[rank]
+    return replace(found, in_others_ns=in_collectives_ns(evidence.columns[rank], *bounds, without=of_group))
 
 
 def _no_telemetry(evidence: Evidence, rank: int) -> NotAvailable:
@@ -120,6 +129,7 @@ def explain(span: LateSpan, mine: RankTimes, others: Sequence[RankTimes]) -> dic
         Why.RUN_QUEUE: waited - with_the_work,
         Why.COMPUTES: ran + min(with_the_work, max(waited, 0.0)) - max(stolen, 0.0),
         sleeps: more_asleep_ns(span, mine, others),
+        Why.OTHER_CALLS: mine.in_others_ns - median(each.in_others_ns for each in others),
     }
     return {why: min(max(time_ns / span.late_ns, 0.0), 1.0) for why, time_ns in found.items()}
 
@@ -138,19 +148,79 @@ def _decide(
 ) -> LateCause:
     explained = explain(span, mine, others)
     parts = _parts(span, explained)
-    if max(explained[why] for why in _OUTSIDE) < LEAST_EXPLAINED:
-        devices = device_throttle(_devices(evidence, span, span.rank), _of_others(evidence, span))
-        if devices is not None:
-            return devices
+    found = _of_host(evidence, telemetry, span, mine, others, explained, parts)
+    if max(explained[why] for why in _OUTSIDE) >= LEAST_EXPLAINED:
+        return found
+    slowed = throttled(_devices(evidence, span, span.rank), _of_others(evidence, span))
+    return found if slowed is None else _with_device(span, mine, slowed, found)
+
+
+def _with_device(span: LateSpan, mine: RankTimes, slowed: Throttled, of_host: LateCause) -> LateCause:
+    """A GPU that was throttled is the cause where that can explain most of the lateness: its rank ran or slept, as its
+    host saw it, until the GPU was done."""
+    if slowed.lacks:
+        if of_host.why not in _FOR_A_DEVICE:
+            return of_host
+        text = f"{_UNSURE}: {slowed.text}, but {slowed.lacks}"
+        return replace(
+            of_host,
+            why=Why.UNKNOWN,
+            text=text,
+            lines=(f"as its host saw it: {of_host.text}", *slowed.lines, *of_host.lines),
+            is_fake=slowed.is_fake,
+        )
+    slower_ns = slowed.slower_ns(span.lasted_ns, mine.in_collectives_ns)
+    most = f"by its clock, that took at most {brief(round(slower_ns))} of {brief(span.late_ns)} that it was late"
+    if slower_ns < LEAST_EXPLAINED * span.late_ns or of_host.why not in _FOR_A_DEVICE:
+        return replace(of_host, lines=(*of_host.lines, f"{slowed.text}; {most}"))
+    return LateCause(
+        why=slowed.why,
+        text=slowed.text,
+        lines=(most, *slowed.lines, *of_host.lines[-1:]),
+        explained=of_host.explained,
+        is_fake=slowed.is_fake,
+    )
+
+
+def _of_host(
+    evidence: Evidence,
+    telemetry: Telemetry,
+    span: LateSpan,
+    mine: RankTimes,
+    others: Sequence[RankTimes],
+    explained: Mapping[Why, float],
+    parts: str,
+) -> LateCause:
     why = max(explained, key=lambda one: explained[one])
     nearest = max(share for one, share in explained.items() if one is not why)
     if explained[why] < LEAST_EXPLAINED or max(nearest, _threads(span, mine, others, why)) > _RIVAL * explained[why]:
         text = f"{_UNSURE}: no single cause explains it"
         return LateCause(why=Why.SEVERAL, text=text, lines=(parts,), explained=explained)
+    if why is Why.OTHER_CALLS:
+        return _in_other_calls(evidence, telemetry, span, explained, parts)
     if why is Why.COMPUTES:
         return _computes(telemetry, span, mine, others, explained)
     text, lines = _say(evidence, telemetry, span, mine, others, why)
     return LateCause(why=why, text=text, lines=(*lines, parts), explained=explained)
+
+
+def _in_other_calls(
+    evidence: Evidence, telemetry: Telemetry, span: LateSpan, explained: Mapping[Why, float], parts: str
+) -> LateCause:
+    """Messages and collectives of other groups held it longer than they held the others: who or what is slow there is
+    known only if its node's network lost data."""
+    by_node = {evidence.nodes.get(rank, ""): rank for rank in reversed(_compared(evidence, span))}
+    by_node.pop(evidence.nodes.get(span.rank, ""), None)
+    there = [
+        (found, _bounds(evidence, span, rank)) for rank in by_node.values() if (found := evidence.telemetry_of(rank))
+    ]
+    errors = link_errors(telemetry, _bounds(evidence, span, span.rank), there)
+    held = "messages and collectives of other groups held it longer than the others"
+    if errors is None:
+        text = f"{_UNSURE}: {held}, by slow peers or links"
+        return LateCause(why=Why.SEVERAL, text=text, lines=(parts,), explained=explained)
+    text = f"{held}, while its node had link errors or retransmits"
+    return LateCause(why=Why.LINK, text=text, lines=(errors.text, parts), explained=explained)
 
 
 def _devices(evidence: Evidence, span: LateSpan, rank: int) -> list[Device]:

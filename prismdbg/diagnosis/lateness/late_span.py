@@ -73,10 +73,13 @@ def _ended_before(log: LogColumns, row: int) -> int:
     return ended if NOT_ENDED < ended <= log.begun_ns[row] else int(log.begun_ns[row - 1])
 
 
-def in_collectives_ns(log: LogColumns, begin_ns: int, end_ns: int) -> int:
-    """How long calls held a rank between two times: asynchronous ones from when it began to wait for them."""
+def in_collectives_ns(log: LogColumns, begin_ns: int, end_ns: int, without: Ints | None = None) -> int:
+    """How long calls held a rank between two times: asynchronous ones from when it began to wait for them. without:
+    rows that do not count."""
     since = np.where(log.is_async, log.waited_ns, log.begun_ns)
     held = (log.ended_ns != NOT_ENDED) & (since > NOT_ENDED) & (log.ended_ns > begin_ns) & (since < end_ns)
+    if without is not None:
+        held[without] = False
     spent = np.minimum(log.ended_ns[held], end_ns) - np.maximum(since[held], begin_ns)
     return int(spent.clip(min=0).sum())
 

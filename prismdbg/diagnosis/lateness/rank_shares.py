@@ -31,8 +31,9 @@ class NotAvailable:
 class RankTimes:
     """Nanoseconds of the main thread in a span. quota_ns: a CPU quota held it; waited_ns: in the run queue, apart from
     that. other_threads_waited_ns: all others together, in run queues. stolen_ns: of the CPU that it was on, by the
-    hypervisor. disk_share: of the looks at it, how often it slept for a disk. in_collectives_ns: that calls
-    held it. cpus: those that it was seen on, of its node. clock: their mean one, None where it was not read.
+    hypervisor. disk_share: of the looks at it, how often it slept for a disk. in_collectives_ns: that calls held it;
+    in_others_ns: calls that are not collectives of the group. cpus: those that it was seen on, of its node. clock:
+    their mean one, None where it was not read.
 
     machine_io_ns: anybody of its machine, of machine_cpus CPUs, waited for I/O, by the kernel; group_io_ns: its control
     group did and ran nothing. None where that was not read, of the machine for the reason `why_no_io`."""
@@ -46,6 +47,7 @@ class RankTimes:
     in_collectives_ns: float
     cpus: tuple[int, ...]
     clock: float | None = None
+    in_others_ns: float = 0.0
     machine_io_ns: float | None = None
     machine_cpus: int = 1
     why_no_io: str = ""

@@ -17,27 +17,27 @@ from prismdbg.rank.emulation.pace import Due
 from prismdbg.rank.program.isolation import unseen
 
 PIECE_BYTES = 1 << 20
+Told = Callable[[], None]
 
 
 class Carrier:
     def __init__(self, clock: WallClock) -> None:
         self._clock = clock
-        self._waiting: queue.SimpleQueue[tuple[Due, Callable[[], None] | None, Callable[[], None]]] = (
-            queue.SimpleQueue()
-        )
+        self._waiting: queue.SimpleQueue[tuple[Due, Callable[[], None] | None, Told, Told]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def carry(self, due: Due, fill: Callable[[], None] | None, done: Callable[[], None]) -> None:
-        """Both are called from a thread of its own; `fill` is a part of the work."""
+    def carry(self, due: Due, fill: Callable[[], None] | None, worked: Told, done: Told) -> None:
+        """All are called from a thread of its own. `fill`: a part of the work. worked: who waits for it then may wait
+        for its end alone, and is woken once; done: at its end, which this thread may come to late."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="prismdbg-carrier", daemon=True)
             self._thread.start()
-        self._waiting.put((due, fill, done))
+        self._waiting.put((due, fill, worked, done))
 
     def _run(self) -> None:
         piece, target = (ctypes.create_string_buffer(PIECE_BYTES) for _ in range(2))  # not of torch's memory
         while True:
-            due, fill, done = self._waiting.get()
+            due, fill, worked, done = self._waiting.get()
             self._sleep_until(due.began_ns)
             ends_ns = time.thread_time_ns() + due.busy_ns
             if fill is not None:
@@ -45,9 +45,10 @@ class Carrier:
                     fill()
             while time.thread_time_ns() < ends_ns:
                 ctypes.memmove(target, piece, PIECE_BYTES)
+            worked()
             self._sleep_until(due.ends_ns)
             done()
-            del due, fill, done  # the tensors go when the program lets them go
+            del due, fill, worked, done  # the tensors go when the program lets them go
 
     def _sleep_until(self, when_ns: int) -> None:
         while (left_ns := when_ns - self._clock.now_ns()) > 0:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from prismdbg.capsule.log.notes import DECISIONS, SHAPING
+from prismdbg.capsule.log.format import StepSource
+from prismdbg.capsule.log.notes import DECISIONS, DRIFT, SHAPING
 from prismdbg.errors import FacilityError
 from prismdbg.model.schedule import Schedule
 from prismdbg.rank.c10d import unknown_ops
@@ -72,9 +74,12 @@ def _begin(config: RankConfig, serve: Serve) -> None:
     recording.opened_files.install()
     _install_world(settings, peers, turn, recording, real)
     limit = StepLimit(settings.steps, recorder.leave)
+    COUNTER.listen(turn.begin_step)
     COUNTER.listen(beat.begin_step)
     COUNTER.listen(lambda step, _: _hash_what_ends(recording, limit, step))
     COUNTER.listen(recording.on_step)
+    if beat.wall is not None and beat.pace is not None:
+        COUNTER.listen(_noted_drift(beat.pace, recording))
     if beat.wall is not None:  # on a virtual clock nothing takes longer for it
         COUNTER.listen(ProcessorWaits(recording.note))
     if settings.shapes:
@@ -96,6 +101,16 @@ def _hash_what_ends(recording: Recording, limit: StepLimit, step: int) -> None:
     if limit.is_reached(step) and recording.ensure_open():
         with ours():
             recording.hash_state()
+
+
+def _noted_drift(pace: Pace, recording: Recording) -> Callable[[int, StepSource], None]:
+    """By how much the peers of the step that begins compute longer than scheduled."""
+
+    def note(step: int, _: StepSource) -> None:
+        if pace.is_on:
+            recording.note(DRIFT, step=step, ppm=pace.drift_ppm)
+
+    return note
 
 
 def _in_child(recording: Recording) -> None:
@@ -184,10 +199,11 @@ def _install_world(
 def _clock(settings: Emulation, turn: SchedulerClient) -> PacedClock:
     """What the rank is told to live by: where the peers are not paced, the wall clock runs on."""
     wall = WallClock()
+    leaves_out = not settings.together  # ranks that run at once have one clock
     turn.stood = wall.leave_out
     if not settings.schedule:
-        return PacedClock(None, wall, turn.refuse)
+        return PacedClock(None, wall, turn.refuse, leaves_out=leaves_out)
     schedule = Schedule.load(Path(settings.schedule))
     if settings.clock is ClockKind.VIRTUAL:
         return PacedClock(Pace(schedule, None), None, turn.refuse)
-    return PacedClock(Pace(schedule, wall.now_ns), wall, turn.refuse)
+    return PacedClock(Pace(schedule, wall.now_ns), wall, turn.refuse, leaves_out=leaves_out)

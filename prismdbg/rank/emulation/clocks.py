@@ -15,9 +15,10 @@ SPIN_NS = 80_000  # what a sleep may come too late by; spent looking at the cloc
 
 
 class WallClock:
-    """CLOCK_MONOTONIC, less the time in which this rank stood because another one ran."""
+    """CLOCK_MONOTONIC, less the time in which this rank stood because another one ran, and what recording took."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._stood_ns = 0
         self._stood: list[tuple[int, int]] = []  # until when, and how long by then
 
@@ -26,8 +27,9 @@ class WallClock:
 
     def leave_out(self, taken_ns: int) -> None:
         """The last so many nanoseconds."""
-        self._stood_ns += taken_ns
-        self._stood.append((time.monotonic_ns(), self._stood_ns))
+        with self._lock:
+            self._stood_ns += taken_ns
+            self._stood.append((time.monotonic_ns(), self._stood_ns))
 
     def at_ns(self, monotonic_ns: int) -> int:
         """What it showed then."""

@@ -44,11 +44,20 @@ class PacedClock:
     """The clock and the pace of one rank. Without a pace everything is there at once.
 
     wall: None for the virtual clock. refuse: told where the program is not the one that the schedule is of.
+    leaves_out: what recording and answering take is left out of the wall clock; not where ranks run at once.
     """
 
-    def __init__(self, pace: Pace | None, wall: WallClock | None, refuse: Callable[[UsageError], None]) -> None:
+    def __init__(
+        self,
+        pace: Pace | None,
+        wall: WallClock | None,
+        refuse: Callable[[UsageError], None],
+        *,
+        leaves_out: bool = False,
+    ) -> None:
         self.pace = pace
         self.wall = wall
+        self.leaves_out = leaves_out and wall is not None
         is_paced = wall is not None and pace is not None
         self.timer = Timer(wall) if wall is not None and is_paced else None
         self.carrier = Carrier(wall) if wall is not None and is_paced else None
@@ -72,10 +81,20 @@ class PacedClock:
         else:
             self._processor.go_on()
 
-    def computes(self) -> None:
-        """This thread was answered, and goes on."""
+    def computes(self, came_ns: int | None = None, until_ns: int | None = None) -> None:
+        """This thread was answered, and goes on. It came at `came_ns`, and a real rank would go on at `until_ns`; what
+        it took from then on is left out. None where the call is not ours."""
+        if came_ns is not None and until_ns is not None:
+            self.leave_out_since(until_ns)
+            if self.pace is not None:
+                self.pace.stood(max(self.now_ns() - came_ns, 0))
         if self._processor is not None:
             self._processor.go_on()
+
+    def leave_out_since(self, at_ns: int) -> None:
+        """What passed on this clock since then was recording."""
+        if self.leaves_out and self.wall is not None and (taken_ns := self.wall.now_ns() - at_ns) > 0:
+            self.wall.leave_out(taken_ns)
 
     def issue(self, call: Issued) -> Due | None:
         self.stops_computing()
@@ -131,6 +150,8 @@ class PacedClock:
             lambda at_ns: over(wall.at_ns(at_ns)),
             is_p2p=call.spec.is_p2p,
         )
+        if wait is not None and self.pace is not None:
+            self.pace.ignore_drift()
         return wait, due if wait is not None else None
 
     def is_there(self, due: Due | None) -> bool:
@@ -139,7 +160,7 @@ class PacedClock:
 
 class OpenCall:
     """One call that was answered. `fill`: what it receives is known only when it is waited for. later: to be filled by
-    the carrier, as a backend's thread would."""
+    the carrier, as a backend's thread would. arrived_ns: when the rank came to it."""
 
     def __init__(
         self,
@@ -149,14 +170,17 @@ class OpenCall:
         due: Due | None,
         fill: Callable[[], None] | None,
         later: Callable[[], None] | None = None,
+        arrived_ns: int | None = None,
     ) -> None:
         self._recorder, self._clock, self._fill = recorder, beat, fill
+        self._arrived_ns = arrived_ns
         self._holds_issuer = not call.is_async and not call.spec.is_p2p
         self._completion: Completion | None = None
         self._lock = threading.Lock()
         self._is_told = False
         self._kept: list[Callable[[], None]] = []  # promises
         self._over = threading.Event()
+        self._worked = threading.Event()
         self._ended_ns: int | None = None
         self._is_filled = fill is None
         self._was_waited_for = False
@@ -167,15 +191,23 @@ class OpenCall:
         is_busy = due is not None and due.busy_ns > 0 and beat.carrier is not None
         self._is_carried = is_busy and self._stream is None
         if self._is_carried and due is not None and beat.carrier is not None:
-            beat.carrier.carry(due, later, self._carried)
+            self._over_ns = due.ends_ns
+            beat.carrier.carry(due, later, self._is_worked, self._is_over)
 
-    def _carried(self) -> None:
-        """From the carrier's thread: the transfer is over."""
+    def _is_worked(self) -> None:
+        """From the carrier's thread: the transfer has done its work, and is over when its time has come."""
+        self._over_ns = max(self._over_ns, self._clock.now_ns())
+        self._worked.set()
+
+    def _is_over(self) -> None:
+        """The transfer is over, as whoever comes first says: the carrier, a timer, or the thread that waits for it."""
         with self._lock:
+            if self._over.is_set():
+                return
             self._over.set()
-            completion, kept = self._completion, self._kept
-        if completion is not None:
-            completion.done(self._source)
+            completion, kept, self._kept = self._completion, self._kept, []
+        if completion is not None and self._is_carried:
+            completion.done(self._source, self._over_ns)
         for keep in kept:
             keep()
 
@@ -207,8 +239,10 @@ class OpenCall:
             is_over = self._over.is_set()
         if self._stream is not None:
             self._told_of_device()
-        elif self._fill is None and (not self._is_carried or is_over):
-            completion.done(source, None if self._due is None else self._due.ends_ns)
+        elif self._fill is None and self._is_carried and is_over:
+            completion.done(source, self._over_ns)
+        elif self._fill is None and not self._is_carried:
+            completion.done(source, self.ends_ns)
 
     def wait(self) -> None:
         if self._stream is not None and self._was_waited_for:
@@ -218,6 +252,7 @@ class OpenCall:
         self._clock.stops_computing()
         began_ns = time.monotonic_ns()
         waited_ns = self._hold()
+        over_ns = self._goes_on_ns(waited_ns)
         if self._fill is not None:
             fill, self._fill = self._fill, None
             fill()
@@ -227,14 +262,15 @@ class OpenCall:
             if self._stream is not None:
                 self._told_of_device()
             elif self._completion is not None:
-                ends_ns = self._clock.now_ns() if self._due is None else max(self._due.ends_ns, self._clock.now_ns())
-                self._completion.done(self._source, ends_ns)
+                self._completion.done(
+                    self._source, over_ns if self._clock.leaves_out else max(over_ns, self._clock.now_ns())
+                )
         self._tell(waited_ns)
         if self._holds_issuer:
             tracer.answered()
         elif self._completion is not None:
             tracer.waited(self._completion.record_id, began_ns)
-        self._clock.computes()
+        self._clock.computes(waited_ns, None if self._stream is not None else over_ns)
 
     def ends_backward(self) -> None:
         """The reducer is about to wait for it: waited for here, where it can be told how long that took."""
@@ -244,14 +280,16 @@ class OpenCall:
         self._tell(waited_ns)
         if self._completion is not None:
             tracer.waited(self._completion.record_id, began_ns)
-        self._clock.computes()
+        if self._stream is None:
+            self._is_over()  # keeps its promises: the reducer finds them kept, and is not woken again
+        self._clock.computes(waited_ns, None if self._stream is not None else self._goes_on_ns(waited_ns))
 
     def is_there(self) -> bool:
         if self._fill is not None:
             self.wait()
         if self._stream is not None:
             return self._stream.is_over()
-        return self._over.is_set() if self._is_carried else self._clock.is_there(self._due)
+        return (not self._is_carried or self._worked.is_set()) and self._clock.is_there(self._due)
 
     def _hold(self) -> int:
         if self._stream is not None:
@@ -260,11 +298,32 @@ class OpenCall:
             if is_blocking_wait():
                 self._stream.block()
             return began_ns
-        if not self._is_carried or self._due is None:
-            return self._clock.hold(self._due)
-        began_ns = self._clock.now_ns()
-        self._over.wait()
-        return began_ns
+        if self._is_carried:
+            began_ns = self._clock.now_ns()
+            self._worked.wait()
+            self._clock.hold(self._due)
+            self._is_over()
+            return began_ns
+        return self._clock.hold(self._due)
+
+    def _goes_on_ns(self, came_ns: int) -> int:
+        """When a thread that came to it then may go on."""
+        if self._due is None:
+            return came_ns
+        return max(came_ns, self._over_ns if self._is_carried else self._due.ends_ns)
+
+    @property
+    def ends_ns(self) -> int | None:
+        """When it is over, as far as that is known when it is made: None for now. Where nothing is paced, at once."""
+        if self._due is not None:
+            return self._due.ends_ns
+        return self._arrived_ns if self._clock.leaves_out else None
+
+    def issuer_goes_on_ns(self) -> int | None:
+        """When a real rank's issuing thread would; None where that is a device's matter."""
+        if self._stream is not None:
+            return None
+        return self.ends_ns if self._holds_issuer else self._arrived_ns
 
     def promise(self, keep: Callable[[], None]) -> None:
         if self._stream is not None:
@@ -279,8 +338,15 @@ class OpenCall:
             return
         if self._due is None or self._clock.timer is None or self._clock.is_there(self._due):
             keep()
+            return
+        with self._lock:
+            is_over = self._over.is_set()
+            if not is_over:
+                self._kept.append(keep)
+        if is_over:
+            keep()
         else:
-            self._clock.timer.at(self._due.ends_ns, keep)
+            self._clock.timer.at(self._due.ends_ns, self._is_over)
 
     def _tell(self, began_ns: int) -> None:
         with self._lock:

@@ -1,20 +1,25 @@
 """Paces one rank by its schedule: which call of the schedule this is, and when it ends. No torch, no sleeping.
 
 On the wall clock a rank arrives when it does; on the virtual clock when the computations before it, as they are given,
-have been added up. Either way a call ends when the last other member is there, too, plus the transfer.
+have been added up. Either way a call ends when the last other member is there, too, plus the transfer. On the wall
+clock, peers compute on machines as fast as this one is now: where this rank's last steps computed longer than
+scheduled, the peers come as much later as all ranks' longer computation would make them.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from prismdbg.errors import UsageError
-from prismdbg.model.schedule import MAIN, NO_STREAM, RowKind, Schedule, digest
+from prismdbg.model.schedule import MAIN, MILLION, NO_STREAM, RowKind, Schedule, digest
 
 VIRTUAL_BEGIN_NS = 10**9
+DRIFT_STEPS = 8  # whose median tells how fast the machine is: noise of a step is not the peers'
+LEAST_DRIFT, MOST_DRIFT = 0.5, 2.0
 DOES_NOT_MATCH = "build the graph again, from a run of this program whose steps issue the same collectives"
 
 
@@ -78,6 +83,9 @@ class Pace:
             if row.is_call:
                 self._calls.setdefault(row.issuer, []).append(number)
         self._anchor_ns = VIRTUAL_BEGIN_NS if now_ns is None else 0
+        self._scheduled_ns = schedule.computed_ns
+        self._ratios: deque[float] = deque(maxlen=DRIFT_STEPS)
+        self._drifts = now_ns is not None and self._scheduled_ns > 0 and set(self._calls) <= {MAIN}
         self._begin(0)
 
     def now_ns(self) -> int:
@@ -96,11 +104,31 @@ class Pace:
         """As of the schedule; on the virtual clock, computations last as long as it says."""
         return self._schedule.slower_ppm
 
+    @property
+    def drift_ppm(self) -> int:
+        """How long this rank computes, as a share of the schedule: of its last paced steps. One million where that is
+        not known, as where several threads issue."""
+        if not self._drifts or not self._ratios:
+            return MILLION
+        return round(min(max(median(self._ratios), LEAST_DRIFT), MOST_DRIFT) * MILLION)
+
+    def stood(self, taken_ns: int) -> None:
+        """For so long the rank did not compute, but stood in a call or a wait."""
+        with self._lock:
+            self._stood_ns += taken_ns
+
+    def ignore_drift(self) -> None:
+        """What the rank computes is not seen from its calls: a device does."""
+        self._drifts = False
+
     def begin_step(self, step: int) -> None:
         """Ends the iteration before: UsageError where it issued less than the schedule has."""
         with self._lock:
             if self._is_on and step > self._step:
                 self._finish()
+                if self._wall is not None and self._drifts:
+                    computed_ns = self._wall() - self._anchor_ns - self._stood_ns
+                    self._ratios.append(computed_ns / self._scheduled_ns)
             self._anchor_ns = self._anchor_ns + self._clocks[MAIN] if self._wall is None else self._wall()
             self._begin(step)
 
@@ -139,7 +167,8 @@ class Pace:
     # below: times count from the step's begin
 
     def _begin(self, step: int) -> None:
-        self._step, self._is_on = step, step in self._paced
+        self._step, self._is_on, self._stood_ns = step, step in self._paced, 0
+        self._drifted_ppm = self.drift_ppm
         self._issued: dict[int, int] = defaultdict(int)  # of each stream: how many calls
         self._clocks: dict[int, int] = defaultdict(int)
         self._held: dict[int, int] = {}  # streams that stand in a call, until then
@@ -195,7 +224,7 @@ class Pace:
         arrived = self._clocks[stream]
         queues = row.stream not in (NO_STREAM, stream)
         free = max(arrived, self._clocks[row.stream]) if queues else arrived
-        began = max(free, row.others_ns)
+        began = max(free, row.others_at_ns(self._drifted_ppm))
         end = self._ends[number] = began + row.transfer_ns
         if queues:
             self._clocks[row.stream] = end

@@ -64,13 +64,20 @@ class EmulatedRecorder(PythonRecorder):
             return super().collective(call, redispatch)
         if self._mode == 1:
             self._clock.prepare(call)
-        due = self._clock.issue(self._facts.of(call)) if self._mode == 1 and self._clock.pace is not None else None
+        due = self._issued(call) if self._mode == 1 and self._clock.pace is not None else None
         self._answering.arrived_ns = self._clock.now_ns() if due is None else due.arrived_ns
+        self._answering.came_ns, self._answering.until_ns = self._answering.arrived_ns, None
         try:
             return super().collective(call, lambda: self._answered(call, due))
         finally:
             tracer.answered()
-            self._clock.computes()
+            self._clock.computes(self._answering.came_ns, self._answering.until_ns)
+
+    def _issued(self, call: Call) -> Due | None:
+        began_ns = self._clock.now_ns()
+        facts = self._facts.of(call)
+        self._clock.leave_out_since(began_ns)
+        return self._clock.issue(facts)
 
     def unreadable(self, error: Exception, redispatch: Redispatch) -> Any:
         raise error
@@ -86,10 +93,14 @@ class EmulatedRecorder(PythonRecorder):
             parts = parts_note(identity, call)
         if parts is not None:
             self.append(fmt.Kind.NOTE, parts)
-        self._answering.call = opened = OpenCall(self, self._clock, call, due, answered.fill, answered.later)
+        self._answering.call = opened = OpenCall(
+            self, self._clock, call, due, answered.fill, answered.later, self._answering.arrived_ns
+        )
+        self._answering.until_ns = opened.issuer_goes_on_ns()
         self._answering.source = answered.source
         if call.spec.returns == "nothing":
             opened.wait()
+            self._answering.came_ns = self._answering.until_ns = self._clock.now_ns()  # it has stood
             return None
         needs_python = answered.fill is not None or call.spec.is_from_any
         return call.result(

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from prismdbg.capsule.log.format import StepSource
 from prismdbg.errors import UsageError
 from prismdbg.model.frame import Frame, source_of
-from prismdbg.settings.emulation import LEFT_EXIT
+from prismdbg.settings.emulation import LEFT_EXIT, step_of
 from prismdbg.settings.missing_value import MissingValue
 
 
@@ -42,6 +43,11 @@ class SchedulerClient:
         """This rank has just sent a value."""
         if key == self._until:
             self._stand({"event": "kept", "key": key})
+
+    def begin_step(self, step: int, _: StepSource) -> None:
+        """Stands where it was to run up to this step. One that came past it meanwhile, for another rank's sake, too."""
+        if step >= step_of(self._until):
+            self._stand({"event": "kept", "key": self._until})
 
     def lacks(self, value: MissingValue) -> None:
         """Stands until another rank has sent it; whoever asks looks again then."""

@@ -36,7 +36,7 @@ class Asked:
     op: str
     size_bytes: int
     duration_ns: int
-    is_async: bool
+    beside_ns: int  # computed while it may be under way, with the cost of overlap
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +101,8 @@ def plan_class(entries: Entries, turns: Ints, cluster: ClusterModel, *, has_cont
     if cluster.compute_overlap_ppm != MILLION and not has_contention:
         overlapped = _overlapped(entries)
         durations_ns = np.where(overlapped, durations_ns * cluster.compute_overlap_ppm // MILLION, durations_ns)
-    asked, call_of = _asked(entries, program)
+    beside_ns = _beside_ns(entries, durations_ns) if cluster.transfer_overlap_ppm != MILLION else None
+    asked, call_of = _asked(entries, program, beside_ns)
     run_kinds, kinds = _run_kinds(program, durations_ns)
     return ClassPlan(
         entries, program, durations_ns, asked, call_of, turns.tolist(), program.ends_on.tolist(), run_kinds, kinds
@@ -119,21 +120,40 @@ def _overlapped(entries: Entries) -> NDArray[np.bool_]:
     return overlapped
 
 
-def _asked(entries: Entries, program: Program) -> tuple[tuple[Asked, ...], list[int]]:
+def _beside_ns(entries: Entries, durations_ns: Ints) -> Ints:
+    """Of each asynchronous collective that is modelled: what its issuer's stream computes until it waits for it."""
+    found = np.zeros(len(entries), dtype=np.int64)
+    computes = entries.kind == Kind.COMPUTE
+    asynchronous = (entries.kind == Kind.COLLECTIVE) & (entries.blocking == 0) & (entries.stream != entries.issuer)
+    for issuer in np.unique(entries.issuer[asynchronous]):
+        so_far_ns = np.cumsum(np.where(computes & (entries.stream == issuer), durations_ns, 0))
+        for entry in np.flatnonzero(asynchronous & (entries.issuer == issuer)):
+            waits = np.flatnonzero((entries.kind == Kind.WAIT) & (entries.target == entry))
+            until = waits[0] if len(waits) else len(entries) - 1
+            found[entry] = so_far_ns[until] - so_far_ns[entry]
+    return found
+
+
+def beside_computation_ns(transfer_ns: int, beside_ns: int, overlap_ppm: int) -> int:
+    """How long a transfer takes beside so much computation: it is slower while that lasts, then as fast as alone."""
+    hidden_ns = min(beside_ns, transfer_ns * overlap_ppm // MILLION)
+    return transfer_ns + hidden_ns - hidden_ns * MILLION // overlap_ppm
+
+
+def _asked(entries: Entries, program: Program, beside_ns: Ints | None) -> tuple[tuple[Asked, ...], list[int]]:
     found: dict[tuple[int, ...], int] = {}
     call_of = [-1] * len(entries)
-    own_stream = entries.stream == entries.issuer
     which = np.flatnonzero(entries.communicates)
     columns = (entries.channel, entries.kind, entries.op, entries.size_bytes, entries.duration_ns)
     rows = zip(
         which.tolist(),
         *(column[which].tolist() for column in columns),
-        ((entries.blocking == 0) & ~own_stream)[which].tolist(),
+        [0] * len(which) if beside_ns is None else beside_ns[which].tolist(),
         strict=True,
     )
     for entry, *row in rows:
         call_of[entry] = found.setdefault(tuple(row), len(found))
-    asked = (Asked(c, Kind(k), entries.texts[op], size, ns, bool(free)) for c, k, op, size, ns, free in found)
+    asked = (Asked(c, Kind(k), entries.texts[op], size, ns, beside) for c, k, op, size, ns, beside in found)
     return tuple(asked), call_of
 
 
@@ -231,11 +251,10 @@ def _transfer_ns(cluster: ClusterModel, ask: Asked, where: Placed, number: int) 
     geometry, slower_ppm = where.geometries[number], where.slower_ppm[number]
     if ask.duration_ns != MODELLED_NS:
         return slowed_ns(ask.duration_ns, slower_ppm)
-    overlap_ppm = cluster.transfer_overlap_ppm if ask.is_async else MILLION
     if ask.kind == Kind.COLLECTIVE:
-        return slowed_ns(collective_ns(cluster, ask.op, ask.size_bytes, geometry), slower_ppm, overlap_ppm)
-    modelled = point_to_point_ns(cluster, ask.size_bytes, geometry.tier, geometry.sharing)
-    return slowed_ns(modelled, slower_ppm, overlap_ppm)
+        alone_ns = slowed_ns(collective_ns(cluster, ask.op, ask.size_bytes, geometry), slower_ppm)
+        return beside_computation_ns(alone_ns, ask.beside_ns, cluster.transfer_overlap_ppm)
+    return slowed_ns(point_to_point_ns(cluster, ask.size_bytes, geometry.tier, geometry.sharing), slower_ppm)
 
 
 def here_alone(crew: PreparedCohort) -> dict[int, int]:

@@ -16,6 +16,7 @@ from prismdbg.simulate.graph.mesh import Ints, Mesh
 from prismdbg.simulate.quantities import MILLION
 
 _FAMILIES = tuple(sorted(OPS, key=lambda name: (-len(name), name)))
+SLOWED_PPM = 1_100_000
 _KINDS = {
     Kind.COMPUTE: RowKind.COMPUTE,
     Kind.COLLECTIVE: RowKind.COLLECTIVE,
@@ -32,11 +33,12 @@ def schedule_of(
     *,
     step: int = 0,
     steps: Sequence[int] | None = None,
+    slowed: Arrivals | None = None,
     contention_ppm: int = 0,
     slower_ppm: int = MILLION,
 ) -> Schedule:
     """Memory events are left out. `arrivals`: of this timeline, made once for all ranks. steps: which are
-    like `step`; None for all up to it."""
+    like `step`; None for all up to it. slowed: of the same job, where all ranks compute `SLOWED_PPM` as long."""
     of_rank = timeline.of(rank)
     team, place = timeline.team_of(rank)
     lanes = _Lanes(timeline, rank, team)
@@ -44,7 +46,7 @@ def schedule_of(
     rows: list[Row] = []
     numbers: dict[int, int] = {}
     for entry in range(len(of_rank.entries)):
-        row = _row(of_rank, entry, durations, numbers, lanes, arrivals)
+        row = _row(of_rank, entry, durations, numbers, lanes, arrivals, slowed)
         if row is not None:
             numbers[entry] = len(rows)
             rows.append(row)
@@ -71,7 +73,13 @@ def iteration_ns(of_rank: RankTimeline) -> int:
 
 
 def _row(
-    of_rank: RankTimeline, entry: int, durations: Ints, numbers: dict[int, int], lanes: _Lanes, arrivals: Arrivals
+    of_rank: RankTimeline,
+    entry: int,
+    durations: Ints,
+    numbers: dict[int, int],
+    lanes: _Lanes,
+    arrivals: Arrivals,
+    slowed: Arrivals | None,
 ) -> Row | None:
     entries = of_rank.entries
     kind = Kind(int(entries.kind[entry]))
@@ -84,6 +92,7 @@ def _row(
     if kind == Kind.WAIT:
         return Row(kind=_KINDS[kind], stream=stream, target=numbers[int(entries.target[entry])], line=line)
     others_ns, start_ns = arrivals.others_ns(of_rank.rank, entry), int(of_rank.start_ns[entry])
+    later_ns = slowed.others_ns(of_rank.rank, entry) - others_ns if slowed is not None else 0
     return Row(
         kind=_KINDS[kind],
         stream=stream,
@@ -93,6 +102,7 @@ def _row(
         channel=lanes.number(entry),
         size_bytes=int(entries.size_bytes[entry]),
         others_ns=others_ns,
+        others_gain_ns=later_ns * MILLION // (SLOWED_PPM - MILLION),
         late_ns=max(others_ns - start_ns, 0),
         transfer_ns=int(of_rank.end_ns[entry]) - max(start_ns, others_ns),
         line=line,

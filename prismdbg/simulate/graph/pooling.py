@@ -49,15 +49,38 @@ def doubts(spreads: Sequence[Spread]) -> tuple[str, ...]:
     return tuple(told)
 
 
-def pooled(by_rank: Mapping[int, Entries]) -> tuple[dict[int, Entries], list[Spread]]:
-    """The same ranks with the computing time of their class, in the proportions of each entry's median where they go
-    entry by entry."""
+def memory_doubts(by_rank: Mapping[int, Entries]) -> tuple[str, ...]:
+    """Classes whose ranks, as far as their memory was traced, needed different amounts at their peaks: calls alone make
+    a class, and its memory is that of its first rank."""
+    apart = []
+    for ranks in _classes(by_rank):
+        peaks = {rank: peak for rank in ranks if (peak := by_rank[rank].peak_bytes())}
+        if peaks and max(peaks.values()) - min(peaks.values()) > SMALL_SPREAD * max(peaks.values()):
+            apart.append(peaks)
+    told = [
+        f"the memory of the class of rank {min(peaks)}: the peaks of {len(peaks)} of its ranks are "
+        f"{min(peaks.values()) / 1e6:.1f} to {max(peaks.values()) / 1e6:.1f} MB; that of rank {min(peaks)}, "
+        f"{peaks[min(peaks)] / 1e6:.1f} MB, is used for all"
+        for peaks in apart[:MOST_TOLD]
+    ]
+    if rest := apart[MOST_TOLD:]:
+        told.append(f"the memory of {counted(len(rest), 'more class', 'more classes')}: their ranks differ, too")
+    return tuple(told)
+
+
+def _classes(by_rank: Mapping[int, Entries]) -> list[list[int]]:
     classes: dict[Hashable, list[int]] = {}
     for rank in sorted(by_rank):
         classes.setdefault(shape_of(by_rank[rank]), []).append(rank)
+    return list(classes.values())
+
+
+def pooled(by_rank: Mapping[int, Entries]) -> tuple[dict[int, Entries], list[Spread]]:
+    """The same ranks with the computing time of their class, in the proportions of each entry's median where they go
+    entry by entry."""
     found: dict[int, Entries] = {}
     spreads = []
-    for ranks in classes.values():
+    for ranks in _classes(by_rank):
         members = [by_rank[rank] for rank in ranks]
         found |= dict(zip(ranks, _shared(members), strict=True))
         totals_ns = [computed_ns(entries) for entries in members]

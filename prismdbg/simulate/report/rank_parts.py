@@ -28,6 +28,18 @@ class RankParts:
             "waiting": self.waited_ns,
         }
 
+    def moved(self, other: RankParts, share: float) -> RankParts:
+        """From these to `other`, so far: 0 is here, 1 is there; it may go on, or the other way."""
+        return RankParts(
+            computed_ns=_moved(self.computed_ns, other.computed_ns, share),
+            shown_ns=_moved(self.shown_ns, other.shown_ns, share),
+            waited_ns=_moved(self.waited_ns, other.waited_ns, share),
+        )
+
+
+def _moved(here_ns: int, there_ns: int, share: float) -> int:
+    return max(here_ns + round((there_ns - here_ns) * share), 0)
+
 
 def simulated_parts(of_rank: RankTimeline, schedule: Schedule) -> RankParts:
     """`schedule`: of this very timeline. They add up to its iteration."""

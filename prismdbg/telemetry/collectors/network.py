@@ -7,9 +7,9 @@ from pathlib import Path
 import psutil
 
 from prismdbg.telemetry.open_files import OpenFile, because
-from prismdbg.telemetry.sensor import HOST, Kind, Sensor, Sink
+from prismdbg.telemetry.sensor import HOST, INTERFACE, TCP_RETRANSMITS, Kind, Sensor, Sink
 
-_RETRANSMITTED = Sensor(HOST, "tcp_retransmits", "segments", Kind.COUNTER)
+_RETRANSMITTED = Sensor(HOST, TCP_RETRANSMITS, "segments", Kind.COUNTER)
 _COUNTED = ("bytes_sent", "bytes_recv", "errin", "errout", "dropin", "dropout")
 
 
@@ -31,7 +31,7 @@ class NetworkCollector:
                 key = interface, name
                 if key not in self._sensors:
                     unit = "bytes" if name.startswith("bytes") else "packets"
-                    self._sensors[key] = Sensor(f"interface {interface}", name, unit, Kind.COUNTER)
+                    self._sensors[key] = Sensor(f"{INTERFACE}{interface}", name, unit, Kind.COUNTER)
                 sink.reading(self._sensors[key], int(getattr(counted, name)))
         try:
             rows = [line.split() for line in self._snmp.read().splitlines() if line.startswith(b"Tcp:")]

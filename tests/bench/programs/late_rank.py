@@ -54,7 +54,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--begin", type=int, default=0)
-    parser.add_argument("--late", choices=["code", "group", "burner", "pause", "no"], default="no")
+    parser.add_argument("--late", choices=["code", "group", "burner", "hot", "pause", "no"], default="no")
     parser.add_argument("--group", type=Path)
     parser.add_argument("--devices", type=Path, help="the script of a fake driver")
     parser.add_argument("--seconds", type=Path, help="write how long the steps took")
@@ -93,9 +93,10 @@ def train(args: argparse.Namespace, rank: int, burners: list[subprocess.Popen[by
                 args.onset.write_text(f"{time.time_ns()}\n")
             if late == "burner":
                 burners += [subprocess.Popen([sys.executable, BURNER, str(int(rank == LAST))]) for _ in range(2)]
-            elif late == "pause" and args.devices is not None:
+            elif late == "hot":  # as such a GPU would be read: it computes longer at a lower clock
                 script(args.devices, rank, "throttle_reasons", "0 64")
                 script(args.devices, rank, "sm_clock", "0 600")
+                script(args.devices, rank, "utilization", "0 98")
             elif late == "group":
                 (args.group / "cgroup.procs").write_text(str(os.getpid()))
         time.sleep(before_s)
@@ -103,7 +104,7 @@ def train(args: argparse.Namespace, rank: int, burners: list[subprocess.Popen[by
         time.sleep(PAUSES_S - before_s)
         if late == "code":
             slow_code(WORK_S)
-        elif late == "pause":
+        elif late in ("pause", "hot"):  # asleep, or waiting for a GPU
             time.sleep(2 * WORK_S)
         parameter.grad = torch.ones_like(parameter)
         dist.all_reduce(parameter.grad)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from prismdbg.jobs.record.calibrate import OVERLAP, PROCESSORS
 from tests.bench.jobs import PROGRAMS, environment
-from tests.bench.sections.emulated_time import WARM_UP_STEPS, Job, compared
+from tests.bench.sections.emulated_time import TIMED, WARM_UP_STEPS, Job, compared
 from tests.bench.settings import Settings
 from tests.bench.table import Measured, Row
 
@@ -49,8 +49,7 @@ def _job(kind: str, settings: Settings, folder: Path) -> Job:
     how = "CPUs are shared, blocks sleep and compute nothing" if is_asleep else "pinned, layers of width 512"
     return Job(
         name=kind,
-        told=f"{told}; over gloo, one thread a rank, {how}; median of {steps - WARM_UP_STEPS} iterations, as the "
-        "program itself times them.",
+        told=f"{told}; over gloo, one thread a rank, {how}; median of {steps - WARM_UP_STEPS} iterations, {TIMED}",
         ranks=int(mesh.partition("=")[2]),
         mesh=mesh,
         program=(str(PROGRAMS / "parallel_steps.py"), kind, str(steps), str(out)),

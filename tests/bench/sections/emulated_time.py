@@ -7,19 +7,17 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median
 
 from prismdbg.emulate.emulate import emulate
-from prismdbg.emulate.pacing import PaceRequest, Paces, pace, run_paced
-from prismdbg.emulate.rank_group import Paced
+from prismdbg.emulate.pacing import PaceRequest, Paces, pace
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.job_graph.builder import iteration_of
 from prismdbg.jobs.record.calibrate import CalibrateRequest, calibrate
 from prismdbg.jobs.storage.run_folder import RunFolder
 from prismdbg.log.rank_log import read_log
-from prismdbg.settings.emulation import ClockKind
 from prismdbg.simulate.cluster.cluster import ClusterModel
 from prismdbg.simulate.cluster.transfer import SEND
 from prismdbg.simulate.graph.entries import Kind
@@ -36,6 +34,9 @@ GOAL_SHARE = 0.005
 MOST_SIZES = 8
 JUDGED_RANKS = 2  # more share processors here: a factor of the calibration stands for that
 BOUND_S = 600.0
+CALIBRATED_S = 15.0
+UNTIL = 0.005
+TIMED = "of real runs as the program itself times them, emulated as the log of the last pass does."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +64,9 @@ class Job:
         steps = json.loads((self.out / f"{rank}.json").read_text())[WARM_UP_STEPS:]
         return median(seconds for _, seconds, _ in steps) * 1e3
 
-    def emulated(self) -> EmulateRequest:
+    def emulated(self, pair: int) -> EmulateRequest:
         return EmulateRequest(
-            output=self.out.parent / f"run-{self.out.name}",
+            output=self.out.parent / f"run-{self.out.name}-{pair}",
             command=(sys.executable, *self.program),
             world=self.ranks,
             mesh=Mesh.parse(self.mesh),
@@ -76,11 +77,14 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """Milliseconds of an iteration on rank 0: of a real run, of another one after it, and emulated."""
+    """Milliseconds of an iteration on rank 0: of a real run, of another one after it, and emulated. paces, clusters: of
+    each pair, which the emulation was paced and calibrated for."""
 
-    real: Sequence[float]
-    again: Sequence[float]
-    emulated: Sequence[float]
+    real: list[float] = field(default_factory=list)
+    again: list[float] = field(default_factory=list)
+    emulated: list[float] = field(default_factory=list)
+    paces: list[Paces] = field(default_factory=list)
+    clusters: list[ClusterModel] = field(default_factory=list)
 
 
 def measure(settings: Settings, folder: Path) -> Measured:
@@ -101,7 +105,7 @@ def _ddp(settings: Settings, ranks: int, folder: Path) -> Job:
     return Job(
         name=f"{ranks} ranks",
         told=f"GPT {size}, batch {batch}, DDP over gloo, one thread a rank, pinned; median of "
-        f"{steps - WARM_UP_STEPS} iterations, as the program itself times them.",
+        f"{steps - WARM_UP_STEPS} iterations: {TIMED}",
         ranks=ranks,
         mesh=f"dp={ranks}",
         program=(str(PROGRAMS / "pinned_steps.py"), *map(str, words)),
@@ -111,30 +115,29 @@ def _ddp(settings: Settings, ranks: int, folder: Path) -> Job:
 
 
 def compared(job: Job, count: int, folder: Path, *, is_judged: bool) -> Measured:
-    """`count` times: real, real again, and emulated as a pass of the emulation says."""
-    paces, cluster = _paced(job, folder)
-    pairs = _pairs(job, paces, count, folder)
-    return Measured(rows=_rows(job, pairs, is_judged), notes=_notes(job, paces, pairs, cluster, is_judged))
+    """`count` times: real, real again, and emulated, calibrated and paced anew: what drifts is in each pair alike, and
+    the interval holds all that an emulation rests on."""
+    pairs = _pairs(job, count, folder)
+    return Measured(rows=_rows(job, pairs, is_judged), notes=_notes(job, pairs))
 
 
-def _paced(job: Job, folder: Path) -> tuple[Paces, ClusterModel]:
+def _paced(job: Job, number: int, communicated: tuple[tuple[str, ...], tuple[int, ...]]) -> tuple[Paces, ClusterModel]:
     """From the emulation and a calibration alone: no real run of the job is looked at."""
-    request = job.emulated()
-    ops, sizes = _communicated(job, folder)
+    ops, sizes = communicated
     wanted = CalibrateRequest(
-        groups=(job.ranks,), sizes=sizes, ops=ops, pin=True, bound_s=30.0, without=job.not_calibrated
+        groups=(job.ranks,), sizes=sizes, ops=ops, pin=True, bound_s=CALIBRATED_S, without=job.not_calibrated
     )
     measured = calibrate(wanted, lambda _: None)
     if measured is None:
         raise BenchError("calibration found nothing")
     cluster = measured.calibrated.cluster
-    found = pace(PaceRequest(emulate=request, cluster=cluster, until=0.005, passes=job.passes), lambda _: None)
-    return found, cluster
+    request = PaceRequest(emulate=job.emulated(number), cluster=cluster, until=UNTIL, passes=job.passes)
+    return pace(request, lambda _: None), cluster
 
 
 def _communicated(job: Job, folder: Path) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """The operations of an iteration, and at most `MOST_SIZES` of the sizes, in bytes: from one short emulation."""
-    request = replace(job.emulated(), output=folder / f"sizes-{job.out.name}", steps=4)
+    request = replace(job.emulated(0), output=folder / f"sizes-{job.out.name}", steps=4)
     emulate(request, lambda _: None)
     run_folder, ops, sizes = RunFolder.existing(request.output), set(), set()
     for rank in request.ranks:
@@ -148,26 +151,21 @@ def _communicated(job: Job, folder: Path) -> tuple[tuple[str, ...], tuple[int, .
     return tuple(sorted(ops)), tuple(sorted({*ordered[::step], ordered[-1]}))
 
 
-def _pairs(job: Job, paces: Paces, count: int, folder: Path) -> Pairs:
+def _pairs(job: Job, count: int, folder: Path) -> Pairs:
     """In turn, so that what drifts is in all of them."""
-    pairs = Pairs(real=[], again=[], emulated=[])
+    pairs, communicated = Pairs(), _communicated(job, folder)
     for number in range(count):
         kinds = ("real", "emulated", "again")
         for kind in kinds if number % 2 else kinds[::-1]:
-            taken = _emulated(job, paces) if kind == "emulated" else job.real(folder)[0]
-            getattr(pairs, kind).append(taken)
+            if kind == "emulated":
+                paces, cluster = _paced(job, number, communicated)
+                pairs.emulated.append(paces.passes[-1].ranks[0].emulated_ns / 1e6)
+                pairs.paces.append(paces)
+                pairs.clusters.append(cluster)
+                shutil.rmtree(job.emulated(number).output)
+            else:
+                getattr(pairs, kind).append(job.real(folder)[0])
     return pairs
-
-
-def _emulated(job: Job, paces: Paces) -> float:
-    request = job.emulated()
-    run_folder = RunFolder.existing(request.output)
-    last = run_folder.path / "passes" / str(paces.passes[-1].number)
-    shutil.rmtree(run_folder.ranks)
-    run_folder.ranks.mkdir(mode=0o700)
-    paced = Paced(clock=ClockKind.WALL, schedules={0: last / "schedule.0.json"})
-    run_paced(request, run_folder, (0,), paced, lambda _: None)
-    return job._taken(0)
 
 
 def _rows(job: Job, pairs: Pairs, is_judged: bool) -> list[Row]:
@@ -181,25 +179,29 @@ def _rows(job: Job, pairs: Pairs, is_judged: bool) -> list[Row]:
     ]  # fmt: skip
 
 
-def _notes(job: Job, paces: Paces, pairs: Pairs, cluster: ClusterModel, is_judged: bool) -> list[str]:
-    last = paces.passes[-1]
-    own = last.ranks[0]
+def _notes(job: Job, pairs: Pairs) -> list[str]:
+    own = [paces.passes[-1].ranks[0] for paces in pairs.paces]
+    simulated = [each.simulated_ns / 1e6 for each in own]
+    drifts = [each.drift for each in own]
+    converged = sum(paces.has_converged for paces in pairs.paces)
     said = ", ".join(f"{kind} {_errors(of, pairs.real)}" for kind, of in (("emulated", pairs.emulated),
                                                                           ("real again", pairs.again)))  # fmt: skip
     return [
         f"{job.name}, against real in pairs: {said}.{_judged(pairs)}",
-        f"{job.name}: a pass of the emulation says {own.simulated_ns / 1e6:.2f} ms simulated, "
-        f"{own.emulated_ns / 1e6:.2f} ms emulated after {len(paces.passes)} passes; {_factors(job, cluster)}. "
-        f"{job.told}",
+        f"{job.name}: calibrated and paced anew in each pair; {converged} of {len(own)} agreed with their simulation "
+        f"to {UNTIL:.1%} in {job.passes} passes; medians of the last passes: {median(simulated):.2f} ms simulated, "
+        f"{median(pairs.emulated):.2f} ms emulated, {median(drifts):.3f} ({min(drifts):.3f}..{max(drifts):.3f}) times "
+        f"as long computed as scheduled. {_factors(job, pairs.clusters)}. {job.told}",
     ]
 
 
-def _factors(job: Job, cluster: ClusterModel) -> str:
-    computing, moving = cluster.compute_overlap_ppm / MILLION, cluster.transfer_overlap_ppm / MILLION
-    sharing = cluster.processors.ppm(job.ranks) / MILLION
+def _factors(job: Job, clusters: Sequence[ClusterModel]) -> str:
+    computing = median(cluster.compute_overlap_ppm for cluster in clusters) / MILLION
+    moving = median(cluster.transfer_overlap_ppm for cluster in clusters) / MILLION
+    sharing = median(cluster.processors.ppm(job.ranks) for cluster in clusters) / MILLION
     return (
-        f"calibrated, each takes longer beside the other: computation {computing:.2f} times, a transfer {moving:.2f}; "
-        f"ranks that share processors compute {sharing:.2f} times as long"
+        f"Calibrated, medians: each takes longer beside the other: computation {computing:.2f} times, a transfer "
+        f"{moving:.2f}; ranks that share processors compute {sharing:.2f} times as long"
     )
 
 

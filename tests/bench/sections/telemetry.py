@@ -35,14 +35,18 @@ class Scenario:
     late: str
     expected: Why | None
     has_devices: bool = False
+    at_cap: bool = False  # the last rank's device all the time, which computes little
 
 
 SCENARIOS = (
     Scenario(title="a CPU quota of 50 %", late="group", expected=Why.QUOTA),
     Scenario(title="two competing processes", late="burner", expected=Why.RUN_QUEUE),
     Scenario(title="slower code", late="code", expected=Why.COMPUTES),
-    Scenario(title="a GPU that is hot (FAKE, scripted)", late="pause", expected=Why.GPU_THERMAL, has_devices=True),
+    Scenario(title="a GPU that is hot (FAKE, scripted)", late="hot", expected=Why.GPU_THERMAL, has_devices=True),
     Scenario(title="a pause in the program", late="pause", expected=Why.ASLEEP),
+    Scenario(
+        title="a pause, its GPU at its power cap (FAKE, scripted)", late="pause", expected=Why.ASLEEP, at_cap=True
+    ),
     Scenario(title="nothing: the clean job", late="no", expected=None),
 )
 
@@ -74,7 +78,7 @@ def measure(settings: Settings, folder: Path) -> Measured:
     bare_s: list[float] = []
     for number in range(settings.late_runs):  # in turns, so that all meet the same machine
         for scenario in SCENARIOS:
-            if scenario.has_devices and library is None:
+            if (scenario.has_devices or scenario.at_cap) and library is None:
                 continue
             outcomes[scenario.title].append(_outcome(settings, folder / f"{number}", scenario, library))
         bare_s.append(_run(settings, folder / "bare", "no", [], telemetry=False))
@@ -120,9 +124,15 @@ def _outcome(settings: Settings, folder: Path, scenario: Scenario, library: Path
     place = folder / "run"
     prefix: list[str] = []
     options: list[object] = []
-    if scenario.has_devices and library is not None:
-        level = {"throttle_reasons": [(0, 0)], "sm_clock": [(0, 1800)], "temperature": [(0, 60)]}
-        script = fake_nvml.write_script(folder / "script", [level] * RANKS)
+    if (scenario.has_devices or scenario.at_cap) and library is not None:
+        level = {
+            "throttle_reasons": [(0, 0)],
+            "sm_clock": [(0, 1800)],
+            "utilization": [(0, 20)],
+            "temperature": [(0, 60)],
+        }
+        capped = {**level, "throttle_reasons": [(0, 4)], "sm_clock": [(0, 1200)]} if scenario.at_cap else level
+        script = fake_nvml.write_script(folder / "script", [*[level] * LATE_RANK, capped])
         options = ["--devices", script]
         prefix = ["env", f"FAKE_NVML={script}", f"LD_LIBRARY_PATH={library}"]
     try:

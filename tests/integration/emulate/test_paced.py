@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import pytest
 from emulated import emulate, python
 
 from prismdbg.capsule.log.events import RankLog
+from prismdbg.capsule.log.notes import DRIFT
 from prismdbg.capsule.log.reader import read_log
 from prismdbg.emulate.pacing import run_paced, set_aside
-from prismdbg.emulate.rank_group import Paced
+from prismdbg.emulate.rank_group import Paced, RankGroup
+from prismdbg.emulate.rank_scheduler import Event, MissingValue
 from prismdbg.emulate.request import EmulateRequest
 from prismdbg.errors import UsageError
 from prismdbg.job_graph.builder import GraphRequest, build_graph
@@ -61,13 +64,20 @@ class Ran:
     def schedule(self, rank: int, number: int = 1) -> Schedule:
         return Schedule.load(self.run.path / "passes" / str(number) / f"schedule.{rank}.json")
 
-    def again(self, schedules: dict[int, Path], clock: ClockKind) -> None:
+    def again(self, schedules: dict[int, Path], clock: ClockKind, *, round_steps: int = 0) -> None:
         """Once more by such schedules, into RUN/ranks."""
         set_aside(self.run, len(list((self.run.path / "passes").iterdir())) + 1)
         request = EmulateRequest(
             output=self.run.path, command=tuple(self.program), world=2, mesh=self.mesh, bound_s=120.0
         )
-        run_paced(request, self.run, tuple(schedules), Paced(clock=clock, schedules=schedules), lambda _: None)
+        run_paced(
+            request,
+            self.run,
+            tuple(schedules),
+            Paced(clock=clock, schedules=schedules),
+            lambda _: None,
+            round_steps=round_steps,
+        )
 
 
 Pace = Callable[[str, str], Ran]
@@ -151,7 +161,35 @@ def test_again_it_is_the_same(paced: Pace) -> None:
     assert {rank: times(ran.log(rank), ran.schedule(rank)) for rank in RANKS} == before
 
 
+def test_ranks_that_take_turns_stand_outside_of_their_time(paced: Pace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two steps each. What the other one takes is in nobody's log."""
+    ran = paced("pipeline", "virtual")
+    turns: list[int] = []
+    go = RankGroup.go
+
+    def told(group: RankGroup, number: int, until: str, since: MissingValue | None) -> Event:
+        turns.append(number)
+        return go(group, number, until, since)
+
+    monkeypatch.setattr(RankGroup, "go", told)
+    schedules = {rank: ran.run.path / "passes" / "1" / f"schedule.{rank}.json" for rank in RANKS}
+    before = {rank: times(ran.log(rank), ran.schedule(rank)) for rank in RANKS}
+    ran.again(schedules, ClockKind.VIRTUAL, round_steps=2)
+    assert turns == [0, 1, 1, 0, 0, 1], "there and back: 2, 4 and the 5 that there are"
+    assert {rank: times(ran.log(rank), ran.schedule(rank)) for rank in RANKS} == before
+
+
 class TestWallClock:
+    def test_the_drift_of_each_step_is_in_the_log_and_that_of_the_pass_beside_it(self, paced: Pace) -> None:
+        ran = paced("ddp", "wall")
+        (only,) = read_json(ran.run.path / "passes.json")["passes"]
+        for each in only["ranks"]:
+            schedule = ran.schedule(each["rank"])
+            notes = [note.data for note in ran.log(each["rank"]).notes if note.kind == DRIFT]
+            assert [note["step"] for note in notes] == list(schedule.steps)
+            assert notes[0]["ppm"] == 10**6, "nothing is known before the first paced step has ended"
+            assert each["drift"] == median(note["ppm"] for note in notes) / 10**6
+
     def test_nothing_goes_on_before_its_peers_are_there(self, paced: Pace) -> None:
         """Whoever waits for a call issues the next one, or ends the step, after it is complete, and soon."""
         ran = paced("ddp", "wall")

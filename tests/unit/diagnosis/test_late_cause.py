@@ -298,25 +298,72 @@ def test_slower_code_says_where_and_that_clocks_were_not_read() -> None:
 
 
 def devices(
-    job: Job, reasons: Mapping[int, int], clocks: Mapping[int, int]
+    job: Job, reasons: Mapping[int, int], clocks: Mapping[int, int], busy: Mapping[int, int] = {LATE: 95}
 ) -> tuple[list[Series], dict[tuple[str, str], str]]:
+    """The GPU of the late rank computes while the rank is late, unless `busy` says otherwise."""
     series = []
     for rank in job.ranks:
-        for name, values, usual in ((names.THROTTLE_REASONS, reasons, 0), (names.SM_CLOCK, clocks, 1800)):
+        for name, values, usual in (
+            (names.THROTTLE_REASONS, reasons, 0),
+            (names.SM_CLOCK, clocks, 1800),
+            (names.UTILIZATION, busy, 20),
+        ):
             series.append(gauge(f"gpu GPU-{rank}", name, job, values.get(rank, usual), Provenance.FAKE))
     texts = {(f"rank {rank}", names.DEVICE): f"GPU-{rank}" for rank in job.ranks}
     return series, texts
 
 
 @pytest.mark.parametrize(("reason", "why"), [(0x40, Why.GPU_THERMAL), (0x20, Why.GPU_THERMAL), (0x04, Why.GPU_POWER)])
-def test_a_throttled_gpu_is_named_and_said_to_be_fake(reason: int, why: Why) -> None:
+@pytest.mark.parametrize("late", [{}, {names.CPU_TIME: 0.1 + ALL_OF_IT}], ids=["sleeps", "spins"])
+def test_a_throttled_gpu_is_named_and_said_to_be_fake(reason: int, why: Why, late: Rates) -> None:
+    """It computes longer at a lower clock, and its host waits for it."""
     job = late_job()
     series, texts = devices(job, {LATE: reason}, {LATE: 600})
-    cause = cause_of(job, replace(telemetry(job, {}, QUIET, *series), texts=texts))
+    cause = cause_of(job, replace(telemetry(job, late, QUIET, *series), texts=texts))
     assert cause is not None
     assert cause.why is why
     assert cause.is_fake
     assert any(line.startswith("fake:") for line in cause.lines)
+    assert "by its clock, that took at most" in cause.lines[0]
+
+
+@pytest.mark.parametrize(
+    ("busy", "clock", "why"),
+    [
+        (0, 600, Why.ASLEEP),  # its data loader is late: the GPU had nothing to do
+        (30, 600, Why.ASLEEP),  # a third of the clock for a third of the time
+        (95, 1400, Why.ASLEEP),  # a fifth slower, where it was late by four fifths
+        (95, 600, Why.GPU_POWER),
+    ],
+)
+def test_a_gpu_at_its_power_cap_is_the_cause_only_where_that_explains_the_lateness(
+    busy: int, clock: int, why: Why
+) -> None:
+    job = late_job()
+    series, texts = devices(job, {LATE: 0x04}, {LATE: clock}, {LATE: busy})
+    cause = cause_of(job, replace(telemetry(job, {}, QUIET, *series), texts=texts))
+    assert cause is not None
+    assert cause.why is why
+    assert any("was throttled by power" in line for line in (cause.text, *cause.lines)), "it is named in any case"
+
+
+@pytest.mark.parametrize("late", [{}, {names.CPU_TIME: 0.1 + ALL_OF_IT}], ids=["sleeps", "computes"])
+@pytest.mark.parametrize("name", [names.SM_CLOCK, names.UTILIZATION])
+def test_without_its_clock_or_utilization_a_throttled_gpu_is_not_accused(name: str, late: Rates) -> None:
+    job = late_job()
+    series, texts = devices(job, {LATE: 0x40}, {LATE: 600})
+    found = replace(telemetry(job, late, QUIET, *series), texts=texts)
+    cause = cause_of(job, without(found, f"gpu GPU-{LATE}", name, "not supported"))
+    assert cause is not None
+    assert cause.why is Why.UNKNOWN
+    assert cause.text.endswith(f"but {name} of gpu GPU-{LATE} is not available: not supported")
+    assert cause.lines[0].startswith("as its host saw it: it "), "both are named"
+
+
+def test_a_disk_is_named_whatever_the_gpu_does() -> None:
+    job = late_job()
+    series, texts = devices(job, {LATE: 0x40}, {LATE: 600})
+    assert named(job, replace(telemetry(job, {}, QUIET, *series, asleep=True), texts=texts)) is Why.DISK
 
 
 AHEAD_NS = 5_000_000_000_000  # the clock of the second node: it was booted earlier
@@ -382,6 +429,90 @@ def test_a_gpu_is_not_accused_for_less(reasons: Mapping[int, int], clocks: Mappi
     job = late_job()
     series, texts = devices(job, reasons, clocks)
     assert named(job, replace(telemetry(job, {}, QUIET, *series), texts=texts)) is Why.ASLEEP
+
+
+def job_of_messages(steps: int = 40, quiet: int = 10) -> Job:
+    """In each step but the first few a message holds the last rank, and it comes late to the collective."""
+    job = Job(4)
+    for step in range(steps + quiet):
+        late_ns = LATE_MS * MILLISECOND_NS * (step >= quiet)
+        job.receive(LATE, 0, step, done=True)
+        calls = job.calls(LATE)
+        calls[-1] = replace(calls[-1], time_completed_ns=calls[-1].time_created_ns + max(late_ns, 1000))
+        job.call(late_ns={LATE: late_ns})
+        job.now_ns += 10 * MILLISECOND_NS
+        for rank in job.ranks:
+            job.next_step(rank)
+    return job
+
+
+def grown(subject: str, name: str, job: Job, before: float, later: float) -> Series:
+    """A counter of so many a second, until the rank begins to be late and from then on."""
+    flat = counter(subject, name, job, 0.0)
+    onset_ns = 1_000 * MILLISECOND_NS + 10 * round(12.5 * MILLISECOND_NS)
+    seconds = (flat.times_ns - flat.times_ns[0]) / 1e9, (flat.times_ns - onset_ns).clip(min=0) / 1e9
+    values = before * (seconds[0] - seconds[1]) + later * seconds[1]
+    return replace(flat, values=values.astype(np.int64))
+
+
+def link_cause(rates: Mapping[str, tuple[float, float]], subject: str, name: str, second: Sequence[int]) -> LateCause:
+    """`rates`: of each node's counter, before and later."""
+    job = job_of_messages()
+    evidence = on_two_nodes(job, {}, second)
+    readings = {}
+    for node, found in evidence.telemetry.items():
+        each = grown(subject, name, job, *rates[node])
+        by_ns = AHEAD_NS if node == "n2" else 0
+        moved = replace(each, times_ns=each.times_ns + by_ns)
+        readings[node] = replace(found, series={**found.series, (subject, name): moved})
+    cause = why_late(replace(evidence, telemetry=readings), WORLD, LATE)
+    assert cause is not None
+    return cause
+
+
+@pytest.mark.parametrize(
+    ("subject", "name"),
+    [("host", "tcp_retransmits"), ("interface eth0", "errin"), ("interface eth0", "dropout"),
+     ("port mlx5_0/1", "symbol_error"), ("port mlx5_0/1", "out_of_sequence")],
+)  # fmt: skip
+@pytest.mark.parametrize("second", [(LATE,), (2, LATE)])
+def test_a_link_that_loses_data_is_named(subject: str, name: str, second: Sequence[int]) -> None:
+    cause = link_cause({"n1": (1, 1), "n2": (1, 50)}, subject, name, second)
+    assert cause.why is Why.LINK
+    assert cause.lines[0].startswith(f"{name} of its node grew by ")
+    assert "1.0 on other nodes" in cause.lines[0]
+
+
+@pytest.mark.parametrize(
+    ("rates", "second"),
+    [
+        ({"n1": (1, 1), "n2": (50, 50)}, (LATE,)),  # it did so before
+        ({"n1": (1, 50), "n2": (1, 50)}, (LATE,)),  # so did the other node
+        ({"n1": (0, 0), "n2": (0, 3)}, (LATE,)),  # a few
+        ({"n1": (1, 50), "n2": (1, 1)}, (LATE,)),  # only the other node did
+        ({"n1": (1, 50), "n2": (1, 50)}, (2, LATE)),
+    ],
+)
+def test_a_link_is_not_accused_for_less(rates: Mapping[str, tuple[float, float]], second: Sequence[int]) -> None:
+    cause = link_cause(rates, "host", "tcp_retransmits", second)
+    assert cause.why is Why.SEVERAL
+    assert "held it longer than the others, by slow peers or links" in cause.text
+
+
+def test_without_another_node_no_link_is_accused() -> None:
+    job = job_of_messages()
+    lost = grown("host", "tcp_retransmits", job, 1, 50)
+    assert named(job, telemetry(job, {}, QUIET, lost)) is Why.SEVERAL
+
+
+def test_bytes_are_no_errors() -> None:
+    cause = link_cause({"n1": (1, 1), "n2": (1, 50)}, "interface eth0", "bytes_sent", second=(LATE,))
+    assert cause.why is Why.SEVERAL
+
+
+def test_link_errors_of_a_rank_that_sleeps_are_not_the_cause() -> None:
+    job = late_job()
+    assert named(job, telemetry(job, {}, QUIET, grown("host", "tcp_retransmits", job, 0, 50))) is Why.ASLEEP
 
 
 def test_the_verdict_prints_the_cause_and_gives_it_to_programs() -> None:

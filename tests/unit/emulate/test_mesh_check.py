@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from prismdbg.emulate.mesh_check import axis_of, check_mesh
+from prismdbg.emulate.mesh_check import axis_of, check_mesh, say_without_axis
 from prismdbg.errors import UsageError
 from prismdbg.model.collective import Group
 from prismdbg.settings.mesh_axes import Axes
@@ -87,9 +87,24 @@ def test_groups_inside_an_axis_are_no_other_mesh() -> None:
     check_mesh(Mesh.parse("pp=4,dp=2"), [*groups("pp=4,dp=2", named=False), ends])
 
 
-def test_groups_of_no_mesh_say_nothing() -> None:
-    odd = [Group(name="1", ranks=(0, 1, 3), desc="undefined"), Group(name="2", ranks=(0, 3), desc="undefined")]
-    check_mesh(Mesh.parse("dp=4,tp=2"), [WORLD, *odd])
+def test_groups_of_no_mesh_are_no_other_mesh_and_are_named() -> None:
+    odd = [Group(name="1", ranks=(0, 1, 3), desc="undefined"), Group(name="2", ranks=(3, 0), desc="undefined")]
+    mesh, all_groups = Mesh.parse("dp=4,tp=2"), [WORLD, *groups("dp=4,tp=2"), *odd, odd[1]]
+    check_mesh(mesh, [WORLD, *odd])
+    assert say_without_axis(mesh, all_groups) == (
+        "2 groups of the program lie along no axis of the mesh dp=4,tp=2: ranks 0, 1, 3; ranks 0, 3"
+    )
+
+
+def test_of_many_groups_of_no_mesh_a_few_are_named() -> None:
+    odd = [Group(name=str(n), ranks=(0, 3 + 2 * n), desc="undefined") for n in range(5)]
+    said = say_without_axis(Mesh.parse("dp=8,tp=2"), odd)
+    assert said.startswith("5 groups of the program lie") and said.endswith("; and 2 more groups")
+
+
+def test_groups_along_axes_and_inside_them_are_not_named() -> None:
+    for mesh, of in (("dp=4,tp=2", "dp=4,tp=2"), ("pp=2,dp=2,tp=2", "pp=2,dp=2,tp=2"), ("dp=8", "node=4,gpu=2")):
+        assert not say_without_axis(Mesh.parse(mesh), groups(of, named=False))
 
 
 def test_names_of_megatron() -> None:

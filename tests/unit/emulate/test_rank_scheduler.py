@@ -8,6 +8,7 @@ import pytest
 
 from prismdbg.emulate.rank_scheduler import Ended, Event, Kept, MissingValue, RankScheduler
 from prismdbg.errors import RankLost
+from prismdbg.settings.emulation import step_of
 
 Program = list[tuple[str, str, int]]  # ("send", key, -1), ("recv", key, from) or ("see", key, -1)
 
@@ -150,3 +151,31 @@ def test_what_a_rank_can_do_without_is_looked_for_and_left_where_nobody_sends_it
     asked: list[tuple[int, str]] = []
     RankScheduler(go).complete(0)
     assert asked == [(0, ""), (1, "a"), (0, "")]
+
+
+class TestRounds:
+    def played(self, steps: dict[int, int]) -> tuple[list[tuple[int, int]], RankScheduler]:
+        """Ranks of so many steps, from 0; which rank ran which step. It stands before a step that it is not to run."""
+        at = dict.fromkeys(steps, 0)
+        ran: list[tuple[int, int]] = []
+
+        def go(rank: int, until: str, _: MissingValue | None) -> Event:
+            while at[rank] < min(steps[rank], step_of(until)):
+                ran.append((rank, at[rank]))
+                at[rank] += 1
+            return Ended() if at[rank] == steps[rank] else Kept(until)
+
+        return ran, RankScheduler(go)
+
+    def test_ranks_run_a_few_steps_in_turn_there_and_back(self) -> None:
+        ran, scheduler = self.played({0: 7, 1: 7})
+        scheduler.complete_in_rounds((0, 1), 3)
+        assert [rank for rank, _ in ran] == [0] * 3 + [1] * 6 + [0] * 4 + [1]
+        assert sorted(ran) == [(rank, step) for rank in (0, 1) for step in range(7)]
+
+    def test_one_that_ends_earlier_leaves_the_others(self) -> None:
+        ran, scheduler = self.played({0: 2, 1: 9})
+        scheduler.complete_in_rounds((0, 1), 3)
+        assert len(ran) == 11
+        scheduler.complete(0)
+        assert len(ran) == 11

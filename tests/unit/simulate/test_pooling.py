@@ -8,7 +8,7 @@ from prismdbg.simulate.graph.entries import Entries
 from prismdbg.simulate.graph.entry_writer import EntryWriter
 from prismdbg.simulate.graph.folding import fold
 from prismdbg.simulate.graph.mesh import Mesh
-from prismdbg.simulate.graph.pooling import MOST_TOLD, Spread, doubts, pooled
+from prismdbg.simulate.graph.pooling import MOST_TOLD, Spread, doubts, memory_doubts, pooled
 from prismdbg.simulate.quantities import MILLION
 
 MS = 1_000_000
@@ -61,6 +61,25 @@ def test_where_they_do_not_go_entry_by_entry_each_keeps_its_proportions() -> Non
 
 def test_a_small_spread_is_not_said() -> None:
     assert pooled({0: waiting(1000, 500), 1: waiting(1010, 500)})[1] == []
+
+
+def holding(*peaks_bytes: int) -> Entries:
+    writer = EntryWriter()
+    for size_bytes in peaks_bytes:
+        writer.memory(size_bytes, "block")
+        writer.memory(-size_bytes, "block")
+    writer.collective("all_reduce", "tp", 64)
+    return writer.done()
+
+
+def test_ranks_of_one_class_that_need_different_memory_are_named() -> None:
+    by_rank = {0: holding(5, 1_000_000), 1: holding(1_200_000), 2: holding(), 3: holding(1_100_000, 7)}
+    assert memory_doubts(by_rank) == (
+        "the memory of the class of rank 0: the peaks of 3 of its ranks are 1.0 to 1.2 MB; that of rank 0, 1.0 MB, "
+        "is used for all",
+    )
+    other = iteration(10, op="barrier").entries
+    assert memory_doubts({0: holding(1000), 1: holding(1001), 2: holding(), 3: other}) == (), "as good as equal"
 
 
 def test_of_many_classes_the_widest_are_told_one_by_one() -> None:

@@ -161,7 +161,22 @@ class TestStreams:
         timeline = simulate(self.overlapped(1000), slower)
 
         assert timeline.computed_ns.tolist() == [1500, 1500]
-        assert timeline.iteration_ns == 2000
+        assert timeline.iteration_ns == 1500 + 250, "half as fast for 1500 of its 1000, and then as fast as alone"
+
+    @pytest.mark.parametrize(("compute_ns", "ends_ns"), [(0, 1000), (400, 1200), (2000, 2000), (5000, 5000)])
+    def test_a_transfer_is_slower_only_beside_computation(self, compute_ns: int, ends_ns: int) -> None:
+        slower = ClusterModel(tiers=SECOND_A_GB.tiers, transfer_overlap_ppm=2_000_000)
+        assert simulate(self.overlapped(compute_ns), slower).iteration_ns == ends_ns
+
+    def test_messages_are_not_slower_for_overlap(self) -> None:
+        sender, receiver = EntryWriter(), EntryWriter()
+        sent = sender.send("pp+1", 1000, blocking=False)
+        sender.compute(3000)
+        sender.wait(sent)
+        receiver.recv("pp-1", 1000)
+        slower = ClusterModel(tiers=SECOND_A_GB.tiers, transfer_overlap_ppm=2_000_000)
+        ends = simulate(job("pp=2", (sender, [0]), (receiver, [1])), slower).ended_ns
+        assert ends.tolist() == [3000, 1000], "collectives were measured, messages were not"
 
     def test_one_stream_takes_one_after_the_other(self) -> None:
         writer = EntryWriter()

@@ -16,6 +16,7 @@ from prismdbg.telemetry.collectors.control_groups import ControlGroups
 from prismdbg.telemetry.collectors.cpus import CpuCollector, PressureCollector
 from prismdbg.telemetry.collectors.hardware import HardwareCollector
 from prismdbg.telemetry.collectors.hwmon import POWER, TEMPERATURE, chips
+from prismdbg.telemetry.collectors.infiniband import InfinibandCollector
 from prismdbg.telemetry.collectors.network import NetworkCollector
 from prismdbg.telemetry.collectors.processes import ProcessCollector
 from prismdbg.telemetry.collectors.ranks import RankCollector
@@ -340,6 +341,36 @@ def test_retransmitted_segments(tmp_path: Path) -> None:
     write(tmp_path, proc__net__snmp="Tcp: InSegs\nTcp: 5\n")
     NetworkCollector(tmp_path).sample(found)
     assert "does not count" in found.absent["host", "tcp_retransmits"]
+
+
+def test_counters_of_infiniband_ports(tmp_path: Path) -> None:
+    ports = tmp_path / "sys/class/infiniband/mlx5_0/ports"
+    for port, errors in (("1", "7"), ("2", "0")):
+        for folder, name, value in (
+            ("counters", "port_xmit_data", "1000"),
+            ("counters", "symbol_error", errors),
+            ("hw_counters", "out_of_sequence", "3"),
+            ("hw_counters", "lifespan", "12"),
+        ):
+            (ports / port / folder).mkdir(parents=True, exist_ok=True)
+            (ports / port / folder / name).write_text(f"{value}\n")
+    collector, found = InfinibandCollector(tmp_path), Collected()
+    collector.sample(found)
+    assert found.last("port mlx5_0/1", "symbol_error") == 7
+    assert found.last("port mlx5_0/1", "port_xmit_data") == 4000, "it counts words"
+    assert found.last("port mlx5_0/2", "out_of_sequence") == 3
+    assert {sensor.name for sensor in found.readings} == {"port_xmit_data", "symbol_error", "out_of_sequence"}
+    (ports / "1/counters/symbol_error").write_text("N/A (no PMA)\n")
+    collector.sample(found)
+    collector.close()
+    assert "does not contain a number" in found.absent["port mlx5_0/1", "symbol_error"]
+
+
+def test_a_machine_without_infiniband_says_so(tmp_path: Path) -> None:
+    found = Collected()
+    InfinibandCollector(tmp_path).sample(found)
+    assert "no counters of a port in" in found.absent["host", "infiniband_counters"]
+    assert not found.readings
 
 
 def test_processes_that_use_a_cpu_are_named_without_their_arguments(tmp_path: Path) -> None:

@@ -472,16 +472,23 @@ class TestOpenCall:
             begun_ns = device.mark()
             schedule = Schedule(
                 rank=0, step=1, steps=(0,), iteration_ns=0, streams=(), channels=(lane,),
-                rows=(replace(call_row, others_ns=40 * MS + late_ns, late_ns=late_ns),), families=("all_reduce",),
+                rows=(
+                    Row(kind=RowKind.COMPUTE, duration_ns=40 * MS),
+                    replace(call_row, others_ns=40 * MS + late_ns, late_ns=late_ns),
+                ),
+                families=("all_reduce",),
             )  # fmt: skip
             pace = Pace(schedule, lambda: clock.now_ns)
             pace.begin_step(0)
             due = pace.issue(Issued(label="all_reduce", group="0", ranks=(0, 1), size_bytes=8))
             assert due is not None and due.ends_ns == clock.now_ns + 50 * MS + late_ns, "as the host would wait for it"
             beat = paced_on(device, monkeypatch)
+            beat.pace = pace
             wait, _ = beat.on_device(call_on(), due, lambda _: None)
             assert wait is not None
             wait.stand()
+            pace.begin_step(1)
+            assert pace.drift_ppm == 10**6, "how fast the device computes does not show in the host's calls"
             assert device.mark() - begun_ns == late_ns + 10 * MS
             device.finish()
 

@@ -18,7 +18,7 @@ from prismdbg.simulate.cluster.cluster import ClusterModel, ideal
 from prismdbg.simulate.engine.arrivals import Arrivals
 from prismdbg.simulate.engine.changes import Changes
 from prismdbg.simulate.engine.engine import Keep
-from prismdbg.simulate.engine.schedule import members_of, schedule_of
+from prismdbg.simulate.engine.schedule import SLOWED_PPM, members_of, schedule_of
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph.channel import Across, parse
 from prismdbg.simulate.graph.entry_writer import EntryWriter
@@ -241,6 +241,38 @@ class TestWallClock:
         schedule, mesh = two_calls()
         schedule = replace(schedule, rows=tuple(rows))
         return Pace(schedule, lambda: now[0]), (schedule, mesh)
+
+
+class TestDrift:
+    def test_peers_come_as_in_a_job_whose_ranks_all_compute_longer(self) -> None:
+        stages = [(RankClass(name=str(s), entries=one_f_one_b(s, 4, 6, 1000, 2000)), [s]) for s in range(4)]
+        graph = JobGraph.build(Mesh.parse("pp=4"), stages)
+        plain, slowed, there = (
+            Arrivals(simulate(graph, SECOND_A_GB, self.slower(ppm), keep=Keep.ALL))
+            for ppm in (10**6, SLOWED_PPM, 1_050_000)
+        )
+        timeline = simulate(graph, SECOND_A_GB, keep=Keep.ALL)
+        moved = 0
+        for rank in range(4):
+            rows = schedule_of(timeline, rank, plain, slowed=slowed).rows
+            wanted = schedule_of(timeline, rank, there).rows
+            for row, other in zip(rows, wanted, strict=True):
+                assert row.others_at_ns(1_050_000) == pytest.approx(other.others_ns, abs=2)
+                assert row.others_at_ns(10**6) == row.others_ns
+                moved += row.others_ns != other.others_ns
+        assert moved > 10
+
+    def test_on_the_virtual_clock_nothing_drifts(self) -> None:
+        schedule, mesh = two_calls()
+        row = replace(schedule.rows[1], others_gain_ns=10**9)
+        pace = Pace(replace(schedule, rows=(schedule.rows[0], row, *schedule.rows[2:])), None)
+        pace.issue(call_of(schedule, 1, mesh))
+        pace.issue(call_of(schedule, 3, mesh))
+        pace.begin_step(1)
+        assert pace.drift_ppm == 10**6
+
+    def slower(self, ppm: int) -> Changes:
+        return Changes(compute_ppm=dict.fromkeys(range(4), ppm))
 
 
 class TestFile:
