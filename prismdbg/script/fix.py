@@ -21,9 +21,6 @@ from prismdbg.session.divergence_text import headline
 from prismdbg.session.notices import Departed, ProgramRaised
 
 
-NO_INCIDENT = "the capsule was captured by hand and contains no incident"
-
-
 class Judgement(StrEnum):
     GONE = "gone"  # the incident does not happen any more
     RECURS = "recurs"
@@ -108,7 +105,7 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
     place = min(incident.moment or end, end)
     is_cut = run.run_to is not None and run.run_to <= run.reached <= place  # what comes behind that place has not run
     if TRAITS[incident.kind].is_asked_for and (is_cut or run.reached >= place):
-        return Judgement.NO_INCIDENT, f"no exception, no NaN; inconclusive, {NO_INCIDENT}"
+        return Judgement.NO_INCIDENT, "no exception, no NaN; the capsule was captured on request and has no incident"
     if is_cut:
         return Judgement.NOT_REACHED, f"the script ends the replay before the incident at {incident.moment or end}"
     if run.reached < place:

@@ -41,9 +41,11 @@ def command(
     Example: `prismdbg rm RUN`, or `prismdbg rm RUN/capsules --keep 3`
 
     With --keep or --keep-bytes, PATHS are folders, and their oldest capsules are removed until the rest fits. The
-    newest capsule always stays. A run or capsule that cannot be read is removed only by its path and with --force, and
-    does not count for --keep. The signature of a packed capsule goes with it. --environments takes no PATHS. Replays in Docker build a container image again when
+    newest capsule always stays. --environments takes no PATHS. Replays in Docker build a container image again when
     they need it.
+
+    A run or capsule that cannot be read may be something else: --keep and --keep-bytes neither count nor remove it, and
+    by its path it is removed with --force. The signature FILE.sig of a packed capsule is removed together with it.
     """
     if environments:
         if paths or keep_bytes is not None:

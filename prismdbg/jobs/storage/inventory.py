@@ -252,7 +252,7 @@ def _about(kind: ItemKind, path: Path) -> tuple[int, str]:
         return path.stat().st_mtime_ns, "left over from a killed prismdbg process"
     if kind is ItemKind.RUN:
         info = read_json(RunFolder(path).run_json)
-        if not _RUN_FIELDS <= info.keys():
+        if not info.keys() >= _RUN_FIELDS:
             raise CapsuleError(f"{RunFolder(path).run_json} lacks {min(_RUN_FIELDS - info.keys())}")
         return int(info["started_wall_ns"]), f"{_ranks(path, info)}: {' '.join(info['command'])}"
     manifest = read_manifest(path)
