@@ -170,7 +170,7 @@ def test_a_wrong_line_is_told_as_every_other_error(
     [
         ["replay"],
         ["replay", "capsule", "--bisect"],  # the captured program, whichever commit is checked out
-        ["replay", "capsule", "--bisect", "--runtime", "plain"],  # refused without --allow-writes
+        ["replay", ".", "--bisect", "--runtime", "plain"],  # refused without --allow-writes
         ["replay", ".", "--bisect", "--runtime", "plain", "--allow-writes", "--until", "1"],
         ["replay", ".", "--bisect", "--runtime", "plain", "--allow-writes", "--tolerance", "0.1"],
         ["replay", "capsule", "--bisec", "--source", "."],

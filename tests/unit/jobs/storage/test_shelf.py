@@ -18,7 +18,7 @@ from prismdbg.cli import main
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage import inventory
 from prismdbg.jobs.storage.inventory import Item, ItemKind, Quota
-from prismdbg.jobs.storage.pack import pack
+from prismdbg.jobs.storage.pack import pack, read_manifest
 from prismdbg.jobs.storage.zstd_frames import ends_early
 
 
@@ -145,8 +145,11 @@ def test_what_is_no_capsule_neither_goes_nor_counts(tmp_path: Path) -> None:
     pack(tmp_path / "good1", tmp_path / "half.tar.zst")
     whole = (tmp_path / "half.tar.zst").read_bytes()
     (tmp_path / "half.tar.zst").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "most.tar.zst").write_bytes(whole[:-1])
+    read_manifest(tmp_path / "most.tar.zst")  # which lies at the start
     items = inventory.find(tmp_path)
-    assert {item.path.name for item in items if item.damage} == {"imagenet.tar.zst", "other.tar.zst", "half.tar.zst"}
+    damaged = {"imagenet.tar.zst", "other.tar.zst", "half.tar.zst", "most.tar.zst"}
+    assert {item.path.name for item in items if item.damage} == damaged
     assert [item.path.name for item in inventory.excess(items, Quota(count=1))] == ["good1"]
 
 
