@@ -32,7 +32,7 @@ from prismdbg.errors import FacilityError, UsageError
 _MARK = ".partial-"
 _UNSEEN_KEPT_S = 24 * 3600.0
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
-_HOST = re.compile(r".*\.partial-([0-9a-f]{8})\.")
+_NAME = re.compile(r"\..+\.partial-(?:([0-9a-f]{8})\.[a-z0-9_]{8}|removed-[0-9]+)", re.DOTALL)
 
 
 @contextmanager
@@ -214,9 +214,9 @@ def is_own_folder(path: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
-def partial_name(path: Path, word: str) -> Path:
-    """The name beside `path` for something unfinished; `word` makes it this process's own."""
-    return path.with_name(f".{path.name}{_MARK}{word}-{os.getpid()}")
+def removed_name(path: Path) -> Path:
+    """The name beside `path` for what is being removed, this process's own."""
+    return path.with_name(f".{path.name}{_MARK}removed-{os.getpid()}")
 
 
 def lock(descriptor: int) -> None:
@@ -225,7 +225,8 @@ def lock(descriptor: int) -> None:
 
 
 def is_partial(path: Path) -> bool:
-    return path.name.startswith(".") and _MARK in path.name
+    """Whether it has a name that only we give: other programs have files like `.data.partial-1`, too."""
+    return _NAME.fullmatch(path.name) is not None
 
 
 def _host() -> str:
@@ -234,8 +235,8 @@ def _host() -> str:
 
 def _is_of_another(path: Path) -> bool:
     """Of another host, whose locks may not be seen here, and not old."""
-    marked = _HOST.match(path.name)
-    if marked is None or marked[1] == _host():
+    marked = _NAME.fullmatch(path.name)
+    if marked is None or marked[1] in (None, _host()):
         return False
     return not _is_old(path)
 

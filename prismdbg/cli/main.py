@@ -98,7 +98,16 @@ def cli() -> None:
     """
 
 
-_JUDGES = ("replay", "verify")  # of these, code 0 says that something holds
+_JUDGES = (
+    "debug",
+    "diff",
+    "doctor",
+    "emulate",
+    "replay",
+    "setup",
+    "sweep",
+    "verify",
+)  # of these, code 0 says that something holds
 
 
 def main() -> NoReturn:

@@ -27,6 +27,8 @@ class Judgement(StrEnum):
     OTHER = "another failure"  # the program fails, but otherwise than it did
     UNKNOWN = "inconclusive"
     UNANSWERED = "unanswered"  # it went past a hang that waited for an answer, and so does each replay
+    UNSEEN = "unseen"  # of the kind that no replay shows: it was slow
+    NO_INCIDENT = "no incident"  # the capsule was asked for; nothing was wrong
     NOT_REACHED = "not reached"  # the script ends the replay before the incident
 
 
@@ -98,13 +100,18 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
     if run.hangs:  # of a good program, too, where the rank waits for what only another rank does, such as a file
         silent = f"it is silent after {run.reached} for as long as the recorded rank was"
         return Judgement.UNKNOWN, f"inconclusive, {silent}; a program that does not hang may be, too"
-    if run.exit_code not in (None, 0, known.exit_code):
+    if run.exit_code not in (None, 0) and (run.exit_code != known.exit_code or _failed_by_raising(incident, known)):
         return Judgement.OTHER, f"the program ended with exit code {run.exit_code}"
     place = min(incident.moment or end, end)
-    if run.run_to is not None and run.run_to <= run.reached <= place:  # what comes behind that place has not run
+    is_cut = run.run_to is not None and run.run_to <= run.reached <= place  # what comes behind that place has not run
+    if TRAITS[incident.kind].is_asked_for and (is_cut or run.reached >= place):
+        return Judgement.NO_INCIDENT, "no exception, no NaN; the capsule was captured on request and has no incident"
+    if is_cut:
         return Judgement.NOT_REACHED, f"the script ends the replay before the incident at {incident.moment or end}"
     if run.reached < place:
         return Judgement.UNKNOWN, f"inconclusive, the program ended before the incident at {incident.moment or end}"
+    if incident.kind is IncidentKind.SLOW:
+        return Judgement.UNSEEN, "inconclusive, a replay does not show whether the rank is slow"
     if incident.kind is IncidentKind.HANG and not known.answered:
         return Judgement.UNANSWERED, "inconclusive, the answer that the hang waited for is synthesized in every replay"
     if incident.kind is IncidentKind.HANG and run.reached <= end:
@@ -117,6 +124,12 @@ def _judged(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple
     if incident.kind is IncidentKind.HANG:
         return Judgement.GONE, "it went past the place where it hung; no exception, no NaN"
     return Judgement.GONE, "no exception, no NaN"
+
+
+def _failed_by_raising(incident: Incident, known: Recorded) -> bool:
+    """Then the recorded exit code is part of the incident: a program that catches the exception and ends with the same
+    code is not well."""
+    return TRAITS[incident.kind].is_raised or bool(known.raised)
 
 
 def _of_a_death(run: Run, incident: Incident, end: Moment, known: Recorded) -> tuple[Judgement, str]:

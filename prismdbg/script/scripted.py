@@ -228,7 +228,7 @@ def _is_as_hoped(result: Scripted) -> bool:
     outcome = Outcome.IDENTICAL if result.verdict is None else result.verdict.outcome
     judgement = Judgement.GONE if result.fix is None else result.fix.judgement
     is_complete = result.findings.ending is Ending.COMPLETE and not result.findings.failed
-    return is_complete and outcome is Outcome.IDENTICAL and judgement is Judgement.GONE
+    return is_complete and outcome is Outcome.IDENTICAL and judgement in (Judgement.GONE, Judgement.NO_INCIDENT)
 
 
 def _judge(

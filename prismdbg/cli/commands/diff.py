@@ -76,12 +76,13 @@ def command(first: Path, second: Path | None, ranks: tuple[int, ...], whole: boo
             other = stack.enter_context(open_recording(second, keys, whole=whole, at_once=at_once))
         sides = _rank(one, ranks[:1]), _rank(other, ranks[-1:])
         compared = compare(*map(_side, sides))
-    if as_json:
-        console.emit_json(_to_json(compared))
-    else:
-        a, b = sides
-        for line in comparison_lines(compared, (a.groups, b.groups), same_rank=a.number == b.number):
-            console.emit(line)
+    with console.also_unread():
+        if as_json:
+            console.emit_json(_to_json(compared))
+        else:
+            a, b = sides
+            for line in comparison_lines(compared, (a.groups, b.groups), same_rank=a.number == b.number):
+                console.emit(line)
     return {True: ExitCode.OK, False: ExitCode.DIVERGED, None: ExitCode.INCONCLUSIVE}[compared.is_equal]
 
 

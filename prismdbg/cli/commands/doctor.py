@@ -45,9 +45,15 @@ def command(run: Path | None, as_json: bool) -> int:
         return _of_job(run, as_json)
     found = facilities(cache_dir(), choice.NAME, lambda: choice.find().program.version)
     lacking = [f for f in found if not f.ok and f.name.lower() not in _OPTIONAL]
-    if as_json:
-        console.emit_json({"facilities": [asdict(f) for f in found], "origins": _origins(found)})
-        return ExitCode.LACKING if lacking else ExitCode.OK
+    with console.also_unread():
+        if as_json:
+            console.emit_json({"facilities": [asdict(f) for f in found], "origins": _origins(found)})
+        else:
+            _show(found)
+    return ExitCode.LACKING if lacking else ExitCode.OK
+
+
+def _show(found: Iterable[Facility]) -> None:
     rows = [("ok" if f.ok else "no", f.name, f.needed_for, f.detail) for f in found]
     console.emit(console.columns(("", "requirement", "needed for", "found"), rows))
     for facility in found:
@@ -55,20 +61,20 @@ def command(run: Path | None, as_json: bool) -> int:
             console.emit(f"\n{facility.name}: {facility.fix}")
     for origin, can in _origins(found).items():
         console.say(f"capsules whose origin is the {origin}: {'yes' if can else 'no'}")
-    return ExitCode.LACKING if lacking else ExitCode.OK
 
 
 def _of_job(run: Path, as_json: bool) -> int:
     ranks = reach_of_ranks(RunFolder.existing(run))
     if not ranks:
         raise UsageError(f"{run} contains no data of any rank", hint="wait until a rank has issued a collective")
-    if as_json:
-        console.emit_json({"run": str(run), "ranks": [{**asdict(rank), "any": rank.is_any} for rank in ranks]})
-    else:
-        header = ("rank", "node", "program's start", "state snapshot", "checkpoint")
-        console.emit(console.columns(header, [_row(rank) for rank in ranks]))
-        for line in _reasons(ranks):
-            console.say(line)
+    with console.also_unread():
+        if as_json:
+            console.emit_json({"run": str(run), "ranks": [{**asdict(rank), "any": rank.is_any} for rank in ranks]})
+        else:
+            header = ("rank", "node", "program's start", "state snapshot", "checkpoint")
+            console.emit(console.columns(header, [_row(rank) for rank in ranks]))
+            for line in _reasons(ranks):
+                console.say(line)
     return ExitCode.OK if all(rank.is_any for rank in ranks) else ExitCode.LACKING
 
 
@@ -90,7 +96,7 @@ def _reasons(ranks: Iterable[Reach]) -> Iterator[str]:
         yield f"run `prismdbg doctor` on {', '.join(nodes)} to see whether checkpoints work there"
 
 
-def _origins(found: tuple[Facility, ...]) -> dict[str, bool]:
+def _origins(found: Iterable[Facility]) -> dict[str, bool]:
     """Which origins this machine can take and replay."""
     ok = {f.name.lower() for f in found if f.ok}
     return {"checkpoint": {choice.NAME, "kernel", "capabilities"} <= ok, "program's start": "torch" in ok}

@@ -112,15 +112,16 @@ def command(
     with nullcontext() if whole.verbose else long_work.shown(whole="the emulation"):
         paces = pace(to_pace, console.announce) if to_pace is not None else None
         done = paces.emulated if paces is not None else emulate(request, console.announce)
-    _say_runs(done, request.chosen, on_virtual_clock=to_pace is not None and to_pace.clock is ClockKind.VIRTUAL)
-    if done.classes is not None:
-        console.emit_lines(class_lines(done.classes))
     worth = worth_of(RunFolder.existing(output), request.world)
-    console.emit_lines(worth.lines())
-    if done.fit.without_axis:
-        console.announce(f"not checked whether the mesh is the program's: {done.fit.without_axis}")
-    if done.fit.not_checked:
-        console.announce(f"not checked whether these ranks fit together: {done.fit.not_checked}")
+    with console.also_unread():
+        _say_runs(done, request.chosen, on_virtual_clock=to_pace is not None and to_pace.clock is ClockKind.VIRTUAL)
+        if done.classes is not None:
+            console.emit_lines(class_lines(done.classes))
+        console.emit_lines(worth.lines())
+        if done.fit.without_axis:
+            console.announce(f"not checked whether the mesh is the program's: {done.fit.without_axis}")
+        if done.fit.not_checked:
+            console.announce(f"not checked whether these ranks fit together: {done.fit.not_checked}")
     if done.fit.problem is not None:
         raise done.fit.problem
     if worth.passed is not None and worth.passed.is_apart:

@@ -40,7 +40,6 @@ CODES = {
     Outcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
     Outcome.RANK_LOST: ExitCode.RANK_LOST,
 }
-_NO_VERDICT = (ExitCode.RANK_LOST, ExitCode.INCONCLUSIVE)
 
 
 def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -83,7 +82,9 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
 @ALLOW_WRITES
 @click.option("--timeout", type=seconds, default=3600.0, show_default=True, help="Limit the time of the whole replay.")
 @click.option(
-    "--bisect", is_flag=True, help="Use the exit codes of `git bisect run`; needs --source or --runtime plain."
+    "--bisect",
+    is_flag=True,
+    help="Use the exit codes of `git bisect run`; needs --source, or --runtime plain --allow-writes.",
 )
 @limits
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
@@ -145,7 +146,9 @@ def command(
 
     With --source, the program may differ from the recording. Then 0 means that the incident does not happen again, 1
     that it happens again or that the program fails in another way, and 7 that neither is certain. With --script, the
-    checks must hold, too. With --bisect, 125 tells git to skip the commit, because the program fails in another way or
+    checks must hold, too. The same applies to --runtime plain with --bisect, which runs the files of this machine.
+
+    With --bisect, 125 tells git to skip the commit, because the program fails in another way or
     the replay is inconclusive, and 128 ends the bisection, because the command line is wrong.
     """
     chosen = Chosen(
@@ -218,8 +221,7 @@ def _compare(chosen: Chosen) -> int:
             _print(verdict, output, incident, said)
             if kept:
                 console.say(f"complete output: {kept}")
-    code = CODES[verdict.outcome]
-    return ExitCode.CANNOT_TELL if chosen.bisect and code in _NO_VERDICT else code
+    return CODES[verdict.outcome]
 
 
 def _json(verdict: Verdict, output: str, runtime: str) -> dict[str, object]:

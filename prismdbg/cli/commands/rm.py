@@ -25,7 +25,7 @@ from prismdbg.render import console
     is_flag=True,
     help="Remove the container images of replays, except the newest one or the newest --keep N.",
 )
-@click.option("--force", is_flag=True, help="Remove a run even if its job still runs.")
+@click.option("--force", is_flag=True, help="Remove a run even if its job still runs, or what cannot be read.")
 @click.option("-n", "--dry-run", is_flag=True, help="List the paths but remove nothing.")
 @long_work.shown()
 def command(
@@ -43,6 +43,9 @@ def command(
     With --keep or --keep-bytes, PATHS are folders, and their oldest capsules are removed until the rest fits. The
     newest capsule always stays. --environments takes no PATHS. Replays in Docker build a container image again when
     they need it.
+
+    A run or capsule that cannot be read may be something else: --keep and --keep-bytes neither count nor remove it, and
+    by its path it is removed with --force. The signature FILE.sig of a packed capsule is removed together with it.
     """
     if environments:
         if paths or keep_bytes is not None:
@@ -55,7 +58,7 @@ def command(
         raise UsageError("nothing to remove", hint="give PATHS or --environments")
     remove_dead_sockets()
     if keep is None and keep_bytes is None:
-        items = [_described(path) for path in one_by_one(paths, "measuring runs and capsules")]
+        items = [inventory.removable(path, force=force) for path in one_by_one(paths, "measuring runs and capsules")]
     else:
         quota = inventory.Quota(count=keep, size_bytes=keep_bytes)
         items = [item for folder in paths for item in inventory.excess(inventory.find(folder), quota)]
@@ -65,13 +68,6 @@ def command(
         console.emit(f"{one_line(str(item.path))}  {console.size(item.size_bytes)}")
     total = console.size(sum(item.size_bytes for item in items))
     console.say(f"{'would free' if dry_run else 'freed'} {total}")
-
-
-def _described(path: Path) -> inventory.Item:
-    item = inventory.describe(path)
-    if item is None:
-        raise UsageError(f"{path} is neither a run nor a capsule", hint="run `prismdbg list` to see what exists")
-    return item
 
 
 def _remove_environments(keep: int, dry_run: bool) -> None:

@@ -30,12 +30,13 @@ def command(python: str, strict: bool, as_json: bool) -> int:
     `prismdbg doctor` shows more.
     """
     parts = set_up(python, console.announce)
-    if as_json:
-        listed = [{"name": p.name, "place": p.place, "lacking": p.lacking, "instead": p.instead} for p in parts]
-        console.emit_json({"parts": listed})
-    for part in parts:
-        if part.lacking:
-            console.say(f"lacking: {part.name}: {part.lacking}; {part.instead}")
-        elif not as_json:
-            console.emit(f"{part.name}  {part.place}")
+    with console.also_unread():
+        if as_json:
+            listed = [{"name": p.name, "place": p.place, "lacking": p.lacking, "instead": p.instead} for p in parts]
+            console.emit_json({"parts": listed})
+        for part in parts:
+            if part.lacking:
+                console.say(f"lacking: {part.name}: {part.lacking}; {part.instead}")
+            elif not as_json:
+                console.emit(f"{part.name}  {part.place}")
     return ExitCode.LACKING if strict and any(part.lacking for part in parts) else ExitCode.OK

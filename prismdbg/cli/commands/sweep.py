@@ -174,14 +174,15 @@ def command(
     if page_path is not None:
         with output_file.whole(page_path) as path:
             path.write_text(page(results, memory_cap), encoding="utf-8")
-    if as_json:
-        console.emit_json(_values(results, memory_cap) | ({"regret": asdict(regret)} if regret else {}))
-    else:
-        _show(results, memory_cap, request)
-        if regret is not None:
-            console.emit(sweep_text.regret(regret))
-    if cluster is None and request.how is How.EMULATE:
-        console.say(ASSUMED_CLUSTER)
+    with console.also_unread():
+        if as_json:
+            console.emit_json(_values(results, memory_cap) | ({"regret": asdict(regret)} if regret else {}))
+        else:
+            _show(results, memory_cap, request)
+            if regret is not None:
+                console.emit(sweep_text.regret(regret))
+        if cluster is None and request.how is How.EMULATE:
+            console.say(ASSUMED_CLUSTER)
     states = {each.state for each in results}
     return ExitCode.FAILED if State.FAILED in states or State.DONE not in states else ExitCode.OK
 

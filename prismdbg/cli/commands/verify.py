@@ -107,13 +107,14 @@ def command(
 
 def _told(checked: Checked) -> int:
     verdict = checked.verdict
-    console.emit(render_divergence(verdict.story) if verdict.story is not None else verdict.summary)
-    if verdict.outcome is Outcome.IDENTICAL:
-        console.say(
-            f"the registered state is all that the {counted(checked.steps, 'step')} after {checked.start} depend on"
-        )
-    for note in verdict.notes:
-        console.say(note)
+    with console.also_unread():
+        console.emit(render_divergence(verdict.story) if verdict.story is not None else verdict.summary)
+        if verdict.outcome is Outcome.IDENTICAL:
+            console.say(
+                f"the registered state is all that the {counted(checked.steps, 'step')} after {checked.start} depend on"
+            )
+        for note in verdict.notes:
+            console.say(note)
     return CODES[verdict.outcome]
 
 

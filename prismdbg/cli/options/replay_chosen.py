@@ -13,7 +13,7 @@ from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.errors import Defect, Divergence, PrismError, UsageError
 from prismdbg.jobs.replay.replay import ReplayRequest
 from prismdbg.jobs.replay.replay_plan import with_files
-from prismdbg.jobs.replay.source_overlay import START_HINT, NothingMatches, make_overlay
+from prismdbg.jobs.replay.source_overlay import START_HINT, NothingMatches, edited_here, make_overlay
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys
 from prismdbg.model.deadline import Deadline
 from prismdbg.model.moment import Moment
@@ -45,7 +45,13 @@ class Chosen:
 
     @property
     def is_scripted(self) -> bool:
-        return self.lines is None and (self.script is not None or self.source is not None)
+        return self.lines is None and (self.script is not None or self.is_edited)
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether the program may differ from the recorded one: with --bisect it is that of the commit, which a plain
+        process has from this machine's files."""
+        return self.source is not None or self.bisect
 
     def check(self) -> None:
         """`UsageError` for what does not go together."""
@@ -55,14 +61,14 @@ class Chosen:
             raise UsageError("--junit needs --script: it reports a script's checks", hint="add --script")
         if self.lines is not None and self.as_json:
             raise UsageError("-x has no JSON output", hint="use --script instead of -x, or leave --json out")
-        more = self.script is not None or self.lines is not None or self.source is not None
+        more = self.script is not None or self.lines is not None or self.is_edited
         if more and self.tolerance:
             raise UsageError(
-                "--tolerance cannot be combined with --script, -x or --source", hint="leave --tolerance out"
+                "--tolerance cannot be combined with --script, -x, --source or --bisect", hint="leave --tolerance out"
             )
         if more and self.until is not None:
             raise UsageError(
-                "--until cannot be combined with --script, -x or --source",
+                "--until cannot be combined with --script, -x, --source or --bisect",
                 hint="use run_to in a script, or until with -x",
             )
         if self.bisect:
@@ -78,13 +84,18 @@ class Chosen:
                 hint="add --source . to replace the captured files by the files that are checked out; a capsule of a "
                 "hang, or one captured by hand, needs --script, too",
             )
+        if self.source is None and not self.allow_writes:
+            raise UsageError(
+                "--bisect with --runtime plain repeats the program's writes on this machine",
+                hint="add --allow-writes to permit that, or use --source . without --runtime plain",
+            )
         if not self.capsule.exists():
             raise UsageError(f"no such file or directory: {self.capsule}", hint="give the path of a capsule")
 
     def check_incident(self, manifest: Manifest) -> None:
         """`UsageError` where no commit could ever be bad; it also names what else is missing."""
         never = not TRAITS[manifest.incident.kind].can_recur
-        if not (self.bisect and self.source is not None and self.script is None and never):
+        if not (self.bisect and self.script is None and never):
             return
         why = (
             "this capsule has no incident that a replay can reproduce "
@@ -92,7 +103,8 @@ class Chosen:
         )
         hint = "add --script with a check that fails for a bad commit"
         if not manifest.origin.starts_program:
-            why += f"; and its first collective is {manifest.moment_a}, but --source needs one from the program's start"
+            option = "--source" if self.source is not None else "--runtime plain"
+            why += f"; and its first collective is {manifest.moment_a}, but {option} needs one from the program's start"
             hint += f", and {START_HINT}"
         raise UsageError(why, hint=hint)
 
@@ -106,6 +118,7 @@ class Chosen:
             limits=self.limits,
             deadline=Deadline.after(self.bound_s),
             overlay=make_overlay(capsule, self.source) if self.source is not None else None,
+            edited=edited_here(capsule) if self.bisect and self.source is None else None,
         )
 
 

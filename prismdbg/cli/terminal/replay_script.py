@@ -29,9 +29,12 @@ _FIX_CODES = {
     Judgement.GONE: ExitCode.OK,
     Judgement.UNKNOWN: ExitCode.INCONCLUSIVE,
     Judgement.UNANSWERED: ExitCode.INCONCLUSIVE,
+    Judgement.UNSEEN: ExitCode.INCONCLUSIVE,
+    Judgement.NO_INCIDENT: ExitCode.INCONCLUSIVE,
     Judgement.NOT_REACHED: ExitCode.INCONCLUSIVE,
 }
 _UNTOLD = (Judgement.OTHER, Judgement.UNKNOWN, Judgement.NOT_REACHED)  # for git bisect
+_BY_CHECKS = (Judgement.UNANSWERED, Judgement.UNSEEN, Judgement.NO_INCIDENT)  # for git bisect
 _MARKS = {Outcome.HELD: "held     ", Outcome.FAILED: "FAILED   ", Outcome.UNDECIDED: "undecided"}
 
 
@@ -43,7 +46,8 @@ def look_command(capsule: Path, moment: Moment | None) -> str:
 def exit_code(result: Scripted, *, edited: bool, bisect: bool) -> int:
     """A check that failed decides, then what kept others from being decided, then, of an edited program, the incident.
     With --bisect 125 where the code could not be judged: it fails otherwise than the incident, or did not come far
-    enough. Of a hang that no replay can show, the checks of the script alone decide there."""
+    enough. Of a hang or a slow rank, which no replay shows, the checks of the script alone decide there; of a capsule
+    without an incident, always."""
     findings, fix = result.findings, result.fix
     looked_at = [check for check in findings.failed if check.hits]
     if bisect and not looked_at and _cannot_tell(findings, fix):
@@ -60,7 +64,7 @@ def exit_code(result: Scripted, *, edited: bool, bisect: bool) -> int:
         case Ending.INCONCLUSIVE:
             return ExitCode.CANNOT_TELL if bisect else ExitCode.INCONCLUSIVE
     code = _FIX_CODES.get(fix.judgement, ExitCode.FAILED) if fix is not None and edited else ExitCode.OK
-    if bisect and fix is not None and fix.judgement is Judgement.UNANSWERED:  # it has checks, see `_cannot_tell`
+    if fix is not None and findings.checks and fix.judgement in (_BY_CHECKS if bisect else (Judgement.NO_INCIDENT,)):
         code = ExitCode.OK
     if code == ExitCode.OK and findings.undecided:
         return ExitCode.CANNOT_TELL if bisect else ExitCode.INCONCLUSIVE
@@ -72,7 +76,7 @@ def _cannot_tell(findings: Findings, fix: FixVerdict | None) -> bool:
         return True
     if fix is None:
         return False
-    return fix.judgement in _UNTOLD or (fix.judgement is Judgement.UNANSWERED and not findings.checks)
+    return fix.judgement in _UNTOLD or (fix.judgement in _BY_CHECKS and not findings.checks)
 
 
 def replay_scripted(chosen: Chosen) -> int:
@@ -89,7 +93,7 @@ def replay_scripted(chosen: Chosen) -> int:
             if (overlay := request.overlay) is not None:
                 say_overlay(overlay)
             run_scripted(request, script, result, bound_s=bound_s, say=console.announce)
-        code = exit_code(result, edited=chosen.source is not None, bisect=chosen.bisect)
+        code = exit_code(result, edited=chosen.is_edited, bisect=chosen.bisect)
     except PrismError as error:
         result.findings.cut_short = result.findings.cut_short or str(error)
         if not (chosen.bisect and cannot_tell(error)):

@@ -77,7 +77,8 @@ class _Open:
     """`since_s`: since when the others can see that it was seen; None while they cannot. has_nearer: another one has
     seen it that is nearer to the cause. decider: who has decided it, and captures it now; gone: who did so and was lost
     before it was done. `over`: as far as it is known before it is decided. done_s: since when it is known that its turn
-    is done, and not that it is over; passed: how many before it count."""
+    is done, and not that it is over; passed: how many before it count. settle_s: so long the others may still say that
+    they saw it."""
 
     key: tuple[int, ...]
     act: Act
@@ -91,6 +92,7 @@ class _Open:
     over: Over | None = None
     done_s: float | None = None
     passed: int = 0
+    settle_s: float = SETTLE_S
 
     def next(self, over: Over) -> _Open:
         """The same in the next turn."""
@@ -237,7 +239,9 @@ class Decisions:
             if done is None:
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
                 write_json(folder / f"{self._node}{_SAW}", {"key": list(one.key)})
-                self._open[incident] = replace(one, since_s=self._now_s(), done_s=None)
+                is_late = self._fails_since_s is not None  # the folder is back, and the others may find that later
+                settle_s = PATIENCE_S if is_late else SETTLE_S
+                self._open[incident] = replace(one, since_s=self._now_s(), done_s=None, settle_s=settle_s)
                 break
             over = _read_over(folder) if one.again is not None else None
             if one.again is None or (over is not None and not self._is_later(one.again, over, folder)):
@@ -278,12 +282,12 @@ class Decisions:
         one = self._open[incident]
         folder = self._folder(incident, one)
         waited_s = self._now_s() - (one.since_s or 0.0)
-        if waited_s < SETTLE_S or self._now_s() - one.looked_s < FOLLOWED_S:
+        if waited_s < one.settle_s or self._now_s() - one.looked_s < FOLLOWED_S:
             return False
         file_system_now(folder)
         place = self._place(incident, one)
         if not place.is_dir():
-            if waited_s <= SETTLE_S + PATIENCE_S and self._has_nearer(incident):
+            if waited_s <= one.settle_s + PATIENCE_S and self._has_nearer(incident):
                 return False
             if self._decide(place):
                 del self._open[incident]
@@ -306,7 +310,7 @@ class Decisions:
             if self._has_ended(one.decider):
                 del self._open[incident]
                 return False
-            since_s, gone = self._now_s() - SETTLE_S, one.gone | {one.decider}
+            since_s, gone = self._now_s() - one.settle_s, one.gone | {one.decider}
             one = replace(one, since_s=since_s, has_nearer=False, decider="", gone=gone)
         elif self._now_s() - (one.since_s or 0.0) > LONGEST_S:  # meanwhile nothing is checkpointed or reduced here
             del self._open[incident]

@@ -60,16 +60,18 @@ _HOSTNAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
     """`runtime`: docker, local, plain, or empty for the best there is. `overlay`: files of the user's instead of
-    captured ones; `peers`: what is assumed of them, as `rank.replay.what_if` reads it. With either the rank may leave
-    the record, and then goes on among synthesized peers. strict: pickled objects that differ (a pid, a time) count.
-    with_files: by the rank's path, files of the user's for those of credentials, which the capsule lacks. deadline: of
-    the whole replay, its start among it."""
+    captured ones; `edited`: captured files that are other ones on this machine, where it is its files that run, None
+    where the captured ones do; `peers`: what is assumed of them, as `rank.replay.what_if` reads it. With one of these
+    the rank may leave the record, and then goes on among synthesized peers. strict: pickled objects that differ (a pid,
+    a time) count. with_files: by the rank's path, files of the user's for those of credentials, which the capsule
+    lacks. deadline: of the whole replay, its start among it."""
 
     capsule: Capsule
     runtime: str = ""
     allow_writes: bool = False
     longest_s: float = 24 * 3600.0
     overlay: Overlay | None = None
+    edited: tuple[str, ...] | None = None
     peers: tuple[dict[str, Any], ...] = ()
     strict: bool = False
     limits: Asked = USUAL
@@ -83,7 +85,12 @@ class ReplayRequest:
 
     @property
     def may_depart(self) -> bool:
-        return self.overlay is not None or bool(self.peers)
+        return self.overlay is not None or self.edited is not None or bool(self.peers)
+
+    @property
+    def replaced(self) -> tuple[str, ...] | None:
+        """Paths of captured files that are not the recorded ones; None where the recorded program runs."""
+        return tuple(sorted(self.overlay.replaced)) if self.overlay is not None else self.edited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +192,7 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
         memory_cap=int(rank.get("memory_cap", 0)),
         user_code=user_code.paths(),
         seeds=known if isinstance(known := rank.get("seeds"), dict) else {},
-        extra=_extra(capsule, rank, request.overlay),
+        extra=_extra(capsule, rank, request.replaced),
     ).save(config, _FOR_ANY_USER)
     environment = _program_environment(rank, given, config) | {REDACTED_FILES: json.dumps(request.missing_files)}
     if is_spawned(rank["orig_argv"]) and layout.SPAWNED in manifest.files:
@@ -228,8 +235,8 @@ def _plan_start(request: ReplayRequest, session: Path, own: RankFolder) -> Plan:
     )
 
 
-def _extra(capsule: Capsule, rank: RankJson, overlay: Overlay | None) -> dict[str, Any]:
-    more: dict[str, Any] = {} if overlay is None else {"replaced": sorted(overlay.replaced)}
+def _extra(capsule: Capsule, rank: RankJson, replaced: tuple[str, ...] | None) -> dict[str, Any]:
+    more: dict[str, Any] = {} if replaced is None else {"replaced": list(replaced)}
     more |= {"clock_reads": rank["clock_reads"]} if "clock_reads" in rank else {}
     if capsule.manifest.origin is Origin.STATE:
         return {"state": str(capsule.path / layout.STATE), **more}

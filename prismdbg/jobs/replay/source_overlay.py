@@ -60,12 +60,7 @@ class Overlay:
 
 def make_overlay(capsule: Capsule, folder: Path) -> Overlay:
     """`UsageError` where the capsule does not start at the program's start, or nothing in the folder is of it."""
-    if not capsule.manifest.origin.starts_program:
-        raise UsageError(
-            "--source needs a capsule from the program's start; this one's first collective is "
-            f"{capsule.manifest.moment_a}, and its memory contains the old program",
-            hint=START_HINT,
-        )
+    _require_start(capsule, "--source")
     if not folder.is_dir():
         raise NothingMatches(f"{folder} is not a folder", hint="give the folder with the edited files")
     folder = folder.resolve()  # the runtimes have a working directory of their own
@@ -79,6 +74,30 @@ def make_overlay(capsule: Capsule, folder: Path) -> Overlay:
             f"{PurePosixPath(next(iter(captured), '')).parent}",
         )
     return _lay(folder, base, own, captured)
+
+
+def edited_here(capsule: Capsule) -> tuple[str, ...]:
+    """Files of the program, as captured, that differ on this machine, or are missing: what a plain process runs is not
+    the recorded program. `UsageError` as `make_overlay`."""
+    _require_start(capsule, "--runtime plain with --bisect")
+    inside = (file for file in read_files(capsule) if file.place is Place.INSIDE)
+    return tuple(file.path for file in inside if _differs(file))
+
+
+def _differs(file: RankFile) -> bool:
+    try:
+        return transfer.hash_file(Path(os.path.realpath(file.path))).sha256 != file.sha256
+    except OSError:
+        return True
+
+
+def _require_start(capsule: Capsule, option: str) -> None:
+    if not capsule.manifest.origin.starts_program:
+        raise UsageError(
+            f"{option} needs a capsule from the program's start; this one's first collective is "
+            f"{capsule.manifest.moment_a}, and its memory contains the old program",
+            hint=START_HINT,
+        )
 
 
 def likely_places(rank: RankJson) -> tuple[PurePosixPath, ...]:

@@ -23,6 +23,7 @@ MAGIC = b"age-encryption.org/v1"
 NAMESPACE = "prismdbg"  # a signature made for something else does not count here
 ENCRYPTED_SUFFIX = ".age"
 SIGNATURE_SUFFIX = ".sig"
+_SIGNED = b"-----BEGIN SSH SIGNATURE-----"
 SIGNATURE_BYTES = 64 << 10
 KEY_FILE_BYTES = 1 << 20
 TOOL_BOUND_S = 600.0  # a passphrase may be asked for
@@ -107,7 +108,7 @@ def sign(archive: BinaryIO, key: Path) -> bytes:
     archive.flush()
     os.lseek(archive.fileno(), 0, os.SEEK_SET)
     done = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, data=archive)
-    if done.returncode != 0 or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
+    if done.returncode != 0 or not done.stdout.startswith(_SIGNED):
         raise UsageError(
             f"{key} cannot sign: {_said(done)}", hint="use an SSH key for --sign, or load it into ssh-agent"
         )
@@ -116,6 +117,15 @@ def sign(archive: BinaryIO, key: Path) -> bytes:
 
 def signature_path(archive: Path) -> Path:
     return archive.with_name(archive.name + SIGNATURE_SUFFIX)
+
+
+def is_signature(path: Path) -> bool:
+    """Whether `path` is a file that `ssh-keygen -Y sign` wrote, and no link."""
+    try:
+        with transfer.open_plain(path) as file:
+            return file.read(len(_SIGNED)) == _SIGNED
+    except OSError:
+        return False
 
 
 def _open(path: Path) -> BinaryIO:

@@ -11,16 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from prismdbg.capsule import layout
-from prismdbg.capsule.partial import is_abandoned, is_partial, partial_name
+from prismdbg.capsule.partial import is_abandoned, is_partial, removed_name
 from prismdbg.capsule.walk import entries
-from prismdbg.errors import PrismError, UsageError
+from prismdbg.errors import CapsuleError, PrismError, UsageError
+from prismdbg.jobs.storage.archive_crypto import is_signature, signature_path
 from prismdbg.jobs.storage.job_nodes import node_folders, node_states
 from prismdbg.jobs.storage.pack import read_manifest
 from prismdbg.jobs.storage.run_folder import RunFolder, read_json, write_json
+from prismdbg.jobs.storage.zstd_frames import ends_early
 from prismdbg.model.meanwhile import one_by_one
 from prismdbg.model.plurals import counted
 from prismdbg.runtime import foreign_files
 
+_RUN_FIELDS = frozenset({"command", "started_wall_ns"})  # of every run, and of few other files called run.json
 DEPTH = 3  # how far below the given folder runs and capsules are looked for
 
 
@@ -33,13 +36,15 @@ class ItemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One thing on the shelf. size_bytes is what it takes on disk; `text` says what it is, in a few words."""
+    """One thing on the shelf. size_bytes is what it takes on disk; `text` says what it is, in a few words. damage: why
+    it cannot be read; by its name alone, it may be something else."""
 
     kind: ItemKind
     path: Path
     size_bytes: int
     created_ns: int
     text: str
+    damage: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,21 +69,44 @@ def describe(path: Path) -> Item | None:
     kind = _kind(path)
     if kind is None:
         return None
-    created_ns, text = _about(kind, path)
-    return Item(kind=kind, path=path, size_bytes=disk_bytes(path), created_ns=created_ns, text=text)
+    size_bytes, changed_ns = disk_bytes(path), path.stat().st_mtime_ns
+    try:
+        created_ns, text = _about(kind, path)
+    except (PrismError, OSError, TypeError, ValueError, KeyError) as error:
+        return Item(
+            kind=kind,
+            path=path,
+            size_bytes=size_bytes,
+            created_ns=changed_ns,
+            text=f"damaged: {error}",
+            damage=str(error),
+        )
+    return Item(kind=kind, path=path, size_bytes=size_bytes, created_ns=created_ns, text=text)
+
+
+def removable(path: Path, *, force: bool = False) -> Item:
+    """What `path` itself is. `UsageError` where it is nothing of ours, or cannot be read and so may be anything."""
+    item = describe(path)
+    if item is None:
+        raise UsageError(f"{path} is neither a run nor a capsule", hint="run `prismdbg list` to see what exists")
+    if item.damage and not force:
+        what = "run" if item.kind is ItemKind.RUN else "capsule"
+        raise UsageError(
+            f"{path} cannot be read as a {what}: {item.damage}", hint="use --force if it is one and you do not need it"
+        )
+    return item
 
 
 def remove(path: Path, *, force: bool = False) -> Item:
-    """Removes one run or capsule. `UsageError` where it is neither, or is a run whose job still lives.
+    """Removes one run or capsule, with the signature of a packed one. `UsageError` as `removable`, and where it is a
+    run whose job still lives.
 
     It is renamed first: a removal that is interrupted leaves a partial, never half a capsule.
     """
     if path.is_symlink():
         raise UsageError(f"{path} is a link", hint="give the path it points to")
     path = path.resolve()
-    item = describe(path)
-    if item is None:
-        raise UsageError(f"{path} is neither a run nor a capsule", hint="run `prismdbg list` to see what exists")
+    item = removable(path, force=force)
     if item.kind is ItemKind.RUN and not force and (living := living_processes(RunFolder(path))):
         pids = ", ".join(map(str, living))
         doing = "emulating" if "emulated" in read_json(RunFolder(path).run_json) else "recording"
@@ -90,10 +118,12 @@ def remove(path: Path, *, force: bool = False) -> Item:
         _remove_from_nodes(RunFolder(path), force=force)
     doomed = path
     if item.kind is not ItemKind.PARTIAL:
-        doomed = partial_name(path, "removed")
+        doomed = removed_name(path)
         path.rename(doomed)
     parent = foreign_files.open_folder(doomed.parent)
     try:
+        if item.kind is ItemKind.PACKED and is_signature(signature := signature_path(path)):
+            foreign_files.remove(signature.name, parent)
         foreign_files.remove(doomed.name, parent)
     finally:
         os.close(parent)
@@ -101,9 +131,10 @@ def remove(path: Path, *, force: bool = False) -> Item:
 
 
 def excess(items: Iterable[Item], quota: Quota) -> list[Item]:
-    """The oldest capsules that must go for the others to fit. The newest one always stays."""
+    """The oldest capsules that must go for the others to fit. The newest one always stays. What cannot be read neither
+    goes nor counts: it may be something else, and a damaged one is not worth the good ones."""
     capsules = sorted(
-        (item for item in items if item.kind in (ItemKind.CAPSULE, ItemKind.PACKED)),
+        (item for item in items if item.kind in (ItemKind.CAPSULE, ItemKind.PACKED) and not item.damage),
         key=lambda item: item.created_ns,
     )
     total = sum(item.size_bytes for item in capsules)
@@ -201,7 +232,8 @@ def _kind(path: Path) -> ItemKind | None:
     if path.is_dir():
         if (path / layout.MANIFEST).is_file():
             return ItemKind.CAPSULE
-        return ItemKind.RUN if RunFolder(path).run_json.is_file() else None
+        run = RunFolder(path)
+        return ItemKind.RUN if run.run_json.is_file() and run.ranks.is_dir() else None
     return ItemKind.PACKED if path.name.endswith(layout.PACKED_SUFFIX) and path.is_file() else None
 
 
@@ -215,17 +247,17 @@ def _ranks(path: Path, info: dict[str, Any]) -> str:
 
 
 def _about(kind: ItemKind, path: Path) -> tuple[int, str]:
-    changed_ns = path.stat().st_mtime_ns
+    """When it was made, and what it is."""
     if kind is ItemKind.PARTIAL:
-        return changed_ns, "left over from a killed prismdbg process"
-    try:
-        if kind is ItemKind.RUN:
-            info = read_json(RunFolder(path).run_json)
-            ranks = _ranks(path, info)
-            return int(info.get("started_wall_ns", changed_ns)), f"{ranks}: {' '.join(info.get('command', []))}"
-        manifest = read_manifest(path)
-    except (PrismError, OSError, TypeError, ValueError, KeyError) as error:
-        return changed_ns, f"damaged: {error}"
+        return path.stat().st_mtime_ns, "left over from a killed prismdbg process"
+    if kind is ItemKind.RUN:
+        info = read_json(RunFolder(path).run_json)
+        if not info.keys() >= _RUN_FIELDS:
+            raise CapsuleError(f"{RunFolder(path).run_json} lacks {min(_RUN_FIELDS - info.keys())}")
+        return int(info["started_wall_ns"]), f"{_ranks(path, info)}: {' '.join(info['command'])}"
+    manifest = read_manifest(path)
+    if kind is ItemKind.PACKED and ends_early(path):
+        raise CapsuleError(f"{path} is incomplete", hint="fetch it again")
     incident = manifest.incident
     what = incident.kind if not incident.text else f"{incident.kind}: {incident.text}"
     evidence = "evidence that cannot be replayed: " if manifest.not_replayable else ""

@@ -20,7 +20,7 @@ import zstandard
 from prismdbg.capsule import checked_json, layout, transfer
 from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.capsule.manifest import FileEntry, Manifest
-from prismdbg.capsule.partial import partial_file, partial_folder, publish_new, temporary_folder
+from prismdbg.capsule.partial import already_exists, partial_file, partial_folder, publish_new, temporary_folder
 from prismdbg.errors import CapsuleError, FacilityError, PrismError, UsageError
 from prismdbg.jobs.storage.archive_crypto import NO_KEYS, Keys, plain, sign, signature_path, write_encrypted
 from prismdbg.jobs.storage.archive_reader import ArchiveReader, Limits, Member
@@ -48,15 +48,16 @@ def no_progress(_more_bytes: int) -> None:
 
 def pack(source: Path, target: Path, progress: Progress = no_progress, seal: Seal = OPEN) -> int:
     """Writes the capsule folder `source` as `target`, the same bytes for the same capsule unless it is encrypted.
-    Returns the size. The signature goes beside it.
+    Returns the size. The signature goes beside it; one that lies there already is of another archive, and every reader
+    would take this one for altered.
 
     What the manifest does not name stays behind; what it names and is altered is an error.
     """
     capsule = Capsule.open(source)
     signature = signature_path(target)
-    for path in (target, *([signature] if seal.key is not None else ())):
+    for path in (target, signature):
         if path.exists() or path.is_symlink():
-            raise UsageError(f"{path} already exists", hint="choose another name, or remove it first")
+            raise already_exists(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     with partial_file(target, transfer.FILE_MODE) as partial:
         out = partial.file

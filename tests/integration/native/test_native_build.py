@@ -68,8 +68,8 @@ def test_what_a_killed_build_of_other_sources_left_goes_with_the_next(
     (sources / "small.cpp").write_text("int small() { return 1; }\n")
     monkeypatch.setattr(native_build, "SOURCES", sources)
     cache = tmp_path / "cache"
-    (cache / "native" / ".build.partial-killed").mkdir(parents=True)
-    (cache / "native" / ".build.partial-killed" / "unit.o").touch()
+    (cache / "native" / ".build.partial-removed-1").mkdir(parents=True)
+    (cache / "native" / ".build.partial-removed-1" / "unit.o").touch()
     built = native_build.build(cache)
     assert [path for path in cache.rglob("*") if path.is_file()] == [built]
     assert list((cache / "native").iterdir()) == [built.parent]

@@ -227,13 +227,15 @@ def test_what_is_asked_wrongly_ends_the_search(repository: Repository, edited: P
     assert "first bad commit" not in said_by_git and "128" in said_by_git, said_by_git
 
 
-def test_git_bisect_finds_the_commit(repository: Repository) -> None:
+@pytest.mark.parametrize(
+    "runs", [("--runtime", "local", "--source", "."), ("--runtime", "plain", "--allow-writes")], ids=["source", "plain"]
+)
+def test_git_bisect_finds_the_commit(repository: Repository, runs: tuple[str, ...]) -> None:
+    """Of a commit that does not start, neither knows whether it is bad."""
     first = repository.git("rev-list", "--max-parents=0", "HEAD").strip()
     repository.git("bisect", "start", "HEAD", first)
     try:
-        said = repository.git(
-            "bisect", "run", *CLI, "replay", repository.capsule, "--runtime", "local", "--source", ".", "--bisect"
-        )
+        said = repository.git("bisect", "run", *CLI, "replay", repository.capsule, *runs, "--bisect")
     finally:
         repository.git("bisect", "reset")
     assert f"{repository.commit_named(CULPRIT)} is the first bad commit" in said, said

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from prismdbg.capsule import partial
-from prismdbg.capsule.partial import is_abandoned, partial_folder, publish, publish_new
+from prismdbg.capsule.partial import is_abandoned, partial_folder, publish, publish_new, removed_name
 from prismdbg.errors import UsageError
 
 DIES = """
@@ -56,14 +56,14 @@ def test_of_two_writers_of_a_name_the_first_has_it(tmp_path: Path) -> None:
 
 def test_a_link_of_that_name_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "theirs").mkdir()
-    (tmp_path / ".x.partial-y").symlink_to(tmp_path / "theirs")
+    (tmp_path / f".x.partial-{partial._host()}.abcdefgh").symlink_to(tmp_path / "theirs")
     with partial_folder(tmp_path / "first"):
         assert (tmp_path / "theirs").is_dir()
 
 
 def test_what_another_host_may_still_write_is_left_alone_for_a_day(tmp_path: Path) -> None:
     """Its lock may not be seen here, as on a file server without locks."""
-    theirs = tmp_path / ".first.partial-00000000.x"
+    theirs = tmp_path / ".first.partial-00000000.abcdefgh"
     theirs.mkdir()
     with partial_folder(tmp_path / "second"):
         assert not is_abandoned(theirs)
@@ -131,9 +131,29 @@ def test_nothing_is_left_where_a_signal_comes_as_the_folder_is_made(
     assert partials(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    "name",
+    [".data.partial-1", ".x.partial-0123456.abcdefgh", ".x.partial-01234567.abc", ".x.partial-01234567.abcdefgh.bak",
+     ".x.partial-removed-", "x.partial-01234567.abcdefgh", ".partial-01234567.abcdefgh"],
+)  # fmt: skip
+def test_a_folder_that_is_not_ours_is_left_alone(tmp_path: Path, name: str) -> None:
+    """Other programs call their unfinished files so, too."""
+    (tmp_path / name).mkdir()
+    with partial_folder(tmp_path / "first"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_what_was_left_of_a_removal_goes(tmp_path: Path) -> None:
+    removed_name(tmp_path / "capsule").mkdir()
+    with partial_folder(tmp_path / "first"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In TMPDIR everybody's lie; root could remove them."""
-    other = tmp_path / ".theirs.partial-left"
+    other = tmp_path / f".theirs.partial-{partial._host()}.abcdefgh"
     other.mkdir()
     monkeypatch.setattr(os, "getuid", lambda: other.stat().st_uid + 1)
     with partial_folder(tmp_path / "first"):

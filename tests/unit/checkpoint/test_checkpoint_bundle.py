@@ -96,7 +96,7 @@ def test_without_root_nothing_is_tried_or_remembered(tmp_path: Path, monkeypatch
 def test_what_a_build_that_was_killed_has_left_goes_with_the_next_one(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = cache / "criu" / ".building.partial-killed"
+    left = cache / "criu" / ".building.partial-removed-1"
     (left / "made.12345678").mkdir(parents=True)
     ready = make(tmp_path / "ready", "5.0")
     script = tmp_path / "scripts" / "build"

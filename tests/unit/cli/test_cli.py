@@ -22,10 +22,11 @@ from prismdbg import errors
 from prismdbg.capsule.manifest import IncidentKind, Manifest, Origin
 from prismdbg.cli import main, registry
 from prismdbg.cli.click_errors import WrongValue
-from prismdbg.cli.commands import replay
+from prismdbg.cli.commands import doctor, replay, setup, sweep
 from prismdbg.cli.commands.replay import _of_tally
 from prismdbg.cli.exit_codes import ExitCode
 from prismdbg.cli.options.param_types import moment, ranks, seconds, size
+from prismdbg.jobs.record.setup import Part
 from prismdbg.jobs.replay.compare import Verdict
 from prismdbg.jobs.replay.verdict import Outcome
 from prismdbg.jobs.storage.pack import pack
@@ -34,6 +35,7 @@ from prismdbg.model.moment import Moment
 from prismdbg.model.plurals import counted
 from prismdbg.render import console
 from prismdbg.render.stop_text import tally_text
+from prismdbg.runtime.facilities import Facility
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,9 @@ def test_a_wrong_line_is_told_as_every_other_error(
     [
         ["replay"],
         ["replay", "capsule", "--bisect"],  # the captured program, whichever commit is checked out
+        ["replay", ".", "--bisect", "--runtime", "plain"],  # refused without --allow-writes
+        ["replay", ".", "--bisect", "--runtime", "plain", "--allow-writes", "--until", "1"],
+        ["replay", ".", "--bisect", "--runtime", "plain", "--allow-writes", "--tolerance", "0.1"],
         ["replay", "capsule", "--bisec", "--source", "."],
         ["replay", "capsule", "--bisect=yes", "--source", "."],
         ["replay", "capsule", "--bisect", "--source", ".", "-x", "-"],
@@ -232,6 +237,51 @@ def test_a_capsule_in_which_nothing_can_happen_again_judges_no_commit(
     assert ("no commit would be bad" in capsys.readouterr().err) == never
     assert main.run(asked) == ExitCode.USAGE  # no file of it is the program's
     assert "the relative path" in capsys.readouterr().err
+    plain = ["replay", str(tmp_path / "capsule"), "--runtime", "plain", "--allow-writes", "--bisect"]
+    assert (main.run(plain) == ExitCode.NO_VERDICT) == never
+    assert ("no commit would be bad" in capsys.readouterr().err) == never
+
+
+def test_a_plain_bisection_needs_the_programs_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From a checkpoint each commit would be skipped: a plain process does not restore one."""
+    make_capsule(tmp_path / "capsule", replace(MANIFEST, origin=Origin.IMAGE, contains_raw_memory=True))
+    plain = ["replay", str(tmp_path / "capsule"), "--runtime", "plain", "--allow-writes", "--bisect"]
+    assert main.run(plain) == ExitCode.NO_VERDICT
+    assert "--runtime plain with --bisect needs a capsule from the program's start" in capsys.readouterr().err
+
+
+def unread(monkeypatch: pytest.MonkeyPatch, line: list[str]) -> int:
+    """The exit code where nobody reads what it prints."""
+
+    def closed(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(click, "echo", closed)
+        patched.setattr(console, "readers_gone", lambda: [9])
+        patched.setattr(console, "forget", lambda _: None)
+        return main.run(line)
+
+
+def test_doctor_fails_for_a_reader_that_has_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = Facility(name="criu", ok=False, needed_for="checkpoints", detail="missing")
+    for found, code in ((), ExitCode.OK), ((missing,), ExitCode.LACKING):
+        monkeypatch.setattr(doctor, "facilities", lambda *_, found=found: found)
+        for more in ([], ["--json"]):
+            assert unread(monkeypatch, ["doctor", *more]) == code
+
+
+def test_setup_fails_for_a_reader_that_has_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup, "set_up", lambda *_: [Part(name="recorder", lacking="gcc", instead="slower")])
+    for more in ([], ["--json"]):
+        assert unread(monkeypatch, ["setup", "--strict", *more]) == ExitCode.LACKING
+
+
+def test_sweep_fails_for_a_reader_that_has_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sweep, "sweep", lambda *_: [])
+    (tmp_path / "s").mkdir()
+    line = ["sweep", "-o", str(tmp_path / "s"), "--world", "2", "--mesh", "dp", "--try", "mbs=1", "--", "train.py"]
+    assert unread(monkeypatch, line) == ExitCode.FAILED
 
 
 def test_all_that_a_bisection_of_a_hang_lacks_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -401,7 +451,7 @@ def test_a_verdict_is_the_same_for_a_reader_that_has_enough(
     assert subprocess.run(shell, env=child_environment, timeout=60).returncode == ExitCode.BAD_CAPSULE
 
 
-@pytest.mark.parametrize("name", ["replay", "verify"])
+@pytest.mark.parametrize("name", ["debug", "diff", "doctor", "emulate", "replay", "setup", "sweep", "verify"])
 def test_a_reader_that_ends_before_the_verdict_has_not_heard_that_all_is_well(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

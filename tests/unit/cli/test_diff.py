@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,16 @@ def test_two_ranks_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main.run(["diff", path, "--rank", "0", "--rank", "1", "--json"]) == ExitCode.DIVERGED
     found = json.loads(capsys.readouterr().out)
     assert (found["difference"]["aspect"], found["received"]) == ("received", 2)
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_reader_that_has_enough_is_told_of_a_difference(
+    more: list[str], tmp_path: Path, child_environment: dict[str, str], prismdbg_command: tuple[str, ...]
+) -> None:
+    path = run_of(tmp_path / "run", received=b"\0\0\x80\x3f" + b"\0" * 12)
+    shell = ["bash", "-c", '"$@" 2>&1 | true; exit ${PIPESTATUS[0]}', "sh", *prismdbg_command]
+    line = [*shell, "diff", str(path), "--rank", "0", "--rank", "1", *more]
+    assert subprocess.run(line, env=child_environment, timeout=60).returncode == ExitCode.DIVERGED
 
 
 def test_the_same_rank_of_two_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,6 +34,7 @@ from prismdbg.session.notices import AllCompared, Departed, Lost, ProgramRaised,
 
 NAN = Incident(kind=IncidentKind.NAN, text="rank 2 sends a NaN", moment=Moment(19, 1))
 RAISED = Incident(kind=IncidentKind.EXCEPTION, text="ValueError: no such word", moment=Moment(19, 1))
+ASKED = Incident(kind=IncidentKind.REQUEST, text="captured by hand")
 END = Moment(19, 1)
 RECORDED = tuple(Moment(step, 1) for step in range(20))
 
@@ -196,6 +197,13 @@ LOST = Verdict(outcome=Compared.RANK_LOST)
         (Scripted(findings=found(finding(Outcome.UNDECIDED)), fix=verdict(Judgement.UNANSWERED)), True, (7, 125)),
         (Scripted(findings=found(finding(Outcome.FAILED)), fix=verdict(Judgement.UNANSWERED)), True, (1, 1)),
         (Scripted(findings=found(), fix=verdict(Judgement.UNANSWERED)), True, (7, 125)),  # there are none
+        (Scripted(findings=found(finding()), fix=verdict(Judgement.UNSEEN)), True, (7, 0)),
+        (Scripted(findings=found(finding(Outcome.FAILED)), fix=verdict(Judgement.UNSEEN)), True, (1, 1)),
+        (Scripted(findings=found(), fix=verdict(Judgement.UNSEEN)), True, (7, 125)),
+        (Scripted(findings=found(finding()), fix=verdict(Judgement.NO_INCIDENT)), True, (0, 0)),
+        (Scripted(findings=found(finding(Outcome.UNDECIDED)), fix=verdict(Judgement.NO_INCIDENT)), True, (7, 125)),
+        (Scripted(findings=found(finding(Outcome.FAILED)), fix=verdict(Judgement.NO_INCIDENT)), True, (1, 1)),
+        (Scripted(findings=found(), fix=verdict(Judgement.NO_INCIDENT)), True, (7, 125)),
         # a rank that is silent after its failed check
         (
             Scripted(
@@ -236,12 +244,18 @@ def fixed(
     *,
     answered: bool = True,
     code: int | None = None,
+    recorded: str = "",
     died_with: int | None = None,
     **seen: Any,
 ) -> FixVerdict:
     run = Run(**{"ending": Ending.COMPLETE, "reached": Moment(19, 2), **seen})
     known = Recorded(
-        incident=incident.kind, required=len(RECORDED), answered=answered, exit_code=code, died_with=died_with
+        incident=incident.kind,
+        required=len(RECORDED),
+        answered=answered,
+        exit_code=code,
+        raised=recorded,
+        died_with=died_with,
     )
     return judge_fix(run, incident, END, RECORDED, known)
 
@@ -320,8 +334,21 @@ def test_a_program_that_does_not_come_to_a_collective() -> None:
         (RAISED, {"reached": Moment(19, 2), "run_to": END}, Judgement.GONE),
         (NAN, {"reached": Moment(3, 1), "run_to": Moment(3, 1), "exit_code": 2}, Judgement.OTHER),
         (RAISED, {"exit_code": 3}, Judgement.OTHER),
-        (RAISED, {"exit_code": 3, "code": 3}, Judgement.GONE),  # as the recorded program
-        (Incident(kind=IncidentKind.REQUEST, text=""), {"first_nan": Moment(3, 1)}, Judgement.OTHER),
+        (NAN, {"exit_code": 3, "code": 3}, Judgement.GONE),  # as the recorded program
+        (NAN, {"exit_code": 3, "code": 1}, Judgement.OTHER),
+        # caught, and then sys.exit(1): what ended with an exception has that code, too
+        (RAISED, {"exit_code": 1, "code": 1}, Judgement.OTHER),
+        (Incident(kind=IncidentKind.OUT_OF_MEMORY, text=""), {"exit_code": 1, "code": 1}, Judgement.OTHER),
+        (NAN, {"exit_code": 1, "code": 1, "recorded": "ValueError: NaN"}, Judgement.OTHER),
+        (NAN, {"exit_code": 0, "code": 1, "recorded": "ValueError: NaN"}, Judgement.GONE),
+        (ASKED, {"first_nan": Moment(3, 1)}, Judgement.OTHER),
+        (ASKED, {"exit_code": 3}, Judgement.OTHER),
+        (ASKED, {}, Judgement.NO_INCIDENT),
+        (ASKED, {"reached": Moment(3, 1)}, Judgement.UNKNOWN),
+        (ASKED, {"reached": Moment(3, 1), "run_to": Moment(3, 1)}, Judgement.NO_INCIDENT),
+        (Incident(kind=IncidentKind.SIGNAL, text=""), {}, Judgement.NO_INCIDENT),
+        (Incident(kind=IncidentKind.SLOW, text=""), {}, Judgement.UNSEEN),
+        (Incident(kind=IncidentKind.SLOW, text=""), {"raised": ("KeyError", "x")}, Judgement.OTHER),
     ],
 )
 def test_what_counts_as_the_incident(incident: Incident, seen: dict[str, Any], judgement: Judgement) -> None:

@@ -145,11 +145,12 @@ def test_what_cannot_be_put_down_is_decided_when_it_can_be(tmp_path: Path) -> No
         said = f"{tmp_path} cannot be written to: Not a directory; an incident is captured when it can be again"
         assert set(node.told) == {said}
     blocked.ends()
-    for node in (one, other):
-        node.later(1)
-        assert node.decisions.is_open and not node.captured, "the other one may say it, too, from now on"
-    one.later(SETTLE_S + 1)
-    other.later(SETTLE_S + 1)
+    one.later(1)
+    one.later(PATIENCE_S - 1)
+    assert one.decisions.is_open and not one.captured, "the other one may find later that it can say it, too"
+    other.later(1)
+    one.later(1)
+    other.later(PATIENCE_S)
     one.later(1)
     assert (one.captured, other.captured) == ([], ["0-nan"]) and not one.decisions.is_open
     assert one.decisions.failing_s == 0

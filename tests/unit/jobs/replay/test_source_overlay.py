@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from prismdbg.capsule.capsule_dir import Capsule
 from prismdbg.cli.terminal.replay_script import say_overlay
 from prismdbg.errors import UsageError
 from prismdbg.jobs.replay import source_overlay
-from prismdbg.jobs.replay.source_overlay import NothingMatches, make_overlay
+from prismdbg.jobs.replay.replay_plan import ReplayRequest
+from prismdbg.jobs.replay.source_overlay import NothingMatches, edited_here, make_overlay
 from prismdbg.runtime.spec import LaidFile
 
 PROGRAM = {"/job/src/train.py": "old", "/job/src/lib/model.py": "model", "/data/words.txt": "words"}
@@ -111,6 +113,26 @@ def test_a_process_image_has_its_program_in_memory(tmp_path: Path) -> None:
     ) as raised:
         make_overlay(capsule, tmp_path)
     assert "--origin start" in raised.value.hint
+
+
+def test_files_of_this_machine_that_are_not_the_captured_ones(
+    capsule: Capsule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = folder(tmp_path / "here", {"same.py": "old", "edited.py": "new"})
+    (here / "link.py").symlink_to("edited.py")
+    bound = replace(_file(str(here / "edited.py"), "old"), place=source_overlay.Place.BOUND)
+    names = ("same.py", "edited.py", "link.py", "gone.py")
+    files = (*(_file(str(here / name), "old") for name in names), bound)
+    monkeypatch.setattr(source_overlay, "read_files", lambda _: files)
+    edited = tuple(str(here / name) for name in names[1:])
+    assert edited_here(capsule) == edited
+    as_recorded = ReplayRequest(capsule=capsule)
+    assert (as_recorded.may_depart, as_recorded.replaced) == (False, None)
+    by_commit = replace(as_recorded, edited=edited)
+    assert (by_commit.may_depart, by_commit.replaced) == (True, edited)
+    assert replace(as_recorded, edited=()).may_depart, "an import may not be captured"
+    with pytest.raises(UsageError, match="its memory contains the old program"):
+        edited_here(make_capsule(tmp_path / "image", IMAGE))
 
 
 def test_no_folder_and_too_large_a_one(capsule: Capsule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,7 +191,8 @@ def test_a_node_that_has_no_rank_in_run_is_not_taken_for_one_that_left(tmp_path:
 def test_a_run_is_not_removed_while_another_node_records_into_it(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
     node(run, "n1", silent_s=1)
-    run.run_json.write_text("{}")
+    run.ranks.mkdir()
+    run.run_json.write_text('{"command": ["train"], "started_wall_ns": 1}')
     with pytest.raises(UsageError, match="is still recording"):
         remove(run.path)
     (run.nodes / "n1" / "supervisor.json").write_text('{"exit_code": 0}')

@@ -34,7 +34,7 @@ def run(tmp_path: Path) -> RunFolder:
     run.ranks.mkdir(parents=True)
     (run.nodes / "n1").mkdir(parents=True)
     (run.nodes / "job.json").write_text('{"id": "x"}')
-    write_json(run.run_json, {"command": ["train"]})
+    write_json(run.run_json, {"command": ["train"], "started_wall_ns": 1})
     return run
 
 

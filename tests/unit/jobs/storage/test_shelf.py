@@ -9,14 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import zstandard
 from capsules import MANIFEST, make_capsule
 
 from prismdbg.capsule.capsule_dir import CapsuleWriter
-from prismdbg.capsule.partial import partial_name
+from prismdbg.capsule.partial import removed_name
+from prismdbg.cli import main
 from prismdbg.errors import UsageError
 from prismdbg.jobs.storage import inventory
 from prismdbg.jobs.storage.inventory import Item, ItemKind, Quota
-from prismdbg.jobs.storage.pack import pack
+from prismdbg.jobs.storage.pack import pack, read_manifest
+from prismdbg.jobs.storage.zstd_frames import ends_early
 
 
 def make_run(path: Path, pid: int = -1) -> Path:
@@ -122,10 +125,91 @@ def test_the_oldest_go_and_the_newest_stays(quota: Quota, gone: list[int]) -> No
 
 
 def test_what_a_killed_writer_left_is_found_and_what_is_being_written_is_not(tmp_path: Path) -> None:
-    partial_name(tmp_path / "dead", "pack").write_bytes(b"x")
+    removed_name(tmp_path / "dead").write_bytes(b"x")
     with CapsuleWriter(tmp_path / "living"):
         assert len(list(tmp_path.glob(".living*"))) == 1
         (left,) = inventory.find(tmp_path)
     assert (left.kind, left.path.name.startswith(".dead")) == (ItemKind.PARTIAL, True)
     inventory.remove(left.path)
     assert not left.path.exists()
+
+
+def test_what_is_no_capsule_neither_goes_nor_counts(tmp_path: Path) -> None:
+    """Foreign archives and half of a copy: by their age they would be the first to go, or the one that stays."""
+    for number in (1, 2):
+        make_capsule(tmp_path / f"good{number}", replace(MANIFEST, created_ns=number))
+    (tmp_path / "imagenet.tar.zst").write_bytes(b"foreign")
+    os.utime(tmp_path / "imagenet.tar.zst", ns=(0, 0))
+    with zstandard.open(tmp_path / "other.tar.zst", "wb") as file:
+        file.write(bytes(1 << 16))
+    pack(tmp_path / "good1", tmp_path / "half.tar.zst")
+    whole = (tmp_path / "half.tar.zst").read_bytes()
+    (tmp_path / "half.tar.zst").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "most.tar.zst").write_bytes(whole[:-1])
+    read_manifest(tmp_path / "most.tar.zst")  # which lies at the start
+    items = inventory.find(tmp_path)
+    damaged = {"imagenet.tar.zst", "other.tar.zst", "half.tar.zst", "most.tar.zst"}
+    assert {item.path.name for item in items if item.damage} == damaged
+    assert [item.path.name for item in inventory.excess(items, Quota(count=1))] == ["good1"]
+
+
+def test_an_archive_cut_anywhere_is_incomplete(tmp_path: Path) -> None:
+    capsule = make_capsule(tmp_path / "capsule")
+    pack(capsule.path, tmp_path / "a.tar.zst")
+    whole = (tmp_path / "a.tar.zst").read_bytes()
+    more = b"\x50\x2a\x4d\x18\x02\x00\x00\x00ab"  # a frame that readers skip
+    for frames in (
+        zstandard.compress(b""),
+        zstandard.compress(bytes(1 << 20)),
+        zstandard.compress(os.urandom(1 << 18)),
+    ):
+        whole += more + frames
+    cut = tmp_path / "cut"
+    ends = set()
+    for length in (*range(0, len(whole), 1 if len(whole) < 5000 else 997), len(whole) - 1, len(whole)):
+        cut.write_bytes(whole[:length])
+        if not ends_early(cut):
+            ends.add(length)
+    assert len(whole) in ends and len(whole) - 1 not in ends
+    cut.write_bytes(whole + b"x")
+    assert ends_early(cut)
+
+
+@pytest.mark.parametrize("name", ["x.tar.zst", "capsule", "run", "other"])
+def test_what_cannot_be_read_is_removed_only_if_forced(tmp_path: Path, name: str) -> None:
+    (tmp_path / "x.tar.zst").write_bytes(b"no")
+    make_capsule(tmp_path / "capsule")
+    (tmp_path / "capsule" / "prismdbg" / "manifest.json").write_text("{")
+    (make_run(tmp_path / "run") / "run.json").write_text("{")
+    (make_run(tmp_path / "other") / "run.json").write_text('{"name": "of another program"}')
+    with pytest.raises(UsageError, match="cannot be read as a") as refused:
+        inventory.remove(tmp_path / name)
+    assert "--force" in refused.value.hint and (tmp_path / name).exists()
+    assert main.run(["rm", str(tmp_path / name), "--dry-run"]) == 2
+    inventory.remove(tmp_path / name, force=True)
+    assert not (tmp_path / name).exists()
+
+
+def test_a_folder_with_another_programs_run_json_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "run.json").write_text(json.dumps({"command": ["x"], "started_wall_ns": 1}))
+    assert inventory.find(tmp_path) == []
+    with pytest.raises(UsageError, match="neither a run nor a capsule"):
+        inventory.remove(tmp_path / "results", force=True)
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_signature_goes_with_its_archive(tmp_path: Path, is_ours: bool) -> None:
+    """A new archive of that name would be taken for an altered one."""
+    capsule = make_capsule(tmp_path / "capsule")
+    archive, signature = tmp_path / "a.tar.zst", tmp_path / "a.tar.zst.sig"
+    pack(capsule.path, archive)
+    data = archive.read_bytes()
+    signature.write_text("-----BEGIN SSH SIGNATURE-----\n" if is_ours else "signed by gpg")
+    archive.unlink()
+    with pytest.raises(UsageError, match=r"a\.tar\.zst\.sig already exists"):
+        pack(capsule.path, archive)
+    assert not archive.exists()
+    archive.write_bytes(data)
+    inventory.remove(archive, force=True)
+    assert signature.exists() is not is_ours and not archive.exists()
