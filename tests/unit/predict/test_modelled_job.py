@@ -87,7 +87,7 @@ def test_the_peak_is_what_the_first_stage_holds_of_its_microbatches() -> None:
     """1F1B: as many microbatches as stages, and the fixed part."""
     job = predicted(GPT, training("pp=4,tp=8", 16))
     held = job.memory[0]
-    assert job.graph.peak_bytes[0] == held.fixed_bytes + 4 * 12 * held.layer_activation_bytes
+    assert job.graph.peak_bytes[0] == held.fixed_bytes + 4 * 12 * held.layer_activation_bytes + held.workspace_bytes
     assert job.graph.peak_bytes[-1] < job.graph.peak_bytes[0]
 
 
@@ -130,7 +130,7 @@ def test_sharded_weights_take_the_memory_of_their_shards_and_of_two_layers() -> 
     held = job.memory[0]
     assert held.fixed_bytes == (2 + 4 + 12) * held.parameters / 8
     tables = 2 * 2 * 51200 * 6144  # in the last pass, of the embedding as of the output
-    kept = 8 * held.layer_activation_bytes + held.head_bytes
+    kept = 8 * held.layer_activation_bytes + held.head_bytes + held.workspace_bytes
     over = job.graph.peak_bytes[0] - held.fixed_bytes - kept
     assert 2 * 2 * layer < over <= 2 * (2 + 4) * max(layer, tables // 4)
 
@@ -180,7 +180,7 @@ def test_what_is_recomputed_is_the_forward_pass_of_the_layers_again() -> None:
         recomputed_share(predicted(GPT, training("pp=2,tp=4", 8, recompute=how)).graph) for how in Recompute
     )
     assert none == 0
-    assert full == pytest.approx(1 / 4, rel=0.03)
+    assert full == pytest.approx(1 / 4, rel=0.04), "less the step of the optimizer"
     assert 0 < selective < full
 
 
