@@ -121,14 +121,16 @@ def _head_bytes(model: Model, training: Training) -> int:
 
 
 def _workspace_bytes(model: Model, training: Training, *, is_last: bool) -> int:
-    """The gradients of output and input, of the operator that has most: the activation, the whole hidden state, the
-    softmax of unfused attention, or the scores of the vocabulary."""
+    """The gradients of output and input, of the operator that has most: a linear that widens, the activation, the
+    softmax of unfused attention, or the 32-bit scores of the vocabulary, which 16-bit ones become."""
     value, tp = training.value_bytes, training.tp
     tokens = model.sequence * training.microbatch
     routed = tokens * (model.experts_per_token if model.experts else 1)
+    ways = 2 if model.is_gated else 1
     pairs = [
-        value * routed * model.ffn * (3 if model.is_gated else 2) // tp,
         value * tokens * (model.qkv // tp + model.hidden),
+        value * routed * (ways * model.ffn // tp + model.hidden),
+        value * routed * (ways + 1) * model.ffn // tp,
     ]
     if model.attention is Attention.UNFUSED:
         pairs.append(2 * value * training.microbatch * model.heads * model.sequence**2 // tp)

@@ -179,6 +179,36 @@ def test_a_model_that_cannot_be_divided_is_impossible_and_the_table_says_so(fold
     assert f"the interval of a predicted time is {PREDICTION_ERROR:.1%}" in said
 
 
+@pytest.mark.parametrize(
+    ("more", "columns", "words"),
+    [
+        ("experts: 4\n", "", ()),
+        ("", "", ("--zero", "3")),
+        ("", "items,width,tensors,whole_us\n", ()),
+    ],
+    ids=["experts", "sharded weights", "a program's operators"],
+)
+def test_predictions_of_a_kind_that_was_not_measured_have_no_interval_and_no_winner(
+    folder: Path, more: str, columns: str, words: tuple[str, ...]
+) -> None:
+    if more:
+        (folder / "model.yaml").write_text(MODEL.replace("llama", "moe") + more)
+    if columns:
+        for path in (folder / "ops").iterdir():
+            path.unlink()
+        sizes = [f"{2**n},{2 ** (n // 2)},2,{2 ** (n - 10)}" for n in range(10, 20)]
+        (folder / "ops" / "add.csv").write_text(columns + "\n".join(sizes) + "\n")
+        (folder / "ops" / "addmm.csv").write_text(
+            "m,n,k,batch,whole_us\n" + "".join(f"{2**n},64,64,1,{2**n}\n" for n in range(4, 10))
+        )
+    values = json.loads(sweep(folder, "--json", words=words).stdout)
+    done = [each for each in values["results"] if each["state"] == "done" and each["fits"]]
+    assert len(values["fastest"]) == len(done) > 1
+    assert {each["interval_ns"] for each in done} == {None}
+    said = sweep(folder, words=words).output
+    assert "how far the predicted times are off is not known" in said and "a predicted time has no interval" in said
+
+
 def test_a_sweep_of_predictions_needs_samples(folder: Path) -> None:
     with pytest.raises(UsageError, match="need --ops and --cluster"):
         sweep(folder, ops=False)
