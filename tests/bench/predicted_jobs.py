@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +19,10 @@ from prismdbg.predict.model.training import Recompute, Training
 from prismdbg.predict.samples.sample_folder import read_folder
 from prismdbg.predict.samples.samples import Phase
 from prismdbg.simulate.cluster.cluster import ClusterModel, Tier
+from prismdbg.simulate.cluster.transfer import Geometry, collective_ns
 from prismdbg.simulate.engine.simulate import simulate
+from prismdbg.simulate.graph.entries import Kind
+from prismdbg.simulate.graph.job_graph import JobGraph
 from prismdbg.simulate.graph.mesh import Mesh
 from prismdbg.simulate.quantities import MILLION
 
@@ -59,8 +62,7 @@ def operator_times(data: Path) -> OperatorTimes:
 
 @cache
 def node_of_a100(data: Path) -> ClusterModel:
-    """The links of a node by all-reduces of four GPUs: least squares of the relative error. Others are assumed. Beside
-    a collective, a computation has the processors that the collective leaves it."""
+    """The links of a node by all-reduces of four GPUs: least squares of the relative error. Others are assumed."""
     samples = read_folder(data / "a100-collectives")["allreduce"]
     at = (samples.columns["nodes"] == 1) & (samples.columns["GPUsPerNode"] == 4)
     size_bytes, time_ns = 2 * samples.columns["shape"][at], samples.times_ns[Phase.WHOLE][at]
@@ -71,11 +73,27 @@ def node_of_a100(data: Path) -> ClusterModel:
     inside = Tier(
         name="nvlink", spans=NODE, latency_ns=round(fixed_ns / rounds), rate=round(1e9 * rounds / 4 / ns_a_byte)
     )
-    return ClusterModel(
-        tiers=(inside, BETWEEN_NODES),
-        ranks_per_node=NODE,
-        compute_overlap_ppm=MILLION * SMS // (SMS - CHANNELS),
-    )
+    return ClusterModel(tiers=(inside, BETWEEN_NODES), ranks_per_node=NODE)
+
+
+def with_overlap(cluster: ClusterModel, graph: JobGraph, tp: int) -> ClusterModel:
+    """While a hidden collective is under way, a computation has the processors that it leaves. The engine slows all
+    that is computed until the wait for it, so the factor is that of the shorter time, over all hidden collectives."""
+    entries = graph.classes[0].entries
+    hidden = np.flatnonzero((entries.kind == Kind.COLLECTIVE) & (entries.blocking == 0))
+    waits = np.flatnonzero(entries.kind == Kind.WAIT)
+    computed_ns = np.concatenate([[0], np.cumsum(np.where(entries.kind == Kind.COMPUTE, entries.duration_ns, 0))])
+    if not len(hidden):
+        return cluster
+    beside_ns = computed_ns[waits[np.searchsorted(waits, hidden)]] - computed_ns[hidden]
+    where = Geometry(members=tp, tier=0, nodes=1, local=tp, sharing=0)
+    each_ns = {
+        (op, size): collective_ns(cluster, entries.texts[op], size, where)
+        for op, size in set(zip(entries.op[hidden].tolist(), entries.size_bytes[hidden].tolist(), strict=True))
+    }
+    taken_ns = np.array([each_ns[int(entries.op[row]), int(entries.size_bytes[row])] for row in hidden])
+    longer_ns = CHANNELS / SMS * np.minimum(taken_ns, beside_ns * SMS / (SMS - CHANNELS)).sum()
+    return replace(cluster, compute_overlap_ppm=round(MILLION * (1 + longer_ns / beside_ns.sum())))
 
 
 def gpt(layers: int, hidden: int, heads: int, sequence: int) -> Model:
@@ -144,7 +162,7 @@ def _simulated(data: Path, model: Model, training: Training) -> Parts:
     known, key = _known(data), f"{model} {training}"
     if key not in known:
         job = modelled_job(model, training, operator_times(data))
-        timeline = simulate(job.graph, node_of_a100(data))
+        timeline = simulate(job.graph, with_overlap(node_of_a100(data), job.graph, training.tp))
         shown = {name: float(values[0]) for name, values in timeline.shown_ns.items()}
         known[key] = Parts(
             iteration_ns=timeline.iteration_ns,

@@ -38,7 +38,8 @@ def _selene(data: Path) -> Measured:
         notes=[
             "Selene: operators are those of the A100 samples, links of a node are fitted to all-reduces of four GPUs "
             f"there ({link.latency_ns / 1000:.1f} µs, {link.rate / 1e9:.0f} GB/s), links between nodes are assumed. "
-            f"Beside a collective, {SMS - CHANNELS} of {SMS} processors compute. Nothing is fitted to Selene.",
+            f"While a hidden collective is under way, {SMS - CHANNELS} of {SMS} processors compute. "
+            "Nothing is fitted to Selene.",
             "Selene, memory: published figures are calculated by the equations of arXiv 2205.05198. 18 bytes x 12 "
             "layers hidden² / (tp pp) gives their weights and optimizer states to the digit, without the embedding. So "
             "the predicted ones are compared without it (18 bytes x vocabulary hidden / tp), and without workspace.",
