@@ -22,7 +22,7 @@ PREDICTED = (
 )
 NOT_KNOWN = (
     "a predicted time has no interval with a program's operators, with experts and with --zero 3: how far such "
-    "predictions are off is not known"
+    "predictions are off is unknown"
 )
 NO_ENERGY = "energy: not available, no sensor of this machine counts it (`prismdbg telemetry RUN` says why)"
 _MOST_NAMES = 3
@@ -154,7 +154,7 @@ def conclusion(results: Sequence[Result], cap_bytes: int) -> list[str]:
     unknown = [each for each in first if not each.time.is_known]
     if guessed := [each.name for each in unknown if each.is_predicted]:
         return [
-            f"no winner: {best.name} has the shortest time, but how far the predicted times are off is not known: "
+            f"no winner: {best.name} has the shortest time, but how far the predicted times are off is unknown: "
             f"{_some(guessed)}; emulate or record the best of them (--search)"
         ]
     if single := [each.name for each in unknown]:

@@ -206,7 +206,7 @@ def test_predictions_of_a_kind_that_was_not_measured_have_no_interval_and_no_win
     assert len(values["fastest"]) == len(done) > 1
     assert {each["interval_ns"] for each in done} == {None}
     said = sweep(folder, words=words).output
-    assert "how far the predicted times are off is not known" in said and "a predicted time has no interval" in said
+    assert "how far the predicted times are off is unknown" in said and "a predicted time has no interval" in said
 
 
 def test_a_sweep_of_predictions_needs_samples(folder: Path) -> None:
