@@ -1,8 +1,8 @@
 """How long a shape takes at constant efficiency: its arithmetic, its bytes and the call itself, added up.
 
 A sum, not the longer of them (a roofline): fitted to widths of up to 2,560 of the published A100 operators and asked
-for those above 6,144, the mean error of the families is 8.7 % with a sum and 10.7 % with a roofline; between samples
-they are alike (docs/prediction.md).
+for those above 6,144, the mean error is 8.6 % with a sum and 11.8 % with a roofline; between samples they are alike
+(docs/prediction.md).
 """
 
 from __future__ import annotations
