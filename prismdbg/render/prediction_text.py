@@ -54,7 +54,8 @@ def values(model: Model, training: Training, job: ModelledJob, timeline: Timelin
                 "weight_bytes": held.weight_bytes,
                 "gradient_bytes": held.gradient_bytes,
                 "optimizer_bytes": held.optimizer_bytes,
-                "activation_bytes": rank_class.entries.peak_bytes() - held.fixed_bytes,
+                "activation_bytes": rank_class.entries.peak_bytes() - held.fixed_bytes - held.workspace_bytes,
+                "workspace_bytes": held.workspace_bytes,
                 "peak_bytes": rank_class.entries.peak_bytes(),
             }
             for held, rank_class in zip(job.memory, job.graph.classes, strict=True)
@@ -83,7 +84,8 @@ def _memory(training: Training, job: ModelledJob) -> list[str]:
             "weights": held.weight_bytes,
             "gradients": held.gradient_bytes,
             "optimizer": held.optimizer_bytes,
-            rest_of_it: peaks[stage] - held.fixed_bytes,
+            rest_of_it: peaks[stage] - held.fixed_bytes - held.workspace_bytes,
+            "workspace": held.workspace_bytes,
         }
         said = ", ".join(f"{name} {console.size(size)}" for name, size in parts.items())
         found.append(f"  stage {stage}: {console.size(peaks[stage])} ({said})")

@@ -17,7 +17,13 @@ HEADER = (
     "configuration", "mesh", "iteration", "interval", "idle", "exposed", "messages", "peak", "fits", "tokens/s",
     "recomputed", "note",
 )  # fmt: skip
-PREDICTED = "the interval of a predicted time is {error:.1%} on each side, the mean error against measured iterations"
+PREDICTED = (
+    "the interval of a predicted time is {error:.1%} on each side, the largest error against measured iterations"
+)
+NOT_KNOWN = (
+    "a predicted time has no interval with a program's operators, with experts and with --zero 3: how far such "
+    "predictions are off is unknown"
+)
 NO_ENERGY = "energy: not available, no sensor of this machine counts it (`prismdbg telemetry RUN` says why)"
 _MOST_NAMES = 3
 _NUMBER = re.compile(r"(?<![\w.=-])\d+(?:,\d{3})*(?:\.\d+)?")  # none in a name
@@ -112,6 +118,12 @@ def messages(result: Result) -> str:
     return ", ".join(f"{axis} {size(round(mean))}{shares.get(axis, '')}" for axis, mean in sizes) or "-"
 
 
+def certainty(results: Sequence[Result], error: float) -> list[str]:
+    """What the intervals of predictions are."""
+    known = {each.time.is_known for each in results if each.state is State.DONE and each.is_predicted}
+    return [PREDICTED.format(error=error) if is_known else NOT_KNOWN for is_known in sorted(known, reverse=True)]
+
+
 def energy(results: Sequence[Result]) -> list[str]:
     """Of those whose sensors told something."""
     return [
@@ -139,7 +151,13 @@ def conclusion(results: Sequence[Result], cap_bytes: int) -> list[str]:
     if not others:
         return [f"fastest: {best.name}, {four_digits(best.time.middle)} per iteration"]
     names = ", ".join(each.name for each in others)
-    if single := [each.name for each in first if not each.time.is_known]:
+    unknown = [each for each in first if not each.time.is_known]
+    if guessed := [each.name for each in unknown if each.is_predicted]:
+        return [
+            f"no winner: {best.name} has the shortest time, but how far the predicted times are off is unknown: "
+            f"{_some(guessed)}; emulate or record the best of them (--search)"
+        ]
+    if single := [each.name for each in unknown]:
         return [
             f"no winner: {best.name} has the shortest time, but a single step has no interval: {_some(single)}; "
             "measure more steps (--steps, or the program's own)"

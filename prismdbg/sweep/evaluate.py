@@ -29,8 +29,6 @@ from prismdbg.sweep.result import Result, State
 from prismdbg.sweep.space import Configuration
 from prismdbg.telemetry.reader import read_telemetry
 
-PREDICTION_ERROR = 0.052  # mean, against measured iterations that nothing was fitted to (docs/prediction.md, Selene)
-
 MOST_BLOCKS = 64  # of ranks
 
 
@@ -82,9 +80,10 @@ def _with_energy(result: Result, run: RunFolder, steps: Sequence[int]) -> Result
     return replace(result, joules=taken, peak_watts=peak_watts)
 
 
-def predicted(one: Configuration, timeline: Timeline, tokens: int) -> Result:
-    error_ns = round(PREDICTION_ERROR * timeline.iteration_ns)
-    each_ns = [timeline.iteration_ns - error_ns, timeline.iteration_ns + error_ns]
+def predicted(one: Configuration, timeline: Timeline, tokens: int, error: float | None) -> Result:
+    """`error`: a share, on each side; None where it is not known."""
+    error_ns = round((error or 0) * timeline.iteration_ns)
+    each_ns = [] if error is None else [timeline.iteration_ns - error_ns, timeline.iteration_ns + error_ns]
     result = _result(one, timeline, timeline.iteration_ns, each_ns, tokens=tokens, has_memory=True)
     computed = float(timeline.computed_ns.mean()) / max(timeline.iteration_ns, 1)
     return replace(result, recomputed=recomputed_share(timeline.graph) * computed)

@@ -17,6 +17,8 @@ from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.engine.timeline import Timeline
 from prismdbg.simulate.graph.mesh import Mesh
 
+PREDICTION_ERROR = 0.127  # the largest, of eight iterations that nothing was fitted to (docs/prediction.md, Selene)
+
 Read = Callable[[Sequence[str], Mesh], tuple[Path, Training]]
 
 
@@ -41,6 +43,12 @@ class Predictor:
         """`UsageError` where the words or the model's file are wrong."""
         path, training = self._read(words, mesh)
         return Described(model_file.read(path), training)
+
+    def error(self, described: Described) -> float | None:
+        """A share, on each side; None of predictions of a kind that was not held against measured iterations: from
+        a program's operators, of experts, and of weights that are gathered."""
+        is_known = not (self._times.is_of_program or described.model.experts or described.training.zero >= 3)
+        return PREDICTION_ERROR if is_known else None
 
     def predict(self, described: Described) -> Timeline:
         """`UsageError` where the model cannot be divided so."""

@@ -49,7 +49,8 @@ class _Stored(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Nanoseconds. `middle` lies in it. is_known: a single value says nothing of how far the next one is from it."""
+    """Nanoseconds. `middle` lies in it. is_known: a single value says nothing of how far the next one is from it,
+    and some predictions were never held against a measurement."""
 
     middle: int
     low: int
@@ -65,7 +66,7 @@ class Interval:
         return cls(middle, low, high, is_known=len(values) > 1)
 
     def overlaps(self, other: Interval) -> bool:
-        """Or may: whoever was measured once is told from nobody."""
+        """Or may: whose interval is not known is told from nobody."""
         is_known = self.is_known and other.is_known
         return not is_known or (self.low <= other.high and other.low <= self.high)
 
@@ -106,6 +107,10 @@ class Result:
     @property
     def time(self) -> Interval:
         return Interval.of(self.middle_ns, self.iteration_ns)
+
+    @property
+    def is_predicted(self) -> bool:
+        return self.recomputed is not None
 
     @property
     def tokens_per_s(self) -> float:
@@ -149,8 +154,8 @@ def _outside(count: int) -> int:
 
 
 def fastest(results: Sequence[Result], cap_bytes: int = 0) -> list[Result]:
-    """The one with the shortest time first, then those that cannot be told from it: their intervals overlap, or one of
-    both was measured once. Of those that are known not to fit into the memory, none."""
+    """The one with the shortest time first, then those that cannot be told from it: their intervals overlap, or that of
+    one of both is not known. Of those that are known not to fit into the memory, none."""
     done = [each for each in results if each.state is State.DONE and each.fits(cap_bytes) is not False]
     done.sort(key=lambda each: each.time.middle)
     return [each for each in done if each.time.overlaps(done[0].time)]

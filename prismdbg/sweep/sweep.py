@@ -82,7 +82,7 @@ def _predicted(
         timeline = predictor.predict(described)
     except UsageError as error:
         return replace(_impossible(one), mesh=str(one.mesh), why=str(error)), None
-    return predicted(one, timeline, tokens), timeline.graph
+    return predicted(one, timeline, tokens, predictor.error(described)), timeline.graph
 
 
 def _check_tokens(request: SweepRequest) -> None:

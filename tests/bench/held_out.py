@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 
@@ -14,6 +14,7 @@ from prismdbg.predict.operators.work import Floats, Work
 from prismdbg.predict.samples.samples import Phase, Samples
 
 ONE_OF = 5
+NARROW, WIDE = 2_560, 6_144  # widths: fitted up to the one, asked above the other, up to 3.2 times as wide
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +55,27 @@ def in_short(signed: Sequence[float]) -> str:
 
 def errors(samples: Sequence[Samples]) -> Iterator[Errors]:
     """Families are fitted as a whole: a shape that two operators share is held out of both."""
+    yield from _errors(samples, lambda one: ~is_held_out(one.work), lambda one: is_held_out(one.work))
+
+
+def errors_beyond(samples: Sequence[Samples]) -> Iterator[Errors]:
+    """Of operators whose time depends on the width: fitted to narrow shapes, asked for wide ones."""
+    of_width = [one for one in samples if "dim" in one.columns and one.operator != "fillmask"]
+    yield from _errors(of_width, lambda one: one.columns["dim"] <= NARROW, lambda one: one.columns["dim"] > WIDE)
+
+
+Chosen = Callable[[Samples], np.ndarray]
+
+
+def _errors(samples: Sequence[Samples], fitted_to: Chosen, asked_for: Chosen) -> Iterator[Errors]:
     families: dict[str, list[Samples]] = {}
     for one in samples:
         families.setdefault(one.work.family, []).append(one)
     for family in families.values():
-        held = [is_held_out(one.work) for one in family]
         for phase in family[0].times_ns:
-            regressor = fitted([one.chosen(~out) for one, out in zip(family, held, strict=True)], phase)
-            for one, out in zip(family, held, strict=True):
-                asked = one.chosen(out)
+            regressor = fitted([one.chosen(fitted_to(one)) for one in family], phase)
+            for one in family:
+                asked = one.chosen(asked_for(one))
                 signed = 100 * (regressor.time_ns(asked.work) / asked.times_ns[phase] - 1)
                 yield Errors(
                     operator=one.operator, phase=phase, columns=dict(asked.columns), signed=[float(e) for e in signed]

@@ -26,9 +26,8 @@ from prismdbg.render import console, sweep_text
 from prismdbg.render.sweep_page import page
 from prismdbg.simulate.cluster import cluster_file
 from prismdbg.simulate.graph.mesh import LARGEST_WORLD
-from prismdbg.sweep.evaluate import PREDICTION_ERROR
 from prismdbg.sweep.place import Engine, Place
-from prismdbg.sweep.predictor import Predictor
+from prismdbg.sweep.predictor import PREDICTION_ERROR, Predictor
 from prismdbg.sweep.request import How, SweepRequest
 from prismdbg.sweep.result import Result, State, fastest, pareto
 from prismdbg.sweep.search import Regret, Search, search
@@ -253,8 +252,7 @@ def _show(results: Sequence[Result], cap_bytes: int, request: SweepRequest) -> N
     ]
     if request.telemetry_ns and not sweep_text.energy(results):
         said.append(sweep_text.NO_ENERGY)
-    if request.how is How.PREDICT:
-        said.append(sweep_text.PREDICTED.format(error=PREDICTION_ERROR))
+    said += sweep_text.certainty(results, PREDICTION_ERROR)
     console.emit_lines(["", *said])
     if table.left_out:
         console.say(f"no room for {', '.join(table.left_out)}; a wider terminal, a pipe and --json have them")

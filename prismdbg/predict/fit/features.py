@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from prismdbg.predict.fit.roofline import Roofline
+from prismdbg.predict.fit.added import Added
 from prismdbg.predict.operators.work import Floats, Work
 
 _ROUNDEST = 1024
 
 
-def features(work: Work, roofline: Roofline) -> Floats:
+def features(work: Work, added: Added) -> Floats:
     """Shape (n, features)."""
     sizes = [work.sizes[name] for name in sorted(work.sizes)]
     columns = [np.log2(size) for size in sizes]
     if not work.has_tiles:
         return np.stack(columns, axis=1)
     intensity = np.log2(work.flops + 1) - np.log2(work.moved_bytes + 1)
-    columns += [np.log2(roofline.time_ns(work)), intensity]
+    columns += [np.log2(added.time_ns(work)), intensity]
     return np.stack([*columns, *(_roundness(size) for size in sizes)], axis=1)
 
 

@@ -37,14 +37,20 @@ class Forest:
         return values
 
 
-def nearest_mixture(points: Floats, point: Floats) -> float:
-    """How far, in the units of the points, a point is from their convex hull: 0 inside. Shapes (n, d) and (d,)."""
+def non_negative(system: Floats, values: Floats) -> Floats:
+    """The least squares of shares that are not below zero: shapes (n, parts) and (n,) give (parts,)."""
     _loaded()
     from scipy.optimize import nnls
 
+    shares: Floats = nnls(system, values)[0]
+    return shares
+
+
+def nearest_mixture(points: Floats, point: Floats) -> float:
+    """How far, in the units of the points, a point is from their convex hull: 0 inside. Shapes (n, d) and (d,)."""
     weight = 1e3  # of the condition that the shares of the points add up to one
-    system = np.vstack([points.T, np.full(len(points), weight)])
-    return float(nnls(system, np.append(point, weight))[1])
+    system, values = np.vstack([points.T, np.full(len(points), weight)]), np.append(point, weight)
+    return float(np.linalg.norm(system @ non_negative(system, values) - values))
 
 
 def _loaded() -> Any:

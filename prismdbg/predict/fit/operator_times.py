@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from statistics import median
 
 import numpy as np
 
 from prismdbg.errors import UsageError
 from prismdbg.model.meanwhile import working
+from prismdbg.predict.fit.added import SECOND_NS
 from prismdbg.predict.fit.regressor import LEAST, Regressor, fitted
-from prismdbg.predict.fit.roofline import SECOND_NS
 from prismdbg.predict.operators.work import Work
 from prismdbg.predict.samples.program_operators import calls_of, is_of_program
 from prismdbg.predict.samples.samples import Phase, Samples
 
 _BACKWARD = 2.0  # of a family that was not sampled, over its forward pass
+_AS_FORWARD = ("dropout",)  # moves the same in both
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,8 +41,8 @@ class OperatorTimes:
             self._families.setdefault(one.work.family, []).append(one)
         self._fitted: dict[tuple[str, Phase], Regressor] = {}
         self._known: dict[tuple[str, Phase], tuple[float, Doubts]] = {}
-        self._bytes_per_s = 0.0
-        self._is_of_program = is_of_program(samples)
+        self._rates: dict[frozenset[str], float] = {}  # by the names of a tensor's sizes
+        self.is_of_program = is_of_program(samples)
         self.doubts = Doubts()
 
     def of_another_job(self) -> OperatorTimes:
@@ -48,6 +50,11 @@ class OperatorTimes:
         times = copy(self)
         times.doubts = Doubts()
         return times
+
+    @property
+    def value_bytes(self) -> int:
+        """Of one element: programs are sampled in 32 bits (`operators.work_of`), published operators are of 16."""
+        return 4 if self.is_of_program else 2
 
     def time_ns(self, work: Work, phase: Phase) -> int:
         """Of one shape."""
@@ -70,13 +77,13 @@ class OperatorTimes:
 
     def _parts(self, work: Work, phase: Phase) -> list[tuple[Work, Phase]]:
         """What the samples are of: the operator itself, or what PyTorch calls for it."""
-        calls = calls_of(work, phase) if self._is_of_program else []
+        calls = calls_of(work, phase) if self.is_of_program else []
         return [(call, Phase.WHOLE) for call in calls] or [(work, phase)]
 
     def _estimate(self, work: Work, phase: Phase) -> tuple[float, Doubts]:
         if (sampled := self._samples(work.family, phase)) < LEAST:
             why = f"a fit needs {LEAST} samples, OPS has {sampled}" if sampled else "nothing of it was sampled"
-            said = f"{work.family}: its bytes at the best rate that an operator reached; {why}"
+            said = f"{work.family}: its bytes at the median rate of operators on such tensors; {why}"
             return self._unsampled(work, phase), Doubts(unsampled={work.family: said})
         regressor = self._regressor(work.family, phase)
         outside = regressor.hull.outside(work)[0]
@@ -91,23 +98,27 @@ class OperatorTimes:
         return self._fitted[family, phase]
 
     def _unsampled(self, work: Work, phase: Phase) -> float:
-        """Its bytes at the best rate of any operator that only moves bytes."""
-        if not self._bytes_per_s:
-            self._bytes_per_s = self._best_rate()
-        factor = _BACKWARD if phase is Phase.BACKWARD and work.family != "dropout" else 1.0
-        return float(work.moved_bytes[0]) / self._bytes_per_s * SECOND_NS * factor
+        """Its bytes at the median rate of the sampled operators that only move bytes: the middle one is as likely too
+        slow as too fast, the best one is too fast."""
+        sizes = frozenset(work.sizes)
+        if sizes not in self._rates:
+            self._rates[sizes] = self._rate(sizes)
+        factor = _BACKWARD if phase is Phase.BACKWARD and work.family not in _AS_FORWARD else 1.0
+        return float(work.moved_bytes[0]) / self._rates[sizes] * SECOND_NS * factor
 
-    def _best_rate(self) -> float:
+    def _rate(self, sizes: frozenset[str]) -> float:
+        """Of those on tensors with the same sizes, else of all."""
         rates = [
-            float(np.median(one.work.moved_bytes / times)) * SECOND_NS
+            (frozenset(one.work.sizes), float(np.median(one.work.moved_bytes / times)) * SECOND_NS)
             for family in self._families.values()
             for one in family
             for phase, times in one.times_ns.items()
             if phase is not Phase.BACKWARD and not one.work.flops.any() and one.work.has_tiles
         ]
+        alike = [rate for others, rate in rates if others == sizes]
         if not rates:
             raise UsageError(
                 "OPS contains no operator that only moves bytes, so operators without samples cannot be estimated",
                 hint="sample a norm, an activation or a residual addition, too",
             )
-        return max(rates)
+        return median(alike or [rate for _, rate in rates])

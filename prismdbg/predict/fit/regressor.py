@@ -1,4 +1,4 @@
-"""Times of one family of operators in one phase: the roofline's, and how far from it the machine stays."""
+"""Times of one family of operators in one phase: at constant efficiency, and how far from it the machine stays."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from prismdbg.errors import UsageError
+from prismdbg.predict.fit.added import Added
 from prismdbg.predict.fit.features import features
 from prismdbg.predict.fit.forest import Forest
 from prismdbg.predict.fit.hull import Hull
-from prismdbg.predict.fit.roofline import Roofline
 from prismdbg.predict.operators.work import Floats, Work
 from prismdbg.predict.samples.samples import Phase, Samples
 
@@ -20,9 +20,9 @@ LEAST = 4  # samples
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Regressor:
-    """Fitted to log(time / roofline): outside the samples the roofline goes on, and the efficiency stays."""
+    """Fitted to log(time / added): outside the samples the sum goes on, and what is left of it stays."""
 
-    roofline: Roofline
+    added: Added
     forest: Forest
     hull: Hull
 
@@ -34,13 +34,13 @@ class Regressor:
                 f"operator {work.family} has {len(work)} samples; at least {LEAST} are needed",
                 hint="sample more shapes: `prismdbg sample --budget` with a longer time",
             )
-        roofline = Roofline.of(work, times_ns)
-        forest = Forest(features(work, roofline), np.log(times_ns / roofline.time_ns(work)))
-        return cls(roofline=roofline, forest=forest, hull=Hull(work))
+        added = Added.of(work, times_ns)
+        forest = Forest(features(work, added), np.log(times_ns / added.time_ns(work)))
+        return cls(added=added, forest=forest, hull=Hull(work))
 
     def time_ns(self, work: Work) -> Floats:
         """Shape (n,)."""
-        times: Floats = self.roofline.time_ns(work) * np.exp(self.forest.at(features(work, self.roofline)))
+        times: Floats = self.added.time_ns(work) * np.exp(self.forest.at(features(work, self.added)))
         return times
 
 

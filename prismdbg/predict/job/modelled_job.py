@@ -32,6 +32,7 @@ class ModelledJob:
 def modelled_job(model: Model, training: Training, times: OperatorTimes) -> ModelledJob:
     """UsageError where the model cannot be divided so."""
     training.check(model)
+    training = replace(training, value_bytes=times.value_bytes)
     memory = tuple(stage_memory(model, training, stage) for stage in range(training.pp))
     classes = tuple(
         RankClass(name=f"stage {held.stage}", entries=StageWriter(model, training, held, times).entries())

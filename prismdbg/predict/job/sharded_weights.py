@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from prismdbg.predict.model.memory import WEIGHT_BYTES, Parameters, layer_parameters
+from prismdbg.predict.model.memory import Parameters, layer_parameters
 from prismdbg.predict.model.model import Model
 from prismdbg.predict.model.training import Training
 
@@ -37,7 +37,7 @@ class ShardedWeights:
 
     def __init__(self, model: Model, training: Training, does: Does) -> None:
         self._is_on = training.zero >= 3
-        self._gradient_bytes = training.gradient_bytes
+        self._gradient_bytes, self._value_bytes = training.gradient_bytes, training.value_bytes
         self._does = does
         table = Parameters(dense=model.table_parameters // training.tp)
         self._weights = {Unit.EMBEDDING: table, Unit.OUTPUT: table, Unit.LAYER: layer_parameters(model, training)}
@@ -58,7 +58,7 @@ class ShardedWeights:
             if backward:
                 self._does.allocate(self._bytes(self._gradients[unit], self._gradient_bytes))
             yield unit
-            self._does.allocate(-self._bytes(self._weights[unit], WEIGHT_BYTES))
+            self._does.allocate(-self._bytes(self._weights[unit], self._value_bytes))
             if backward:
                 self._reduced(reduced, before)
                 before, reduced = (
@@ -68,8 +68,8 @@ class ShardedWeights:
         self._reduced(reduced, before)
 
     def _gather(self, unit: Unit) -> list[int]:
-        self._does.allocate(self._bytes(self._weights[unit], WEIGHT_BYTES))
-        return self._does.collective("all_gather", self._weights[unit], WEIGHT_BYTES)
+        self._does.allocate(self._bytes(self._weights[unit], self._value_bytes))
+        return self._does.collective("all_gather", self._weights[unit], self._value_bytes)
 
     def _reduced(self, entries: list[int], unit: Unit | None) -> None:
         self._wait(entries)

@@ -8,7 +8,7 @@ from prismdbg.predict.fit.operator_times import OperatorTimes
 from prismdbg.predict.job.schedule import Turn, turns
 from prismdbg.predict.job.sharded_weights import Does, ShardedWeights, Unit
 from prismdbg.predict.model.layer import Half, Layer, Operator
-from prismdbg.predict.model.memory import WEIGHT_BYTES, Parameters, StageMemory
+from prismdbg.predict.model.memory import WIDE_BYTES, Parameters, StageMemory
 from prismdbg.predict.model.model import Model
 from prismdbg.predict.model.training import DP, EP, PP, TP, Recompute, Training
 from prismdbg.predict.samples.samples import Phase
@@ -53,18 +53,21 @@ class StageWriter:
         for unit in self._sharded.through(self._units(turn), backward=False):
             if unit is Unit.EMBEDDING:
                 self._run(self._first, Phase.FORWARD)
+                self._reduce_hidden()  # of the vocabulary's parts
             elif unit is Unit.LAYER:
                 self._layer_forward()
             else:
                 self._allocate(self._memory.head_bytes)
                 self._gather_sequence()
                 self._run(self._last, Phase.FORWARD)
+                self._reduce_loss()
         if not self._is_last(turn):
             self._send("pp+1#f")
 
     def _backward(self, turn: Turn) -> None:
         if not self._is_last(turn):
             self._receive("pp+1#b")
+        self._allocate(self._memory.workspace_bytes)
         for unit in self._sharded.through(self._units(turn)[::-1], backward=True):
             if unit is Unit.OUTPUT:
                 self._run(self._last, Phase.BACKWARD)
@@ -73,10 +76,11 @@ class StageWriter:
             elif unit is Unit.LAYER:
                 self._layer_backward()
             else:
+                self._gather_sequence()
                 self._run(self._first, Phase.BACKWARD)
         if not self._is_first(turn):
             self._send("pp-1#b")
-        self._allocate(-self._layers * self._memory.layer_activation_bytes)
+        self._allocate(-self._layers * self._memory.layer_activation_bytes - self._memory.workspace_bytes)
 
     def _units(self, turn: Turn) -> list[Unit]:
         before = [Unit.EMBEDDING] if self._is_first(turn) else []
@@ -198,6 +202,11 @@ class StageWriter:
         op = "reduce_scatter" if self._training.is_sequence_parallel else "all_reduce"
         return self._collective(op, TP, self._layer.hidden_bytes, is_blocking=is_blocking)
 
+    def _reduce_loss(self) -> None:
+        """Each rank has a part of the vocabulary: the largest score, the sum and the target's are of all."""
+        for _ in range(3 if self._training.tp > 1 else 0):
+            self._collective("all_reduce", TP, WIDE_BYTES * self._layer.tokens)
+
     def _exchange(self, half: Half) -> None:
         """Tokens go to the ranks of their experts, or come back."""
         if half.exchanged_bytes and self._training.ep > 1:
@@ -235,9 +244,10 @@ class StageWriter:
         if tr.mesh.world > 1:
             self._collective("all_reduce", "world", 4)
         parts = tr.replicas if tr.zero else 1
-        self._compute(*self._time(self._layer.optimizer(self._stage, self._memory.parameters, parts), Phase.WHOLE))
+        for operator in self._layer.step(self._stage, self._memory.parameters, parts):
+            self._compute(*self._time(operator, Phase.WHOLE))
         if tr.zero in (1, 2):
-            self._over_replicas("all_gather", own, WEIGHT_BYTES)
+            self._over_replicas("all_gather", own, tr.value_bytes)
         self._flush()
 
     def _in_background(self, op: str, parameters: Parameters, item_bytes: int) -> list[int]:

@@ -7,15 +7,16 @@ half of the layer ends in an all-reduce, or begins with an all-gather and ends i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
 
+from prismdbg.predict.model.memory import WIDE_BYTES
 from prismdbg.predict.model.model import Attention, Model
 from prismdbg.predict.model.training import Training
-from prismdbg.predict.operators.operators import LINEAR
+from prismdbg.predict.operators.operators import ADAM_WAYS, DROPOUT_WAYS, LINEAR
 from prismdbg.predict.operators.work import Floats, Work, matmul, memory_bound
 
 SCORES = "ScaledUpperTriangMaskedSoftmax"
@@ -59,6 +60,11 @@ def one(value: float) -> Floats:
     return np.array([float(value)])
 
 
+def _dropped(items: Floats, sizes: Mapping[str, Floats]) -> Work:
+    """Reads, writes, and keeps a mask of a byte."""
+    return memory_bound("dropout", sizes, items=items, ways=DROPOUT_WAYS)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
     model: Model
@@ -71,7 +77,7 @@ class Layer:
     @property
     def hidden_bytes(self) -> int:
         """Of the activations between layers, of all tensor parallel ranks."""
-        return 2 * self.tokens * self.model.hidden
+        return self.training.value_bytes * self.tokens * self.model.hidden
 
     def halves(self) -> tuple[Half, Half]:
         return (self._attention(), self._mlp())
@@ -92,13 +98,25 @@ class Layer:
             self._rows("parallel_cross_entropy_128", part, 4, is_whole=True),
         ]
 
-    def optimizer(self, stage: int, parameters: float, parts: int) -> Operator:
-        """Adam over 1/`parts` of the parameters of a stage: as if it had so many layers less."""
+    def step(self, stage: int, parameters: float, parts: int) -> list[Operator]:
+        """Adam over 1/`parts` of the parameters of a stage: as if it had so many layers less. With weights of 16 bits,
+        also what mixed precision takes (Micikevicius et al., arXiv 1710.03740, section 3)."""
         m, tr = self.model, self.training
         place = "first" if stage == 0 else "last" if stage == tr.pp - 1 else "middle"
         layers = m.layers / tr.pp / parts
         sizes = {"dim": one(m.hidden), "mp": one(tr.tp), "encoders": one(layers)}
-        return Operator(work=memory_bound(f"{place}Stage_optimizer", sizes, items=one(parameters / parts), ways=10))
+        adam = memory_bound(f"{place}Stage_optimizer", sizes, items=one(parameters / parts), ways=ADAM_WAYS)
+        if tr.value_bytes >= WIDE_BYTES:
+            return [Operator(work=adam)]
+        return [Operator(work=adam), Operator(work=self._passes(sizes, parameters, parts))]
+
+    def _passes(self, sizes: Mapping[str, Floats], parameters: float, parts: int) -> Work:
+        """Gradients are read for their norm and set to zero, those of 16 bits are copied to 32; weights are copied to
+        16 bits."""
+        gradient, value = self.training.gradient_bytes, self.training.value_bytes
+        widened = gradient + WIDE_BYTES if gradient < WIDE_BYTES else 0
+        moved = parameters / parts * (gradient + widened + WIDE_BYTES + value) + parameters * gradient
+        return memory_bound("gradient_passes", sizes, items=one(moved), ways=1, item_bytes=1)
 
     def _attention(self) -> Half:
         m, t = self.model, self.training.tp
@@ -120,7 +138,11 @@ class Layer:
         inside = [Operator(work=each.work, count=own) for each in self._expert(max(routed // own, 1))]
         router = self._linear(m.experts, m.hidden)
         return Half(
-            name="mlp", before=[*before, router], inside=inside, after=after, exchanged_bytes=2 * routed * m.hidden
+            name="mlp",
+            before=[*before, router],
+            inside=inside,
+            after=after,
+            exchanged_bytes=tr.value_bytes * routed * m.hidden,
         )
 
     def _expert(self, tokens: int) -> list[Operator]:
@@ -148,7 +170,7 @@ class Layer:
         works = [
             matmul("baddbmm", m=length, n=length, k=width, batch=heads),
             scores,
-            *([self._dropped(float(heads[0] * length[0] ** 2))] if m.has_dropout else []),
+            *([_dropped(heads * length**2, {"l": length, "heads": heads})] if m.has_dropout else []),
             matmul("bmm", m=length, n=width, k=length, batch=heads),
         ]
         return [Operator(work=work, core=Core.ATTENTION) for work in works]
@@ -169,11 +191,8 @@ class Layer:
     def _dropout(self) -> list[Operator]:
         if not self.model.has_dropout:
             return []
-        return [Operator(work=self._dropped(self.tokens * self.model.hidden / self.training.norm_parts))]
-
-    def _dropped(self, items: float) -> Work:
-        """Reads, writes, and keeps a mask of a byte."""
-        return memory_bound("dropout", {"items": one(items)}, items=one(items), ways=2.5)
+        tokens, width = one(self.tokens // self.training.norm_parts), one(self.model.hidden)
+        return [Operator(work=_dropped(tokens * width, {"tokens": tokens, "width": width}))]
 
     def _linear(self, n: int, k: int, tokens: int | None = None) -> Operator:
         return Operator(work=matmul(LINEAR, m=one(tokens or self.tokens), n=one(n), k=one(k)))

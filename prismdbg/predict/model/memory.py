@@ -1,5 +1,8 @@
 """What a rank holds, in bytes. Activations are those of Korthikanti et al., arXiv 2205.05198, equations 1 to 6, for one
-layer and one microbatch of 16-bit values; masks of dropout have a byte.
+layer and one microbatch; masks of dropout have a byte.
+
+The workspace is what autograd has beside that while an operator runs backward: the gradient of its output and that of
+its input. An operator frees both before the next one but one, so the largest pair counts.
 """
 
 from __future__ import annotations
@@ -9,8 +12,8 @@ from dataclasses import dataclass
 from prismdbg.predict.model.model import Attention, Model
 from prismdbg.predict.model.training import Recompute, Training
 
-WEIGHT_BYTES = 2
-OPTIMIZER_BYTES = 12  # Adam: a 32-bit copy and two moments
+WIDE_BYTES = 4
+MOMENTS_BYTES = 8  # Adam
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +28,7 @@ class Parameters:
 class StageMemory:
     """Of a rank of stage `stage`. expert_parameters: of `parameters`, those of experts. layer_activation_bytes,
     recomputed_bytes: of a layer and a microbatch, kept until its backward pass, and again there while a layer is
-    recomputed."""
+    recomputed. workspace_bytes: in a backward pass."""
 
     stage: int
     parameters: int
@@ -36,6 +39,7 @@ class StageMemory:
     layer_activation_bytes: int
     recomputed_bytes: int
     head_bytes: int
+    workspace_bytes: int
 
     @property
     def fixed_bytes(self) -> int:
@@ -45,9 +49,9 @@ class StageMemory:
 def stage_memory(model: Model, training: Training, stage: int) -> StageMemory:
     tr = training
     own = _parameters(model, tr, stage)
-    optimizer = OPTIMIZER_BYTES * _divided(own, tr, tr.zero >= 1)
+    optimizer = optimizer_bytes(tr) * _divided(own, tr, tr.zero >= 1)
     gradients = tr.gradient_bytes * _divided(own, tr, tr.zero >= 2)
-    weights = WEIGHT_BYTES * _divided(own, tr, tr.zero >= 3)
+    weights = tr.value_bytes * _divided(own, tr, tr.zero >= 3)
     kept = layer_activation_bytes(model, tr, tr.recompute)
     whole = layer_activation_bytes(model, tr, Recompute.NONE)
     return StageMemory(
@@ -60,24 +64,30 @@ def stage_memory(model: Model, training: Training, stage: int) -> StageMemory:
         layer_activation_bytes=kept,
         recomputed_bytes=max(whole - kept, 0),
         head_bytes=_head_bytes(model, tr) if stage == tr.pp - 1 else 0,
+        workspace_bytes=_workspace_bytes(model, tr, is_last=stage == tr.pp - 1),
     )
+
+
+def optimizer_bytes(training: Training) -> int:
+    """Of a parameter. Weights in 16 bits have a copy in 32."""
+    return MOMENTS_BYTES + (WIDE_BYTES if training.value_bytes < WIDE_BYTES else 0)
 
 
 def layer_activation_bytes(model: Model, training: Training, recompute: Recompute) -> int:
     """Of a layer and a microbatch."""
-    size = model.sequence * training.microbatch * model.hidden
+    size, value = model.sequence * training.microbatch * model.hidden, training.value_bytes
     if recompute is Recompute.FULL:
-        return 2 * size
+        return value * size
     t, outside = training.tp, training.norm_parts
     dropped = 1 if model.has_dropout else 0
     qkv = model.qkv / model.hidden
-    attention = 2 * qkv + 2  # queries, keys, values; the input of the second linear
-    inner = model.ffn / model.hidden * (2 * (3 if model.is_gated else 2))
+    attention = value * qkv + value  # queries, keys, values; the input of the second linear
+    inner = model.ffn / model.hidden * (value * (3 if model.is_gated else 2))
     mlp = inner * (model.experts_per_token if model.experts else 1)
-    whole = 4 + 2 * dropped + 4  # inputs of two norms and of two linears, masks of two dropouts
+    whole = 4 * value + 2 * dropped  # inputs of two norms and of two linears, masks of two dropouts
     core = 0.0
     if recompute is Recompute.NONE and model.attention is Attention.UNFUSED:
-        core = (4 + dropped) * model.heads * model.sequence / model.hidden  # scores, softmax, mask
+        core = (2 * value + dropped) * model.heads * model.sequence / model.hidden  # scores, softmax, mask
     return round(size * (whole / outside + (attention + mlp + core) / t))
 
 
@@ -107,4 +117,23 @@ def _divided(own: Parameters, training: Training, is_divided: bool) -> int:
 def _head_bytes(model: Model, training: Training) -> int:
     """The output layer's input and its 32-bit scores, while a microbatch is there."""
     tokens = model.sequence * training.microbatch
-    return tokens * (2 * model.hidden + 4 * model.vocabulary // training.tp)
+    return tokens * (training.value_bytes * model.hidden + WIDE_BYTES * model.vocabulary // training.tp)
+
+
+def _workspace_bytes(model: Model, training: Training, *, is_last: bool) -> int:
+    """The gradients of output and input, of the operator that has most: a linear that widens, the activation, the
+    softmax of unfused attention, or the 32-bit scores of the vocabulary, which 16-bit ones become."""
+    value, tp = training.value_bytes, training.tp
+    tokens = model.sequence * training.microbatch
+    routed = tokens * (model.experts_per_token if model.experts else 1)
+    ways = 2 if model.is_gated else 1
+    pairs = [
+        value * tokens * (model.qkv // tp + model.hidden),
+        value * routed * (ways * model.ffn // tp + model.hidden),
+        value * routed * (ways + 1) * model.ffn // tp,
+    ]
+    if model.attention is Attention.UNFUSED:
+        pairs.append(2 * value * training.microbatch * model.heads * model.sequence**2 // tp)
+    if is_last:
+        pairs.append((WIDE_BYTES + value) * tokens * model.vocabulary // tp)
+    return max(pairs)

@@ -24,7 +24,7 @@ class Training:
     """`batch`: samples of an iteration, of all ranks. interleave: chunks of layers of a stage.
 
     zero: what is divided among data-parallel ranks: 1 optimizer states, 2 gradients, 3 weights, too. gradient_bytes: of
-    one gradient, as it is kept and as it is sent.
+    one gradient, as it is kept and as it is sent. value_bytes: of one weight and one activation.
     """
 
     mesh: Mesh
@@ -35,6 +35,7 @@ class Training:
     interleave: int = 1
     zero: int = 0
     gradient_bytes: int = 4
+    value_bytes: int = 2
     sizes: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:

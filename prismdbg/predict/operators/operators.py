@@ -20,6 +20,8 @@ from prismdbg.predict.operators.work import Floats, Work, matmul, memory_bound
 
 Columns = Mapping[str, Floats]
 LINEAR, VOCABULARY, PADDED_TO = "linear", 50_257, 128
+DROPOUT_WAYS = 2.5
+ADAM_WAYS = 14  # of 2 bytes: reads weight, gradient and two moments, writes all but the gradient
 
 
 def _tokens(at: Columns) -> Floats:
@@ -80,12 +82,12 @@ def _rope(at: Columns) -> Work:
 
 
 def _optimizer(family: str, tables: int) -> Callable[[Columns], Work]:
-    """Adam over the parameters of a stage: 20 bytes each; `tables` embeddings are among them."""
+    """Adam over the parameters of a stage, in 32 bits; `tables` embeddings are among them."""
 
     def work(at: Columns) -> Work:
         parameters = 12 * at["dim"] ** 2 * at["encoders"] / at["mp"] + tables * _vocabulary(at) * at["dim"]
         sizes = {"dim": at["dim"], "mp": at["mp"], "encoders": at["encoders"]}
-        return memory_bound(family, sizes, items=parameters, ways=10)
+        return memory_bound(family, sizes, items=parameters, ways=ADAM_WAYS)
 
     return work
 

@@ -11,7 +11,7 @@ from math import sqrt
 
 import numpy as np
 
-from prismdbg.predict.operators.operators import LINEAR, work_of
+from prismdbg.predict.operators.operators import ADAM_WAYS, DROPOUT_WAYS, LINEAR, work_of
 from prismdbg.predict.operators.work import Work
 from prismdbg.predict.samples.samples import Phase
 
@@ -44,7 +44,7 @@ def _calls(family: str, phase: Phase, at: Sizes, moved: float) -> list[Call]:
         of_phase = _ROWS[family]
         return of_phase[phase is Phase.BACKWARD](at["tokens"], at["width"])
     if family.endswith("Stage_optimizer"):
-        return list(_optimizer(moved / 10, at["dim"], at["encoders"]))
+        return list(_optimizer(moved / ADAM_WAYS, at["dim"], at["encoders"]))
     made = _OTHERS.get((family, phase))
     return made(at, moved) if made else []
 
@@ -87,15 +87,16 @@ def _embedding_backward(at: Sizes, _: float) -> list[Call]:
     return [_elements("embedding_dense_backward", at["tokens"] * (at["width"] + 1), at["width"], 2)]
 
 
-def _dropout(at: Sizes, _: float) -> list[Call]:
-    items = at["items"]
+def _dropout(_: Sizes, moved: float) -> list[Call]:
+    items = moved / DROPOUT_WAYS
     width = sqrt(items)
     drawn = [_elements("bernoulli_.float", items, width, 1), _elements("div_.Scalar", items, width, 1)]
     return [*drawn, _elements("mul", 2 * items, width, 2)]
 
 
-def _dropout_backward(at: Sizes, _: float) -> list[Call]:
-    return [_elements("mul", 2 * at["items"], sqrt(at["items"]), 2)]
+def _dropout_backward(_: Sizes, moved: float) -> list[Call]:
+    items = moved / DROPOUT_WAYS
+    return [_elements("mul", 2 * items, sqrt(items), 2)]
 
 
 def _optimizer(parameters: float, width: float, layers: float) -> Iterator[Call]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 from prismdbg.predict.operators.operators import OPERATORS
 from prismdbg.predict.samples.sample_folder import read_folder
-from tests.bench.held_out import ONE_OF, Errors, errors, in_short
+from prismdbg.predict.samples.samples import Samples
+from tests.bench.held_out import NARROW, ONE_OF, WIDE, Errors, errors, errors_beyond, in_short
 from tests.bench.jobs import BenchError
 from tests.bench.settings import Settings
 from tests.bench.table import Measured, Row
@@ -40,7 +42,23 @@ def _operators(folder: Path) -> Measured:
     published = {(r["Function"], _PHASES[r["Propagation"]]): r for r in _published(folder)}
     theirs: Published = {key: _percent(row) for key, row in published.items()}
     found: dict[tuple[str, ...], Errors] = {(error.operator, str(error.phase)): error for error in errors(known)}
-    return _table("A100 operators", found, theirs, OPERATORS_GOAL)
+    table = _table("A100 operators", found, theirs, OPERATORS_GOAL)
+    return Measured(rows=table.rows, notes=[*table.notes, *_beyond(known)])
+
+
+def _beyond(known: Sequence[Samples]) -> list[str]:
+    """Shapes that no sample is near."""
+    found = list(errors_beyond(known))
+    means = [error.mean for error in found]
+    return [
+        f"A100 operators, fitted to widths of up to {NARROW:,} and asked for those above {WIDE:,}: mean errors of "
+        f"{len(found)} operators and phases: median {median(means):.2f} %, mean {mean(means):.2f} %, "
+        f"signed {mean(mean(error.signed) for error in found):+.2f} %",
+        *(
+            f"A100 operators, {error.operator} {error.phase}, widths above {WIDE:,}: {in_short(error.signed)}"
+            for error in found
+        ),
+    ]
 
 
 def _collectives(folder: Path) -> Measured:

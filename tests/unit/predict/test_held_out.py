@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from prismdbg.predict.samples.samples import Phase, Samples
-from tests.bench.held_out import errors, is_held_out
+from tests.bench.held_out import errors, errors_beyond, is_held_out
 
 
 def linear(operator: str) -> Samples:
@@ -32,3 +32,13 @@ def test_only_held_out_shapes_have_errors() -> None:
     samples = linear("linear3")
     (found,) = errors([samples])
     assert len(found.signed) == int(is_held_out(samples.work).sum())
+
+
+def test_beyond_the_samples_wide_shapes_are_asked_of_narrow_ones() -> None:
+    rows = np.array(list(product((1.0, 2.0, 4.0), (64.0, 128.0), (1024.0, 2048.0, 4096.0, 8192.0))))
+    columns = dict(zip(("b", "l", "dim"), rows.T, strict=True))
+    times = {Phase.FORWARD: 1e-3 * rows.prod(axis=1)}
+    norms = Samples(operator="layernorm", columns=columns, times_ns=times)
+    (found,) = errors_beyond([norms])
+    assert set(found.columns["dim"]) == {8192.0}
+    assert max(found.absolute) < 5, "bytes alone count"

@@ -87,8 +87,65 @@ def test_the_peak_is_what_the_first_stage_holds_of_its_microbatches() -> None:
     """1F1B: as many microbatches as stages, and the fixed part."""
     job = predicted(GPT, training("pp=4,tp=8", 16))
     held = job.memory[0]
-    assert job.graph.peak_bytes[0] == held.fixed_bytes + 4 * 12 * held.layer_activation_bytes
+    assert job.graph.peak_bytes[0] == held.fixed_bytes + 4 * 12 * held.layer_activation_bytes + held.workspace_bytes
     assert job.graph.peak_bytes[-1] < job.graph.peak_bytes[0]
+
+
+def test_the_workspace_is_the_gradients_of_what_has_most() -> None:
+    tokens, flash = 2048 * 4, GPT.replace("unfused", "flash")
+    how = training("pp=2,tp=8", 8, microbatch=4)
+    held = {
+        text: [stage_memory(model_file.parse(text), how, stage).workspace_bytes for stage in (0, 1)]
+        for text in (GPT, flash)
+    }
+    assert held[GPT][0] == 2 * 2 * 4 * (64 // 8) * 2048**2, "the softmax and what it is of"
+    assert held[flash][0] == 2 * tokens * (4 * 6144 // 8 + 6144), "the linear that widens"
+    assert held[flash][1] == (4 + 2) * tokens * 51200 // 8, "the scores of the vocabulary, in 32 bits and in 16"
+    job = predicted(flash, how)
+    assert [each.workspace_bytes for each in job.memory] == held[flash]
+
+
+class KnownOfProgram(Known):
+    value_bytes = 4
+
+
+def test_values_of_a_program_have_32_bits() -> None:
+    """Messages and activations are twice as large; weights need no copy, and the step passes over nothing else."""
+    how = training("pp=2,tp=8", 8, recompute=Recompute.FULL)
+    half, whole = (modelled_job(model_file.parse(GPT), how, times()) for times in (Known, KnownOfProgram))
+    assert sum(communicated(whole, "all_reduce", "tp")) == 2 * sum(communicated(half, "all_reduce", "tp"))
+    assert whole.memory[0].layer_activation_bytes == 2 * half.memory[0].layer_activation_bytes
+    assert whole.memory[0].weight_bytes == 2 * half.memory[0].weight_bytes
+    assert whole.memory[0].optimizer_bytes == 8 * whole.memory[0].parameters
+    last = [int(job.graph.classes[0].entries.duration_ns[-1]) for job in (whole, half)]
+    assert last[1] - last[0] == pytest.approx(half.memory[0].parameters * (4 + 4 + 2 + 4) / 1e3, rel=1e-3)
+
+
+def test_ranks_with_a_part_of_the_vocabulary_exchange_what_they_looked_up_and_the_loss() -> None:
+    def counts(stage: int, how: Training) -> dict[tuple[str, int], int]:
+        entries = predicted(GPT, how).graph.classes[stage].entries
+        of_tp = [
+            row
+            for row in np.flatnonzero(entries.kind == Kind.COLLECTIVE)
+            if entries.channels[entries.channel[row]] == "tp"
+        ]
+        found: dict[tuple[str, int], int] = {}
+        for row in of_tp:
+            key = (entries.texts[entries.op[row]], int(entries.size_bytes[row]))
+            found[key] = found.get(key, 0) + 1
+        return found
+
+    hidden, layers, microbatches = 2 * 2048 * 6144, 48 // 3, 4
+    plain = training("pp=3,tp=8", microbatches)
+    each = microbatches * layers * 4  # two halves, both ways
+    assert counts(1, plain)["all_reduce", hidden] == each
+    assert counts(0, plain)["all_reduce", hidden] == each + microbatches
+    assert counts(2, plain)["all_reduce", hidden] == each + microbatches
+    assert counts(2, plain)["all_reduce", 4 * 2048] == 3 * microbatches
+    parts = replace(plain, is_sequence_parallel=True)
+    first, middle = (counts(stage, parts) for stage in (0, 1))
+    for op in ("reduce_scatter", "all_gather"):
+        assert first[op, hidden] == middle[op, hidden] + microbatches
 
 
 def test_weights_gradients_and_optimizer_are_divided_as_asked() -> None:
@@ -130,7 +187,7 @@ def test_sharded_weights_take_the_memory_of_their_shards_and_of_two_layers() -> 
     held = job.memory[0]
     assert held.fixed_bytes == (2 + 4 + 12) * held.parameters / 8
     tables = 2 * 2 * 51200 * 6144  # in the last pass, of the embedding as of the output
-    kept = 8 * held.layer_activation_bytes + held.head_bytes
+    kept = 8 * held.layer_activation_bytes + held.head_bytes + held.workspace_bytes
     over = job.graph.peak_bytes[0] - held.fixed_bytes - kept
     assert 2 * 2 * layer < over <= 2 * (2 + 4) * max(layer, tables // 4)
 
@@ -180,7 +237,7 @@ def test_what_is_recomputed_is_the_forward_pass_of_the_layers_again() -> None:
         recomputed_share(predicted(GPT, training("pp=2,tp=4", 8, recompute=how)).graph) for how in Recompute
     )
     assert none == 0
-    assert full == pytest.approx(1 / 4, rel=0.03)
+    assert full == pytest.approx(1 / 4, rel=0.04), "less the step of the optimizer"
     assert 0 < selective < full
 
 

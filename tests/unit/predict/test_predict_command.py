@@ -19,8 +19,7 @@ from prismdbg.errors import UsageError
 from prismdbg.job_graph.job_view import job_view
 from prismdbg.simulate.engine.simulate import simulate
 from prismdbg.simulate.graph import graph_file
-from prismdbg.sweep.evaluate import PREDICTION_ERROR
-from prismdbg.sweep.predictor import Predictor
+from prismdbg.sweep.predictor import PREDICTION_ERROR, Predictor
 from prismdbg.sweep.stored import read_sweep
 
 MODEL = "kind: llama\nlayers: 4\nhidden: 512\nheads: 8\nvocabulary: 1024\nsequence: 256\n"
@@ -56,7 +55,7 @@ def test_time_and_memory_are_said_with_what_they_rest_on(folder: Path) -> None:
     assert "stage 0: " in said and "stage 1: " in said and "optimizer" in said
     assert "RMSlayernorm tokens=256 width=512" not in said  # between the samples
     assert "linear k=512 m=256 n=512: n=512 (sampled: 1024 to 4096)" in said
-    assert "not reliable: times of flash_atten: its bytes at the best rate" in said
+    assert "not reliable: times of flash_atten: its bytes at the median rate" in said
 
 
 def test_how_far_it_is_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +114,7 @@ def test_a_sweep_predicts_each_configuration_as_the_command_does_and_runs_nothin
     assert low_ns < 0.95 * one["middle_ns"] and high_ns > 1.05 * one["middle_ns"], "the error of predictions"
     assert set(one["exposed"]) <= {"pp", "dp", "tp", "world"}
     assert by_name["pp=2,tp=1,rc=none"]["recomputed"] == 0
-    assert 0.1 < one["recomputed"] < 0.25, "a forward pass of three, and of these what an iteration computes"
+    assert 0.09 < one["recomputed"] < 0.25, "a forward pass of three, and of these what an iteration computes"
     assert by_name["pp=2,tp=1,rc=full"]["peak_bytes"] < by_name["pp=2,tp=1,rc=none"]["peak_bytes"]
     assert sorted(path.name for path in folder.iterdir()) == ["cluster.yaml", "model.yaml", "ops"]
 
@@ -169,7 +168,7 @@ def test_a_sweep_doubts_what_the_command_doubts_of_each_configuration(folder: Pa
         assert any("outside what was sampled" in doubt for doubt in doubts)
         assert by_name[f"pp={pp},tp={tp},rc=none"]["doubts"] == doubts
     said = sweep(folder).stdout.splitlines()
-    assert any(line.startswith("not reliable: times of flash_atten: its bytes at the best rate") for line in said)
+    assert any(line.startswith("not reliable: times of flash_atten: its bytes at the median rate") for line in said)
     assert len(said) == len(set(said))
 
 
@@ -177,7 +176,37 @@ def test_a_model_that_cannot_be_divided_is_impossible_and_the_table_says_so(fold
     (folder / "model.yaml").write_text(MODEL.replace("layers: 4", "layers: 6"))
     said = sweep(folder).output
     assert "impossible: 6 layers cannot be divided among 4 chunks of stages" in said
-    assert "the interval of a predicted time is 5.2%" in said
+    assert f"the interval of a predicted time is {PREDICTION_ERROR:.1%}" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "columns", "words"),
+    [
+        ("experts: 4\n", "", ()),
+        ("", "", ("--zero", "3")),
+        ("", "items,width,tensors,whole_us\n", ()),
+    ],
+    ids=["experts", "sharded weights", "a program's operators"],
+)
+def test_predictions_of_a_kind_that_was_not_measured_have_no_interval_and_no_winner(
+    folder: Path, more: str, columns: str, words: tuple[str, ...]
+) -> None:
+    if more:
+        (folder / "model.yaml").write_text(MODEL.replace("llama", "moe") + more)
+    if columns:
+        for path in (folder / "ops").iterdir():
+            path.unlink()
+        sizes = [f"{2**n},{2 ** (n // 2)},2,{2 ** (n - 10)}" for n in range(10, 20)]
+        (folder / "ops" / "add.csv").write_text(columns + "\n".join(sizes) + "\n")
+        (folder / "ops" / "addmm.csv").write_text(
+            "m,n,k,batch,whole_us\n" + "".join(f"{2**n},64,64,1,{2**n}\n" for n in range(4, 10))
+        )
+    values = json.loads(sweep(folder, "--json", words=words).stdout)
+    done = [each for each in values["results"] if each["state"] == "done" and each["fits"]]
+    assert len(values["fastest"]) == len(done) > 1
+    assert {each["interval_ns"] for each in done} == {None}
+    said = sweep(folder, words=words).output
+    assert "how far the predicted times are off is unknown" in said and "a predicted time has no interval" in said
 
 
 def test_a_sweep_of_predictions_needs_samples(folder: Path) -> None:
@@ -210,7 +239,7 @@ def test_what_is_wrong_with_the_command_is_one_error_and_nothing_is_predicted(
 
 def test_the_error_of_a_prediction_is_the_one_in_the_documentation() -> None:
     text = (Path(__file__).parents[3] / "docs" / "prediction.md").read_text()
-    (row,) = [line for line in text.splitlines() if line.startswith("| time, mean error |")]
+    (row,) = [line for line in text.splitlines() if line.startswith("| time, largest error |")]
     assert f"{PREDICTION_ERROR:.1%}" == f"{float(row.split('|')[2].strip().removesuffix('%')) / 100:.1%}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from prismdbg.predict.fit.operator_times import OperatorTimes
-from prismdbg.predict.operators.operators import LINEAR
+from prismdbg.predict.operators.operators import ADAM_WAYS, LINEAR
 from prismdbg.predict.operators.work import matmul, memory_bound
 from prismdbg.predict.samples.program_operators import calls_of
 from prismdbg.predict.samples.samples import Phase, Samples
@@ -38,7 +38,7 @@ def test_a_linear_is_one_product_forward_and_two_backward() -> None:
 def test_an_optimizer_updates_all_parameters_of_its_layers() -> None:
     items = 2 * 12 * 64**2 + 256 * 64
     sizes = {"dim": one(64), "mp": one(1), "encoders": one(2)}
-    calls = calls_of(memory_bound("firstStage_optimizer", sizes, items=one(items), ways=10), Phase.WHOLE)
+    calls = calls_of(memory_bound("firstStage_optimizer", sizes, items=one(items), ways=ADAM_WAYS), Phase.WHOLE)
     roots = [each.sizes["items"][0] for each in calls if each.family == "sqrt"]
     assert sum(roots) == items + 2 * 8 * 64, "and biases and norms"
 

@@ -1,4 +1,4 @@
-"""Times of shapes that were not sampled, on a fake machine: a roofline, and sizes that it likes."""
+"""Times of shapes that were not sampled, on a fake machine: rates, and sizes that it likes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_shapes_between_the_samples_are_near(grid: Work, regressor: Regressor) -
     assert np.median(error) < 0.02 and error.mean() < 0.04
 
 
-def test_beyond_the_samples_the_roofline_goes_on(regressor: Regressor) -> None:
+def test_beyond_the_samples_the_sum_goes_on(regressor: Regressor) -> None:
     """Eight times the arithmetic: a forest alone would say the time of the largest sample."""
     asked = matmul("mm", m=np.array([8192.0]), n=np.array([8192.0]), k=np.array([8192.0]))
     assert regressor.time_ns(asked)[0] == pytest.approx(fake_times(asked)[0], rel=0.1)
