@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from prismdbg.capsule.log.events import Note
 from prismdbg.capsule.log.format import StepSource
-from prismdbg.diagnosis.evidence import Evidence
+from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.diagnosis.evidence import Evidence, SeenIncident
 from prismdbg.diagnosis.failures import Died, Raised
 from prismdbg.diagnosis.lateness.delays import Delay
 from prismdbg.diagnosis.lateness.stragglers import LEAST_LATENESS_NS, Straggler
@@ -25,6 +26,7 @@ from prismdbg.diagnosis.stops import How, Stopped
 from prismdbg.diagnosis.verdict import Certainty, Verdict
 from prismdbg.diagnosis.why import Diagnosis, diagnose
 from prismdbg.model.collective import Frame, State
+from prismdbg.model.moment import Moment
 from tests.unit.logs import MILLISECOND_NS, WORLD, Job, Tensors, chain_of_waits, circle_of_waits, put_on_device
 
 MINUTE_NS = 60_000 * MILLISECOND_NS
@@ -196,6 +198,45 @@ class TestStopped:
         job.call(without={2}, done=False)
 
         assert diagnose(evidence(job, ended_after_ns=MILLISECOND_NS, is_running=True)).verdicts == ()
+
+    @pytest.mark.parametrize(
+        ("waited_s", "step_s", "certainty"),
+        [(1.3, 0, Certainty.HINT), (61, 0, Certainty.CERTAIN), (61, 25, Certainty.HINT), (601, 600, Certainty.CERTAIN)],
+    )
+    def test_while_the_job_runs_a_pause_is_no_hang(self, waited_s: float, step_s: int, certainty: Certainty) -> None:
+        """As `record` decides it: from a minute on, and three times the longest step, but for ten minutes."""
+        job = Job(4)
+        job.steps(50)
+        job.steps(1, lasting_ns=step_s * 1000 * MILLISECOND_NS)
+        job.call(without={0}, done=False)
+
+        ended_after_ns = int(waited_s * 1000 * MILLISECOND_NS)
+        stopped = only(diagnose(evidence(job, ended_after_ns=ended_after_ns, is_running=True)), Stopped)
+
+        assert stopped.certainty is certainty
+        so_far = certainty is Certainty.HINT
+        joined = "has not joined it so far" if so_far else "never joined it"
+        assert stopped.text.endswith(f"; rank 0 {joined}") and stopped.lines[0].startswith(f"rank 0 {joined}: ")
+        assert any("not long enough to be called a hang" in line for line in stopped.lines) is so_far
+
+    def test_what_was_recorded_as_a_hang_is_one(self) -> None:
+        job = Job(4)
+        job.steps(5)
+        job.call(without={0}, done=False)
+        hang = Incident(kind=IncidentKind.HANG, text="ranks 1, 2 and 3 waited 5 s", moment=Moment(5, 1))
+        seen = SeenIncident(incident=hang, ranks=(0,), attempt=0)
+
+        found = diagnose(evidence(job, ended_after_ns=6000 * MILLISECOND_NS, is_running=True, incidents=(seen,)))
+
+        assert only(found, Stopped).certainty is Certainty.CERTAIN
+
+    def test_a_rank_that_is_gone_does_not_come_any_more(self) -> None:
+        job = Job(4)
+        job.steps(5)
+        job.raises(0)
+        job.call(without={0}, done=False)
+        found = diagnose(evidence(job, ended_after_ns=2000 * MILLISECOND_NS, is_running=True))
+        assert only(found, Stopped).certainty is Certainty.CERTAIN
 
 
 class TestPartialEvidence:
