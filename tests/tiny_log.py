@@ -94,14 +94,16 @@ class TinyLog:
         flags: int = fmt.IssueFlag.HAS_FINGERPRINT,
         device: str = "cpu",
         sketch: Sketch | None = None,
+        begun_ns: int | None = None,
     ) -> int:
         """The record's id."""
         record = self.records
         self.records += 1
         flags |= fmt.IssueFlag.HAS_SKETCH if sketch is not None else 0
         op_text, group_text, device_text = self.text(op), self.text(group), self.text(device)
+        begun_ns = 2000 + record if begun_ns is None else begun_ns
         head = fmt.ISSUE.pack(
-            record, 2000 + record, 0xABC + record, 77, record if seq is None else seq, step, collective, op_text,
+            record, begun_ns, 0xABC + record, 77, record if seq is None else seq, step, collective, op_text,
             group_text, stack, device_text, root, 0, 1000, 0, flags, 0, len(inputs), len(outputs),
         )  # fmt: skip
         tail = b"" if sketch is None else sketch.pack()
@@ -117,6 +119,7 @@ class TinyLog:
         flags: int = 0,
         made: int = 0,
         sent: int | None = None,
+        ended_ns: int | None = None,
     ) -> None:
         """sent: the fingerprint of what was sent, where it is known only now."""
         offset = self.payload_offset
@@ -127,7 +130,10 @@ class TinyLog:
             self.payload_offset += len(payload)
         size = len(payload or b"")
         flags |= fmt.CompleteFlag.HAS_FINGERPRINT if sent is not None else 0
-        body = fmt.COMPLETE.pack(record, 3000 + record, offset, size, 0, -1, status, flags, made, 0)
+        ended_ns = 3000 + record if ended_ns is None else ended_ns
+        body = fmt.COMPLETE.pack(
+            record, 3000 + record if ended_ns is None else ended_ns, offset, size, 0, -1, status, flags, made, 0
+        )
         self.append(fmt.Kind.COMPLETE, body + (b"" if sent is None else sent.to_bytes(8, "little")))
 
 
