@@ -13,6 +13,7 @@ from prismdbg.capsule.log.batch import Batch
 from prismdbg.capsule.log.events import Event, Note, StepMark
 from prismdbg.capsule.log.notes import moment_of
 from prismdbg.capsule.manifest import Incident, IncidentKind
+from prismdbg.diagnosis.failures import says_lost_peer
 from prismdbg.diagnosis.wording import exit_code, place
 from prismdbg.errors import INTERRUPTED, UsageError
 from prismdbg.jobs.record.nonfinite_watch import UNNAMED, NonfiniteWatch
@@ -251,13 +252,14 @@ class _Attempt:
         return [wanted for wanted in found if wanted.time_ns < told_ns]
 
     def _first_raised(self, now_ns: int, ended: bool) -> list[Wanted]:
-        """Of those that raised; the peers of a rank that raises lose their connections to it, and raise, too."""
+        """Of those that raised; the peers of a rank that raises lose their connections to it, and raise, too, even
+        before it where it closes them on its way out."""
         if not _has_settled(self._raised_since_ns, now_ns, ended):
             return []
         self._raised_since_ns = None
         raised, self._raised = self._raised, []
         self._fired |= {_raised_by(note) for _, note in raised}
-        folder, note = min(raised, key=lambda one: one[1].time_ns)
+        folder, note = min(raised, key=lambda one: (says_lost_peer(one[1]), one[1].time_ns))
         self._raised_first = None if note.data.get("thread") else (folder, note.time_ns)
         text = f"{note.data.get('type')}: {note.data.get('text')}{self._who_left(folder, note.time_ns)}"
         incident = Incident(kind=_kind(note), text=text, moment=moment_of(note.data))

@@ -60,6 +60,16 @@ def test_of_those_that_raised_the_first_is_the_incident_whatever_log_was_read_fi
     assert watch.due(NOW + 9 * SETTLE_NS, ended=True) == [], "an incident of each kind once"
 
 
+def test_who_lost_a_connection_follows_one_that_closed_it_before_it_raised() -> None:
+    """`finally: destroy_process_group()` closes them before the exception is noted."""
+    watch = IncidentWatch(ALL)
+    watch.feed("0", raised(100, "Connection closed by peer"), NOW)
+    watch.feed("1", raised(104, "bad batch"), NOW)
+    watch.feed("2", raised(105, "another bad batch"), NOW)
+    (wanted,) = settled(watch)
+    assert (wanted.folder, wanted.incident.text, wanted.time_ns) == ("1", "RuntimeError: bad batch", 104)
+
+
 @pytest.mark.parametrize(
     ("folder", "code", "time_ns", "left"),
     [
