@@ -56,13 +56,12 @@ class Absent:
     did: str
     last: Call | None
     stacks: RankStacks | None = None
-    may_come: bool = False
+    missing: str = "never joined it"
 
     @property
     def text(self) -> str:
         last = f"its last call: {self.last.text}" if self.last is not None else "it issued no collective"
-        joined = "has not joined it so far" if self.may_come else "never joined it"
-        return f"rank {self.rank} {joined}: {self.did}; {last}"
+        return f"rank {self.rank} {self.missing}: {self.did}; {last}"
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -79,6 +78,8 @@ _ENDED_WHILE_WAITING = "the ranks may have waited here only because the job ende
 _MAY_GO_ON = (
     "the job runs, and this wait is not long enough to be called a hang: a rank may be writing a training checkpoint"
 )
+_NOT_SO_FAR = "has not joined it so far"
+_NOTHING_SENT = "has sent it no message"
 _FAILED_AND_CAUGHT = "the call failed, and the program may have caught its error: the logs do not show a hang"
 
 
@@ -152,9 +153,9 @@ class Stopped(Verdict):
             return f"{rank_list({rank for stall in self.circle for rank in stall.waiting_ranks})} {verb} for each other"
         parts = []
         if self.absent:
-            verb = "have" if len(self.absent) > 1 else "has"
-            joined = f"{verb} not joined it so far" if self.may_go_on else "never joined it"
-            parts.append(f"{rank_list(absent.rank for absent in self.absent)} {joined}")
+            missing = self.absent[0].missing
+            missing = missing.replace("has ", "have ", 1) if len(self.absent) > 1 else missing
+            parts.append(f"{rank_list(absent.rank for absent in self.absent)} {missing}")
         if self.stall.unknown:
             parts.append(f"no data about {rank_list(self.stall.unknown)}")
         if not parts and not self.stall.key.members(self.stall.group):
@@ -252,8 +253,13 @@ def _verdict(known: _Known, circle: tuple[Stall, ...]) -> Stopped | None:
     certainty = _certainty(evidence, stall, absent, waited_ns)
     if certainty is Certainty.HINT and (evidence.is_running or evidence.interrupted):
         return None
-    if may_go_on := _may_go_on(evidence, stall, absent, waited_ns or 0):
-        certainty, absent = Certainty.HINT, tuple(replace(who, may_come=True) for who in absent)
+    may_go_on = _may_go_on(evidence, stall, absent, waited_ns or 0)
+    if stall.is_from_any:
+        absent = tuple(replace(who, missing=_NOTHING_SENT) for who in absent)
+    elif may_go_on:
+        absent = tuple(replace(who, missing=_NOT_SO_FAR) for who in absent)
+    if may_go_on:
+        certainty = Certainty.HINT
     behind = {rank for other in waiting_for(known.stalls, circle) for rank in other.waiting_ranks}
     first = stall.first
     return Stopped(
@@ -308,14 +314,14 @@ def _late(stall: Stall) -> tuple[int, int] | None:
 
 
 def _certainty(evidence: Evidence, stall: Stall, absent: tuple[Absent, ...], waited_ns: int | None) -> Certainty:
-    if any(_was_gone(evidence, stall, who) for who in absent):
+    if not stall.is_from_any and any(_was_gone(evidence, stall, who) for who in absent):
         return Certainty.CERTAIN
     if waited_ns is None:
         return Certainty.LIKELY if absent else Certainty.HINT
     usual_ns, longest_ns = _earlier_waits_ns(evidence, stall)
     if _undisturbed_ns(evidence, stall, waited_ns) < max(LONG_WAIT_NS, LONG_WAIT_FACTOR * usual_ns, longest_ns):
         return Certainty.HINT
-    return Certainty.CERTAIN if absent and stall.is_sure else Certainty.LIKELY
+    return Certainty.CERTAIN if absent and stall.is_sure and not stall.is_from_any else Certainty.LIKELY
 
 
 def _was_gone(evidence: Evidence, stall: Stall, who: Absent) -> bool:

@@ -17,7 +17,7 @@ from prismdbg.capsule.log.format import StepSource
 from prismdbg.capsule.manifest import Incident, IncidentKind
 from prismdbg.diagnosis.evidence import Evidence, SeenIncident
 from prismdbg.diagnosis.failures import Died, Raised
-from prismdbg.diagnosis.lateness.delays import Delay
+from prismdbg.diagnosis.lateness.delays import Delay, find_delays
 from prismdbg.diagnosis.lateness.stragglers import LEAST_LATENESS_NS, Straggler
 from prismdbg.diagnosis.match import MatchState
 from prismdbg.diagnosis.mismatches import Mismatch
@@ -820,6 +820,28 @@ class TestStragglers:
 
 
 class TestDelays:
+    def test_a_rank_that_is_always_late_to_another_group_hides_none(self) -> None:
+        job = Job(4)
+        job.group("pair", (0, 1))
+        for step in range(60):
+            for _ in range(2):
+                job.call(group="pair", late_ns={1: 2 * MILLISECOND_NS})
+            job.call(late_ns={3: 40 * MILLISECOND_NS} if step >= 45 else {})
+            for rank in job.ranks:
+                job.next_step(rank)
+        found = [v for v in diagnose(evidence(job)).verdicts if isinstance(v, Delay | Straggler)]
+        assert [(v.kind, v.ranks, v.group.name) for v in found] == [("delay", (3,), WORLD), ("straggler", (1,), "pair")]
+
+    def test_a_rank_that_is_always_late_is_told_once(self) -> None:
+        job = Job(4)
+        for step in range(30):
+            job.call(late_ns={3: (20 if step < 5 else 60) * MILLISECOND_NS})
+            for rank in job.ranks:
+                job.next_step(rank)
+        assert find_delays(evidence(job))
+        assert only(diagnose(evidence(job)), Straggler).ranks == (3,)
+        assert not [v for v in diagnose(evidence(job)).verdicts if isinstance(v, Delay)]
+
     def slowed(self, rank: int = 2, delays: int = 6) -> Job:
         """Three collectives a step; the rank is late to the first of each in the last steps."""
         job = Job(4)
